@@ -1,0 +1,64 @@
+# Everything a developer does, one word each. Arguments go through ARGS: make demo ARGS=--exit
+# Needs Python 3.11 or later and a package index; no database, no Docker, no root.
+
+PYTHON ?= python3
+ARGS ?=
+
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header
+
+.DEFAULT_GOAL := help
+.PHONY: demo run test check format docs bench lock dist clean help
+
+demo: $(READY) ## a first look: scan small sites on this machine and show the result
+	$(BIN)/siteatlas demo $(ARGS)
+
+run: $(READY) ## serve the API and the dashboard on this machine
+	$(BIN)/siteatlas serve $(ARGS)
+
+test: $(READY) ## run the tests
+	$(BIN)/python -m pytest -n 2 --dist loadfile $(ARGS)
+
+check: $(READY) ## everything that must hold: format, lint, types, imports, tests
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+	$(MAKE) test
+
+format: $(READY) ## put the code into its form and repair what can be repaired
+	$(BIN)/ruff check --fix --exit-zero --quiet .
+	$(BIN)/ruff format .
+
+docs: $(READY) ## write the reference pages that come from the code
+	$(BIN)/python docs/generate.py $(ARGS)
+
+bench: $(READY) ## measure against the peers, on this machine, in one run
+	$(BIN)/python -m bench.run $(ARGS)
+
+lock: $(READY) ## choose the versions of all dependencies anew
+	$(COMPILE) pyproject.toml -o requirements.lock $(ARGS)
+	$(COMPILE) --group dev pyproject.toml -o requirements-dev.lock $(ARGS)
+
+dist: $(READY) ## build the wheel and the source archive into dist/
+	$(BIN)/python -m hatchling build $(ARGS)
+
+clean: ## remove the environment, the caches and what was built
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find src tests bench docs -name __pycache__ -type d -prune -exec rm -rf {} +
+
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+$(READY): requirements-dev.lock pyproject.toml
+	@command -v $(PYTHON) >/dev/null || { echo "$(PYTHON) was not found. Install Python 3.11 or later, or name one: make PYTHON=/path/to/python3"; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Siteatlas needs Python 3.11 or later; this is $$($(PYTHON) --version 2>&1 | head -n 1). Name another one: make PYTHON=python3.12"; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { echo "$(PYTHON) cannot make environments. On Debian and Ubuntu: apt-get install python3-venv"; exit 1; }
+	@echo "Setting up $(VENV) ..."
+	@$(PYTHON) -m venv $(VENV)
+	@$(PIP) install --require-hashes -r requirements-dev.lock
+	@$(PIP) install --no-deps --no-build-isolation -e .
+	@touch $@

@@ -1,0 +1,70 @@
+"""One measured figure, and the table of all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
+BASE = "usp"
+HEADINGS = ("what", "URLs", "seconds", "URLs/s", "against usp", "peak MB", "note")
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """How fast a program went through the site; `problem` says why there is no figure."""
+
+    name: str
+    urls: int = 0
+    seconds: float = 0.0
+    peak_mb: float = 0.0
+    note: str = ""
+    problem: str = ""
+
+    @property
+    def urls_per_second(self) -> float:
+        return self.urls / self.seconds if self.seconds else 0.0
+
+
+def ratio(figure: Figure, figures: Sequence[Figure]) -> float | None:
+    """How many times faster than the peer; None when the peer was not measured."""
+    base = next((other for other in figures if other.name == BASE and not other.problem), None)
+    if base is None or figure is base or figure.problem:
+        return None
+    return figure.urls_per_second / base.urls_per_second
+
+
+def table(figures: Sequence[Figure]) -> str:
+    """All figures in columns."""
+    rows = [HEADINGS, *(_cells(figure, ratio(figure, figures)) for figure in figures)]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(HEADINGS) - 1)]
+    return "\n".join(_line(row, widths) for row in rows)
+
+
+def as_data(figures: Sequence[Figure]) -> list[dict[str, object]]:
+    """All figures for a JSON file."""
+    return [
+        asdict(figure)
+        | {"urls_per_second": figure.urls_per_second, "against_usp": ratio(figure, figures)}
+        for figure in figures
+    ]
+
+
+def _cells(figure: Figure, against: float | None) -> tuple[str, ...]:
+    if figure.problem:
+        return (figure.name, "-", "-", "-", "-", "-", figure.problem)
+    return (
+        figure.name,
+        f"{figure.urls:,}",
+        f"{figure.seconds:.2f}",
+        f"{figure.urls_per_second:,.0f}",
+        f"{against:.2f} x" if against else "-",
+        f"{figure.peak_mb:.0f}" if figure.peak_mb else "-",
+        figure.note,
+    )
+
+
+def _line(row: Sequence[str], widths: Sequence[int]) -> str:
+    first, *numbers = row[:-1]
+    cells = [first.ljust(widths[0])]
+    cells += [text.rjust(width) for text, width in zip(numbers, widths[1:], strict=True)]
+    return "  ".join([*cells, row[-1]]).rstrip()

@@ -1,0 +1,66 @@
+"""Runs a program to its end and measures its time and its peak memory."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+SECONDS_BETWEEN_LOOKS = 0.02
+PEAK_LINE = re.compile(r"^VmHWM:\s+(\d+) kB$", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What a finished program took; `words` is the end of what it said on stderr."""
+
+    seconds: float
+    peak_mb: float
+    exit_code: int
+    words: str
+
+
+def peak_memory_mb(pid: int) -> float:
+    """The most memory a living process has held; 0 where the system does not say."""
+    try:
+        status = Path(f"/proc/{pid}/status").read_text(encoding="ascii")
+    except OSError:
+        return 0.0
+    found = PEAK_LINE.search(status)
+    return int(found[1]) / 1024 if found else 0.0
+
+
+def run_measured(
+    command: Sequence[str | Path], environment: Mapping[str, str], limit: float = 1800
+) -> Measured:
+    """Run `command` with its output thrown away, for at most `limit` seconds."""
+    with tempfile.TemporaryFile() as words:
+        start = time.perf_counter()
+        process = subprocess.Popen(
+            command, env=environment, stdout=subprocess.DEVNULL, stderr=words
+        )
+        peak = 0.0
+        while process.poll() is None:
+            peak = max(peak, peak_memory_mb(process.pid))
+            if time.perf_counter() - start > limit:
+                process.kill()
+            time.sleep(SECONDS_BETWEEN_LOOKS)
+        seconds = time.perf_counter() - start
+        words.seek(0)
+        said = words.read().decode(errors="replace").strip()
+    return Measured(seconds, peak, process.returncode, said)
+
+
+def last_words(text: str) -> str:
+    """The lines that usually name the fault."""
+    return " ".join(text.splitlines()[-2:]) or "it said nothing"
+
+
+def our_command() -> Path:
+    """The `siteatlas` beside the Python that runs the benchmark."""
+    return Path(sys.executable).parent / "siteatlas"

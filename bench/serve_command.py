@@ -1,0 +1,113 @@
+"""Measures `siteatlas serve` on a fresh embedded database: submit a scan, wait until it is stored.
+
+Memory is that of the serving process; the processes of PostgreSQL are not counted.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.error import URLError
+from urllib.request import Request, urlopen
+
+from bench.figure import Figure
+from bench.measured import last_words, our_command, peak_memory_mb
+
+SECONDS_TO_START = 60
+SECONDS_TO_SCAN = 1800
+SECONDS_BETWEEN_QUESTIONS = 0.1
+FINAL = {"completed", "failed", "cancelled"}
+
+
+class ServeFailed(Exception):
+    """The service did not do what was asked."""
+
+
+def measure_serve(folder: Path, base_url: str, urls: int) -> list[Figure]:
+    """The first scan of the site into an empty database, then a second one of the same site."""
+    try:
+        with serving(folder, base_url.removeprefix("http://")) as (pid, address):
+            first = scan_and_wait(address, base_url, urls)
+            memory = peak_memory_mb(pid)
+            second = scan_and_wait(address, base_url, urls)
+    except (ServeFailed, OSError) as error:
+        return [Figure("serve", problem=str(error))]
+    return [
+        Figure("serve", urls, first, memory, "siteatlas serve, stored in PostgreSQL"),
+        Figure("serve again", urls, second, note="the same site, unchanged"),
+    ]
+
+
+@contextmanager
+def serving(folder: Path, allowed: str) -> Iterator[tuple[int, str]]:
+    """A running service with an empty database; gives its process id and its address."""
+    with tempfile.TemporaryDirectory(dir=folder, prefix="serve-") as name:
+        work, port = Path(name), free_port()
+        work.chmod(0o755)  # PostgreSQL runs as another user when root starts it
+        environment = {name: value for name, value in os.environ.items() if name != "DATABASE_URL"}
+        environment |= {
+            "SITEATLAS_DATA_DIR": str(work / "data"),
+            "SITEATLAS_PORT": str(port),
+            "SITEATLAS_EGRESS_ALLOW": allowed,
+        }
+        with (work / "log").open("wb") as log:
+            process = subprocess.Popen([our_command(), "serve"], env=environment, stderr=log)
+        try:
+            address = f"http://127.0.0.1:{port}"
+            wait_until_healthy(process, address, work / "log")
+            yield process.pid, address
+        finally:
+            process.terminate()
+            process.wait()
+
+
+def free_port() -> int:
+    """A port that nobody listens on right now."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return int(listener.getsockname()[1])
+
+
+def wait_until_healthy(process: subprocess.Popen[bytes], address: str, log: Path) -> None:
+    give_up = time.monotonic() + SECONDS_TO_START
+    while time.monotonic() < give_up and process.poll() is None:
+        try:
+            ask(f"{address}/health")
+        except (URLError, OSError):
+            time.sleep(SECONDS_BETWEEN_QUESTIONS)
+        else:
+            return
+    words = log.read_text(encoding="utf-8", errors="replace").strip()
+    raise ServeFailed(f"serve did not start: {last_words(words)}")
+
+
+def scan_and_wait(address: str, base_url: str, urls: int) -> float:
+    """Submit a scan and wait for its end; the seconds from the one to the other."""
+    start = time.perf_counter()
+    job = ask(f"{address}/api/v3/sitemap/scan", {"base_url": base_url})
+    status = ask(f"{address}/api/v3/sitemap/status/{job['job_id']}")
+    while status["status"] not in FINAL and time.perf_counter() - start < SECONDS_TO_SCAN:
+        time.sleep(SECONDS_BETWEEN_QUESTIONS)
+        status = ask(f"{address}/api/v3/sitemap/status/{job['job_id']}")
+    seconds = time.perf_counter() - start
+    if status["status"] != "completed" or status["result_data"].get("partial"):
+        raise ServeFailed(f"the job is {status['status']}: {status.get('error_code')}")
+    stored = ask(f"{address}/api/v3/domains/{base_url.removeprefix('http://')}")["url_count"]
+    if stored != urls:
+        raise ServeFailed(f"{stored} URLs are stored, not {urls}")
+    return seconds
+
+
+def ask(url: str, body: dict[str, Any] | None = None) -> Any:
+    """The JSON answer of our own service."""
+    data = json.dumps(body).encode() if body is not None else None
+    request = Request(url, data, {"Content-Type": "application/json"})  # noqa: S310 - our own address
+    with urlopen(request, timeout=30) as answer:  # noqa: S310 - our own address
+        return json.load(answer)

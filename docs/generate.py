@@ -1,0 +1,136 @@
+"""Writes the reference pages that come from the code: errors.md and settings.md.
+
+`python docs/generate.py` writes them; with `--check` it only compares and fails on a difference.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from siteatlas.errors import ScanError, SiteatlasError, error_classes
+from siteatlas.settings import SETTINGS_FILE, Settings, environment_name
+
+REFERENCE = Path(__file__).resolve().parent / "reference"
+
+ERRORS_INTRO = """\
+# Errors
+
+Every error has a code that stays the same from version to version. The API sends it as `code` of
+a problem document, a job keeps it as `error_code`, and the command line ends with the exit code
+beside it. "Tried again" says whether a job with this error is put back into the queue.
+
+This page is written by `make docs` from `src/siteatlas/errors.py`.
+"""
+
+SETTINGS_INTRO = f"""\
+# Settings
+
+A flag of the command line comes before the environment, the environment before the file
+`{SETTINGS_FILE}` in the current directory, the file before the default. `siteatlas config show`
+prints each value in force and where it came from. In the file, a setting is written with the name
+in the second column.
+
+This page is written by `make docs` from `src/siteatlas/settings.py`.
+"""
+
+DATA_DIRECTORY = "`/var/lib/siteatlas` for root, else the user's own data directory"
+
+
+def own_errors() -> list[type[SiteatlasError]]:
+    """The classes of errors.py, each once, parents before children."""
+    home = SiteatlasError.__module__
+    return [cls for cls in dict.fromkeys(error_classes()) if cls.__module__ == home]
+
+
+def families() -> Iterator[tuple[type[SiteatlasError], list[type[SiteatlasError]]]]:
+    """Each branch of the error tree with all of its classes."""
+    yield SiteatlasError, [SiteatlasError]
+    for branch in SiteatlasError.__subclasses__():
+        yield branch, [cls for cls in own_errors() if issubclass(cls, branch)]
+
+
+def default_message(cls: type[SiteatlasError]) -> str:
+    """The first paragraph of the docstring, on one line."""
+    first = inspect.cleandoc(cls.__doc__ or "").split("\n\n")[0]
+    return " ".join(first.split()).replace("|", "\\|")
+
+
+def error_row(cls: type[SiteatlasError]) -> str:
+    again = "yes" if issubclass(cls, ScanError) and cls.transient else "no"
+    message = default_message(cls)
+    return f"| `{cls.code}` | {message} | {cls.http_status} | {cls.exit_code} | {again} |"
+
+
+def errors_page() -> str:
+    """The whole text of errors.md."""
+    parts = [ERRORS_INTRO]
+    for branch, members in families():
+        heading = f"## {branch.__name__}\n\n| code | means | HTTP | exit | tried again |"
+        parts.append("\n".join([heading, "|---|---|---|---|---|", *map(error_row, members)]) + "\n")
+    return "\n".join(parts)
+
+
+def default_of(field: str, schema: dict[str, Any]) -> str:
+    if Settings.model_fields[field].default_factory is not None:
+        return DATA_DIRECTORY
+    default = schema.get("default")
+    return "none" if default in {None, ""} else f"`{default}`"
+
+
+def limits_of(schema: dict[str, Any]) -> str:
+    """What values are taken, in words."""
+    if "enum" in schema:
+        return " or ".join(f"`{choice}`" for choice in schema["enum"])
+    words = []
+    if "exclusiveMinimum" in schema:
+        words.append(f"above {schema['exclusiveMinimum']:g}")
+    if "minimum" in schema:
+        words.append(f"from {schema['minimum']:,g}")
+    if "maximum" in schema:
+        words.append(f"to {schema['maximum']:,.0f}")
+    if "maxLength" in schema:
+        words.append(f"at most {schema['maxLength']} characters")
+    return " ".join(words)
+
+
+def settings_page() -> str:
+    """The whole text of settings.md."""
+    properties = Settings.model_json_schema()["properties"]
+    lines = ["| environment | in the file | default | values | means |", "|---|---|---|---|---|"]
+    for field, schema in properties.items():
+        cells = [
+            f"`{environment_name(field)}`",
+            f"`{field}`",
+            default_of(field, schema),
+            limits_of(schema),
+            schema["description"],
+        ]
+        lines.append(f"| {' | '.join(cells)} |")
+    return SETTINGS_INTRO + "\n" + "\n".join(lines) + "\n"
+
+
+PAGES: dict[str, Callable[[], str]] = {"errors.md": errors_page, "settings.md": settings_page}
+
+
+def main(arguments: list[str]) -> int:
+    """Write the pages, or with `--check` name those that are out of date."""
+    outdated = []
+    for name, page in PAGES.items():
+        file, text = REFERENCE / name, page()
+        if not file.exists() or file.read_text(encoding="utf-8") != text:
+            outdated.append(name)
+            if "--check" not in arguments:
+                file.write_text(text, encoding="utf-8")
+                print(f"wrote {file.name}")
+    if outdated and "--check" in arguments:
+        print(f"out of date: {', '.join(outdated)}. Run: make docs", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

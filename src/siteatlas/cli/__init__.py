@@ -1,0 +1,1 @@
+"""The command line: one file per noun, data on stdout, words on stderr."""

@@ -1,0 +1,90 @@
+"""The one border between commands and their errors: what a person reads, and the exit code."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import traceback
+from collections.abc import Coroutine
+from typing import NoReturn, TypeVar
+
+from siteatlas.cli.invocation import current
+from siteatlas.cli.output import printable
+from siteatlas.errors import (
+    BindRefused,
+    ConfigurationError,
+    ConnectionFailed,
+    DatabaseUnavailable,
+    DomainNotFound,
+    EgressDenied,
+    JobActive,
+    JobNotFound,
+    NoSitemap,
+    PortTaken,
+    RateLimited,
+    SiteatlasError,
+)
+
+Result = TypeVar("Result")
+
+INTERRUPTED = 130
+
+# What to do about an error, where its own message does not say it; the nearest class wins.
+ADVICE: dict[type[SiteatlasError], str] = {
+    BindRefused: "Use --host 127.0.0.1, and a reverse proxy or an SSH tunnel from elsewhere.",
+    PortTaken: "Choose another one with --port, or --port 0 for any free port.",
+    ConfigurationError: "Correct the value where it comes from and run the command again.",
+    DatabaseUnavailable: "Check DATABASE_URL, or unset it to use the embedded server.",
+    DomainNotFound: "See the known sites: siteatlas domains list",
+    EgressDenied: "If this is your own site, allow it: --allow HOST:PORT or SITEATLAS_EGRESS_ALLOW",
+    JobActive: "See it: siteatlas jobs list --status processing",
+    JobNotFound: "See the newest jobs: siteatlas jobs list",
+    NoSitemap: "If you know where the sitemap is, give its full address instead of the site.",
+    ConnectionFailed: "Check the address and that the site is up, then try again.",
+    RateLimited: "Try again later.",
+}
+
+
+def run(work: Coroutine[object, object, Result]) -> Result:
+    """Run the asynchronous part of a command to its end."""
+    return asyncio.run(work)
+
+
+def exit_with(error: Exception) -> NoReturn:
+    """End the command: at most two lines on stderr, and the exit code of the error."""
+    if current().trace:
+        traceback.print_exception(error)
+    known = known_cause(error)
+    if known is not None:
+        report(known)
+        sys.exit(known.exit_code)
+    summary = " ".join(f"{type(error).__name__}: {error}".split())
+    complain(f"siteatlas: internal_error: {summary}")
+    complain("This is a fault of Siteatlas. Run it again with -vv to see where it happened.")
+    sys.exit(SiteatlasError.exit_code)
+
+
+def known_cause(error: BaseException) -> SiteatlasError | None:
+    """The error itself if it is one of ours, or the one of ours that a task group wrapped."""
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    return error if isinstance(error, SiteatlasError) else None
+
+
+def report(error: SiteatlasError) -> None:
+    """One line what went wrong, one line what to do."""
+    complain(f"siteatlas: {error.code}: {' '.join(error.message.split())}")
+    advice = advice_for(error)
+    if advice:
+        complain(advice)
+
+
+def advice_for(error: SiteatlasError) -> str | None:
+    """What a person can do about `error`."""
+    found = (ADVICE[kind] for kind in type(error).__mro__ if kind in ADVICE)
+    return next(found, None)
+
+
+def complain(text: str) -> None:
+    """A line on stderr that is shown even when quiet was asked for."""
+    print(printable(text), file=sys.stderr, flush=True)  # noqa: T201

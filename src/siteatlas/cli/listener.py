@@ -1,0 +1,42 @@
+"""The socket that the service listens on: loopback only, and refused in words when taken."""
+
+from __future__ import annotations
+
+import errno
+import ipaddress
+import socket
+
+from siteatlas.errors import BindRefused, ConfigurationError, PortTaken
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A listening socket on a loopback address; port 0 takes any free port."""
+    address = loopback_address(host)
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    try:
+        return socket.create_server((address, port), family=family, backlog=2048)
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            raise PortTaken(f"Another program already listens on {host}:{port}.") from error
+        raise ConfigurationError(f"{host}:{port} cannot be served: {error.strerror}.") from error
+
+
+def loopback_address(host: str) -> str:
+    """The loopback address that `host` means; anything else is refused."""
+    if host.lower() == "localhost":
+        return "127.0.0.1"
+    try:
+        address = ipaddress.ip_address(host.strip("[]"))
+    except ValueError:
+        address = None
+    if address is None or not address.is_loopback:
+        raise BindRefused(
+            f"{host} is not a loopback address; only those can be served until access keys exist."
+        )
+    return str(address)
+
+
+def base_url(listener: socket.socket) -> str:
+    """The address to open in a browser."""
+    host, port = listener.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

@@ -1,0 +1,98 @@
+"""Lists that are read page by page and printed in the form that was asked for."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from siteatlas.cli.output import (
+    Column,
+    ListFormat,
+    say,
+    write_json,
+    write_json_lines,
+    write_table,
+)
+from siteatlas.insights.pages import MAX_LIMIT, Page
+
+Item = TypeVar("Item")
+
+
+@dataclass(frozen=True, slots=True)
+class ListRequest:
+    """What part of a list to print, and how; no limit means all of it."""
+
+    format: ListFormat
+    limit: int | None
+    cursor: str | None
+
+    @classmethod
+    def of(
+        cls,
+        format: ListFormat,
+        *,
+        as_json: bool,
+        limit: int,
+        cursor: str | None,
+        everything: bool,
+    ) -> ListRequest:
+        """The request that the shared options describe."""
+        chosen = ListFormat.JSON if as_json else format
+        return cls(chosen, None if everything else limit, cursor)
+
+
+@dataclass(frozen=True, slots=True)
+class Shape(Generic[Item]):
+    """How the items of a list look in a table."""
+
+    columns: Sequence[Column]
+    row: Callable[[Item], Sequence[object]]
+    none: str
+
+
+FetchPage = Callable[[int, str | None], Awaitable[Page[Item]]]
+
+
+async def read_pages(
+    fetch: FetchPage[Item], limit: int | None, cursor: str | None
+) -> AsyncIterator[Page[Item]]:
+    """Pages until `limit` items were read or the list ends; never more than `limit` items."""
+    left = limit
+    while True:
+        page = await fetch(MAX_LIMIT if left is None else min(left, MAX_LIMIT), cursor)
+        yield page
+        cursor = page.next_cursor
+        if left is not None:
+            left -= len(page.items)
+        if cursor is None or left == 0:
+            return
+
+
+async def write_list(request: ListRequest, fetch: FetchPage[Item], shape: Shape[Item]) -> None:
+    """Read and print a list; words about what is left out go to stderr."""
+    pages = read_pages(fetch, request.limit, request.cursor)
+    if request.format is ListFormat.JSON:
+        await _write_object(pages)
+        return
+    cursor, printed = None, 0
+    async for page in pages:
+        cursor = page.next_cursor
+        printed += len(page.items)
+        if request.format is ListFormat.JSONL:
+            write_json_lines(page.items)
+        elif page.items:
+            write_table(shape.columns, map(shape.row, page.items))
+    if not printed:
+        say(shape.none)
+    if cursor is not None:
+        say(f"There is more: --all, or go on with --cursor {cursor}")
+
+
+async def _write_object(pages: AsyncIterator[Page[Item]]) -> None:
+    items: list[Item] = []
+    cursor = None
+    async for page in pages:
+        items.extend(page.items)
+        cursor = page.next_cursor
+    write_json({"items": items, "next_cursor": cursor})

@@ -1,0 +1,119 @@
+"""The command tree. Each noun's module is imported when its command is used, so help is quick."""
+
+from __future__ import annotations
+
+import platform
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+from siteatlas.cli.invocation import ColorChoice, begin
+
+PROGRAM = "siteatlas"
+
+
+@dataclass(frozen=True, slots=True)
+class Noun:
+    """A command of the tree: the module that holds its `app`, and its line in the help."""
+
+    module: str
+    help: str
+
+
+NOUNS = {
+    "scan": Noun("scan", "Read the sitemaps of a site now; needs no database."),
+    "demo": Noun("demo", "A first look: scan small sites on this machine."),
+    "serve": Noun("serve", "Serve the API and work on the queue."),
+    "worker": Noun("worker", "Work on the queue without serving the API."),
+    "domains": Noun("domains", "The sites: add, list, show, pause, resume, remove."),
+    "sitemaps": Noun("sitemaps", "The sitemaps of a site, as stored."),
+    "urls": Noun("urls", "The URLs of a site, as stored."),
+    "jobs": Noun("jobs", "The queue: list, show, watch, retry, cancel."),
+    "scheduler": Noun("scheduler", "The scheduler: run-once, status."),
+    "db": Noun("database", "The schema of the database: upgrade, current."),
+    "config": Noun("configuration", "The settings, and where each value comes from."),
+}
+
+
+class CommandTree(TyperGroup):
+    """A group whose commands are names and help lines until one of them is called."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        for name, noun in NOUNS.items():
+            self.add_command(TyperCommand(name, help=noun.help, rich_markup_mode=None))
+
+    def resolve_command(self, *arguments: Any) -> Any:
+        """Put the command itself in the place of its name."""
+        name, _, rest = super().resolve_command(*arguments)
+        return name, load_command(name) if name else None, rest
+
+    def main(self, *arguments: Any, **keywords: Any) -> Any:
+        """Run the command line; errors become words and an exit code."""
+        try:
+            return super().main(*arguments, **keywords)
+        except Exception as error:  # noqa: BLE001 the border of one command
+            from siteatlas.cli.border import exit_with
+
+            exit_with(error)
+
+
+def load_command(name: str) -> TyperCommand | TyperGroup:
+    """Import the module of a noun and build its command."""
+    noun_app: typer.Typer = import_module(f"siteatlas.cli.{NOUNS[name].module}").app
+    command = typer.main.get_command(noun_app)
+    assert isinstance(command, (TyperCommand, TyperGroup))
+    command.name = name
+    return command
+
+
+app = typer.Typer(
+    name=PROGRAM,
+    cls=CommandTree,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from siteatlas import __version__
+
+        typer.echo(f"{PROGRAM} {__version__} (Python {platform.python_version()})")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    verbose: Annotated[
+        int,
+        typer.Option(
+            "--verbose", "-v", count=True, show_default=False, help="Say more; -vv shows traces."
+        ),
+    ] = 0,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but errors.")] = False,
+    color: Annotated[
+        ColorChoice, typer.Option(help="Before NO_COLOR, FORCE_COLOR and the terminal.")
+    ] = ColorChoice.AUTO,
+    _version: Annotated[
+        bool,
+        typer.Option(
+            "--version", "-V", is_eager=True, callback=_print_version, help="Show the version."
+        ),
+    ] = False,
+) -> None:
+    """Find the sitemaps of any web site, store every URL with its history, and keep watching.
+
+    Start with: siteatlas scan example.com
+    """
+    begin(verbose, quiet=quiet, color=color)
+
+
+def main() -> None:
+    """Run the command line of this process."""
+    app(prog_name=PROGRAM)

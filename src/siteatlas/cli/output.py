@@ -1,0 +1,195 @@
+"""How results reach people and programs: tables, details, JSON and JSON lines.
+
+Data goes to stdout, words go to stderr. Text from outside is made harmless here, so that no
+command has to think of it. On a terminal rich draws the tables; elsewhere they are plain text.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+from pathlib import PurePath
+from typing import TextIO
+from uuid import UUID
+
+import orjson
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from siteatlas.cli.invocation import ColorChoice, current
+
+# Control characters, line separators, and the marks that turn the direction of writing.
+UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+BEYOND_JSON = re.compile(r"[\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+JSON_OPTIONS = orjson.OPT_UTC_Z | orjson.OPT_NON_STR_KEYS
+EMPTY_CELL = "-"
+LARGEST_BYTE = 0xFF
+
+
+class ListFormat(StrEnum):
+    """The forms of a list."""
+
+    TABLE = "table"
+    JSON = "json"
+    JSONL = "jsonl"
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """The head of a column; numbers stand to the right."""
+
+    name: str
+    right: bool = False
+
+
+def printable(text: str) -> str:
+    """Text from outside without anything that a terminal would obey."""
+    return UNPRINTABLE.sub(_escaped, text)
+
+
+def _escaped(match: re.Match[str]) -> str:
+    point = ord(match.group())
+    return f"\\x{point:02x}" if point <= LARGEST_BYTE else f"\\u{point:04x}"
+
+
+def cell_text(value: object) -> str:
+    """One value of a table, on one line."""
+    if value is None or value == "":
+        return EMPTY_CELL
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, datetime):
+        return f"{value.astimezone(UTC):%Y-%m-%d %H:%M:%S}Z"
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    if isinstance(value, (dict, list, tuple)):
+        return printable(orjson.dumps(value, default=str, option=JSON_OPTIONS).decode())
+    return printable(str(value))
+
+
+def percent(share: float) -> str:
+    """A share between 0 and 1 for people."""
+    return f"{share:.0%}"
+
+
+def console_for(stream: TextIO) -> Console:
+    """A console on `stream` that keeps to the choice of colour."""
+    match current().color:
+        case ColorChoice.ALWAYS:
+            return Console(file=stream, force_terminal=True, no_color=False, color_system="256")
+        case ColorChoice.NEVER:
+            return Console(file=stream, no_color=True, color_system=None)
+        case ColorChoice.AUTO:
+            return Console(file=stream)
+
+
+def is_terminal(stream: TextIO) -> bool:
+    """Whether a person reads `stream`."""
+    return stream.isatty()
+
+
+def can_show_progress() -> bool:
+    """Whether moving output is welcome: both streams are terminals and nobody asked for quiet."""
+    return is_terminal(sys.stdout) and is_terminal(sys.stderr) and not current().quiet
+
+
+def say(text: str) -> None:
+    """A line of words on stderr, unless quiet was asked for."""
+    if not current().quiet:
+        print(printable(text), file=sys.stderr, flush=True)  # noqa: T201
+
+
+def write_line(text: str) -> None:
+    """A line of data on stdout."""
+    sys.stdout.write(printable(text) + "\n")
+    sys.stdout.flush()
+
+
+def json_bytes(value: object, *, indented: bool = False) -> bytes:
+    """JSON as the API writes it; harmless on a terminal."""
+    options = JSON_OPTIONS | orjson.OPT_APPEND_NEWLINE
+    if indented:
+        options |= orjson.OPT_INDENT_2
+    return harmless_json(orjson.dumps(value, default=_json_text, option=options))
+
+
+def _json_text(value: object) -> str:
+    """The database driver's own kind of UUID, and paths."""
+    if isinstance(value, (UUID, PurePath)):
+        return str(value)
+    raise TypeError(f"{type(value).__name__} has no form in JSON")
+
+
+def harmless_json(encoded: bytes) -> bytes:
+    """JSON whose characters beyond ASCII cannot steer the terminal that shows it."""
+    if encoded.isascii() and b"\x7f" not in encoded:
+        return encoded
+    text = BEYOND_JSON.sub(lambda match: f"\\u{ord(match.group()):04x}", encoded.decode())
+    return text.encode()
+
+
+def write_bytes(data: bytes) -> None:
+    """Raw data on stdout, after all text that was written before."""
+    sys.stdout.flush()
+    sys.stdout.buffer.write(data)
+    sys.stdout.buffer.flush()
+
+
+def write_json(value: object) -> None:
+    """One JSON object; indented where a person reads it."""
+    write_bytes(json_bytes(value, indented=is_terminal(sys.stdout)))
+
+
+def write_json_lines(items: Iterable[object]) -> None:
+    """One JSON object a line."""
+    write_bytes(b"".join(map(json_bytes, items)))
+
+
+def write_table(columns: Sequence[Column], rows: Iterable[Sequence[object]]) -> None:
+    """A table: drawn on a terminal, aligned plain text elsewhere."""
+    cells = [[cell_text(value) for value in row] for row in rows]
+    if is_terminal(sys.stdout):
+        console_for(sys.stdout).print(_drawn(columns, cells))
+    else:
+        sys.stdout.write(plain_table(columns, cells))
+        sys.stdout.flush()
+
+
+def _drawn(columns: Sequence[Column], cells: Sequence[Sequence[str]]) -> Table:
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    for column in columns:
+        table.add_column(
+            Text(column.name), justify="right" if column.right else "left", overflow="fold"
+        )
+    for row in cells:
+        table.add_row(*(Text(cell) for cell in row))
+    return table
+
+
+def plain_table(columns: Sequence[Column], cells: Sequence[Sequence[str]]) -> str:
+    """Columns apart by two blanks, under a line of names; nothing is cut."""
+    names = [column.name for column in columns]
+    widths = [max(map(len, values)) for values in zip(names, *cells, strict=True)]
+    return "".join(_plain_row(columns, row, widths) for row in (names, *cells))
+
+
+def _plain_row(columns: Sequence[Column], row: Sequence[str], widths: Sequence[int]) -> str:
+    padded = (
+        cell.rjust(width) if column.right else cell.ljust(width)
+        for column, cell, width in zip(columns, row, widths, strict=True)
+    )
+    return "  ".join(padded).rstrip() + "\n"
+
+
+def write_details(pairs: Iterable[tuple[str, object]]) -> None:
+    """One thing, a line for each of its values."""
+    shown = [(name, cell_text(value)) for name, value in pairs]
+    width = max(len(name) for name, _ in shown)
+    sys.stdout.write("".join(f"{name.ljust(width)}  {value}\n" for name, value in shown))
+    sys.stdout.flush()

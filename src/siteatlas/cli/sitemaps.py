@@ -1,0 +1,86 @@
+"""`siteatlas sitemaps`: the documents of a site, as stored."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from siteatlas.cli.border import run
+from siteatlas.cli.listing import ListRequest, Shape, write_list
+from siteatlas.cli.opening import opened
+from siteatlas.cli.options import (
+    AllOption,
+    CursorOption,
+    FormatOption,
+    JsonOption,
+    LimitOption,
+    SiteArgument,
+)
+from siteatlas.cli.output import Column, ListFormat
+from siteatlas.cli.preparation import prepare
+from siteatlas.insights.domains import find_domain_view
+from siteatlas.insights.pages import DEFAULT_LIMIT, Page
+from siteatlas.insights.sitemaps import SitemapView, list_sitemaps
+from siteatlas.settings import Settings
+from siteatlas.storage.session import get_session
+
+SHAPE: Shape[SitemapView] = Shape(
+    columns=[
+        Column("URL"),
+        Column("TYPE"),
+        Column("FOUND BY"),
+        Column("STATUS"),
+        Column("URLS", right=True),
+        Column("LAST READ"),
+        Column("ERROR"),
+    ],
+    row=lambda s: (
+        s.url,
+        s.type,
+        s.discovery_method,
+        s.status,
+        s.url_count,
+        s.last_read_at,
+        s.error_code,
+    ),
+    none="No sitemap of this site is stored.",
+)
+
+app = typer.Typer(rich_markup_mode=None)
+
+
+@app.command()
+def sitemaps(
+    site: SiteArgument,
+    *,
+    type: Annotated[str | None, typer.Option(help="Only this type.")] = None,
+    status: Annotated[str | None, typer.Option(help="Only this status.")] = None,
+    limit: LimitOption = DEFAULT_LIMIT,
+    cursor: CursorOption = None,
+    everything: AllOption = False,
+    format: FormatOption = ListFormat.TABLE,
+    as_json: JsonOption = False,
+) -> None:
+    """List the sitemaps of SITE, as stored."""
+    settings = prepare()
+    request = ListRequest.of(
+        format, as_json=as_json, limit=limit, cursor=cursor, everything=everything
+    )
+    run(_list(settings, site, request, type, status))
+
+
+async def _list(
+    settings: Settings, site: str, request: ListRequest, type: str | None, status: str | None
+) -> None:
+    async with opened(settings):
+        async with get_session() as session, session.begin():
+            domain = await find_domain_view(session, site)
+
+        async def fetch(limit: int, cursor: str | None) -> Page[SitemapView]:
+            async with get_session() as session, session.begin():
+                return await list_sitemaps(
+                    session, domain.id, type=type, status=status, limit=limit, cursor=cursor
+                )
+
+        await write_list(request, fetch, SHAPE)

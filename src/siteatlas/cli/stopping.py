@@ -1,0 +1,41 @@
+"""Signals of a service: the first asks it to end in good order, the second ends it at once."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from siteatlas.cli.output import say
+
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+STOP_SECONDS = 20
+SIGNAL_EXIT = 128
+
+
+@contextmanager
+def stop_on_signals(stop: Callable[[], None]) -> Iterator[None]:
+    """Call `stop` on the first signal; leave at once on the second, or if stopping takes long."""
+    loop = asyncio.get_running_loop()
+    asked: list[int] = []
+
+    def leave(number: int) -> None:
+        os._exit(SIGNAL_EXIT + number)
+
+    def receive(number: int) -> None:
+        if asked:
+            leave(number)
+        asked.append(number)
+        say("Stopping; once more to leave at once.")
+        loop.call_later(STOP_SECONDS, leave, number)
+        stop()
+
+    for number in STOP_SIGNALS:
+        loop.add_signal_handler(number, receive, number)
+    try:
+        yield
+    finally:
+        for number in STOP_SIGNALS:
+            loop.remove_signal_handler(number)

@@ -1,0 +1,106 @@
+"""`siteatlas urls`: the URLs of a site, as stored."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from siteatlas.cli.border import run
+from siteatlas.cli.entry_stream import url_lines
+from siteatlas.cli.listing import FetchPage, ListRequest, Shape, read_pages, write_list
+from siteatlas.cli.opening import opened
+from siteatlas.cli.options import AllOption, CursorOption, JsonOption, LimitOption, SiteArgument
+from siteatlas.cli.output import Column, ListFormat, say, write_bytes
+from siteatlas.cli.preparation import prepare
+from siteatlas.insights.domains import find_domain_view
+from siteatlas.insights.pages import DEFAULT_LIMIT, Page
+from siteatlas.insights.urls import ListingState, UrlView, list_domain_urls
+from siteatlas.settings import Settings
+from siteatlas.storage.session import get_session
+
+
+class UrlFormat(StrEnum):
+    """The forms of a list of URLs."""
+
+    TABLE = "table"
+    URLS = "urls"
+    JSON = "json"
+    JSONL = "jsonl"
+
+
+SHAPE: Shape[UrlView] = Shape(
+    columns=[
+        Column("URL"),
+        Column("LASTMOD"),
+        Column("CHANGEFREQ"),
+        Column("PRIORITY", right=True),
+        Column("SITEMAP"),
+    ],
+    row=lambda u: (u.url, u.lastmod, u.changefreq, u.priority, u.sitemap),
+    none="No URL of this site is stored that fits.",
+)
+
+app = typer.Typer(rich_markup_mode=None)
+
+
+@app.command()
+def urls(
+    site: SiteArgument,
+    *,
+    contains: Annotated[str | None, typer.Option(help="Only URLs with this text.")] = None,
+    state: Annotated[
+        ListingState, typer.Option(help="Whether the sitemaps list it now.")
+    ] = ListingState.LISTED,
+    limit: LimitOption = DEFAULT_LIMIT,
+    cursor: CursorOption = None,
+    everything: AllOption = False,
+    format: Annotated[UrlFormat, typer.Option(help="What to print on stdout.")] = UrlFormat.TABLE,
+    as_json: JsonOption = False,
+) -> None:
+    """List the URLs of SITE, as stored.
+
+    Example: siteatlas urls example.com --all --format urls > urls.txt
+    """
+    settings = prepare()
+    bare = format is UrlFormat.URLS and not as_json
+    request = ListRequest.of(
+        ListFormat.TABLE if bare else ListFormat(format.value),
+        as_json=as_json,
+        limit=limit,
+        cursor=cursor,
+        everything=everything,
+    )
+    run(_list(settings, site, request, contains, state, bare=bare))
+
+
+async def _list(
+    settings: Settings,
+    site: str,
+    request: ListRequest,
+    contains: str | None,
+    state: ListingState,
+    *,
+    bare: bool,
+) -> None:
+    async with opened(settings):
+        async with get_session() as session, session.begin():
+            domain = await find_domain_view(session, site)
+
+        async def fetch(limit: int, cursor: str | None) -> Page[UrlView]:
+            async with get_session() as session, session.begin():
+                return await list_domain_urls(
+                    session, domain.id, contains=contains, state=state, limit=limit, cursor=cursor
+                )
+
+        await (_write_bare(request, fetch) if bare else write_list(request, fetch, SHAPE))
+
+
+async def _write_bare(request: ListRequest, fetch: FetchPage[UrlView]) -> None:
+    cursor = None
+    async for page in read_pages(fetch, request.limit, request.cursor):
+        write_bytes(url_lines([item.url for item in page.items]))
+        cursor = page.next_cursor
+    if cursor is not None:
+        say(f"There is more: --all, or go on with --cursor {cursor}")

@@ -1,0 +1,125 @@
+"""Serves the demo sites, each on a loopback address and a free port of its own."""
+
+from __future__ import annotations
+
+import errno
+import socket
+from collections.abc import Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from types import TracebackType
+from typing import Literal, Self
+
+from aiohttp import web
+
+from siteatlas.demo.documents import Document
+from siteatlas.demo.sites import PLANS, SiteContent, SitePlan
+
+
+@dataclass(frozen=True, slots=True)
+class DemoSite:
+    """A running site, and what a scan of it must end with."""
+
+    name: str
+    story: str
+    base_url: str
+    host_port: str
+    expected_urls: int
+    expected_sitemaps: int
+    expected_status: Literal["completed", "failed"]
+    expected_partial: bool
+    expected_error_code: str | None
+
+
+class DemoServer:
+    """All demo sites together; `sites` is filled while it runs."""
+
+    def __init__(self, plans: Sequence[SitePlan] = PLANS) -> None:
+        self.sites: list[DemoSite] = []
+        self._plans = plans
+        self._listeners: list[socket.socket] = []
+        self._runners: list[web.AppRunner] = []
+
+    async def start(self) -> None:
+        """Start every site; on failure none is left running."""
+        try:
+            for number, plan in enumerate(self._plans, start=1):
+                self._listeners.append(listening_socket(f"127.0.7.{number}"))
+                await self._start_site(plan, self._listeners[-1])
+        except BaseException:
+            await self.stop()
+            raise
+
+    async def stop(self) -> None:
+        """Stop every site and free its port."""
+        self.sites.clear()
+        while self._runners:
+            await self._runners.pop().cleanup()
+        while self._listeners:
+            self._listeners.pop().close()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self,
+        exception_type: type[BaseException] | None,
+        exception: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.stop()
+
+    async def _start_site(self, plan: SitePlan, listener: socket.socket) -> None:
+        host, port = listener.getsockname()
+        base_url = f"http://{host}:{port}"
+        content = plan.build(base_url)
+        runner = web.AppRunner(application(content), access_log=None, shutdown_timeout=1)
+        self._runners.append(runner)
+        await runner.setup()
+        await web.SockSite(runner, listener).start()
+        self.sites.append(
+            DemoSite(
+                name=plan.name,
+                story=plan.story,
+                base_url=base_url,
+                host_port=f"{host}:{port}",
+                expected_urls=content.expected_urls,
+                expected_sitemaps=content.expected_sitemaps,
+                expected_status=content.expected_status,
+                expected_partial=content.expected_partial,
+                expected_error_code=content.expected_error_code,
+            )
+        )
+
+
+def listening_socket(host: str) -> socket.socket:
+    """A socket on a free port of `host`; of 127.0.0.1 where a machine has no other loopback."""
+    try:
+        return socket.create_server((host, 0))
+    except OSError as error:
+        if error.errno != errno.EADDRNOTAVAIL:
+            raise
+        return socket.create_server(("127.0.0.1", 0))
+
+
+def application(content: SiteContent) -> web.Application:
+    """A web application that answers from the content of one site."""
+
+    async def answer(request: web.Request) -> web.Response:
+        document = content.documents.get(request.path, content.otherwise)
+        return response_for(document, request.headers.get("If-None-Match"))
+
+    app = web.Application()
+    app.router.add_route("GET", "/{path:.*}", answer)
+    app.router.add_route("HEAD", "/{path:.*}", answer)
+    return app
+
+
+def response_for(document: Document, known_tag: str | None) -> web.Response:
+    """The document, or 304 when the client has this version already."""
+    tag = f'"{sha256(document.body).hexdigest()[:16]}"'
+    if document.status == web.HTTPOk.status_code and known_tag == tag:
+        return web.Response(status=304, headers={"ETag": tag})
+    headers = {"Content-Type": document.content_type, "ETag": tag}
+    return web.Response(status=document.status, body=document.body, headers=headers)

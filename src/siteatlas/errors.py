@@ -1,0 +1,489 @@
+"""The one error tree. Each class carries a stable `code`, an HTTP status and an exit code.
+
+SiteatlasError
+├── ConfigurationError        a setting, a flag or the machine is not as it must be
+├── InputError                what a person or program sent is not usable
+│   ├── AddressError          … as the address of a site
+│   └── CursorInvalid         … as a place in a list
+├── AccessError               the request may not come from there
+├── NotFoundError             there is no such thing
+├── ConflictError             it exists, but not in a state that allows this
+├── DatabaseError             PostgreSQL is away, too old, or cannot be started
+├── JobError                  a job cannot run on
+└── ScanError                 the site, or one document of it, cannot be read
+
+The docstring of a class is its default message; it never names our inside.
+"""
+
+from __future__ import annotations
+
+import inspect
+from typing import ClassVar
+
+
+class SiteatlasError(Exception):
+    """Something went wrong inside Siteatlas."""
+
+    code: ClassVar[str] = "internal_error"
+    http_status: ClassVar[int] = 500
+    exit_code: ClassVar[int] = 1
+
+    def __init__(self, message: str | None = None) -> None:
+        self.message = message or inspect.cleandoc(type(self).__doc__ or "").split("\n\n")[0]
+        super().__init__(self.message)
+
+
+class ConfigurationError(SiteatlasError):
+    """A setting has a value that cannot be used."""
+
+    code = "configuration_invalid"
+    exit_code = 2
+
+
+class BindRefused(ConfigurationError):
+    """Only a loopback address can be served until access keys exist."""
+
+    code = "bind_refused"
+
+
+class PortTaken(ConfigurationError):
+    """Another program already listens on this port."""
+
+    code = "port_taken"
+
+
+class InputError(SiteatlasError):
+    """The request holds a value that cannot be used."""
+
+    code = "input_invalid"
+    http_status = 422
+    exit_code = 2
+
+
+class PayloadTooLarge(InputError):
+    """The request body is larger than this route accepts."""
+
+    code = "payload_too_large"
+    http_status = 413
+
+
+class MediaTypeUnsupported(InputError):
+    """The request body must be JSON, with the content type application/json."""
+
+    code = "media_type_unsupported"
+    http_status = 415
+
+
+class CursorInvalid(InputError):
+    """The cursor does not belong to this list. Start again without one."""
+
+    code = "cursor_invalid"
+    http_status = 400
+
+
+class AddressError(InputError):
+    """This is not the address of a web site."""
+
+    code = "address_invalid"
+
+
+class AddressEmpty(AddressError):
+    """The address is empty. Give a host such as example.com."""
+
+    code = "address_empty"
+
+
+class AddressTooLong(AddressError):
+    """The address is longer than 2,048 characters."""
+
+    code = "address_too_long"
+
+
+class AddressCredentials(AddressError):
+    """The address holds a user name or password. Give it without."""
+
+    code = "address_credentials"
+
+
+class AddressScheme(AddressError):
+    """Only http and https addresses can be scanned."""
+
+    code = "address_scheme"
+
+
+class EgressDenied(AddressError):
+    """This address may not be contacted."""
+
+    code = "egress_denied"
+
+
+class AccessError(SiteatlasError):
+    """This request is not allowed."""
+
+    code = "access_denied"
+    http_status = 403
+
+
+class HostRefused(AccessError):
+    """The Host header does not name this service."""
+
+    code = "host_refused"
+
+
+class OriginRefused(AccessError):
+    """The request comes from a page of another origin."""
+
+    code = "origin_refused"
+
+
+class NotFoundError(SiteatlasError):
+    """There is nothing at this address."""
+
+    code = "not_found"
+    http_status = 404
+
+
+class JobNotFound(NotFoundError):
+    """There is no job with this id."""
+
+    code = "job_not_found"
+
+
+class BatchNotFound(NotFoundError):
+    """There is no batch with this id."""
+
+    code = "batch_not_found"
+
+
+class DomainNotFound(NotFoundError):
+    """This site is not known here. Submit a scan or add it first."""
+
+    code = "domain_not_found"
+
+
+class SitemapNotFound(NotFoundError):
+    """There is no sitemap with this id."""
+
+    code = "sitemap_not_found"
+
+
+class ConflictError(SiteatlasError):
+    """The thing is not in a state that allows this."""
+
+    code = "conflict"
+    http_status = 409
+
+
+class JobActive(ConflictError):
+    """Another job of this site is waiting or running."""
+
+    code = "job_active"
+
+
+class JobStateConflict(ConflictError):
+    """The job is not in a state that allows this."""
+
+    code = "job_state_conflict"
+
+
+class DatabaseError(SiteatlasError):
+    """The database cannot be used."""
+
+    code = "database_error"
+    http_status = 503
+    exit_code = 4
+
+
+class DatabaseUnavailable(DatabaseError):
+    """The database cannot be reached. It is tried again by itself."""
+
+    code = "database_unavailable"
+
+
+class SchemaOutdated(DatabaseError):
+    """The database schema is not the one this version needs. Run: siteatlas db upgrade"""
+
+    code = "schema_outdated"
+
+
+class EmbeddedServerError(DatabaseError):
+    """The embedded PostgreSQL cannot be started. Set DATABASE_URL to use another server."""
+
+    code = "embedded_server_failed"
+
+
+class EmbeddedBinaryMissing(EmbeddedServerError):
+    """There is no embedded PostgreSQL for this platform. Set DATABASE_URL to use another server."""
+
+    code = "embedded_binary_missing"
+
+
+class EmbeddedVersionMismatch(EmbeddedServerError):
+    """The data directory was written by another major version of PostgreSQL."""
+
+    code = "embedded_version_mismatch"
+
+
+class EmbeddedDirectoryUnusable(EmbeddedServerError):
+    """The data directory cannot be used."""
+
+    code = "embedded_directory_unusable"
+
+
+class JobError(SiteatlasError):
+    """The job cannot go on."""
+
+    code = "job_failed"
+
+
+class JobDataInvalid(JobError):
+    """The job does not say which site to scan."""
+
+    code = "job_data_invalid"
+
+
+class LeaseLost(JobError):
+    """The job belongs to another worker now."""
+
+    code = "lease_lost"
+
+
+class JobCancelled(JobError):
+    """The job was cancelled."""
+
+    code = "cancelled"
+
+
+class JobPoison(JobError):
+    """The job ended three workers in a row without finishing a document."""
+
+    code = "poison"
+
+
+class ScanError(SiteatlasError):
+    """The site could not be scanned.
+
+    `transient` says whether the same attempt may succeed later.
+    """
+
+    code = "scan_failed"
+    exit_code = 3
+    transient: ClassVar[bool] = False
+
+
+class NoSitemap(ScanError):
+    """No sitemap was found, neither in robots.txt nor at the usual places."""
+
+    code = "no_sitemap"
+
+
+class NotASitemap(ScanError):
+    """The document is not a sitemap."""
+
+    code = "not_a_sitemap"
+
+
+class HtmlInstead(NotASitemap):
+    """The site answered with a web page where a sitemap was expected."""
+
+    code = "html_instead"
+
+
+class EmptyDocument(ScanError):
+    """The document has no content."""
+
+    code = "empty"
+
+
+class Blocked(ScanError):
+    """The site refuses our requests."""
+
+    code = "blocked"
+
+
+class HttpNotFound(ScanError):
+    """The site has nothing at this address."""
+
+    code = "http_not_found"
+
+
+class HttpStatusUnexpected(ScanError):
+    """The site answered with a status that a document cannot have."""
+
+    code = "http_status_unexpected"
+
+
+class RateLimited(ScanError):
+    """The site asked us to come back later."""
+
+    code = "rate_limited"
+    transient = True
+
+    def __init__(self, message: str | None = None, *, retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
+class DnsError(ScanError):
+    """The name of the site cannot be resolved."""
+
+    code = "dns_error"
+    transient = True
+
+
+class DnsNameUnknown(DnsError):
+    """There is no host of this name."""
+
+    code = "dns_name_unknown"
+    transient = False
+
+
+class ConnectionFailed(ScanError):
+    """The site does not accept connections."""
+
+    code = "connection_failed"
+    transient = True
+
+
+class TlsError(ScanError):
+    """The certificate of the site cannot be trusted."""
+
+    code = "tls_error"
+
+
+class Timeout(ScanError):
+    """The site did not answer in time."""
+
+    code = "timeout"
+    transient = True
+
+
+class TooSlow(Timeout):
+    """The site sent its answer too slowly."""
+
+    code = "too_slow"
+
+
+class ServerError(ScanError):
+    """The site answered with an error of its own."""
+
+    code = "server_error"
+    transient = True
+
+
+class RobotsUnreachable(ScanError):
+    """robots.txt cannot be read, so the site must not be scanned now."""
+
+    code = "robots_unreachable"
+    transient = True
+
+
+class RedirectInvalid(ScanError):
+    """The site redirects to an address that is not one."""
+
+    code = "redirect_invalid"
+
+
+class RedirectScheme(RedirectInvalid):
+    """The site redirects to an address that is neither http nor https."""
+
+    code = "redirect_scheme"
+
+
+class RedirectLoop(ScanError):
+    """The site redirects in a circle."""
+
+    code = "redirect_loop"
+
+
+class TooManyRedirects(ScanError):
+    """The site redirects more than five times in a row."""
+
+    code = "too_many_redirects"
+
+
+class HttpProtocolError(ScanError):
+    """The answer of the site breaks the HTTP protocol."""
+
+    code = "http_protocol"
+
+
+class EncodingUnsupported(ScanError):
+    """The document is compressed in a way that was not asked for."""
+
+    code = "encoding_unsupported"
+
+
+class EncodingChain(ScanError):
+    """The document is compressed more than twice."""
+
+    code = "encoding_chain"
+
+
+class GzipMembers(ScanError):
+    """The document consists of too many gzip members."""
+
+    code = "gzip_members"
+
+
+class GzipCorrupt(ScanError):
+    """The compressed document is damaged."""
+
+    code = "corrupt"
+
+
+class TooLarge(ScanError):
+    """The document is larger than a sitemap may be."""
+
+    code = "too_large"
+
+
+class DecompressionBomb(TooLarge):
+    """The document inflates beyond reason."""
+
+    code = "bomb"
+
+
+class Truncated(ScanError):
+    """The document ends before it is complete."""
+
+    code = "truncated"
+
+
+class TooManyEntries(ScanError):
+    """The document lists more entries than one sitemap may."""
+
+    code = "too_many_entries"
+
+
+class XmlMalformed(ScanError):
+    """The document is not well-formed XML."""
+
+    code = "xml_malformed"
+
+
+class XmlEntities(ScanError):
+    """The document declares entities of its own."""
+
+    code = "xml_entities"
+
+
+class XmlLimits(ScanError):
+    """The XML of the document exceeds a limit of the parser."""
+
+    code = "xml_limits"
+
+
+class ScanTimeout(ScanError):
+    """The scan took longer than six hours."""
+
+    code = "scan_timeout"
+
+
+def error_classes() -> list[type[SiteatlasError]]:
+    """Every class of the tree, parents before children."""
+
+    def walk(cls: type[SiteatlasError]) -> list[type[SiteatlasError]]:
+        return [cls, *(below for child in cls.__subclasses__() for below in walk(child))]
+
+    return walk(SiteatlasError)

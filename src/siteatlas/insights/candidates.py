@@ -1,0 +1,62 @@
+"""Reading candidates: every place where a sitemap of a site was looked for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from sqlalchemy import select
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from siteatlas.insights.pages import CursorScope, Page, bigint_key, cut_page, page_size
+from siteatlas.storage.models import Candidate
+
+
+@dataclass(frozen=True, slots=True)
+class CandidateView:
+    """A place and what was found there by the last scan that looked."""
+
+    url: str
+    method: str
+    verdict: str
+    reason: str | None
+    type: str | None
+    http_status: int | None
+    scan_id: int
+    checked_at: datetime
+
+
+async def list_candidates(
+    session: AsyncSession,
+    domain_id: UUID,
+    *,
+    verdict: str | None = None,
+    limit: int | None = None,
+    cursor: str | None = None,
+) -> Page[CandidateView]:
+    """The candidates of a site, in the order of their hash."""
+    scope = CursorScope("candidates", (domain_id, verdict))
+    after = scope.read(cursor, bigint_key)
+    size = page_size(limit)
+    statement = select(Candidate).where(Candidate.domain_id == domain_id)
+    if verdict is not None:
+        statement = statement.where(Candidate.verdict == verdict)
+    if after is not None:
+        statement = statement.where(Candidate.url_hash > after)
+    statement = statement.order_by(Candidate.url_hash).limit(size + 1)
+    rows = (await session.execute(statement)).scalars().all()
+    return cut_page(rows, size, _view, lambda row: scope.write(row.url_hash))
+
+
+def _view(row: Candidate) -> CandidateView:
+    return CandidateView(
+        url=row.url,
+        method=row.method,
+        verdict=row.verdict,
+        reason=row.reason,
+        type=row.type,
+        http_status=row.http_status,
+        scan_id=row.scan_id,
+        checked_at=row.checked_at,
+    )

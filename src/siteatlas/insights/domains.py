@@ -1,0 +1,95 @@
+"""Reading sites."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from sqlalchemy import select
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from siteatlas.errors import DomainNotFound
+from siteatlas.insights.pages import CursorScope, Page, cut_page, page_size, text_key
+from siteatlas.net.address import parse_site
+from siteatlas.storage.domains import find_domain
+from siteatlas.storage.models import Domain
+
+
+@dataclass(frozen=True, slots=True)
+class DomainView:
+    """A site as others see it; the counters are those of its last published scan."""
+
+    id: UUID
+    domain: str
+    origin: str | None
+    base_url: str
+    watched: bool
+    paused: bool
+    scan_interval_hours: float | None
+    next_scan_at: datetime | None
+    max_pages: int | None
+    last_scan_at: datetime | None
+    last_scan_status: str | None
+    last_error_code: str | None
+    failures_in_a_row: int
+    url_count: int
+    distinct_url_count: int
+    sitemap_count: int
+    created_by: UUID
+    created_at: datetime
+    updated_at: datetime
+
+
+async def find_domain_view(session: AsyncSession, name: str) -> DomainView:
+    """The site that a person names, with or without scheme and `www.`."""
+    domain = await find_domain(session, parse_site(name).domain)
+    if domain is None:
+        raise DomainNotFound
+    return domain_view(domain)
+
+
+async def list_domains(
+    session: AsyncSession,
+    *,
+    watched: bool | None = None,
+    limit: int | None = None,
+    cursor: str | None = None,
+) -> Page[DomainView]:
+    """Sites by name."""
+    scope = CursorScope("domains", (watched,))
+    after = scope.read(cursor, text_key)
+    size = page_size(limit)
+    statement = select(Domain).where(Domain.deleted_at.is_(None))
+    if watched is not None:
+        statement = statement.where(Domain.watched.is_(watched))
+    if after is not None:
+        statement = statement.where(Domain.domain > after)
+    statement = statement.order_by(Domain.domain).limit(size + 1)
+    rows = (await session.execute(statement)).scalars().all()
+    return cut_page(rows, size, domain_view, lambda domain: scope.write(domain.domain))
+
+
+def domain_view(domain: Domain) -> DomainView:
+    """The view of a row that was already read."""
+    return DomainView(
+        id=domain.id,
+        domain=domain.domain,
+        origin=domain.origin,
+        base_url=domain.base_url,
+        watched=domain.watched,
+        paused=domain.paused,
+        scan_interval_hours=domain.scan_interval_hours,
+        next_scan_at=domain.next_scan_at,
+        max_pages=domain.max_pages,
+        last_scan_at=domain.last_scan_at,
+        last_scan_status=domain.last_scan_status,
+        last_error_code=domain.last_error_code,
+        failures_in_a_row=domain.failures_in_a_row,
+        url_count=domain.url_count,
+        distinct_url_count=domain.distinct_url_count,
+        sitemap_count=domain.sitemap_count,
+        created_by=domain.created_by,
+        created_at=domain.created_at,
+        updated_at=domain.updated_at,
+    )

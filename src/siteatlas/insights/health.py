@@ -1,0 +1,62 @@
+"""The state of the database, as an operator wants to see it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from time import perf_counter
+
+from sqlalchemy import column, func, select, table
+from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.pool import QueuePool
+
+from siteatlas.storage.schema import needed_revision
+from siteatlas.storage.session import bound_database
+
+
+@dataclass(frozen=True, slots=True)
+class PoolState:
+    """Connections of this process: kept, lent out, and opened beyond the kept ones."""
+
+    size: int
+    in_use: int
+    overflow: int
+
+
+@dataclass(frozen=True, slots=True)
+class DatabaseState:
+    """Version, schema and speed of the answer."""
+
+    server_version: str
+    schema_revision: str | None
+    needed_revision: str
+    latency_ms: float
+    pool: PoolState
+
+
+async def database_state(session: AsyncSession) -> DatabaseState:
+    """Ask the server who it is and how long it takes to say so."""
+    versions = table("alembic_version", column("version_num"))
+    known = select(versions.c.version_num).limit(1).scalar_subquery()
+    start = perf_counter()
+    row = (await session.execute(select(func.current_setting("server_version"), known))).one()
+    latency = perf_counter() - start
+    return DatabaseState(
+        server_version=str(row[0]),
+        schema_revision=row[1],
+        needed_revision=_needed_revision(),
+        latency_ms=round(latency * 1000, 3),
+        pool=_pool_state(),
+    )
+
+
+@cache
+def _needed_revision() -> str:
+    return needed_revision()
+
+
+def _pool_state() -> PoolState:
+    pool = bound_database().engine.pool
+    if not isinstance(pool, QueuePool):
+        return PoolState(size=0, in_use=0, overflow=0)
+    return PoolState(size=pool.size(), in_use=pool.checkedout(), overflow=max(0, pool.overflow()))

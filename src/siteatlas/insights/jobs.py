@@ -1,0 +1,177 @@
+"""Reading the queue: one job, lists of jobs, attempts and counts."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import Row, Select, func, select
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from siteatlas.errors import InputError, JobNotFound
+from siteatlas.insights.pages import (
+    CursorScope,
+    Page,
+    bigint_key,
+    cut_page,
+    page_size,
+    parse_bigint,
+)
+from siteatlas.net.address import parse_site
+from siteatlas.queue.statuses import parse_status
+from siteatlas.storage.models import Domain, Job, JobAttempt, JobStatus
+
+_UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+MOST_ATTEMPTS_SHOWN = 100
+
+
+@dataclass(frozen=True, slots=True)
+class JobView:
+    """A job as others see it."""
+
+    job_id: UUID
+    id: int
+    job_type: str
+    status: str
+    progress: float
+    domain: str | None
+    domain_id: UUID | None
+    created_by: UUID
+    result_data: dict[str, Any] | None
+    error: str | None
+    error_code: str | None
+    attempt: int
+    max_attempts: int
+    priority: int
+    run_at: datetime
+    worker_id: str | None
+    cancel_requested_at: datetime | None
+    created_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+    updated_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptView:
+    """How one attempt at a job ended."""
+
+    attempt: int
+    worker_id: str | None
+    started_at: datetime | None
+    ended_at: datetime
+    outcome: str
+    error_code: str | None
+    error: str | None
+
+
+def parse_job_ident(text: str) -> int | UUID:
+    """The two names of a job: its number or its UUID."""
+    if _UUID.fullmatch(text):
+        return UUID(text)
+    try:
+        return parse_bigint(text)
+    except ValueError as error:
+        raise InputError("A job is named by its number or its UUID.") from error
+
+
+async def find_job(session: AsyncSession, ident: str) -> JobView:
+    """The job with this number or UUID."""
+    key = parse_job_ident(ident)
+    named = Job.job_id == key if isinstance(key, UUID) else Job.id == key
+    row = (await session.execute(_jobs().where(named))).one_or_none()
+    if row is None:
+        raise JobNotFound
+    return _view(row)
+
+
+async def list_jobs(
+    session: AsyncSession,
+    *,
+    status: str | None = None,
+    domain: str | None = None,
+    limit: int | None = None,
+    cursor: str | None = None,
+) -> Page[JobView]:
+    """Jobs, newest first; `domain` is what a person types, `status` may be an older word."""
+    wanted = parse_status(status) if status is not None else None
+    site = parse_site(domain).domain if domain is not None else None
+    scope = CursorScope("jobs", (wanted and wanted.value, site))
+    before = scope.read(cursor, bigint_key)
+    size = page_size(limit)
+    statement = _jobs().order_by(Job.id.desc()).limit(size + 1)
+    if wanted is not None:
+        statement = statement.where(Job.status == wanted.value)
+    if site is not None:
+        owner = select(Domain.id).where(Domain.domain == site).scalar_subquery()
+        statement = statement.where(Job.domain_id == owner)
+    if before is not None:
+        statement = statement.where(Job.id < before)
+    rows = (await session.execute(statement)).all()
+    return cut_page(rows, size, _view, lambda row: scope.write(row[0].id))
+
+
+async def list_attempts(session: AsyncSession, job_id: int) -> list[AttemptView]:
+    """The ended attempts at a job, the latest first."""
+    statement = (
+        select(JobAttempt)
+        .where(JobAttempt.job_id == job_id)
+        .order_by(JobAttempt.fence.desc())
+        .limit(MOST_ATTEMPTS_SHOWN)
+    )
+    return [_attempt_view(row) for row in (await session.execute(statement)).scalars()]
+
+
+async def count_jobs_by_status(session: AsyncSession) -> dict[str, int]:
+    """How many jobs are in each state; every state is there."""
+    statement = select(Job.status, func.count().label("number")).group_by(Job.status)
+    counted = {row.status: row.number for row in await session.execute(statement)}
+    return {status.value: counted.get(status.value, 0) for status in JobStatus}
+
+
+def _jobs() -> Select[Job, str | None]:
+    """Jobs with the name of their site, which stays known when the site is gone."""
+    named = func.coalesce(Domain.domain, Job.result_data["domain"].astext)
+    return select(Job, named).outerjoin(Domain, Domain.id == Job.domain_id)
+
+
+def _view(row: Row[Job, str | None]) -> JobView:
+    job, domain = row
+    return JobView(
+        job_id=job.job_id,
+        id=job.id,
+        job_type=job.job_type,
+        status=job.status,
+        progress=job.progress,
+        domain=domain,
+        domain_id=job.domain_id,
+        created_by=job.created_by,
+        result_data=job.result_data,
+        error=job.error,
+        error_code=job.error_code,
+        attempt=job.attempt,
+        max_attempts=job.max_attempts,
+        priority=job.priority,
+        run_at=job.run_at,
+        worker_id=job.worker_id,
+        cancel_requested_at=job.cancel_requested_at,
+        created_at=job.created_at,
+        started_at=job.started_at,
+        finished_at=job.finished_at,
+        updated_at=job.updated_at,
+    )
+
+
+def _attempt_view(attempt: JobAttempt) -> AttemptView:
+    return AttemptView(
+        attempt=attempt.attempt,
+        worker_id=attempt.worker_id,
+        started_at=attempt.started_at,
+        ended_at=attempt.ended_at,
+        outcome=attempt.outcome,
+        error_code=attempt.error_code,
+        error=attempt.error,
+    )

@@ -1,0 +1,126 @@
+"""Keyset pages: a slice of a list, and the opaque cursor that leads to the next one.
+
+A cursor belongs to one list with its filters. It holds a place, not a secret.
+"""
+
+from __future__ import annotations
+
+import re
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+from uuid import UUID
+
+import orjson
+import xxhash
+
+from siteatlas.errors import CursorInvalid
+
+DEFAULT_LIMIT = 100
+MAX_LIMIT = 1000
+LONGEST_CURSOR = 2048
+SMALLEST_BIGINT = -(2**63)
+LARGEST_BIGINT = 2**63 - 1
+
+_INTEGER = re.compile(r"-?[0-9]{1,19}")
+
+T = TypeVar("T")
+S = TypeVar("S")
+K = TypeVar("K")
+
+
+@dataclass(frozen=True, slots=True)
+class Page(Generic[T]):
+    """One slice of a list. `examined` counts the rows that a filter had to look at."""
+
+    items: list[T]
+    next_cursor: str | None
+    examined: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CursorScope:
+    """The list that a cursor belongs to: its name and the filters it was asked with."""
+
+    name: str
+    filters: tuple[object, ...] = ()
+
+    @property
+    def mark(self) -> str:
+        """A short fingerprint of list and filters."""
+        text = "\x1f".join([self.name, *(repr(value) for value in self.filters)])
+        return xxhash.xxh3_64_hexdigest(text.encode("utf-8", "surrogatepass"))
+
+    def write(self, *key: object) -> str:
+        """The cursor that stands behind the row with this key."""
+        raw = orjson.dumps([self.mark, *(str(part) for part in key)])
+        return urlsafe_b64encode(raw).rstrip(b"=").decode()
+
+    def read(self, cursor: str | None, parse: Callable[[Sequence[str]], K]) -> K | None:
+        """The key inside a cursor of this list; None without a cursor, CursorInvalid for junk."""
+        if cursor is None:
+            return None
+        try:
+            mark, *key = _unpacked(cursor)
+            if mark != self.mark:
+                raise CursorInvalid
+            return parse(key)
+        except (ValueError, IndexError) as error:
+            raise CursorInvalid from error
+
+
+def _unpacked(cursor: str) -> list[str]:
+    if len(cursor) > LONGEST_CURSOR:
+        raise CursorInvalid
+    padded = cursor.encode("ascii") + b"=" * (-len(cursor) % 4)
+    parts = orjson.loads(urlsafe_b64decode(padded))
+    if not isinstance(parts, list) or not all(_is_storable_text(part) for part in parts):
+        raise CursorInvalid
+    return parts
+
+
+def _is_storable_text(part: object) -> bool:
+    return isinstance(part, str) and "\x00" not in part
+
+
+def bigint_key(parts: Sequence[str]) -> int:
+    """The key of a list that is ordered by one 64-bit number."""
+    (number,) = parts
+    return parse_bigint(number)
+
+
+def uuid_key(parts: Sequence[str]) -> UUID:
+    """The key of a list that is ordered by one UUID."""
+    (ident,) = parts
+    return UUID(ident)
+
+
+def text_key(parts: Sequence[str]) -> str:
+    """The key of a list that is ordered by one text."""
+    (text,) = parts
+    return text
+
+
+def parse_bigint(text: str) -> int:
+    """A number that fits into a bigint column; ValueError otherwise."""
+    if not _INTEGER.fullmatch(text):
+        raise ValueError("not a 64-bit number")
+    number = int(text)
+    if not SMALLEST_BIGINT <= number <= LARGEST_BIGINT:
+        raise ValueError("not a 64-bit number")
+    return number
+
+
+def page_size(limit: int | None) -> int:
+    """What was asked for, lowered to the most that one page holds."""
+    return max(1, min(DEFAULT_LIMIT if limit is None else limit, MAX_LIMIT))
+
+
+def cut_page(
+    rows: Sequence[S], size: int, view: Callable[[S], T], cursor_of: Callable[[S], str]
+) -> Page[T]:
+    """A page of `size` rows out of up to `size + 1`; the extra row says that more follow."""
+    shown = rows[:size]
+    more = len(rows) > size
+    return Page([view(row) for row in shown], cursor_of(shown[-1]) if more else None)

@@ -1,0 +1,223 @@
+"""Reading URLs, sitemap by sitemap, at the same cost on the first page and on the last.
+
+Never OFFSET, never COUNT. A filter has no index behind it: one request examines at most 10,000
+rows, says how many it examined, and hands back a cursor to go on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import (
+    ColumnElement,
+    FromClause,
+    Select,
+    Subquery,
+    and_,
+    case,
+    func,
+    literal,
+    select,
+    true,
+)
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from siteatlas.insights.pages import (
+    LARGEST_BIGINT,
+    SMALLEST_BIGINT,
+    CursorScope,
+    Page,
+    page_size,
+    parse_bigint,
+)
+from siteatlas.storage.models import Sitemap, SitemapUrl
+
+MOST_EXAMINED = 10_000
+FIRST_STEP_OF_SEARCH = 1_000
+
+
+class ListingState(StrEnum):
+    """Which listings to show: those of today, those that are gone, or both."""
+
+    LISTED = "listed"
+    REMOVED = "removed"
+    ALL = "all"
+
+
+@dataclass(frozen=True, slots=True)
+class UrlView:
+    """One listing as others see it; `sitemap` is the URL of the document that lists it."""
+
+    url: str
+    lastmod: datetime | None
+    changefreq: str | None
+    priority: float | None
+    sitemap: str
+    sitemap_id: UUID
+    first_seen_at: datetime
+    removed_at: datetime | None
+    extras: dict[str, Any] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A row in the order of the list; the next row is behind it."""
+
+    sitemap_id: UUID
+    url_hash: int
+
+
+@dataclass(frozen=True, slots=True)
+class UrlFilter:
+    """What to show; `contains` ignores case."""
+
+    contains: str | None = None
+    state: ListingState = ListingState.LISTED
+
+
+async def list_domain_urls(
+    session: AsyncSession,
+    domain_id: UUID,
+    *,
+    contains: str | None = None,
+    state: ListingState = ListingState.LISTED,
+    limit: int | None = None,
+    cursor: str | None = None,
+) -> Page[UrlView]:
+    """The URLs of a site in the order of (sitemap, hash)."""
+    scope = CursorScope("domain urls", (domain_id, contains, state.value))
+    wanted = UrlFilter(contains, state)
+    return await _list(session, Sitemap.domain_id == domain_id, scope, wanted, limit, cursor)
+
+
+async def list_sitemap_urls(
+    session: AsyncSession,
+    sitemap_id: UUID,
+    *,
+    contains: str | None = None,
+    state: ListingState = ListingState.LISTED,
+    limit: int | None = None,
+    cursor: str | None = None,
+) -> Page[UrlView]:
+    """The URLs of one document in the order of their hash."""
+    scope = CursorScope("sitemap urls", (sitemap_id, contains, state.value))
+    wanted = UrlFilter(contains, state)
+    return await _list(session, Sitemap.id == sitemap_id, scope, wanted, limit, cursor)
+
+
+async def _list(
+    session: AsyncSession,
+    sitemaps: ColumnElement[bool],
+    scope: CursorScope,
+    wanted: UrlFilter,
+    limit: int | None,
+    cursor: str | None,
+) -> Page[UrlView]:
+    """Look at growing windows of rows until the page is full, the list ends or enough is read."""
+    size = page_size(limit)
+    place = scope.read(cursor, _place)
+    step = FIRST_STEP_OF_SEARCH if wanted.contains else size + 1
+    views: list[UrlView] = []
+    examined = 0
+    while True:
+        step = min(step, MOST_EXAMINED - examined)
+        need = size - len(views)
+        window = _window(sitemaps, place, step)
+        rows = (await session.execute(_hits_and_last(window, wanted, need))).all()
+        hits = [row for row in rows if row.hit][:need]
+        views += [_view(row) for row in hits]
+        if not rows:
+            return Page(views, None, examined)
+        end = hits[-1] if len(hits) == need else rows[-1]
+        examined += end.place
+        place = Place(end.sitemap_id, end.url_hash)
+        if end is rows[-1] and end.place < step:
+            return Page(views, None, examined)
+        if len(views) == size or examined == MOST_EXAMINED:
+            return Page(views, scope.write(place.sitemap_id, place.url_hash), examined)
+        step *= 2
+
+
+def _place(parts: Sequence[str]) -> Place:
+    sitemap_id, url_hash = parts
+    return Place(UUID(sitemap_id), parse_bigint(url_hash))
+
+
+def _hits_and_last(window: Subquery, wanted: UrlFilter, need: int) -> Select[Any]:
+    """The hits of a window, and always its last row: the place to go on from."""
+    order = (window.c.sitemap_id, window.c.url_hash)
+    marked = select(
+        *window.c,
+        _is_hit(window, wanted).label("hit"),
+        func.row_number().over(order_by=order).label("place"),
+        func.lead(window.c.url_hash).over(order_by=order).is_(None).label("is_last"),
+    ).subquery("marked")
+    return (
+        select(*marked.c)
+        .where(marked.c.hit | marked.c.is_last)
+        .order_by(marked.c.place)
+        .limit(need + 1)
+    )
+
+
+def _window(sitemaps: ColumnElement[bool], after: Place | None, rows: int) -> Subquery:
+    """So many listings behind a place, in the order of (sitemap, hash)."""
+    start: ColumnElement[int] = literal(SMALLEST_BIGINT)
+    if after is not None:
+        first = Sitemap.id > after.sitemap_id
+        if after.url_hash < LARGEST_BIGINT:
+            first = Sitemap.id >= after.sitemap_id
+            start = case((Sitemap.id == after.sitemap_id, after.url_hash + 1), else_=start)
+        sitemaps = and_(sitemaps, first)
+    listings = (
+        select(SitemapUrl)
+        .where(SitemapUrl.sitemap_id == Sitemap.id, SitemapUrl.url_hash >= start)
+        .order_by(SitemapUrl.url_hash)
+        .limit(rows)
+        .correlate(Sitemap)
+        .lateral("listings")
+    )
+    return (
+        select(Sitemap.id.label("sitemap_id"), Sitemap.url.label("sitemap"), *_columns(listings))
+        .join_from(Sitemap, listings, true())
+        .where(sitemaps)
+        .order_by(Sitemap.id, listings.c.url_hash)
+        .limit(rows)
+        .subquery("examined")
+    )
+
+
+def _columns(listings: FromClause) -> list[ColumnElement[Any]]:
+    skipped = {"sitemap_id", "fingerprint", "missing_scan_id"}
+    return [column for column in listings.c if column.name not in skipped]
+
+
+def _is_hit(window: Subquery, wanted: UrlFilter) -> ColumnElement[bool]:
+    conditions: list[ColumnElement[bool]] = [true()]
+    if wanted.contains:
+        found = func.strpos(func.lower(window.c.url), func.lower(wanted.contains))
+        conditions.append(found > 0)
+    if wanted.state is ListingState.LISTED:
+        conditions.append(window.c.removed_at.is_(None))
+    elif wanted.state is ListingState.REMOVED:
+        conditions.append(window.c.removed_at.is_not(None))
+    return and_(*conditions)
+
+
+def _view(row: Any) -> UrlView:
+    return UrlView(
+        url=row.url,
+        lastmod=row.lastmod,
+        changefreq=row.changefreq,
+        priority=row.priority,
+        sitemap=row.sitemap,
+        sitemap_id=row.sitemap_id,
+        first_seen_at=row.first_seen_at,
+        removed_at=row.removed_at,
+        extras=row.extras,
+    )

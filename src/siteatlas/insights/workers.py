@@ -1,0 +1,64 @@
+"""Reading the worker registry: which processes work, and whether any does."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from sqlalchemy import Float, exists, extract, func, literal, select
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from siteatlas.storage.models import Worker
+
+ALIVE_SECONDS = 60
+MOST_WORKERS_SHOWN = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerView:
+    """One process as it last reported; the age is measured by the database's clock."""
+
+    id: str
+    hostname: str
+    pid: int
+    version: str
+    slots: int
+    running: int
+    started_at: datetime
+    last_seen_at: datetime
+    last_tick_at: datetime | None
+    next_tick_at: datetime | None
+    seconds_since_seen: float
+
+
+async def list_workers(session: AsyncSession) -> list[WorkerView]:
+    """The registered processes, those seen last first."""
+    age = extract("epoch", func.clock_timestamp() - Worker.last_seen_at).cast(Float)
+    statement = (
+        select(Worker, age)
+        .order_by(Worker.last_seen_at.desc(), Worker.id)
+        .limit(MOST_WORKERS_SHOWN)
+    )
+    return [_view(worker, seconds) for worker, seconds in await session.execute(statement)]
+
+
+async def any_worker_alive(session: AsyncSession, within_seconds: float = ALIVE_SECONDS) -> bool:
+    """Whether a process that works was seen within the last minute."""
+    oldest = func.clock_timestamp() - literal(timedelta(seconds=within_seconds))
+    return bool(await session.scalar(select(exists().where(Worker.last_seen_at > oldest))))
+
+
+def _view(worker: Worker, seconds: float) -> WorkerView:
+    return WorkerView(
+        id=worker.id,
+        hostname=worker.hostname,
+        pid=worker.pid,
+        version=worker.version,
+        slots=worker.slots,
+        running=worker.running,
+        started_at=worker.started_at,
+        last_seen_at=worker.last_seen_at,
+        last_tick_at=worker.last_tick_at,
+        next_tick_at=worker.next_tick_at,
+        seconds_since_seen=max(0.0, float(seconds)),
+    )

@@ -1,0 +1,82 @@
+"""Structured logging: one event per line, readable on a terminal, JSON elsewhere on request.
+
+Owns how a line looks and what may stand in it. Which events exist is the business of each room.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import sys
+from typing import Any, TextIO
+
+import structlog
+from structlog.contextvars import bound_contextvars
+from structlog.typing import EventDict, Processor
+
+CONTROL_CHARACTERS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+SECRET_IN_QUERY = re.compile(
+    r"(?i)([?&](?:[a-z_-]*(?:token|secret|password|passwd|signature|api_?key|auth)[a-z_-]*)=)[^&\s\"']+"
+)
+CREDENTIALS_IN_URL = re.compile(r"(://)[^/@\s]+@")
+
+job_context = bound_contextvars
+
+
+def get_logger(room: str) -> structlog.stdlib.BoundLogger:
+    """The logger of one room; `room` becomes the `logger` key of each line."""
+    logger: structlog.stdlib.BoundLogger = structlog.stdlib.get_logger(room)
+    return logger
+
+
+def clean_text(value: str) -> str:
+    """Text from outside made safe for one line: no control characters, no secrets."""
+    value = CREDENTIALS_IN_URL.sub(r"\1***@", value)
+    value = SECRET_IN_QUERY.sub(r"\1***", value)
+    return CONTROL_CHARACTERS.sub(lambda m: f"\\x{ord(m.group()):02x}", value)
+
+
+def clean_values(_logger: Any, _method: str, event: EventDict) -> EventDict:
+    """Apply `clean_text` to every value of a log event."""
+    for key, value in event.items():
+        if isinstance(value, str):
+            event[key] = clean_text(value)
+        elif value is not None and not isinstance(value, (int, float, bool, tuple, type)):
+            event[key] = value if key == "exc_info" else clean_text(str(value))
+    return event
+
+
+def configure_logging(level: str, log_format: str, stream: TextIO | None = None) -> None:
+    """Send all logging, ours and the libraries', to `stream` (stderr) in one format."""
+    stream = stream or sys.stderr
+    as_json = log_format == "json"
+    shared: list[Processor] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.stdlib.add_log_level,
+        structlog.stdlib.add_logger_name,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        clean_values,
+    ]
+    structlog.configure(
+        processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        wrapper_class=structlog.stdlib.BoundLogger,
+        cache_logger_on_first_use=False,
+    )
+    renderer: list[Processor] = (
+        [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
+        if as_json
+        else [structlog.dev.ConsoleRenderer(colors=stream.isatty(), pad_event_to=28)]
+    )
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=shared,
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *renderer],
+        )
+    )
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(level.upper())
+    for noisy in ("apscheduler", "alembic", "asyncio", "uvicorn.access", "aiohttp"):
+        logging.getLogger(noisy).setLevel(max(logging.WARNING, root.level))

@@ -1,0 +1,224 @@
+"""Web addresses: strict reading of what a person, a site or a document gave us.
+
+Owns the one parser (ada-url) and the canonical form. Whether an address may be contacted is
+decided in `egress.py`.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from ipaddress import AddressValueError, IPv6Address
+
+import ada_url
+
+from siteatlas.errors import (
+    AddressCredentials,
+    AddressEmpty,
+    AddressError,
+    AddressScheme,
+    AddressTooLong,
+)
+
+LONGEST_ADDRESS = 2048
+LONGEST_NAME = 253
+DEFAULT_PORTS = {"http": 80, "https": 443}
+
+_OUTER_BLANKS = " \t\r\n"
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+_SCHEME_WORD = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(//)?")
+_AUTHORITY_END = re.compile(r"[/?]")
+_HOST_AND_PORT = re.compile(r"(?P<host>\[[^\[\]]*\]|[^:\[\]]*)(?::(?P<port>[^:]*))?")
+_FORBIDDEN_IN_AUTHORITY = re.compile(r"[\s%\\]")
+_PORT = re.compile(r"[1-9][0-9]{0,4}")
+_LABEL = re.compile(r"(?!-)[a-z0-9_-]{1,63}(?<!-)")
+_NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
+_OCTET = r"(?:25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])"
+_DOTTED_QUAD = re.compile(rf"{_OCTET}(?:\.{_OCTET}){{3}}")
+_ENCODED_LABEL = "xn--"
+
+
+@dataclass(frozen=True, slots=True)
+class WebAddress:
+    """One http or https address in canonical form: encoded, without fragment and credentials.
+
+    `host` is lower-case ASCII, an IPv6 address stands without brackets; `path` includes the query.
+    """
+
+    url: str
+    scheme: str
+    host: str
+    port: int
+    path: str
+    scheme_given: bool = field(default=True, compare=False)
+    port_given: bool = field(default=False, compare=False)
+
+    @property
+    def origin(self) -> str:
+        """Scheme and host, with the port when it is not the scheme's default."""
+        return self.url[: len(self.url) - len(self.path)]
+
+    @property
+    def domain(self) -> str:
+        """The key of the site: host without one leading `www.`, with the port where it matters."""
+        host = f"[{self.host}]" if ":" in self.host else _without_www(self.host)
+        usual = self.port == DEFAULT_PORTS[self.scheme]
+        kept = self.port_given and not self.scheme_given
+        return host if usual and not kept else f"{host}:{self.port}"
+
+    @property
+    def is_site_root(self) -> bool:
+        """Whether this is the home page: no path, no query."""
+        return self.path == "/"
+
+
+def parse_site(text: str) -> WebAddress:
+    """Read what a person typed; https is assumed when no scheme is given."""
+    text = _prepared(text)
+    scheme, rest = _split_scheme(text, port_may_follow=True)
+    if scheme is None:
+        return _absolute("https", rest, scheme_given=False)
+    return _absolute(scheme, rest)
+
+
+def parse_url(text: str, base: str | None = None) -> WebAddress:
+    """Read a URL of a redirect, robots.txt or sitemap; with `base` it may be relative."""
+    text = _prepared(text)
+    scheme, rest = _split_scheme(text, port_may_follow=False)
+    if scheme is not None:
+        return _absolute(scheme, rest)
+    if base is None:
+        raise AddressError("The address is not complete.")
+    start = parse_url(base)
+    if rest.startswith("//"):
+        return _absolute(start.scheme, rest[2:])
+    joined = _parsed(rest, start.url)
+    found = _canonical(joined)
+    if found.origin != start.origin:
+        raise AddressError
+    return found
+
+
+def _prepared(text: str) -> str:
+    """Trim and measure; refuse what the standard would silently drop or turn round."""
+    text = text.strip(_OUTER_BLANKS)
+    if not text:
+        raise AddressEmpty
+    if len(text) > LONGEST_ADDRESS:
+        raise AddressTooLong
+    if _CONTROL.search(text):
+        raise AddressError("The address holds a control character.")
+    text = text.partition("#")[0]
+    if "\\" in text.partition("?")[0]:
+        raise AddressError("The address holds a backslash.")
+    return text
+
+
+def _split_scheme(text: str, *, port_may_follow: bool) -> tuple[str | None, str]:
+    """The scheme and what follows `//`; no scheme: None and the whole text."""
+    match = _SCHEME_WORD.match(text)
+    if match is None:
+        return None, text
+    scheme, slashes = match[1].lower(), match[2]
+    if slashes:
+        if scheme not in DEFAULT_PORTS:
+            raise AddressScheme
+        return scheme, text[match.end() :]
+    if scheme in DEFAULT_PORTS:
+        raise AddressError("After the scheme two slashes must follow.")
+    if port_may_follow and "@" in _AUTHORITY_END.split(text, maxsplit=1)[0]:
+        raise AddressCredentials
+    if port_may_follow and text[match.end() : match.end() + 1].isdigit():
+        return None, text
+    raise AddressScheme
+
+
+def _absolute(scheme: str, rest: str, *, scheme_given: bool = True) -> WebAddress:
+    host, port = _split_authority(_AUTHORITY_END.split(rest, maxsplit=1)[0])
+    parsed = _parsed(f"{scheme}://{rest}")
+    if parsed.protocol != f"{scheme}:" or not _same_host(host, parsed.hostname):
+        raise AddressError
+    address = _canonical(parsed, scheme_given=scheme_given, port_given=port is not None)
+    if address.port != (port or DEFAULT_PORTS[scheme]):
+        raise AddressError
+    return address
+
+
+def _split_authority(authority: str) -> tuple[str, int | None]:
+    """Host and port as written, after all checks that must come before the parser."""
+    if "@" in authority:
+        raise AddressCredentials
+    match = _HOST_AND_PORT.fullmatch(authority)
+    if match is None or not match["host"] or _FORBIDDEN_IN_AUTHORITY.search(authority):
+        raise AddressError
+    if match["port"] is None:
+        return match["host"], None
+    if not _PORT.fullmatch(match["port"]) or int(match["port"]) > 65535:  # noqa: PLR2004
+        raise AddressError("The port of the address is not a number from 1 to 65535.")
+    return match["host"], int(match["port"])
+
+
+def _parsed(text: str, base: str | None = None) -> ada_url.URL:
+    try:
+        return ada_url.URL(text, base=base)
+    except ValueError as error:
+        raise AddressError from error
+
+
+def _same_host(written: str, parsed: str) -> bool:
+    """Whether the parser understood the host as it was written, and as nothing else."""
+    if written.startswith("["):
+        return _same_ipv6(written[1:-1], parsed[1:-1])
+    if written.endswith(".") and not _NUMBER.fullmatch(written.split(".")[-2].lower()):
+        written, parsed = written[:-1], parsed.removesuffix(".")
+    labels, understood = written.split("."), parsed.split(".")
+    if len(parsed) > LONGEST_NAME or len(labels) != len(understood):
+        return False
+    if _NUMBER.fullmatch(understood[-1]):
+        return written == parsed and _DOTTED_QUAD.fullmatch(parsed) is not None
+    return all(map(_same_label, labels, understood))
+
+
+def _same_ipv6(written: str, parsed: str) -> bool:
+    try:
+        return IPv6Address(written) == IPv6Address(parsed)
+    except AddressValueError:
+        return False
+
+
+def _same_label(written: str, understood: str) -> bool:
+    """ASCII stays as it is; anything else must need encoding, so that no digit or dot hides."""
+    if not _LABEL.fullmatch(understood):
+        return False
+    return (
+        written.lower() == understood
+        if written.isascii()
+        else understood.startswith(_ENCODED_LABEL)
+    )
+
+
+def _canonical(
+    parsed: ada_url.URL, *, scheme_given: bool = True, port_given: bool = False
+) -> WebAddress:
+    scheme = parsed.protocol.removesuffix(":")
+    host = parsed.hostname.removesuffix(".")
+    port = f":{parsed.port}" if parsed.port else ""
+    path = parsed.pathname + parsed.search
+    url = f"{scheme}://{host}{port}{path}"
+    if len(url) > LONGEST_ADDRESS:
+        raise AddressTooLong
+    return WebAddress(
+        url=url,
+        scheme=scheme,
+        host=host.strip("[]"),
+        port=int(parsed.port) if parsed.port else DEFAULT_PORTS[scheme],
+        path=path,
+        scheme_given=scheme_given,
+        port_given=port_given,
+    )
+
+
+def _without_www(host: str) -> str:
+    """Drop one leading `www.`, unless nothing but a top-level domain would be left."""
+    shorter = host.removeprefix("www.")
+    return shorter if "." in shorter else host

@@ -1,0 +1,294 @@
+"""The HTTP client of one scan: redirects by hand, limits, retries, all behind the gate.
+
+Owns what is sent and when it is sent again. Statuses are returned, faults are raised.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import ssl
+import time
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from errno import ECONNREFUSED
+from types import TracebackType
+from typing import Self
+
+import aiohttp
+from yarl import URL
+
+from siteatlas.errors import (
+    AddressError,
+    AddressScheme,
+    ConnectionFailed,
+    DnsError,
+    DnsNameUnknown,
+    EgressDenied,
+    HttpProtocolError,
+    RedirectInvalid,
+    RedirectLoop,
+    RedirectScheme,
+    ScanError,
+    Timeout,
+    TooManyRedirects,
+)
+from siteatlas.net.address import WebAddress, parse_url
+from siteatlas.net.egress import EgressPolicy
+from siteatlas.net.faults import LIBRARY_FAULTS, error_for_status, fault_of, retry_after_seconds
+from siteatlas.net.gate import Gate, aim
+from siteatlas.net.limits import FetchLimits
+from siteatlas.net.politeness import Politeness
+from siteatlas.net.resolver import Resolver, SystemResolver
+from siteatlas.net.response import CHUNK_BYTES, Budget, Response
+
+__all__ = ["FetchLimits", "HttpClient", "Response", "error_for_status", "retry_after_seconds"]
+
+MOST_CONNECTIONS = 64
+MOST_HEADER_FIELDS = 128
+LONGEST_HEADER_FIELD = 16 * 1024
+REDIRECTS = frozenset({301, 302, 303, 307, 308})
+NOT_MODIFIED = 304
+PARTIAL_CONTENT = 206
+SWITCHING_PROTOCOLS = 101
+SERVER_ERRORS = range(500, 600)
+
+
+class HttpClient:
+    """Fetches documents for one scan; use it with `async with`.
+
+    `headers` are the operator's own and go only to hosts that the policy names as his. `tls`
+    replaces the default trust store.
+    """
+
+    def __init__(
+        self,
+        policy: EgressPolicy,
+        politeness: Politeness,
+        *,
+        user_agent: str,
+        limits: FetchLimits = FetchLimits(),
+        resolver: Resolver | None = None,
+        headers: Mapping[str, str] | None = None,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        self._policy = policy
+        self._politeness = politeness
+        self._limits = limits
+        self._user_agent = user_agent
+        self._own_headers = dict(headers or {})
+        self._tls = tls
+        self._gate = Gate(
+            policy,
+            resolver or SystemResolver(),
+            timeout=limits.dns,
+            cache_seconds=limits.dns_cache,
+        )
+        self._session: aiohttp.ClientSession | None = None
+
+    async def __aenter__(self) -> Self:
+        self._session = self._open_session()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._session is not None:
+            await self._session.close()
+            await self._gate.close()
+            self._session = None
+
+    @asynccontextmanager
+    async def get(
+        self,
+        address: WebAddress,
+        *,
+        etag: str | None = None,
+        last_modified: str | None = None,
+        max_bytes: int | None = None,
+        accept_encoding: str = "gzip",
+    ) -> AsyncIterator[Response]:
+        """Ask for a document and follow redirects; the body is read through `Response.chunks`.
+
+        Raises ScanError for faults of the network and EgressDenied for forbidden addresses.
+        """
+        headers = {"Accept-Encoding": accept_encoding, **_conditions(etag, last_modified)}
+        budget = Budget(self._limits.document)
+        chain = [address]
+        async with AsyncExitStack() as exchange:
+            while True:
+                raw = await self._open(chain[-1], headers, budget, exchange)
+                target = self._redirect_target(raw, chain)
+                if target is None:
+                    break
+                await exchange.aclose()
+                chain.append(target)
+            yield Response(
+                raw,
+                chain=tuple(chain),
+                limits=self._limits,
+                max_bytes=self._limits.max_bytes if max_bytes is None else max_bytes,
+                budget=budget,
+            )
+
+    async def _open(
+        self,
+        address: WebAddress,
+        headers: Mapping[str, str],
+        budget: Budget,
+        exchange: AsyncExitStack,
+    ) -> aiohttp.ClientResponse:
+        """One hop with its retries; slot and connection are held by `exchange`."""
+        self._policy.check(address)
+        own = self._policy.is_own(address)
+        sent = {**headers, **self._own_headers} if own else headers
+        for attempt in range(1, self._limits.tries + 1):
+            last = attempt == self._limits.tries
+            await exchange.enter_async_context(self._politeness.slot(address, own))
+            try:
+                raw = await self._send(address, sent, budget)
+            except ScanError as fault:
+                if last or budget.left <= 0 or not _may_pass(fault):
+                    self._record_fault(address, fault, own=own)
+                    raise
+            else:
+                exchange.callback(raw.release)
+                if last or not _is_passing_error(raw):
+                    self._politeness.record(address, ok=True, own=own)
+                    return raw
+            await exchange.aclose()
+            await asyncio.sleep(self._limits.retry_delay * 2 ** (attempt - 1) * _jitter())
+        raise AssertionError("FetchLimits.tries must be at least 1")
+
+    async def _send(
+        self, address: WebAddress, headers: Mapping[str, str], budget: Budget
+    ) -> aiohttp.ClientResponse:
+        """Send one request and wait for the headers of the answer."""
+        if self._session is None:
+            raise RuntimeError("HttpClient must be entered with `async with`")
+        url = URL(address.url, encoded=True)
+        if (url.raw_host, url.port) != (address.host, address.port):
+            raise EgressDenied
+        since = time.monotonic()
+        try:
+            with aim(address) as target:
+                async with asyncio.timeout(min(budget.left, self._longest_opening)):
+                    raw = await self._session.get(url, headers=headers, allow_redirects=False)
+                try:
+                    self._gate.verify_peers(target)
+                    self._check_head(raw, conditional=_is_conditional(headers))
+                except BaseException:
+                    raw.close()
+                    raise
+        except LIBRARY_FAULTS as error:
+            raise fault_of(error) from error
+        finally:
+            budget.spend(since)
+        return raw
+
+    @property
+    def _longest_opening(self) -> float:
+        return self._limits.dns + self._limits.connect + self._limits.first_byte
+
+    def _check_head(self, raw: aiohttp.ClientResponse, *, conditional: bool) -> None:
+        size = sum(len(name) + len(value) + 4 for name, value in raw.raw_headers)
+        if size > self._limits.header_bytes:
+            raise HttpProtocolError("The headers of the answer are too large.")
+        unasked = raw.status == NOT_MODIFIED and not conditional
+        if unasked or raw.status in {SWITCHING_PROTOCOLS, PARTIAL_CONTENT}:
+            raise HttpProtocolError(f"The site answered with status {raw.status} unasked.")
+
+    def _redirect_target(
+        self, raw: aiohttp.ClientResponse, chain: list[WebAddress]
+    ) -> WebAddress | None:
+        location = raw.headers.get("Location")
+        if raw.status not in REDIRECTS or location is None:
+            return None
+        try:
+            target = parse_url(location, base=chain[-1].url)
+        except AddressScheme as error:
+            raise RedirectScheme from error
+        except AddressError as error:
+            raise RedirectInvalid from error
+        if target in chain:
+            raise RedirectLoop
+        if len(chain) > self._limits.redirects:
+            raise TooManyRedirects
+        return target
+
+    def _record_fault(self, address: WebAddress, fault: ScanError, *, own: bool) -> None:
+        """Only silence counts against a host; an answer, even a wrong one, is a sign of life."""
+        if isinstance(fault, (ConnectionFailed, Timeout)):
+            self._politeness.record(address, ok=False, own=own)
+
+    def _open_session(self) -> aiohttp.ClientSession:
+        limits = self._limits
+        connector = aiohttp.TCPConnector(
+            resolver=self._gate,
+            use_dns_cache=False,
+            socket_factory=self._gate.open_socket,
+            limit=MOST_CONNECTIONS,
+            ssl=self._tls or True,
+        )
+        return aiohttp.ClientSession(
+            connector=connector,
+            cookie_jar=aiohttp.DummyCookieJar(),
+            headers={"User-Agent": self._user_agent, "Accept": "*/*"},
+            timeout=aiohttp.ClientTimeout(
+                total=None,
+                connect=limits.dns + limits.connect,
+                sock_connect=limits.connect,
+                sock_read=limits.first_byte,
+            ),
+            trust_env=False,
+            auto_decompress=False,
+            middlewares=(_named_faults,),
+            read_bufsize=CHUNK_BYTES,
+            max_field_size=LONGEST_HEADER_FIELD,
+            max_headers=MOST_HEADER_FIELDS,
+        )
+
+
+async def _named_faults(
+    request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
+) -> aiohttp.ClientResponse:
+    """Name faults before aiohttp sees them: it would silently send the request a second time."""
+    try:
+        return await handler(request)
+    except LIBRARY_FAULTS as error:
+        raise fault_of(error) from error
+
+
+def _conditions(etag: str | None, last_modified: str | None) -> dict[str, str]:
+    """The headers of a conditional request; validators that no header can hold are left out."""
+    given = {"If-None-Match": etag, "If-Modified-Since": last_modified}
+    return {
+        name: value
+        for name, value in given.items()
+        if value and value.isascii() and value.isprintable()
+    }
+
+
+def _is_conditional(headers: Mapping[str, str]) -> bool:
+    return "If-None-Match" in headers or "If-Modified-Since" in headers
+
+
+def _may_pass(fault: ScanError) -> bool:
+    """Whether a second try, a moment later, may go better."""
+    if isinstance(fault, DnsNameUnknown):
+        return False
+    refused = isinstance(fault.__cause__, OSError) and fault.__cause__.errno == ECONNREFUSED
+    return isinstance(fault, (ConnectionFailed, DnsError, Timeout)) and not refused
+
+
+def _is_passing_error(raw: aiohttp.ClientResponse) -> bool:
+    """A server error that names no time to come back."""
+    waits = retry_after_seconds(raw.headers.get("Retry-After")) is not None
+    return raw.status in SERVER_ERRORS and not waits
+
+
+def _jitter() -> float:
+    return random.uniform(0.5, 1.5)

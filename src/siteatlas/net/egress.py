@@ -1,0 +1,165 @@
+"""Which hosts and addresses may be contacted. There is no switch that turns this off.
+
+Owns the policy and its allow rules. `gate.py` asks it again for every socket.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from ipaddress import ip_network
+
+from siteatlas.errors import AddressError, ConfigurationError, EgressDenied
+from siteatlas.net.address import WebAddress, parse_url
+from siteatlas.net.ranges import IpNetwork, is_public, never_opens, read_ip, too_wide
+
+WEB_PORTS = frozenset({80, 443, 8080, 8443})
+SPECIAL_SUFFIXES = frozenset(
+    {
+        *("alt", "arpa", "consul", "corp", "home", "internal", "intranet", "invalid", "lan"),
+        *("local", "localdomain", "localhost", "mail", "onion", "private", "svc", "test"),
+    }
+)
+
+_ENTRY = re.compile(r"(?P<target>.+):(?P<port>\*|[0-9]{1,5})", re.DOTALL)
+_BRACKETS = str.maketrans("", "", "[]")
+_HIGHEST_PORT = 65535
+
+
+@dataclass(frozen=True, slots=True)
+class AllowRule:
+    """One entry of the allow list: a host name or a range, with one port (None: every port)."""
+
+    target: str | IpNetwork
+    port: int | None
+
+    def matches(self, host: str, port: int) -> bool:
+        """Whether this rule names the host, given as name or as address, and the port."""
+        return self.port in {None, port} and self.names(host)
+
+    def names(self, host: str) -> bool:
+        """Whether the host is this rule's host or lies in its range."""
+        if isinstance(self.target, str):
+            return host == self.target
+        ip = read_ip(host)
+        return ip is not None and ip in self.target
+
+    def __str__(self) -> str:
+        port = "*" if self.port is None else self.port
+        if isinstance(self.target, str):
+            return f"{self.target}:{port}"
+        single = self.target.prefixlen == self.target.max_prefixlen
+        text = str(self.target.network_address if single else self.target)
+        return f"[{text}]:{port}" if ":" in text else f"{text}:{port}"
+
+
+@dataclass(frozen=True, slots=True)
+class EgressPolicy:
+    """The default rules of the way out, plus what the operator opened or closed beside them."""
+
+    rules: tuple[AllowRule, ...] = ()
+    refused: frozenset[str] = frozenset()
+
+    @classmethod
+    def from_text(cls, text: str) -> EgressPolicy:
+        """Read `HOST:PORT` and `CIDR:PORT` entries by commas; no text is the default policy."""
+        return cls().with_allowed(*(entry for entry in text.split(",") if entry.strip()))
+
+    def with_allowed(self, *entries: str) -> EgressPolicy:
+        """This policy with more allow rules."""
+        rules = (*self.rules, *(_read_entry(entry.strip()) for entry in entries))
+        return replace(self, rules=tuple(dict.fromkeys(rules)))
+
+    def with_refused(self, *hosts: str) -> EgressPolicy:
+        """This policy without these names and addresses, such as those of this service itself."""
+        return replace(self, refused=self.refused.union(map(_plain_host, hosts)))
+
+    def for_site(self, address: WebAddress) -> EgressPolicy:
+        """The policy of one scan: only rules for the host or range that the site itself is in.
+
+        So a public site cannot steer us into a private range by redirect, robots.txt or sitemap.
+        Rules of the same host or range with other ports stay.
+        """
+        zones = {r.target for r in self.rules if r.matches(address.host, address.port)}
+        return replace(self, rules=tuple(r for r in self.rules if r.target in zones))
+
+    def check(self, address: WebAddress) -> None:
+        """Raise EgressDenied if the address shows by itself that it may not be contacted."""
+        if read_ip(address.host) is not None:
+            self.check_socket(address.host, address.host, address.port)
+            return
+        usual = address.port in WEB_PORTS and not _is_special(address.host)
+        if address.host in self.refused or not (usual or self.is_own(address)):
+            raise EgressDenied
+
+    def check_socket(self, host: str, ip: str, port: int) -> None:
+        """Raise EgressDenied unless a socket to `ip` and `port` may be opened for `host`."""
+        found = read_ip(ip)
+        if found is None or never_opens(found) or not self.refused.isdisjoint({host, str(found)}):
+            raise EgressDenied
+        if self._allows(host, port) or self._allows_range(ip, port):
+            return
+        if port not in WEB_PORTS or not is_public(found):
+            raise EgressDenied
+        if read_ip(host) is None and _is_special(host):
+            raise EgressDenied
+
+    def is_own(self, address: WebAddress) -> bool:
+        """Whether the operator named this host and port: no delay between requests."""
+        return self._allows(address.host, address.port)
+
+    @property
+    def entries(self) -> tuple[str, ...]:
+        """The allow rules as text, for people."""
+        return tuple(str(rule) for rule in self.rules)
+
+    def _allows(self, host: str, port: int) -> bool:
+        return any(rule.matches(host, port) for rule in self.rules)
+
+    def _allows_range(self, ip: str, port: int) -> bool:
+        return any(
+            rule.matches(ip, port) for rule in self.rules if not isinstance(rule.target, str)
+        )
+
+
+def _is_special(host: str) -> bool:
+    """Names that never lead to the public web: single labels and special-use domains."""
+    return "." not in host or host.rpartition(".")[2] in SPECIAL_SUFFIXES
+
+
+def _plain_host(host: str) -> str:
+    ip = read_ip(host.translate(_BRACKETS))
+    return str(ip) if ip is not None else host.lower().removesuffix(".")
+
+
+def _read_entry(entry: str) -> AllowRule:
+    match = _ENTRY.fullmatch(entry)
+    if match is None:
+        raise ConfigurationError(f"{entry!r} is not HOST:PORT or CIDR:PORT.")
+    target, port = match["target"], match["port"]
+    if port != "*" and not 1 <= int(port) <= _HIGHEST_PORT:
+        raise ConfigurationError(f"{entry!r} has a port that is not a number from 1 to 65535.")
+    if ":" in target and "/" not in target and not target.startswith("["):
+        raise ConfigurationError(f"{entry!r}: write an IPv6 address in brackets, as [::1]:8080.")
+    return AllowRule(_read_target(target, entry), None if port == "*" else int(port))
+
+
+def _read_target(target: str, entry: str) -> str | IpNetwork:
+    if "/" not in target and read_ip(target.translate(_BRACKETS)) is None:
+        return _read_name(target, entry)
+    try:
+        network = ip_network(target.translate(_BRACKETS))
+    except ValueError as error:
+        raise ConfigurationError(f"{entry!r} is not HOST:PORT or CIDR:PORT.") from error
+    if too_wide(network):
+        raise ConfigurationError(f"{entry!r} opens too wide a range; name a smaller one.")
+    if network.num_addresses == 1 and never_opens(network.network_address):
+        raise ConfigurationError(f"{entry!r} is an address that cannot be opened.")
+    return network
+
+
+def _read_name(target: str, entry: str) -> str:
+    try:
+        return parse_url(f"http://{target}/").host
+    except AddressError as error:
+        raise ConfigurationError(f"{entry!r} does not name a host.") from error

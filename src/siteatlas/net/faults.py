@@ -1,0 +1,115 @@
+"""Faults of the network in our own words: exceptions of the libraries and HTTP statuses.
+
+Owns the mapping to the error tree; when to try again is decided in `client.py`.
+"""
+
+from __future__ import annotations
+
+import ssl
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import TypeVar
+
+import aiohttp
+from aiohttp.http_exceptions import (
+    ContentLengthError,
+    HttpProcessingError,
+    TransferEncodingError,
+)
+
+from siteatlas.errors import (
+    Blocked,
+    ConnectionFailed,
+    DnsError,
+    HttpNotFound,
+    HttpProtocolError,
+    HttpStatusUnexpected,
+    RateLimited,
+    ScanError,
+    ServerError,
+    SiteatlasError,
+    Timeout,
+    TlsError,
+    Truncated,
+)
+
+Fault = TypeVar("Fault", bound=BaseException)
+
+LONGEST_RETRY_AFTER = 3600.0
+_DEEPEST_CAUSE = 8
+_BROKEN_HANDSHAKE = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)
+
+# What aiohttp, its helpers and the standard library raise for a request that went wrong.
+LIBRARY_FAULTS = (
+    aiohttp.ClientError,
+    HttpProcessingError,
+    OSError,
+    ValueError,
+)
+
+
+def fault_of(error: BaseException) -> SiteatlasError:
+    """The error of our tree for an exception of a library."""
+    ours = _cause(error, SiteatlasError)
+    if ours is not None:
+        return ours
+    if isinstance(error, TimeoutError):
+        return Timeout()
+    if isinstance(error, aiohttp.ClientPayloadError):
+        return _payload_fault(error)
+    if _cause(error, *_BROKEN_HANDSHAKE):
+        return ConnectionFailed("The site broke off the connection.")
+    if _cause(error, ssl.SSLError, ssl.CertificateError):
+        return TlsError()
+    if isinstance(error, aiohttp.ClientConnectorDNSError):
+        return DnsError()
+    if isinstance(error, (aiohttp.ServerConnectionError, OSError)):
+        return ConnectionFailed()
+    return HttpProtocolError()
+
+
+def error_for_status(status: int, retry_after: float | None = None) -> ScanError | None:
+    """The error that a final status means for a document; None for 200 and 304."""
+    if status in {200, 304}:
+        return None
+    if status == 429 or (status == 503 and retry_after is not None):  # noqa: PLR2004
+        return RateLimited(retry_after=retry_after)
+    if status in {401, 403, 451}:
+        return Blocked(f"The site refuses our requests (status {status}).")
+    if status in {404, 410}:
+        return HttpNotFound()
+    if 500 <= status <= 599:  # noqa: PLR2004
+        return ServerError(f"The site answered with an error of its own (status {status}).")
+    return HttpStatusUnexpected(f"The site answered with status {status}.")
+
+
+def retry_after_seconds(header: str | None, now: datetime | None = None) -> float | None:
+    """The wait that a Retry-After header asks for, 0 to 3600 seconds; None if unreadable."""
+    text = (header or "").strip()
+    if text.isascii() and text.removeprefix("-").isdigit():
+        return _bounded(float(text[:12]))
+    try:
+        moment = parsedate_to_datetime(text)
+    except (ValueError, OverflowError):
+        return None
+    moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return _bounded((moment - (now or datetime.now(UTC))).total_seconds())
+
+
+def _bounded(seconds: float) -> float:
+    return min(max(seconds, 0.0), LONGEST_RETRY_AFTER)
+
+
+def _payload_fault(error: aiohttp.ClientPayloadError) -> ScanError:
+    """A body that broke off is cut; anything else breaks the protocol."""
+    reason = _cause(error, HttpProcessingError)
+    cut_short = reason is None or isinstance(reason, (ContentLengthError, TransferEncodingError))
+    return Truncated() if cut_short else HttpProtocolError()
+
+
+def _cause(error: BaseException | None, *kinds: type[Fault]) -> Fault | None:
+    for _ in range(_DEEPEST_CAUSE):
+        if error is None or isinstance(error, kinds):
+            return error
+        error = error.__cause__ or error.__context__
+    return None

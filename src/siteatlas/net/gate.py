@@ -1,0 +1,174 @@
+"""The gate: every lookup and every socket of the HTTP client passes here and is checked.
+
+Owns what aiohttp may resolve and open. The rules themselves live in `egress.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import time
+from collections.abc import Iterator, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+
+from aiohttp import AddrInfoType
+from aiohttp.abc import AbstractResolver, ResolveResult
+
+from siteatlas.errors import DnsError, DnsNameUnknown, EgressDenied
+from siteatlas.logs import get_logger
+from siteatlas.net.address import WebAddress
+from siteatlas.net.egress import EgressPolicy
+from siteatlas.net.ranges import read_ip
+from siteatlas.net.resolver import Resolver
+
+log = get_logger("net")
+
+MOST_CACHED_NAMES = 256
+_FAMILIES = (socket.AF_INET, socket.AF_INET6)
+
+
+@dataclass(slots=True)
+class Target:
+    """The one host and port that the running request may connect to."""
+
+    host: str
+    port: int
+    addresses: frozenset[str]
+    sockets: list[tuple[socket.socket, str]] = field(default_factory=list)
+    denied: EgressDenied | None = None
+
+
+_target: ContextVar[Target | None] = ContextVar("target", default=None)
+
+
+@contextlib.contextmanager
+def aim(address: WebAddress) -> Iterator[Target]:
+    """Name the target of the requests inside; a denial at the gate comes out as EgressDenied.
+
+    The gate's own exception is kept on the target, because aiohttp and its helpers may wrap it,
+    try the next address or swallow it.
+    """
+    literal = read_ip(address.host) is not None
+    target = Target(address.host, address.port, frozenset({address.host} if literal else ()))
+    token = _target.set(target)
+    try:
+        yield target
+    finally:
+        _target.reset(token)
+        if target.denied is not None:
+            raise target.denied
+
+
+class Gate(AbstractResolver):
+    """aiohttp's resolver and socket factory, behind one policy."""
+
+    def __init__(
+        self, policy: EgressPolicy, resolver: Resolver, *, timeout: float, cache_seconds: float
+    ) -> None:
+        self._policy = policy
+        self._resolver = resolver
+        self._timeout = timeout
+        self._cache_seconds = min(cache_seconds, 60.0)
+        self._cache: dict[str, tuple[float, tuple[str, ...]]] = {}
+
+    async def resolve(
+        self,
+        host: str,
+        port: int = 0,
+        family: int = socket.AF_UNSPEC,  # noqa: ARG002
+    ) -> list[ResolveResult]:
+        """Look a name up once; one forbidden address among the answers refuses the name."""
+        target = _target.get()
+        if target is None or (target.host, target.port) != (host, port):
+            raise _denial(target, host, port, "not the target")
+        addresses = await self._addresses(host)
+        try:
+            for ip in addresses:
+                self._policy.check_socket(host, ip, port)
+        except EgressDenied as denied:
+            self._cache.pop(host, None)
+            raise _denial(target, host, port, "record") from denied
+        target.addresses = frozenset(addresses)
+        return [_resolved(host, ip, port) for ip in addresses]
+
+    def open_socket(self, info: AddrInfoType) -> socket.socket:
+        """Make the socket for a connection, if it goes to an address that was checked."""
+        family, kind, protocol, _, destination = info
+        ip, port = str(destination[0]), int(destination[1])
+        target = _target.get()
+        if target is None or port != target.port or ip not in target.addresses:
+            raise _denial(target, ip, port, "not the target")
+        if family not in _FAMILIES:
+            raise _denial(target, ip, port, "family")
+        try:
+            self._policy.check_socket(target.host, ip, port)
+        except EgressDenied as denied:
+            raise _denial(target, ip, port, "address") from denied
+        opened = socket.socket(family, kind, protocol)
+        target.sockets.append((opened, ip))
+        return opened
+
+    def verify_peers(self, target: Target) -> None:
+        """Compare what the new sockets are connected to with what was checked."""
+        if target.denied is not None:
+            raise target.denied
+        for opened, ip in target.sockets:
+            peer = _peer(opened)
+            if peer is not None and (read_ip(peer[0]), peer[1]) != (read_ip(ip), target.port):
+                raise _denial(target, peer[0], peer[1], "peer")
+
+    async def close(self) -> None:
+        """Forget all addresses."""
+        self._cache.clear()
+
+    async def _addresses(self, host: str) -> Sequence[str]:
+        known = self._cache.get(host)
+        if known is not None and known[0] > time.monotonic():
+            return known[1]
+        try:
+            async with asyncio.timeout(self._timeout):
+                found = tuple(await self._resolver.addresses(host))
+        except TimeoutError as error:
+            raise DnsError("The name of the site was not resolved in time.") from error
+        if not found:
+            raise DnsNameUnknown
+        if len(self._cache) >= MOST_CACHED_NAMES:
+            self._cache.clear()
+        self._cache[host] = (time.monotonic() + self._cache_seconds, found)
+        return found
+
+
+def _denial(target: Target | None, host: str, port: int, reason: str) -> EgressDenied:
+    """The same answer for every reason; the reason itself goes to the log alone."""
+    log.warning(
+        "egress_denied", host=target.host if target else host, to=host, port=port, reason=reason
+    )
+    denied = EgressDenied()
+    if target is not None:
+        target.denied = denied
+    return denied
+
+
+def _resolved(host: str, ip: str, port: int) -> ResolveResult:
+    family = socket.AF_INET6 if ":" in ip else socket.AF_INET
+    return ResolveResult(
+        hostname=host,
+        host=ip,
+        port=port,
+        family=family,
+        proto=socket.IPPROTO_TCP,
+        flags=socket.AI_NUMERICHOST,
+    )
+
+
+def _peer(opened: socket.socket) -> tuple[str, int] | None:
+    """The other end of a connection; None when it is closed or was never made."""
+    if opened.fileno() < 0:
+        return None
+    try:
+        name = opened.getpeername()
+    except OSError:
+        return None
+    return str(name[0]), int(name[1])

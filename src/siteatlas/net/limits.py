@@ -1,0 +1,31 @@
+"""How much time and how many bytes one fetch may take. All values are for one document."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+MIB = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class FetchLimits:
+    """Seconds, bytes and counts; tests use smaller ones.
+
+    `document` is the time spent on the network for one document over all redirects and tries; the
+    time that we wait for politeness or that the reader takes for himself does not count. Slower
+    than `lowest_speed` bytes a second over any `speed_window` seconds is too slow.
+    """
+
+    dns: float = 5.0
+    connect: float = 10.0
+    first_byte: float = 30.0
+    idle: float = 20.0
+    document: float = 180.0
+    max_bytes: int = 100 * MIB
+    header_bytes: int = 64 * 1024
+    redirects: int = 5
+    lowest_speed: float = 1024.0
+    speed_window: float = 30.0
+    tries: int = 3
+    retry_delay: float = 0.5
+    dns_cache: float = 60.0

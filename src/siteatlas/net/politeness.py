@@ -1,0 +1,141 @@
+"""Politeness per host: connections at a time, pause between requests, rest after failures.
+
+One instance serves the whole process. What counts as a failure is decided by `client.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from siteatlas.errors import ConnectionFailed
+from siteatlas.logs import get_logger
+from siteatlas.net.address import WebAddress
+
+log = get_logger("net")
+
+OWN_CONNECTIONS = 16
+LONGEST_CRAWL_DELAY = 30.0
+FAILURES_TO_OPEN = 5
+SHORTEST_REST = 60.0
+LONGEST_REST = 900.0
+MOST_IDLE_HOSTS = 4096
+
+HostKey = tuple[str, int, bool]
+
+
+@dataclass(slots=True)
+class _Host:
+    """What is known of one host while it is in use, and for a while after."""
+
+    free: asyncio.Semaphore
+    delay: float
+    users: int = 0
+    next_start: float = 0.0
+    failures: int = 0
+    rest: float = 0.0
+    closed_until: float = 0.0
+
+
+class Politeness:
+    """Hands out slots to hosts. `delay` is in seconds between two starts."""
+
+    def __init__(
+        self, delay: float, connections: int, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._delay = delay
+        self._connections = connections
+        self._clock = clock
+        self._hosts: dict[HostKey, _Host] = {}
+
+    @asynccontextmanager
+    async def slot(self, address: WebAddress, own: bool = False) -> AsyncIterator[None]:
+        """Wait for a place for one request and hold it; ConnectionFailed when the host rests.
+
+        The operator's own hosts know no delay.
+        """
+        host = await self._enter(address, own=own)
+        try:
+            yield
+        finally:
+            self._leave(host)
+
+    def set_crawl_delay(self, address: WebAddress, seconds: float) -> None:
+        """Wait at least so long between requests to this host, up to 30 seconds."""
+        host = self._host(address, own=False)
+        host.delay = max(self._delay, min(seconds, LONGEST_CRAWL_DELAY))
+
+    def record(self, address: WebAddress, ok: bool, *, own: bool = False) -> None:
+        """Note how a request went; five failures in a row let the host rest."""
+        host = self._host(address, own=own)
+        if ok:
+            host.failures, host.rest, host.closed_until = 0, 0.0, 0.0
+            return
+        now = self._clock()
+        if host.closed_until > now:
+            return
+        host.failures += 1
+        if host.failures >= FAILURES_TO_OPEN:
+            host.rest = min(max(host.rest * 2, SHORTEST_REST), LONGEST_REST)
+            host.closed_until = now + host.rest
+            log.warning("host_rests", host=address.host, port=address.port, seconds=host.rest)
+
+    @property
+    def known_hosts(self) -> int:
+        """How many hosts are remembered."""
+        return len(self._hosts)
+
+    def _host(self, address: WebAddress, *, own: bool) -> _Host:
+        key = (address.host, address.port, own)
+        host = self._hosts.pop(key, None)
+        if host is None:
+            self._forget_idle()
+            connections = OWN_CONNECTIONS if own else self._connections
+            host = _Host(asyncio.Semaphore(connections), 0.0 if own else self._delay)
+        self._hosts[key] = host
+        return host
+
+    def _forget_idle(self) -> None:
+        """Keep the memory bounded: halve it when full, the longest unused hosts first."""
+        if len(self._hosts) < MOST_IDLE_HOSTS:
+            return
+        unused = [key for key, host in self._hosts.items() if not host.users]
+        for key in unused[: MOST_IDLE_HOSTS // 2]:
+            del self._hosts[key]
+
+    async def _enter(self, address: WebAddress, *, own: bool) -> _Host:
+        host = self._host(address, own=own)
+        host.users += 1
+        try:
+            self._refuse_resting(host)
+            await host.free.acquire()
+        except BaseException:
+            host.users -= 1
+            raise
+        try:
+            await self._wait_for_turn(host)
+            self._refuse_resting(host)
+        except BaseException:
+            self._leave(host)
+            raise
+        return host
+
+    def _leave(self, host: _Host) -> None:
+        host.users -= 1
+        host.free.release()
+
+    async def _wait_for_turn(self, host: _Host) -> None:
+        if not host.delay:
+            return
+        now = self._clock()
+        start = max(now, host.next_start)
+        host.next_start = start + host.delay
+        if start > now:
+            await asyncio.sleep(start - now)
+
+    def _refuse_resting(self, host: _Host) -> None:
+        if host.closed_until > self._clock():
+            raise ConnectionFailed("The site failed several times in a row and is left to rest.")

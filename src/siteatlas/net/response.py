@@ -1,0 +1,164 @@
+"""One answer of a site, and the reading of its body within limits of time, speed and size.
+
+Hands out the bytes as they came over the wire; inflating them is the scanner's business.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Mapping
+
+import aiohttp
+
+from siteatlas.errors import ScanError, Timeout, TooLarge, TooSlow
+from siteatlas.net.address import WebAddress
+from siteatlas.net.faults import (
+    LIBRARY_FAULTS,
+    error_for_status,
+    fault_of,
+    retry_after_seconds,
+)
+from siteatlas.net.limits import FetchLimits
+
+CHUNK_BYTES = 64 * 1024
+_SAMPLES_PER_WINDOW = 30
+
+
+class Budget:
+    """The seconds that one document may still spend on the network."""
+
+    def __init__(self, seconds: float) -> None:
+        self.left = seconds
+        self.spent = 0.0
+
+    def spend(self, since: float) -> float:
+        """Count the time from `since` (monotonic) until now; answers the time now."""
+        now = time.monotonic()
+        self.spent += now - since
+        self.left -= now - since
+        return now
+
+
+class Speed:
+    """Watches that no window of time passes with too few bytes."""
+
+    def __init__(self, lowest: float, window: float) -> None:
+        self._needed = lowest * window
+        self._window = window
+        self._samples: deque[tuple[float, int]] = deque([(0.0, 0)])
+
+    def check(self, seconds: float, total: int) -> None:
+        """Raise TooSlow when fewer bytes than needed came in the last window."""
+        first_time, first_total = self._samples[0]
+        if seconds - first_time >= self._window and total - first_total < self._needed:
+            raise TooSlow
+        if seconds - self._samples[-1][0] >= self._window / _SAMPLES_PER_WINDOW:
+            self._samples.append((seconds, total))
+        while len(self._samples) > 1 and self._samples[1][0] <= seconds - self._window:
+            self._samples.popleft()
+
+
+class Response:
+    """A final answer: status and headers at once, the body on demand.
+
+    `requested` is the address that was asked for, `address` the one that answered, `hops` the
+    addresses that redirected in between, the first one included.
+    """
+
+    def __init__(
+        self,
+        raw: aiohttp.ClientResponse,
+        *,
+        chain: tuple[WebAddress, ...],
+        limits: FetchLimits,
+        max_bytes: int,
+        budget: Budget,
+    ) -> None:
+        self._raw = raw
+        self._chain = chain
+        self._limits = limits
+        self._max_bytes = max_bytes
+        self._budget = budget
+        self.wire_bytes = 0
+
+    @property
+    def address(self) -> WebAddress:
+        return self._chain[-1]
+
+    @property
+    def requested(self) -> WebAddress:
+        return self._chain[0]
+
+    @property
+    def hops(self) -> tuple[str, ...]:
+        return tuple(address.url for address in self._chain[:-1])
+
+    @property
+    def downgraded(self) -> bool:
+        """Whether a redirect led from https to http."""
+        schemes = [address.scheme for address in self._chain]
+        return "http" in schemes[schemes.index("https") :] if "https" in schemes else False
+
+    @property
+    def status(self) -> int:
+        return self._raw.status
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """The headers; names in any case."""
+        return self._raw.headers
+
+    @property
+    def content_encoding(self) -> str:
+        """The content coding in lower case; empty when there is none."""
+        return ",".join(self._raw.headers.getall("Content-Encoding", [])).strip().lower()
+
+    @property
+    def retry_after(self) -> float | None:
+        """Seconds that the site asks us to wait, up to one hour."""
+        return retry_after_seconds(self._raw.headers.get("Retry-After"))
+
+    def error(self) -> ScanError | None:
+        """The error that the status means; None for 200 and 304."""
+        return error_for_status(self.status, self.retry_after)
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        """The bytes of the body as they came, up to 64 KiB at a time.
+
+        What was read before a limit or a fault is handed out first, then the error is raised.
+        """
+        speed = Speed(self._limits.lowest_speed, self._limits.speed_window)
+        started = self._budget.spent
+        while chunk := await self._read():
+            room = self._max_bytes - self.wire_bytes
+            self.wire_bytes += len(chunk)
+            if len(chunk) > room:
+                self.wire_bytes = self._max_bytes
+                if room:
+                    yield chunk[:room]
+                raise TooLarge
+            yield chunk
+            speed.check(self._budget.spent - started, self.wire_bytes)
+
+    async def _read(self) -> bytes:
+        """The next bytes; only the time that the site lets us wait is counted."""
+        if self._budget.left <= 0:
+            raise Timeout("The site took too long to send the document.")
+        since = time.monotonic()
+        try:
+            async with asyncio.timeout(min(self._limits.idle, self._budget.left)):
+                return await self._raw.content.read(CHUNK_BYTES)
+        except TimeoutError as error:
+            raise fault_of(self._hidden_fault() or error) from error
+        except LIBRARY_FAULTS as error:
+            raise fault_of(error) from error
+        finally:
+            self._budget.spend(since)
+
+    def _hidden_fault(self) -> BaseException | None:
+        """aiohttp keeps a fault in the framing of chunks to itself, and the body just stops."""
+        connection = self._raw.connection
+        protocol = connection.protocol if connection is not None else None
+        return protocol.exception() if protocol is not None else None

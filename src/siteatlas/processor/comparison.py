@@ -1,0 +1,127 @@
+"""Comparing listed entries with stored ones: which are new, which changed, which to leave alone."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+import orjson
+from xxhash import xxh3_64_intdigest
+
+from siteatlas.processor.documents import Document
+from siteatlas.scanner.events import EntryColumns
+from siteatlas.storage.hashes import signed64, url_hashes
+from siteatlas.storage.urls import UrlRows
+
+CACHED_FINGERPRINTS = 50_000
+
+PlainFields = tuple[datetime | None, str | None, float | None]
+
+
+class Fingerprints:
+    """A stable 64-bit number for all that is listed beside a URL; plain ones are cached."""
+
+    def __init__(self) -> None:
+        self._cache: dict[PlainFields, int] = {}
+
+    def of_columns(self, columns: EntryColumns, extras: list[str | None]) -> list[int]:
+        """One fingerprint per entry."""
+        plain = zip(columns.lastmods, columns.changefreqs, columns.priorities, strict=True)
+        cache = self._cache
+        return [
+            self._digest(fields, extra)
+            if extra is not None
+            else cached
+            if (cached := cache.get(fields)) is not None
+            else self._remember(fields)
+            for fields, extra in zip(plain, extras, strict=True)
+        ]
+
+    def _remember(self, fields: PlainFields) -> int:
+        if len(self._cache) >= CACHED_FINGERPRINTS:
+            self._cache.clear()
+        self._cache[fields] = digest = self._digest(fields, None)
+        return digest
+
+    @staticmethod
+    def _digest(fields: PlainFields, extra: str | None) -> int:
+        lastmod, changefreq, priority = fields
+        moment = lastmod.isoformat() if lastmod else ""
+        text = f"{moment}|{changefreq or ''}|{'' if priority is None else priority}|{extra or ''}"
+        return signed64(xxh3_64_intdigest(text.encode("utf-8", "surrogatepass")))
+
+
+class Comparison:
+    """Sorts entries into rows to insert and rows to update. Unchanged ones cost no write."""
+
+    def __init__(self) -> None:
+        self._fingerprints = Fingerprints()
+
+    def sort(
+        self, document: Document, columns: EntryColumns, new: UrlRows, changed: UrlRows
+    ) -> None:
+        """Append the entries of a document that must be written to `new` or `changed`."""
+        extras = [None if extra is None else _json(extra) for extra in columns.extras]
+        hashes = url_hashes(columns.urls)
+        prints = self._fingerprints.of_columns(columns, extras)
+        all_columns = (
+            hashes,
+            columns.urls,
+            columns.lastmods,
+            columns.changefreqs,
+            columns.priorities,
+            extras,
+            prints,
+        )
+        if not document.fingerprints and _all_first(document.seen, hashes):
+            document.seen.update(hashes)
+            _extend(new, document.id, len(hashes), all_columns)
+            return
+        fresh, different = self._pick(document, hashes, prints)
+        _extend(new, document.id, len(fresh), _at(all_columns, fresh))
+        _extend(changed, document.id, len(different), _at(all_columns, different))
+
+    @staticmethod
+    def _pick(
+        document: Document, hashes: list[int], prints: list[int]
+    ) -> tuple[list[int], list[int]]:
+        fresh: list[int] = []
+        different: list[int] = []
+        seen, stored = document.seen, document.fingerprints
+        for index, key in enumerate(hashes):
+            if key in seen:
+                continue
+            seen.add(key)
+            if key not in stored:
+                fresh.append(index)
+            elif stored[key] != prints[index]:
+                different.append(index)
+        return fresh, different
+
+
+def _all_first(seen: set[int], hashes: list[int]) -> bool:
+    return seen.isdisjoint(hashes) and len(set(hashes)) == len(hashes)
+
+
+def _at(columns: tuple[list[Any], ...], indexes: list[int]) -> tuple[list[Any], ...]:
+    return tuple([column[index] for index in indexes] for column in columns)
+
+
+def _extend(rows: UrlRows, sitemap_id: UUID, count: int, columns: tuple[list[Any], ...]) -> None:
+    rows.sitemap_id.extend([sitemap_id] * count)
+    targets = (
+        rows.url_hash,
+        rows.url,
+        rows.lastmod,
+        rows.changefreq,
+        rows.priority,
+        rows.extras,
+        rows.fingerprint,
+    )
+    for target, values in zip(targets, columns, strict=True):
+        target.extend(values)
+
+
+def _json(extra: dict[str, Any]) -> str:
+    return orjson.dumps(extra, option=orjson.OPT_SORT_KEYS).decode()

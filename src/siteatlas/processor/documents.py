@@ -1,0 +1,146 @@
+"""The documents of a running scan, as the recorder knows them between two writes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID, uuid4
+
+from siteatlas.scanner.events import (
+    ChildLink,
+    DiscoveryMethod,
+    DocumentClosed,
+    DocumentOutcome,
+    KnownDocument,
+    ScanMemory,
+)
+from siteatlas.storage.hashes import url_hash
+from siteatlas.storage.models import SitemapScanState, SitemapStatus
+from siteatlas.storage.sitemaps import KnownSitemap
+
+DONE = (SitemapScanState.COMPLETE, SitemapScanState.UNCHANGED)
+EXTRA_FLAGS = {"images": "has_images", "videos": "has_videos", "news": "has_news"}
+
+
+@dataclass(slots=True)
+class Document:
+    """One document: its identity, what is stored of it, and what changed since the last write.
+
+    `stored` documents have a row; `fresh` ones had none before this attempt, so no listings either.
+    """
+
+    id: UUID
+    url: str
+    requested_url: str
+    method: DiscoveryMethod
+    stored: bool
+    fresh: bool
+    changes: dict[str, Any] = field(default_factory=dict)
+    fingerprints: dict[int, int | None] = field(default_factory=dict)
+    seen: set[int] = field(default_factory=set)
+    closed: DocumentClosed | None = None
+
+    def close(self, event: DocumentClosed) -> None:
+        """Remember how the reading ended; what was loaded for comparing is dropped."""
+        self.closed = event
+        self.fingerprints, self.seen = {}, set()
+        read = event.outcome in (DocumentOutcome.COMPLETE, DocumentOutcome.UNCHANGED)
+        self.changes |= {
+            "status": SitemapStatus.COMPLETED if read else SitemapStatus.FAILED,
+            "http_status": event.http_status,
+            "wire_bytes": event.wire_bytes,
+            "decoded_bytes": event.decoded_bytes,
+            "fetch_seconds": event.seconds,
+            "error_code": event.error_code,
+            "error": event.error,
+        }
+        if event.type is not None:
+            self.changes["type"] = event.type.value
+        if event.outcome is DocumentOutcome.COMPLETE:
+            self.changes |= {
+                "etag": event.validators.etag,
+                "last_modified": event.validators.last_modified,
+                "content_hash": event.content_hash,
+            }
+
+    def scan_row(self) -> dict[str, Any]:
+        """The row of `sitemap_scans` for a closed document."""
+        assert self.closed is not None
+        return {
+            "sitemap_id": self.id,
+            "state": SitemapScanState(self.closed.outcome.value).value,
+            "http_status": self.closed.http_status,
+            "error_code": self.closed.error_code,
+            "skipped_count": self.closed.skipped_count,
+            "wire_bytes": self.closed.wire_bytes,
+            "decoded_bytes": self.closed.decoded_bytes,
+            "seconds": self.closed.seconds,
+            "problems": dict(self.closed.problems) or None,
+        }
+
+
+class DocumentBook:
+    """Finds the document of a URL, be it the listed one or the one after redirects."""
+
+    def __init__(self, known: Iterable[KnownSitemap]) -> None:
+        self._by_url: dict[str, Document] = {}
+        self._by_id: dict[UUID, Document] = {}
+        for sitemap in known:
+            document = Document(
+                id=sitemap.id,
+                url=sitemap.url,
+                requested_url=sitemap.requested_url or sitemap.url,
+                method=DiscoveryMethod.SITEMAP_INDEX,
+                stored=True,
+                fresh=False,
+            )
+            self._by_url[sitemap.url] = document
+            self._by_url.setdefault(document.requested_url, document)
+
+    def find(self, url: str) -> Document | None:
+        """The document of a URL, if there is one."""
+        return self._by_url.get(url)
+
+    def listed(self, url: str, method: DiscoveryMethod) -> Document:
+        """The document behind a URL that is about to be asked for."""
+        document = self._by_url.get(url)
+        if document is None:
+            document = Document(
+                id=uuid4(), url=url, requested_url=url, method=method, stored=False, fresh=True
+            )
+            self._by_url[url] = self._by_id[document.id] = document
+        return document
+
+    def arrived(self, url: str, requested_url: str, method: DiscoveryMethod) -> Document:
+        """The document that answered under `url`; a redirect moves the one that was listed."""
+        if url in self._by_url:
+            document = self._by_url[url]
+            self._by_url[requested_url] = document
+            return document
+        document = self.listed(requested_url, method)
+        if url != document.url:
+            document.url = url
+            document.changes |= {"url": url, "url_hash": url_hash(url)}
+            document.changes["requested_url"] = requested_url
+            self._by_url[url] = document
+        return document
+
+    def mark_stored(self, sitemap_ids: Iterable[UUID]) -> None:
+        """These documents have a row now."""
+        for sitemap_id in sitemap_ids:
+            self._by_id[sitemap_id].stored = True
+
+
+def memory_of(known: dict[UUID, KnownSitemap]) -> ScanMemory:
+    """What the scanner must know to continue a scan: the documents that are done already."""
+    documents: dict[str, KnownDocument] = {}
+    for sitemap in known.values():
+        if sitemap.state not in DONE:
+            continue
+        links = (known[child] for child in sitemap.children if child in known)
+        children = tuple(ChildLink(child.requested_url or child.url) for child in links)
+        document = KnownDocument(url=sitemap.url, done=True, children=children)
+        documents[sitemap.url] = document
+        documents[sitemap.requested_url or sitemap.url] = document
+    return ScanMemory(documents)

@@ -1,0 +1,226 @@
+"""One job from its claim to its final status: open the scan, drive the scanner, publish.
+
+No transaction is open while the network is used. The claim was taken by somebody else; the worker
+that holds it keeps its lease alive.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import aclosing
+from dataclasses import replace
+from uuid import UUID
+
+from siteatlas.errors import (
+    DatabaseUnavailable,
+    JobCancelled,
+    JobDataInvalid,
+    LeaseLost,
+    RateLimited,
+    ScanError,
+    ScanTimeout,
+    SiteatlasError,
+)
+from siteatlas.logs import get_logger, job_context
+from siteatlas.net.address import WebAddress, parse_site
+from siteatlas.net.egress import EgressPolicy
+from siteatlas.net.politeness import Politeness
+from siteatlas.processor.budget import EntryBudget
+from siteatlas.processor.documents import memory_of
+from siteatlas.processor.publication import (
+    give_back,
+    publish,
+    record_cancellation,
+    record_failure,
+)
+from siteatlas.processor.pulse import Pulse
+from siteatlas.processor.recorder import OpenedScan, Recorder, store_domain_data
+from siteatlas.queue.claims import Claim, claim_one
+from siteatlas.queue.endings import MAX_SNOOZES
+from siteatlas.queue.job_service import job_service
+from siteatlas.scanner.analyzer import ScanOptions, SitemapAnalyzer
+from siteatlas.settings import Settings, load_settings
+from siteatlas.storage.domains import register_domain
+from siteatlas.storage.models import JobStatus
+from siteatlas.storage.scans import open_scan
+from siteatlas.storage.session import get_background_session
+from siteatlas.storage.sitemaps import load_sitemaps
+
+log = get_logger("processor")
+
+SCAN_SECONDS = 6 * 3600
+LONGEST_SNOOZE_SECONDS = 3600.0
+DEFAULT_SNOOZE_SECONDS = 60.0
+SAVING_SECONDS = 5.0
+
+
+class Processor:
+    """Runs jobs. One per process: its jobs share the manners towards hosts and the memory."""
+
+    def __init__(self, settings: Settings, policy: EgressPolicy) -> None:
+        self._settings = settings
+        self._policy = policy
+        self._budget = EntryBudget()
+        self._analyzer = SitemapAnalyzer(
+            policy,
+            Politeness(settings.host_delay, settings.host_connections),
+            user_agent=settings.user_agent,
+        )
+
+    async def run(self, claim: Claim, pulse: Pulse) -> JobStatus | None:
+        """Work on a claimed job; the status it ended in, None when it belongs to another now."""
+        with job_context(job_id=str(claim.job_id), domain=claim.domain):
+            log.info("job_started", attempt=claim.attempt, fence=claim.fence)
+            try:
+                status = await self._outcome(claim, pulse)
+            except LeaseLost:
+                log.warning("lease_lost", fence=claim.fence)
+                return None
+            log.info("job_ended", status=status.value if status else "left to its lease")
+            return status
+
+    async def _outcome(self, claim: Claim, pulse: Pulse) -> JobStatus | None:
+        """The border of one job: whatever goes wrong in it becomes its status."""
+        try:
+            async with asyncio.timeout(SCAN_SECONDS):
+                await self._scan_and_publish(claim, pulse)
+        except LeaseLost:
+            raise
+        except JobCancelled:
+            await record_cancellation(claim)
+            return JobStatus.CANCELLED
+        except DatabaseUnavailable:
+            log.warning("database_away_during_job")
+            return await self._hand_over(claim)
+        except RateLimited as error:
+            return await self._snooze(claim, error)
+        except TimeoutError:
+            return await self._failed(claim, ScanTimeout())
+        except SiteatlasError as error:
+            return await self._failed(claim, error)
+        except Exception:
+            log.exception("job_crashed")
+            return await self._failed(claim, SiteatlasError(), transient=True)
+        return JobStatus.COMPLETED
+
+    async def _scan_and_publish(self, claim: Claim, pulse: Pulse) -> None:
+        address = self._address_of(claim)
+        scan = await self._open(claim, address)
+        recorder = Recorder(
+            claim, scan, lease_seconds=self._settings.lease_seconds, budget=self._budget
+        )
+        try:
+            await self._read(claim, address, scan, recorder, pulse)
+            result = await publish(claim, scan, recorder)
+            log.info(
+                "scan_published",
+                scan_id=scan.id,
+                sitemaps=result["sitemap_count"],
+                urls=result["url_count"],
+                partial=result["partial"],
+            )
+        except ScanError:
+            await recorder.save_what_remains()
+            raise
+        except asyncio.CancelledError:
+            if pulse.may_write:
+                async with asyncio.timeout(SAVING_SECONDS):
+                    await recorder.save_what_remains()
+            raise
+        finally:
+            await recorder.abandon()
+
+    async def _read(
+        self,
+        claim: Claim,
+        address: WebAddress,
+        scan: OpenedScan,
+        recorder: Recorder,
+        pulse: Pulse,
+    ) -> None:
+        memory = memory_of(scan.known) if scan.resumed else memory_of({})
+        done = sum(s.url_count for s in scan.known.values() if s.url in memory.documents)
+        options = ScanOptions(
+            max_urls=claim.max_pages or self._settings.max_urls_per_scan,
+            urls_done=done,
+            robots_unreachable=self._settings.robots_unreachable,
+            only_document=claim.document,
+        )
+        log.info("scan_started", scan_id=scan.id, resumed=scan.resumed)
+        async with aclosing(self._analyzer.scan(address, options, memory)) as events:
+            await store_domain_data(events, recorder, pulse)
+
+    def _address_of(self, claim: Claim) -> WebAddress:
+        if claim.domain is None or claim.base_url is None:
+            raise JobDataInvalid
+        address = parse_site(claim.base_url)
+        self._policy.check(address)
+        return address
+
+    async def _open(self, claim: Claim, address: WebAddress) -> OpenedScan:
+        async with get_background_session(durable=False) as session, session.begin():
+            domain_id = claim.domain_id
+            if domain_id is None:
+                domain = await register_domain(session, address, created_by=claim.created_by)
+                domain_id = domain.id
+            scan_id, resumed = await open_scan(
+                session,
+                job_id=claim.id,
+                job_uuid=claim.job_id,
+                domain_id=domain_id,
+                created_by=claim.created_by,
+                max_pages=claim.max_pages,
+            )
+            known = await load_sitemaps(session, domain_id, scan_id)
+        return OpenedScan(scan_id, domain_id, claim.domain or address.domain, resumed, known)
+
+    async def _failed(
+        self, claim: Claim, error: SiteatlasError, *, transient: bool = False
+    ) -> JobStatus | None:
+        transient = transient or (isinstance(error, ScanError) and error.transient)
+        log.warning("job_failed", error_code=error.code, error=error.message, transient=transient)
+        try:
+            return await record_failure(
+                claim, code=error.code, message=error.message, transient=transient
+            )
+        except DatabaseUnavailable:
+            return None
+
+    async def _snooze(self, claim: Claim, error: RateLimited) -> JobStatus | None:
+        if claim.snoozes >= MAX_SNOOZES:
+            return await self._failed(claim, error)
+        wanted = error.retry_after or DEFAULT_SNOOZE_SECONDS
+        pause = min(max(wanted, 1.0), LONGEST_SNOOZE_SECONDS)
+        log.info("job_snoozed", seconds=pause)
+        return await give_back(claim, pause_seconds=pause, snooze=True, reason=error.code)
+
+    async def _hand_over(self, claim: Claim) -> JobStatus | None:
+        """Our own database was away: nobody's fault, so the attempt does not count."""
+        try:
+            return await give_back(claim, reason=DatabaseUnavailable.code)
+        except DatabaseUnavailable:
+            return None
+
+
+async def process_domain_with_own_session(
+    job_id: str | int | UUID,
+    domain: str | None = None,
+    user_id: str | UUID | None = None,  # noqa: ARG001  # a job keeps its owner
+    max_urls: int | None = None,
+) -> JobStatus | None:
+    """Run one waiting job now, in this process; a job that another worker holds is left alone.
+
+    A front over the claim, for callers that know a job only by its id. Site and owner are those
+    that the job was submitted with, and so is the limit unless `max_urls` names another.
+    """
+    settings = load_settings().settings
+    processor = Processor(settings, EgressPolicy.from_text(settings.egress_allow))
+    async with get_background_session() as session, session.begin():
+        job = await job_service.get_by_id(session, job_id)
+        claim = await claim_one(session, job.id, "own-session", settings.lease_seconds)
+    if claim is None:
+        log.info("job_not_waiting", job_id=str(job_id), domain=domain)
+        return None
+    if max_urls is not None:
+        claim = replace(claim, max_pages=max_urls)
+    return await processor.run(claim, Pulse())

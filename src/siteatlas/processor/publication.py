@@ -1,0 +1,112 @@
+"""The end of a scan: published with its counters, or noted as failed, in one transaction each."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from siteatlas.errors import LeaseLost
+from siteatlas.processor.recorder import OpenedScan, Recorder
+from siteatlas.queue.claims import Claim
+from siteatlas.queue.endings import cancel_running, complete, fail, release
+from siteatlas.storage.models import JobStatus, ScanState
+from siteatlas.storage.scans import (
+    ScanCounts,
+    end_scan,
+    publish_scan,
+    record_domain_failure,
+    record_domain_success,
+)
+from siteatlas.storage.session import AsyncSession, get_background_session
+from siteatlas.storage.sitemaps import summarise_scan
+from siteatlas.storage.urls import count_distinct_urls
+
+SUMMARISED_SITEMAPS = 100
+PUBLICATION_SECONDS = 300
+
+
+async def publish(claim: Claim, scan: OpenedScan, recorder: Recorder) -> dict[str, Any]:
+    """Write the last rows, the counters and the final status in one transaction."""
+    portion = await recorder.finish()
+    async with (
+        get_background_session(statement_seconds=PUBLICATION_SECONDS) as session,
+        session.begin(),
+    ):
+        await recorder.write_into(session, portion)
+        sitemaps, urls, largest = await summarise_scan(session, scan.id, SUMMARISED_SITEMAPS)
+        distinct = await count_distinct_urls(session, scan.domain_id) if sitemaps > 1 else urls
+        counts = ScanCounts(sitemaps, urls, distinct)
+        await publish_scan(session, scan.id, counts, recorder.reasons)
+        await record_domain_success(session, scan.domain_id, counts, partial=bool(recorder.reasons))
+        result = _result(claim, scan, counts, recorder.reasons, largest)
+        await complete(session, claim, result)
+    recorder.settle(portion)
+    return result
+
+
+def _result(
+    claim: Claim,
+    scan: OpenedScan,
+    counts: ScanCounts,
+    reasons: list[str],
+    largest: list[dict[str, Any]],
+) -> dict[str, Any]:
+    return {
+        "domain": scan.domain,
+        "max_pages": claim.max_pages,
+        "scan_id": scan.id,
+        "sitemap_count": counts.sitemaps,
+        "url_count": counts.urls,
+        "distinct_url_count": counts.distinct_urls,
+        "partial": bool(reasons),
+        "reasons": reasons,
+        "sitemaps": largest,
+    }
+
+
+async def record_failure(claim: Claim, *, code: str, message: str, transient: bool) -> JobStatus:
+    """Note that the attempt failed, in a session of its own."""
+    async with get_background_session() as session, session.begin():
+        status = await fail(session, claim, code=code, message=message, transient=transient)
+        await _end_scan(session, claim.id, claim.domain_id, status, code)
+        return status
+
+
+async def record_cancellation(claim: Claim) -> None:
+    """Note that the job stopped because it was asked to."""
+    async with get_background_session() as session, session.begin():
+        await cancel_running(session, claim)
+        await end_scan(session, claim.id, ScanState.CANCELLED, None)
+
+
+async def give_back(
+    claim: Claim, *, pause_seconds: float = 0, snooze: bool = False, reason: str = "released"
+) -> JobStatus | None:
+    """Return the job to the queue with its attempt refunded; None when it is no longer ours."""
+    try:
+        async with get_background_session() as session, session.begin():
+            status = await release(
+                session, claim, pause_seconds=pause_seconds, snooze=snooze, reason=reason
+            )
+            await _end_scan(session, claim.id, claim.domain_id, status, None)
+            return status
+    except LeaseLost:
+        return None
+
+
+async def note_ended_job(
+    session: AsyncSession, job_id: int, domain_id: UUID | None, status: JobStatus, code: str | None
+) -> None:
+    """Bring scan and site in line with a job that somebody else ended."""
+    await _end_scan(session, job_id, domain_id, status, code)
+
+
+async def _end_scan(
+    session: AsyncSession, job_id: int, domain_id: UUID | None, status: JobStatus, code: str | None
+) -> None:
+    if status is JobStatus.CANCELLED:
+        await end_scan(session, job_id, ScanState.CANCELLED, None)
+    elif status is JobStatus.FAILED:
+        await end_scan(session, job_id, ScanState.FAILED, code)
+        if domain_id is not None and code is not None:
+            await record_domain_failure(session, domain_id, code)

@@ -1,0 +1,340 @@
+"""Turns the events of a scan into rows, and writes them while the next bytes arrive.
+
+Gathers a portion, writes it in one transaction that ends with the fence, and gathers the next one
+meanwhile; a slow database slows the reading. What becomes of the job is up to `publication`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import singledispatchmethod
+from typing import Any
+from uuid import UUID
+
+from siteatlas.errors import SiteatlasError
+from siteatlas.logs import get_logger
+from siteatlas.processor.budget import EntryBudget
+from siteatlas.processor.comparison import Comparison
+from siteatlas.processor.documents import EXTRA_FLAGS, Document, DocumentBook
+from siteatlas.processor.pulse import Pulse
+from siteatlas.queue.claims import Claim
+from siteatlas.queue.leases import report_progress
+from siteatlas.scanner.events import (
+    CandidateJudged,
+    ChildrenFound,
+    DiscoveryMethod,
+    DocumentClosed,
+    DocumentOpened,
+    DocumentOutcome,
+    EntriesRead,
+    ProblemSeen,
+    RobotsRead,
+    ScanEvent,
+    SiteResolved,
+)
+from siteatlas.storage.hashes import url_hash
+from siteatlas.storage.portions import Portion, write_portion
+from siteatlas.storage.session import AsyncSession, get_background_session
+from siteatlas.storage.sitemaps import KnownSitemap
+from siteatlas.storage.urls import load_fingerprints
+
+log = get_logger("processor")
+
+FLUSH_ROWS = 5_000
+FLUSH_SECONDS = 2.0
+START_PROGRESS = 0.05
+READING_PROGRESS = 0.9
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedScan:
+    """The scan that a job works on, and what was stored of its site before."""
+
+    id: int
+    domain_id: UUID
+    domain: str
+    resumed: bool
+    known: dict[UUID, KnownSitemap]
+
+
+class Recorder:
+    """Writes one scan for one claim. Use: `record` each event, then `finish` or `abandon`."""
+
+    def __init__(
+        self, claim: Claim, scan: OpenedScan, *, lease_seconds: float, budget: EntryBudget
+    ) -> None:
+        self._claim = claim
+        self._scan = scan
+        self._lease_seconds = lease_seconds
+        self._budget = budget
+        self._book = DocumentBook(scan.known.values())
+        self._comparison = Comparison()
+        self._portion = Portion()
+        self._held = 0
+        self._portion_started = time.monotonic()
+        self._writing: asyncio.Task[None] | None = None
+        self._listed: set[UUID] = set()
+        self._ended: set[UUID] = set()
+        self.reasons: list[str] = []
+        self.url_count = 0
+
+    @singledispatchmethod
+    async def record(self, event: ScanEvent) -> None:
+        """Take in one event of the scan."""
+        raise TypeError(event)
+
+    @record.register
+    async def _(self, event: RobotsRead) -> None:
+        log.info(
+            "robots_read",
+            url=event.url,
+            status=event.http_status,
+            sitemaps=len(event.sitemap_urls),
+            error_code=event.error_code,
+        )
+
+    @record.register
+    async def _(self, event: SiteResolved) -> None:
+        self._portion.origin = event.origin
+
+    @record.register
+    async def _(self, event: CandidateJudged) -> None:
+        key = url_hash(event.url)
+        self._portion.candidates[key] = {
+            "domain_id": self._scan.domain_id,
+            "url_hash": key,
+            "url": event.url,
+            "method": event.method.value,
+            "verdict": event.verdict.value,
+            "reason": event.reason,
+            "type": event.type.value if event.type else None,
+            "http_status": event.http_status,
+            "scan_id": self._scan.id,
+        }
+
+    @record.register
+    async def _(self, event: ProblemSeen) -> None:
+        log.warning("scan_problem", code=event.code, url=event.url, detail=event.detail)
+        self._add_reason(event.code)
+
+    @record.register
+    async def _(self, event: DocumentOpened) -> None:
+        document = self._arrive(event.url, event.requested_url, event.method)
+        document.changes |= {
+            "type": event.type.value,
+            "discovery_method": event.method.value,
+            "http_status": event.http_status,
+        }
+        if event.listed_lastmod is not None:
+            document.changes["lastmod"] = event.listed_lastmod
+        if not document.fresh:
+            async with get_background_session() as session, session.begin():
+                document.fingerprints = await load_fingerprints(session, document.id)
+        self._expect(document)
+        self._link(event.parent_url, document)
+
+    @record.register
+    async def _(self, event: ChildrenFound) -> None:
+        for child in event.children:
+            document = self._book.listed(child.url, DiscoveryMethod.SITEMAP_INDEX)
+            if child.lastmod is not None:
+                document.changes["lastmod"] = child.lastmod
+            self._expect(document)
+            self._link(event.url, document)
+        await self._flush_when_due()
+
+    @record.register
+    async def _(self, event: EntriesRead) -> None:
+        document = self._book.find(event.url)
+        assert document is not None
+        before = self._portion.url_rows
+        self._comparison.sort(
+            document, event.columns, self._portion.new_urls, self._portion.changed_urls
+        )
+        self._flag_extras(document, event)
+        self._hold(self._portion.url_rows - before)
+        self.url_count += len(event.columns)
+        await self._flush_when_due()
+
+    @record.register
+    async def _(self, event: DocumentClosed) -> None:
+        document = self._arrive(event.url, event.requested_url, event.method)
+        document.changes.setdefault("discovery_method", event.method.value)
+        document.close(event)
+        self._expect(document)
+        self._link(event.parent_url, document)
+        self._touch(document)
+        self._portion.closed[document.id] = document.scan_row()
+        self._ended.add(document.id)
+        if event.outcome in (DocumentOutcome.CUT, DocumentOutcome.UNREAD):
+            self._add_reason(event.error_code or event.outcome.value)
+        log.info(
+            "document_read",
+            url=event.url,
+            outcome=event.outcome.value,
+            urls=event.entry_count,
+            error_code=event.error_code,
+            seconds=round(event.seconds, 3),
+        )
+        await self._flush_when_due()
+
+    def _arrive(self, url: str, requested_url: str, method: DiscoveryMethod) -> Document:
+        """The document that answered; a listed one that turned out to be another is forgotten."""
+        listed = self._book.find(requested_url)
+        document = self._book.arrived(url, requested_url, method)
+        if listed is not None and listed is not document and not listed.stored:
+            self._portion.new_sitemaps.pop(listed.id, None)
+            self._portion.links = {link for link in self._portion.links if listed.id not in link}
+            self._portion.pending = [i for i in self._portion.pending if i != listed.id]
+            self._listed.discard(listed.id)
+        return document
+
+    def _expect(self, document: Document) -> None:
+        """Put a document on the frontier of this scan, once."""
+        self._touch(document)
+        if document.id not in self._listed:
+            self._listed.add(document.id)
+            self._portion.pending.append(document.id)
+
+    def _touch(self, document: Document) -> None:
+        """Move what is to be written of a document into the portion."""
+        if document.stored:
+            row = self._portion.changed_sitemaps.setdefault(document.id, {})
+            row["last_job_id"] = self._claim.job_id
+        else:
+            row = self._portion.new_sitemaps.setdefault(document.id, self._first_row(document))
+        row |= document.changes
+        document.changes = {}
+
+    def _first_row(self, document: Document) -> dict[str, Any]:
+        return {
+            "domain_id": self._scan.domain_id,
+            "url": document.url,
+            "url_hash": url_hash(document.url),
+            "requested_url": document.requested_url,
+            "discovery_method": document.method.value,
+            "first_job_id": self._claim.job_id,
+            "last_job_id": self._claim.job_id,
+            "created_by": self._claim.created_by,
+        }
+
+    def _link(self, parent_url: str | None, child: Document) -> None:
+        parent = self._book.find(parent_url) if parent_url else None
+        if parent is not None and parent.id != child.id:
+            self._portion.links.add((parent.id, child.id))
+
+    def _flag_extras(self, document: Document, event: EntriesRead) -> None:
+        flags = {
+            EXTRA_FLAGS[key]: True
+            for extra in event.columns.extras
+            if extra
+            for key in extra
+            if key in EXTRA_FLAGS
+        }
+        if flags:
+            document.changes |= flags
+
+    def _add_reason(self, code: str) -> None:
+        if code not in self.reasons:
+            self.reasons.append(code)
+
+    def _hold(self, rows: int) -> None:
+        self._held += rows
+        self._budget.take(rows)
+
+    async def _flush_when_due(self) -> None:
+        rows = self._portion.url_rows
+        old = time.monotonic() - self._portion_started > FLUSH_SECONDS
+        if rows >= FLUSH_ROWS or (rows and self._budget.spent) or old:
+            await self._start_writing()
+
+    async def _start_writing(self) -> None:
+        """Hand the portion to a writer of its own, after the one before has finished."""
+        await self._written()
+        portion = self.take_portion()
+        if not portion.is_empty():
+            self._writing = asyncio.create_task(self._write(portion))
+
+    async def _written(self) -> None:
+        if self._writing is not None:
+            task, self._writing = self._writing, None
+            await task
+
+    def take_portion(self) -> Portion:
+        """The rows gathered so far; the next ones begin a new portion."""
+        portion, self._portion = self._portion, Portion()
+        self._book.mark_stored(portion.new_sitemaps)
+        self._portion_started = time.monotonic()
+        return portion
+
+    async def _write(self, portion: Portion) -> None:
+        closes = bool(portion.closed)
+        async with get_background_session(durable=closes) as session, session.begin():
+            await self.write_into(session, portion)
+            await report_progress(
+                session,
+                self._claim,
+                lease_seconds=self._lease_seconds,
+                progress=self.progress,
+                result_data=self._interim_result(),
+                documents_finished=closes,
+            )
+        self.settle(portion)
+
+    async def write_into(self, session: AsyncSession, portion: Portion) -> None:
+        """Write a portion as part of the caller's transaction."""
+        await write_portion(session, portion, scan_id=self._scan.id, domain_id=self._scan.domain_id)
+
+    def settle(self, portion: Portion) -> None:
+        """A portion was committed: its rows are no longer held in memory."""
+        rows = portion.url_rows
+        self._held -= rows
+        self._budget.give_back(rows)
+
+    @property
+    def progress(self) -> float:
+        """Documents ended of documents known so far; it can only be an estimate."""
+        known = max(1, len(self._listed))
+        return START_PROGRESS + READING_PROGRESS * len(self._ended) / known
+
+    def _interim_result(self) -> dict[str, Any]:
+        return {
+            "domain": self._scan.domain,
+            "max_pages": self._claim.max_pages,
+            "sitemap_count": len(self._ended),
+            "known_sitemap_count": len(self._listed),
+            "url_count": self.url_count,
+        }
+
+    async def finish(self) -> Portion:
+        """Wait for the writer; the rows that remain belong into the final transaction."""
+        await self._written()
+        return self.take_portion()
+
+    async def save_what_remains(self) -> None:
+        """Write all that was gathered, for a scan that will not be published now."""
+        await self._start_writing()
+        await self._written()
+
+    async def abandon(self) -> None:
+        """Stop without writing anything more."""
+        if self._writing is not None:
+            self._writing.cancel()
+            with suppress(asyncio.CancelledError, SiteatlasError):
+                await self._writing
+            self._writing = None
+        self._budget.give_back(self._held)
+        self._held = 0
+
+
+async def store_domain_data(
+    events: AsyncIterator[ScanEvent], recorder: Recorder, pulse: Pulse
+) -> None:
+    """Record every event of a scan."""
+    async for event in events:
+        pulse.beat()
+        await recorder.record(event)

@@ -1,0 +1,75 @@
+"""Batches: many sites queued together, each with a job of its own or one that it shares."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+from sqlalchemy import insert
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from siteatlas.net.address import WebAddress
+from siteatlas.queue.submission import Priority, Submitted, submit_site
+from siteatlas.storage.models import Batch, BatchItem, JobStatus
+
+
+@dataclass(frozen=True, slots=True)
+class BatchEntry:
+    """One line of a batch as it was typed: an address, or the reason why it is none."""
+
+    domain: str
+    address: WebAddress | None
+    error_code: str | None = None
+    error: str | None = None
+
+
+async def create_batch(
+    session: AsyncSession,
+    entries: Sequence[BatchEntry],
+    *,
+    created_by: UUID,
+    max_pages: int | None,
+    max_attempts: int = 5,
+) -> UUID:
+    """Queue every usable entry and remember the others as failed."""
+    batch = Batch(total=len(entries), max_pages=max_pages, created_by=created_by)
+    session.add(batch)
+    await session.flush()
+    jobs: dict[str, Submitted] = {}
+    # Always in the same order, so that two batches with the same sites cannot wait for each other.
+    for entry in sorted((e for e in entries if e.address), key=_site_of):
+        if _site_of(entry) not in jobs:
+            assert entry.address is not None
+            jobs[_site_of(entry)] = await submit_site(
+                session,
+                entry.address,
+                created_by=created_by,
+                max_pages=max_pages,
+                priority=Priority.BATCH,
+                max_attempts=max_attempts,
+            )
+    await session.execute(
+        insert(BatchItem),
+        [_item(batch.id, n, entry, jobs.get(_site_of(entry))) for n, entry in enumerate(entries)],
+    )
+    return batch.id
+
+
+def _site_of(entry: BatchEntry) -> str:
+    return entry.address.domain if entry.address else ""
+
+
+def _item(
+    batch_id: UUID, position: int, entry: BatchEntry, job: Submitted | None
+) -> dict[str, object]:
+    return {
+        "batch_id": batch_id,
+        "position": position,
+        "domain": entry.domain,
+        "job_id": job.id if job else None,
+        "job_uuid": job.job_id if job else None,
+        "status": None if job else JobStatus.FAILED.value,
+        "error_code": entry.error_code,
+        "error": entry.error,
+    }

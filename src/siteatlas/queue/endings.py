@@ -1,0 +1,118 @@
+"""Ending an attempt: complete, fail (or try again later), release, cancel while running."""
+
+from __future__ import annotations
+
+import random
+from datetime import timedelta
+from typing import Any
+
+from sqlalchemy import case, func, null, update
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from siteatlas.errors import JobCancelled, LeaseLost
+from siteatlas.queue.attempts import record_attempts
+from siteatlas.queue.claims import Claim
+from siteatlas.storage.models import Job, JobStatus
+
+BACKOFF_FIRST_SECONDS = 15
+BACKOFF_FACTOR = 4.0
+BACKOFF_MOST_SECONDS = 3600
+BACKOFF_JITTER = 0.2
+MAX_SNOOZES = 6
+
+
+def backoff_seconds(attempt: int, jitter: float) -> float:
+    """How long to wait after the given attempt; `jitter` is between -1 and 1."""
+    pause = min(BACKOFF_MOST_SECONDS, BACKOFF_FIRST_SECONDS * BACKOFF_FACTOR ** (attempt - 1))
+    return pause * (1 + BACKOFF_JITTER * jitter)
+
+
+async def complete(session: AsyncSession, claim: Claim, result_data: dict[str, Any]) -> None:
+    """The job is done; a wish to cancel that came too late is ignored. LeaseLost if not ours."""
+    job = await _end(
+        session,
+        claim,
+        {
+            "status": JobStatus.COMPLETED,
+            "progress": 1.0,
+            "result_data": result_data,
+            "error": None,
+            "error_code": None,
+            "finished_at": func.now(),
+        },
+    )
+    await record_attempts(session, [job], outcome="completed")
+
+
+async def fail(
+    session: AsyncSession, claim: Claim, *, code: str, message: str, transient: bool = False
+) -> JobStatus:
+    """The attempt failed. Transient faults wait for another attempt while some are left."""
+    again = transient and claim.attempt < claim.max_attempts
+    pause = backoff_seconds(claim.attempt, random.uniform(-1, 1))
+    outcome = JobStatus.PENDING if again else JobStatus.FAILED
+    values: dict[str, Any] = {
+        "status": _unless_cancelled(outcome),
+        "error_code": case((_asked_to_stop(), null()), else_=code),
+        "error": case((_asked_to_stop(), null()), else_=message),
+        "finished_at": case((_asked_to_stop(), func.now()), else_=null()) if again else func.now(),
+    }
+    if again:
+        values["run_at"] = func.now() + timedelta(seconds=pause)
+    job = await _end(session, claim, values)
+    await record_attempts(
+        session, [job], outcome="retried" if again else "failed", error_code=code, error=message
+    )
+    return JobStatus(job.status)
+
+
+async def release(
+    session: AsyncSession,
+    claim: Claim,
+    *,
+    pause_seconds: float = 0,
+    snooze: bool = False,
+    reason: str = "released",
+) -> JobStatus:
+    """Give the job back with its attempt refunded: at shutdown, or until the site wants us."""
+    values: dict[str, Any] = {
+        "status": _unless_cancelled(JobStatus.PENDING),
+        "attempt": func.greatest(Job.attempt - 1, 0),
+        "run_at": func.now() + timedelta(seconds=pause_seconds),
+        "finished_at": case((_asked_to_stop(), func.now()), else_=null()),
+    }
+    if snooze:
+        values["snoozes"] = Job.snoozes + 1
+    job = await _end(session, claim, values)
+    outcome = "snoozed" if snooze else "released"
+    await record_attempts(session, [job], outcome=outcome, error_code=reason, refunded=True)
+    return JobStatus(job.status)
+
+
+async def cancel_running(session: AsyncSession, claim: Claim) -> None:
+    """The worker stopped because it was asked to."""
+    job = await _end(session, claim, {"status": JobStatus.CANCELLED, "finished_at": func.now()})
+    await record_attempts(session, [job], outcome="cancelled", error_code=JobCancelled.code)
+
+
+def _asked_to_stop() -> Any:
+    return Job.cancel_requested_at.is_not(None)
+
+
+def _unless_cancelled(status: JobStatus) -> Any:
+    return case((_asked_to_stop(), JobStatus.CANCELLED.value), else_=status.value)
+
+
+async def _end(session: AsyncSession, claim: Claim, values: dict[str, Any]) -> Job:
+    """Leave `processing`, guarded by the fence."""
+    statement = (
+        update(Job)
+        .where(Job.id == claim.id, Job.fence == claim.fence, Job.status == JobStatus.PROCESSING)
+        .values(lease_until=None, updated_at=func.now(), **values)
+        .returning(Job)
+        .execution_options(synchronize_session=False, populate_existing=True)
+    )
+    job = (await session.execute(statement)).scalar_one_or_none()
+    if job is None:
+        raise LeaseLost
+    return job

@@ -1,0 +1,81 @@
+"""Holding jobs: the fence at the end of every writing transaction, and the heartbeat."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import timedelta
+from typing import Any
+
+from sqlalchemy import func, literal, select, tuple_, update
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from siteatlas.errors import JobCancelled, LeaseLost
+from siteatlas.queue.claims import Claim
+from siteatlas.storage.models import Job, JobStatus
+
+
+async def report_progress(
+    session: AsyncSession,
+    claim: Claim,
+    *,
+    lease_seconds: float,
+    progress: float,
+    result_data: dict[str, Any] | None = None,
+    documents_finished: bool = False,
+) -> None:
+    """The fence: the last statement of every transaction that writes for a job.
+
+    It renews the lease and moves progress forward, never back. No row means that the job belongs
+    to somebody else: LeaseLost rolls the whole transaction back. A finished document clears the
+    count of rescues.
+    """
+    values: dict[str, Any] = {
+        "lease_until": func.now() + timedelta(seconds=lease_seconds),
+        "heartbeat_at": func.now(),
+        "progress": func.greatest(Job.progress, literal(min(progress, 0.99))),
+        "updated_at": func.now(),
+    }
+    if result_data is not None:
+        values["result_data"] = result_data
+    if documents_finished:
+        values["rescues"] = 0
+    statement = (
+        update(Job)
+        .where(Job.id == claim.id, Job.fence == claim.fence, Job.status == JobStatus.PROCESSING)
+        .values(**values)
+        .returning(Job.cancel_requested_at)
+        .execution_options(synchronize_session=False)
+    )
+    row = (await session.execute(statement)).first()
+    if row is None:
+        raise LeaseLost
+    if row.cancel_requested_at is not None:
+        raise JobCancelled
+
+
+async def heartbeat(
+    session: AsyncSession, claims: Iterable[Claim], lease_seconds: float
+) -> tuple[set[int], set[int]]:
+    """Renew the leases of all jobs of a process in one statement.
+
+    Returns the ids that are still ours, and among them those that were asked to stop.
+    """
+    held = sorted({(claim.id, claim.fence) for claim in claims})
+    if not held:
+        return set(), set()
+    mine = (
+        select(Job.id)
+        .where(tuple_(Job.id, Job.fence).in_(held), Job.status == JobStatus.PROCESSING)
+        .order_by(Job.id)
+        .with_for_update(key_share=True)
+        .cte("mine")
+    )
+    statement = (
+        update(Job)
+        .where(Job.id == mine.c.id)
+        .values(lease_until=func.now() + timedelta(seconds=lease_seconds), heartbeat_at=func.now())
+        .returning(Job.id, Job.cancel_requested_at)
+        .execution_options(synchronize_session=False)
+    )
+    rows = (await session.execute(statement)).all()
+    return {row.id for row in rows}, {row.id for row in rows if row.cancel_requested_at}

@@ -1,0 +1,72 @@
+"""What a person may do to a job: cancel it, or have it tried again."""
+
+from __future__ import annotations
+
+from sqlalchemy import case, func, null, select, update
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from siteatlas.errors import JobActive, JobNotFound, JobStateConflict
+from siteatlas.queue.statuses import ACTIVE
+from siteatlas.queue.submission import Submitted, submitted_of
+from siteatlas.storage.models import Job, JobStatus
+
+
+async def cancel(session: AsyncSession, job_id: int) -> str:
+    """A waiting job is cancelled at once; a running one is asked and stops within a heartbeat."""
+    waiting = Job.status == JobStatus.PENDING
+    statement = (
+        update(Job)
+        .where(Job.id == job_id, Job.status.in_(ACTIVE))
+        .values(
+            status=case((waiting, JobStatus.CANCELLED.value), else_=Job.status),
+            finished_at=case((waiting, func.now()), else_=null()),
+            cancel_requested_at=func.coalesce(Job.cancel_requested_at, func.now()),
+            updated_at=func.now(),
+        )
+        .returning(Job.status)
+        .execution_options(synchronize_session=False)
+    )
+    status = (await session.execute(statement)).scalar_one_or_none()
+    if status is not None:
+        return str(status)
+    current = await _status_of(session, job_id)
+    if current == JobStatus.CANCELLED:
+        return current
+    raise JobStateConflict(f"The job is {current} and cannot be cancelled any more.")
+
+
+async def retry(session: AsyncSession, job_id: int) -> Submitted:
+    """Queue a failed or cancelled job again, with all its attempts."""
+    statement = (
+        update(Job)
+        .where(Job.id == job_id, Job.status.in_((JobStatus.FAILED, JobStatus.CANCELLED)))
+        .values(
+            status=JobStatus.PENDING,
+            attempt=0,
+            rescues=0,
+            snoozes=0,
+            run_at=func.now(),
+            finished_at=None,
+            cancel_requested_at=None,
+            updated_at=func.now(),
+        )
+        .returning(Job)
+        .execution_options(synchronize_session=False, populate_existing=True)
+    )
+    try:
+        async with session.begin_nested():
+            job = (await session.execute(statement)).scalar_one_or_none()
+    except IntegrityError as error:
+        raise JobActive from error
+    if job is not None:
+        return submitted_of(job, deduplicated=False)
+    current = await _status_of(session, job_id)
+    raise JobStateConflict(f"The job is {current}; only failed or cancelled jobs can be retried.")
+
+
+async def _status_of(session: AsyncSession, job_id: int) -> str:
+    status = (await session.execute(select(Job.status).where(Job.id == job_id))).scalar()
+    if status is None:
+        raise JobNotFound
+    return status

@@ -1,0 +1,171 @@
+"""Creating jobs: one active job per site, however often it is submitted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import IntEnum
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import func, select, text, update
+from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from siteatlas.errors import ConflictError
+from siteatlas.net.address import WebAddress
+from siteatlas.queue.statuses import ACTIVE
+from siteatlas.storage.domains import register_domain
+from siteatlas.storage.models import Job, JobStatus
+from siteatlas.storage.models.job import ACTIVE as ACTIVE_PREDICATE
+
+JOIN_TRIES = 5
+
+
+class Priority(IntEnum):
+    """Lower is sooner."""
+
+    INTERACTIVE = 0
+    BATCH = 5
+    SCHEDULED = 9
+
+
+@dataclass(frozen=True, slots=True)
+class NewJob:
+    """What a job is told when it is created."""
+
+    domain: str
+    base_url: str
+    created_by: UUID
+    domain_id: UUID | None = None
+    max_pages: int | None = None
+    document: str | None = None
+    priority: Priority = Priority.INTERACTIVE
+    max_attempts: int = 5
+    job_id: UUID | None = None
+
+    def columns(self) -> dict[str, Any]:
+        """The values of the row; the site and its limit stand in `result_data` from the start."""
+        values: dict[str, Any] = {
+            "domain_id": self.domain_id,
+            "created_by": self.created_by,
+            "dedup_key": self.domain,
+            "priority": int(self.priority),
+            "max_attempts": self.max_attempts,
+            "result_data": {"domain": self.domain, "max_pages": self.max_pages},
+            "job_metadata": {"base_url": self.base_url, "document": self.document},
+        }
+        return values | ({"job_id": self.job_id} if self.job_id else {})
+
+
+@dataclass(frozen=True, slots=True)
+class Submitted:
+    """The answer to a submission; `deduplicated` when the site already had an active job."""
+
+    id: int
+    job_id: UUID
+    status: str
+    created_at: datetime
+    deduplicated: bool
+    domain: str
+    max_pages: int | None
+
+
+async def submit_site(
+    session: AsyncSession,
+    address: WebAddress,
+    *,
+    created_by: UUID,
+    max_pages: int | None = None,
+    watch: bool = False,
+    priority: Priority = Priority.INTERACTIVE,
+    document: str | None = None,
+    max_attempts: int = 5,
+) -> Submitted:
+    """Register the site of an address and queue a scan of it, or join the active one."""
+    domain = await register_domain(session, address, created_by=created_by, watch=watch)
+    return await create(
+        session,
+        NewJob(
+            domain=domain.domain,
+            base_url=address.url if address.scheme_given else address.url.split("://", 1)[1],
+            created_by=created_by,
+            domain_id=domain.id,
+            max_pages=max_pages,
+            document=document,
+            priority=priority,
+            max_attempts=max_attempts,
+        ),
+    )
+
+
+async def create(session: AsyncSession, new: NewJob) -> Submitted:
+    """Insert a pending job, or find the active one of the same site."""
+    for _ in range(JOIN_TRIES):
+        job = await _insert(session, new)
+        if job is not None:
+            return submitted_of(job, deduplicated=False)
+        job = await _join(session, new)
+        if job is not None:
+            return submitted_of(job, deduplicated=True)
+    raise ConflictError("The jobs of this site end faster than they can be joined. Try again.")
+
+
+async def _insert(session: AsyncSession, new: NewJob) -> Job | None:
+    statement = (
+        insert(Job)
+        .values(**new.columns())
+        .on_conflict_do_nothing(index_elements=[Job.dedup_key], index_where=text(ACTIVE_PREDICATE))
+        .returning(Job)
+    )
+    return (await session.execute(statement)).scalar_one_or_none()
+
+
+async def _join(session: AsyncSession, new: NewJob) -> Job | None:
+    """The active job of the site; while it waits, it takes over the wider wish of the two."""
+    statement = select(Job).where(Job.dedup_key == new.domain, Job.status.in_(ACTIVE))
+    job = (
+        await session.execute(statement, execution_options={"populate_existing": True})
+    ).scalar_one_or_none()
+    if job is None or job.status != JobStatus.PENDING:
+        return job
+    widened = _widened(job, new)
+    if not widened:
+        return job
+    update_pending = (
+        update(Job)
+        .where(Job.id == job.id, Job.status == JobStatus.PENDING)
+        .values(updated_at=func.now(), **widened)
+        .returning(Job)
+        .execution_options(synchronize_session=False, populate_existing=True)
+    )
+    return (await session.execute(update_pending)).scalar_one_or_none() or job
+
+
+def _widened(job: Job, new: NewJob) -> dict[str, Any]:
+    """What a waiting job must change to satisfy the new submission too; no limit is widest."""
+    changes: dict[str, Any] = {}
+    data = dict(job.result_data or {})
+    old_limit = data.get("max_pages")
+    if old_limit is not None and (new.max_pages is None or new.max_pages > old_limit):
+        changes["result_data"] = data | {"max_pages": new.max_pages}
+    if new.priority < job.priority:
+        changes["priority"] = int(new.priority)
+    metadata = dict(job.job_metadata or {})
+    if metadata.get("document") and new.document is None:
+        changes["job_metadata"] = metadata | {"document": None, "base_url": new.base_url}
+    return changes
+
+
+def submitted_of(job: Job, *, deduplicated: bool) -> Submitted:
+    """The answer that describes a job."""
+    data = job.result_data or {}
+    return Submitted(
+        id=job.id,
+        job_id=job.job_id,
+        status=job.status,
+        created_at=job.created_at,
+        deduplicated=deduplicated,
+        domain=str(data.get("domain", "")),
+        max_pages=data.get("max_pages"),
+    )

@@ -1,0 +1,51 @@
+"""The registry of working processes, refreshed by their heartbeat."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import delete, func
+from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from siteatlas.storage.models import Worker
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerReport:
+    """What a process says about itself."""
+
+    id: str
+    hostname: str
+    pid: int
+    version: str
+    slots: int
+    running: int
+    last_tick_at: datetime | None = None
+    next_tick_at: datetime | None = None
+
+
+async def report_worker(session: AsyncSession, report: WorkerReport) -> None:
+    """Insert or refresh the row of a process."""
+    values = {
+        "hostname": report.hostname,
+        "pid": report.pid,
+        "version": report.version,
+        "slots": report.slots,
+        "running": report.running,
+        "last_tick_at": report.last_tick_at,
+        "next_tick_at": report.next_tick_at,
+    }
+    await session.execute(
+        insert(Worker)
+        .values(id=report.id, **values)
+        .on_conflict_do_update(
+            index_elements=[Worker.id], set_=values | {"last_seen_at": func.now()}
+        )
+    )
+
+
+async def forget_worker(session: AsyncSession, worker_id: str) -> None:
+    """Remove the row of a process that ends in good order."""
+    await session.execute(delete(Worker).where(Worker.id == worker_id))

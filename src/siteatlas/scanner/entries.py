@@ -1,0 +1,179 @@
+"""Turns raw entries into columns: judges each URL, reads dates, priorities and frequencies.
+
+Values repeat a lot, so each kind has a bounded cache. URLs stay as listed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from itertools import compress
+from typing import Generic, TypeVar
+
+from siteatlas.scanner.events import EntryColumns
+from siteatlas.scanner.tally import RawEntries, Tally
+
+MAX_URL_CHARS = 8192
+YEARS = range(1970, 2101)
+MAX_DATE_CHARS = 64
+CACHED_VALUES = 32_768
+CHANGE_FREQUENCIES = frozenset(
+    ("always", "hourly", "daily", "weekly", "monthly", "yearly", "never")
+)
+# The ordinary URL, for one match over hundreds of entries; must stay narrower than ACCEPTED.
+PLAIN_URL = r"https?://[0-9A-Za-z.:_~%\[\]-]{1,255}+(?:[/?#][!-;=?-~]{0,7900}+)?"
+IS_PLAIN_URL = re.compile(PLAIN_URL).fullmatch
+ACCEPTED = re.compile(
+    r"[hH][tT][tT][pP][sS]?://[^/?#\\@\s\x00-\x1f\x7f-\x9f\ufffd\ud800-\udfff]++"
+    r"(?:[/?#\\][^\x00-\x1f\x7f-\x9f\ufffd\ud800-\udfff]*+)?"
+)
+BAD_UNICODE = re.compile("[\ufffd\ud800-\udfff]")
+CONTROL = re.compile("[\x00-\x1f\x7f-\x9f]")
+SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
+CREDENTIALS = re.compile(r"https?://[^/?#\\]*@", re.IGNORECASE)
+LENIENT_DATE = re.compile(
+    r"(\d{4})(?:[-/](\d\d?)(?:[-/](\d\d?))?)?"
+    r"(?:[Tt ]\s*(\d\d?):(\d\d)(?::(\d\d)(?:[.,](\d{1,9}))?)?)?"
+    r"\s*(?:([Zz]|UTC|GMT)|([+-])(\d\d):?(\d\d)?)?",
+    re.ASCII,
+)
+
+T = TypeVar("T")
+
+
+class ValueColumn(dict[str, T | None], Generic[T]):
+    """Reads one kind of value; a value that cannot be read is None and counted as a problem."""
+
+    def __init__(self, read: Callable[[str], T | None], problem: str) -> None:
+        super().__init__()
+        self._read = read
+        self._problem = problem
+
+    def __missing__(self, raw: str) -> T | None:
+        if len(self) >= CACHED_VALUES:
+            self.clear()
+        text = raw.strip()
+        value = self._read(text) if 0 < len(text) <= MAX_DATE_CHARS else None
+        if len(raw) <= MAX_DATE_CHARS:
+            self[raw] = value
+        return value
+
+    def column(self, raws: Sequence[str], tally: Tally) -> list[T | None]:
+        """The values of a whole column."""
+        if raws[0] == raws[-1] and raws.count(raws[0]) == len(raws):
+            values = [self[raws[0]]] * len(raws)
+        else:
+            values = list(map(self.__getitem__, raws))
+        empty = values.count(None)
+        if empty and empty != raws.count(""):
+            pairs = zip(raws, values, strict=True)
+            wrong = sum(1 for raw, value in pairs if value is None and raw.strip())
+            if wrong:
+                tally.note(self._problem, wrong)
+        return values
+
+
+def read_date(text: str) -> datetime | None:
+    """A W3C, ISO 8601 or RFC 2822 date as UTC; None for anything else. No zone means UTC."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        moment_or_none = _lenient_date(text)
+        if moment_or_none is None:
+            return None
+        moment = moment_or_none
+    try:
+        moment = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+    except OverflowError:
+        return None
+    return moment if moment.year in YEARS else None
+
+
+def _lenient_date(text: str) -> datetime | None:
+    match = LENIENT_DATE.fullmatch(text)
+    try:
+        if match is None:
+            return parsedate_to_datetime(text)
+        year, month, day, hour, minute, second, fraction, _, sign, zone_h, zone_m = match.groups()
+        zone = f"{sign}{zone_h}:{zone_m or '00'}" if sign else "+00:00"
+        return datetime.fromisoformat(
+            f"{year}-{int(month or 1):02}-{int(day or 1):02}T{int(hour or 0):02}:{minute or '00'}"
+            f":{second or '00'}.{(fraction or '0')[:6]:0<6}{zone}"
+        )
+    except (ValueError, TypeError, IndexError, OverflowError):
+        return None
+
+
+def _read_priority(text: str) -> float | None:
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if 0.0 <= value <= 1.0 else None
+
+
+def _read_frequency(text: str) -> str | None:
+    word = text.lower()
+    return word if word in CHANGE_FREQUENCIES else None
+
+
+LASTMODS = ValueColumn(read_date, "lastmod_invalid")
+PRIORITIES = ValueColumn(_read_priority, "priority_invalid")
+FREQUENCIES = ValueColumn(_read_frequency, "changefreq_invalid")
+
+
+def fault_of_url(url: str) -> str | None:
+    """Why a trimmed loc cannot be kept, as a code; None for a URL that can."""
+    if len(url) <= MAX_URL_CHARS and ACCEPTED.fullmatch(url):
+        return None
+    if not url:
+        return "loc_missing"
+    if len(url) > MAX_URL_CHARS:
+        return "url_too_long"
+    if CONTROL.search(url):
+        return "control_char"
+    if BAD_UNICODE.search(url):
+        return "bad_unicode"
+    if CREDENTIALS.match(url):
+        return "credentials"
+    return "bad_url" if SCHEME.match(url) else "relative_url"
+
+
+def build_columns(raw: RawEntries, tally: Tally) -> EntryColumns:
+    """The columns of the entries that can be kept; the others are counted in the tally."""
+    if not raw.locs_are_plain:
+        return _judged_columns(raw, tally)
+    return _read_columns(list(raw.locs), raw, tally)
+
+
+def _judged_columns(raw: RawEntries, tally: Tally) -> EntryColumns:
+    urls = [loc.strip() for loc in raw.locs]
+    if all(map(IS_PLAIN_URL, urls)):
+        return _read_columns(urls, raw, tally)
+    faults = list(map(fault_of_url, urls))
+    if faults.count(None) == len(faults):
+        return _read_columns(urls, raw, tally)
+    for fault in faults:
+        if fault is not None:
+            tally.skip(fault)
+    good = [fault is None for fault in faults]
+    kept = RawEntries(
+        lastmods=list(compress(raw.lastmods, good)),
+        changefreqs=list(compress(raw.changefreqs, good)),
+        priorities=list(compress(raw.priorities, good)),
+        extras=list(compress(raw.extras, good)),
+    )
+    return _read_columns(list(compress(urls, good)), kept, tally)
+
+
+def _read_columns(urls: list[str], raw: RawEntries, tally: Tally) -> EntryColumns:
+    absent = [None] * len(urls)
+    return EntryColumns(
+        urls=urls,
+        lastmods=LASTMODS.column(raw.lastmods, tally) if raw.lastmods else [*absent],
+        changefreqs=FREQUENCIES.column(raw.changefreqs, tally) if raw.changefreqs else [*absent],
+        priorities=PRIORITIES.column(raw.priorities, tally) if raw.priorities else [*absent],
+        extras=list(raw.extras) if raw.extras else [*absent],
+    )

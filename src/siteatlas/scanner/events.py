@@ -1,0 +1,219 @@
+"""The events that a scan yields, and what a caller may tell a scan beforehand.
+
+This is the border between the scanner and everyone who uses it: the processor, the command line
+and library users. Order per document: opened, then entries or children, then closed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+
+class SitemapType(StrEnum):
+    """What a document is. Images, videos and news are flags of entries, not types."""
+
+    STANDARD = "standard"
+    INDEX = "index"
+    TEXT = "text"
+    RSS = "rss"
+    ATOM = "atom"
+
+
+class DiscoveryMethod(StrEnum):
+    """How a document came to our notice."""
+
+    ROBOTS_TXT = "robots_txt"
+    COMMON_PATH = "common_path"
+    SITEMAP_INDEX = "sitemap_index"
+    HTML_LINK = "html_link"
+    HTTP_HEADER = "http_header"
+    MANUAL = "manual"
+
+
+class Verdict(StrEnum):
+    """What became of a candidate."""
+
+    ACCEPTED = "accepted"
+    REJECTED = "rejected"
+    SKIPPED = "skipped"
+
+
+class DocumentOutcome(StrEnum):
+    """How the reading of a document ended.
+
+    `complete`: read to its end. `unchanged`: the site said so. `cut`: some entries were read, then
+    it broke off. `unread`: nothing usable was read.
+    """
+
+    COMPLETE = "complete"
+    UNCHANGED = "unchanged"
+    CUT = "cut"
+    UNREAD = "unread"
+
+
+@dataclass(frozen=True, slots=True)
+class Validators:
+    """What a site said about the version of a document."""
+
+    etag: str | None = None
+    last_modified: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ChildLink:
+    """One entry of a sitemap index."""
+
+    url: str
+    lastmod: datetime | None = None
+
+
+@dataclass(slots=True)
+class EntryColumns:
+    """URL entries column by column; all lists have the same length."""
+
+    urls: list[str] = field(default_factory=list)
+    lastmods: list[datetime | None] = field(default_factory=list)
+    changefreqs: list[str | None] = field(default_factory=list)
+    priorities: list[float | None] = field(default_factory=list)
+    extras: list[dict[str, Any] | None] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return len(self.urls)
+
+
+@dataclass(frozen=True, slots=True)
+class RobotsRead:
+    """robots.txt was asked for; `http_status` is None when nothing answered."""
+
+    url: str
+    http_status: int | None
+    sitemap_urls: tuple[str, ...]
+    crawl_delay: float | None = None
+    error_code: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CandidateJudged:
+    """A place where a sitemap might be was looked at; `reason` is an error code or a word."""
+
+    url: str
+    method: DiscoveryMethod
+    verdict: Verdict
+    reason: str | None = None
+    http_status: int | None = None
+    type: SitemapType | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentOpened:
+    """A document answered and is a sitemap. `url` is its address after redirects and its name in
+    all later events; `requested_url` is the address that led to it.
+    """
+
+    url: str
+    requested_url: str
+    method: DiscoveryMethod
+    type: SitemapType
+    parent_url: str | None
+    depth: int
+    http_status: int | None
+    listed_lastmod: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EntriesRead:
+    """URL entries of a document, as listed, in document order; a few hundred at a time."""
+
+    url: str
+    columns: EntryColumns
+
+
+@dataclass(frozen=True, slots=True)
+class ChildrenFound:
+    """Children that an index lists."""
+
+    url: str
+    children: tuple[ChildLink, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentClosed:
+    """The reading of a document ended.
+
+    A document that never opened (unreachable, not a sitemap) closes as `unread` without an opened
+    event; `method` and `parent_url` then say where it came from. Validators and hash are only
+    there when the outcome is `complete` or `unchanged`. `problems` counts what was repaired or
+    skipped, by code.
+    """
+
+    url: str
+    requested_url: str
+    outcome: DocumentOutcome
+    method: DiscoveryMethod
+    type: SitemapType | None = None
+    parent_url: str | None = None
+    error_code: str | None = None
+    error: str | None = None
+    http_status: int | None = None
+    entry_count: int = 0
+    skipped_count: int = 0
+    wire_bytes: int = 0
+    decoded_bytes: int = 0
+    seconds: float = 0.0
+    validators: Validators = Validators()
+    content_hash: str | None = None
+    problems: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ProblemSeen:
+    """Something about the scan as a whole that a person should know, such as a limit reached."""
+
+    code: str
+    url: str | None = None
+    detail: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SiteResolved:
+    """The origin that answers for the site, such as `https://www.example.com`."""
+
+    origin: str
+
+
+ScanEvent = (
+    RobotsRead
+    | SiteResolved
+    | CandidateJudged
+    | DocumentOpened
+    | EntriesRead
+    | ChildrenFound
+    | DocumentClosed
+    | ProblemSeen
+)
+
+
+@dataclass(frozen=True, slots=True)
+class KnownDocument:
+    """What the caller knows of a document before the scan.
+
+    `done` documents were finished earlier in this same scan: they are not fetched again, their
+    `children` still are. `validators` allow a conditional request; `children` are what an
+    unchanged index yields.
+    """
+
+    url: str
+    done: bool = False
+    validators: Validators = Validators()
+    children: tuple[ChildLink, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ScanMemory:
+    """All that the caller knows of a site, by the URL that was requested and the final URL."""
+
+    documents: Mapping[str, KnownDocument] = field(default_factory=dict)

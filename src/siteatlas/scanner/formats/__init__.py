@@ -1,0 +1,38 @@
+"""One reader per kind of sitemap: clean text in, what it lists out."""
+
+from __future__ import annotations
+
+from typing import Protocol, assert_never
+
+
+
+from siteatlas.scanner.events import SitemapType
+from siteatlas.scanner.formats.feed import Feed
+from siteatlas.scanner.formats.index import SitemapIndex
+from siteatlas.scanner.formats.text import TextList
+from siteatlas.scanner.formats.urlset import Urlset
+from siteatlas.scanner.head import Head
+from siteatlas.scanner.tally import Harvest, Tally
+
+
+class Format(Protocol):
+    """Takes the text behind the root's start tag piece by piece."""
+
+    def feed(self, text: str, *, final: bool = False) -> Harvest:
+        """What this text completes; with `final`, also whether the document ends properly."""
+
+
+def reader_for(head: Head, tally: Tally) -> Format:
+    """The reader of a document with this head."""
+    match head.type:
+        case SitemapType.STANDARD:
+            return Urlset(head.root_tag, tally)
+        case SitemapType.INDEX:
+            return SitemapIndex(head.root_tag, tally)
+        case SitemapType.TEXT:
+            return TextList(tally)
+        case SitemapType.RSS:
+            return Feed(head.root_tag, "item", tally)
+        case SitemapType.ATOM:
+            return Feed(head.root_tag, "entry", tally)
+    assert_never(head.type)

@@ -1,0 +1,109 @@
+"""Strict, streaming XML: text in, finished elements of one name out, each dropped after use.
+
+The parser never sees a prolog or a DTD, never resolves anything, and its memory stays bounded.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from lxml import etree
+
+from siteatlas.errors import ScanError, Truncated, XmlLimits, XmlMalformed
+from siteatlas.scanner.tally import Tally
+
+MAX_BYTES_WITHOUT_ELEMENT = 2 * 1024 * 1024
+NAME_TOO_LONG, RESOURCE_LIMIT, CONTENT_AFTER_END, UNDECLARED_PREFIX = 110, 114, 5, 201
+
+
+class ElementStream:
+    """The elements of one document. After `read`, `error` says whether it ended early, and why."""
+
+    def __init__(self, root_tag: str, name: str, tally: Tally) -> None:
+        self._tally = tally
+        root_name = root_tag[1:].split(None, 1)[0].rstrip("/>").rpartition(":")[2]
+        self._parser = etree.XMLPullParser(
+            events=("end",),
+            tag=_spellings(name, root_name),
+            encoding="utf-8",
+            resolve_entities=False,
+            no_network=True,
+            load_dtd=False,
+            huge_tree=False,
+            remove_comments=True,
+            remove_pis=True,
+        )
+        self._root_tag: str | None = root_tag
+        self._root_closed = False
+        self._bytes_since_element = 0
+        self._last: etree._Element | None = None
+        self.error: ScanError | None = None
+
+    def read(self, text: str, *, final: bool = False) -> list[etree._Element]:
+        """Elements that this text finishes; they are only good until the next call."""
+        if self._root_tag is not None:
+            text, self._root_tag = self._root_tag + text, None
+        if self.error is not None or self._root_closed:
+            return []
+        self._forget_last()
+        data = text.encode()
+        failure = self._feed(data, final=final)
+        elements = self._finished()
+        self._bytes_since_element = 0 if elements else self._bytes_since_element + len(data)
+        if not self._root_closed:
+            too_much = self._bytes_since_element > MAX_BYTES_WITHOUT_ELEMENT
+            self.error = failure or (XmlLimits() if too_much else None)
+        return elements
+
+    def _feed(self, data: bytes, *, final: bool) -> ScanError | None:
+        try:
+            self._parser.feed(data)
+        except etree.XMLSyntaxError as failure:
+            return self._judge(failure.code)
+        if not final:
+            return None
+        try:
+            self._parser.close()
+        except etree.XMLSyntaxError as failure:
+            self._judge(failure.code)
+        return Truncated()
+
+    def _judge(self, code: int | None) -> ScanError:
+        if code == CONTENT_AFTER_END:
+            self._tally.note("content_after_end")
+        elif code == UNDECLARED_PREFIX:
+            self._tally.note("namespace")
+        return XmlLimits() if code in (NAME_TOO_LONG, RESOURCE_LIMIT) else XmlMalformed()
+
+    def _finished(self) -> list[etree._Element]:
+        elements = [element for _, element in self._parser.read_events()]
+        if elements and elements[-1].getparent() is None:
+            self._root_closed = True
+            elements.pop()
+        self._last = elements[-1] if elements else None
+        return elements
+
+    def _forget_last(self) -> None:
+        """Free all before the last finished element; the parser still holds on to that one."""
+        parent = None if self._last is None else self._last.getparent()
+        if self._last is not None and parent is not None:
+            self._last.clear()
+            del parent[: parent.index(self._last)]
+
+
+def _spellings(*names: str) -> list[str]:
+    variants = {variant for name in names for variant in (name, name.upper(), name.capitalize())}
+    return [f"{{*}}{variant}" for variant in sorted(variants)]
+
+
+@lru_cache(maxsize=1024)
+def local_name(tag: str) -> str:
+    """The name of a tag in lower case, without namespace and prefix."""
+    return tag.rpartition("}")[2].rpartition(":")[2].lower()
+
+
+def text_of(element: etree._Element) -> str:
+    """All text inside an element; the empty string when there is none."""
+    if len(element):
+        return "".join(str(part) for part in element.itertext())
+    return element.text or ""

@@ -1,0 +1,121 @@
+"""Reads the plain shape of `<url>` entries with one regular expression, far faster than a parser.
+
+Believes itself only when every `<` of a stretch belongs to a tag it matched. Whoever leaves the
+lane goes on with the strict parser from `rest`, the exact position where the lane ended.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+
+from siteatlas.scanner.entries import PLAIN_URL
+from siteatlas.scanner.tally import RawEntries
+
+USUAL_ORDER = ("loc", "lastmod", "changefreq", "priority")
+ENTRY_END = "</url>"
+MAX_REST_CHARS = 256 * 1024
+BLANKS = r"\s*+"
+# ASCII only, which the engine matches by a bitmap; anything else is for the strict parser.
+VALUE = r"[\t\n\r -%'-;=-~]++"
+ANY_LOC = r"[^<]*+"
+FIRST_ENTRY = re.compile(
+    r"<url>\s*+((?:<(loc|lastmod|changefreq|priority)>[^<]*+</\2>\s*+)++)</url>"
+)
+NAMES = re.compile(r"<(\w+)>")
+REFERENCE = re.compile(r"&(?:#(x?)([0-9a-fA-F]+)|(amp|lt|gt|quot|apos));")
+PREDEFINED = {"amp": "&", "lt": "<", "gt": ">", "quot": '"', "apos": "'"}
+
+
+class FastLane:
+    """The lane of one document; `feed` gives None from the moment the document leaves it."""
+
+    def __init__(self) -> None:
+        self.rest = ""
+        self._order: tuple[str, ...] | None = None
+        self._locs_are_plain = True
+
+    def feed(self, text: str) -> RawEntries | None:
+        """The entries that this text completes, or None: then `rest` is all that is unread."""
+        if self.rest:
+            text = self.rest + text
+        end = text.rfind(ENTRY_END) + len(ENTRY_END)
+        if end < len(ENTRY_END):
+            self.rest = text
+            return RawEntries() if len(text) <= MAX_REST_CHARS else None
+        stretch = text[:end]
+        if self._order is None:
+            self._order = _order_of_first_entry(stretch)
+        entries = self._read(stretch) if self._order else None
+        self.rest = text if entries is None else text[end:]
+        return entries
+
+    def _read(self, stretch: str) -> RawEntries | None:
+        tags = stretch.count("<")
+        if self._locs_are_plain:
+            entries = self._match(stretch, tags, PLAIN_URL)
+            if entries and _decode_ampersands(entries, stretch):
+                entries.locs_are_plain = True
+                return entries
+            self._locs_are_plain = False
+        entries = self._match(stretch, tags, ANY_LOC)
+        if entries and "&" in stretch:
+            entries.locs = [_decode(loc) if "&" in loc else loc for loc in entries.locs]
+        return entries
+
+    def _match(self, stretch: str, tags: int, loc: str) -> RawEntries | None:
+        order = self._order or USUAL_ORDER
+        rows = _entry_pattern(order, loc).findall(stretch)
+        if not rows:
+            return None
+        columns: dict[str, Sequence[str]] = dict(zip(order, zip(*rows, strict=True), strict=True))
+        optional = [columns[name] for name in USUAL_ORDER[1:]]
+        present = sum(len(rows) - column.count("") for column in optional)
+        if tags != 4 * len(rows) + 2 * present:
+            return None
+        return RawEntries(columns["loc"], *optional)
+
+
+@lru_cache(maxsize=64)
+def _entry_pattern(order: tuple[str, ...], loc: str) -> re.Pattern[str]:
+    parts = [
+        f"<loc>{BLANKS}({loc}){BLANKS}</loc>{BLANKS}"
+        if name == "loc"
+        else f"(?:<{name}>({VALUE})</{name}>{BLANKS})?+"
+        for name in order
+    ]
+    return re.compile(f"<url>{BLANKS}{''.join(parts)}</url>")
+
+
+def _order_of_first_entry(stretch: str) -> tuple[str, ...] | None:
+    entry = FIRST_ENTRY.search(stretch)
+    if entry is None:
+        return None
+    names = NAMES.findall(entry[1])
+    if len(set(names)) != len(names) or "loc" not in names:
+        return None
+    if names == [name for name in USUAL_ORDER if name in names]:
+        return USUAL_ORDER
+    return (*names, *(name for name in USUAL_ORDER if name not in names))
+
+
+def _decode_ampersands(entries: RawEntries, stretch: str) -> bool:
+    """Decode the only entity that plain URLs hold; False when there are others."""
+    ampersands = stretch.count("&")
+    if ampersands:
+        if ampersands != stretch.count("&amp;"):
+            return False
+        entries.locs = "\n".join(entries.locs).replace("&amp;", "&").split("\n")
+    return True
+
+
+def _decode(text: str) -> str:
+    return REFERENCE.sub(_decode_reference, text)
+
+
+def _decode_reference(match: re.Match[str]) -> str:
+    is_hex, number, name = match.groups()
+    if name:
+        return PREDEFINED[name]
+    return chr(int(number, 16 if is_hex else 10))

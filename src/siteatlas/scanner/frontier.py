@@ -1,0 +1,110 @@
+"""What is still to be read in one scan: each address once, within limits of depth and number."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from dataclasses import dataclass
+from datetime import datetime
+
+from siteatlas.net.address import WebAddress
+from siteatlas.scanner.events import DiscoveryMethod
+
+FOREIGN_DOCUMENTS_PER_HOST = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A place where a sitemap may be, and how it came to our notice."""
+
+    address: WebAddress
+    method: DiscoveryMethod
+    depth: int = 0
+    parent_url: str | None = None
+    listed_lastmod: datetime | None = None
+
+    @property
+    def is_guess(self) -> bool:
+        """Whether nobody told us of this place."""
+        return self.method is DiscoveryMethod.COMMON_PATH
+
+    @property
+    def is_child(self) -> bool:
+        """Whether an index lists it."""
+        return self.method is DiscoveryMethod.SITEMAP_INDEX
+
+
+def bare_host(host: str) -> str:
+    """A host without its leading `www.`, to compare hosts of one site."""
+    return host.removeprefix("www.")
+
+
+class Frontier:
+    """A queue of candidates, first in, first out, that never takes the same address twice."""
+
+    def __init__(self, site_host: str, *, max_documents: int, max_depth: int) -> None:
+        self._site_host = bare_host(site_host)
+        self._max_documents = max_documents
+        self._max_depth = max_depth
+        self._seen: set[str] = set()
+        self._documents = 0
+        self._foreign: Counter[str] = Counter()
+        self._queue: asyncio.Queue[Candidate] = asyncio.Queue()
+
+    def admit(self, candidate: Candidate) -> str | None:
+        """Count the candidate as taken; or the reason why it is not, as a word."""
+        address = candidate.address
+        if address.url in self._seen:
+            return "duplicate"
+        if candidate.depth > self._max_depth:
+            return "depth_limit"
+        if self._documents >= self._max_documents:
+            return "document_limit"
+        if self._is_foreign(address.host):
+            if self._foreign[address.host] >= FOREIGN_DOCUMENTS_PER_HOST:
+                return "cross_host_cap"
+            self._foreign[address.host] += 1
+        self._seen.add(address.url)
+        self._documents += 1
+        return None
+
+    def add(self, candidate: Candidate) -> str | None:
+        """Admit a candidate and queue it."""
+        refusal = self.admit(candidate)
+        if refusal is None:
+            self._queue.put_nowait(candidate)
+        return refusal
+
+    def claim(self, candidate: Candidate, final_url: str) -> bool:
+        """Whether the document at the end of the redirects has not been read yet."""
+        if final_url == candidate.address.url:
+            return True
+        if final_url in self._seen:
+            return False
+        self._seen.add(final_url)
+        return True
+
+    async def next(self) -> Candidate:
+        """Wait for a candidate; the taker calls `done` when it has been read."""
+        return await self._queue.get()
+
+    def done(self) -> None:
+        """One candidate has been read."""
+        self._queue.task_done()
+
+    async def drained(self) -> None:
+        """Wait until every queued candidate has been read."""
+        await self._queue.join()
+
+    def clear(self) -> int:
+        """Drop what is still waiting; how many that were."""
+        dropped = 0
+        while not self._queue.empty():
+            self._queue.get_nowait()
+            self._queue.task_done()
+            dropped += 1
+        return dropped
+
+    def _is_foreign(self, host: str) -> bool:
+        host = bare_host(host)
+        return host != self._site_host and not host.endswith("." + self._site_host)

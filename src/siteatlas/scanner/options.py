@@ -1,0 +1,26 @@
+"""What the caller of a scan may choose."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True, slots=True)
+class ScanOptions:
+    """Choices for one scan.
+
+    `max_urls` counts URLs over all documents, `urls_done` those that an earlier attempt at this
+    scan has stored. `only_document` scans exactly that sitemap and its children.
+    `robots_sitemaps` False passes over the Sitemap lines of robots.txt.
+    """
+
+    max_urls: int | None = None
+    probe: Literal["auto", "full"] = "auto"
+    max_documents: int = 10_000
+    max_depth: int = 5
+    documents_in_flight: int = 4
+    robots_unreachable: Literal["retry", "proceed"] = "retry"
+    only_document: str | None = None
+    urls_done: int = 0
+    robots_sitemaps: bool = True

@@ -1,0 +1,111 @@
+"""Mends XML text in the stream, before a strict parser sees it; every repair is counted.
+
+Bare ampersands, entities of HTML and forbidden characters are mended, nothing else is touched.
+A forbidden control character becomes a tab, so that a URL around it is refused, not rewritten.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from html.entities import html5
+
+from siteatlas.scanner.tally import Tally
+
+HELD_CHARS = 1024 * 1024
+FORBIDDEN_CONTROLS = bytes(code for code in range(32) if code not in (9, 10, 13))
+CONTROL_TO_TAB = dict.fromkeys(FORBIDDEN_CONTROLS, "\t")
+NONCHARACTERS = ("\ufffe", "\uffff")
+REFERENCE = re.compile(r"&(?:(#)([0-9]{1,8}|[xX][0-9a-fA-F]{1,7});|([A-Za-z][A-Za-z0-9]{1,31});)?")
+PREDEFINED = frozenset({"amp", "lt", "gt", "quot", "apos"})
+CDATA_START, CDATA_END = "<![CDATA[", "]]>"
+CDATA = re.compile(r"<!\[CDATA\[.*?(?:\]\]>|\Z)", re.DOTALL)
+REPLACEMENT = "\ufffd"
+
+
+class XmlRepair:
+    """Takes text as it comes, gives text that ends behind a `>`, so no tag or entity is split."""
+
+    def __init__(self, tally: Tally) -> None:
+        self._tally = tally
+        self._held = ""
+        self._in_cdata = False
+
+    def feed(self, text: str, *, final: bool = False) -> str:
+        """The mended text so far; costs a few plain searches when there is nothing to mend."""
+        if self._held:
+            text = self._held + text
+        if final:
+            cut = len(text)
+        else:
+            cut = text.rfind(">") + 1
+            if not cut and len(text) > HELD_CHARS:
+                cut = len(text)
+        self._held = text[cut:]
+        return self.mend(text[:cut])
+
+    def mend(self, text: str) -> str:
+        """Mend one stretch of text that splits no tag and no entity."""
+        text = self._mend_characters(text)
+        if "&" in text and text.count("&") != text.count("&amp;"):
+            text = "".join(self._mend_outside_cdata(text))
+        self._track_cdata(text)
+        return text
+
+    def _mend_characters(self, text: str) -> str:
+        raw = text.encode()
+        forbidden = len(raw) - len(raw.translate(None, FORBIDDEN_CONTROLS))
+        if forbidden:
+            self._tally.note("forbidden_char", forbidden)
+            text = text.translate(CONTROL_TO_TAB)
+        if not text.isascii():
+            for character in NONCHARACTERS:
+                if character in text:
+                    self._tally.note("forbidden_char", text.count(character))
+                    text = text.replace(character, REPLACEMENT)
+        return text
+
+    def _mend_outside_cdata(self, text: str) -> Iterator[str]:
+        position = 0
+        if self._in_cdata:
+            end = text.find(CDATA_END)
+            position = len(text) if end < 0 else end + len(CDATA_END)
+            yield text[:position]
+        for section in CDATA.finditer(text, position):
+            yield REFERENCE.sub(self._mend_reference, text[position : section.start()])
+            yield section.group()
+            position = section.end()
+        yield REFERENCE.sub(self._mend_reference, text[position:])
+
+    def _mend_reference(self, match: re.Match[str]) -> str:
+        is_number, number, name = match.groups()
+        if is_number:
+            return self._mend_number(number)
+        if name is None:
+            self._tally.note("bare_ampersand")
+            return "&amp;"
+        if name in PREDEFINED:
+            return match.group()
+        characters = html5.get(name + ";")
+        if characters is None:
+            self._tally.note("bare_ampersand")
+            return "&amp;" + match.group()[1:]
+        self._tally.note("html_entity")
+        return "".join(f"&#{ord(character)};" for character in characters)
+
+    def _mend_number(self, number: str) -> str:
+        code = int(number[1:], 16) if number[0] in "xX" else int(number)
+        if code < 32 and code not in (9, 10, 13):
+            self._tally.note("forbidden_char")
+            return "\t"
+        if 0xD800 <= code <= 0xDFFF or code in (0xFFFE, 0xFFFF) or code > 0x10FFFF:
+            self._tally.note("forbidden_char")
+            return REPLACEMENT
+        return f"&#{code};"
+
+    def _track_cdata(self, text: str) -> None:
+        start = text.rfind(CDATA_START)
+        if start >= 0:
+            self._in_cdata = text.find(CDATA_END, start) < 0
+        elif self._in_cdata:
+            self._in_cdata = CDATA_END not in text

@@ -1,0 +1,1 @@
+"""When things happen: the clock, the consumer loop, its slots, and the sites that are due."""

@@ -1,0 +1,209 @@
+"""The consumer: claims jobs for free slots, runs them, and keeps their leases alive.
+
+The database decides who works; any number of consumers may run. `sitemap_scheduler` is the clock.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import socket
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import datetime
+
+from siteatlas import __version__
+from siteatlas.errors import DatabaseUnavailable, LeaseLost, SiteatlasError
+from siteatlas.logs import get_logger
+from siteatlas.net.egress import EgressPolicy
+from siteatlas.processor.processing import Processor
+from siteatlas.processor.publication import give_back, note_ended_job, record_cancellation
+from siteatlas.queue.claims import Claim, claim, rescue
+from siteatlas.queue.leases import heartbeat
+from siteatlas.queue.workers import WorkerReport, forget_worker, report_worker
+from siteatlas.scheduler.patience import Patience
+from siteatlas.scheduler.slots import RunningJob, Slots, StopReason
+from siteatlas.settings import Settings
+from siteatlas.storage.models import JobStatus
+from siteatlas.storage.session import get_background_session
+
+log = get_logger("scheduler")
+
+SHORTEST_POLL = 1.0
+LONGEST_POLL = 5.0
+COOL_DOWN = 0.05
+HEARTBEATS_PER_LEASE = 4
+TRUSTED_SHARE_OF_LEASE = 0.75
+LONGEST_SILENCE = 300.0
+GRACE_SECONDS = 3.0
+STOP_SECONDS = 15.0
+
+
+class Consumer:
+    """One per process. `run` works until it is told to stop; `run_once` works off what is there."""
+
+    def __init__(self, settings: Settings, policy: EgressPolicy) -> None:
+        self._settings = settings
+        self._lease = settings.lease_seconds
+        self._processor = Processor(settings, policy)
+        self._slots = Slots(settings.concurrency)
+        self._wake = asyncio.Event()
+        self._taking = asyncio.Lock()
+        self._group: asyncio.TaskGroup | None = None
+        self.worker_id = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
+        self.outcomes: dict[str, str] = {}
+        self.last_tick_at: datetime | None = None
+        self.next_tick_at: Callable[[], datetime | None] = lambda: None
+
+    def wake(self) -> None:
+        """Poll now: a job was just queued."""
+        self._wake.set()
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Work until `stop` is set, then give back what could not be finished."""
+        log.info("worker_started", worker_id=self.worker_id, slots=self._slots.size)
+        async with asyncio.TaskGroup() as group:
+            self._group = group
+            loops = [group.create_task(self._poll_loop()), group.create_task(self._beat_loop())]
+            await stop.wait()
+            loops[0].cancel()
+            await self._drain()
+            loops[1].cancel()
+        with suppress(DatabaseUnavailable):
+            async with get_background_session() as session, session.begin():
+                await forget_worker(session, self.worker_id)
+        log.info("worker_stopped", worker_id=self.worker_id)
+
+    async def run_once(self, limit: int) -> int:
+        """Claim up to `limit` jobs, run them to their end, and say how many there were."""
+        async with asyncio.TaskGroup() as group:
+            self._group = group
+            beats = group.create_task(self._beat_loop())
+            found = 0
+            while found < limit and (taken := await self.take(limit - found)):
+                found += taken
+                await self._slots.wait_idle()
+            beats.cancel()
+        async with get_background_session() as session, session.begin():
+            await forget_worker(session, self.worker_id)
+        return found
+
+    async def take(self, limit: int) -> int:
+        """Rescue silent jobs, claim up to `limit` for the free slots, and start them."""
+        async with self._taking:
+            claims = await self._claim(limit)
+            for one in claims:
+                self._start(one)
+        return len(claims)
+
+    async def _claim(self, limit: int) -> list[Claim]:
+        wanted = min(limit, self._slots.free)
+        async with get_background_session() as session, session.begin():
+            for job in await rescue(session):
+                log.warning(
+                    "job_rescued", job_id=str(job.job_id), status=job.status, rescues=job.rescues
+                )
+                await note_ended_job(
+                    session, job.id, job.domain_id, JobStatus(job.status), job.error_code
+                )
+            return await claim(session, self.worker_id, wanted, self._lease) if wanted else []
+
+    def _start(self, one: Claim) -> None:
+        assert self._group is not None
+        log.info("job_claimed", job_id=str(one.job_id), domain=one.domain, fence=one.fence)
+        job = RunningJob(one)
+        self._slots.add(job)
+        job.task = self._group.create_task(self._work(job))
+
+    async def _work(self, job: RunningJob) -> None:
+        status: JobStatus | None = None
+        try:
+            status = await self._processor.run(job.claim, job.pulse)
+        except (asyncio.CancelledError, TimeoutError):
+            status = await self._stopped(job)
+        except SiteatlasError as error:
+            log.warning("job_left_to_its_lease", job_id=str(job.claim.job_id), error=error.code)
+        finally:
+            self.outcomes[str(job.claim.job_id)] = status.value if status else "lost"
+            self._slots.remove(job)
+            self._wake.set()
+
+    async def _stopped(self, job: RunningJob) -> JobStatus | None:
+        """A job was stopped from outside: say so in the queue, if it is still ours to say."""
+        try:
+            if job.stop_reason is StopReason.CANCELLED:
+                await record_cancellation(job.claim)
+                return JobStatus.CANCELLED
+            if job.stop_reason is StopReason.LEASE_LOST:
+                return None
+            return await give_back(job.claim)
+        except (DatabaseUnavailable, LeaseLost):
+            return None
+
+    async def _poll_loop(self) -> None:
+        pause = SHORTEST_POLL
+        patience = Patience("poll")
+        while True:
+            taken = 0
+            self._wake.clear()
+            async with patience.round():
+                if self._slots.free:
+                    taken = await self.take(self._slots.free)
+            pause = SHORTEST_POLL if taken else min(pause * 1.5, LONGEST_POLL)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(pause):
+                    await self._wake.wait()
+                    pause = SHORTEST_POLL
+            await asyncio.sleep(COOL_DOWN)
+
+    async def _beat_loop(self) -> None:
+        patience = Patience("heartbeat")
+        while True:
+            async with patience.round():
+                await self._beat()
+            self._stop_untrusted()
+            await asyncio.sleep(self._lease / HEARTBEATS_PER_LEASE)
+
+    async def _beat(self) -> None:
+        """Renew every lease in one statement; stop what is lost or was asked to stop."""
+        started = time.monotonic()
+        alive = [job for job in self._slots.jobs() if job.pulse.silent_seconds() < LONGEST_SILENCE]
+        async with get_background_session() as session, session.begin():
+            kept, cancelled = await heartbeat(session, [job.claim for job in alive], self._lease)
+            await report_worker(session, self._report())
+        for job in alive:
+            if job.claim.id not in kept:
+                job.stop(StopReason.LEASE_LOST)
+            elif job.claim.id in cancelled:
+                job.stop(StopReason.CANCELLED)
+            else:
+                job.renewed_at = started
+
+    def _stop_untrusted(self) -> None:
+        """A lease that was not renewed in time may already belong to somebody else."""
+        trusted = self._lease * TRUSTED_SHARE_OF_LEASE
+        for job in self._slots.jobs():
+            if time.monotonic() - job.renewed_at > trusted:
+                job.stop(StopReason.LEASE_LOST)
+
+    def _report(self) -> WorkerReport:
+        return WorkerReport(
+            id=self.worker_id,
+            hostname=socket.gethostname(),
+            pid=os.getpid(),
+            version=__version__,
+            slots=self._slots.size,
+            running=self._slots.size - self._slots.free,
+            last_tick_at=self.last_tick_at,
+            next_tick_at=self.next_tick_at(),
+        )
+
+    async def _drain(self) -> None:
+        """Let short jobs end, then stop the others; they go back to the queue at once."""
+        if await self._slots.wait_idle(GRACE_SECONDS):
+            return
+        for job in self._slots.jobs():
+            job.stop(StopReason.SHUTDOWN)
+        await self._slots.wait_idle(STOP_SECONDS)

@@ -1,0 +1,17 @@
+"""A worker: the scheduler without HTTP, for as long as it is wanted."""
+
+from __future__ import annotations
+
+import asyncio
+
+from siteatlas.net.egress import EgressPolicy
+from siteatlas.scheduler.sitemap_scheduler import SitemapScheduler
+from siteatlas.settings import Settings
+
+
+async def run_worker(settings: Settings, policy: EgressPolicy, *, stop: asyncio.Event) -> None:
+    """Work until `stop` is set, then give back what could not be finished."""
+    scheduler = SitemapScheduler(settings, policy)
+    await scheduler.start()
+    await stop.wait()
+    await scheduler.shutdown()

@@ -1,0 +1,157 @@
+"""The clock: APScheduler ticks that queue due sites, take waiting jobs, and tidy up.
+
+It is the backstop of the consumer's own polling. It never waits for the jobs that it starts,
+except in `process_pending_sitemaps`, which is the whole path in one call.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from apscheduler.schedulers.asyncio import AsyncIOScheduler
+
+from siteatlas.errors import DatabaseUnavailable
+from siteatlas.logs import get_logger
+from siteatlas.net.address import parse_site
+from siteatlas.net.egress import EgressPolicy
+from siteatlas.queue.retention import prune_deleted_domains, prune_jobs, prune_workers
+from siteatlas.queue.submission import Priority, submit_site
+from siteatlas.scheduler.consumer import Consumer
+from siteatlas.settings import Settings, load_settings
+from siteatlas.storage.domains import take_due_domains
+from siteatlas.storage.models import SYSTEM_USER_ID
+from siteatlas.storage.session import get_background_session
+
+log = get_logger("scheduler")
+
+TICK = "process_pending_sitemaps"
+MISFIRE_SECONDS = 60
+RETENTION_MINUTES = 10
+MOST_PORTIONS = 50
+
+
+@dataclass(frozen=True, slots=True)
+class TickReport:
+    """What one run over the queue found and did; outcomes by the UUID of the job."""
+
+    looked_for: int
+    found: int
+    due_enqueued: int
+    outcomes: dict[str, str] = field(default_factory=dict)
+
+
+class SitemapScheduler:
+    """The consumer and its clock in one process."""
+
+    def __init__(self, settings: Settings, policy: EgressPolicy) -> None:
+        self._settings = settings
+        self._consumer = Consumer(settings, policy)
+        self._consumer.next_tick_at = lambda: self.next_tick_at
+        self._clock = AsyncIOScheduler(timezone=UTC)
+        self._stop = asyncio.Event()
+        self._working: asyncio.Task[None] | None = None
+
+    @property
+    def worker_id(self) -> str:
+        """The name of this process in the registry of workers."""
+        return self._consumer.worker_id
+
+    @property
+    def next_tick_at(self) -> datetime | None:
+        """When the clock ticks next; None while it does not run."""
+        job = self._clock.get_job(TICK) if self._clock.running else None
+        return job.next_run_time if job else None
+
+    def wake(self) -> None:
+        """A job was queued in this process: take it without waiting for the next poll."""
+        self._consumer.wake()
+
+    async def start(self) -> None:
+        """Start the clock and the consumer."""
+        common = {
+            "coalesce": True,
+            "max_instances": self._settings.scheduler_max_instances,
+            "misfire_grace_time": MISFIRE_SECONDS,
+            "replace_existing": True,
+        }
+        minutes = self._settings.scheduler_interval_minutes
+        self._clock.add_job(
+            self.tick,
+            "interval",
+            minutes=minutes,
+            id=TICK,
+            next_run_time=datetime.now(UTC),
+            **common,
+        )
+        self._clock.add_job(prune, "interval", minutes=RETENTION_MINUTES, id="prune", **common)
+        self._clock.start()
+        self._working = asyncio.create_task(self._consumer.run(self._stop))
+        log.info("scheduler_started", interval_minutes=minutes, worker_id=self.worker_id)
+
+    async def shutdown(self) -> None:
+        """Stop the clock, let the consumer give back its jobs, and wait for it."""
+        if self._clock.running:
+            self._clock.shutdown(wait=False)
+        self._stop.set()
+        if self._working is not None:
+            await self._working
+        log.info("scheduler_stopped", worker_id=self.worker_id)
+
+    async def tick(self) -> None:
+        """Queue the sites that are due, then take waiting jobs."""
+        limit = self._settings.scheduler_batch_size
+        self._consumer.last_tick_at = datetime.now(UTC)
+        log.info("tick_started", looked_for=limit)
+        try:
+            due = await enqueue_due_domains(self._settings)
+            found = await self._consumer.take(limit)
+        except DatabaseUnavailable:
+            log.warning("tick_skipped", reason="database_unavailable")
+            return
+        log.info("tick_ended", looked_for=limit, found=found, due_enqueued=due)
+
+
+async def enqueue_due_domains(settings: Settings) -> int:
+    """Queue a scan of each watched site whose time has come, in one transaction."""
+    async with get_background_session() as session, session.begin():
+        due = await take_due_domains(
+            session, settings.scheduler_batch_size, settings.scan_interval_hours
+        )
+        for domain in due:
+            await submit_site(
+                session,
+                parse_site(domain.base_url),
+                created_by=SYSTEM_USER_ID,
+                max_pages=domain.max_pages,
+                priority=Priority.SCHEDULED,
+                max_attempts=settings.max_attempts,
+            )
+            log.info("domain_due", domain=domain.domain)
+    return len(due)
+
+
+async def process_pending_sitemaps(
+    limit: int = 10, *, settings: Settings | None = None, policy: EgressPolicy | None = None
+) -> TickReport:
+    """Queue what is due, claim up to `limit` waiting jobs, run them, and wait for their end."""
+    settings = settings or load_settings().settings
+    policy = policy or EgressPolicy.from_text(settings.egress_allow)
+    log.info("tick_started", looked_for=limit)
+    due = await enqueue_due_domains(settings)
+    consumer = Consumer(settings, policy)
+    found = await consumer.run_once(limit)
+    log.info("tick_ended", looked_for=limit, found=found, due_enqueued=due)
+    return TickReport(limit, found, due, consumer.outcomes)
+
+
+async def prune() -> None:
+    """Forget what is past its time, a small portion per transaction."""
+    for portion in (prune_jobs, prune_workers, prune_deleted_domains):
+        for _ in range(MOST_PORTIONS):
+            async with get_background_session() as session, session.begin():
+                removed = await portion(session)
+            if not removed:
+                break
+            log.info("pruned", what=portion.__name__, rows=removed)

@@ -1,0 +1,210 @@
+"""The settings of one process: a frozen object, read once, with the origin of each value.
+
+Flag before environment before `siteatlas.toml` before default. Nobody else reads the environment.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
+from pydantic.config import JsonDict
+
+from siteatlas.errors import ConfigurationError
+
+SETTINGS_FILE = "siteatlas.toml"
+
+
+def default_data_dir(environment: Mapping[str, str] | None = None) -> Path:
+    """Where the embedded server keeps its files; for root, a place that other users can reach."""
+    environment = os.environ if environment is None else environment
+    if os.geteuid() == 0:
+        return Path("/var/lib/siteatlas")
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Application Support" / "siteatlas"
+    return Path(environment.get("XDG_DATA_HOME") or Path.home() / ".local" / "share") / "siteatlas"
+
+
+def _env(name: str) -> JsonDict:
+    return {"env": name}
+
+
+class Settings(BaseModel):
+    """Every setting, its default and its limits. The environment name stands beside each."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", str_strip_whitespace=True)
+
+    database_url: SecretStr | None = Field(
+        None,
+        json_schema_extra=_env("DATABASE_URL"),
+        description="PostgreSQL to use; without it an embedded server is started.",
+    )
+    scheduler_interval_minutes: Annotated[float, Field(gt=0, le=1440)] = Field(
+        5,
+        json_schema_extra=_env("SITEMAP_SCHEDULER_INTERVAL_MINUTES"),
+        description="Minutes between two ticks of the scheduler.",
+    )
+    scheduler_batch_size: Annotated[int, Field(ge=1, le=1000)] = Field(
+        20,
+        json_schema_extra=_env("SITEMAP_SCHEDULER_BATCH_SIZE"),
+        description="Most jobs that one tick claims.",
+    )
+    scheduler_max_instances: Annotated[int, Field(ge=1, le=10)] = Field(
+        1,
+        json_schema_extra=_env("SITEMAP_SCHEDULER_MAX_INSTANCES"),
+        description="How many ticks may run at the same time in one process.",
+    )
+    host: str = Field(
+        "127.0.0.1", json_schema_extra=_env("SITEATLAS_HOST"), description="Address to serve on."
+    )
+    port: Annotated[int, Field(ge=0, le=65535)] = Field(
+        8000, json_schema_extra=_env("SITEATLAS_PORT"), description="Port to serve on."
+    )
+    data_dir: Path = Field(
+        default_factory=default_data_dir,
+        json_schema_extra=_env("SITEATLAS_DATA_DIR"),
+        description="Directory of the embedded PostgreSQL.",
+    )
+    concurrency: Annotated[int, Field(ge=1, le=1000)] = Field(
+        32,
+        json_schema_extra=_env("SITEATLAS_CONCURRENCY"),
+        description="Jobs that one process works on at the same time.",
+    )
+    pool_size: Annotated[int, Field(ge=1, le=100)] = Field(
+        5,
+        json_schema_extra=_env("SITEATLAS_POOL_SIZE"),
+        description="Database connections kept open by one process.",
+    )
+    pool_overflow: Annotated[int, Field(ge=0, le=100)] = Field(
+        5,
+        json_schema_extra=_env("SITEATLAS_POOL_OVERFLOW"),
+        description="Further database connections opened under load.",
+    )
+    lease_seconds: Annotated[float, Field(ge=1, le=3600)] = Field(
+        60,
+        json_schema_extra=_env("SITEATLAS_LEASE_SECONDS"),
+        description="How long a job belongs to a worker that gives no sign of life.",
+    )
+    max_attempts: Annotated[int, Field(ge=1, le=100)] = Field(
+        5,
+        json_schema_extra=_env("SITEATLAS_MAX_ATTEMPTS"),
+        description="Attempts at a job before it fails for good.",
+    )
+    egress_allow: str = Field(
+        "",
+        json_schema_extra=_env("SITEATLAS_EGRESS_ALLOW"),
+        description="Private targets that may be contacted: HOST:PORT or CIDR:PORT, by commas.",
+    )
+    host_delay: Annotated[float, Field(ge=0, le=3600)] = Field(
+        0.5,
+        json_schema_extra=_env("SITEATLAS_HOST_DELAY"),
+        description="Seconds between the starts of two requests to one host.",
+    )
+    host_connections: Annotated[int, Field(ge=1, le=64)] = Field(
+        2,
+        json_schema_extra=_env("SITEATLAS_HOST_CONNECTIONS"),
+        description="Requests to one host at the same time.",
+    )
+    max_urls_per_scan: Annotated[int, Field(ge=1, le=50_000_000)] = Field(
+        10_000_000,
+        json_schema_extra=_env("SITEATLAS_MAX_URLS_PER_SCAN"),
+        description="Most URLs that one scan stores when the submitter names no limit.",
+    )
+    scan_interval_hours: Annotated[float, Field(gt=0, le=8760)] = Field(
+        24,
+        json_schema_extra=_env("SITEATLAS_SCAN_INTERVAL_HOURS"),
+        description="Hours between two scans of a watched site.",
+    )
+    robots_unreachable: Literal["retry", "proceed"] = Field(
+        "retry",
+        json_schema_extra=_env("SITEATLAS_ROBOTS_UNREACHABLE"),
+        description="What to do when robots.txt cannot be read: retry later, or proceed.",
+    )
+    user_agent: Annotated[str, Field(min_length=1, max_length=400, pattern=r"^[\x20-\x7e]+$")] = (
+        Field(
+            "Siteatlas/0.1 (sitemap reader)",
+            json_schema_extra=_env("SITEATLAS_USER_AGENT"),
+            description="How we introduce ourselves to the sites.",
+        )
+    )
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        "info", json_schema_extra=_env("SITEATLAS_LOG_LEVEL"), description="Least level to log."
+    )
+    log_format: Literal["console", "json"] = Field(
+        "console",
+        json_schema_extra=_env("SITEATLAS_LOG_FORMAT"),
+        description="Log lines for people (console) or programs (json).",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedSettings:
+    """The settings together with the place that each value came from."""
+
+    settings: Settings
+    origins: Mapping[str, str]
+
+
+def environment_name(field: str) -> str:
+    """The environment variable of a setting."""
+    extra = Settings.model_fields[field].json_schema_extra
+    assert isinstance(extra, dict)
+    return str(extra["env"])
+
+
+def load_settings(
+    flags: Mapping[str, Any] | None = None,
+    environment: Mapping[str, str] | None = None,
+    file: Path | None = None,
+) -> LoadedSettings:
+    """Read flags, environment and file; raise ConfigurationError naming the value at fault."""
+    environment = os.environ if environment is None else environment
+    file_path = file or Path(SETTINGS_FILE)
+    from_file = _read_file(file_path, must_exist=file is not None)
+    given = {name: value for name, value in (flags or {}).items() if value is not None}
+    values: dict[str, Any] = {}
+    origins: dict[str, str] = {}
+    for field in Settings.model_fields:
+        variable = environment_name(field)
+        if field in given:
+            values[field], origins[field] = given[field], "flag"
+        elif environment.get(variable, "").strip():
+            values[field], origins[field] = environment[variable], f"environment {variable}"
+        elif field in from_file:
+            values[field], origins[field] = from_file[field], f"file {file_path}"
+        else:
+            origins[field] = "default"
+    return LoadedSettings(_validated(values, origins), origins)
+
+
+def _read_file(path: Path, *, must_exist: bool) -> dict[str, Any]:
+    if not path.is_file():
+        if must_exist:
+            raise ConfigurationError(f"There is no settings file at {path}.")
+        return {}
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise ConfigurationError(f"{path} cannot be read as TOML: {error}") from error
+    unknown = sorted(set(content) - set(Settings.model_fields))
+    if unknown:
+        raise ConfigurationError(f"{path} has unknown settings: {', '.join(unknown)}.")
+    return content
+
+
+def _validated(values: dict[str, Any], origins: Mapping[str, str]) -> Settings:
+    try:
+        return Settings.model_validate(values)
+    except ValidationError as error:
+        first = error.errors()[0]
+        field = str(first["loc"][0])
+        raise ConfigurationError(
+            f"{environment_name(field)} (from {origins.get(field, 'default')}) "
+            f"cannot be used: {first['msg']}."
+        ) from error

@@ -1,0 +1,1 @@
+"""PostgreSQL: models, sessions, write statements, migrations and the embedded server."""

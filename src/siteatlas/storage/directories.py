@@ -1,0 +1,94 @@
+"""The directories of the embedded PostgreSQL: made safely, and explained when they cannot be."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import re
+import tempfile
+from collections.abc import Iterator
+from hashlib import sha256
+from pathlib import Path
+
+from siteatlas.errors import EmbeddedDirectoryUnusable
+from siteatlas.storage.postmaster import SOCKET_NAME
+from siteatlas.storage.server_user import ServerUser
+
+LONGEST_SOCKET_PATH = 100
+PRIVATE = 0o700
+OPEN_TO_TRAVERSAL = 0o755
+# The driver reads ":" as a port and "," as a second host; PostgreSQL splits at ",".
+UNSPEAKABLE = re.compile(r"[:,'\"\\%]")
+DISK_FULL = re.compile("No space left on device|Disk quota exceeded|Check free disk space")
+REMEDY = (
+    "Set SITEATLAS_DATA_DIR to another directory, or DATABASE_URL to use another PostgreSQL server."
+)
+
+
+@contextlib.contextmanager
+def directory_faults(data_dir: Path) -> Iterator[None]:
+    """Turn what the file system refuses into a message that says what to do."""
+    try:
+        yield
+    except OSError as error:
+        full = error.errno in {errno.ENOSPC, errno.EDQUOT} or DISK_FULL.search(str(error))
+        reason = "the disk is full" if full else (error.strerror or str(error)[:200])
+        at = f" ({error.filename})" if error.filename else ""
+        raise EmbeddedDirectoryUnusable(
+            f"{data_dir} cannot hold the embedded PostgreSQL: {reason}{at}. {REMEDY}"
+        ) from error
+
+
+def make_data_dir(data_dir: Path) -> None:
+    """Create what is missing: for root open to traversal, else for ourselves alone."""
+    is_root = os.geteuid() == 0
+    missing = [path for path in (data_dir, *data_dir.parents) if not path.exists()]
+    for path in reversed(missing):
+        path.mkdir(exist_ok=True)
+        if is_root or path == data_dir:
+            path.chmod(OPEN_TO_TRAVERSAL if is_root else PRIVATE)
+    if not data_dir.is_dir():
+        raise EmbeddedDirectoryUnusable(f"{data_dir} is not a directory. {REMEDY}")
+    about = data_dir.stat()
+    if is_root and about.st_uid == 0 and not any(data_dir.iterdir()):
+        data_dir.chmod(about.st_mode | 0o011)
+
+
+def make_private(directory: Path, user: ServerUser) -> None:
+    """A directory for `user` alone. One that somebody else put there is refused."""
+    with contextlib.suppress(FileExistsError):
+        directory.mkdir(PRIVATE)
+    handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        owner = os.fstat(handle).st_uid
+        if owner not in {user.uid, os.geteuid()}:
+            raise EmbeddedDirectoryUnusable(f"{directory} belongs to another user. {REMEDY}")
+        if owner != user.uid:
+            os.fchown(handle, user.uid, user.gid)
+        os.fchmod(handle, PRIVATE)
+    finally:
+        os.close(handle)
+
+
+def check_reach(data_dir: Path, user: ServerUser) -> None:
+    """Refuse a data directory that the server's user cannot get to."""
+    if user.is_other and not user.may_enter(data_dir):
+        raise EmbeddedDirectoryUnusable(
+            f"The user {user.name}, as whom the embedded PostgreSQL runs when siteatlas is "
+            f"started by root, cannot reach {data_dir}. {REMEDY}"
+        )
+
+
+def socket_directory(data_dir: Path, user: ServerUser) -> Path:
+    """Beside the data; in a short temporary directory when no socket could be named there."""
+    name = f"siteatlas-{user.uid}-{sha256(os.fsencode(data_dir)).hexdigest()[:16]}"
+    places = ["/tmp"] if user.is_other else [tempfile.gettempdir(), "/tmp"]  # noqa: S108
+    choices = [data_dir / "run", *(Path(place, name) for place in places)]
+    return next((choice for choice in choices if _can_hold_socket(choice)), choices[-1])
+
+
+def _can_hold_socket(directory: Path) -> bool:
+    path = str(directory / SOCKET_NAME)
+    short = len(os.fsencode(path)) <= LONGEST_SOCKET_PATH
+    return short and path.isprintable() and not UNSPEAKABLE.search(path)

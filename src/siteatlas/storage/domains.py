@@ -1,0 +1,138 @@
+"""Write statements on sites. The caller owns the transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import case, func, literal, select, update
+from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from siteatlas.errors import JobActive
+from siteatlas.net.address import WebAddress
+from siteatlas.storage.models import Domain, Job, JobStatus
+
+SECONDS_AN_HOUR = 3600.0
+
+
+async def find_domain(session: AsyncSession, domain: str) -> Domain | None:
+    """The site of this name, unless it was deleted."""
+    statement = select(Domain).where(Domain.domain == domain, Domain.deleted_at.is_(None))
+    return (await session.execute(statement)).scalar_one_or_none()
+
+
+async def register_domain(
+    session: AsyncSession,
+    address: WebAddress,
+    *,
+    created_by: UUID,
+    watch: bool = False,
+    max_pages: int | None = None,
+    scan_interval_hours: float | None = None,
+) -> Domain:
+    """Find or create the site of an address; a deleted one comes back. `watch` never unwatches."""
+    row = insert(Domain).values(
+        domain=address.domain,
+        base_url=address.origin + "/",
+        created_by=created_by,
+        watched=watch,
+        next_scan_at=func.now() if watch else None,
+        max_pages=max_pages,
+        scan_interval_hours=scan_interval_hours,
+    )
+    kept: dict[str, Any] = {
+        "base_url": case(
+            (literal(address.scheme_given), row.excluded.base_url), else_=Domain.base_url
+        ),
+        "deleted_at": None,
+        "updated_at": func.now(),
+        "max_pages": func.coalesce(row.excluded.max_pages, Domain.max_pages)
+        if watch
+        else Domain.max_pages,
+        "scan_interval_hours": func.coalesce(
+            row.excluded.scan_interval_hours, Domain.scan_interval_hours
+        ),
+    }
+    if watch:
+        kept |= {
+            "watched": True,
+            "paused": False,
+            "next_scan_at": func.coalesce(Domain.next_scan_at, func.now()),
+        }
+    statement = row.on_conflict_do_update(index_elements=[Domain.domain], set_=kept)
+    return (
+        await session.execute(
+            statement.returning(Domain), execution_options={"populate_existing": True}
+        )
+    ).scalar_one()
+
+
+async def change_domain(
+    session: AsyncSession,
+    domain: Domain,
+    *,
+    watched: bool | None = None,
+    paused: bool | None = None,
+    scan_interval_hours: float | None = None,
+    max_pages: int | None = None,
+) -> None:
+    """Change what was given and leave the rest. Watching a site makes it due at once."""
+    if watched is not None:
+        domain.watched = watched
+        domain.next_scan_at = func.now() if watched else None
+    if paused is not None:
+        domain.paused = paused
+    if scan_interval_hours is not None:
+        domain.scan_interval_hours = scan_interval_hours
+    if max_pages is not None:
+        domain.max_pages = max_pages
+    domain.updated_at = func.now()
+    await session.flush()
+    await session.refresh(domain)
+
+
+async def delete_domain(session: AsyncSession, domain: Domain) -> None:
+    """Mark a site as deleted; its rows are removed later, in small steps."""
+    active = (JobStatus.PENDING, JobStatus.PROCESSING)
+    statement = select(Job.id).where(Job.domain_id == domain.id, Job.status.in_(active)).limit(1)
+    if (await session.execute(statement)).first() is not None:
+        raise JobActive("A job of this site is waiting or running. Cancel it first.")
+    domain.deleted_at = func.now()
+    domain.watched = False
+    domain.next_scan_at = None
+    await session.flush()
+
+
+async def take_due_domains(
+    session: AsyncSession, limit: int, default_interval_hours: float
+) -> Sequence[Domain]:
+    """Watched sites whose time has come, each moved on to its next time.
+
+    Rows that another scheduler is taking at this moment are passed over, so a site is taken once
+    however many schedulers run. A missed time is made up once, not several times.
+    """
+    due = (
+        select(Domain.id)
+        .where(
+            Domain.watched,
+            ~Domain.paused,
+            Domain.deleted_at.is_(None),
+            Domain.next_scan_at <= func.now(),
+        )
+        .order_by(Domain.next_scan_at)
+        .limit(limit)
+        .with_for_update(skip_locked=True)
+        .cte("due")
+    )
+    hours = func.coalesce(Domain.scan_interval_hours, default_interval_hours)
+    pause = func.make_interval(0, 0, 0, 0, 0, 0, hours * SECONDS_AN_HOUR)
+    statement = (
+        update(Domain)
+        .where(Domain.id == due.c.id)
+        .values(next_scan_at=func.now() + pause)
+        .returning(Domain)
+        .execution_options(synchronize_session=False)
+    )
+    return (await session.execute(statement)).scalars().all()

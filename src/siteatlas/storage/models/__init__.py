@@ -1,0 +1,34 @@
+"""The tables, one noun a file."""
+
+from siteatlas.storage.models.base import Base
+from siteatlas.storage.models.batch import Batch, BatchItem
+from siteatlas.storage.models.candidate import Candidate
+from siteatlas.storage.models.domain import Domain
+from siteatlas.storage.models.job import Job, JobAttempt, JobStatus
+from siteatlas.storage.models.scan import Scan, ScanState, SitemapScan, SitemapScanState
+from siteatlas.storage.models.sitemap import Sitemap, SitemapLink, SitemapStatus, SitemapUrl
+from siteatlas.storage.models.user import LOCAL_USER_ID, SYSTEM_USER_ID, User
+from siteatlas.storage.models.worker import Worker
+
+__all__ = [
+    "LOCAL_USER_ID",
+    "SYSTEM_USER_ID",
+    "Base",
+    "Batch",
+    "BatchItem",
+    "Candidate",
+    "Domain",
+    "Job",
+    "JobAttempt",
+    "JobStatus",
+    "Scan",
+    "ScanState",
+    "Sitemap",
+    "SitemapLink",
+    "SitemapScan",
+    "SitemapScanState",
+    "SitemapStatus",
+    "SitemapUrl",
+    "User",
+    "Worker",
+]

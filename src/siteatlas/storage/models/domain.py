@@ -1,0 +1,49 @@
+"""Sites: one row per host that was ever submitted."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from uuid import UUID
+
+from sqlalchemy import Double, ForeignKey, Index, Integer, func, text
+from sqlalchemy.orm import Mapped, mapped_column
+
+from siteatlas.storage.models.base import Base, CreatedAt
+
+
+class Domain(Base):
+    """A site: host without a leading `www.`, with its port when that is not the default.
+
+    The counters are those of the last published scan. `next_scan_at` is set while the site is
+    watched; a paused site keeps it but is not scanned.
+    """
+
+    __tablename__ = "domains"
+    __table_args__ = (
+        Index(
+            "ix_domains_due",
+            "next_scan_at",
+            postgresql_where=text("watched AND NOT paused AND deleted_at IS NULL"),
+        ),
+    )
+
+    id: Mapped[UUID] = mapped_column(primary_key=True, server_default=func.gen_random_uuid())
+    domain: Mapped[str] = mapped_column(unique=True)
+    origin: Mapped[str | None]
+    base_url: Mapped[str]
+    watched: Mapped[bool] = mapped_column(server_default=text("false"))
+    paused: Mapped[bool] = mapped_column(server_default=text("false"))
+    scan_interval_hours: Mapped[float | None] = mapped_column(Double)
+    next_scan_at: Mapped[datetime | None]
+    max_pages: Mapped[int | None]
+    last_scan_at: Mapped[datetime | None]
+    last_scan_status: Mapped[str | None]
+    last_error_code: Mapped[str | None]
+    failures_in_a_row: Mapped[int] = mapped_column(Integer, server_default=text("0"))
+    url_count: Mapped[int] = mapped_column(server_default=text("0"))
+    distinct_url_count: Mapped[int] = mapped_column(server_default=text("0"))
+    sitemap_count: Mapped[int] = mapped_column(server_default=text("0"))
+    created_by: Mapped[UUID] = mapped_column(ForeignKey("users.id"))
+    created_at: Mapped[CreatedAt]
+    updated_at: Mapped[CreatedAt]
+    deleted_at: Mapped[datetime | None]

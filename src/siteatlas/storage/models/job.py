@@ -1,0 +1,98 @@
+"""The queue and its record: jobs, and one row for each attempt that ended."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import Double, ForeignKey, Identity, Index, Integer, SmallInteger, func, text
+from sqlalchemy.orm import Mapped, mapped_column
+
+from siteatlas.storage.models.base import Base, CreatedAt, one_of
+
+
+class JobStatus(StrEnum):
+    """The states of a job; the last three are final."""
+
+    PENDING = "pending"
+    PROCESSING = "processing"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+ACTIVE = "status IN ('pending', 'processing')"
+
+
+class Job(Base):
+    """One piece of work, from its submission to its end.
+
+    `fence` grows with every claim and never goes back; together with `id` it is the right to
+    write. `attempt` may be refunded. `lease_until` has no index, so that heartbeats stay HOT.
+    """
+
+    __tablename__ = "jobs"
+    __table_args__ = (
+        one_of("status", JobStatus),
+        Index(
+            "ix_jobs_claim", "priority", "run_at", "id", postgresql_where=text("status = 'pending'")
+        ),
+        Index("ix_jobs_live", "id", postgresql_where=text("status = 'processing'")),
+        Index("uq_jobs_dedup_key", "dedup_key", unique=True, postgresql_where=text(ACTIVE)),
+        Index("ix_jobs_status_id", "status", text("id DESC")),
+        Index("ix_jobs_domain_id_id", "domain_id", text("id DESC")),
+        {
+            "postgresql_with": {
+                "fillfactor": 75,
+                "autovacuum_vacuum_scale_factor": 0.01,
+                "autovacuum_vacuum_threshold": 100,
+                "autovacuum_vacuum_cost_delay": 0,
+            }
+        },
+    )
+
+    id: Mapped[int] = mapped_column(Identity(always=True), primary_key=True)
+    job_id: Mapped[UUID] = mapped_column(unique=True, server_default=func.gen_random_uuid())
+    job_type: Mapped[str] = mapped_column(server_default=text("'sitemap'"))
+    status: Mapped[str] = mapped_column(server_default=text("'pending'"))
+    priority: Mapped[int] = mapped_column(SmallInteger, server_default=text("0"))
+    run_at: Mapped[datetime] = mapped_column(server_default=func.now())
+    domain_id: Mapped[UUID | None] = mapped_column(ForeignKey("domains.id", ondelete="SET NULL"))
+    created_by: Mapped[UUID] = mapped_column(ForeignKey("users.id"))
+    dedup_key: Mapped[str | None]
+    progress: Mapped[float] = mapped_column(Double, server_default=text("0"))
+    result_data: Mapped[dict[str, Any] | None]
+    job_metadata: Mapped[dict[str, Any] | None]
+    error: Mapped[str | None]
+    error_code: Mapped[str | None]
+    fence: Mapped[int] = mapped_column(server_default=text("0"))
+    attempt: Mapped[int] = mapped_column(Integer, server_default=text("0"))
+    max_attempts: Mapped[int] = mapped_column(Integer, server_default=text("5"))
+    rescues: Mapped[int] = mapped_column(SmallInteger, server_default=text("0"))
+    snoozes: Mapped[int] = mapped_column(SmallInteger, server_default=text("0"))
+    worker_id: Mapped[str | None]
+    lease_until: Mapped[datetime | None]
+    heartbeat_at: Mapped[datetime | None]
+    cancel_requested_at: Mapped[datetime | None]
+    created_at: Mapped[CreatedAt]
+    updated_at: Mapped[CreatedAt]
+    started_at: Mapped[datetime | None]
+    finished_at: Mapped[datetime | None]
+
+
+class JobAttempt(Base):
+    """How one attempt at a job ended."""
+
+    __tablename__ = "job_attempts"
+
+    job_id: Mapped[int] = mapped_column(ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True)
+    fence: Mapped[int] = mapped_column(primary_key=True)
+    attempt: Mapped[int] = mapped_column(Integer)
+    worker_id: Mapped[str | None]
+    started_at: Mapped[datetime | None]
+    ended_at: Mapped[CreatedAt]
+    outcome: Mapped[str]
+    error_code: Mapped[str | None]
+    error: Mapped[str | None]

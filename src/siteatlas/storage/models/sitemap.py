@@ -1,0 +1,105 @@
+"""Documents, the links between them, and the URLs that they list."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import Double, ForeignKey, Index, Integer, UniqueConstraint, func, text
+from sqlalchemy.dialects.postgresql import REAL
+from sqlalchemy.orm import Mapped, mapped_column
+
+from siteatlas.storage.models.base import Base, CreatedAt, one_of
+
+
+class SitemapStatus(StrEnum):
+    """How the last reading of a document ended."""
+
+    PENDING = "pending"
+    COMPLETED = "completed"
+    FAILED = "failed"
+
+
+class Sitemap(Base):
+    """One document, by its address after redirects. Job ids are kept when the job is pruned."""
+
+    __tablename__ = "sitemaps"
+    __table_args__ = (
+        one_of("status", SitemapStatus),
+        UniqueConstraint("domain_id", "url_hash"),
+        Index("ix_sitemaps_domain_id_id", "domain_id", "id"),
+    )
+
+    id: Mapped[UUID] = mapped_column(primary_key=True, server_default=func.gen_random_uuid())
+    domain_id: Mapped[UUID] = mapped_column(ForeignKey("domains.id", ondelete="CASCADE"))
+    url: Mapped[str]
+    url_hash: Mapped[int]
+    requested_url: Mapped[str | None]
+    type: Mapped[str | None]
+    discovery_method: Mapped[str]
+    status: Mapped[str] = mapped_column(server_default=text("'pending'"))
+    first_job_id: Mapped[UUID]
+    last_job_id: Mapped[UUID]
+    created_by: Mapped[UUID] = mapped_column(ForeignKey("users.id"))
+    http_status: Mapped[int | None] = mapped_column(Integer)
+    wire_bytes: Mapped[int] = mapped_column(server_default=text("0"))
+    decoded_bytes: Mapped[int] = mapped_column(server_default=text("0"))
+    fetch_seconds: Mapped[float] = mapped_column(Double, server_default=text("0"))
+    lastmod: Mapped[datetime | None]
+    etag: Mapped[str | None]
+    last_modified: Mapped[str | None]
+    content_hash: Mapped[str | None]
+    url_count: Mapped[int] = mapped_column(server_default=text("0"))
+    has_images: Mapped[bool] = mapped_column(server_default=text("false"))
+    has_videos: Mapped[bool] = mapped_column(server_default=text("false"))
+    has_news: Mapped[bool] = mapped_column(server_default=text("false"))
+    error_code: Mapped[str | None]
+    error: Mapped[str | None]
+    created_at: Mapped[CreatedAt]
+    last_read_at: Mapped[datetime | None]
+
+
+class SitemapLink(Base):
+    """An index and one of its children; a child may have several parents."""
+
+    __tablename__ = "sitemap_links"
+    __table_args__ = (Index("ix_sitemap_links_child_id", "child_id"),)
+
+    parent_id: Mapped[UUID] = mapped_column(
+        ForeignKey("sitemaps.id", ondelete="CASCADE"), primary_key=True
+    )
+    child_id: Mapped[UUID] = mapped_column(
+        ForeignKey("sitemaps.id", ondelete="CASCADE"), primary_key=True
+    )
+
+
+class SitemapUrl(Base):
+    """One listing: a URL in a document, as it was listed.
+
+    No foreign keys: they would halve the rate of writing. Domain, job and owner are those of the
+    sitemap. `fingerprint` covers all that is listed beside the URL.
+    """
+
+    __tablename__ = "sitemap_urls"
+    __table_args__ = (
+        {
+            "postgresql_with": {
+                "autovacuum_vacuum_insert_scale_factor": 0.2,
+                "autovacuum_analyze_scale_factor": 0.05,
+            }
+        },
+    )
+
+    sitemap_id: Mapped[UUID] = mapped_column(primary_key=True)
+    url_hash: Mapped[int] = mapped_column(primary_key=True)
+    url: Mapped[str]
+    lastmod: Mapped[datetime | None]
+    changefreq: Mapped[str | None]
+    priority: Mapped[float | None] = mapped_column(REAL)
+    extras: Mapped[dict[str, Any] | None]
+    fingerprint: Mapped[int]
+    first_seen_at: Mapped[CreatedAt]
+    missing_scan_id: Mapped[int | None]
+    removed_at: Mapped[datetime | None]

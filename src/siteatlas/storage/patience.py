@@ -1,0 +1,28 @@
+"""A limited wait that tells people what it waits for."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+PAUSE_SECONDS = 0.01
+WORD_EVERY_SECONDS = 5
+
+
+class Patience:
+    """Waits in small steps up to a limit, with a word every few seconds."""
+
+    def __init__(self, announce: Callable[[str], None], seconds: float) -> None:
+        self._announce = announce
+        self._began = time.monotonic()
+        self._limit = seconds
+        self._next_word = float(WORD_EVERY_SECONDS)
+
+    def pause(self, waiting_for: str, *, seconds: float = PAUSE_SECONDS) -> bool:
+        """Sleep a moment; False when the time is up."""
+        time.sleep(seconds)
+        waited = time.monotonic() - self._began
+        if waited >= self._next_word:
+            self._next_word += WORD_EVERY_SECONDS
+            self._announce(f"{waiting_for} ({waited:.0f} s so far)")
+        return waited < self._limit

@@ -1,0 +1,145 @@
+"""The system user that the embedded PostgreSQL runs as, and programs run in that user's name."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from siteatlas.errors import EmbeddedBinaryMissing, EmbeddedServerError
+
+SHELL = "/bin/sh"
+LONGEST_RUN_SECONDS = 600
+# Nothing of the caller's environment: PGPORT, PGOPTIONS or a locale would change what runs.
+CLEAN_ENVIRONMENT = {"PATH": "/usr/local/bin:/usr/bin:/bin", "LC_ALL": "C", "TZ": "UTC"}
+UNPRIVILEGED = ("nobody", "postgres", "daemon")
+
+
+@dataclass(frozen=True, slots=True)
+class ServerUser:
+    """Who owns the database files. Only root ever runs programs as somebody else."""
+
+    uid: int
+    gid: int
+    name: str
+
+    @property
+    def is_other(self) -> bool:
+        """Whether this is not the user of the present process."""
+        return self.uid != os.geteuid()
+
+    def run(self, command: Sequence[str], *, stdin: str = "") -> subprocess.CompletedProcess[str]:
+        """Run a program to its end, away from the terminal, with a clean environment."""
+        return self._run(command, stdin=stdin, stderr=subprocess.PIPE)
+
+    def run_detached(self, command: Sequence[str], log: IO[bytes]) -> int:
+        """Start a program that outlives us, its output in `log`; gives its process id.
+
+        The shell in between ends at once, so that a server that dies is reaped by init and
+        not kept as a zombie by us.
+        """
+        through_shell = [SHELL, "-c", '"$@" >&2 </dev/null & echo $!', SHELL, *command]
+        return int(self._run(through_shell, stdin="", stderr=log).stdout)
+
+    def may_enter(self, path: Path) -> bool:
+        """Whether this user can reach and execute (a directory: traverse) the path."""
+        return self.run([SHELL, "-c", 'test -x "$1"', SHELL, str(path)]).returncode == 0
+
+    def write(self, path: Path, text: str, *, append: bool = False) -> None:
+        """Write a file with the rights of this user, never with those of root."""
+        script = 'cat >>"$1"' if append else 'cat >"$1"'
+        done = self.run([SHELL, "-c", script, SHELL, str(path)], stdin=text)
+        if done.returncode:
+            raise EmbeddedServerError(f"{path} cannot be written: {done.stderr.strip()}")
+
+    def _run(
+        self, command: Sequence[str], *, stdin: str, stderr: int | IO[bytes]
+    ) -> subprocess.CompletedProcess[str]:
+        try:
+            return subprocess.run(
+                command,
+                input=stdin,
+                stdout=subprocess.PIPE,
+                stderr=stderr,
+                encoding="utf-8",
+                errors="replace",
+                env=CLEAN_ENVIRONMENT,
+                cwd="/",
+                umask=0o077,
+                start_new_session=True,
+                timeout=LONGEST_RUN_SECONDS,
+                check=False,
+                user=self.uid if self.is_other else None,
+                group=self.gid if self.is_other else None,
+                extra_groups=[] if self.is_other else None,
+            )
+        except OSError as error:
+            raise self._cannot_run(command[0], error) from error
+        except subprocess.TimeoutExpired as error:
+            raise EmbeddedServerError(
+                f"{command[0]} did not end within {LONGEST_RUN_SECONDS} seconds. "
+                "Set DATABASE_URL to use another PostgreSQL server."
+            ) from error
+
+    def _cannot_run(self, program: str, error: OSError) -> EmbeddedServerError:
+        if self.is_other and program == SHELL:
+            return EmbeddedServerError(
+                f"Root cannot become the user {self.name} here ({error.strerror}), and PostgreSQL "
+                "refuses to run as root. Run siteatlas as an ordinary user, or set DATABASE_URL."
+            )
+        return EmbeddedBinaryMissing(
+            f"{program} cannot be run on this machine: {error.strerror}. "
+            "Set DATABASE_URL to use another PostgreSQL server."
+        )
+
+
+def current_user() -> ServerUser:
+    """The user of the present process."""
+    return ServerUser(os.geteuid(), os.getegid(), str(os.geteuid()))
+
+
+def server_user_for(*places: Path) -> ServerUser:
+    """The user for a data directory: ourselves, or for root the owner of the first place not its.
+
+    A new directory of root goes to `nobody`: that user exists everywhere, and unlike a `postgres`
+    user it owns no other database, so a fault in our server cannot reach a system PostgreSQL.
+    """
+    if os.geteuid() != 0:
+        return current_user()
+    for place in places:
+        if (owner := _owner(place)) and (user := _known_user(owner)):
+            return user
+    for name in UNPRIVILEGED:
+        if (user := _named_user(name)) and user.uid != 0:
+            return user
+    raise EmbeddedServerError(
+        "PostgreSQL refuses to run as root, and this machine has no unprivileged user for it. "
+        "Run siteatlas as an ordinary user, or set DATABASE_URL."
+    )
+
+
+def _owner(place: Path) -> int | None:
+    try:
+        return place.lstat().st_uid
+    except OSError:
+        return None
+
+
+def _known_user(uid: int) -> ServerUser | None:
+    try:
+        entry = pwd.getpwuid(uid)
+    except KeyError:
+        return None
+    return ServerUser(uid, entry.pw_gid, entry.pw_name)
+
+
+def _named_user(name: str) -> ServerUser | None:
+    try:
+        entry = pwd.getpwnam(name)
+    except KeyError:
+        return None
+    return ServerUser(entry.pw_uid, entry.pw_gid, name)

@@ -1,0 +1,157 @@
+"""The engine and the sessions of one process.
+
+Every transaction is short and limited on the server's side. Callers own the transaction:
+`async with get_background_session() as session, session.begin(): …`. One database is bound to a
+process at a time; `main` and the command line bind it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from sqlalchemy import Connection, event, func, select
+from sqlalchemy.ext.asyncio import (
+    AsyncEngine,
+    AsyncSession,
+    async_sessionmaker,
+    create_async_engine,
+)
+from sqlalchemy.orm import Session, SessionTransaction
+
+from siteatlas.errors import DatabaseUnavailable
+from siteatlas.storage.database_url import parse_database_url
+from siteatlas.storage.faults import translated_faults
+
+__all__ = [
+    "AsyncSession",
+    "Database",
+    "bind_database",
+    "bound_database",
+    "create_database",
+    "get_background_session",
+    "get_session",
+]
+
+POOL_RECYCLE_SECONDS = 300
+CONNECT_SECONDS = 10
+COMMAND_SECONDS = 60
+POOL_WAIT_SECONDS = 10
+
+REQUEST_LIMITS = {
+    "idle_in_transaction_session_timeout": "15s",
+    "statement_timeout": "10s",
+    "lock_timeout": "3s",
+}
+BACKGROUND_LIMITS = {
+    "idle_in_transaction_session_timeout": "15s",
+    "statement_timeout": "20s",
+    "lock_timeout": "5s",
+}
+
+
+class LimitedSession(Session):
+    """A session whose every transaction begins by setting its own limits.
+
+    They hold for the transaction only, so that nothing leaks through a pooler.
+    """
+
+
+@event.listens_for(LimitedSession, "after_begin")
+def _set_limits(session: Session, _transaction: SessionTransaction, connection: Connection) -> None:
+    limits: dict[str, str] = session.info["limits"]
+    connection.execute(
+        select(*(func.set_config(name, value, True) for name, value in limits.items()))
+    )
+
+
+class Database:
+    """An engine with its session factory."""
+
+    def __init__(self, engine: AsyncEngine) -> None:
+        self.engine = engine
+        self._sessions = async_sessionmaker(
+            engine, sync_session_class=LimitedSession, expire_on_commit=False
+        )
+
+    @asynccontextmanager
+    async def session(self, limits: dict[str, str]) -> AsyncIterator[AsyncSession]:
+        """A session whose transactions carry `limits`; faults of the connection are translated."""
+        with translated_faults():
+            async with self._sessions(info={"limits": limits}) as session:
+                yield session
+
+    async def close(self) -> None:
+        """Close every pooled connection."""
+        await self.engine.dispose()
+
+
+def create_database(
+    url: str, *, pool_size: int = 5, pool_overflow: int = 5, behind_pooler: bool = True
+) -> Database:
+    """An engine that works behind a transaction pooler.
+
+    `behind_pooler=False` keeps prepared statements: only for a server that is reached directly.
+    `no_prepare` is asked for by the standard this engine follows; neither driver reads it.
+    """
+    connect_args: dict[str, Any] = {
+        "timeout": CONNECT_SECONDS,
+        "command_timeout": COMMAND_SECONDS,
+        "server_settings": {"application_name": "siteatlas"},
+    }
+    if behind_pooler:
+        connect_args |= {"statement_cache_size": 0, "prepared_statement_cache_size": 0}
+    return Database(
+        create_async_engine(
+            parse_database_url(url),
+            pool_size=pool_size,
+            max_overflow=pool_overflow,
+            pool_timeout=POOL_WAIT_SECONDS,
+            pool_pre_ping=behind_pooler,
+            pool_recycle=POOL_RECYCLE_SECONDS,
+            pool_use_lifo=True,
+            execution_options={"no_prepare": True},
+            connect_args=connect_args,
+        )
+    )
+
+
+_bound: list[Database] = []
+
+
+def bind_database(database: Database | None) -> None:
+    """Make `database` the one that sessions of this process come from; None unbinds."""
+    _bound[:] = [] if database is None else [database]
+
+
+def bound_database() -> Database:
+    """The database of this process."""
+    if not _bound:
+        raise DatabaseUnavailable("No database is open in this process.")
+    return _bound[-1]
+
+
+@asynccontextmanager
+async def get_session() -> AsyncIterator[AsyncSession]:
+    """A session for one request."""
+    async with bound_database().session(REQUEST_LIMITS) as session:
+        yield session
+
+
+@asynccontextmanager
+async def get_background_session(
+    *, durable: bool = True, statement_seconds: int | None = None
+) -> AsyncIterator[AsyncSession]:
+    """A session for background work.
+
+    `durable=False` lets a commit return before it is on disk: for rows that a later attempt
+    writes again anyway. `statement_seconds` replaces the limit of 20 s for one statement.
+    """
+    limits = dict(BACKGROUND_LIMITS)
+    if not durable:
+        limits["synchronous_commit"] = "off"
+    if statement_seconds is not None:
+        limits["statement_timeout"] = f"{statement_seconds}s"
+    async with bound_database().session(limits) as session:
+        yield session

@@ -1,0 +1,194 @@
+"""Write statements on documents: what is known of a site's, and what a scan says of them now."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import func, select, update
+from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from siteatlas.storage.models import (
+    Candidate,
+    Domain,
+    Sitemap,
+    SitemapLink,
+    SitemapScan,
+    SitemapScanState,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class KnownSitemap:
+    """A stored document, with what the current scan already did with it."""
+
+    id: UUID
+    url: str
+    requested_url: str | None
+    type: str | None
+    url_count: int
+    state: SitemapScanState | None
+    children: tuple[UUID, ...] = field(default=())
+
+
+async def load_sitemaps(
+    session: AsyncSession, domain_id: UUID, scan_id: int
+) -> dict[UUID, KnownSitemap]:
+    """Every stored document of a site."""
+    statement = (
+        select(
+            Sitemap.id,
+            Sitemap.url,
+            Sitemap.requested_url,
+            Sitemap.type,
+            Sitemap.url_count,
+            SitemapScan.state,
+        )
+        .outerjoin(
+            SitemapScan,
+            (SitemapScan.sitemap_id == Sitemap.id) & (SitemapScan.scan_id == scan_id),
+        )
+        .where(Sitemap.domain_id == domain_id)
+    )
+    rows = (await session.execute(statement)).all()
+    children = await _load_children(session, domain_id) if rows else {}
+    return {
+        row.id: KnownSitemap(
+            id=row.id,
+            url=row.url,
+            requested_url=row.requested_url,
+            type=row.type,
+            url_count=row.url_count,
+            state=SitemapScanState(row.state) if row.state else None,
+            children=tuple(children.get(row.id, ())),
+        )
+        for row in rows
+    }
+
+
+async def _load_children(session: AsyncSession, domain_id: UUID) -> dict[UUID, list[UUID]]:
+    statement = (
+        select(SitemapLink.parent_id, SitemapLink.child_id)
+        .join(Sitemap, Sitemap.id == SitemapLink.parent_id)
+        .where(Sitemap.domain_id == domain_id)
+    )
+    children: dict[UUID, list[UUID]] = {}
+    for parent_id, child_id in (await session.execute(statement)).all():
+        children.setdefault(parent_id, []).append(child_id)
+    return children
+
+
+async def insert_sitemaps(session: AsyncSession, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Insert documents that are new to a site."""
+    if rows:
+        await session.execute(insert(Sitemap).values(list(rows)))
+
+
+async def update_sitemap(session: AsyncSession, sitemap_id: UUID, values: dict[str, Any]) -> None:
+    """Write what a scan learned of a stored document."""
+    await session.execute(
+        update(Sitemap)
+        .where(Sitemap.id == sitemap_id)
+        .values(**values)
+        .execution_options(synchronize_session=False)
+    )
+
+
+async def link_sitemaps(session: AsyncSession, pairs: Sequence[tuple[UUID, UUID]]) -> None:
+    """Note which index lists which child."""
+    if pairs:
+        rows = [{"parent_id": parent, "child_id": child} for parent, child in pairs]
+        await session.execute(insert(SitemapLink).values(rows).on_conflict_do_nothing())
+
+
+async def mark_pending(session: AsyncSession, scan_id: int, sitemap_ids: Sequence[UUID]) -> None:
+    """Put documents on the frontier of a scan."""
+    if sitemap_ids:
+        rows = [{"scan_id": scan_id, "sitemap_id": sitemap_id} for sitemap_id in sitemap_ids]
+        await session.execute(insert(SitemapScan).values(rows).on_conflict_do_nothing())
+
+
+async def close_sitemap_scans(
+    session: AsyncSession, scan_id: int, rows: Sequence[Mapping[str, Any]]
+) -> None:
+    """Note how the reading of documents ended."""
+    if not rows:
+        return
+    statement = insert(SitemapScan).values(
+        [{"scan_id": scan_id, "finished_at": func.now(), **row} for row in rows]
+    )
+    replaced = {
+        name: statement.excluded[name]
+        for name in (
+            "state",
+            "http_status",
+            "error_code",
+            "url_count",
+            "skipped_count",
+            "wire_bytes",
+            "decoded_bytes",
+            "seconds",
+            "problems",
+            "finished_at",
+        )
+    }
+    await session.execute(
+        statement.on_conflict_do_update(
+            index_elements=[SitemapScan.scan_id, SitemapScan.sitemap_id], set_=replaced
+        )
+    )
+
+
+async def record_candidates(session: AsyncSession, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Write down every place where a sitemap was looked for."""
+    if not rows:
+        return
+    statement = insert(Candidate).values(list(rows))
+    replaced = {
+        name: statement.excluded[name]
+        for name in ("url", "method", "verdict", "reason", "type", "http_status", "scan_id")
+    }
+    await session.execute(
+        statement.on_conflict_do_update(
+            index_elements=[Candidate.domain_id, Candidate.url_hash],
+            set_=replaced | {"checked_at": func.now()},
+        )
+    )
+
+
+async def record_origin(session: AsyncSession, domain_id: UUID, origin: str) -> None:
+    """Note which origin answers for a site."""
+    await session.execute(
+        update(Domain)
+        .where(Domain.id == domain_id)
+        .values(origin=origin)
+        .execution_options(synchronize_session=False)
+    )
+
+
+async def summarise_scan(
+    session: AsyncSession, scan_id: int, limit: int
+) -> tuple[int, int, list[dict[str, Any]]]:
+    """Documents read and listings stored by a scan, and the largest documents."""
+    read = (SitemapScanState.COMPLETE, SitemapScanState.UNCHANGED, SitemapScanState.CUT)
+    joined = (
+        select(Sitemap.id, Sitemap.url, Sitemap.type, Sitemap.url_count)
+        .join(SitemapScan, SitemapScan.sitemap_id == Sitemap.id)
+        .where(SitemapScan.scan_id == scan_id, SitemapScan.state.in_(read))
+    )
+    inner = joined.subquery()
+    totals = select(func.count(), func.coalesce(func.sum(inner.c.url_count), 0)).select_from(inner)
+    count, urls = (await session.execute(totals)).one()
+    largest = joined.order_by(Sitemap.url_count.desc(), Sitemap.url).limit(limit)
+    rows = (await session.execute(largest)).all()
+    return (
+        count,
+        int(urls),
+        [
+            {"id": str(row.id), "url": row.url, "type": row.type, "url_count": row.url_count}
+            for row in rows
+        ],
+    )

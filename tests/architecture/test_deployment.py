@@ -1,0 +1,99 @@
+"""Dockerfile and docker-compose.yml fit the project, as far as that shows without an engine."""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from siteatlas.settings import Settings, environment_name
+
+
+@pytest.fixture
+def services(project: Path) -> dict[str, dict[str, Any]]:
+    composition = yaml.safe_load((project / "docker-compose.yml").read_text(encoding="utf-8"))
+    found: dict[str, dict[str, Any]] = composition["services"]
+    return found
+
+
+@pytest.fixture
+def ours(services: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """The services that run our own image."""
+    return {name: service for name, service in services.items() if "build" in service}
+
+
+@pytest.fixture
+def dockerfile(project: Path) -> str:
+    return (project / "Dockerfile").read_text(encoding="utf-8")
+
+
+def copied_from_the_checkout(dockerfile: str) -> list[str]:
+    lines = re.findall(r"^COPY (?!--from)(.+)$", dockerfile, re.MULTILINE)
+    return [source for line in lines for source in line.split()[:-1]]
+
+
+def test_the_composition_has_api_workers_database_and_pooler(services):
+    assert {"db", "pgbouncer", "migrate", "api", "worker"} <= set(services)
+    assert services["worker"]["deploy"]["replicas"] == 2
+    assert services["pgbouncer"]["environment"]["POOL_MODE"] == "transaction"
+
+
+def test_every_service_waited_for_exists(services):
+    waits = {name: set(service.get("depends_on", {})) for name, service in services.items()}
+    assert {name: missing for name, on in waits.items() if (missing := on - set(services))} == {}
+
+
+def test_nothing_is_published_beyond_this_machine(services):
+    published = [port for service in services.values() for port in service.get("ports", [])]
+    assert published
+    assert [port for port in published if not port.startswith("127.0.0.1:")] == []
+
+
+def test_migrations_go_past_the_pooler_and_all_others_through_it(ours):
+    hosts = {
+        name: service["environment"]["DATABASE_URL"].rpartition("@")[2].partition(":")[0]
+        for name, service in ours.items()
+    }
+    assert hosts == {"migrate": "db", "api": "pgbouncer", "worker": "pgbouncer"}
+
+
+def test_every_variable_is_a_setting(ours):
+    known = {environment_name(field) for field in Settings.model_fields}
+    used = {name for service in ours.values() for name in service["environment"]}
+    assert used <= known
+
+
+def test_the_image_copies_files_that_exist_and_are_in_the_build_context(project, dockerfile):
+    context = (project / ".dockerignore").read_text(encoding="utf-8").splitlines()
+    allowed = [line.removeprefix("!") for line in context if line.startswith("!")]
+    sources = copied_from_the_checkout(dockerfile)
+    assert sources
+    assert [name for name in sources if not (project / name).exists()] == []
+    assert [name for name in sources if not any(fnmatch.fnmatch(name, a) for a in allowed)] == []
+
+
+def test_the_image_runs_as_a_numbered_user_that_is_not_root(dockerfile):
+    users = re.findall(r"^USER (\d+):(\d+)$", dockerfile, re.MULTILINE)
+    assert users
+    assert all(int(number) > 0 for number in users[-1])
+
+
+def test_everything_that_is_installed_is_checked_by_hash(dockerfile):
+    installs = re.findall(r"pip install .*", dockerfile)
+    unchecked = [i for i in installs if "--require-hashes" not in i and "--no-deps" not in i]
+    assert unchecked == []
+
+
+@pytest.mark.parametrize("service", ["migrate", "api", "worker"])
+def test_every_command_is_one_of_ours(service, ours):
+    command = [sys.executable, "-m", "siteatlas.cli", *ours[service]["command"], "--help"]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    if "No module named 'siteatlas." in result.stderr:
+        pytest.skip(f"the command line is not there yet: {result.stderr.splitlines()[0]}")
+    assert result.returncode == 0, result.stderr

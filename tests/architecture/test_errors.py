@@ -1,0 +1,34 @@
+"""Every error is whole in itself and is listed in the reference."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+from docs.generate import errors_page, own_errors
+
+
+def test_every_error_has_a_code_of_its_own():
+    codes = Counter(cls.code for cls in own_errors())
+    assert [code for code, times in codes.items() if times > 1] == []
+    assert [cls.__name__ for cls in own_errors() if "code" not in vars(cls)] == []
+
+
+def test_every_error_has_a_default_message():
+    silent = [cls.__name__ for cls in own_errors() if not (vars(cls).get("__doc__") or "").strip()]
+    assert silent == []
+
+
+def test_an_error_without_a_message_says_its_docstring():
+    wrong = [cls.__name__ for cls in own_errors() if cls().message not in (cls.__doc__ or "")]
+    assert wrong == []
+
+
+def test_the_reference_lists_every_code(project: Path):
+    page = (project / "docs" / "reference" / "errors.md").read_text(encoding="utf-8")
+    assert [cls.code for cls in own_errors() if f"| `{cls.code}` |" not in page] == []
+
+
+def test_the_reference_of_errors_is_up_to_date(project: Path):
+    page = (project / "docs" / "reference" / "errors.md").read_text(encoding="utf-8")
+    assert page == errors_page(), "run: make docs"

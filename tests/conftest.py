@@ -1,0 +1,66 @@
+"""What holds for every test: no connection leaves this machine."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import shutil
+import socket
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+PROJECT = Path(__file__).resolve().parent.parent
+refused_addresses: list[str] = []
+
+
+def is_local(connection: socket.socket, address: tuple[object, ...]) -> bool:
+    """Whether a connection stays on this machine: loopback, Unix and other local sockets."""
+    if connection.family not in {socket.AF_INET, socket.AF_INET6}:
+        return True
+    host = str(address[0]).partition("%")[0]
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def refuse_foreign_connections(event: str, arguments: tuple[object, ...]) -> None:
+    """Audit hook: refuse a connection to another machine and remember it."""
+    if event != "socket.connect":
+        return
+    connection, address = arguments
+    assert isinstance(connection, socket.socket)
+    if isinstance(address, tuple) and not is_local(connection, address):
+        refused_addresses.append(str(address))
+        raise ConnectionRefusedError(f"Tests connect to this machine only, not to {address}.")
+
+
+sys.addaudithook(refuse_foreign_connections)
+
+
+@pytest.fixture(autouse=True)
+def no_connection_leaves_this_machine() -> Iterator[None]:
+    """Fail a test that tried to reach another machine, also when the code forgave the refusal."""
+    refused_addresses.clear()
+    yield
+    assert refused_addresses == [], "the test tried to connect to another machine"
+
+
+@pytest.fixture(scope="session")
+def project() -> Path:
+    """The root of the checkout."""
+    return PROJECT
+
+
+@pytest.fixture(scope="session")
+def pgbouncer_program() -> str:
+    """The path of pgbouncer; without it the test is skipped, or fails where it is required."""
+    program = shutil.which("pgbouncer", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
+    if program is None and os.environ.get("SITEATLAS_REQUIRE_PGBOUNCER"):
+        pytest.fail("pgbouncer is required here and was not found")
+    if program is None:
+        pytest.skip("pgbouncer is not installed")
+    return program

@@ -1,0 +1,111 @@
+"""Claiming and rescuing: each job has one holder, and none is lost."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+
+import pytest
+from sqlalchemy import func
+
+from siteatlas.queue.leases import report_progress
+from siteatlas.storage.session import get_background_session
+from tests.fixtures.queue import (
+    LEASE,
+    Priority,
+    change,
+    let_lease_expire,
+    look,
+    rescue_all,
+    submit,
+    take,
+    take_one,
+)
+
+pytestmark = pytest.mark.usefixtures("database")
+
+
+async def test_a_claim_sets_processing_fence_attempt_and_lease() -> None:
+    submitted = await submit("example.com", max_pages=7)
+    claim = await take_one("worker-a")
+    job = await look(submitted.id)
+    assert (job.status, job.fence, job.attempt, job.worker_id) == ("processing", 1, 1, "worker-a")
+    assert job.lease_until is not None
+    assert (claim.domain, claim.max_pages, claim.fence) == ("example.com", 7, 1)
+
+
+async def test_jobs_are_claimed_by_priority_then_age() -> None:
+    await submit("scheduled.example.com", priority=Priority.SCHEDULED)
+    await submit("batch.example.com", priority=Priority.BATCH)
+    await submit("first.example.com")
+    await submit("second.example.com")
+    assert [claim.domain for claim in await take(4)] == [
+        "first.example.com",
+        "second.example.com",
+        "batch.example.com",
+        "scheduled.example.com",
+    ]
+
+
+async def test_a_job_whose_time_has_not_come_is_left_alone() -> None:
+    submitted = await submit("example.com")
+    await change(submitted.id, run_at=func.now() + timedelta(minutes=5))
+    assert await take(10) == []
+
+
+async def test_parallel_claims_never_take_the_same_job() -> None:
+    for number in range(40):
+        await submit(f"site-{number}.example.com")
+    taken = await asyncio.gather(*(take(4, f"worker-{n}") for n in range(20)))
+    ids = [claim.id for claims in taken for claim in claims]
+    assert len(ids) == len(set(ids)) == 40
+
+
+async def test_a_living_lease_is_not_rescued() -> None:
+    await submit("example.com")
+    await take_one()
+    assert await rescue_all() == []
+
+
+async def test_an_expired_lease_is_rescued_at_once_and_the_attempt_refunded() -> None:
+    submitted = await submit("example.com")
+    await take_one()
+    await let_lease_expire(submitted.id)
+    await rescue_all()
+    job = await look(submitted.id)
+    assert (job.status, job.attempt, job.fence, job.rescues) == ("pending", 0, 1, 1)
+    assert (await take_one("worker-b")).fence == 2
+
+
+async def test_the_third_death_without_a_finished_document_is_poison() -> None:
+    submitted = await submit("example.com")
+    for _ in range(3):
+        await change(submitted.id, run_at=func.now())
+        await take_one()
+        await let_lease_expire(submitted.id)
+        await rescue_all()
+    job = await look(submitted.id)
+    assert (job.status, job.error_code) == ("failed", "poison")
+
+
+async def test_a_finished_document_clears_the_count_of_deaths() -> None:
+    submitted = await submit("example.com")
+    for _ in range(4):
+        await change(submitted.id, run_at=func.now())
+        claim = await take_one()
+        async with get_background_session() as session, session.begin():
+            await report_progress(
+                session, claim, lease_seconds=LEASE, progress=0.5, documents_finished=True
+            )
+        await let_lease_expire(submitted.id)
+        await rescue_all()
+    assert (await look(submitted.id)).status == "pending"
+
+
+async def test_a_rescued_job_that_was_asked_to_stop_is_cancelled() -> None:
+    submitted = await submit("example.com")
+    await take_one()
+    await change(submitted.id, cancel_requested_at=func.now())
+    await let_lease_expire(submitted.id)
+    await rescue_all()
+    assert (await look(submitted.id)).status == "cancelled"

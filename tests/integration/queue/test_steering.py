@@ -1,0 +1,125 @@
+"""What a person may do to a job, and what is refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from siteatlas.errors import (
+    InputError,
+    JobActive,
+    JobDataInvalid,
+    JobNotFound,
+    JobStateConflict,
+)
+from siteatlas.queue.endings import complete, fail
+from siteatlas.queue.job_service import job_service
+from siteatlas.queue.statuses import parse_status
+from siteatlas.queue.steering import cancel, retry
+from siteatlas.storage.session import get_background_session
+from tests.fixtures.queue import look, submit, take_one
+
+pytestmark = pytest.mark.usefixtures("database")
+
+
+async def failed_job() -> int:
+    submitted = await submit("example.com")
+    claim = await take_one()
+    async with get_background_session() as session, session.begin():
+        await fail(session, claim, code="no_sitemap", message="None found.")
+    return submitted.id
+
+
+async def test_a_waiting_job_is_cancelled_at_once() -> None:
+    submitted = await submit("example.com")
+    async with get_background_session() as session, session.begin():
+        assert await cancel(session, submitted.id) == "cancelled"
+    assert (await look(submitted.id)).finished_at is not None
+
+
+async def test_cancelling_twice_is_the_same_as_once() -> None:
+    submitted = await submit("example.com")
+    for _ in range(2):
+        async with get_background_session() as session, session.begin():
+            assert await cancel(session, submitted.id) == "cancelled"
+
+
+async def test_a_completed_job_cannot_be_cancelled() -> None:
+    submitted = await submit("example.com")
+    claim = await take_one()
+    async with get_background_session() as session, session.begin():
+        await complete(session, claim, {})
+    with pytest.raises(JobStateConflict):
+        async with get_background_session() as session, session.begin():
+            await cancel(session, submitted.id)
+
+
+async def test_an_unknown_job_cannot_be_cancelled_or_retried() -> None:
+    for verb in (cancel, retry):
+        with pytest.raises(JobNotFound):
+            async with get_background_session() as session, session.begin():
+                await verb(session, 4711)
+
+
+async def test_a_failed_job_is_retried_with_all_its_attempts() -> None:
+    job_id = await failed_job()
+    async with get_background_session() as session, session.begin():
+        await retry(session, job_id)
+    job = await look(job_id)
+    assert (job.status, job.attempt, job.fence) == ("pending", 0, 1)
+
+
+async def test_a_retry_beside_an_active_job_of_the_site_is_refused() -> None:
+    job_id = await failed_job()
+    await submit("example.com")
+    with pytest.raises(JobActive):
+        async with get_background_session() as session, session.begin():
+            await retry(session, job_id)
+    assert (await look(job_id)).status == "failed"
+
+
+async def test_pending_jobs_are_found_oldest_first_without_being_claimed() -> None:
+    first, second = await submit("a.example.com"), await submit("b.example.com")
+    async with get_background_session() as session, session.begin():
+        jobs = await job_service.get_pending_jobs(session, job_type="sitemap", limit=10)
+    assert [job.id for job in jobs] == [first.id, second.id]
+    assert (await look(first.id)).status == "pending"
+
+
+async def test_the_older_front_creates_a_job_with_the_given_id() -> None:
+    data = {
+        "job_id": "b4935fac-7e79-4a70-9f79-c76d6496111b",
+        "job_type": "sitemap",
+        "status": "pending",
+        "created_by": None,
+        "result_data": {"domain": "example.com", "max_pages": 100},
+    }
+    async with get_background_session() as session, session.begin():
+        await job_service.create(session, data)
+        job = await job_service.get_by_id(session, data["job_id"])
+    assert job.status == "pending"
+
+
+async def test_the_older_front_refuses_a_job_without_a_site() -> None:
+    with pytest.raises(JobDataInvalid):
+        async with get_background_session() as session, session.begin():
+            await job_service.create(session, {"result_data": {}})
+
+
+async def test_a_status_is_not_set_by_hand_while_a_worker_holds_the_job() -> None:
+    submitted = await submit("example.com")
+    await take_one()
+    with pytest.raises(JobStateConflict):
+        async with get_background_session() as session, session.begin():
+            await job_service.update_status(session, submitted.id, "failed")
+
+
+async def test_setting_a_status_by_hand_accepts_the_older_words() -> None:
+    submitted = await submit("example.com")
+    async with get_background_session() as session, session.begin():
+        await job_service.update_status(session, submitted.id, "complete", progress=1.0)
+    assert (await look(submitted.id)).status == "completed"
+
+
+def test_an_unknown_status_word_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(InputError, match="pending"):
+        parse_status("banana")

@@ -1,0 +1,58 @@
+"""Clients with the default policy plus the exact address of the test server, and small limits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import pytest
+
+from siteatlas.errors import DnsNameUnknown
+from siteatlas.net.client import FetchLimits, HttpClient, Response
+from siteatlas.net.egress import EgressPolicy
+from siteatlas.net.politeness import Politeness
+
+QUICK = FetchLimits(
+    dns=0.5,
+    connect=1.0,
+    first_byte=0.3,
+    idle=0.3,
+    document=2.0,
+    max_bytes=1_000_000,
+    retry_delay=0.01,
+)
+
+MakeClient = Callable[..., HttpClient]
+
+
+class FakeResolver:
+    """Answers from a table and counts the lookups; a list of answers is used up one by one."""
+
+    def __init__(self, table: Mapping[str, Sequence[str] | list[Sequence[str]]]) -> None:
+        self.table = dict(table)
+        self.asked: list[str] = []
+
+    async def addresses(self, host: str) -> Sequence[str]:
+        self.asked.append(host)
+        answer = self.table.get(host)
+        if answer is None:
+            raise DnsNameUnknown
+        if isinstance(answer, list):
+            return answer.pop(0)
+        return answer
+
+
+@pytest.fixture
+def make_client() -> MakeClient:
+    """Builds a client that may reach only the given `host:port` entries."""
+
+    def make(*entries: str, limits: FetchLimits = QUICK, **options: object) -> HttpClient:
+        policy = EgressPolicy.from_text(",".join(entries))
+        politeness = options.pop("politeness", None) or Politeness(0, 2)
+        return HttpClient(policy, politeness, user_agent="test", limits=limits, **options)
+
+    return make
+
+
+async def read(response: Response) -> bytes:
+    """The whole body."""
+    return b"".join([chunk async for chunk in response.chunks()])

@@ -1,0 +1,76 @@
+"""Statuses and Retry-After headers mean the same everywhere."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from siteatlas.errors import (
+    Blocked,
+    HttpNotFound,
+    HttpStatusUnexpected,
+    RateLimited,
+    ScanError,
+    ServerError,
+)
+from siteatlas.net.client import error_for_status, retry_after_seconds
+
+NOW = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
+
+
+@pytest.mark.parametrize("status", [200, 304])
+def test_a_good_status_is_no_error(status: int):
+    assert error_for_status(status, None) is None
+
+
+@pytest.mark.parametrize(
+    ("status", "error"),
+    [
+        (401, Blocked),
+        (403, Blocked),
+        (451, Blocked),
+        (404, HttpNotFound),
+        (410, HttpNotFound),
+        (429, RateLimited),
+        (500, ServerError),
+        (503, ServerError),
+        (599, ServerError),
+        (204, HttpStatusUnexpected),
+        (302, HttpStatusUnexpected),
+        (418, HttpStatusUnexpected),
+    ],
+)
+def test_a_status_means_one_error(status: int, error: type[ScanError]):
+    assert type(error_for_status(status)) is error
+
+
+@pytest.mark.parametrize("status", [429, 503])
+def test_a_site_that_names_a_time_is_asked_again_then(status: int):
+    error = error_for_status(status, 12.0)
+    assert isinstance(error, RateLimited)
+    assert error.retry_after == 12.0
+
+
+@pytest.mark.parametrize(
+    ("header", "seconds"),
+    [
+        ("5", 5),
+        (" 0 ", 0),
+        ("-20", 0),
+        ("315360000", 3600),
+        ("9" * 400, 3600),
+        ("Thu, 01 Jan 2026 12:01:00 GMT", 60),
+        ("Thu, 01 Jan 2026 12:01:00 -0000", 60),
+        ("Thu, 01 Jan 2015 12:01:00 GMT", 0),
+        ("Thu, 01 Jan 2099 12:01:00 GMT", 3600),
+        ("soon", None),
+        ("5.5", None),
+        ("٥", None),
+        ("-", None),
+        ("", None),
+        (None, None),
+    ],
+)
+def test_retry_after_is_read_in_all_its_forms(header: str | None, seconds: float | None):
+    assert retry_after_seconds(header, NOW) == seconds

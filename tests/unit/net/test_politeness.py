@@ -1,0 +1,162 @@
+"""Hosts get few requests at a time, pauses between them, and rest after failures."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import pytest
+
+from siteatlas.errors import ConnectionFailed
+from siteatlas.net.address import parse_url
+from siteatlas.net.politeness import MOST_IDLE_HOSTS, OWN_CONNECTIONS, Politeness
+
+SITE = parse_url("http://example.com/")
+OTHER = parse_url("http://other.example.com/")
+
+
+class Clock:
+    """A clock that the test moves."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+async def most_at_once(politeness: Politeness, *, own: bool = False, requests: int = 40) -> int:
+    running = most = 0
+
+    async def request() -> None:
+        nonlocal running, most
+        async with politeness.slot(SITE, own):
+            running += 1
+            most = max(most, running)
+            await asyncio.sleep(0.001)
+            running -= 1
+
+    await asyncio.gather(*(request() for _ in range(requests)))
+    return most
+
+
+async def test_a_host_gets_only_so_many_requests_at_a_time():
+    assert await most_at_once(Politeness(0, 3)) == 3
+
+
+async def test_an_own_host_gets_more():
+    assert await most_at_once(Politeness(5, 1), own=True) == OWN_CONNECTIONS
+
+
+async def test_requests_to_one_host_start_apart():
+    politeness = Politeness(0.05, 5)
+    started = []
+
+    async def request() -> None:
+        async with politeness.slot(SITE):
+            started.append(time.monotonic())
+
+    await asyncio.gather(*(request() for _ in range(4)))
+    gaps = [later - earlier for earlier, later in zip(started, started[1:], strict=False)]
+    assert min(gaps) > 0.045
+
+
+async def test_another_host_or_port_does_not_wait():
+    politeness = Politeness(30, 1)
+    other_port = parse_url("http://example.com:8080/")
+    async with asyncio.timeout(1):
+        async with politeness.slot(SITE), politeness.slot(OTHER), politeness.slot(other_port):
+            pass
+
+
+async def test_a_crawl_delay_is_obeyed():
+    politeness = Politeness(0, 2)
+    politeness.set_crawl_delay(SITE, 0.1)
+    async with politeness.slot(SITE):
+        started = time.monotonic()
+    async with politeness.slot(SITE):
+        assert time.monotonic() - started > 0.09
+
+
+async def test_a_crawl_delay_has_an_upper_and_a_lower_end():
+    politeness = Politeness(0.5, 2)
+    politeness.set_crawl_delay(SITE, 86_400)
+    politeness.set_crawl_delay(OTHER, 0.01)
+    assert politeness._host(SITE, own=False).delay == 30
+    assert politeness._host(OTHER, own=False).delay == 0.5
+
+
+async def test_five_failures_in_a_row_let_a_host_rest():
+    politeness = Politeness(0, 2, clock=Clock())
+    for _ in range(5):
+        async with politeness.slot(SITE):
+            politeness.record(SITE, ok=False)
+    with pytest.raises(ConnectionFailed):
+        async with politeness.slot(SITE):
+            pass
+    async with politeness.slot(OTHER):
+        pass
+
+
+async def test_a_success_in_between_starts_the_count_again():
+    politeness = Politeness(0, 2)
+    for ok in (False, False, False, False, True, False, False):
+        politeness.record(SITE, ok)
+    async with politeness.slot(SITE):
+        pass
+
+
+async def rests(politeness: Politeness) -> bool:
+    try:
+        async with politeness.slot(SITE):
+            return False
+    except ConnectionFailed:
+        return True
+
+
+async def test_the_rest_doubles_up_to_a_quarter_of_an_hour():
+    clock = Clock()
+    politeness = Politeness(0, 2, clock=clock)
+    for _ in range(4):
+        politeness.record(SITE, ok=False)
+    for seconds in (60, 120, 240, 480, 900, 900):
+        politeness.record(SITE, ok=False)
+        clock.now += seconds - 1
+        assert await rests(politeness)
+        clock.now += 2
+        assert not await rests(politeness)
+
+
+async def test_failures_that_come_in_during_the_rest_do_not_lengthen_it():
+    clock = Clock()
+    politeness = Politeness(0, 2, clock=clock)
+    for _ in range(12):
+        politeness.record(SITE, ok=False)
+    clock.now += 61
+    assert not await rests(politeness)
+
+
+async def test_a_cancelled_wait_gives_its_place_back():
+    politeness = Politeness(0, 1)
+    async with politeness.slot(SITE):
+        for _ in range(3):
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.01), politeness.slot(SITE):
+                    pass
+    politeness.set_crawl_delay(SITE, 30)
+    async with politeness.slot(SITE):
+        pass
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.01), politeness.slot(SITE):
+            pass
+    assert politeness._host(SITE, own=False).users == 0
+    assert not politeness._host(SITE, own=False).free.locked()
+
+
+async def test_hosts_out_of_use_are_forgotten():
+    politeness = Politeness(0, 2)
+    async with politeness.slot(SITE):
+        for number in range(2 * MOST_IDLE_HOSTS):
+            politeness.record(parse_url(f"http://h{number}.example.com/"), ok=True)
+        assert politeness.known_hosts <= MOST_IDLE_HOSTS
+        assert (SITE.host, SITE.port, False) in politeness._hosts
