@@ -8,10 +8,11 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+POOLED_TESTS := tests/integration tests/acceptance --ignore=tests/integration/embedded
 COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header
 
 .DEFAULT_GOAL := help
-.PHONY: demo run test check format docs bench lock dist clean help
+.PHONY: demo run test test-pooled check format docs bench lock dist clean help
 
 demo: $(READY) ## a first look: scan small sites on this machine and show the result
 	$(BIN)/siteatlas demo $(ARGS)
@@ -22,12 +23,23 @@ run: $(READY) ## serve the API and the dashboard on this machine
 test: $(READY) ## run the tests
 	$(BIN)/python -m pytest -n 2 --dist loadfile $(ARGS)
 
+test-pooled: $(READY) ## run the tests with PostgreSQL again, through PgBouncer
+	@if PATH="$$PATH:/usr/sbin" command -v pgbouncer >/dev/null; then \
+		echo "The tests with PostgreSQL through PgBouncer in transaction mode:"; \
+		SITEATLAS_TEST_POOLED=1 $(BIN)/python -m pytest -n 2 --dist loadfile $(POOLED_TESTS) $(ARGS); \
+	elif [ -n "$$SITEATLAS_REQUIRE_PGBOUNCER" ]; then \
+		echo "pgbouncer is required here and was not found."; exit 1; \
+	else \
+		echo "Skipped: the tests through PgBouncer, because pgbouncer is not installed."; \
+	fi
+
 check: $(READY) ## everything that must hold: format, lint, types, imports, tests
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 	$(MAKE) test
+	$(MAKE) test-pooled
 
 format: $(READY) ## put the code into its form and repair what can be repaired
 	$(BIN)/ruff check --fix --exit-zero --quiet .
@@ -51,7 +63,7 @@ clean: ## remove the environment, the caches and what was built
 	find src tests bench docs -name __pycache__ -type d -prune -exec rm -rf {} +
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 $(READY): requirements-dev.lock pyproject.toml
 	@command -v $(PYTHON) >/dev/null || { echo "$(PYTHON) was not found. Install Python 3.11 or later, or name one: make PYTHON=/path/to/python3"; exit 1; }

@@ -1,4 +1,4 @@
-"""Show the sitemaps of a site: check_domain_sitemaps.py example.com"""
+"""Show the sitemaps of a site."""
 
 from __future__ import annotations
 

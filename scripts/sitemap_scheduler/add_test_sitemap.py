@@ -1,4 +1,4 @@
-"""Queue a scan of a site: add_test_sitemap.py --domain example.com [--reset]"""
+"""Queue a scan of a site."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Show one job: check_job.py --id NUMBER | --latest"""
+"""Show one job."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Show how far the scan of a site is: check_sitemap.py --domain example.com [--detailed]"""
+"""Show how far the scan of a site is."""
 
 from __future__ import annotations
 

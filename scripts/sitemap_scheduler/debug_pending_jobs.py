@@ -1,4 +1,4 @@
-"""Show the jobs that wait: debug_pending_jobs.py"""
+"""Show the jobs that wait."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Watch the scheduler: monitor_scheduler.py --once | --interval SECONDS"""
+"""Watch the scheduler."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Scan one sitemap or run the scheduler: process_sitemap.py --sitemap-id ID | --trigger-scheduler"""
+"""Scan one sitemap or run the scheduler."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Set a job or sitemap back: reset_sitemap_status.py (--domain D | --sitemap-id ID) --status S"""
+"""Set a job or sitemap back."""
 
 from __future__ import annotations
 

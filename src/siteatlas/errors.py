@@ -74,6 +74,20 @@ class MediaTypeUnsupported(InputError):
     http_status = 415
 
 
+class HeadersTooLarge(InputError):
+    """The headers of the request are larger than 32 KiB."""
+
+    code = "headers_too_large"
+    http_status = 431
+
+
+class BodyTooSlow(InputError):
+    """The request body did not arrive within ten seconds."""
+
+    code = "body_too_slow"
+    http_status = 408
+
+
 class CursorInvalid(InputError):
     """The cursor does not belong to this list. Start again without one."""
 
@@ -454,6 +468,12 @@ class TooManyEntries(ScanError):
     """The document lists more entries than one sitemap may."""
 
     code = "too_many_entries"
+
+
+class UrlLimitReached(ScanError):
+    """The scan reached the most URLs that it may read."""
+
+    code = "url_limit"
 
 
 class XmlMalformed(ScanError):

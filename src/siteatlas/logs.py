@@ -66,7 +66,13 @@ def configure_logging(level: str, log_format: str, stream: TextIO | None = None)
     renderer: list[Processor] = (
         [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
         if as_json
-        else [structlog.dev.ConsoleRenderer(colors=stream.isatty(), pad_event_to=28)]
+        else [
+            structlog.dev.ConsoleRenderer(
+                colors=stream.isatty(),
+                pad_event_to=28,
+                exception_formatter=structlog.dev.plain_traceback,
+            )
+        ]
     )
     handler = logging.StreamHandler(stream)
     handler.setFormatter(

@@ -1,7 +1,17 @@
-"""What the tests of this folder share: a PostgreSQL, and a fresh database for each test."""
+"""What the tests of the API share: a fresh database, the application on it, and a client."""
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+
+import httpx
+import pytest
+import pytest_asyncio
+from fastapi import FastAPI
+
+from siteatlas.main import create_app
+from siteatlas.settings import Settings
+from siteatlas.storage.session import Database
 from tests.fixtures.database import (
     database,
     database_name,
@@ -11,3 +21,19 @@ from tests.fixtures.database import (
 )
 
 __all__ = ["database", "database_name", "database_url", "postgres_server", "session"]
+
+BASE_URL = "http://localhost:8000"
+
+
+@pytest.fixture
+def app(database: Database) -> FastAPI:
+    """The application as `serve --no-scheduler` makes it."""
+    return create_app(Settings(), run_scheduler=False, database=database)
+
+
+@pytest_asyncio.fixture
+async def client(app: FastAPI) -> AsyncIterator[httpx.AsyncClient]:
+    """A program that speaks to the application."""
+    transport = httpx.ASGITransport(app=app)
+    async with httpx.AsyncClient(transport=transport, base_url=BASE_URL) as opened:
+        yield opened

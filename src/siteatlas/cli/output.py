@@ -155,13 +155,14 @@ def write_table(columns: Sequence[Column], rows: Iterable[Sequence[object]]) -> 
     """A table: drawn on a terminal, aligned plain text elsewhere."""
     cells = [[cell_text(value) for value in row] for row in rows]
     if is_terminal(sys.stdout):
-        console_for(sys.stdout).print(_drawn(columns, cells))
+        console_for(sys.stdout).print(drawn_table(columns, cells))
     else:
         sys.stdout.write(plain_table(columns, cells))
         sys.stdout.flush()
 
 
-def _drawn(columns: Sequence[Column], cells: Sequence[Sequence[str]]) -> Table:
+def drawn_table(columns: Sequence[Column], cells: Sequence[Sequence[str]]) -> Table:
+    """A table for a terminal; cells are text, never markup."""
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
     for column in columns:
         table.add_column(

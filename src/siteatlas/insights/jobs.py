@@ -135,7 +135,8 @@ async def count_jobs_by_status(session: AsyncSession) -> dict[str, int]:
 def _jobs() -> Select[Job, str | None]:
     """Jobs with the name of their site, which stays known when the site is gone."""
     named = func.coalesce(Domain.domain, Job.result_data["domain"].astext)
-    return select(Job, named).outerjoin(Domain, Domain.id == Job.domain_id)
+    statement = select(Job, named).outerjoin(Domain, Domain.id == Job.domain_id)
+    return statement.execution_options(populate_existing=True)
 
 
 def _view(row: Row[Job, str | None]) -> JobView:

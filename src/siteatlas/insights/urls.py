@@ -214,7 +214,8 @@ def _view(row: Any) -> UrlView:
         url=row.url,
         lastmod=row.lastmod,
         changefreq=row.changefreq,
-        priority=row.priority,
+        # Stored in four bytes: 0.8 would come back as 0.800000011920929.
+        priority=None if row.priority is None else round(row.priority, 6),
         sitemap=row.sitemap,
         sitemap_id=row.sitemap_id,
         first_seen_at=row.first_seen_at,

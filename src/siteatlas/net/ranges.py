@@ -5,6 +5,7 @@ Written out here because `ipaddress` answers differently from one Python version
 
 from __future__ import annotations
 
+import functools
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 
 IpAddress = IPv4Address | IPv6Address
@@ -67,6 +68,7 @@ _RANGES_THAT_MAY_BE_OPENED = tuple(
 _WIDEST_IPV4_PREFIX = 8
 
 
+@functools.lru_cache(maxsize=4096)
 def read_ip(text: str) -> IpAddress | None:
     """The address a text stands for; None for names and for addresses with a zone."""
     if "%" in text:

@@ -51,13 +51,13 @@ class Speed:
 
     def check(self, seconds: float, total: int) -> None:
         """Raise TooSlow when fewer bytes than needed came in the last window."""
+        while len(self._samples) > 1 and self._samples[1][0] <= seconds - self._window:
+            self._samples.popleft()
         first_time, first_total = self._samples[0]
         if seconds - first_time >= self._window and total - first_total < self._needed:
             raise TooSlow
         if seconds - self._samples[-1][0] >= self._window / _SAMPLES_PER_WINDOW:
             self._samples.append((seconds, total))
-        while len(self._samples) > 1 and self._samples[1][0] <= seconds - self._window:
-            self._samples.popleft()
 
 
 class Response:
@@ -146,10 +146,14 @@ class Response:
         """The next bytes; only the time that the site lets us wait is counted."""
         if self._budget.left <= 0:
             raise Timeout("The site took too long to send the document.")
+        content = self._raw.content
         since = time.monotonic()
         try:
+            buffered = content.read_nowait(CHUNK_BYTES)
+            if buffered or content.at_eof():
+                return buffered
             async with asyncio.timeout(min(self._limits.idle, self._budget.left)):
-                return await self._raw.content.read(CHUNK_BYTES)
+                return await content.read(CHUNK_BYTES)
         except TimeoutError as error:
             raise fault_of(self._hidden_fault() or error) from error
         except LIBRARY_FAULTS as error:
@@ -158,7 +162,7 @@ class Response:
             self._budget.spend(since)
 
     def _hidden_fault(self) -> BaseException | None:
-        """aiohttp keeps a fault in the framing of chunks to itself, and the body just stops."""
+        """What aiohttp keeps to itself: after a fault in the chunks the body just stops coming."""
         connection = self._raw.connection
         protocol = connection.protocol if connection is not None else None
         return protocol.exception() if protocol is not None else None

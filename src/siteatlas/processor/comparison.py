@@ -109,8 +109,10 @@ def _at(columns: tuple[list[Any], ...], indexes: list[int]) -> tuple[list[Any], 
 
 
 def _extend(rows: UrlRows, sitemap_id: UUID, count: int, columns: tuple[list[Any], ...]) -> None:
-    rows.sitemap_id.extend([sitemap_id] * count)
-    targets = (
+    if not count:
+        return
+    rows.runs.append((sitemap_id, count))
+    targets: tuple[list[Any], ...] = (
         rows.url_hash,
         rows.url,
         rows.lastmod,

@@ -80,6 +80,21 @@ class Document:
         }
 
 
+def unasked_row(sitemap_id: UUID) -> dict[str, Any]:
+    """The row of `sitemap_scans` for a document that was listed but not asked for."""
+    return {
+        "sitemap_id": sitemap_id,
+        "state": SitemapScanState.UNREAD.value,
+        "http_status": None,
+        "error_code": "not_asked",
+        "skipped_count": 0,
+        "wire_bytes": 0,
+        "decoded_bytes": 0,
+        "seconds": 0.0,
+        "problems": None,
+    }
+
+
 class DocumentBook:
     """Finds the document of a URL, be it the listed one or the one after redirects."""
 

@@ -19,7 +19,7 @@ from siteatlas.errors import SiteatlasError
 from siteatlas.logs import get_logger
 from siteatlas.processor.budget import EntryBudget
 from siteatlas.processor.comparison import Comparison
-from siteatlas.processor.documents import EXTRA_FLAGS, Document, DocumentBook
+from siteatlas.processor.documents import EXTRA_FLAGS, Document, DocumentBook, unasked_row
 from siteatlas.processor.pulse import Pulse
 from siteatlas.queue.claims import Claim
 from siteatlas.queue.leases import report_progress
@@ -311,8 +311,14 @@ class Recorder:
         }
 
     async def finish(self) -> Portion:
-        """Wait for the writer; the rows that remain belong into the final transaction."""
+        """Wait for the writer; the rows that remain belong into the final transaction.
+
+        Documents that were listed but never asked for (a limit, a redirect to one that was read)
+        are closed here, so that no frontier outlives its scan.
+        """
         await self._written()
+        for sitemap_id in self._listed - self._ended:
+            self._portion.closed[sitemap_id] = unasked_row(sitemap_id)
         return self.take_portion()
 
     async def save_what_remains(self) -> None:

@@ -162,7 +162,7 @@ class _GzipMembers:
             except zlib.error:
                 piece = self._salvage(backup, data)
             else:
-                data = self._member.unused_data if self._member.eof else self._member.unconsumed_tail
+                data = self._member.unconsumed_tail or self._member.unused_data
             if piece:
                 self._member_gave_output = True
                 yield piece

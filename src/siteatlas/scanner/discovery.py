@@ -89,10 +89,10 @@ CHARSET = re.compile(r"charset\s*=\s*[\"']?([A-Za-z0-9._:-]{1,40})", re.IGNORECA
 
 @dataclass(frozen=True, slots=True)
 class RobotsAnswer:
-    """What came of asking for robots.txt; `address` is the one that answered."""
+    """What came of asking for robots.txt; `address` is the one that answered, if any did."""
 
     address: WebAddress
-    status: int
+    status: int | None
     robots: Robots
 
 
@@ -152,7 +152,7 @@ async def ask_robots(client: HttpClient, base: WebAddress, user_agent: str) -> R
             robots = parse_robots(content, user_agent)
             return RobotsAnswer(response.address, response.status, robots)
     except (RedirectInvalid, RedirectLoop, TooManyRedirects):
-        return RobotsAnswer(address, 0, Robots())
+        return RobotsAnswer(address, None, Robots())
 
 
 async def _first_bytes(response: Response, count: int) -> bytes:

@@ -9,8 +9,15 @@ from collections.abc import Iterator
 
 import xxhash
 
-from siteatlas.errors import EncodingChain, GzipCorrupt, GzipMembers, ScanError, TooLarge
-from siteatlas.errors import TooManyEntries, Truncated
+from siteatlas.errors import (
+    EncodingChain,
+    GzipCorrupt,
+    GzipMembers,
+    ScanError,
+    TooLarge,
+    TooManyEntries,
+    Truncated,
+)
 from siteatlas.scanner.body import Body, BodyLimits
 from siteatlas.scanner.encoding import TextDecoder
 from siteatlas.scanner.events import EntryColumns, SitemapType

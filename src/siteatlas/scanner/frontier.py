@@ -51,8 +51,8 @@ class Frontier:
         self._foreign: Counter[str] = Counter()
         self._queue: asyncio.Queue[Candidate] = asyncio.Queue()
 
-    def admit(self, candidate: Candidate) -> str | None:
-        """Count the candidate as taken; or the reason why it is not, as a word."""
+    def add(self, candidate: Candidate) -> str | None:
+        """Queue a candidate; or the reason why it is not wanted, as a word."""
         address = candidate.address
         if address.url in self._seen:
             return "duplicate"
@@ -66,14 +66,8 @@ class Frontier:
             self._foreign[address.host] += 1
         self._seen.add(address.url)
         self._documents += 1
+        self._queue.put_nowait(candidate)
         return None
-
-    def add(self, candidate: Candidate) -> str | None:
-        """Admit a candidate and queue it."""
-        refusal = self.admit(candidate)
-        if refusal is None:
-            self._queue.put_nowait(candidate)
-        return refusal
 
     def claim(self, candidate: Candidate, final_url: str) -> bool:
         """Whether the document at the end of the redirects has not been read yet."""
@@ -95,15 +89,6 @@ class Frontier:
     async def drained(self) -> None:
         """Wait until every queued candidate has been read."""
         await self._queue.join()
-
-    def clear(self) -> int:
-        """Drop what is still waiting; how many that were."""
-        dropped = 0
-        while not self._queue.empty():
-            self._queue.get_nowait()
-            self._queue.task_done()
-            dropped += 1
-        return dropped
 
     def _is_foreign(self, host: str) -> bool:
         host = bare_host(host)

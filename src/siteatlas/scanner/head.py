@@ -23,7 +23,7 @@ DOCTYPE = re.compile(
 ROOT = re.compile(r"""\s*+(<([^\s/>!?&<]++)(?:[^>"']|"[^"]*+"|'[^']*+')*+>)""")
 URL_LINE = re.compile(r"https?://[^\s<>]", re.IGNORECASE)
 HTML_NAMES = frozenset(
-    "html head body title meta link script style div p br b h1 h2 center table font form".split()
+    ("html", "head", "body", "title", "meta", "script", "style", "div", "p", "br")
 )
 XML_TYPES = {
     "urlset": SitemapType.STANDARD,

@@ -7,6 +7,7 @@ A forbidden control character becomes a tab, so that a URL around it is refused,
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterator
 from html.entities import html5
 
@@ -14,6 +15,7 @@ from siteatlas.scanner.tally import Tally
 
 HELD_CHARS = 1024 * 1024
 FORBIDDEN_CONTROLS = bytes(code for code in range(32) if code not in (9, 10, 13))
+SURROGATES = range(0xD800, 0xE000)
 CONTROL_TO_TAB = dict.fromkeys(FORBIDDEN_CONTROLS, "\t")
 NONCHARACTERS = ("\ufffe", "\uffff")
 REFERENCE = re.compile(r"&(?:(#)([0-9]{1,8}|[xX][0-9a-fA-F]{1,7});|([A-Za-z][A-Za-z0-9]{1,31});)?")
@@ -95,10 +97,10 @@ class XmlRepair:
 
     def _mend_number(self, number: str) -> str:
         code = int(number[1:], 16) if number[0] in "xX" else int(number)
-        if code < 32 and code not in (9, 10, 13):
+        if code in CONTROL_TO_TAB:
             self._tally.note("forbidden_char")
             return "\t"
-        if 0xD800 <= code <= 0xDFFF or code in (0xFFFE, 0xFFFF) or code > 0x10FFFF:
+        if code > sys.maxunicode or code in SURROGATES or chr(code) in NONCHARACTERS:
             self._tally.note("forbidden_char")
             return REPLACEMENT
         return f"&#{code};"

@@ -78,7 +78,7 @@ class EmbeddedServer:
             except EmbeddedServerError as error:
                 log.warning("embedded_server_not_released", reason=error.message)
             finally:
-                self._close_users()
+                self._close_users()  # also when the mutex could not be had
 
     def __enter__(self) -> Self:
         self.acquire()
@@ -137,8 +137,9 @@ class EmbeddedServer:
         if self._users is not None:
             return self._cluster.serve()
         self._users = self._open_lock(USERS)
-        fcntl.flock(self._users, fcntl.LOCK_SH)
         try:
+            if not _try_lock(self._users, fcntl.LOCK_SH):
+                raise EmbeddedServerError(f"Another program locks {self.data_dir / USERS}.")
             return self._cluster.serve()
         except EmbeddedServerError:
             # Either there is no server, or it recovers from a crash and must not be disturbed.
@@ -149,9 +150,11 @@ class EmbeddedServer:
             raise
 
     def _leave(self) -> None:
-        if self._users is not None and _try_lock(self._users, fcntl.LOCK_EX):
-            self._cluster.stop()
-        self._close_users()
+        try:
+            if self._users is not None and _try_lock(self._users, fcntl.LOCK_EX):
+                self._cluster.stop()
+        finally:
+            self._close_users()
 
     def _close_users(self) -> None:
         if self._users is not None:

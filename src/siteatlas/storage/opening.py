@@ -33,8 +33,8 @@ async def open_storage(
 @asynccontextmanager
 async def _embedded(settings: Settings, announce: Callable[[str], None]) -> AsyncIterator[Database]:
     server = EmbeddedServer(settings.data_dir, announce=announce)
-    url = await asyncio.to_thread(server.acquire)
     try:
+        url = await asyncio.to_thread(server.acquire)
         async with _opened(settings, url, False) as database:
             await upgrade_schema(database.engine)
             yield database

@@ -112,6 +112,7 @@ def create_database(
             pool_recycle=POOL_RECYCLE_SECONDS,
             pool_use_lifo=True,
             execution_options={"no_prepare": True},
+            hide_parameters=True,
             connect_args=connect_args,
         )
     )

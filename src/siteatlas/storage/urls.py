@@ -1,46 +1,53 @@
 """Bulk statements on listings: load what is known, insert what is new, update what changed.
 
-Arrays go in as one parameter per column and are unnested on the server: several times faster than
-row-wise inserts, and still one ORM statement.
+A column goes in as one parameter and is unnested on the server: several times faster than row-wise
+inserts, and still one ORM statement. Texts travel joined by line breaks, which no listed URL can
+hold, because the driver looks at every element of an array; numbers and times travel as arrays.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import ARRAY, BigInteger, DateTime, Text, Uuid, cast, func, select, update
+from sqlalchemy import (
+    ARRAY,
+    BigInteger,
+    ColumnElement,
+    DateTime,
+    Integer,
+    Text,
+    Uuid,
+    cast,
+    func,
+    literal,
+    select,
+    update,
+)
 from sqlalchemy import bindparam as bind
 from sqlalchemy.dialects.postgresql import JSONB, REAL, insert
 from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.sql.elements import Grouping
 from sqlalchemy.sql.selectable import Subquery
-from sqlalchemy.types import TypeEngine
 
 from siteatlas.storage.models import Base, Sitemap, SitemapUrl
 
 # The table itself: an ORM entity would turn array parameters into a row-wise bulk insert.
 TABLE = Base.metadata.tables[SitemapUrl.__tablename__]
-
-COLUMNS: Mapping[str, TypeEngine[Any]] = {
-    "sitemap_id": Uuid(),
-    "url_hash": BigInteger(),
-    "url": Text(),
-    "lastmod": DateTime(timezone=True),
-    "changefreq": Text(),
-    "priority": REAL(),
-    "extras": Text(),
-    "fingerprint": BigInteger(),
-}
+LINE_BREAK = "\n"
 
 
 @dataclass(slots=True)
 class UrlRows:
-    """Rows of `sitemap_urls`, column by column. `extras` are JSON texts."""
+    """Rows of `sitemap_urls`, column by column. `extras` are JSON texts.
 
-    sitemap_id: list[UUID] = field(default_factory=list)
+    `runs` says how many rows in a row belong to which document.
+    """
+
+    runs: list[tuple[UUID, int]] = field(default_factory=list)
     url_hash: list[int] = field(default_factory=list)
     url: list[str] = field(default_factory=list)
     lastmod: list[datetime | None] = field(default_factory=list)
@@ -52,39 +59,80 @@ class UrlRows:
     def __len__(self) -> int:
         return len(self.url_hash)
 
-    def columns(self) -> dict[str, list[Any]]:
-        """All columns by name, each of the same length."""
-        return {name: getattr(self, name) for name in COLUMNS}
+    def parameters(self) -> dict[str, Any]:
+        """The columns as they travel to the server."""
+        sitemap_ids = list(dict.fromkeys(sitemap_id for sitemap_id, _ in self.runs))
+        place = {sitemap_id: str(n) for n, sitemap_id in enumerate(sitemap_ids, start=1)}
+        places = [place[sitemap_id] for sitemap_id, count in self.runs for _ in range(count)]
+        return {
+            "p_sitemap_ids": sitemap_ids,
+            "p_place": LINE_BREAK.join(places),
+            "p_url_hash": self.url_hash,
+            "p_url": LINE_BREAK.join(self.url),
+            "p_lastmod": self.lastmod,
+            "p_changefreq": _joined(self.changefreq),
+            "p_priority": _joined(None if p is None else str(p) for p in self.priority),
+            "p_extras": _joined(self.extras),
+            "p_fingerprint": self.fingerprint,
+        }
+
+
+def _joined(values: Iterable[str | None]) -> str:
+    """Texts in one, where an empty one stands for none."""
+    return LINE_BREAK.join([value or "" for value in values])
+
+
+def _split(name: str) -> ColumnElement[Any]:
+    return func.string_to_array(bind(f"p_{name}", type_=Text()), literal(LINE_BREAK), literal(""))
+
+
+def _array(name: str, type_: Any) -> ColumnElement[Any]:
+    return bind(f"p_{name}", type_=ARRAY(type_))
 
 
 def _unnested() -> Subquery:
-    arrays = [cast(bind(f"p_{name}"), ARRAY(type_)).label(name) for name, type_ in COLUMNS.items()]
-    rows = func.unnest(*arrays).table_valued(*COLUMNS, name="listed").render_derived()
-    return select(rows).subquery("rows")
+    """The parameters as rows with the types of the table."""
+    columns = {
+        "place": _split("place"),
+        "url_hash": _array("url_hash", BigInteger()),
+        "url": _split("url"),
+        "lastmod": _array("lastmod", DateTime(timezone=True)),
+        "changefreq": _split("changefreq"),
+        "priority": _split("priority"),
+        "extras": _split("extras"),
+        "fingerprint": _array("fingerprint", BigInteger()),
+    }
+    rows = func.unnest(*columns.values()).table_valued(*columns, name="listed").render_derived()
+    sitemap_ids = Grouping(bind("p_sitemap_ids", type_=ARRAY(Uuid())))
+    return select(
+        sitemap_ids[cast(rows.c.place, Integer)].label("sitemap_id"),
+        rows.c.url_hash,
+        rows.c.url,
+        rows.c.lastmod,
+        rows.c.changefreq,
+        cast(rows.c.priority, REAL).label("priority"),
+        cast(rows.c.extras, JSONB).label("extras"),
+        rows.c.fingerprint,
+    ).subquery("rows")
 
 
 def _insert_statement() -> Any:
     rows = _unnested()
-    picked = [cast(rows.c.extras, JSONB) if name == "extras" else rows.c[name] for name in COLUMNS]
+    ordered = select(rows).order_by(rows.c.sitemap_id, rows.c.url_hash)
     return (
         insert(TABLE)
-        .from_select(list(COLUMNS), select(*picked).order_by(rows.c.sitemap_id, rows.c.url_hash))
+        .from_select([column.name for column in rows.c], ordered)
         .on_conflict_do_nothing(index_elements=[TABLE.c.sitemap_id, TABLE.c.url_hash])
     )
 
 
 def _update_statement() -> Any:
     rows = _unnested()
-    changed = {name: rows.c[name] for name in ("lastmod", "changefreq", "priority", "fingerprint")}
+    names = ("lastmod", "changefreq", "priority", "extras", "fingerprint")
     return (
         update(TABLE)
         .where(TABLE.c.sitemap_id == rows.c.sitemap_id, TABLE.c.url_hash == rows.c.url_hash)
-        .values(
-            **changed,
-            extras=cast(rows.c.extras, JSONB),
-            missing_scan_id=None,
-            removed_at=None,
-        )
+        .values(**{name: rows.c[name] for name in names}, missing_scan_id=None, removed_at=None)
     )
 
 
@@ -92,20 +140,16 @@ INSERT_ROWS = _insert_statement()
 UPDATE_ROWS = _update_statement()
 
 
-def _parameters(rows: UrlRows) -> dict[str, list[Any]]:
-    return {f"p_{name}": values for name, values in rows.columns().items()}
-
-
 async def insert_urls(session: AsyncSession, rows: UrlRows) -> None:
     """Insert listings; the server sorts them by key. One that is there already stays as it is."""
     if rows:
-        await session.execute(INSERT_ROWS, _parameters(rows))
+        await session.execute(INSERT_ROWS, rows.parameters())
 
 
 async def update_urls(session: AsyncSession, rows: UrlRows) -> None:
     """Write what changed beside listings, and bring back those that were gone."""
     if rows:
-        await session.execute(UPDATE_ROWS, _parameters(rows))
+        await session.execute(UPDATE_ROWS, rows.parameters())
 
 
 async def load_fingerprints(session: AsyncSession, sitemap_id: UUID) -> dict[int, int | None]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Any
 
 import pytest
 
@@ -12,11 +14,11 @@ from siteatlas.net.egress import EgressPolicy
 from siteatlas.net.politeness import Politeness
 
 QUICK = FetchLimits(
-    dns=0.5,
-    connect=1.0,
-    first_byte=0.3,
-    idle=0.3,
-    document=2.0,
+    dns=2.0,
+    connect=2.0,
+    first_byte=2.0,
+    idle=2.0,
+    document=5.0,
     max_bytes=1_000_000,
     retry_delay=0.01,
 )
@@ -27,7 +29,7 @@ MakeClient = Callable[..., HttpClient]
 class FakeResolver:
     """Answers from a table and counts the lookups; a list of answers is used up one by one."""
 
-    def __init__(self, table: Mapping[str, Sequence[str] | list[Sequence[str]]]) -> None:
+    def __init__(self, table: Mapping[str, tuple[str, ...] | list[tuple[str, ...]]]) -> None:
         self.table = dict(table)
         self.asked: list[str] = []
 
@@ -45,12 +47,17 @@ class FakeResolver:
 def make_client() -> MakeClient:
     """Builds a client that may reach only the given `host:port` entries."""
 
-    def make(*entries: str, limits: FetchLimits = QUICK, **options: object) -> HttpClient:
+    def make(*entries: str, limits: FetchLimits = QUICK, **options: Any) -> HttpClient:
         policy = EgressPolicy.from_text(",".join(entries))
-        politeness = options.pop("politeness", None) or Politeness(0, 2)
-        return HttpClient(policy, politeness, user_agent="test", limits=limits, **options)
+        return HttpClient(policy, Politeness(0, 2), user_agent="test", limits=limits, **options)
 
     return make
+
+
+async def ask(request: AbstractAsyncContextManager[Response]) -> Response:
+    """The answer to a request whose body nobody reads."""
+    async with request as response:
+        return response
 
 
 async def read(response: Response) -> bytes:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Protocol, assert_never
 
-
-
 from siteatlas.scanner.events import SitemapType
 from siteatlas.scanner.formats.feed import Feed
 from siteatlas.scanner.formats.index import SitemapIndex

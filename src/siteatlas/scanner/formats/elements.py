@@ -5,7 +5,9 @@ The parser never sees a prolog or a DTD, never resolves anything, and its memory
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import lru_cache
+from typing import Any
 
 from lxml import etree
 
@@ -35,6 +37,7 @@ class ElementStream:
         )
         self._root_tag: str | None = root_tag
         self._root_closed = False
+        self._over = False
         self._bytes_since_element = 0
         self._last: etree._Element | None = None
         self.error: ScanError | None = None
@@ -43,32 +46,45 @@ class ElementStream:
         """Elements that this text finishes; they are only good until the next call."""
         if self._root_tag is not None:
             text, self._root_tag = self._root_tag + text, None
-        if self.error is not None or self._root_closed:
+        if self.error is not None:
+            return []
+        if self._root_closed:
+            self._read_after_end(text, final=final)
             return []
         self._forget_last()
         data = text.encode()
         failure = self._feed(data, final=final)
         elements = self._finished()
+        self._over = failure is not None
         self._bytes_since_element = 0 if elements else self._bytes_since_element + len(data)
         if not self._root_closed:
             too_much = self._bytes_since_element > MAX_BYTES_WITHOUT_ELEMENT
             self.error = failure or (XmlLimits() if too_much else None)
         return elements
 
+    def _read_after_end(self, text: str, *, final: bool) -> None:
+        if not self._over:
+            self._over = self._feed(text.encode(), final=final) is not None
+
     def _feed(self, data: bytes, *, final: bool) -> ScanError | None:
         try:
             self._parser.feed(data)
         except etree.XMLSyntaxError as failure:
-            return self._judge(failure.code)
+            return self._judge(failure)
         if not final:
             return None
+        self._close()
+        return Truncated()
+
+    def _close(self) -> None:
+        """End the parser; prefixes without a namespace are only told now."""
         try:
             self._parser.close()
         except etree.XMLSyntaxError as failure:
-            self._judge(failure.code)
-        return Truncated()
+            self._judge(failure)
 
-    def _judge(self, code: int | None) -> ScanError:
+    def _judge(self, failure: etree.XMLSyntaxError) -> ScanError:
+        code = getattr(failure, "code", None)
         if code == CONTENT_AFTER_END:
             self._tally.note("content_after_end")
         elif code == UNDECLARED_PREFIX:
@@ -76,7 +92,8 @@ class ElementStream:
         return XmlLimits() if code in (NAME_TOO_LONG, RESOURCE_LIMIT) else XmlMalformed()
 
     def _finished(self) -> list[etree._Element]:
-        elements = [element for _, element in self._parser.read_events()]
+        events: Iterable[tuple[str, Any]] = self._parser.read_events()
+        elements: list[etree._Element] = [element for _, element in events]
         if elements and elements[-1].getparent() is None:
             self._root_closed = True
             elements.pop()

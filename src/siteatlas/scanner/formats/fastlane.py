@@ -70,11 +70,11 @@ class FastLane:
         if not rows:
             return None
         columns: dict[str, Sequence[str]] = dict(zip(order, zip(*rows, strict=True), strict=True))
-        optional = [columns[name] for name in USUAL_ORDER[1:]]
-        present = sum(len(rows) - column.count("") for column in optional)
-        if tags != 4 * len(rows) + 2 * present:
+        lastmods, changefreqs, priorities = (columns[name] for name in USUAL_ORDER[1:])
+        absent = lastmods.count("") + changefreqs.count("") + priorities.count("")
+        if tags != 10 * len(rows) - 2 * absent:
             return None
-        return RawEntries(columns["loc"], *optional)
+        return RawEntries(columns["loc"], lastmods, changefreqs, priorities)
 
 
 @lru_cache(maxsize=64)

@@ -1,0 +1,1 @@
+"""Who may do what: for now the local mode, in which only this machine's own user is served."""

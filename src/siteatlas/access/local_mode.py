@@ -1,0 +1,77 @@
+"""The local mode: without keys, only requests that name this machine and come from it are served.
+
+A page of another site in the operator's browser can reach a loopback port. It cannot fake `Host`,
+`Origin` and `Sec-Fetch-Site`, so these decide.
+"""
+
+from __future__ import annotations
+
+from ipaddress import ip_address
+
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from siteatlas.errors import HostRefused, OriginRefused
+
+LOCAL_NAMES = ("localhost", "127.0.0.1", "[::1]")
+HTTP_PORT = 80
+SAFE_METHODS = {"GET", "HEAD", "OPTIONS"}
+OWN_FETCH_SITES = {b"same-origin", b"none"}
+POLICY_VIOLATION = 1008
+
+
+class LocalMode:
+    """ASGI middleware that refuses foreign hosts and origins.
+
+    `host` and `port` are what the service was bound to. Port 0 stands for any free port: then the
+    server says which one it became.
+    """
+
+    def __init__(self, app: ASGIApp, *, host: str, port: int) -> None:
+        self._app = app
+        self._names = (*LOCAL_NAMES, *_further_name(host))
+        self._port = port
+        self._hosts: dict[int, frozenset[bytes]] = {}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            self._check(scope)
+        elif scope["type"] == "websocket":
+            await send({"type": "websocket.close", "code": POLICY_VIOLATION})
+            return
+        await self._app(scope, receive, send)
+
+    def _check(self, scope: Scope) -> None:
+        hosts = self._own_hosts(scope)
+        given = _values(scope, b"host")
+        if len(given) != 1 or given[0].lower() not in hosts:
+            raise HostRefused
+        for origin in _values(scope, b"origin"):
+            scheme, _, host = origin.lower().partition(b"://")
+            if scheme != b"http" or host not in hosts:
+                raise OriginRefused
+        if scope["method"] not in SAFE_METHODS:
+            sites = _values(scope, b"sec-fetch-site")
+            if not OWN_FETCH_SITES.issuperset(site.lower() for site in sites):
+                raise OriginRefused
+
+    def _own_hosts(self, scope: Scope) -> frozenset[bytes]:
+        port = self._port or (scope.get("server") or ("", 0))[1] or HTTP_PORT
+        if port not in self._hosts:
+            hosts = {f"{name}:{port}".encode() for name in self._names}
+            if port == HTTP_PORT:
+                hosts.update(name.encode() for name in self._names)
+            self._hosts[port] = frozenset(hosts)
+        return self._hosts[port]
+
+
+def _further_name(host: str) -> tuple[str, ...]:
+    """The address that we were bound to, when it is another one of the loopback addresses."""
+    try:
+        address = ip_address(host.strip("[]"))
+    except ValueError:
+        return ()
+    return (str(address),) if address.is_loopback and address.version == 4 else ()  # noqa: PLR2004
+
+
+def _values(scope: Scope, name: bytes) -> list[bytes]:
+    return [value for key, value in scope["headers"] if key == name]

@@ -1,0 +1,1 @@
+"""HTTP: validate, enqueue, read. Answers are JSON, errors are problem details."""

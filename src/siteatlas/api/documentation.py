@@ -1,0 +1,76 @@
+"""The OpenAPI document: what every operation declares beside its own shape."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from http import HTTPStatus
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+
+from siteatlas.api.problems import MEDIA_TYPE
+from siteatlas.api.schemas.problems import Problem
+
+REF = "#/components/schemas/{model}"
+PROBLEM_REF = {"$ref": REF.format(model=Problem.__name__)}
+EVERYWHERE = (400, 403, 413, 415, 422, 500, 503)
+DESCRIPTION = "Finds the sitemaps of any web site, stores every URL, and keeps watching."
+TAGS = [
+    {"name": "scans", "description": "Submit sites and follow the scans."},
+    {"name": "jobs", "description": "The queue."},
+    {"name": "domains", "description": "The sites and what is known of them."},
+    {"name": "sitemaps", "description": "Single documents."},
+    {"name": "operations", "description": "Is it alive?"},
+]
+LOCATION: dict[str, Any] = {
+    "headers": {
+        "Location": {
+            "description": "Where to follow it.",
+            "schema": {"type": "string", "maxLength": 500},
+        }
+    }
+}
+RETRY_AFTER = {
+    "Retry-After": {
+        "description": "Seconds to wait.",
+        "schema": {"type": "integer", "minimum": 1, "maximum": 3600},
+    }
+}
+
+
+def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """The declarations of problem answers for a route, beside those that any route can give."""
+    return {status: _declaration(status) for status in sorted({*statuses, *EVERYWHERE})}
+
+
+def _declaration(status: int) -> dict[str, Any]:
+    declared: dict[str, Any] = {
+        "description": HTTPStatus(status).phrase,
+        "content": {MEDIA_TYPE: {"schema": PROBLEM_REF}},
+    }
+    if status == HTTPStatus.SERVICE_UNAVAILABLE:
+        declared["headers"] = RETRY_AFTER
+    return declared
+
+
+def openapi_of(app: FastAPI) -> Callable[[], dict[str, Any]]:
+    """The maker of the document for an application; it is made once."""
+
+    def make() -> dict[str, Any]:
+        if app.openapi_schema is None:
+            document = get_openapi(
+                title=app.title,
+                version=app.version,
+                description=app.description,
+                routes=app.routes,
+                tags=app.openapi_tags,
+            )
+            shapes = document["components"]["schemas"]
+            shape = Problem.model_json_schema(ref_template=REF, mode="serialization")
+            shapes |= shape.pop("$defs")
+            shapes[Problem.__name__] = shape
+            app.openapi_schema = document
+        return app.openapi_schema
+
+    return make

@@ -1,0 +1,115 @@
+"""Sites: list, watch, change, forget."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Path, Query, Response, status
+
+from siteatlas.access.users import CurrentUser, current_user
+from siteatlas.api.addresses import site_at
+from siteatlas.api.context import Context
+from siteatlas.api.documentation import LOCATION, problems
+from siteatlas.api.schemas.base import LONGEST_ADDRESS, PageAnswer
+from siteatlas.api.schemas.domains import DomainAnswer, DomainChange, DomainRequest, DomainsQuery
+from siteatlas.errors import DomainNotFound
+from siteatlas.insights.domains import DomainView, domain_view, find_domain_view, list_domains
+from siteatlas.insights.pages import Page
+from siteatlas.logs import get_logger
+from siteatlas.net.address import parse_site
+from siteatlas.storage.domains import change_domain, delete_domain, find_domain, register_domain
+from siteatlas.storage.session import get_session
+
+PREFIX = "/api/v3/domains"
+
+log = get_logger("api")
+router = APIRouter(prefix=PREFIX, tags=["domains"], dependencies=[Depends(current_user)])
+
+DomainName = Annotated[
+    str,
+    Path(max_length=LONGEST_ADDRESS, description="The site's host.", examples=["example.com"]),
+]
+
+
+@router.get("", summary="List sites", response_model=PageAnswer[DomainAnswer], responses=problems())
+async def get_domains(query: Annotated[DomainsQuery, Query()]) -> Page[DomainView]:
+    """Sites by name."""
+    async with get_session() as session, session.begin():
+        return await list_domains(
+            session, watched=query.watched, limit=query.limit, cursor=query.cursor
+        )
+
+
+@router.post(
+    "",
+    summary="Watch a site",
+    status_code=status.HTTP_201_CREATED,
+    response_model=DomainAnswer,
+    responses={
+        201: LOCATION,
+        200: {"model": DomainAnswer, "description": "The site was known already."},
+        **problems(),
+    },
+)
+async def add_domain(
+    body: DomainRequest, response: Response, context: Context, user: CurrentUser
+) -> DomainView:
+    """Register a site and watch it; a known site is taken up again."""
+    address = site_at("#/domain", body.domain, context.policy)
+    async with get_session() as session, session.begin():
+        known = await find_domain(session, address.domain)
+        domain = await register_domain(
+            session,
+            address,
+            created_by=user,
+            watch=body.watch,
+            max_pages=body.max_pages,
+            scan_interval_hours=body.scan_interval_hours,
+        )
+        view = domain_view(domain)
+    context.jobs_waiting()
+    log.info("domain_registered", domain=view.domain, watched=view.watched)
+    if known is not None:
+        response.status_code = status.HTTP_200_OK
+    response.headers["Location"] = f"{PREFIX}/{view.domain}"
+    return view
+
+
+@router.get(
+    "/{domain}", summary="Show a site", response_model=DomainAnswer, responses=problems(404)
+)
+async def get_domain(domain: DomainName) -> DomainView:
+    """One site."""
+    async with get_session() as session, session.begin():
+        return await find_domain_view(session, domain)
+
+
+@router.patch(
+    "/{domain}", summary="Change a site", response_model=DomainAnswer, responses=problems(404)
+)
+async def patch_domain(domain: DomainName, body: DomainChange) -> DomainView:
+    """Watch, pause, or change interval and limit."""
+    async with get_session() as session, session.begin():
+        found = await find_domain(session, parse_site(domain).domain)
+        if found is None:
+            raise DomainNotFound
+        await change_domain(session, found, **body.changes())
+        view = domain_view(found)
+    log.info("domain_changed", domain=view.domain)
+    return view
+
+
+@router.delete(
+    "/{domain}",
+    summary="Forget a site",
+    status_code=status.HTTP_204_NO_CONTENT,
+    responses=problems(404, 409),
+)
+async def remove_domain(domain: DomainName) -> None:
+    """Remove a site and, in small steps later, all that is known of it."""
+    async with get_session() as session, session.begin():
+        found = await find_domain(session, parse_site(domain).domain)
+        if found is None:
+            raise DomainNotFound
+        await delete_domain(session, found)
+    log.info("domain_deleted", domain=found.domain)

@@ -1,0 +1,38 @@
+"""Whether the process is alive, and whether it can reach its database."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Depends
+
+from siteatlas import __version__
+from siteatlas.access.users import current_user
+from siteatlas.api.documentation import problems
+from siteatlas.api.schemas.health import DatabaseHealthAnswer, HealthAnswer, PoolAnswer
+from siteatlas.errors import SchemaOutdated
+from siteatlas.insights.health import database_state
+from siteatlas.storage.session import get_session
+
+router = APIRouter(tags=["operations"], dependencies=[Depends(current_user)])
+
+
+@router.get("/health", summary="Is it alive?", responses=problems())
+async def get_health() -> HealthAnswer:
+    """The process answers. The database is not asked."""
+    return HealthAnswer(status="ok", version=__version__)
+
+
+@router.get("/health/database", summary="Is the database there?", responses=problems())
+async def get_database_health() -> DatabaseHealthAnswer:
+    """The database answers and has the schema that this version needs; 503 otherwise."""
+    async with get_session() as session, session.begin():
+        state = await database_state(session)
+    if state.schema_revision != state.needed_revision:
+        raise SchemaOutdated
+    return DatabaseHealthAnswer(
+        status="ok",
+        server_version=state.server_version,
+        schema_revision=state.schema_revision,
+        needed_revision=state.needed_revision,
+        latency_ms=state.latency_ms,
+        pool=PoolAnswer.model_validate(state.pool),
+    )

@@ -1,0 +1,157 @@
+"""Errors as RFC 9457 problem details: what every failed request is answered with.
+
+Owns the shape and the handlers. Which errors exist is decided in `errors.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from http import HTTPStatus
+from typing import Any
+
+import orjson
+from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import Response
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.routing import Match
+from starlette.types import Scope
+
+from siteatlas.errors import (
+    ConfigurationError,
+    DatabaseError,
+    InputError,
+    NotFoundError,
+    SiteatlasError,
+)
+
+MEDIA_TYPE = "application/problem+json"
+RETRY_SECONDS = "5"
+MOST_FIELD_ERRORS = 100
+LONGEST_POINTER = 200
+REQUEST_ID = "siteatlas.request_id"
+METHODS = ("DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT")
+
+
+class FieldRefused(Exception):
+    """An error of ours together with the place in the request that caused it."""
+
+    def __init__(self, *faults: tuple[str, SiteatlasError], detail: str | None = None) -> None:
+        super().__init__(detail)
+        self.faults = faults
+        self.detail = detail
+
+
+def problem(
+    scope: Scope,
+    error: SiteatlasError,
+    *,
+    errors: Iterable[Mapping[str, str]] = (),
+    headers: Mapping[str, str] | None = None,
+) -> Response:
+    """The answer for an error of ours."""
+    listed = list(errors)
+    body = _body(scope, type(error), error.message) | ({"errors": listed} if listed else {})
+    retry = {"Retry-After": RETRY_SECONDS} if isinstance(error, DatabaseError) else {}
+    return _answer(error.http_status, body, {**retry, **(headers or {})})
+
+
+def unexpected(scope: Scope) -> Response:
+    """The answer when something broke; it says nothing of our inside."""
+    return problem(scope, SiteatlasError())
+
+
+def install_problem_handlers(app: FastAPI) -> None:
+    """Answer every error that a route can raise with problem details."""
+    app.add_exception_handler(SiteatlasError, _on_own_error)
+    app.add_exception_handler(FieldRefused, _on_field_refused)
+    app.add_exception_handler(RequestValidationError, _on_validation_error)
+    app.add_exception_handler(HTTPException, _on_http_error)
+
+
+async def _on_own_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, SiteatlasError)
+    if isinstance(error, ConfigurationError) or error.http_status == SiteatlasError.http_status:
+        raise error
+    return problem(request.scope, error)
+
+
+async def _on_field_refused(request: Request, error: Exception) -> Response:
+    assert isinstance(error, FieldRefused)
+    errors = [_field_error(pointer, e.code, e.message) for pointer, e in error.faults]
+    first = error.faults[0][1]
+    shown = first if error.detail is None else InputError(error.detail)
+    return problem(request.scope, shown, errors=errors[:MOST_FIELD_ERRORS])
+
+
+async def _on_validation_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    errors = [
+        _field_error(_pointer(fault["loc"]), fault["type"], fault["msg"])
+        for fault in error.errors()[:MOST_FIELD_ERRORS]
+    ]
+    return problem(request.scope, InputError(), errors=errors)
+
+
+async def _on_http_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    if error.status_code == HTTPStatus.NOT_FOUND:
+        return problem(request.scope, NotFoundError())
+    headers = dict(error.headers or {})
+    if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+        headers["Allow"] = ", ".join(allowed_methods(request))
+    status = HTTPStatus(error.status_code)
+    code = status.name.lower()
+    body = _frame(request.scope, status, code, title=status.phrase, detail=f"{status.phrase}.")
+    return _answer(status, body, headers)
+
+
+def allowed_methods(request: Request) -> list[str]:
+    """The methods that the path of a request knows, over all routes."""
+    scope = {key: request.scope[key] for key in ("type", "path", "headers", "root_path")}
+    return [
+        method
+        for method in METHODS
+        if any(
+            route.matches({**scope, "method": method})[0] is Match.FULL
+            for route in request.app.router.routes
+        )
+    ]
+
+
+def _body(scope: Scope, kind: type[SiteatlasError], detail: str) -> dict[str, Any]:
+    return _frame(scope, kind.http_status, kind.code, title=kind().message, detail=detail)
+
+
+def _frame(scope: Scope, status: int, code: str, *, title: str, detail: str) -> dict[str, Any]:
+    return {
+        "type": f"urn:siteatlas:error:{code}",
+        "title": title,
+        "status": int(status),
+        "detail": detail,
+        "instance": bytes(scope.get("raw_path") or b"/").decode("ascii", "replace"),
+        "code": code,
+        "request_id": scope.get(REQUEST_ID),
+    }
+
+
+def _answer(status: int, body: Mapping[str, Any], headers: Mapping[str, str]) -> Response:
+    content = orjson.dumps(body)
+    return Response(content, status, headers=dict(headers), media_type=MEDIA_TYPE)
+
+
+def _field_error(pointer: str, code: str, message: str) -> dict[str, str]:
+    return {"pointer": pointer, "code": code, "message": message}
+
+
+def _pointer(location: Sequence[str | int]) -> str:
+    """A JSON pointer for the body; the name of the place and of the value for the rest."""
+    where, *steps = location
+    path = "".join(f"/{_escaped(step)}" for step in steps)
+    return (f"#{path}" if where == "body" else f"{where}{path}")[:LONGEST_POINTER]
+
+
+def _escaped(step: str | int) -> str:
+    text = str(step).encode("utf-8", "replace").decode()
+    return text.replace("~", "~0").replace("/", "~1")

@@ -1,0 +1,33 @@
+"""All routes of the API in one call, for `main`."""
+
+from __future__ import annotations
+
+from fastapi import FastAPI
+from fastapi.routing import APIRoute
+
+from siteatlas.api import batches, domain_contents, domains, health, jobs, scans, sitemaps
+from siteatlas.api.documentation import openapi_of
+from siteatlas.api.problems import install_problem_handlers
+
+ROUTERS = (
+    scans.router,
+    batches.router,
+    jobs.router,
+    domains.router,
+    domain_contents.router,
+    sitemaps.router,
+    health.router,
+)
+
+
+def operation_id(route: APIRoute) -> str:
+    """The name of the handler, which is unique."""
+    return route.name
+
+
+def install_api(app: FastAPI) -> None:
+    """Give an application the routes, their error answers and their description."""
+    for router in ROUTERS:
+        app.include_router(router)
+    install_problem_handlers(app)
+    app.openapi = openapi_of(app)  # type: ignore[method-assign]

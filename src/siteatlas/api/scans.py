@@ -1,0 +1,77 @@
+"""Submitting one site, and following its scan."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Path, Response, status
+
+from siteatlas.access.users import CurrentUser, current_user
+from siteatlas.api.addresses import site_at
+from siteatlas.api.context import Context
+from siteatlas.api.documentation import LOCATION, problems
+from siteatlas.api.schemas.jobs import JobStatusAnswer, ScanAccepted, ScanRequest
+from siteatlas.insights.jobs import JobView, find_job
+from siteatlas.insights.workers import any_worker_alive
+from siteatlas.logs import get_logger
+from siteatlas.queue.submission import submit_site
+from siteatlas.storage.session import get_session
+
+NO_WORKER = "No worker has been seen for a minute. Start one with: siteatlas worker"
+STATUS_PATH = "/api/v3/sitemap/status/{job_id}"
+
+log = get_logger("api")
+router = APIRouter(prefix="/api/v3/sitemap", tags=["scans"], dependencies=[Depends(current_user)])
+
+JobIdent = Annotated[
+    str, Path(max_length=64, description="The UUID or the number of a job.", examples=["42"])
+]
+
+
+@router.post(
+    "/scan",
+    summary="Scan a site",
+    status_code=status.HTTP_202_ACCEPTED,
+    response_model=ScanAccepted,
+    responses={202: LOCATION, **problems(409)},
+)
+async def scan_domain(
+    body: ScanRequest, response: Response, context: Context, user: CurrentUser
+) -> ScanAccepted:
+    """Queue a scan of the site, or join the one that is waiting or running."""
+    address = site_at("#/base_url", body.base_url, context.policy)
+    async with get_session() as session, session.begin():
+        job = await submit_site(
+            session,
+            address,
+            created_by=user,
+            max_pages=body.max_pages,
+            watch=body.watch,
+            max_attempts=context.settings.max_attempts,
+        )
+        served = context.wake is not None or await any_worker_alive(session)
+    context.jobs_waiting()
+    log.info("job_submitted", job_id=job.job_id, domain=job.domain, deduplicated=job.deduplicated)
+    status_url = STATUS_PATH.format(job_id=job.job_id)
+    response.headers["Location"] = status_url
+    return ScanAccepted(
+        job_id=job.job_id,
+        status=job.status,
+        status_url=status_url,
+        created_at=job.created_at,
+        deduplicated=job.deduplicated,
+        max_pages=job.max_pages,
+        warning=None if served else NO_WORKER,
+    )
+
+
+@router.get(
+    "/status/{job_id}",
+    summary="How far a scan has come",
+    response_model=JobStatusAnswer,
+    responses=problems(404),
+)
+async def get_scan_status(job_id: JobIdent) -> JobView:
+    """The state of a job, by its UUID or its number."""
+    async with get_session() as session, session.begin():
+        return await find_job(session, job_id)

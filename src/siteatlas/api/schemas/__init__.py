@@ -1,0 +1,1 @@
+"""The shapes of requests and answers, one noun a file, with bounds and examples."""

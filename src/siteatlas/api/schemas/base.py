@@ -1,0 +1,95 @@
+"""What all shapes share: strict requests, declared bounds, and words of the reference examples.
+
+Bounds of requests are enforced. Bounds of answers are declared only: an answer must never fail.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Generic, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic.config import JsonDict
+
+from siteatlas.insights.pages import DEFAULT_LIMIT, LARGEST_BIGINT, LONGEST_CURSOR, MAX_LIMIT
+
+LARGEST_INT = 2**31 - 1
+MOST_PAGES = 50_000_000
+LONGEST_ADDRESS = 2048
+MOST_HOURS = 8760
+
+JOB_ID = "0d4f5cbb-6c5c-4b8e-9c0f-5d6a4f3a2b11"
+DOMAIN_ID = "7f1f7c4e-52a9-4a55-8a4e-0a3c1b7f9d20"
+SITEMAP_ID = "3b9a8d52-1f64-4f0e-9d7c-6e2b8c1a4f35"
+BATCH_ID = "c2a41e0b-9f1d-4c52-8f7b-2e6d5a8b9c03"
+USER_ID = "5905e9fe-6c61-4694-b09a-6602017b000a"
+NOON = "2025-11-15T12:00:00Z"
+LATER = "2025-11-15T12:00:04Z"
+
+
+def declared(**bounds: Any) -> Any:
+    """Bounds that stand in the schema and are not enforced."""
+    return Field(json_schema_extra=bounds)
+
+
+def examples(*values: dict[str, Any]) -> JsonDict:
+    """Examples of a whole shape."""
+    return {"examples": list(values)}
+
+
+Address = Annotated[str, declared(minLength=1, maxLength=LONGEST_ADDRESS)]
+Word = Annotated[str, declared(maxLength=64)]
+Line = Annotated[str, declared(maxLength=500)]
+Name = Annotated[str, declared(maxLength=300)]
+Url = Annotated[str, declared(maxLength=8192)]
+Paragraph = Annotated[str, declared(maxLength=10_000)]
+Count = Annotated[int, declared(minimum=0, maximum=LARGEST_BIGINT, format="int64")]
+SmallCount = Annotated[int, declared(minimum=0, maximum=LARGEST_INT, format="int32")]
+Seconds = Annotated[float, declared(minimum=0)]
+Share = Annotated[float, declared(minimum=0, maximum=1)]
+FreeObject = dict[str, Any]
+
+MaxPages = Annotated[int, Field(ge=1, le=MOST_PAGES)]
+IntervalHours = Annotated[float, Field(gt=0, le=MOST_HOURS, allow_inf_nan=False)]
+
+
+class RequestShape(BaseModel):
+    """A request body: exact types, no unknown fields."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class QueryShape(BaseModel):
+    """The query of a list: no unknown parameters."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    limit: int = Field(
+        DEFAULT_LIMIT,
+        ge=1,
+        le=LARGEST_INT,
+        description=f"Most items of one page; more than {MAX_LIMIT} is lowered to it.",
+    )
+    cursor: str | None = Field(
+        None,
+        min_length=1,
+        max_length=LONGEST_CURSOR,
+        description="`next_cursor` of the page before, with the same filters.",
+    )
+
+
+class AnswerShape(BaseModel):
+    """An answer, read from a view."""
+
+    model_config = ConfigDict(from_attributes=True, frozen=True)
+
+
+ItemT = TypeVar("ItemT")
+
+
+class PageAnswer(AnswerShape, Generic[ItemT]):
+    """One page of a list."""
+
+    items: Annotated[list[ItemT], declared(maxItems=MAX_LIMIT)]
+    next_cursor: Annotated[str, declared(maxLength=LONGEST_CURSOR)] | None = Field(
+        description="Where the next page begins; null on the last one."
+    )

@@ -1,0 +1,134 @@
+"""Shapes of batches: many sites submitted together."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated
+from uuid import UUID
+
+from pydantic import ConfigDict, Field
+
+from siteatlas.api.schemas.base import (
+    BATCH_ID,
+    JOB_ID,
+    LATER,
+    NOON,
+    Address,
+    AnswerShape,
+    FreeObject,
+    Line,
+    MaxPages,
+    Paragraph,
+    RequestShape,
+    Seconds,
+    Share,
+    SmallCount,
+    Word,
+    declared,
+    examples,
+)
+
+MOST_DOMAINS = 1000
+
+CREATED = {
+    "batch_id": BATCH_ID,
+    "status": "pending",
+    "total_domains": 2,
+    "status_url": f"/api/v3/sitemap/batch/status/{BATCH_ID}",
+    "items": [
+        {"domain": "example.com", "job_id": JOB_ID, "error_code": None},
+        {"domain": "http://10.0.0.1", "job_id": None, "error_code": "egress_denied"},
+    ],
+    "warning": None,
+}
+STATUS = {
+    "batch_id": BATCH_ID,
+    "status": "completed",
+    "total_domains": 1,
+    "completed_domains": 1,
+    "failed_domains": 0,
+    "progress": 1.0,
+    "created_at": NOON,
+    "updated_at": LATER,
+    "start_time": NOON,
+    "end_time": LATER,
+    "processing_time": 4.0,
+    "domain_statuses": {
+        "example.com": {
+            "status": "completed",
+            "job_id": JOB_ID,
+            "start_time": NOON,
+            "end_time": LATER,
+            "processing_time": 4.0,
+            "error": None,
+            "error_code": None,
+        }
+    },
+    "error": None,
+    "metadata": {"max_pages": 1000},
+}
+
+
+class BatchRequest(RequestShape):
+    """Sites to scan."""
+
+    model_config = ConfigDict(
+        json_schema_extra=examples({"domains": ["example.com", "example.org"], "max_pages": 1000})
+    )
+
+    domains: Annotated[list[Address], Field(min_length=1, max_length=MOST_DOMAINS)]
+    max_pages: MaxPages | None = Field(None, description="Most URLs that each scan stores.")
+
+
+class BatchItemAnswer(AnswerShape):
+    """One site as it was typed, and its job or the reason why it has none."""
+
+    domain: Address
+    job_id: UUID | None
+    error_code: Word | None
+
+
+class BatchCreated(AnswerShape):
+    """A batch that was queued; entries that could not be used are named."""
+
+    model_config = ConfigDict(json_schema_extra=examples(CREATED))
+
+    batch_id: UUID
+    status: Word
+    total_domains: SmallCount
+    status_url: Line
+    items: Annotated[list[BatchItemAnswer], declared(maxItems=MOST_DOMAINS)]
+    warning: Line | None = Field(None, description="Set when nobody is there to run the jobs.")
+
+
+class DomainStatusAnswer(AnswerShape):
+    """How far one site of a batch has come."""
+
+    status: Word
+    job_id: UUID | None
+    start_time: datetime | None
+    end_time: datetime | None
+    processing_time: Seconds | None
+    error: Paragraph | None
+    error_code: Word | None
+
+
+class BatchStatusAnswer(AnswerShape):
+    """How far a batch has come. Cancelled and refused sites count as failed."""
+
+    model_config = ConfigDict(json_schema_extra=examples(STATUS))
+
+    batch_id: UUID
+    status: Word
+    total_domains: SmallCount
+    completed_domains: SmallCount
+    failed_domains: SmallCount
+    progress: Share
+    created_at: datetime
+    updated_at: datetime
+    start_time: datetime | None
+    end_time: datetime | None
+    processing_time: Seconds | None
+    domain_statuses: dict[str, DomainStatusAnswer]
+    error: Line | None
+    metadata: FreeObject

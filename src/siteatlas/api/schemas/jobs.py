@@ -1,0 +1,193 @@
+"""Shapes of jobs: submitting a scan, and what became of it."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Literal
+from uuid import UUID
+
+from pydantic import ConfigDict, Field
+
+from siteatlas.api.schemas.base import (
+    DOMAIN_ID,
+    JOB_ID,
+    LATER,
+    LONGEST_ADDRESS,
+    MOST_PAGES,
+    NOON,
+    SITEMAP_ID,
+    USER_ID,
+    Address,
+    AnswerShape,
+    Count,
+    FreeObject,
+    Line,
+    MaxPages,
+    Name,
+    Paragraph,
+    QueryShape,
+    RequestShape,
+    Share,
+    SmallCount,
+    Word,
+    declared,
+    examples,
+)
+
+StatusWord = Literal[
+    "pending", "processing", "completed", "failed", "cancelled", "complete", "error"
+]
+
+ACCEPTED = {
+    "job_id": JOB_ID,
+    "status": "pending",
+    "status_url": f"/api/v3/sitemap/status/{JOB_ID}",
+    "created_at": NOON,
+    "deduplicated": False,
+    "max_pages": 1000,
+    "warning": None,
+}
+STATUS = {
+    "job_id": JOB_ID,
+    "id": 42,
+    "status": "completed",
+    "progress": 1.0,
+    "domain": "example.com",
+    "domain_id": DOMAIN_ID,
+    "created_by": USER_ID,
+    "result_data": {
+        "domain": "example.com",
+        "max_pages": 1000,
+        "partial": False,
+        "reasons": [],
+        "sitemaps": [
+            {
+                "id": SITEMAP_ID,
+                "url": "https://example.com/sitemap.xml",
+                "type": "standard",
+                "url_count": 12,
+            }
+        ],
+    },
+    "error": None,
+    "error_code": None,
+    "attempt": 1,
+    "created_at": NOON,
+    "started_at": NOON,
+    "finished_at": LATER,
+    "updated_at": LATER,
+}
+JOB = STATUS | {
+    "job_type": "sitemap",
+    "max_attempts": 5,
+    "priority": 0,
+    "run_at": NOON,
+    "worker_id": None,
+    "cancel_requested_at": None,
+}
+ATTEMPT = {
+    "attempt": 1,
+    "worker_id": "host-1234",
+    "started_at": NOON,
+    "ended_at": LATER,
+    "outcome": "completed",
+    "error_code": None,
+    "error": None,
+}
+
+
+class ScanRequest(RequestShape):
+    """A site to scan."""
+
+    model_config = ConfigDict(
+        json_schema_extra=examples(
+            {"base_url": "example.com", "max_pages": 1000},
+            {"base_url": "https://www.example.com/sitemap.xml", "watch": True},
+        )
+    )
+
+    base_url: Address = Field(description="The site, with or without scheme, or one sitemap of it.")
+    max_pages: MaxPages | None = Field(
+        None, description="Most URLs that the scan stores; without it the operator's limit holds."
+    )
+    watch: bool = Field(False, description="Keep watching the site after this scan.")
+
+
+class ScanAccepted(AnswerShape):
+    """The job that scans the site; `deduplicated` when the site already had an active one."""
+
+    model_config = ConfigDict(json_schema_extra=examples(ACCEPTED))
+
+    job_id: UUID
+    status: Word
+    status_url: Line
+    created_at: datetime
+    deduplicated: bool
+    max_pages: Annotated[int, declared(minimum=1, maximum=MOST_PAGES)] | None
+    warning: Line | None = Field(None, description="Set when nobody is there to run the job.")
+
+
+class JobStatusAnswer(AnswerShape):
+    """How far a job has come."""
+
+    model_config = ConfigDict(json_schema_extra=examples(STATUS))
+
+    job_id: UUID
+    id: Count
+    status: Word
+    progress: Share
+    domain: Name | None
+    domain_id: UUID | None
+    created_by: UUID
+    result_data: FreeObject | None
+    error: Paragraph | None
+    error_code: Word | None
+    attempt: SmallCount
+    created_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+    updated_at: datetime
+
+
+class JobAnswer(JobStatusAnswer):
+    """A job with all that the queue knows of it."""
+
+    model_config = ConfigDict(json_schema_extra=examples(JOB))
+
+    job_type: Word
+    max_attempts: SmallCount
+    priority: SmallCount
+    run_at: datetime
+    worker_id: Name | None
+    cancel_requested_at: datetime | None
+
+
+class AttemptAnswer(AnswerShape):
+    """How one attempt ended."""
+
+    model_config = ConfigDict(json_schema_extra=examples(ATTEMPT))
+
+    attempt: SmallCount
+    worker_id: Name | None
+    started_at: datetime | None
+    ended_at: datetime
+    outcome: Word
+    error_code: Word | None
+    error: Paragraph | None
+
+
+class JobDetailAnswer(JobAnswer):
+    """A job with its ended attempts, the latest first."""
+
+    model_config = ConfigDict(json_schema_extra=examples(JOB | {"attempts": [ATTEMPT]}))
+
+    attempts: Annotated[list[AttemptAnswer], declared(maxItems=100)]
+
+
+class JobsQuery(QueryShape):
+    """Which jobs to list."""
+
+    status: StatusWord | None = Field(
+        None, description="`complete` and `error` are accepted for `completed` and `failed`."
+    )
+    domain: str | None = Field(None, min_length=1, max_length=LONGEST_ADDRESS)

@@ -1,0 +1,53 @@
+"""The shape of problem details, RFC 9457."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import ConfigDict, Field
+
+from siteatlas.api.schemas.base import AnswerShape, Line, SmallCount, Word, declared, examples
+
+NOT_FOUND = {
+    "type": "urn:siteatlas:error:job_not_found",
+    "title": "There is no job with this id.",
+    "status": 404,
+    "detail": "There is no job with this id.",
+    "instance": "/api/v3/jobs/42",
+    "code": "job_not_found",
+    "request_id": "5f0c1f6f4c1e4a0e9b7c2d1a8e6f3b90",
+}
+INVALID = NOT_FOUND | {
+    "type": "urn:siteatlas:error:input_invalid",
+    "title": "The request holds a value that cannot be used.",
+    "status": 422,
+    "detail": "The request holds a value that cannot be used.",
+    "instance": "/api/v3/sitemap/scan",
+    "code": "input_invalid",
+    "errors": [{"pointer": "#/base_url", "code": "missing", "message": "Field required"}],
+}
+
+
+class FieldProblem(AnswerShape):
+    """One value at fault: where it stands and what is wrong with it."""
+
+    pointer: Line = Field(description="A JSON pointer into the body, or `query/…`, `path/…`.")
+    code: Word
+    message: Line
+
+
+class Problem(AnswerShape):
+    """Why a request failed; `code` is stable, the texts are for people."""
+
+    model_config = ConfigDict(json_schema_extra=examples(NOT_FOUND, INVALID))
+
+    type: Line
+    title: Line
+    status: SmallCount
+    detail: Annotated[str, declared(maxLength=4000)]
+    instance: Annotated[str, declared(maxLength=65_536)]
+    code: Word
+    request_id: Word | None
+    errors: Annotated[list[FieldProblem], declared(maxItems=100)] | None = Field(
+        None, description="The values at fault, when they are known."
+    )

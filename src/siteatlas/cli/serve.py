@@ -1,0 +1,51 @@
+"""`siteatlas serve`: the API, and the scheduler beside it."""
+
+from __future__ import annotations
+
+import socket
+import sys
+from typing import Annotated
+
+import typer
+
+from siteatlas.cli.border import run
+from siteatlas.cli.listener import base_url, listen
+from siteatlas.cli.output import is_terminal, say, write_line
+from siteatlas.cli.preparation import prepare
+from siteatlas.cli.service import Service
+from siteatlas.cli.stopping import stop_on_signals
+from siteatlas.settings import Settings
+
+app = typer.Typer(rich_markup_mode=None)
+
+
+@app.command()
+def serve(
+    no_scheduler: Annotated[
+        bool, typer.Option("--no-scheduler", help="Only serve; leave the queue to workers.")
+    ] = False,
+    host: Annotated[
+        str | None, typer.Option(help="A loopback address.  [env: SITEATLAS_HOST]")
+    ] = None,
+    port: Annotated[
+        int | None, typer.Option(help="0 takes any free port.  [env: SITEATLAS_PORT]")
+    ] = None,
+) -> None:
+    """Serve the API on this machine and work on the queue, until told to stop."""
+    settings = prepare(logs_by_default=True, host=host, port=port)
+    listener = listen(settings.host, settings.port)
+    run(_serve(settings, listener, scheduler=not no_scheduler))
+
+
+async def _serve(settings: Settings, listener: socket.socket, *, scheduler: bool) -> None:
+    service = Service(settings, lambda: _announce(listener), scheduler=scheduler)
+    with stop_on_signals(service.stop):
+        await service.serve(sockets=[listener])
+
+
+def _announce(listener: socket.socket) -> None:
+    """Tell people on stderr; a program that started us reads the address from stdout."""
+    url = base_url(listener)
+    say(f"Siteatlas listens on {url} (Ctrl-C stops it)")
+    if not is_terminal(sys.stdout):
+        write_line(url)

@@ -1,0 +1,97 @@
+"""The application: the only place where API, pages, scheduler and database are put together."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+
+from fastapi import FastAPI
+from starlette.middleware import Middleware
+
+from siteatlas import __version__
+from siteatlas.access.headers import SecurityHeaders
+from siteatlas.access.local_mode import LocalMode
+from siteatlas.api.batches import LARGER_BODIES
+from siteatlas.api.bodies import RequestLimits
+from siteatlas.api.border import RequestBorder
+from siteatlas.api.context import ApiContext
+from siteatlas.api.documentation import DESCRIPTION, TAGS
+from siteatlas.api.routes import install_api, operation_id
+from siteatlas.logs import get_logger
+from siteatlas.net.egress import EgressPolicy
+from siteatlas.scheduler.sitemap_scheduler import SitemapScheduler
+from siteatlas.settings import Settings
+from siteatlas.storage.opening import open_storage
+from siteatlas.storage.session import Database, bind_database
+from siteatlas.web.static_files import install_static_files
+
+log = get_logger("main")
+
+
+def create_app(
+    settings: Settings,
+    policy: EgressPolicy | None = None,
+    *,
+    run_scheduler: bool = True,
+    database: Database | None = None,
+) -> FastAPI:
+    """The web application; its lifespan opens the database and runs the scheduler.
+
+    A database that is handed in belongs to the caller and stays open. Without `run_scheduler`
+    jobs are queued here and run by `siteatlas worker`.
+    """
+    context = ApiContext(settings, policy or EgressPolicy.from_text(settings.egress_allow))
+    app = FastAPI(
+        title="Siteatlas",
+        version=__version__,
+        description=DESCRIPTION,
+        openapi_tags=TAGS,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+        generate_unique_id_function=operation_id,
+        middleware=[
+            Middleware(SecurityHeaders),
+            Middleware(RequestBorder),
+            Middleware(LocalMode, host=settings.host, port=settings.port),
+            Middleware(RequestLimits, larger=LARGER_BODIES),
+        ],
+        lifespan=_lifespan(context, run_scheduler=run_scheduler, database=database),
+    )
+    app.state.api = context
+    install_api(app)
+    install_static_files(app)
+    return app
+
+
+def _lifespan(
+    context: ApiContext, *, run_scheduler: bool, database: Database | None
+) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:
+    @asynccontextmanager
+    async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
+        async with AsyncExitStack() as stack:
+            if database is None:
+                await stack.enter_async_context(open_storage(context.settings, announce=_announce))
+            else:
+                bind_database(database)
+            if run_scheduler:
+                await stack.enter_async_context(_scheduler(context))
+            yield
+
+    return lifespan
+
+
+@asynccontextmanager
+async def _scheduler(context: ApiContext) -> AsyncIterator[None]:
+    scheduler = SitemapScheduler(context.settings, context.policy)
+    await scheduler.start()
+    context.wake = scheduler.wake
+    try:
+        yield
+    finally:
+        context.wake = None
+        await scheduler.shutdown()
+
+
+def _announce(text: str) -> None:
+    log.info("storage", text=text)

@@ -1,0 +1,116 @@
+"""The public face of the scanner: `SitemapAnalyzer` turns the address of a site into events."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import aclosing, suppress
+from typing import Any
+
+from siteatlas.errors import SiteatlasError
+from siteatlas.net.address import WebAddress, parse_site
+from siteatlas.net.client import FetchLimits, HttpClient
+from siteatlas.net.egress import EgressPolicy
+from siteatlas.net.politeness import Politeness
+from siteatlas.net.resolver import Resolver
+from siteatlas.scanner.events import ScanEvent, ScanMemory
+from siteatlas.scanner.options import ScanOptions
+from siteatlas.scanner.site_scan import SiteScan
+from siteatlas.scanner.summary import ScanSummary
+
+__all__ = ["ScanOptions", "SitemapAnalyzer"]
+
+EVENTS_WAITING = 8
+
+
+class SitemapAnalyzer:
+    """Finds and reads the sitemaps of sites. Holds no state of its own between scans."""
+
+    def __init__(
+        self,
+        policy: EgressPolicy,
+        politeness: Politeness,
+        *,
+        user_agent: str,
+        limits: FetchLimits = FetchLimits(),
+        resolver: Resolver | None = None,
+    ) -> None:
+        self._policy = policy
+        self._politeness = politeness
+        self._user_agent = user_agent
+        self._limits = limits
+        self._resolver = resolver
+
+    async def scan(
+        self,
+        site: WebAddress,
+        options: ScanOptions = ScanOptions(),
+        memory: ScanMemory = ScanMemory(),
+    ) -> AsyncGenerator[ScanEvent, None]:
+        """Scan a site; raises the true reason when no sitemap could be read.
+
+        A slow reader of the events slows the sockets. Closing the iterator cancels the scan.
+        """
+        events: asyncio.Queue[ScanEvent | None] = asyncio.Queue(EVENTS_WAITING)
+        scan = asyncio.create_task(self._run(site, options, memory, events))
+        try:
+            while (event := await events.get()) is not None:
+                yield event
+            await scan
+        finally:
+            scan.cancel()
+            with suppress(asyncio.CancelledError, SiteatlasError):
+                await scan
+
+    async def analyze_domain_sitemaps(
+        self,
+        domain: str,
+        follow_robots_txt: bool = True,
+        extract_urls: bool = True,
+        max_urls_per_sitemap: int = 10_000,
+    ) -> dict[str, Any]:
+        """Scan a site and give everything at once; a failure stands under `error`."""
+        summary = ScanSummary(
+            domain, keep_urls=extract_urls, max_urls_per_sitemap=max_urls_per_sitemap
+        )
+        options = ScanOptions(robots_sitemaps=follow_robots_txt)
+        try:
+            async with aclosing(self.scan(parse_site(domain), options)) as events:
+                async for event in events:
+                    summary.add(event)
+        except SiteatlasError as error:
+            return summary.as_dict(error.message)
+        return summary.as_dict()
+
+    async def _run(
+        self,
+        site: WebAddress,
+        options: ScanOptions,
+        memory: ScanMemory,
+        events: asyncio.Queue[ScanEvent | None],
+    ) -> None:
+        scan = SiteScan(
+            site,
+            options=options,
+            memory=memory,
+            open_client=self._open_client,
+            politeness=self._politeness,
+            user_agent=self._user_agent,
+            emit=events.put,
+        )
+        try:
+            await scan.run()
+        finally:
+            # After a cancel nobody takes events any more, and a full queue would block for ever.
+            task = asyncio.current_task()
+            if task is None or not task.cancelling():
+                await events.put(None)
+
+    def _open_client(self, base: WebAddress) -> HttpClient:
+        return HttpClient(
+            self._policy.for_site(base),
+            self._politeness,
+            user_agent=self._user_agent,
+            limits=self._limits,
+            resolver=self._resolver,
+        )

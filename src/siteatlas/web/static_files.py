@@ -1,0 +1,39 @@
+"""Static files and the pages that are nothing more than a static file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from fastapi import FastAPI
+from fastapi.responses import FileResponse, RedirectResponse, Response
+from starlette.staticfiles import StaticFiles
+from starlette.types import Scope
+
+STATIC = Path(__file__).parent / "static"
+REVALIDATED = {"Cache-Control": "no-cache"}
+
+
+class RevalidatedFiles(StaticFiles):
+    """Files that a browser may keep, but asks about each time, so that an update is seen."""
+
+    async def get_response(self, path: str, scope: Scope) -> Response:
+        response = await super().get_response(path, scope)
+        response.headers.update(REVALIDATED)
+        return response
+
+
+def install_static_files(app: FastAPI) -> None:
+    """Serve `/static`, the API reference at `/docs`, and lead `/` there."""
+    app.mount("/static", RevalidatedFiles(directory=STATIC), name="static")
+    app.add_api_route("/docs", show_reference, include_in_schema=False)
+    app.add_api_route("/", lead_to_reference, include_in_schema=False)
+
+
+async def show_reference() -> FileResponse:
+    """The interactive reference; all its parts come from this process."""
+    return FileResponse(STATIC / "docs.html", headers=REVALIDATED)
+
+
+async def lead_to_reference() -> RedirectResponse:
+    """The front door until there is a dashboard."""
+    return RedirectResponse("/docs", status_code=307)

@@ -1,0 +1,154 @@
+"""What is known of a site: documents, URLs, candidates and scans."""
+
+from __future__ import annotations
+
+from uuid import uuid4
+
+import httpx
+import pytest
+
+from siteatlas.storage.models import SitemapLink
+from tests.fixtures.database import transaction
+from tests.fixtures.records import (
+    add_candidate,
+    add_domain,
+    add_job,
+    add_scan,
+    add_sitemap,
+    add_urls,
+)
+
+SITE = "/api/v3/domains/example.com"
+
+
+async def items(client: httpx.AsyncClient, path: str, **query: str) -> list[dict[str, object]]:
+    response = await client.get(path, params=query)
+    assert response.status_code == 200, response.text
+    found: list[dict[str, object]] = response.json()["items"]
+    return found
+
+
+async def test_a_document_has_the_promised_fields(client: httpx.AsyncClient):
+    async with transaction() as session:
+        sitemap = await add_sitemap(session, await add_domain(session), url_count=3)
+    (listed,) = await items(client, f"{SITE}/sitemaps")
+    shown = (await client.get(f"/api/v3/sitemaps/{sitemap.id}")).json()
+    assert listed == shown
+    promised = {"id", "url", "type", "discovery_method", "status", "job_id", "created_by"}
+    assert promised | {"created_at", "url_count", "error_code"} <= set(shown)
+    assert (shown["domain"], shown["url_count"]) == ("example.com", 3)
+
+
+async def test_a_document_names_its_parents(client: httpx.AsyncClient):
+    async with transaction() as session:
+        domain = await add_domain(session)
+        parent = await add_sitemap(session, domain, "index.xml", type="index")
+        child = await add_sitemap(session, domain, "child.xml")
+        session.add(SitemapLink(parent_id=parent.id, child_id=child.id))
+    shown = (await client.get(f"/api/v3/sitemaps/{child.id}")).json()
+    assert shown["parent_ids"] == [str(parent.id)]
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ({"type": "index"}, ["index.xml"]),
+        ({"status": "failed"}, ["bad.xml"]),
+        ({"status": "error"}, ["bad.xml"]),
+        ({"status": "complete", "type": "standard"}, ["good.xml"]),
+    ],
+)
+async def test_documents_can_be_filtered(
+    client: httpx.AsyncClient, query: dict[str, str], expected: list[str]
+):
+    async with transaction() as session:
+        domain = await add_domain(session)
+        await add_sitemap(session, domain, "index.xml", type="index")
+        await add_sitemap(session, domain, "bad.xml", status="failed", error_code="timeout")
+        await add_sitemap(session, domain, "good.xml")
+    found = await items(client, f"{SITE}/sitemaps", **query)
+    assert [str(item["url"]).rsplit("/", 1)[1] for item in found] == expected
+
+
+async def test_pages_of_2500_urls_neither_skip_nor_repeat(client: httpx.AsyncClient):
+    async with transaction() as session:
+        domain = await add_domain(session)
+        for n in range(5):
+            sitemap = await add_sitemap(session, domain, f"{n}.xml")
+            rows = [(k * 7919 - 10**6, f"https://example.com/{n}/{k}") for k in range(500)]
+            await add_urls(session, sitemap.id, rows)
+    found: list[str] = []
+    query: dict[str, str] = {"limit": "700"}
+    while True:
+        page = (await client.get(f"{SITE}/urls", params=query)).json()
+        found += [item["url"] for item in page["items"]]
+        if page["next_cursor"] is None:
+            break
+        query["cursor"] = page["next_cursor"]
+    assert len(found) == 2500
+    assert len(set(found)) == 2500
+
+
+async def test_a_url_has_exactly_the_promised_fields(client: httpx.AsyncClient):
+    async with transaction() as session:
+        sitemap = await add_sitemap(session, await add_domain(session))
+        await add_urls(session, sitemap.id, [(1, "https://example.com/a")], priority=0.8)
+    (listed,) = await items(client, f"{SITE}/urls")
+    promised = "url lastmod changefreq priority sitemap sitemap_id first_seen_at removed_at extras"
+    assert sorted(listed) == sorted(promised.split())
+    assert (listed["priority"], listed["sitemap"]) == (0.8, sitemap.url)
+
+
+async def test_urls_can_be_searched(client: httpx.AsyncClient):
+    async with transaction() as session:
+        sitemap = await add_sitemap(session, await add_domain(session))
+        listed = [(1, "https://example.com/blog/a"), (2, "https://example.com/shop/b")]
+        await add_urls(session, sitemap.id, listed)
+    answer = (await client.get(f"{SITE}/urls", params={"contains": "/SHOP"})).json()
+    assert [item["url"] for item in answer["items"]] == ["https://example.com/shop/b"]
+    assert (answer["examined"], answer["next_cursor"]) == (2, None)
+
+
+async def test_the_urls_of_one_document_are_its_own(client: httpx.AsyncClient):
+    async with transaction() as session:
+        domain = await add_domain(session)
+        sitemap = await add_sitemap(session, domain, "a.xml")
+        other = await add_sitemap(session, domain, "b.xml")
+        await add_urls(session, sitemap.id, [(1, "https://example.com/a")])
+        await add_urls(session, other.id, [(1, "https://example.com/b")])
+    found = await items(client, f"/api/v3/sitemaps/{sitemap.id}/urls")
+    assert [item["url"] for item in found] == ["https://example.com/a"]
+
+
+@pytest.mark.parametrize("rest", ["", "/urls"])
+async def test_an_unknown_document_is_404_and_a_malformed_id_422(
+    client: httpx.AsyncClient, rest: str
+):
+    unknown = await client.get(f"/api/v3/sitemaps/{uuid4()}{rest}")
+    malformed = await client.get(f"/api/v3/sitemaps/7{rest}")
+    assert (unknown.status_code, unknown.json()["code"]) == (404, "sitemap_not_found")
+    assert (malformed.status_code, malformed.json()["code"]) == (422, "input_invalid")
+
+
+async def test_candidates_are_listed_with_their_verdict(client: httpx.AsyncClient):
+    async with transaction() as session:
+        domain = await add_domain(session)
+        await add_candidate(session, domain, "sitemap.xml", verdict="accepted", reason=None)
+        await add_candidate(session, domain, "sitemap_index.xml")
+    assert len(await items(client, f"{SITE}/candidates")) == 2
+    (rejected,) = await items(client, f"{SITE}/candidates", verdict="rejected")
+    assert (rejected["reason"], rejected["http_status"]) == ("http_not_found", 404)
+
+
+async def test_scans_are_listed_newest_first(client: httpx.AsyncClient):
+    async with transaction() as session:
+        domain = await add_domain(session)
+        jobs = [await add_job(session, domain, status="completed") for _ in range(3)]
+        for job in jobs:
+            await add_scan(session, domain, job, state="published", reasons=["max_pages"])
+    first = (await client.get(f"{SITE}/scans", params={"limit": 2})).json()
+    query = {"limit": 2, "cursor": first["next_cursor"]}
+    second = (await client.get(f"{SITE}/scans", params=query)).json()
+    found = [item["job_id"] for page in (first, second) for item in page["items"]]
+    assert found == [str(job.job_id) for job in reversed(jobs)]
+    assert first["items"][0]["reasons"] == ["max_pages"]

@@ -1,0 +1,136 @@
+"""Sites over HTTP: add, list, change, forget."""
+
+from __future__ import annotations
+
+import httpx
+import pytest
+
+from tests.fixtures.database import transaction
+from tests.fixtures.records import add_domain, add_job
+
+DOMAINS = "/api/v3/domains"
+
+
+async def test_an_added_site_is_watched(client: httpx.AsyncClient):
+    response = await client.post(DOMAINS, json={"domain": "www.example.com"})
+    answer = response.json()
+    assert response.status_code == 201
+    assert response.headers["location"] == "/api/v3/domains/example.com"
+    assert (answer["domain"], answer["watched"]) == ("example.com", True)
+    assert answer["next_scan_at"] is not None
+
+
+async def test_adding_a_known_site_again_is_200(client: httpx.AsyncClient):
+    body = {"domain": "example.com", "scan_interval_hours": 6, "max_pages": 50}
+    await client.post(DOMAINS, json={"domain": "example.com", "watch": False})
+    response = await client.post(DOMAINS, json=body)
+    answer = response.json()
+    assert (response.status_code, answer["watched"]) == (200, True)
+    assert (answer["scan_interval_hours"], answer["max_pages"]) == (6.0, 50)
+
+
+async def test_a_site_that_may_not_be_contacted_is_refused(client: httpx.AsyncClient):
+    response = await client.post(DOMAINS, json={"domain": "192.168.1.1"})
+    problem = response.json()
+    assert (response.status_code, problem["code"]) == (422, "egress_denied")
+    assert problem["errors"][0]["pointer"] == "#/domain"
+
+
+async def test_sites_are_listed_by_name_in_pages(client: httpx.AsyncClient):
+    async with transaction() as session:
+        for name in ("b.example", "a.example", "c.example"):
+            await add_domain(session, name)
+    first = (await client.get(DOMAINS, params={"limit": 2})).json()
+    query = {"limit": 2, "cursor": first["next_cursor"]}
+    second = (await client.get(DOMAINS, params=query)).json()
+    names = [item["domain"] for page in (first, second) for item in page["items"]]
+    assert names == ["a.example", "b.example", "c.example"]
+    assert second["next_cursor"] is None
+
+
+async def test_only_watched_sites_can_be_asked_for(client: httpx.AsyncClient):
+    async with transaction() as session:
+        await add_domain(session, "a.example", watched=True)
+        await add_domain(session, "b.example")
+    answer = (await client.get(DOMAINS, params={"watched": "true"})).json()
+    assert [item["domain"] for item in answer["items"]] == ["a.example"]
+
+
+async def test_a_site_is_found_by_what_a_person_types(client: httpx.AsyncClient):
+    async with transaction() as session:
+        await add_domain(session, url_count=3, distinct_url_count=2, sitemap_count=1)
+    answer = (await client.get(f"{DOMAINS}/WWW.example.com")).json()
+    assert (answer["domain"], answer["url_count"], answer["sitemap_count"]) == ("example.com", 3, 1)
+
+
+async def test_a_site_with_a_port_is_found(client: httpx.AsyncClient):
+    async with transaction() as session:
+        await add_domain(session, "example.com:8080")
+    assert (await client.get(f"{DOMAINS}/example.com:8080")).status_code == 200
+
+
+async def test_a_change_touches_only_what_it_names(client: httpx.AsyncClient):
+    await client.post(DOMAINS, json={"domain": "example.com", "max_pages": 7})
+    response = await client.patch(f"{DOMAINS}/example.com", json={"paused": True})
+    answer = response.json()
+    assert (response.status_code, answer["paused"], answer["max_pages"]) == (200, True, 7)
+    assert answer["watched"] is True
+
+
+async def test_a_site_that_is_no_longer_watched_is_not_due(client: httpx.AsyncClient):
+    await client.post(DOMAINS, json={"domain": "example.com"})
+    answer = (await client.patch(f"{DOMAINS}/example.com", json={"watched": False})).json()
+    assert (answer["watched"], answer["next_scan_at"]) == (False, None)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {},
+        {"paused": None},
+        {"paused": "yes"},
+        {"watched": 1},
+        {"scan_interval_hours": 0},
+        {"scan_interval_hours": -1},
+        {"scan_interval_hours": 1e308},
+        {"max_pages": 0},
+        {"max_pages": 50_000_001},
+        {"domain": "other.example"},
+    ],
+)
+async def test_a_change_that_makes_no_sense_is_refused(client: httpx.AsyncClient, change: object):
+    await client.post(DOMAINS, json={"domain": "example.com"})
+    response = await client.patch(f"{DOMAINS}/example.com", json=change)
+    assert (response.status_code, response.json()["code"]) == (422, "input_invalid")
+
+
+async def test_a_forgotten_site_is_gone(client: httpx.AsyncClient):
+    await client.post(DOMAINS, json={"domain": "example.com"})
+    response = await client.delete(f"{DOMAINS}/example.com")
+    assert (response.status_code, response.content) == (204, b"")
+    assert (await client.get(f"{DOMAINS}/example.com")).status_code == 404
+    assert (await client.get(DOMAINS)).json()["items"] == []
+
+
+async def test_a_site_with_an_active_job_cannot_be_forgotten(client: httpx.AsyncClient):
+    async with transaction() as session:
+        await add_job(session, await add_domain(session))
+    response = await client.delete(f"{DOMAINS}/example.com")
+    assert (response.status_code, response.json()["code"]) == (409, "job_active")
+
+
+@pytest.mark.parametrize("rest", ["", "/sitemaps", "/urls", "/candidates", "/scans"])
+async def test_an_unknown_site_is_404_and_a_malformed_one_422(client: httpx.AsyncClient, rest: str):
+    unknown = await client.get(f"{DOMAINS}/unknown.example{rest}")
+    malformed = await client.get(f"{DOMAINS}/exa%20mple{rest}")
+    assert (unknown.status_code, unknown.json()["code"]) == (404, "domain_not_found")
+    assert (malformed.status_code, malformed.json()["code"]) == (422, "address_invalid")
+
+
+@pytest.mark.parametrize("method", ["PATCH", "DELETE"])
+async def test_an_unknown_site_can_be_neither_changed_nor_forgotten(
+    client: httpx.AsyncClient, method: str
+):
+    body = {"json": {"paused": True}} if method == "PATCH" else {}
+    response = await client.request(method, f"{DOMAINS}/unknown.example", **body)
+    assert (response.status_code, response.json()["code"]) == (404, "domain_not_found")

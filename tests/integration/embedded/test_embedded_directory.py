@@ -1,0 +1,174 @@
+"""Where the embedded PostgreSQL can live, as whom it runs, and what it says where it cannot."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from siteatlas.errors import (
+    EmbeddedBinaryMissing,
+    EmbeddedDirectoryUnusable,
+    EmbeddedServerError,
+    EmbeddedVersionMismatch,
+)
+from siteatlas.storage import binaries
+from siteatlas.storage.binaries import installed_programs
+from siteatlas.storage.server_user import server_user_for
+from tests.fixtures.embedded import (
+    HOLD_UNTIL_TOLD,
+    IS_ROOT,
+    connected,
+    joined,
+    processes_naming,
+    quiet,
+    runs,
+    server_pid,
+)
+
+only_root = pytest.mark.skipif(not IS_ROOT, reason="needs root")
+
+HOLD_AS_NOBODY = """
+import os, pwd, sys
+from pathlib import Path
+import siteatlas.storage.embedded, encodings.idna
+nobody = pwd.getpwnam("nobody")
+os.setgroups([]); os.setgid(nobody.pw_gid); os.setuid(nobody.pw_uid)
+""" + HOLD_UNTIL_TOLD.replace("import sys\n", "")
+
+
+@pytest.mark.parametrize("name", ["long-" * 25, "odd: name, 'quoted'"])
+async def test_the_socket_lies_elsewhere_when_the_path_cannot_hold_one(place, made_once, name):
+    subprocess.run(["cp", "-a", str(made_once), str(place / name)], check=True)
+    with quiet(place / name) as server:
+        assert len(str(server.socket_dir)) < 90
+        assert place not in server.socket_dir.parents
+        assert stat.S_IMODE(server.socket_dir.stat().st_mode) == 0o700
+        async with connected(server) as connection:
+            assert await connection.fetchval("SELECT 1") == 1
+    server.socket_dir.rmdir()
+
+
+@only_root
+def test_a_socket_directory_taken_by_another_user_is_refused(place, made_once):
+    name = "long-" * 25
+    subprocess.run(["cp", "-a", str(made_once), str(place / name)], check=True)
+    with quiet(place / name) as server:
+        pass
+    os.chown(server.socket_dir, 12345, 12345)
+    with pytest.raises(EmbeddedDirectoryUnusable, match="belongs to another user"):
+        quiet(place / name).acquire()
+    server.socket_dir.rmdir()
+
+
+def test_data_of_another_major_version_is_refused_with_what_to_do(copied_dir):
+    (copied_dir / "postgres" / "PG_VERSION").write_text("16\n")
+    with pytest.raises(EmbeddedVersionMismatch, match=r"PostgreSQL 16.*db backup.*DATABASE_URL"):
+        quiet(copied_dir).acquire()
+
+
+def test_a_file_in_place_of_the_directory_is_refused(place):
+    (place / "data").touch()
+    with pytest.raises(EmbeddedDirectoryUnusable, match=r"not a directory.*DATABASE_URL"):
+        quiet(place / "data").acquire()
+    with pytest.raises(EmbeddedDirectoryUnusable, match=r"Not a directory.*DATABASE_URL"):
+        quiet(place / "data" / "below").acquire()
+
+
+def test_foreign_files_are_never_overwritten(place):
+    foreign = place / "data" / "postgres" / "letter.txt"
+    foreign.parent.mkdir(parents=True)
+    foreign.write_text("dear")
+    with pytest.raises(EmbeddedDirectoryUnusable, match="not a PostgreSQL data directory"):
+        quiet(place / "data").acquire()
+    assert foreign.read_text() == "dear"
+
+
+def test_a_platform_without_programs_is_told_about_database_url(place, monkeypatch):
+    monkeypatch.setattr(binaries, "FOLDER", "pginstall-of-no-platform")
+    with pytest.raises(EmbeddedBinaryMissing, match="DATABASE_URL"):
+        quiet(place / "data").acquire()
+
+
+def test_a_server_that_cannot_start_says_why(copied_dir):
+    (copied_dir / "postgres" / "global" / "pg_control").unlink()
+    with pytest.raises(EmbeddedServerError, match=r"pg_control.*DATABASE_URL"):
+        quiet(copied_dir).acquire()
+
+
+@only_root
+def test_as_root_the_server_runs_as_nobody_and_opens_only_its_own_directory(place):
+    place.chmod(0o711)
+    given = place / "given"
+    given.mkdir(mode=0o700)
+    with quiet(given) as server:
+        assert (given / "postgres").stat().st_uid == server.socket_dir.stat().st_uid != 0
+        assert Path(f"/proc/{server_pid(given)}").stat().st_uid != 0
+    assert stat.S_IMODE(given.stat().st_mode) == 0o711
+    assert stat.S_IMODE(place.stat().st_mode) == 0o711
+
+
+@only_root
+def test_as_root_a_directory_that_nobody_can_reach_is_refused_and_left_as_it_was(place):
+    closed = place / "closed"
+    closed.mkdir(mode=0o700)
+    with pytest.raises(EmbeddedDirectoryUnusable, match=r"cannot reach.*SITEATLAS_DATA_DIR"):
+        quiet(closed / "data").acquire()
+    assert stat.S_IMODE(closed.stat().st_mode) == 0o700
+
+
+@only_root
+def test_as_root_programs_that_nobody_can_reach_are_copied_beside_the_data(place, data_dir):
+    closed = place / "closed"
+    closed.mkdir(mode=0o700)
+    package = installed_programs().folder.parent
+    for path in package.parent.glob(f"{package.name}*"):
+        (closed / path.name).symlink_to(path)
+    script = f"import sys; sys.path.insert(0, {str(closed)!r})\n{HOLD_UNTIL_TOLD}"
+    user = joined(data_dir, script)
+    (program,) = Path(f"/proc/{server_pid(data_dir)}").glob("exe")
+    assert program.readlink().is_relative_to(data_dir / "programs")
+    user.finish()
+
+
+@only_root
+def test_an_ordinary_user_starts_and_stops_a_server(place):
+    if not server_user_for().may_enter(Path(installed_programs().path("postgres"))):
+        pytest.skip("the installed programs are closed to other users")
+    nobody = server_user_for()
+    os.chown(place, nobody.uid, nobody.gid)
+    user = joined(place / "of" / "nobody", HOLD_AS_NOBODY)
+    assert (place / "of" / "nobody").stat().st_uid == nobody.uid
+    assert stat.S_IMODE((place / "of" / "nobody").stat().st_mode) == 0o700
+    user.finish()
+    assert not processes_naming(place)
+    with quiet(place / "of" / "nobody"):
+        assert runs(place / "of" / "nobody")
+    joined(place / "of" / "nobody", HOLD_AS_NOBODY).finish()
+
+
+@only_root
+def test_a_full_disk_is_named_as_the_reason(place):
+    disk = place / "disk"
+    disk.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=20m,mode=755", "tmpfs", str(disk)]
+    if subprocess.run(mount, capture_output=True, check=False).returncode:
+        pytest.skip("no right to mount")
+    try:
+        with pytest.raises(EmbeddedDirectoryUnusable, match=r"disk .*is full.*DATABASE_URL"):
+            quiet(disk / "data").acquire()
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)
+
+
+@pytest.mark.skipif(IS_ROOT, reason="root may write everywhere")
+def test_a_directory_without_write_permission_is_refused(place):
+    place.chmod(0o500)
+    try:
+        with pytest.raises(EmbeddedDirectoryUnusable, match=r"Permission denied.*DATABASE_URL"):
+            quiet(place / "data").acquire()
+    finally:
+        place.chmod(0o700)

@@ -1,0 +1,188 @@
+"""A job that is taken up again goes on where it stopped, and ends with the same rows."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+
+import pytest
+from sqlalchemy import select
+
+from siteatlas.net.egress import EgressPolicy
+from siteatlas.processor.processing import Processor, process_domain_with_own_session
+from siteatlas.processor.pulse import Pulse
+from siteatlas.queue.steering import cancel, retry
+from siteatlas.storage.models import Job, Sitemap, SitemapScan, SitemapUrl
+from siteatlas.storage.session import get_background_session
+from tests.fixtures.pipeline import (
+    index,
+    job_of,
+    pages,
+    rows_of,
+    settings_for,
+    submit_server,
+    urlset,
+    work,
+)
+from tests.fixtures.queue import change, let_lease_expire, take_one
+from tests.fixtures.site_server import SiteServer
+
+pytestmark = pytest.mark.usefixtures("database")
+
+CHILDREN = ("a", "b", "c")
+
+
+def slow_site(hold: asyncio.Event) -> SiteServer:
+    """Three documents, of which the last one hangs until it is let go."""
+    server = SiteServer(
+        {
+            "/robots.txt": "Sitemap: {base}/index.xml\n",
+            "/index.xml": index(f"{{base}}/{name}.xml" for name in CHILDREN),
+            "/a.xml": urlset(pages("a", 10)),
+            "/b.xml": urlset(pages("b", 10)),
+        }
+    )
+
+    async def hanging(_request: object) -> str:
+        await hold.wait()
+        return urlset(pages("c", 10))
+
+    server.pages["/c.xml"] = hanging
+    return server
+
+
+def processor_for(server: SiteServer) -> Processor:
+    settings = settings_for(server)
+    return Processor(settings, EgressPolicy.from_text(settings.egress_allow))
+
+
+async def finished_documents() -> int:
+    async with get_background_session() as session, session.begin():
+        statement = select(SitemapScan).where(SitemapScan.state == "complete")
+        return len((await session.execute(statement)).scalars().all())
+
+
+async def stop_midway(server: SiteServer, *, may_write: bool) -> int:
+    """Start a job, wait until the hanging document was asked for, and stop it."""
+    submitted = await submit_server(server)
+    claim, pulse = await take_one(), Pulse()
+    task = asyncio.create_task(processor_for(server).run(claim, pulse))
+    async with asyncio.timeout(10):
+        while "/c.xml" not in server.paths or "/b.xml" not in server.paths:
+            await asyncio.sleep(0.02)
+    await asyncio.sleep(0.2)
+    pulse.may_write = may_write
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
+    return submitted.id
+
+
+async def test_a_job_taken_up_again_reads_only_what_was_open() -> None:
+    hold = asyncio.Event()
+    async with slow_site(hold) as server:
+        job_id = await stop_midway(server, may_write=True)
+        assert await finished_documents() == 3
+        await let_lease_expire(job_id)
+        server.requests.clear()
+        hold.set()
+        await work(settings_for(server))
+        assert sorted(path for path in server.paths if path != "/robots.txt") == ["/c.xml"]
+    job = await job_of(job_id)
+    assert (job.status, job.fence) == ("completed", 2)
+    assert job.result_data is not None
+    assert (job.result_data["url_count"], job.result_data["sitemap_count"]) == (30, 4)
+    assert job.result_data["partial"] is False
+    assert len(await rows_of(SitemapUrl)) == 30
+
+
+async def test_a_job_that_lost_its_lease_writes_nothing_more() -> None:
+    hold = asyncio.Event()
+    async with slow_site(hold) as server:
+        await stop_midway(server, may_write=False)
+    assert await finished_documents() == 0
+    assert await rows_of(SitemapUrl) == []
+
+
+async def test_a_holder_that_was_overtaken_leaves_the_rows_of_the_other_alone() -> None:
+    hold = asyncio.Event()
+    async with slow_site(hold) as server:
+        submitted = await submit_server(server)
+        zombie = asyncio.create_task(processor_for(server).run(await take_one(), Pulse()))
+        await asyncio.sleep(0.3)
+        await let_lease_expire(submitted.id)
+        second = asyncio.create_task(work(settings_for(server)))
+        await asyncio.sleep(0.3)
+        hold.set()
+        await second
+        assert await zombie is None
+    job = await job_of(submitted.id)
+    assert (job.status, job.fence) == ("completed", 2)
+    assert len(await rows_of(SitemapUrl)) == 30
+    assert len(await rows_of(Sitemap)) == 4
+
+
+async def test_a_retried_job_reads_everything_anew() -> None:
+    async with SiteServer() as server:
+        submitted = await submit_server(server)
+        await work(settings_for(server))
+        server.pages["/sitemap.xml"] = urlset(pages("a", 3))
+        async with get_background_session() as session, session.begin():
+            await retry(session, submitted.id)
+        await work(settings_for(server))
+    job = await job_of(submitted.id)
+    assert job.result_data is not None
+    assert (job.status, job.result_data["url_count"]) == ("completed", 3)
+
+
+async def test_a_cancelled_job_stops_at_its_next_write() -> None:
+    hold = asyncio.Event()
+    async with slow_site(hold) as server:
+        submitted = await submit_server(server)
+        running = asyncio.create_task(work(settings_for(server, lease_seconds=2)))
+        async with asyncio.timeout(10):
+            while "/c.xml" not in server.paths:
+                await asyncio.sleep(0.02)
+        async with get_background_session() as session, session.begin():
+            assert await cancel(session, submitted.id) == "processing"
+        await running
+    job = await job_of(submitted.id)
+    assert (job.status, job.error_code) == ("cancelled", None)
+
+
+async def test_a_job_without_a_site_fails_and_the_others_go_on() -> None:
+    async with SiteServer({"/sitemap.xml": urlset(pages("a", 3))}) as server:
+        good = await submit_server(server)
+        async with get_background_session() as session, session.begin():
+            bad = Job(created_by=(await job_of(good.id)).created_by, result_data={})
+            session.add(bad)
+        report = await work(settings_for(server))
+    assert report.found == 2
+    failed = await job_of(bad.id)
+    assert (failed.status, failed.error_code) == ("failed", "job_data_invalid")
+    assert (await job_of(good.id)).status == "completed"
+
+
+async def test_the_error_of_a_crash_says_nothing_of_our_inside() -> None:
+    async with SiteServer({"/sitemap.xml": urlset(pages("a", 3))}) as server:
+        submitted = await submit_server(server)
+        await change(
+            submitted.id, domain_id=None, created_by=(await job_of(submitted.id)).created_by
+        )
+        await change(submitted.id, job_metadata={"base_url": "http://127.0.0.1:1/"})
+        await work(settings_for(server))
+    job = await job_of(submitted.id)
+    assert (job.status, job.error_code) == ("failed", "egress_denied")
+    assert job.error == "This address may not be contacted."
+
+
+async def test_the_older_entry_point_runs_one_waiting_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with SiteServer({"/sitemap.xml": urlset(pages("a", 30))}) as server:
+        monkeypatch.setenv("SITEATLAS_EGRESS_ALLOW", server.host_port)
+        submitted = await submit_server(server)
+        await process_domain_with_own_session(
+            job_id=str(submitted.job_id), domain=submitted.domain, user_id=None, max_urls=10
+        )
+    job = await job_of(submitted.id)
+    assert job.result_data is not None
+    assert (job.status, job.result_data["url_count"]) == ("completed", 10)

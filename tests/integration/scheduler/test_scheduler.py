@@ -1,0 +1,174 @@
+"""The scheduler: finds waiting jobs, isolates them, and enqueues what is due exactly once."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+
+import pytest
+from sqlalchemy import func, select, update
+
+from siteatlas.net.address import parse_site
+from siteatlas.net.egress import EgressPolicy
+from siteatlas.scheduler.sitemap_scheduler import (
+    SitemapScheduler,
+    enqueue_due_domains,
+    process_pending_sitemaps,
+    prune,
+)
+from siteatlas.settings import Settings
+from siteatlas.storage.domains import delete_domain, find_domain, register_domain
+from siteatlas.storage.models import LOCAL_USER_ID, SYSTEM_USER_ID, Domain, Job, SitemapUrl, Worker
+from siteatlas.storage.session import get_background_session
+from tests.fixtures.pipeline import (
+    job_of,
+    pages,
+    rows_of,
+    scan_server,
+    settings_for,
+    submit_server,
+    urlset,
+    work,
+)
+from tests.fixtures.site_server import SiteServer
+
+pytestmark = pytest.mark.usefixtures("database")
+
+
+async def watch(*sites: str, due_in: timedelta = timedelta(seconds=-1)) -> None:
+    async with get_background_session() as session, session.begin():
+        for site in sites:
+            await register_domain(session, parse_site(site), created_by=LOCAL_USER_ID, watch=True)
+        await session.execute(update(Domain).values(next_scan_at=func.now() + due_in))
+
+
+async def test_ten_jobs_of_which_three_fail_in_different_ways_leave_seven_completed() -> None:
+    good = [SiteServer({"/sitemap.xml": urlset(pages("a", 5))}) for _ in range(7)]
+    empty, broken = SiteServer(), SiteServer({"/robots.txt": "Sitemap: {base}/x.xml"})
+    broken.pages["/x.xml"] = "<html>no</html>"
+    servers = [*good, empty, broken]
+    for server in servers:
+        await server.start()
+    jobs = [await submit_server(server) for server in servers]
+    async with get_background_session() as session, session.begin():
+        session.add(Job(created_by=LOCAL_USER_ID, result_data={"max_pages": 1}))
+    report = await work(settings_for(*servers))
+    for server in servers:
+        await server.stop()
+    assert report.found == 10
+    assert [(await job_of(job.id)).status for job in jobs[:7]] == ["completed"] * 7
+    failed = [job for job in await rows_of(Job) if job.status == "failed"]
+    assert len(failed) == 3
+    assert len({job.error_code for job in failed}) == 3
+
+
+async def test_an_empty_queue_is_looked_at_and_left() -> None:
+    report = await process_pending_sitemaps(10, settings=Settings(), policy=EgressPolicy())
+    assert (report.looked_for, report.found, report.outcomes) == (10, 0, {})
+
+
+async def test_the_limit_of_a_tick_is_kept() -> None:
+    async with SiteServer({"/sitemap.xml": urlset(pages("a", 1))}) as one:
+        async with SiteServer({"/sitemap.xml": urlset(pages("a", 1))}) as two:
+            await submit_server(one)
+            await submit_server(two)
+            report = await work(settings_for(one, two), limit=1)
+    assert report.found == 1
+    assert sorted(job.status for job in await rows_of(Job)) == ["completed", "pending"]
+
+
+async def test_a_due_site_is_enqueued_as_the_system_and_moved_to_its_next_time() -> None:
+    await watch("example.com")
+    assert await enqueue_due_domains(Settings()) == 1
+    (job,) = await rows_of(Job)
+    assert (job.status, job.priority, job.created_by) == ("pending", 9, SYSTEM_USER_ID)
+    (domain,) = await rows_of(Domain)
+    assert domain.next_scan_at is not None
+    assert timedelta(hours=23) < domain.next_scan_at - job.created_at < timedelta(hours=25)
+
+
+async def test_ten_schedulers_at_once_enqueue_each_due_site_once() -> None:
+    sites = [f"site-{number}.example.com" for number in range(15)]
+    await watch(*sites)
+    counts = await asyncio.gather(*(enqueue_due_domains(Settings()) for _ in range(10)))
+    assert sum(counts) == 15
+    assert len(await rows_of(Job)) == 15
+
+
+async def test_a_site_that_is_not_due_paused_or_deleted_is_left_alone() -> None:
+    await watch("later.example.com", due_in=timedelta(hours=1))
+    await watch("paused.example.com", "deleted.example.com")
+    async with get_background_session() as session, session.begin():
+        await session.execute(
+            update(Domain)
+            .where(Domain.domain == "later.example.com")
+            .values(next_scan_at=func.now() + timedelta(hours=1))
+        )
+        paused = await find_domain(session, "paused.example.com")
+        deleted = await find_domain(session, "deleted.example.com")
+        assert paused is not None
+        assert deleted is not None
+        paused.paused = True
+        await delete_domain(session, deleted)
+    assert await enqueue_due_domains(Settings()) == 0
+
+
+async def test_a_woken_scheduler_takes_a_job_without_waiting_for_its_tick() -> None:
+    async with SiteServer({"/sitemap.xml": urlset(pages("a", 3))}) as server:
+        settings = settings_for(server)
+        scheduler = SitemapScheduler(settings, EgressPolicy.from_text(settings.egress_allow))
+        await scheduler.start()
+        await asyncio.sleep(0.3)
+        submitted = await submit_server(server)
+        scheduler.wake()
+        async with asyncio.timeout(5):
+            while (await job_of(submitted.id)).status != "completed":
+                await asyncio.sleep(0.05)
+        assert scheduler.next_tick_at is not None
+        await scheduler.shutdown()
+
+
+async def test_a_running_scheduler_is_in_the_registry_and_leaves_it_when_it_stops() -> None:
+    scheduler = SitemapScheduler(Settings(), EgressPolicy())
+    await scheduler.start()
+    async with asyncio.timeout(5):
+        while not (workers := await rows_of(Worker)):
+            await asyncio.sleep(0.05)
+    assert workers[0].id == scheduler.worker_id
+    await scheduler.shutdown()
+    assert await rows_of(Worker) == []
+
+
+async def test_shutdown_gives_unfinished_jobs_back_at_once() -> None:
+    never = asyncio.Event()
+
+    async def hanging(_request: object) -> str:
+        await never.wait()
+        return ""
+
+    async with SiteServer({"/robots.txt": hanging}) as server:
+        settings = settings_for(server)
+        scheduler = SitemapScheduler(settings, EgressPolicy.from_text(settings.egress_allow))
+        submitted = await submit_server(server)
+        await scheduler.start()
+        async with asyncio.timeout(5):
+            while not server.requests:
+                await asyncio.sleep(0.05)
+        await scheduler.shutdown()
+        never.set()
+    job = await job_of(submitted.id)
+    assert (job.status, job.attempt, job.lease_until) == ("pending", 0, None)
+
+
+async def test_old_jobs_and_deleted_sites_are_pruned() -> None:
+    async with SiteServer({"/sitemap.xml": urlset(pages("a", 3))}) as server:
+        job = await scan_server(server)
+    async with get_background_session() as session, session.begin():
+        await session.execute(update(Job).values(finished_at=func.now() - timedelta(days=31)))
+        domain = (await session.execute(select(Domain))).scalar_one()
+        await delete_domain(session, domain)
+    await prune()
+    assert job.status == "completed"
+    assert await rows_of(Job) == []
+    assert await rows_of(Domain) == []
+    assert await rows_of(SitemapUrl) == []

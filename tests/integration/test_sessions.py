@@ -1,0 +1,221 @@
+"""Sessions of the bound database: their limits, transactions, faults and connections."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Integer, func, literal_column, select, update
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from siteatlas.errors import DatabaseUnavailable
+from siteatlas.storage import session as session_module
+from siteatlas.storage.models import Domain
+from siteatlas.storage.session import (
+    BACKGROUND_LIMITS,
+    REQUEST_LIMITS,
+    Database,
+    bind_database,
+    create_database,
+    get_background_session,
+    get_session,
+)
+from tests.fixtures.connections import CountedConnections
+from tests.fixtures.database import PostgresServer
+from tests.fixtures.records import add_domain
+
+POOL_CEILING = 10
+ONE = select(literal_column("1", Integer))
+
+
+async def limits_of(session: AsyncSession) -> dict[str, str]:
+    names = list(BACKGROUND_LIMITS)
+    found = (await session.execute(select(*map(func.current_setting, names)))).one()
+    return dict(zip(names, found, strict=True))
+
+
+async def names_of_domains() -> list[str]:
+    async with get_background_session() as session, session.begin():
+        return list(await session.scalars(select(Domain.domain).order_by(Domain.domain)))
+
+
+async def change_all_and_fail() -> None:
+    async with get_background_session() as session, session.begin():
+        await add_domain(session, "lost.example.com")
+        await session.execute(update(Domain).values(domain=Domain.domain + ".changed"))
+        raise ZeroDivisionError
+
+
+async def end_own_connection(session: AsyncSession) -> None:
+    await session.execute(select(func.pg_terminate_backend(func.pg_backend_pid())))
+
+
+@pytest.mark.usefixtures("database")
+async def test_every_session_is_a_new_one() -> None:
+    async with get_session() as first, get_session() as second, get_background_session() as third:
+        assert len({id(first), id(second), id(third)}) == 3
+        assert [await session.scalar(ONE) for session in (first, second, third)] == [1, 1, 1]
+
+
+async def test_without_a_bound_database_there_is_no_session() -> None:
+    bind_database(None)
+    with pytest.raises(DatabaseUnavailable):
+        async with get_session():
+            pass
+
+
+@pytest.mark.usefixtures("database")
+async def test_every_transaction_of_a_session_has_the_limits() -> None:
+    async with get_background_session() as session:
+        for _ in range(2):
+            async with session.begin():
+                assert await limits_of(session) == BACKGROUND_LIMITS
+
+
+@pytest.mark.usefixtures("database")
+async def test_a_request_has_tighter_limits() -> None:
+    async with get_session() as session, session.begin():
+        assert await limits_of(session) == REQUEST_LIMITS
+
+
+@pytest.mark.usefixtures("database")
+async def test_a_transaction_after_a_failed_one_has_the_limits() -> None:
+    async with get_background_session() as session:
+        with pytest.raises(DBAPIError):
+            async with session.begin():
+                await session.execute(select(literal_column("1 / 0")))
+        async with session.begin():
+            assert await limits_of(session) == BACKGROUND_LIMITS
+
+
+async def test_limits_end_with_the_transaction(database: Database) -> None:
+    async with get_background_session(durable=False) as session, session.begin():
+        await session.execute(ONE)
+    async with database.engine.connect() as connection:
+        names = ["statement_timeout", "synchronous_commit"]
+        found = (await connection.execute(select(*map(func.current_setting, names)))).one()
+    assert tuple(found) == ("0", "on")
+
+
+@pytest.mark.usefixtures("database")
+@pytest.mark.parametrize(("durable", "expected"), [(True, "on"), (False, "off")])
+async def test_a_commit_waits_for_the_disk_only_when_it_must_last(
+    durable: bool, expected: str
+) -> None:
+    async with get_background_session(durable=durable) as session, session.begin():
+        found = await session.scalar(select(func.current_setting("synchronous_commit")))
+    assert found == expected
+
+
+@pytest.mark.usefixtures("database")
+async def test_a_statement_over_its_limit_is_ended_and_the_database_still_counts_as_there() -> None:
+    with pytest.raises(DBAPIError, match="statement timeout"):
+        async with get_background_session(statement_seconds=1) as session, session.begin():
+            await session.execute(select(func.pg_sleep(30)))
+
+
+@pytest.mark.usefixtures("database")
+async def test_the_end_of_a_transaction_commits_it() -> None:
+    async with get_background_session() as session, session.begin():
+        await add_domain(session, "kept.example.com")
+    assert await names_of_domains() == ["kept.example.com"]
+
+
+@pytest.mark.usefixtures("database")
+async def test_an_exception_in_a_transaction_rolls_all_of_it_back() -> None:
+    async with get_background_session() as session, session.begin():
+        await add_domain(session, "kept.example.com")
+    with pytest.raises(ZeroDivisionError):
+        await change_all_and_fail()
+    assert await names_of_domains() == ["kept.example.com"]
+
+
+@pytest.mark.usefixtures("database")
+async def test_a_session_without_a_transaction_keeps_nothing() -> None:
+    async with get_background_session() as session:
+        await add_domain(session, "lost.example.com")
+    assert await names_of_domains() == []
+
+
+@pytest.mark.usefixtures("database")
+async def test_attributes_are_readable_after_the_commit() -> None:
+    async with get_background_session() as session:
+        async with session.begin():
+            domain = await add_domain(session, "example.com")
+        assert not session.in_transaction()
+        assert domain.domain == "example.com"
+    assert domain.created_at is not None
+
+
+async def test_a_server_that_is_not_there_is_an_unavailable_database(tmp_path: Path) -> None:
+    database = create_database(f"postgresql://siteatlas@/siteatlas?host={tmp_path}")
+    with pytest.raises(DatabaseUnavailable):
+        async with database.session(REQUEST_LIMITS) as session, session.begin():
+            await session.execute(ONE)
+    await database.close()
+
+
+@pytest.mark.usefixtures("database")
+async def test_a_connection_that_is_cut_is_an_unavailable_database() -> None:
+    with pytest.raises(DatabaseUnavailable):
+        async with get_background_session() as session, session.begin():
+            await end_own_connection(session)
+
+
+@pytest.mark.usefixtures("database")
+async def test_the_next_session_works_when_a_connection_was_cut() -> None:
+    with pytest.raises(DatabaseUnavailable):
+        async with get_background_session() as session, session.begin():
+            await end_own_connection(session)
+    assert await names_of_domains() == []
+
+
+async def test_waiting_too_long_for_a_connection_is_an_unavailable_database(
+    postgres_server: PostgresServer, database_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session_module, "POOL_WAIT_SECONDS", 0.1)
+    url = postgres_server.url_of(database_name)
+    database = create_database(url, pool_size=1, pool_overflow=0)
+    async with database.session(REQUEST_LIMITS) as holder:
+        await holder.execute(ONE)
+        with pytest.raises(DatabaseUnavailable):
+            async with database.session(REQUEST_LIMITS) as waiting:
+                await waiting.execute(ONE)
+    await database.close()
+
+
+async def test_fifty_background_sessions_share_the_connections_of_the_pool(
+    database: Database,
+) -> None:
+    counted = CountedConnections(database)
+
+    async def work() -> None:
+        async with get_background_session() as session, session.begin():
+            await session.execute(select(func.pg_sleep(0.02)))
+
+    await asyncio.gather(*(work() for _ in range(50)))
+    assert counted.peak == POOL_CEILING
+    assert counted.checked_out == 0
+
+
+async def test_sessions_that_fail_or_are_cancelled_give_their_connection_back(
+    database: Database,
+) -> None:
+    counted = CountedConnections(database)
+
+    async def work(number: int) -> None:
+        async with get_background_session() as session, session.begin():
+            if number % 2:
+                await session.execute(select(literal_column("1 / 0")))
+            await session.execute(select(func.pg_sleep(30)))
+
+    tasks = [asyncio.create_task(work(number)) for number in range(8)]
+    await asyncio.wait(tasks, timeout=0.5)
+    for task in tasks:
+        task.cancel()
+    results = await asyncio.gather(*tasks, return_exceptions=True)
+    assert {type(result) for result in results[::2]} == {asyncio.CancelledError}
+    assert counted.checked_out == 0
+    assert await names_of_domains() == []

@@ -1,0 +1,57 @@
+"""A scanner that may reach the test site and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+
+import pytest
+
+from siteatlas.errors import DnsNameUnknown
+from siteatlas.net.client import FetchLimits
+from siteatlas.net.egress import EgressPolicy
+from siteatlas.net.politeness import Politeness
+from siteatlas.scanner.analyzer import SitemapAnalyzer
+from tests.fixtures.site_server import SiteServer
+
+QUICK = FetchLimits(
+    dns=0.5, connect=1.0, first_byte=1.0, idle=1.0, document=5.0, tries=1, retry_delay=0.01
+)
+
+
+class TableResolver:
+    """Knows the names of a table and no others."""
+
+    def __init__(self, names: Mapping[str, str]) -> None:
+        self._names = names
+
+    async def addresses(self, host: str) -> Sequence[str]:
+        """The one address of a name."""
+        if host not in self._names:
+            raise DnsNameUnknown
+        return (self._names[host],)
+
+
+MakeAnalyzer = Callable[..., SitemapAnalyzer]
+
+
+@pytest.fixture
+async def site() -> AsyncIterator[SiteServer]:
+    """A site on loopback without any page."""
+    async with SiteServer() as server:
+        yield server
+
+
+@pytest.fixture
+def make_analyzer() -> MakeAnalyzer:
+    """Builds an analyzer with the default policy plus exactly the given `host:port` entries."""
+
+    def make(*entries: str, names: Mapping[str, str] | None = None) -> SitemapAnalyzer:
+        return SitemapAnalyzer(
+            EgressPolicy.from_text(",".join(entries)),
+            Politeness(0, 2),
+            user_agent="Siteatlas/0.1 (test)",
+            limits=QUICK,
+            resolver=TableResolver(names or {}),
+        )
+
+    return make

@@ -1,0 +1,329 @@
+"""Scans of a real site on loopback: what is read, in which order, and how it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+
+import pytest
+from aiohttp import web
+
+from siteatlas.net.address import parse_site
+from siteatlas.scanner.analyzer import ScanOptions
+from siteatlas.scanner.events import (
+    ChildLink,
+    ChildrenFound,
+    DiscoveryMethod,
+    DocumentClosed,
+    DocumentOpened,
+    DocumentOutcome,
+    EntriesRead,
+    KnownDocument,
+    ProblemSeen,
+    RobotsRead,
+    ScanMemory,
+    SitemapType,
+    SiteResolved,
+    Validators,
+)
+from tests.fixtures.documents import index_of, urlset_of
+from tests.fixtures.scans import record_scan
+
+ROBOTS = "User-agent: *\nDisallow: /private/\nSitemap: {base}/sitemap.xml\n"
+
+
+def pages(prefix: str, count: int) -> list[str]:
+    return [f"https://a.example/{prefix}/{number}" for number in range(count)]
+
+
+def index(*paths: str) -> str:
+    return index_of("{base}" + path for path in paths).decode()
+
+
+async def test_reads_the_sitemap_that_robots_txt_names(site, make_analyzer):
+    site.pages |= {"/robots.txt": ROBOTS, "/sitemap.xml": urlset_of(pages("p", 3))}
+    record = await record_scan(make_analyzer(site.host_port), site.base)
+    assert record.error is None
+    assert record.urls == pages("p", 3)
+    assert site.paths == ["/robots.txt", "/sitemap.xml"]
+    kinds = [type(event).__name__ for event in record.events]
+    assert kinds == [
+        *("RobotsRead", "SiteResolved", "CandidateJudged"),
+        *("DocumentOpened", "EntriesRead", "DocumentClosed"),
+    ]
+    assert record.all(RobotsRead)[0].sitemap_urls == (f"{site.base}/sitemap.xml",)
+    assert record.all(SiteResolved) == [SiteResolved(site.base)]
+
+
+async def test_a_closed_document_carries_its_figures(site, make_analyzer):
+    content = urlset_of([*pages("p", 2), "nonsense"])
+    headers = {"ETag": '"v1"', "Last-Modified": "Mon, 02 Nov 2026 10:00:00 GMT"}
+    site.pages |= {
+        "/robots.txt": ROBOTS,
+        "/sitemap.xml": lambda _: web.Response(body=gzip.compress(content), headers=headers),
+    }
+    record = await record_scan(make_analyzer(site.host_port), site.base)
+    closed = record.all(DocumentClosed)[0]
+    assert closed.outcome is DocumentOutcome.COMPLETE
+    assert (closed.entry_count, closed.skipped_count) == (2, 1)
+    assert closed.problems == {"relative_url": 1}
+    assert closed.decoded_bytes == len(content)
+    assert 0 < closed.wire_bytes < 2 * len(content)
+    assert closed.validators == Validators('"v1"', "Mon, 02 Nov 2026 10:00:00 GMT")
+    assert closed.content_hash is not None
+
+
+async def test_follows_an_index_to_its_children(site, make_analyzer):
+    site.pages |= {
+        "/robots.txt": "Sitemap: /sitemap.xml",
+        "/sitemap.xml": index("/a.xml", "/b.xml.gz", "/deep.xml"),
+        "/a.xml": urlset_of(pages("a", 2)),
+        "/b.xml.gz": gzip.compress(urlset_of(pages("b", 2))),
+        "/deep.xml": index("/c.txt"),
+        "/c.txt": "\n".join(pages("c", 2)),
+    }
+    record = await record_scan(make_analyzer(site.host_port), site.base)
+    assert sorted(record.urls) == sorted(pages("a", 2) + pages("b", 2) + pages("c", 2))
+    opened = {event.url.removeprefix(site.base): event for event in record.all(DocumentOpened)}
+    assert opened["/c.txt"].type is SitemapType.TEXT
+    assert (opened["/c.txt"].depth, opened["/c.txt"].parent_url) == (2, f"{site.base}/deep.xml")
+    assert opened["/a.xml"].method is DiscoveryMethod.SITEMAP_INDEX
+    children = record.all(ChildrenFound)[0]
+    assert children.children[0] == ChildLink(f"{site.base}/a.xml")
+
+
+async def test_large_documents_come_in_several_events(site, make_analyzer):
+    urls = pages("some-longer-path-to-a-page", 20_000)
+    site.pages |= {"/robots.txt": ROBOTS, "/sitemap.xml": gzip.compress(urlset_of(urls))}
+    record = await record_scan(make_analyzer(site.host_port), site.base)
+    assert record.urls == urls
+    sizes = [len(event.columns) for event in record.all(EntriesRead)]
+    assert max(sizes) <= 2000
+    assert min(sizes[:-1]) >= 1000
+
+
+async def test_a_cycle_of_indexes_ends(site, make_analyzer):
+    site.pages |= {
+        "/robots.txt": ROBOTS,
+        "/sitemap.xml": index("/sitemap.xml", "/other.xml", "/moved.xml", "/a.xml"),
+        "/other.xml": index("/sitemap.xml", "/a.xml"),
+        "/moved.xml": lambda _: web.Response(status=301, headers={"Location": "/sitemap.xml"}),
+        "/a.xml": urlset_of(pages("a", 1)),
+    }
+    record = await record_scan(make_analyzer(site.host_port), site.base)
+    assert record.urls == pages("a", 1)
+    assert sorted(site.paths) == sorted(
+        ["/robots.txt", "/sitemap.xml", "/other.xml", "/moved.xml", "/sitemap.xml", "/a.xml"]
+    )
+    assert record.verdicts["/moved.xml"] == "skipped duplicate"
+
+
+async def test_depth_has_a_limit(site, make_analyzer):
+    site.pages |= {"/robots.txt": ROBOTS, "/sitemap.xml": index("/1.xml")}
+    site.pages |= {f"/{number}.xml": index(f"/{number + 1}.xml") for number in range(1, 9)}
+    record = await record_scan(make_analyzer(site.host_port), site.base)
+    assert "/5.xml" in site.paths
+    assert "/6.xml" not in site.paths
+    assert record.verdicts["/6.xml"] == "skipped depth_limit"
+    assert [problem.code for problem in record.all(ProblemSeen)] == ["depth_limit"]
+
+
+async def test_one_broken_document_does_not_end_the_scan(site, make_analyzer):
+    site.pages |= {
+        "/robots.txt": ROBOTS,
+        "/sitemap.xml": index("/gone.xml", "/html.xml", "/cut.xml", "/empty.xml", "/good.xml"),
+        "/html.xml": "<html></html>",
+        "/cut.xml": urlset_of(pages("cut", 2))[:-5],
+        "/empty.xml": b"",
+        "/good.xml": urlset_of(pages("good", 1)),
+    }
+    record = await record_scan(make_analyzer(site.host_port), site.base)
+    assert record.error is None
+    assert record.outcomes == {
+        "/sitemap.xml": "complete",
+        "/gone.xml": "unread http_not_found",
+        "/html.xml": "unread html_instead",
+        "/cut.xml": "cut truncated",
+        "/empty.xml": "unread empty",
+        "/good.xml": "complete",
+    }
+    assert sorted(record.urls) == sorted(pages("cut", 2) + pages("good", 1))
+
+
+async def test_children_that_may_not_be_contacted_are_refused_one_by_one(site, make_analyzer):
+    site.pages |= {
+        "/robots.txt": ROBOTS,
+        "/sitemap.xml": index_of(
+            ["http://169.254.169.254/s.xml", "http://u:p@127.0.0.1/s.xml", "{base}/good.xml"]
+        ).decode(),
+        "/good.xml": urlset_of(pages("good", 1)),
+    }
+    record = await record_scan(make_analyzer(site.host_port), site.base)
+    assert record.urls == pages("good", 1)
+    assert record.outcomes["/s.xml"] == "unread egress_denied"
+    problems = {event.url: event.problems for event in record.all(DocumentClosed)}
+    assert problems[f"{site.base}/sitemap.xml"] == {"credentials": 1}
+
+
+async def test_the_limit_of_urls_cuts_the_scan(site, make_analyzer):
+    site.pages |= {
+        "/robots.txt": ROBOTS,
+        "/sitemap.xml": index("/a.xml", "/b.xml"),
+        "/a.xml": urlset_of(pages("a", 30)),
+        "/b.xml": urlset_of(pages("b", 30)),
+    }
+    options = ScanOptions(max_urls=20, urls_done=5, documents_in_flight=1)
+    record = await record_scan(make_analyzer(site.host_port), site.base, options)
+    assert record.error is None
+    assert record.urls == pages("a", 15)
+    assert record.outcomes == {"/sitemap.xml": "complete", "/a.xml": "cut url_limit"}
+    assert [problem.code for problem in record.all(ProblemSeen)] == ["url_limit"]
+
+
+async def test_a_valid_empty_sitemap_is_a_success(site, make_analyzer):
+    site.pages |= {"/robots.txt": ROBOTS, "/sitemap.xml": "<urlset/>"}
+    record = await record_scan(make_analyzer(site.host_port), site.base)
+    assert (record.error, record.urls) == (None, [])
+    assert record.outcomes == {"/sitemap.xml": "complete"}
+
+
+async def test_known_validators_are_sent_and_an_unchanged_index_still_leads_to_its_children(
+    site, make_analyzer
+):
+    def unchanged(request: web.BaseRequest) -> web.Response:
+        known = request.headers.get("If-None-Match") == '"v1"'
+        return web.Response(status=304 if known else 500)
+
+    site.pages |= {
+        "/robots.txt": ROBOTS,
+        "/sitemap.xml": unchanged,
+        "/a.xml": urlset_of(pages("a", 1)),
+    }
+    url = f"{site.base}/sitemap.xml"
+    known = KnownDocument(
+        url, validators=Validators('"v1"'), children=(ChildLink(f"{site.base}/a.xml"),)
+    )
+    memory = ScanMemory({url: known})
+    record = await record_scan(make_analyzer(site.host_port), site.base, memory=memory)
+    assert record.outcomes == {"/sitemap.xml": "unchanged", "/a.xml": "complete"}
+    assert record.all(DocumentClosed)[0].validators == Validators('"v1"')
+
+
+async def test_documents_done_before_are_not_fetched_but_their_children_are(site, make_analyzer):
+    site.pages |= {"/robots.txt": ROBOTS, "/b.xml": urlset_of(pages("b", 1))}
+    index_url, child_url = f"{site.base}/sitemap.xml", f"{site.base}/a.xml"
+    memory = ScanMemory(
+        {
+            index_url: KnownDocument(
+                index_url,
+                done=True,
+                children=(ChildLink(child_url), ChildLink(f"{site.base}/b.xml")),
+            ),
+            child_url: KnownDocument(child_url, done=True),
+        }
+    )
+    record = await record_scan(make_analyzer(site.host_port), site.base, memory=memory)
+    assert site.paths == ["/robots.txt", "/b.xml"]
+    assert record.outcomes == {"/b.xml": "complete"}
+
+
+async def test_only_one_document_is_scanned_when_asked_for(site, make_analyzer):
+    site.pages |= {
+        "/robots.txt": ROBOTS,
+        "/one.xml": index("/a.xml"),
+        "/a.xml": urlset_of(pages("a", 1)),
+    }
+    options = ScanOptions(only_document=f"{site.base}/one.xml")
+    record = await record_scan(make_analyzer(site.host_port), site.base, options)
+    assert record.outcomes == {"/one.xml": "complete", "/a.xml": "complete"}
+    assert "/robots.txt" not in site.paths
+
+
+async def test_closing_the_events_ends_the_scan_and_its_connections(site, make_analyzer):
+    async def endless(request: web.BaseRequest) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        await response.write(b"<urlset>")
+        while True:
+            await response.write(b"<url><loc>https://a.example/x</loc></url>" * 1000)
+            await asyncio.sleep(0)
+
+    site.pages |= {
+        "/robots.txt": ROBOTS,
+        "/sitemap.xml": index("/1.xml", "/2.xml", "/3.xml", "/4.xml"),
+        **{f"/{number}.xml": endless for number in range(1, 5)},
+    }
+    events = make_analyzer(site.host_port).scan(parse_site(site.base))
+    async for event in events:
+        if isinstance(event, EntriesRead):
+            break
+    await asyncio.sleep(0.05)
+    assert scanning_tasks()
+    await asyncio.wait_for(events.aclose(), 2)
+    assert scanning_tasks() == []
+
+
+def scanning_tasks() -> list[str]:
+    names = [getattr(task.get_coro(), "__qualname__", "") for task in asyncio.all_tasks()]
+    return [name for name in names if name.startswith(("SiteScan.", "SitemapAnalyzer."))]
+
+
+async def test_a_slow_reader_of_events_slows_the_site_down(site, make_analyzer):
+    sent = 0
+
+    async def endless(request: web.BaseRequest) -> web.StreamResponse:
+        nonlocal sent
+        response = web.StreamResponse()
+        await response.prepare(request)
+        await response.write(b"<urlset>")
+        while True:
+            await response.write(b"<url><loc>https://a.example/x</loc></url>" * 1000)
+            sent += 1000
+
+    site.pages |= {"/robots.txt": ROBOTS, "/sitemap.xml": endless}
+    events = make_analyzer(site.host_port).scan(parse_site(site.base))
+    async for event in events:
+        if isinstance(event, EntriesRead):
+            break
+    await asyncio.sleep(0.3)
+    reached = sent
+    await asyncio.sleep(0.2)
+    assert sent == reached
+    await events.aclose()
+
+
+async def test_a_coding_that_was_not_asked_for_is_asked_for_again_without(site, make_analyzer):
+    def picky(request: web.BaseRequest) -> web.Response:
+        if request.headers["Accept-Encoding"] == "identity":
+            return web.Response(body=urlset_of(pages("p", 1)))
+        return web.Response(body=b"???", headers={"Content-Encoding": "br"})
+
+    site.pages |= {"/robots.txt": ROBOTS, "/sitemap.xml": picky}
+    record = await record_scan(make_analyzer(site.host_port), site.base)
+    assert record.urls == pages("p", 1)
+
+
+@pytest.mark.parametrize("extract", [True, False])
+async def test_gives_everything_at_once_in_the_shape_of_the_first_version(
+    site, make_analyzer, extract
+):
+    site.pages |= {
+        "/robots.txt": ROBOTS,
+        "/sitemap.xml": index("/a.xml"),
+        "/a.xml": urlset_of(pages("a", 5)),
+    }
+    analyzer = make_analyzer(site.host_port)
+    result = await analyzer.analyze_domain_sitemaps(
+        site.base, extract_urls=extract, max_urls_per_sitemap=3
+    )
+    assert (result["total_sitemaps"], result["total_urls"]) == (2, 5)
+    assert result["discovery_methods"] == {"robots_txt": 1, "sitemap_index": 1}
+    assert result["sitemap_types"] == {"index": 1, "standard": 1}
+    assert [url["loc"] for url in result["urls"]] == (pages("a", 3) if extract else [])
+    assert "error" not in result
+
+
+async def test_a_failure_stands_under_error_in_that_shape(make_analyzer):
+    result = await make_analyzer().analyze_domain_sitemaps("http://127.0.0.1:9")
+    assert result["error"]
+    assert result["total_sitemaps"] == 0

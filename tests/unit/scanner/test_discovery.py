@@ -1,0 +1,262 @@
+"""Where sitemaps are looked for, and the true reason when none is found."""
+
+from __future__ import annotations
+
+import pytest
+from aiohttp import web
+
+from siteatlas.net.address import parse_site
+from siteatlas.scanner.analyzer import ScanOptions
+from siteatlas.scanner.discovery import MAX_GUESSES, guessed_paths, origins_of
+from siteatlas.scanner.events import CandidateJudged, DiscoveryMethod, RobotsRead, SiteResolved
+from tests.fixtures.documents import urlset_of
+from tests.fixtures.scans import record_scan
+
+URLS = ["https://a.example/1", "https://a.example/2"]
+SITEMAP = urlset_of(URLS)
+
+
+def status(code: int, **headers: str):
+    return lambda _: web.Response(
+        status=code, headers={name.replace("_", "-"): value for name, value in headers.items()}
+    )
+
+
+@pytest.mark.parametrize(
+    ("site", "origins"),
+    [
+        ("https://example.com", ["https://example.com", "https://www.example.com"]),
+        (
+            "www.example.com",
+            [
+                *("https://www.example.com", "http://www.example.com"),
+                *("https://example.com", "http://example.com"),
+            ],
+        ),
+        ("http://example.com:8080/x", ["http://example.com:8080", "http://www.example.com:8080"]),
+        ("127.0.0.1:9000", ["https://127.0.0.1:9000", "http://127.0.0.1:9000"]),
+        ("localhost:9000", ["https://localhost:9000", "http://localhost:9000"]),
+        ("http://[2606:4700::1]/", ["http://[2606:4700::1]"]),
+    ],
+)
+def test_knows_the_origins_that_may_answer(site, origins):
+    assert [origin.origin for origin in origins_of(parse_site(site))] == origins
+
+
+def test_guesses_are_few_and_distinct():
+    for full in (False, True):
+        paths = guessed_paths(full=full)
+        assert paths[:2] == ("/sitemap.xml", "/sitemap_index.xml")
+        assert len(set(paths)) == len(paths) <= MAX_GUESSES
+
+
+async def test_without_a_line_in_robots_txt_the_usual_paths_are_tried_in_order(site, make_analyzer):
+    site.pages |= {"/wp-sitemap.xml": SITEMAP}
+    record = await record_scan(make_analyzer(site.host_port), site.base)
+    assert record.urls == URLS
+    random_path = site.paths[1]
+    assert site.paths == [
+        *("/robots.txt", random_path),
+        *("/sitemap.xml", "/sitemap_index.xml", "/wp-sitemap.xml"),
+    ]
+    assert record.verdicts == {
+        "/sitemap.xml": "rejected http_not_found",
+        "/sitemap_index.xml": "rejected http_not_found",
+        "/wp-sitemap.xml": "accepted",
+    }
+    assert record.outcomes == {"/wp-sitemap.xml": "complete"}
+
+
+async def test_a_sitemap_in_robots_txt_makes_guesses_needless(site, make_analyzer):
+    site.pages |= {"/robots.txt": "Sitemap: /s.xml", "/s.xml": SITEMAP, "/sitemap.xml": SITEMAP}
+    await record_scan(make_analyzer(site.host_port), site.base)
+    assert site.paths == ["/robots.txt", "/s.xml"]
+
+
+async def test_a_dead_sitemap_in_robots_txt_leads_to_guesses(site, make_analyzer):
+    site.pages |= {"/robots.txt": "Sitemap: /dead.xml", "/sitemap.xml": SITEMAP}
+    record = await record_scan(make_analyzer(site.host_port), site.base)
+    assert record.urls == URLS
+    assert record.outcomes == {
+        "/dead.xml": "unread http_not_found",
+        "/sitemap.xml": "complete",
+    }
+
+
+async def test_a_full_probe_asks_for_every_path(site, make_analyzer):
+    site.pages |= {"/robots.txt": "Sitemap: /s.xml", "/s.xml": SITEMAP, "/feed.xml": "<rss/>"}
+    options = ScanOptions(probe="full")
+    record = await record_scan(make_analyzer(site.host_port), site.base, options)
+    assert record.verdicts["/feed.xml"] == "accepted"
+    assert len(record.verdicts) == 1 + len(guessed_paths(full=True))
+
+
+async def test_guesses_keep_to_robots_txt_but_named_sitemaps_are_read(site, make_analyzer):
+    site.pages |= {
+        "/robots.txt": "User-agent: *\nDisallow: /\nAllow: /sitemap.txt\nSitemap: /dead.xml",
+        "/sitemap.xml": SITEMAP,
+        "/sitemap.txt": "\n".join(URLS),
+    }
+    record = await record_scan(make_analyzer(site.host_port), site.base)
+    assert "/dead.xml" in site.paths
+    assert "/sitemap.xml" not in site.paths
+    assert record.verdicts["/sitemap.xml"] == "skipped robots_disallowed"
+    assert record.verdicts["/sitemap.txt"] == "accepted"
+
+
+async def test_the_given_url_is_tried_first_when_it_is_not_the_home_page(site, make_analyzer):
+    site.pages |= {"/deep/map.xml": SITEMAP}
+    record = await record_scan(make_analyzer(site.host_port), f"{site.base}/deep/map.xml")
+    assert record.urls == URLS
+    assert site.paths == ["/robots.txt", "/deep/map.xml"]
+    assert record.all(CandidateJudged)[0].method is DiscoveryMethod.MANUAL
+
+
+async def test_a_given_page_that_is_no_sitemap_still_finds_the_sitemap(site, make_analyzer):
+    site.pages |= {"/blog": "<html></html>", "/sitemap.xml": SITEMAP}
+    record = await record_scan(make_analyzer(site.host_port), f"{site.base}/blog")
+    assert record.urls == URLS
+    assert record.verdicts["/blog"] == "rejected html_instead"
+
+
+async def test_a_page_for_everything_is_known_as_a_soft_404(site, make_analyzer):
+    site.otherwise = "<!DOCTYPE html><html></html>"
+    record = await record_scan(make_analyzer(site.host_port), site.base)
+    assert record.error_code == "no_sitemap"
+    assert set(record.verdicts.values()) == {"rejected soft_404"}
+
+
+async def test_a_redirect_of_everything_to_one_page_is_known_as_a_soft_404(site, make_analyzer):
+    site.pages |= {"/home.txt": "https://a.example/", "/robots.txt": "# nothing"}
+    site.otherwise = status(302, Location="/home.txt")
+    record = await record_scan(make_analyzer(site.host_port), site.base)
+    assert set(record.verdicts.values()) == {"rejected soft_404"}
+    assert record.error_code == "no_sitemap"
+
+
+async def test_without_a_scheme_http_is_tried_after_https(site, make_analyzer):
+    site.pages |= {"/robots.txt": "Sitemap: /s.xml", "/s.xml": SITEMAP}
+    record = await record_scan(make_analyzer(site.host_port), site.host_port)
+    assert record.urls == URLS
+    assert record.all(SiteResolved) == [SiteResolved(site.base)]
+    assert [event.http_status for event in record.all(RobotsRead)] == [None, 200]
+
+
+async def test_a_name_that_is_not_known_is_tried_with_www(site, make_analyzer):
+    site.pages |= {"/robots.txt": "Sitemap: /s.xml", "/s.xml": SITEMAP}
+    host = f"www.site.example:{site.port}"
+    analyzer = make_analyzer(host, names={"www.site.example": "127.0.0.1"})
+    record = await record_scan(analyzer, f"http://site.example:{site.port}")
+    assert record.urls == URLS
+    assert record.all(SiteResolved) == [SiteResolved(f"http://{host}")]
+
+
+async def test_a_name_that_does_not_exist_is_reported_as_such(make_analyzer):
+    record = await record_scan(make_analyzer(), "nowhere.example.com")
+    assert record.error_code == "dns_name_unknown"
+    assert [event.url for event in record.all(RobotsRead)] == [
+        "https://nowhere.example.com/robots.txt",
+        "https://www.nowhere.example.com/robots.txt",
+        "http://www.nowhere.example.com/robots.txt",
+    ]
+
+
+async def test_a_redirect_of_robots_txt_within_the_site_moves_the_base(site, make_analyzer):
+    names = {"site.example": "127.0.0.1", "www.site.example": "127.0.0.1"}
+    hosts = [f"{name}:{site.port}" for name in names]
+
+    def robots(request: web.BaseRequest) -> web.Response:
+        if request.host == hosts[1]:
+            return web.Response(text="")
+        return web.Response(status=301, headers={"Location": f"http://{hosts[1]}/robots.txt"})
+
+    site.pages |= {"/robots.txt": robots, "/sitemap.xml": SITEMAP}
+    analyzer = make_analyzer(f"127.0.0.0/8:{site.port}", *hosts, names=names)
+    record = await record_scan(analyzer, f"http://{hosts[0]}")
+    assert record.all(SiteResolved) == [SiteResolved(f"http://{hosts[1]}")]
+    assert record.error_code in (None, "no_sitemap")
+
+
+@pytest.mark.parametrize("code", [401, 403, 404, 410])
+async def test_robots_txt_that_is_refused_or_missing_sets_no_rules(site, make_analyzer, code):
+    site.pages |= {"/robots.txt": status(code), "/sitemap.xml": SITEMAP}
+    record = await record_scan(make_analyzer(site.host_port), site.base)
+    assert record.urls == URLS
+
+
+async def test_robots_txt_with_a_server_error_stops_the_scan(site, make_analyzer):
+    site.pages |= {"/robots.txt": status(500), "/sitemap.xml": SITEMAP}
+    record = await record_scan(make_analyzer(site.host_port), site.base)
+    assert record.error_code == "robots_unreachable"
+    assert site.paths == ["/robots.txt"]
+    assert [event.error_code for event in record.all(RobotsRead)] == ["robots_unreachable"]
+
+
+async def test_the_operator_may_proceed_without_robots_txt(site, make_analyzer):
+    site.pages |= {"/robots.txt": status(500), "/sitemap.xml": SITEMAP}
+    options = ScanOptions(robots_unreachable="proceed")
+    record = await record_scan(make_analyzer(site.host_port), site.base, options)
+    assert record.urls == URLS
+
+
+@pytest.mark.parametrize("code", [429, 503])
+async def test_a_site_that_asks_us_to_wait_is_left_alone(site, make_analyzer, code):
+    site.pages |= {"/robots.txt": status(code, Retry_After="120")}
+    record = await record_scan(make_analyzer(site.host_port), site.base)
+    assert record.error_code == "rate_limited"
+    assert getattr(record.error, "retry_after", None) == 120
+
+
+async def test_a_first_document_that_asks_us_to_wait_ends_the_scan(site, make_analyzer):
+    site.pages |= {
+        "/robots.txt": "Sitemap: /s.xml",
+        "/s.xml": status(429, Retry_After="60"),
+        "/sitemap.xml": SITEMAP,
+    }
+    record = await record_scan(make_analyzer(site.host_port), site.base)
+    assert record.error_code == "rate_limited"
+    assert "/sitemap.xml" not in site.paths
+
+
+@pytest.mark.parametrize(
+    ("pages", "code"),
+    [
+        ({}, "no_sitemap"),
+        ({"/robots.txt": "Sitemap: /s.xml"}, "no_sitemap"),
+        ({"/robots.txt": "Sitemap: /s.xml", "/s.xml": "<html></html>"}, "html_instead"),
+        ({"/robots.txt": "Sitemap: /s.xml", "/s.xml": b"\x00\x01"}, "not_a_sitemap"),
+        ({"/robots.txt": "Sitemap: /s.xml", "/s.xml": status(403)}, "blocked"),
+        ({"/robots.txt": "Sitemap: /s.xml", "/s.xml": status(500)}, "server_error"),
+        ({"/robots.txt": "Sitemap: /s.xml", "/s.xml": "<urlset><url>"}, "truncated"),
+        ({path: status(403) for path in guessed_paths(full=False)}, "blocked"),
+        ({"/xmlsitemap.php": status(500)}, "no_sitemap"),
+    ],
+)
+async def test_nothing_found_is_a_failure_with_the_true_reason(site, make_analyzer, pages, code):
+    site.pages |= pages
+    record = await record_scan(make_analyzer(site.host_port), site.base)
+    assert (record.error_code, record.urls) == (code, [])
+
+
+async def test_a_site_that_does_not_answer_is_a_failed_connection(site, make_analyzer):
+    analyzer, base = make_analyzer(site.host_port), site.base
+    await site.stop()
+    record = await record_scan(analyzer, base)
+    assert record.error_code == "connection_failed"
+
+
+async def test_a_forbidden_address_is_refused_as_such(site, make_analyzer):
+    record = await record_scan(make_analyzer(), site.base)
+    assert record.error_code == "egress_denied"
+    assert site.requests == []
+
+
+async def test_an_address_in_robots_txt_that_is_none_is_rejected(site, make_analyzer):
+    site.pages |= {
+        "/robots.txt": "Sitemap: ftp://a.example/s.xml\nSitemap: /s.xml",
+        "/s.xml": SITEMAP,
+    }
+    record = await record_scan(make_analyzer(site.host_port), site.base)
+    first = record.all(CandidateJudged)[0]
+    assert (first.url, first.reason) == ("ftp://a.example/s.xml", "address_scheme")
+    assert record.urls == URLS

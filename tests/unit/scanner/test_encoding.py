@@ -1,0 +1,92 @@
+"""Bytes to text: marks, declarations, headers, and documents that lie about themselves."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from siteatlas.scanner.encoding import TextDecoder
+from siteatlas.scanner.tally import Tally
+
+
+def text_of(
+    content: bytes, *, charset: str | None = None, chunk: int = 5
+) -> tuple[str, dict[str, int]]:
+    tally = Tally()
+    decoder = TextDecoder(charset, tally)
+    parts = [
+        decoder.decode(content[start : start + chunk]) for start in range(0, len(content), chunk)
+    ]
+    return "".join([*parts, decoder.decode(b"", final=True)]), dict(tally.problems)
+
+
+LONG = "<urlset>" + "ü€語" * 200
+
+
+@pytest.mark.parametrize("codec", ["utf-8", "utf-8-sig", "utf-16", "utf-32"])
+def test_reads_unicode_by_its_byte_order_mark(codec):
+    assert text_of(LONG.encode(codec)) == (LONG, {})
+
+
+@pytest.mark.parametrize("codec", ["utf-16-le", "utf-16-be"])
+def test_reads_utf_16_without_a_mark(codec):
+    assert text_of(LONG.encode(codec)) == (LONG, {})
+
+
+@pytest.mark.parametrize(
+    ("codec", "words"),
+    [("windows-1251", "привет"), ("iso-8859-2", "zażółć"), ("shift_jis", "日本"), ("gbk", "中文")],
+)
+def test_reads_the_declared_encoding(codec, words):
+    text = f'<?xml version="1.0" encoding="{codec}"?>{words * 80}'
+    assert text_of(text.encode(codec)) == (text, {})
+
+
+def test_reads_the_encoding_of_the_http_header():
+    text = "<urlset>" + "привет" * 80
+    assert text_of(text.encode("cp1251"), charset="windows-1251") == (text, {})
+
+
+def test_the_declaration_counts_more_than_the_header():
+    text = '<?xml version="1.0" encoding="utf-8"?>' + "ü" * 300
+    assert text_of(text.encode(), charset="windows-1251") == (text, {})
+
+
+def test_latin_1_bytes_declared_as_utf_8_are_read_and_counted():
+    text = '<?xml version="1.0" encoding="utf-8"?>' + "grün–" * 80
+    assert text_of(text.encode("cp1252")) == (text, {"encoding_lie": 1})
+
+
+def test_utf_8_bytes_declared_as_latin_1_are_read_and_counted():
+    text = '<?xml version="1.0" encoding="iso-8859-1"?>' + "grün" * 80
+    assert text_of(text.encode()) == (text, {"encoding_lie": 1})
+
+
+def test_declared_latin_1_is_read_as_such():
+    text = '<?xml version="1.0" encoding="iso-8859-1"?>' + "grün" * 80
+    assert text_of(text.encode("latin-1")) == (text, {})
+
+
+def test_an_unknown_encoding_is_read_as_utf_8_and_counted():
+    text = '<?xml version="1.0" encoding="klingon"?>' + "ü" * 200
+    assert text_of(text.encode()) == (text, {"encoding_unknown": 1})
+
+
+@pytest.mark.parametrize("name", ["zlib", "base64", "rot13", "unicode_escape", "punycode"])
+def test_a_codec_that_is_no_character_set_is_never_used(name):
+    text = f'<?xml version="1.0" encoding="{name}"?>' + "a" * 300
+    assert text_of(text.encode()) == (text, {"encoding_unknown": 1})
+
+
+@pytest.mark.parametrize("wrong", [b"\xed\xa0\x80", b"\xc0\xaf"])
+def test_disguised_surrogates_and_overlong_forms_become_the_replacement_character(wrong):
+    text, problems = text_of(b"<urlset>" + b"a" * 300 + wrong + b"b")
+    assert text.endswith("a\ufffdb")
+    assert problems == {"encoding_lie": 1}
+
+
+@given(st.binary(max_size=600), st.sampled_from([None, "utf-8", "latin-1", "gbk", "utf-16"]))
+def test_never_fails_and_never_gives_lone_surrogates(content, charset):
+    text, _ = text_of(content, charset=charset)
+    text.encode()

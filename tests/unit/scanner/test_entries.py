@@ -1,0 +1,153 @@
+"""Judging URLs and reading the values of entries."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from siteatlas.scanner.entries import (
+    IS_PLAIN_URL,
+    build_columns,
+    fault_of_url,
+    read_date,
+)
+from siteatlas.scanner.tally import RawEntries, Tally
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://a.example",
+        "HTTP://A.EXAMPLE/x",
+        "https://a.example/?q=a@b",
+        "https://a.example:8443/ü/語?x=1#top",
+        "https://münchen.example/",
+        "https://a.example/with blank",
+        "http://[2001:db8::1]/",
+        "https://a.example/" + "x" * (8192 - 18),
+    ],
+)
+def test_keeps(url):
+    assert fault_of_url(url) is None
+
+
+@pytest.mark.parametrize(
+    ("url", "fault"),
+    [
+        ("", "loc_missing"),
+        ("https://a.example/" + "x" * 8192, "url_too_long"),
+        ("https://a.example/a\tb", "control_char"),
+        ("https://a.example/a\nb", "control_char"),
+        ("https://a.example/\x85", "control_char"),
+        ("https://a.example/\ufffd", "bad_unicode"),
+        (f"https://a.example/{chr(0xD800)}", "bad_unicode"),
+        ("https://user:pw@a.example/", "credentials"),
+        ("ftp://a.example/", "bad_url"),
+        ("mailto:a@b.example", "bad_url"),
+        ("http:///path", "bad_url"),
+        ("http://", "bad_url"),
+        ("https://a b/", "bad_url"),
+        ("/path", "relative_url"),
+        ("www.a.example/path", "relative_url"),
+        ("//a.example/path", "relative_url"),
+    ],
+)
+def test_skips_with_a_reason(url, fault):
+    assert fault_of_url(url) == fault
+
+
+@given(st.from_regex(r"https?://[!-~]{1,40}", fullmatch=True))
+def test_a_plain_url_is_always_one_that_is_kept(url):
+    if IS_PLAIN_URL(url):
+        assert fault_of_url(url) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "moment"),
+    [
+        ("2026", datetime(2026, 1, 1, tzinfo=UTC)),
+        ("2026-11", datetime(2026, 11, 1, tzinfo=UTC)),
+        ("2026-11-02", datetime(2026, 11, 2, tzinfo=UTC)),
+        ("2026/11/2", datetime(2026, 11, 2, tzinfo=UTC)),
+        ("20261102", datetime(2026, 11, 2, tzinfo=UTC)),
+        ("2026-11-02T10:20Z", datetime(2026, 11, 2, 10, 20, tzinfo=UTC)),
+        ("2026-11-02T10:20:30+02:00", datetime(2026, 11, 2, 8, 20, 30, tzinfo=UTC)),
+        ("2026-11-02T10:20:30.5Z", datetime(2026, 11, 2, 10, 20, 30, 500000, tzinfo=UTC)),
+        ("2026-11-02T10:20:30.123456789Z", datetime(2026, 11, 2, 10, 20, 30, 123456, tzinfo=UTC)),
+        ("2026-11-02 10:20:30", datetime(2026, 11, 2, 10, 20, 30, tzinfo=UTC)),
+        ("2026-11-02 10:20:30 +0100", datetime(2026, 11, 2, 9, 20, 30, tzinfo=UTC)),
+        ("2026-11-02 10:20:30 UTC", datetime(2026, 11, 2, 10, 20, 30, tzinfo=UTC)),
+        ("2026-1-2", datetime(2026, 1, 2, tzinfo=UTC)),
+        ("Mon, 02 Nov 2026 10:20:30 GMT", datetime(2026, 11, 2, 10, 20, 30, tzinfo=UTC)),
+        ("Mon, 02 Nov 2026 10:20:30 +0100", datetime(2026, 11, 2, 9, 20, 30, tzinfo=UTC)),
+    ],
+)
+def test_reads_the_date(text, moment):
+    assert read_date(text) == moment
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "yesterday",
+        "2026-13-01",
+        "2026-02-30",
+        "0000-01-01",
+        "9999-99-99",
+        "0001-01-01T00:00+14:00",
+        "9999-12-31T23:59:59-12:00",
+        "1899-01-01",
+        "2500-01-01",
+        "{{ date }}",
+        "0",
+    ],
+)
+def test_gives_no_date_for(text):
+    assert read_date(text) is None
+
+
+@given(st.text(max_size=40))
+def test_no_text_makes_the_date_reader_fail(text):
+    moment = read_date(text)
+    assert moment is None or moment.tzinfo is UTC
+
+
+def test_values_that_cannot_be_read_are_none_and_counted():
+    tally = Tally()
+    raw = RawEntries(
+        locs=["https://a.example/1", "https://a.example/2", "https://a.example/3"],
+        lastmods=["2026-01-01", "soon", ""],
+        changefreqs=["Daily", "sometimes", " "],
+        priorities=["0.5", "7", ""],
+    )
+    columns = build_columns(raw, tally)
+    assert columns.lastmods == [datetime(2026, 1, 1, tzinfo=UTC), None, None]
+    assert columns.changefreqs == ["daily", None, None]
+    assert columns.priorities == [0.5, None, None]
+    assert tally.problems == {"lastmod_invalid": 1, "changefreq_invalid": 1, "priority_invalid": 1}
+    assert tally.skipped == 0
+
+
+def test_a_very_long_value_is_not_read():
+    tally = Tally()
+    columns = build_columns(RawEntries(["https://a.example/"], ["2" * 40_000]), tally)
+    assert columns.lastmods == [None]
+    assert tally.problems == {"lastmod_invalid": 1}
+
+
+def test_skipped_entries_leave_no_gap_in_the_columns():
+    tally = Tally()
+    raw = RawEntries(
+        locs=["https://a.example/1", "nonsense", " https://a.example/3\n"],
+        lastmods=["2026-01-01", "2026-01-02", "2026-01-03"],
+        extras=[None, {"x": 1}, {"y": 2}],
+    )
+    columns = build_columns(raw, tally)
+    assert columns.urls == ["https://a.example/1", "https://a.example/3"]
+    assert [moment.day for moment in columns.lastmods if moment] == [1, 3]
+    assert columns.extras == [None, {"y": 2}]
+    assert columns.priorities == [None, None]
+    assert (tally.skipped, tally.problems) == (1, {"relative_url": 1})

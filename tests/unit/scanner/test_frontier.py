@@ -1,0 +1,59 @@
+"""The queue of a scan: each address once, within its limits."""
+
+from __future__ import annotations
+
+from siteatlas.net.address import parse_url
+from siteatlas.scanner.events import DiscoveryMethod
+from siteatlas.scanner.frontier import Candidate, Frontier
+
+
+def candidate(url: str, *, depth: int = 0) -> Candidate:
+    return Candidate(parse_url(url), DiscoveryMethod.SITEMAP_INDEX, depth=depth)
+
+
+def frontier(*, max_documents: int = 100, max_depth: int = 5) -> Frontier:
+    return Frontier("www.a.example", max_documents=max_documents, max_depth=max_depth)
+
+
+async def test_takes_each_address_once_and_keeps_the_order():
+    queue = frontier()
+    assert queue.add(candidate("https://a.example/2")) is None
+    assert queue.add(candidate("https://a.example/1")) is None
+    assert queue.add(candidate("https://A.example:443/2#x")) == "duplicate"
+    assert [(await queue.next()).address.path for _ in range(2)] == ["/2", "/1"]
+
+
+def test_refuses_what_lies_too_deep():
+    assert frontier().add(candidate("https://a.example/x", depth=5)) is None
+    assert frontier().add(candidate("https://a.example/x", depth=6)) == "depth_limit"
+
+
+def test_refuses_more_documents_than_allowed():
+    queue = frontier(max_documents=1)
+    assert queue.add(candidate("https://a.example/1")) is None
+    assert queue.add(candidate("https://a.example/2")) == "document_limit"
+
+
+def test_takes_twenty_documents_of_a_foreign_host():
+    queue = frontier()
+    for number in range(20):
+        assert queue.add(candidate(f"https://cdn.other.example/{number}")) is None
+    assert queue.add(candidate("https://cdn.other.example/20")) == "cross_host_cap"
+    assert queue.add(candidate("https://cdn2.other.example/20")) is None
+
+
+def test_hosts_below_the_site_are_not_foreign():
+    queue = frontier()
+    for number in range(30):
+        assert queue.add(candidate(f"https://maps.a.example/{number}")) is None
+
+
+def test_a_document_behind_a_redirect_can_be_claimed_once():
+    queue = frontier()
+    first, second = candidate("https://a.example/1"), candidate("https://a.example/2")
+    queue.add(first)
+    queue.add(second)
+    assert queue.claim(first, "https://a.example/1")
+    assert queue.claim(second, "https://a.example/final")
+    assert not queue.claim(second, "https://a.example/final")
+    assert not queue.claim(second, "https://a.example/1")
