@@ -15,7 +15,6 @@ from siteatlas.cli.listener import base_url, listen
 from siteatlas.cli.output import Column, say, write_table
 from siteatlas.cli.preparation import prepare
 from siteatlas.cli.service import Service
-from siteatlas.cli.stopping import stop_on_signals
 from siteatlas.demo.server import DemoServer
 from siteatlas.settings import Settings, default_data_dir
 
@@ -42,7 +41,7 @@ def demo(
 
     The demo has a data directory of its own. With --exit: code 1 if a site did not end as told.
     """
-    settings = prepare(host="127.0.0.1", port=port)
+    settings = prepare(log_level="error", host="127.0.0.1", port=port)
     listener = listen(settings.host, settings.port)
     visits = run(_demo(settings, listener, leave=leave))
     raise typer.Exit(0 if all(visit.as_told for visit in visits) else 1)
@@ -70,19 +69,18 @@ async def _demo(settings: Settings, listener: socket.socket, *, leave: bool) -> 
     async with DemoServer() as server:
         own = demo_settings(settings, [site.host_port for site in server.sites])
         ready = asyncio.Event()
-        service = Service(own, ready.set)
-        with stop_on_signals(service.stop):
-            serving = asyncio.create_task(service.serve(sockets=[listener]))
-            touring = asyncio.create_task(_tour(ready, base_url(listener), server))
-            await asyncio.wait([serving, touring], return_when=asyncio.FIRST_COMPLETED)
-            if serving.done() and not touring.done():
-                touring.cancel()
-            elif leave or touring.exception() is not None:
-                service.stop()
-            else:
-                say(f"Look around: {base_url(listener)} (Ctrl-C stops the demo)")
-            await serving
-        return [] if touring.cancelled() else touring.result()
+        service = Service(own)
+        serving = asyncio.create_task(service.run(listener, ready.set))
+        touring = asyncio.create_task(_tour(ready, base_url(listener), server))
+        await asyncio.wait([serving, touring], return_when=asyncio.FIRST_COMPLETED)
+        if not touring.done():
+            touring.cancel()
+        elif leave or touring.exception() is not None:
+            service.stop()
+        else:
+            say(f"Look around: {base_url(listener)} (Ctrl-C stops the demo)")
+        await serving
+        return touring.result() if touring.done() else []
 
 
 async def _tour(ready: asyncio.Event, address: str, server: DemoServer) -> list[Visit]:

@@ -72,9 +72,13 @@ class Visit:
     @property
     def as_told(self) -> bool:
         """Whether it ended as the story of the site says."""
-        site = self.site
-        told = (site.expected_status, site.expected_urls, site.expected_error_code)
-        return (self.status, self.urls, self.job.get("error_code")) == told
+        told = (
+            self.site.expected_status,
+            self.site.expected_sitemaps,
+            self.site.expected_urls,
+            self.site.expected_error_code,
+        )
+        return (self.status, self.sitemaps, self.urls, self.job.get("error_code")) == told
 
     def _number(self, name: str) -> int:
         return int((self.job.get("result_data") or {}).get(name) or 0)

@@ -13,8 +13,6 @@ from siteatlas.cli.listener import base_url, listen
 from siteatlas.cli.output import is_terminal, say, write_line
 from siteatlas.cli.preparation import prepare
 from siteatlas.cli.service import Service
-from siteatlas.cli.stopping import stop_on_signals
-from siteatlas.settings import Settings
 
 app = typer.Typer(rich_markup_mode=None)
 
@@ -32,15 +30,10 @@ def serve(
     ] = None,
 ) -> None:
     """Serve the API on this machine and work on the queue, until told to stop."""
-    settings = prepare(logs_by_default=True, host=host, port=port)
+    settings = prepare(log_level="info", host=host, port=port)
     listener = listen(settings.host, settings.port)
-    run(_serve(settings, listener, scheduler=not no_scheduler))
-
-
-async def _serve(settings: Settings, listener: socket.socket, *, scheduler: bool) -> None:
-    service = Service(settings, lambda: _announce(listener), scheduler=scheduler)
-    with stop_on_signals(service.stop):
-        await service.serve(sockets=[listener])
+    service = Service(settings, run_scheduler=not no_scheduler)
+    run(service.run(listener, lambda: _announce(listener)))
 
 
 def _announce(listener: socket.socket) -> None:

@@ -1,4 +1,4 @@
-"""The web service inside this process: uvicorn around the application, stopped by us."""
+"""The web service inside this process: its database, and uvicorn around the application."""
 
 from __future__ import annotations
 
@@ -8,19 +8,18 @@ from contextlib import contextmanager
 
 import uvicorn
 
+from siteatlas.cli.opening import opened
+from siteatlas.cli.stopping import stop_on_signals
 from siteatlas.main import create_app
 from siteatlas.settings import Settings
 
-CONNECTION_SECONDS = 3
+CONNECTION_SECONDS = 2
 
 
-class Service(uvicorn.Server):
+class WebServer(uvicorn.Server):
     """A server that leaves signals to its owner and tells when it listens."""
 
-    def __init__(
-        self, settings: Settings, on_ready: Callable[[], None], *, scheduler: bool = True
-    ) -> None:
-        app = create_app(settings, scheduler=scheduler)
+    def __init__(self, app: Callable[..., object], on_ready: Callable[[], None]) -> None:
         super().__init__(
             uvicorn.Config(
                 app,
@@ -33,10 +32,6 @@ class Service(uvicorn.Server):
         )
         self._on_ready = on_ready
 
-    def stop(self) -> None:
-        """Ask the service to end in good order."""
-        self.should_exit = True
-
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
         """Nothing: signals belong to the command."""
@@ -46,3 +41,31 @@ class Service(uvicorn.Server):
         """Start as uvicorn does, then tell the owner."""
         await super().startup(sockets)
         self._on_ready()
+
+
+class Service:
+    """The service of one command, from opening its database to closing it."""
+
+    def __init__(self, settings: Settings, *, run_scheduler: bool = True) -> None:
+        self._settings = settings
+        self._run_scheduler = run_scheduler
+        self._stop_wanted = False
+        self._server: WebServer | None = None
+
+    def stop(self) -> None:
+        """Ask the service to end in good order, whether it is still starting or not."""
+        self._stop_wanted = True
+        if self._server is not None:
+            self._server.should_exit = True
+
+    async def run(self, listener: socket.socket, on_ready: Callable[[], None]) -> None:
+        """Serve on `listener` until a signal comes or `stop` is called."""
+        with stop_on_signals(self.stop):
+            async with opened(self._settings) as database:
+                if self._stop_wanted:
+                    return
+                app = create_app(
+                    self._settings, run_scheduler=self._run_scheduler, database=database
+                )
+                self._server = WebServer(app, on_ready)
+                await self._server.serve(sockets=[listener])

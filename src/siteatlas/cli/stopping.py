@@ -11,13 +11,13 @@ from contextlib import contextmanager
 from siteatlas.cli.output import say
 
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
-STOP_SECONDS = 20
+LAST_RESORT_SECONDS = 30
 SIGNAL_EXIT = 128
 
 
 @contextmanager
 def stop_on_signals(stop: Callable[[], None]) -> Iterator[None]:
-    """Call `stop` on the first signal; leave at once on the second, or if stopping takes long."""
+    """Call `stop` on the first signal; leave at once on the second, or if stopping hangs."""
     loop = asyncio.get_running_loop()
     asked: list[int] = []
 
@@ -29,7 +29,7 @@ def stop_on_signals(stop: Callable[[], None]) -> Iterator[None]:
             leave(number)
         asked.append(number)
         say("Stopping; once more to leave at once.")
-        loop.call_later(STOP_SECONDS, leave, number)
+        loop.call_later(LAST_RESORT_SECONDS, leave, number)
         stop()
 
     for number in STOP_SIGNALS:

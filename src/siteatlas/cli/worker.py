@@ -28,7 +28,7 @@ def worker(
     processes: Annotated[int, typer.Option(min=1, max=64, help="How many to run.")] = 1,
 ) -> None:
     """Work on the queue until told to stop. Any number may run, on any number of machines."""
-    settings = prepare(logs_by_default=True)
+    settings = prepare(log_level="info")
     if processes == 1:
         run(_work(settings))
     else:

@@ -1,4 +1,4 @@
-"""Serves the demo sites, each on a loopback address and a free port of its own."""
+"""Serves the demo sites, each on a loopback address of its own."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from aiohttp import web
 
 from siteatlas.demo.documents import Document
 from siteatlas.demo.sites import PLANS, SiteContent, SitePlan
+
+USUAL_PORT = 8765
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +46,7 @@ class DemoServer:
         """Start every site; on failure none is left running."""
         try:
             for number, plan in enumerate(self._plans, start=1):
-                self._listeners.append(listening_socket(f"127.0.7.{number}"))
+                self._listeners.append(listening_socket(number))
                 await self._start_site(plan, self._listeners[-1])
         except BaseException:
             await self.stop()
@@ -93,14 +95,22 @@ class DemoServer:
         )
 
 
-def listening_socket(host: str) -> socket.socket:
-    """A socket on a free port of `host`; of 127.0.0.1 where a machine has no other loopback."""
-    try:
-        return socket.create_server((host, 0))
-    except OSError as error:
-        if error.errno != errno.EADDRNOTAVAIL:
-            raise
-        return socket.create_server(("127.0.0.1", 0))
+def listening_socket(number: int) -> socket.socket:
+    """The same address and port at every start while they are free, so that sites are known again.
+
+    A machine with one loopback address gives each site another port of that.
+    """
+    for host, port in (
+        (f"127.0.7.{number}", USUAL_PORT),
+        (f"127.0.7.{number}", 0),
+        ("127.0.0.1", USUAL_PORT + number),
+    ):
+        try:
+            return socket.create_server((host, port))
+        except OSError as error:
+            if error.errno not in (errno.EADDRNOTAVAIL, errno.EADDRINUSE):
+                raise
+    return socket.create_server(("127.0.0.1", 0))
 
 
 def application(content: SiteContent) -> web.Application:

@@ -12,6 +12,7 @@ from dataclasses import replace
 from uuid import UUID
 
 from siteatlas.errors import (
+    AddressError,
     DatabaseUnavailable,
     JobCancelled,
     JobDataInvalid,
@@ -178,7 +179,10 @@ class Processor:
         self, claim: Claim, error: SiteatlasError, *, transient: bool = False
     ) -> JobStatus | None:
         transient = transient or (isinstance(error, ScanError) and error.transient)
-        log.warning("job_failed", error_code=error.code, error=error.message, transient=transient)
+        level = "info" if isinstance(error, (ScanError, AddressError)) else "warning"
+        getattr(log, level)(
+            "job_failed", error_code=error.code, error=error.message, transient=transient
+        )
         try:
             return await record_failure(
                 claim, code=error.code, message=error.message, transient=transient

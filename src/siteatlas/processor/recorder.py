@@ -19,7 +19,7 @@ from siteatlas.errors import SiteatlasError
 from siteatlas.logs import get_logger
 from siteatlas.processor.budget import EntryBudget
 from siteatlas.processor.comparison import Comparison
-from siteatlas.processor.documents import EXTRA_FLAGS, Document, DocumentBook, unasked_row
+from siteatlas.processor.documents import DONE, EXTRA_FLAGS, Document, DocumentBook, unasked_row
 from siteatlas.processor.pulse import Pulse
 from siteatlas.queue.claims import Claim
 from siteatlas.queue.leases import report_progress
@@ -77,10 +77,11 @@ class Recorder:
         self._held = 0
         self._portion_started = time.monotonic()
         self._writing: asyncio.Task[None] | None = None
-        self._listed: set[UUID] = set()
-        self._ended: set[UUID] = set()
+        done = [sitemap for sitemap in scan.known.values() if sitemap.state in DONE]
+        self._listed = {sitemap.id for sitemap in done}
+        self._ended = set(self._listed)
         self.reasons: list[str] = []
-        self.url_count = 0
+        self.url_count = sum(sitemap.url_count for sitemap in done)
 
     @singledispatchmethod
     async def record(self, event: ScanEvent) -> None:

@@ -264,7 +264,7 @@ class SiteScan:
         if result.was_read:
             self._documents_read += 1
         if result.error is not None:
-            log.info("document_failed", url=candidate.address.url, code=result.error.code)
+            log.debug("document_failed", url=candidate.address.url, code=result.error.code)
             if not result.was_read:
                 self._failures.append((candidate, result.error))
 

@@ -145,8 +145,9 @@ async def test_without_a_scheme_http_is_tried_after_https(site, make_analyzer):
 async def test_a_name_that_is_not_known_is_tried_with_www(site, make_analyzer):
     site.pages |= {"/robots.txt": "Sitemap: /s.xml", "/s.xml": SITEMAP}
     host = f"www.site.example:{site.port}"
-    analyzer = make_analyzer(host, names={"www.site.example": "127.0.0.1"})
-    record = await record_scan(analyzer, f"http://site.example:{site.port}")
+    bare = f"site.example:{site.port}"
+    analyzer = make_analyzer(host, bare, names={"www.site.example": "127.0.0.1"})
+    record = await record_scan(analyzer, f"http://{bare}")
     assert record.urls == URLS
     assert record.all(SiteResolved) == [SiteResolved(f"http://{host}")]
 
@@ -159,22 +160,6 @@ async def test_a_name_that_does_not_exist_is_reported_as_such(make_analyzer):
         "https://www.nowhere.example.com/robots.txt",
         "http://www.nowhere.example.com/robots.txt",
     ]
-
-
-async def test_a_redirect_of_robots_txt_within_the_site_moves_the_base(site, make_analyzer):
-    names = {"site.example": "127.0.0.1", "www.site.example": "127.0.0.1"}
-    hosts = [f"{name}:{site.port}" for name in names]
-
-    def robots(request: web.BaseRequest) -> web.Response:
-        if request.host == hosts[1]:
-            return web.Response(text="")
-        return web.Response(status=301, headers={"Location": f"http://{hosts[1]}/robots.txt"})
-
-    site.pages |= {"/robots.txt": robots, "/sitemap.xml": SITEMAP}
-    analyzer = make_analyzer(f"127.0.0.0/8:{site.port}", *hosts, names=names)
-    record = await record_scan(analyzer, f"http://{hosts[0]}")
-    assert record.all(SiteResolved) == [SiteResolved(f"http://{hosts[1]}")]
-    assert record.error_code in (None, "no_sitemap")
 
 
 @pytest.mark.parametrize("code", [401, 403, 404, 410])
