@@ -214,6 +214,12 @@ class DatabaseUnavailable(DatabaseError):
     code = "database_unavailable"
 
 
+class DatabaseRefused(DatabaseUnavailable):
+    """The database refuses us: check the user, the password and the name in DATABASE_URL."""
+
+    code = "database_refused"
+
+
 class SchemaOutdated(DatabaseError):
     """The database schema is not the one this version needs. Run: siteatlas db upgrade"""
 

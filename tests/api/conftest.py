@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 
 import httpx
 import pytest
@@ -11,7 +12,7 @@ from fastapi import FastAPI
 
 from siteatlas.main import create_app
 from siteatlas.settings import Settings
-from siteatlas.storage.session import Database
+from siteatlas.storage.session import Database, bind_database, create_database
 from tests.fixtures.database import (
     database,
     database_name,
@@ -35,5 +36,22 @@ def app(database: Database) -> FastAPI:
 async def client(app: FastAPI) -> AsyncIterator[httpx.AsyncClient]:
     """A program that speaks to the application."""
     transport = httpx.ASGITransport(app=app)
+    async with httpx.AsyncClient(transport=transport, base_url=BASE_URL) as opened:
+        yield opened
+
+
+@pytest.fixture
+def cut_off_app(tmp_path: Path) -> Iterator[FastAPI]:
+    """An application whose database cannot be reached: whoever needs it is answered with 503."""
+    unreachable = create_database(f"postgresql://nobody@/nothing?host={tmp_path}")
+    bind_database(unreachable)
+    yield create_app(Settings(), run_scheduler=False, database=unreachable)
+    bind_database(None)
+
+
+@pytest_asyncio.fixture
+async def cut_off_client(cut_off_app: FastAPI) -> AsyncIterator[httpx.AsyncClient]:
+    """A client for requests that must be answered before the database is asked."""
+    transport = httpx.ASGITransport(app=cut_off_app)
     async with httpx.AsyncClient(transport=transport, base_url=BASE_URL) as opened:
         yield opened

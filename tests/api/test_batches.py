@@ -55,8 +55,8 @@ async def test_a_site_named_twice_shares_one_job(client: httpx.AsyncClient):
     assert batch["items"][0]["job_id"] == batch["items"][1]["job_id"]
 
 
-async def test_a_batch_without_a_usable_site_is_refused(client: httpx.AsyncClient):
-    response = await client.post(CREATE, json={"domains": ["10.0.0.1", ""]})
+async def test_a_batch_without_a_usable_site_is_refused(cut_off_client: httpx.AsyncClient):
+    response = await cut_off_client.post(CREATE, json={"domains": ["10.0.0.1", ""]})
     problem = response.json()
     assert (response.status_code, problem["code"]) == (422, "input_invalid")
     assert [(error["pointer"], error["code"]) for error in problem["errors"]] == [
@@ -68,8 +68,10 @@ async def test_a_batch_without_a_usable_site_is_refused(client: httpx.AsyncClien
 @pytest.mark.parametrize(
     "domains", [[], ["example.com"] * 1001, "example.com", None, [1], [None], [["example.com"]]]
 )
-async def test_a_list_of_the_wrong_shape_is_refused(client: httpx.AsyncClient, domains: object):
-    response = await client.post(CREATE, json={"domains": domains})
+async def test_a_list_of_the_wrong_shape_is_refused(
+    cut_off_client: httpx.AsyncClient, domains: object
+):
+    response = await cut_off_client.post(CREATE, json={"domains": domains})
     assert (response.status_code, response.json()["code"]) == (422, "input_invalid")
 
 

@@ -29,8 +29,8 @@ async def test_adding_a_known_site_again_is_200(client: httpx.AsyncClient):
     assert (answer["scan_interval_hours"], answer["max_pages"]) == (6.0, 50)
 
 
-async def test_a_site_that_may_not_be_contacted_is_refused(client: httpx.AsyncClient):
-    response = await client.post(DOMAINS, json={"domain": "192.168.1.1"})
+async def test_a_site_that_may_not_be_contacted_is_refused(cut_off_client: httpx.AsyncClient):
+    response = await cut_off_client.post(DOMAINS, json={"domain": "192.168.1.1"})
     problem = response.json()
     assert (response.status_code, problem["code"]) == (422, "egress_denied")
     assert problem["errors"][0]["pointer"] == "#/domain"
@@ -98,9 +98,10 @@ async def test_a_site_that_is_no_longer_watched_is_not_due(client: httpx.AsyncCl
         {"domain": "other.example"},
     ],
 )
-async def test_a_change_that_makes_no_sense_is_refused(client: httpx.AsyncClient, change: object):
-    await client.post(DOMAINS, json={"domain": "example.com"})
-    response = await client.patch(f"{DOMAINS}/example.com", json=change)
+async def test_a_change_that_makes_no_sense_is_refused(
+    cut_off_client: httpx.AsyncClient, change: object
+):
+    response = await cut_off_client.patch(f"{DOMAINS}/example.com", json=change)
     assert (response.status_code, response.json()["code"]) == (422, "input_invalid")
 
 

@@ -67,8 +67,8 @@ async def test_the_status_of_an_unknown_job_is_404(client: httpx.AsyncClient):
 @pytest.mark.parametrize(
     "ident", ["nonsense", "1.5", "9223372036854775808", "%00", "１２", "x" * 90]
 )
-async def test_a_malformed_job_id_is_422(client: httpx.AsyncClient, ident: str):
-    response = await client.get(f"/api/v3/sitemap/status/{ident}")
+async def test_a_malformed_job_id_is_422(cut_off_client: httpx.AsyncClient, ident: str):
+    response = await cut_off_client.get(f"/api/v3/sitemap/status/{ident}")
     assert (response.status_code, response.json()["code"]) == (422, "input_invalid")
 
 
@@ -93,7 +93,10 @@ async def test_a_site_is_watched_only_when_asked(client: httpx.AsyncClient):
     await submit(client, base_url="example.org", watch=True)
     async with transaction() as session:
         rows = await session.execute(select(Domain.domain, Domain.watched))
-        assert {row.domain: row.watched for row in rows} == {"example.com": False, "example.org": True}
+        assert {row.domain: row.watched for row in rows} == {
+            "example.com": False,
+            "example.org": True,
+        }
 
 
 @pytest.mark.parametrize(
@@ -113,9 +116,9 @@ async def test_a_site_is_watched_only_when_asked(client: httpx.AsyncClient):
     ],
 )
 async def test_an_address_that_cannot_be_scanned_is_refused_by_name(
-    client: httpx.AsyncClient, base_url: str, code: str
+    cut_off_client: httpx.AsyncClient, base_url: str, code: str
 ):
-    response = await submit(client, base_url=base_url)
+    response = await submit(cut_off_client, base_url=base_url)
     problem = response.json()
     assert (response.status_code, problem["code"]) == (422, code)
     assert problem["errors"][0]["pointer"] == "#/base_url"

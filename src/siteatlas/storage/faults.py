@@ -8,10 +8,11 @@ from contextlib import contextmanager
 from sqlalchemy.exc import DBAPIError, InterfaceError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
-from siteatlas.errors import DatabaseUnavailable
+from siteatlas.errors import DatabaseRefused, DatabaseUnavailable
 
 AWAY_CLASSES = ("08", "53", "57P", "58")
 READ_ONLY = "25006"
+REFUSED_CLASSES = ("28", "3D")
 
 
 def is_database_away(error: BaseException) -> bool:
@@ -20,16 +21,27 @@ def is_database_away(error: BaseException) -> bool:
         return True
     if not isinstance(error, DBAPIError):
         return False
-    state = str(getattr(error.orig, "sqlstate", None) or "")
+    state = _state(error)
     return error.connection_invalidated or state == READ_ONLY or state.startswith(AWAY_CLASSES)
+
+
+def is_database_refusing(error: BaseException) -> bool:
+    """Wrong user or password, or no database of this name."""
+    return isinstance(error, DBAPIError) and _state(error).startswith(REFUSED_CLASSES)
+
+
+def _state(error: DBAPIError) -> str:
+    return str(getattr(error.orig, "sqlstate", None) or "")
 
 
 @contextmanager
 def translated_faults() -> Iterator[None]:
-    """Raise DatabaseUnavailable in place of the many ways in which drivers say it."""
+    """Raise our own errors in place of the many ways in which drivers say that it is away."""
     try:
         yield
     except Exception as error:
+        if is_database_refusing(error):
+            raise DatabaseRefused from error
         if is_database_away(error):
             raise DatabaseUnavailable from error
         raise

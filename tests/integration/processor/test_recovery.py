@@ -26,6 +26,7 @@ from tests.fixtures.pipeline import (
 )
 from tests.fixtures.queue import change, let_lease_expire, take_one
 from tests.fixtures.site_server import SiteServer
+from tests.fixtures.waiting import wait_until
 
 pytestmark = pytest.mark.usefixtures("database")
 
@@ -67,9 +68,7 @@ async def stop_midway(server: SiteServer, *, may_write: bool) -> int:
     submitted = await submit_server(server)
     claim, pulse = await take_one(), Pulse()
     task = asyncio.create_task(processor_for(server).run(claim, pulse))
-    async with asyncio.timeout(10):
-        while "/c.xml" not in server.paths or "/b.xml" not in server.paths:
-            await asyncio.sleep(0.02)
+    await wait_until(lambda: {"/b.xml", "/c.xml"} <= set(server.paths))
     await asyncio.sleep(0.2)
     pulse.may_write = may_write
     task.cancel()
@@ -140,9 +139,7 @@ async def test_a_cancelled_job_stops_at_its_next_write() -> None:
     async with slow_site(hold) as server:
         submitted = await submit_server(server)
         running = asyncio.create_task(work(settings_for(server, lease_seconds=2)))
-        async with asyncio.timeout(10):
-            while "/c.xml" not in server.paths:
-                await asyncio.sleep(0.02)
+        await wait_until(lambda: "/c.xml" in server.paths)
         async with get_background_session() as session, session.begin():
             assert await cancel(session, submitted.id) == "processing"
         await running

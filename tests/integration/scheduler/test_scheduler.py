@@ -31,6 +31,7 @@ from tests.fixtures.pipeline import (
     work,
 )
 from tests.fixtures.site_server import SiteServer
+from tests.fixtures.waiting import wait_until
 
 pytestmark = pytest.mark.usefixtures("database")
 
@@ -40,6 +41,14 @@ async def watch(*sites: str, due_in: timedelta = timedelta(seconds=-1)) -> None:
         for site in sites:
             await register_domain(session, parse_site(site), created_by=LOCAL_USER_ID, watch=True)
         await session.execute(update(Domain).values(next_scan_at=func.now() + due_in))
+
+
+async def has_status(job_id: int, status: str) -> bool:
+    return (await job_of(job_id)).status == status
+
+
+async def any_worker() -> bool:
+    return bool(await rows_of(Worker))
 
 
 async def test_ten_jobs_of_which_three_fail_in_different_ways_leave_seven_completed() -> None:
@@ -68,11 +77,11 @@ async def test_an_empty_queue_is_looked_at_and_left() -> None:
 
 
 async def test_the_limit_of_a_tick_is_kept() -> None:
-    async with SiteServer({"/sitemap.xml": urlset(pages("a", 1))}) as one:
-        async with SiteServer({"/sitemap.xml": urlset(pages("a", 1))}) as two:
-            await submit_server(one)
-            await submit_server(two)
-            report = await work(settings_for(one, two), limit=1)
+    site = {"/sitemap.xml": urlset(pages("a", 1))}
+    async with SiteServer(site) as one, SiteServer(site) as two:
+        await submit_server(one)
+        await submit_server(two)
+        report = await work(settings_for(one, two), limit=1)
     assert report.found == 1
     assert sorted(job.status for job in await rows_of(Job)) == ["completed", "pending"]
 
@@ -121,9 +130,7 @@ async def test_a_woken_scheduler_takes_a_job_without_waiting_for_its_tick() -> N
         await asyncio.sleep(0.3)
         submitted = await submit_server(server)
         scheduler.wake()
-        async with asyncio.timeout(5):
-            while (await job_of(submitted.id)).status != "completed":
-                await asyncio.sleep(0.05)
+        await wait_until(lambda: has_status(submitted.id, "completed"), seconds=5)
         assert scheduler.next_tick_at is not None
         await scheduler.shutdown()
 
@@ -131,10 +138,8 @@ async def test_a_woken_scheduler_takes_a_job_without_waiting_for_its_tick() -> N
 async def test_a_running_scheduler_is_in_the_registry_and_leaves_it_when_it_stops() -> None:
     scheduler = SitemapScheduler(Settings(), EgressPolicy())
     await scheduler.start()
-    async with asyncio.timeout(5):
-        while not (workers := await rows_of(Worker)):
-            await asyncio.sleep(0.05)
-    assert workers[0].id == scheduler.worker_id
+    await wait_until(any_worker)
+    assert [worker.id for worker in await rows_of(Worker)] == [scheduler.worker_id]
     await scheduler.shutdown()
     assert await rows_of(Worker) == []
 
@@ -151,9 +156,7 @@ async def test_shutdown_gives_unfinished_jobs_back_at_once() -> None:
         scheduler = SitemapScheduler(settings, EgressPolicy.from_text(settings.egress_allow))
         submitted = await submit_server(server)
         await scheduler.start()
-        async with asyncio.timeout(5):
-            while not server.requests:
-                await asyncio.sleep(0.05)
+        await wait_until(lambda: bool(server.requests))
         await scheduler.shutdown()
         never.set()
     job = await job_of(submitted.id)

@@ -1,0 +1,51 @@
+"""The application as a whole: what its lifespan starts and stops."""
+
+from __future__ import annotations
+
+import asyncio
+
+import httpx
+
+from siteatlas.main import create_app
+from siteatlas.net.egress import EgressPolicy
+from siteatlas.settings import Settings
+from siteatlas.storage.session import Database, bound_database
+from tests.api.conftest import BASE_URL
+
+
+async def test_the_lifespan_runs_the_scheduler_and_a_submit_reaches_it(database: Database):
+    policy = EgressPolicy.from_text("127.0.0.1:9")
+    app = create_app(Settings(max_attempts=1), policy, database=database)
+    transport = httpx.ASGITransport(app=app)
+    async with (
+        app.router.lifespan_context(app),
+        httpx.AsyncClient(transport=transport, base_url=BASE_URL) as client,
+    ):
+        body = {"base_url": "http://127.0.0.1:9"}
+        submitted = (await client.post("/api/v3/sitemap/scan", json=body)).json()
+        assert submitted["warning"] is None
+        for _ in range(200):
+            status = (await client.get(submitted["status_url"])).json()
+            if status["attempt"] or status["status"] != "pending":
+                break
+            await asyncio.sleep(0.05)
+    assert status["status"] != "pending" or status["attempt"] > 0
+    assert app.state.api.wake is None
+
+
+async def test_a_database_that_was_handed_in_stays_open(database: Database):
+    app = create_app(Settings(), run_scheduler=False, database=database)
+    async with app.router.lifespan_context(app):
+        pass
+    assert bound_database() is database
+
+
+async def test_the_database_of_the_settings_is_opened_and_closed(database_url: str):
+    settings = Settings.model_validate({"database_url": database_url})
+    app = create_app(settings, run_scheduler=False)
+    transport = httpx.ASGITransport(app=app)
+    async with (
+        app.router.lifespan_context(app),
+        httpx.AsyncClient(transport=transport, base_url=BASE_URL) as client,
+    ):
+        assert (await client.get("/health/database")).status_code == 200

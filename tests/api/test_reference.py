@@ -1,0 +1,187 @@
+"""The OpenAPI document is complete, and `/docs` shows it without the internet."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from fastapi import FastAPI
+from pydantic import TypeAdapter
+
+from siteatlas.access.users import current_user
+from siteatlas.api.routes import ROUTERS
+from siteatlas.api.schemas import base, batches, domains, health, jobs, problems, sitemaps
+from siteatlas.main import create_app
+from siteatlas.settings import Settings
+from siteatlas.web.static_files import STATIC
+
+OPERATIONS = """
+DELETE /api/v3/domains/{domain}
+GET /api/v3/domains
+GET /api/v3/domains/{domain}
+GET /api/v3/domains/{domain}/candidates
+GET /api/v3/domains/{domain}/scans
+GET /api/v3/domains/{domain}/sitemaps
+GET /api/v3/domains/{domain}/urls
+GET /api/v3/jobs
+GET /api/v3/jobs/{job_id}
+GET /api/v3/sitemap/batch/status/{batch_id}
+GET /api/v3/sitemap/status/{job_id}
+GET /api/v3/sitemaps/{sitemap_id}
+GET /api/v3/sitemaps/{sitemap_id}/urls
+GET /health
+GET /health/database
+PATCH /api/v3/domains/{domain}
+POST /api/v3/domains
+POST /api/v3/jobs/{job_id}/cancel
+POST /api/v3/jobs/{job_id}/retry
+POST /api/v3/sitemap/batch/create
+POST /api/v3/sitemap/scan
+"""
+SHAPES = [
+    shape
+    for module in (batches, domains, health, jobs, problems, sitemaps)
+    for shape in vars(module).values()
+    if isinstance(shape, type)
+    and issubclass(shape, base.AnswerShape | base.RequestShape)
+    and "examples" in shape.model_config.get("json_schema_extra", ())
+]
+
+
+@pytest.fixture(scope="module")
+def document() -> dict[str, Any]:
+    app: FastAPI = create_app(Settings(), run_scheduler=False)
+    return app.openapi()
+
+
+def operations(document: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    for path, methods in document["paths"].items():
+        for method, operation in methods.items():
+            yield f"{method.upper()} {path}", operation
+
+
+def schemas(node: object) -> Iterator[dict[str, Any]]:
+    """Every schema of the document that has a type."""
+    if isinstance(node, dict):
+        if isinstance(node.get("type"), str):
+            yield node
+        for key, value in node.items():
+            if key not in {"examples", "example"}:
+                yield from schemas(value)
+    elif isinstance(node, list):
+        for value in node:
+            yield from schemas(value)
+
+
+def test_the_operations_are_the_known_ones(document: dict[str, Any]):
+    assert sorted(name for name, _ in operations(document)) == OPERATIONS.split("\n")[1:-1]
+
+
+def test_the_document_names_itself(document: dict[str, Any]):
+    assert (document["info"]["title"], document["openapi"][:3]) == ("Siteatlas", "3.1")
+    assert document["info"]["version"]
+    assert document["tags"]
+
+
+def test_operation_ids_are_unique_and_the_scan_keeps_its_name(document: dict[str, Any]):
+    ids = [operation["operationId"] for _, operation in operations(document)]
+    assert len(ids) == len(set(ids))
+    assert document["paths"]["/api/v3/sitemap/scan"]["post"]["operationId"] == "scan_domain"
+
+
+def test_every_operation_has_a_tag_a_summary_and_a_description(document: dict[str, Any]):
+    silent = [
+        name
+        for name, operation in operations(document)
+        if not all(operation.get(part) for part in ("tags", "summary", "description"))
+    ]
+    assert silent == []
+
+
+def test_every_operation_declares_its_problems(document: dict[str, Any]):
+    for name, operation in operations(document):
+        for status in ("403", "422", "500", "503"):
+            content = operation["responses"][status]["content"]
+            assert list(content) == ["application/problem+json"], (name, status)
+    assert "HTTPValidationError" not in document["components"]["schemas"]
+
+
+def test_every_reference_leads_somewhere(document: dict[str, Any]):
+    named = set(re.findall(r"'#/components/schemas/([^']+)'", str(document)))
+    assert named <= set(document["components"]["schemas"])
+
+
+def test_every_text_number_and_list_has_bounds(document: dict[str, Any]):
+    bounds = {
+        "string": {"maxLength", "format", "enum", "const"},
+        "integer": {"maximum"},
+        "array": {"maxItems"},
+    }
+    unbounded = [
+        schema
+        for schema in schemas(document)
+        if schema["type"] in bounds and not bounds[schema["type"]] & set(schema)
+    ]
+    assert unbounded == []
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.__name__)
+def test_the_examples_of_a_shape_fit_it(shape: type[base.AnswerShape]):
+    extra = shape.model_config["json_schema_extra"]
+    assert isinstance(extra, dict)
+    for example in TypeAdapter(list[dict[str, Any]]).validate_python(extra["examples"]):
+        assert set(example) <= set(shape.model_fields)
+        shape.model_validate(example)
+
+
+def test_every_body_and_answer_has_an_example(document: dict[str, Any]):
+    parts = {"BatchItemAnswer", "DomainStatusAnswer", "PoolAnswer", "FieldProblem", "ListingState"}
+    bare = [
+        name
+        for name, schema in document["components"]["schemas"].items()
+        if "examples" not in schema and name not in parts and not name.startswith(("Page", "Exam"))
+    ]
+    assert bare == []
+
+
+def test_every_route_knows_who_is_asking():
+    for router in ROUTERS:
+        assert current_user in [dependency.dependency for dependency in router.dependencies]
+
+
+async def test_the_front_door_leads_to_the_reference(cut_off_client: httpx.AsyncClient):
+    response = await cut_off_client.get("/")
+    assert (response.status_code, response.headers["location"]) == (307, "/docs")
+
+
+async def test_the_reference_comes_from_this_process_alone(cut_off_client: httpx.AsyncClient):
+    page = (await cut_off_client.get("/docs")).text
+    parts = re.findall(r'(?:src|href)="([^"]+)"', page)
+    assert [part for part in parts if not part.startswith(("/static/", "data:"))] == []
+    for part in parts:
+        if part.startswith("/"):
+            assert (await cut_off_client.get(part)).status_code == 200
+    assert re.findall(r"<script(?![^>]*src=)|<style|style=|onload=", page) == []
+    assert '"/openapi.json"' in (await cut_off_client.get("/static/docs.js")).text
+
+
+def test_the_copied_files_are_the_published_ones():
+    vendor: Path = STATIC / "vendor"
+    table = dict(
+        re.findall(
+            r"^\| `([^`]+)` \| `([0-9a-f]{64})` \|$",
+            (vendor / "VENDOR.md").read_text(),
+            re.MULTILINE,
+        )
+    )
+    files = {
+        str(file.relative_to(vendor)): sha256(file.read_bytes()).hexdigest()
+        for file in vendor.rglob("*")
+        if file.is_file() and file.name != "VENDOR.md"
+    }
+    assert files == table

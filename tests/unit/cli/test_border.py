@@ -1,0 +1,84 @@
+"""Errors become at most two lines and an exit code."""
+
+from __future__ import annotations
+
+import pytest
+
+from siteatlas.cli.border import advice_for, exit_with
+from siteatlas.cli.invocation import ColorChoice, begin
+from siteatlas.errors import (
+    DatabaseUnavailable,
+    EmbeddedServerError,
+    NoSitemap,
+    PortTaken,
+    SiteatlasError,
+    error_classes,
+)
+
+
+@pytest.fixture(autouse=True)
+def quiet_traces():
+    begin(0, quiet=False, color=ColorChoice.AUTO)
+    yield
+    begin(0, quiet=False, color=ColorChoice.AUTO)
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [(PortTaken(), 2), (NoSitemap(), 3), (DatabaseUnavailable(), 4), (SiteatlasError(), 1)],
+)
+def test_the_exit_code_is_that_of_the_error(error: SiteatlasError, code: int):
+    with pytest.raises(SystemExit) as ending:
+        exit_with(error)
+    assert ending.value.code == code
+
+
+def test_an_error_is_one_line_what_and_one_line_what_to_do(capsys):
+    with pytest.raises(SystemExit):
+        exit_with(PortTaken("Another program already listens on 127.0.0.1:8000."))
+    first, second = capsys.readouterr().err.splitlines()
+    assert first == "siteatlas: port_taken: Another program already listens on 127.0.0.1:8000."
+    assert "--port" in second
+
+
+@pytest.mark.parametrize("kind", error_classes())
+def test_no_error_needs_more_than_two_lines(kind: type[SiteatlasError], capsys):
+    with pytest.raises(SystemExit):
+        exit_with(kind())
+    assert 1 <= len(capsys.readouterr().err.splitlines()) <= 2
+
+
+def test_text_from_outside_in_a_message_cannot_steer_the_terminal(capsys):
+    with pytest.raises(SystemExit):
+        exit_with(NoSitemap("\x1b[2J\nforged: line"))
+    captured = capsys.readouterr().err
+    assert "\x1b" not in captured
+    assert captured.startswith("siteatlas: no_sitemap: \\x1b[2J forged: line\n")
+
+
+def test_an_error_of_ours_is_found_inside_a_group_of_tasks(capsys):
+    with pytest.raises(SystemExit) as ending:
+        exit_with(ExceptionGroup("tasks", [DatabaseUnavailable()]))
+    assert ending.value.code == 4
+    assert "database_unavailable" in capsys.readouterr().err
+
+
+def test_an_unknown_error_says_that_it_is_our_fault_without_a_trace(capsys):
+    with pytest.raises(SystemExit) as ending:
+        exit_with(ValueError("odd\nvalue"))
+    assert ending.value.code == 1
+    captured = capsys.readouterr().err
+    assert captured.splitlines()[0] == "siteatlas: internal_error: ValueError: odd value"
+    assert "Traceback" not in captured
+
+
+def test_a_trace_is_shown_when_asked_for(capsys):
+    begin(2, quiet=False, color=ColorChoice.AUTO)
+    with pytest.raises(SystemExit):
+        exit_with(ValueError("odd"))
+    assert "ValueError: odd" in capsys.readouterr().err
+
+
+def test_advice_comes_from_the_nearest_class():
+    assert advice_for(PortTaken()) != advice_for(EmbeddedServerError())
+    assert advice_for(SiteatlasError()) is None

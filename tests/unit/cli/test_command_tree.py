@@ -1,0 +1,96 @@
+"""The tree of commands: complete, quick to ask for help, helpful when misspelt."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+from typer.testing import CliRunner
+
+from siteatlas import __version__
+from siteatlas.cli.main import NOUNS, app, load_command
+
+HEAVY = {"sqlalchemy", "alembic", "asyncpg", "pydantic", "fastapi", "aiohttp", "lxml", "rich"}
+
+
+@pytest.fixture
+def runner() -> CliRunner:
+    return CliRunner()
+
+
+def test_the_help_lists_every_command(runner: CliRunner):
+    result = runner.invoke(app, ["--help"])
+    assert result.exit_code == 0
+    assert all(f"\n  {name} " in result.output for name in NOUNS)
+
+
+@pytest.mark.parametrize("name", NOUNS)
+def test_every_command_explains_itself(runner: CliRunner, name: str):
+    result = runner.invoke(app, [name, "--help"])
+    assert result.exit_code == 0, result.output
+    assert f"siteatlas {name}" in result.output or f"root {name}" in result.output
+
+
+@pytest.mark.parametrize(
+    ("noun", "verbs"),
+    [
+        ("jobs", {"list", "show", "watch", "retry", "cancel"}),
+        ("domains", {"add", "list", "show", "pause", "resume", "remove"}),
+        ("scheduler", {"run-once", "status"}),
+        ("db", {"upgrade", "current"}),
+        ("config", {"show"}),
+    ],
+)
+def test_a_noun_has_its_verbs(noun: str, verbs: set[str]):
+    assert set(getattr(load_command(noun), "commands", {})) == verbs
+
+
+def test_asking_for_help_imports_nothing_heavy():
+    program = (
+        "import sys, json\n"
+        "from siteatlas.cli.main import app\n"
+        "try:\n    app(['--help'], prog_name='siteatlas')\n"
+        "except SystemExit:\n    print(json.dumps(sorted({m.split('.')[0] for m in sys.modules})))"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    loaded = set(json.loads(result.stdout.splitlines()[-1]))
+    assert not loaded & HEAVY
+
+
+def test_the_version_is_printed(runner: CliRunner):
+    result = runner.invoke(app, ["--version"])
+    assert result.exit_code == 0
+    assert result.output.startswith(f"siteatlas {__version__} ")
+
+
+def test_a_misspelt_command_is_a_usage_error_with_a_suggestion(runner: CliRunner):
+    result = runner.invoke(app, ["scna"])
+    assert result.exit_code == 2
+    assert "Did you mean 'scan'?" in result.stderr
+
+
+def test_a_wrong_option_is_a_usage_error(runner: CliRunner):
+    assert runner.invoke(app, ["scan", "a.example", "--format", "poem"]).exit_code == 2
+
+
+def test_an_error_of_a_command_passes_the_border(runner: CliRunner):
+    result = runner.invoke(app, ["scan", "ftp://a.example"])
+    assert result.exit_code == 2
+    assert result.stderr.startswith("siteatlas: address_scheme: ")
+    assert result.stdout == ""
+
+
+def test_a_private_address_is_refused_before_anything_is_sent(runner: CliRunner):
+    result = runner.invoke(app, ["scan", "http://127.0.0.1:9/"])
+    assert result.exit_code == 2
+    assert result.stderr.startswith("siteatlas: egress_denied: ")
+
+
+def test_a_wrong_rule_for_private_addresses_is_named(runner: CliRunner):
+    result = runner.invoke(app, ["scan", "a.example", "--allow", "not a rule"])
+    assert result.exit_code == 2
+    assert "not a rule" in result.stderr

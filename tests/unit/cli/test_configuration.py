@@ -1,0 +1,57 @@
+"""`config show`: every value, its environment name and its origin, without secrets."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from siteatlas.cli.configuration import without_password
+from siteatlas.cli.main import app
+from siteatlas.settings import Settings
+
+
+@pytest.fixture
+def shown(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "siteatlas.toml").write_text("concurrency = 7\n")
+    monkeypatch.setenv("DATABASE_URL", "postgresql://me:very@secret@db.example/atlas")
+    result = CliRunner().invoke(app, ["config", "show", "--json"])
+    assert result.exit_code == 0
+    return {item["setting"]: item for item in json.loads(result.stdout)["items"]}
+
+
+def test_every_setting_is_shown(shown):
+    assert set(shown) == set(Settings.model_fields)
+
+
+def test_the_origin_of_each_value_is_shown(shown):
+    assert shown["concurrency"]["value"] == 7
+    assert shown["concurrency"]["origin"] == "file siteatlas.toml"
+    assert shown["database_url"]["origin"] == "environment DATABASE_URL"
+    assert shown["log_format"]["origin"] == "default"
+    assert shown["data_dir"]["environment"] == "SITEATLAS_DATA_DIR"
+
+
+def test_the_password_of_the_database_is_hidden(shown):
+    assert shown["database_url"]["value"] == "postgresql://me:***@db.example/atlas"
+
+
+@pytest.mark.parametrize(
+    ("url", "safe"),
+    [
+        ("postgresql://me@db/x", "postgresql://me@db/x"),
+        ("postgresql://me:p/a?s@db/x", "postgresql://me:***@db/x"),
+        ("postgresql://db/x?user=me&password=p", "postgresql://db/x?user=me&password=***"),
+    ],
+)
+def test_a_password_is_hidden_wherever_it_stands(url: str, safe: str):
+    assert without_password(url) == safe
+
+
+def test_a_wrong_value_is_named_with_its_origin(monkeypatch):
+    monkeypatch.setenv("SITEATLAS_PORT", "99999")
+    result = CliRunner().invoke(app, ["config", "show"])
+    assert result.exit_code == 2
+    assert "SITEATLAS_PORT (from environment SITEATLAS_PORT)" in result.stderr

@@ -1,0 +1,78 @@
+"""Lists that are read page by page."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from siteatlas.cli.listing import ListRequest, Shape, read_pages, write_list
+from siteatlas.cli.output import Column, ListFormat
+from siteatlas.insights.pages import MAX_LIMIT, Page
+
+SHAPE: Shape[int] = Shape([Column("N", right=True)], lambda number: [number], "Nothing.")
+
+
+class Numbers:
+    def __init__(self, total: int) -> None:
+        self.total = total
+        self.limits: list[int] = []
+
+    async def fetch(self, limit: int, cursor: str | None) -> Page[int]:
+        self.limits.append(limit)
+        start = int(cursor or 0)
+        items = list(range(start, min(start + limit, self.total)))
+        end = start + len(items)
+        return Page(items, str(end) if end < self.total else None)
+
+
+async def read(numbers: Numbers, limit: int | None) -> list[int]:
+    return [n async for page in read_pages(numbers.fetch, limit, None) for n in page.items]
+
+
+async def test_a_limit_within_one_page_asks_once():
+    numbers = Numbers(50)
+    assert await read(numbers, 10) == list(range(10))
+    assert numbers.limits == [10]
+
+
+async def test_a_limit_beyond_one_page_is_met_exactly():
+    numbers = Numbers(5000)
+    assert len(await read(numbers, MAX_LIMIT + 500)) == MAX_LIMIT + 500
+    assert numbers.limits == [MAX_LIMIT, 500]
+
+
+async def test_no_limit_reads_the_whole_list():
+    assert len(await read(Numbers(2500), None)) == 2500
+
+
+async def test_json_is_the_object_of_the_api(capfd):
+    await write_list(ListRequest(ListFormat.JSON, 2, None), Numbers(5).fetch, SHAPE)
+    assert json.loads(capfd.readouterr().out) == {"items": [0, 1], "next_cursor": "2"}
+
+
+async def test_json_lines_have_one_item_each(capfd):
+    await write_list(ListRequest(ListFormat.JSONL, None, None), Numbers(3).fetch, SHAPE)
+    assert capfd.readouterr().out == "0\n1\n2\n"
+
+
+async def test_a_cut_table_says_on_stderr_how_to_go_on(capfd):
+    await write_list(ListRequest(ListFormat.TABLE, 2, None), Numbers(5).fetch, SHAPE)
+    captured = capfd.readouterr()
+    assert captured.out == "N\n0\n1\n"
+    assert "--cursor 2" in captured.err
+
+
+async def test_an_empty_list_says_so_on_stderr(capfd):
+    await write_list(ListRequest(ListFormat.TABLE, 2, None), Numbers(0).fetch, SHAPE)
+    captured = capfd.readouterr()
+    assert captured.out == ""
+    assert captured.err == "Nothing.\n"
+
+
+@pytest.mark.parametrize(("everything", "limit"), [(True, None), (False, 7)])
+def test_the_shared_options_make_a_request(everything: bool, limit: int | None):
+    request = ListRequest.of(
+        ListFormat.TABLE, as_json=True, limit=7, cursor=None, everything=everything
+    )
+    assert request == ListRequest(ListFormat.JSON, limit, None)

@@ -1,0 +1,165 @@
+"""Tables, JSON and text from outside, as they reach people and programs."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta, timezone
+from uuid import UUID
+
+import orjson
+import pytest
+
+from siteatlas.cli.invocation import ColorChoice, begin
+from siteatlas.cli.output import (
+    Column,
+    cell_text,
+    console_for,
+    drawn_table,
+    harmless_json,
+    json_bytes,
+    plain_table,
+    printable,
+    say,
+    write_details,
+    write_json_lines,
+    write_table,
+)
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture(autouse=True)
+def plain_environment(monkeypatch):
+    for name in ("NO_COLOR", "FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("TERM", "xterm-256color")
+    begin(0, quiet=False, color=ColorChoice.AUTO)
+    yield
+    begin(0, quiet=False, color=ColorChoice.AUTO)
+
+
+def coloured(stream: io.StringIO) -> bool:
+    console_for(stream).print("word", style="red")
+    return "\x1b[" in stream.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("\x1b[2Jgone", "\\x1b[2Jgone"),
+        ("line\nbreak\ttab", "line\\x0abreak\\x09tab"),
+        ("\x9b31m", "\\x9b31m"),
+        ("left\u202eright", "left\\u202eright"),
+        ("ordinary grüße", "ordinary grüße"),
+    ],
+)
+def test_what_a_terminal_would_obey_is_shown_as_an_escape(text: str, shown: str):
+    assert printable(text) == shown
+
+
+def test_markup_of_a_site_stays_text_in_a_drawn_table():
+    stream = Terminal()
+    console_for(stream).print(drawn_table([Column("URL")], [["[red]https://a.example/[/red]"]]))
+    assert "[red]https://a.example/[/red]" in stream.getvalue()
+
+
+def test_cells_are_short_and_the_same_everywhere():
+    two_hours_east = datetime(2026, 1, 2, 5, 0, tzinfo=timezone(timedelta(hours=2)))
+    assert cell_text(None) == "-"
+    assert cell_text(True) == "yes"
+    assert cell_text(0.5) == "0.5"
+    assert cell_text(two_hours_east) == "2026-01-02 03:00:00Z"
+    assert cell_text({"a": [1]}) == '{"a":[1]}'
+
+
+def test_a_plain_table_is_aligned_and_has_no_drawing():
+    table = plain_table(
+        [Column("NAME"), Column("URLS", right=True)], [["shop", "7"], ["x", "1200"]]
+    )
+    assert table == "NAME  URLS\nshop     7\nx     1200\n"
+
+
+def test_an_empty_plain_table_is_its_head():
+    assert plain_table([Column("NAME")], []) == "NAME\n"
+
+
+def test_a_table_is_plain_where_no_person_reads_it(capsys):
+    write_table([Column("NAME")], [["a\x1b[31m"]])
+    assert capsys.readouterr().out == "NAME\na\\x1b[31m\n"
+
+
+def test_details_stand_one_a_line(capsys):
+    write_details([("id", 1), ("status", None)])
+    assert capsys.readouterr().out == "id      1\nstatus  -\n"
+
+
+def test_words_go_to_stderr_and_can_be_silenced(capsys):
+    say("working")
+    begin(0, quiet=True, color=ColorChoice.AUTO)
+    say("not this")
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err == "working\n"
+
+
+def test_json_has_the_times_of_the_api():
+    assert (
+        json_bytes({"at": datetime(2026, 1, 2, tzinfo=UTC)}) == b'{"at":"2026-01-02T00:00:00Z"}\n'
+    )
+
+
+def test_json_takes_the_identifiers_of_the_database_driver():
+    class DriverUuid(UUID):
+        pass
+
+    ident = DriverUuid("5905e9fe-6c61-4694-b09a-6602017b000a")
+    assert orjson.loads(json_bytes([ident])) == ["5905e9fe-6c61-4694-b09a-6602017b000a"]
+
+
+def test_json_cannot_steer_a_terminal_and_keeps_its_meaning():
+    value = {"error": "\x1b[2J \x9b31m \u202e ü"}
+    encoded = json_bytes(value)
+    assert not set("\x1b\x9b\u202e") & set(encoded.decode())
+    assert orjson.loads(encoded) == value
+
+
+def test_harmless_json_leaves_plain_json_alone():
+    assert harmless_json(b'{"a":1}') == b'{"a":1}'
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    name: str
+
+
+def test_json_lines_are_one_object_a_line(capfdbinary):
+    write_json_lines([Item("a"), Item("b")])
+    assert capfdbinary.readouterr().out == b'{"name":"a"}\n{"name":"b"}\n'
+
+
+def test_a_terminal_gets_colour_and_a_pipe_does_not():
+    assert coloured(Terminal())
+    assert not coloured(io.StringIO())
+
+
+def test_no_color_wins_over_force_color(monkeypatch):
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    assert coloured(io.StringIO())
+    monkeypatch.setenv("NO_COLOR", "1")
+    stream = io.StringIO()
+    console_for(stream).print("word", style="red")
+    assert "31m" not in stream.getvalue()
+
+
+def test_the_flag_wins_over_the_environment(monkeypatch):
+    monkeypatch.setenv("NO_COLOR", "1")
+    begin(0, quiet=False, color=ColorChoice.ALWAYS)
+    assert coloured(io.StringIO())
+    monkeypatch.delenv("NO_COLOR")
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    begin(0, quiet=False, color=ColorChoice.NEVER)
+    assert not coloured(Terminal())

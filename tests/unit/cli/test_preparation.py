@@ -1,0 +1,57 @@
+"""How much a command logs."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from siteatlas.cli.invocation import ColorChoice, begin, current
+from siteatlas.cli.preparation import prepare
+from siteatlas.errors import ConfigurationError
+
+
+@pytest.fixture(autouse=True)
+def untouched_logging(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("SITEATLAS_LOG_LEVEL", raising=False)
+    root = logging.getLogger()
+    handlers, level = list(root.handlers), root.level
+    begin(0, quiet=False, color=ColorChoice.AUTO)
+    yield
+    begin(0, quiet=False, color=ColorChoice.AUTO)
+    root.handlers[:] = handlers
+    root.setLevel(level)
+
+
+def level_after_prepare(**arguments: str) -> int:
+    prepare(**arguments)
+    return logging.getLogger().level
+
+
+def test_a_command_logs_warnings_and_a_service_what_it_does():
+    assert level_after_prepare() == logging.WARNING
+    assert level_after_prepare(log_level="info") == logging.INFO
+
+
+def test_the_environment_wins_over_what_is_usual(monkeypatch):
+    monkeypatch.setenv("SITEATLAS_LOG_LEVEL", "error")
+    assert level_after_prepare(log_level="info") == logging.ERROR
+
+
+def test_verbosity_wins_over_the_environment(monkeypatch):
+    monkeypatch.setenv("SITEATLAS_LOG_LEVEL", "error")
+    begin(1, quiet=False, color=ColorChoice.AUTO)
+    assert level_after_prepare() == logging.INFO
+
+
+def test_the_debug_level_shows_traces(monkeypatch):
+    monkeypatch.setenv("SITEATLAS_LOG_LEVEL", "debug")
+    prepare()
+    assert current().trace
+
+
+def test_a_flag_is_a_setting():
+    assert prepare(port=8123).port == 8123
+    with pytest.raises(ConfigurationError):
+        prepare(port=-1)

@@ -1,0 +1,97 @@
+"""The report of a scan, made from the scanner's events."""
+
+from __future__ import annotations
+
+import json
+
+from siteatlas.cli.output import json_bytes
+from siteatlas.cli.scan_report import ReportKeeper
+from siteatlas.errors import NoSitemap
+from siteatlas.scanner.events import (
+    CandidateJudged,
+    ChildLink,
+    ChildrenFound,
+    DiscoveryMethod,
+    DocumentClosed,
+    DocumentOpened,
+    DocumentOutcome,
+    EntriesRead,
+    EntryColumns,
+    ProblemSeen,
+    SitemapType,
+    Verdict,
+)
+
+INDEX = "https://a.example/index.xml"
+CHILD = "https://a.example/child.xml"
+
+
+def opened(url: str, parent: str | None = None) -> DocumentOpened:
+    return DocumentOpened(
+        url, url, DiscoveryMethod.ROBOTS_TXT, SitemapType.STANDARD, parent, 0, 200
+    )
+
+
+def closed(url: str, outcome: DocumentOutcome, **more: object) -> DocumentClosed:
+    return DocumentClosed(url, url, outcome, DiscoveryMethod.ROBOTS_TXT, **more)  # type: ignore[arg-type]
+
+
+def test_the_report_has_exactly_the_promised_fields():
+    report = json.loads(json_bytes(ReportKeeper("a.example").report))
+    assert list(report) == [
+        "site",
+        "status",
+        "error_code",
+        "url_count",
+        "sitemaps",
+        "candidates",
+        "problems",
+    ]
+
+
+def test_entries_are_counted_and_not_kept():
+    keeper = ReportKeeper("a.example")
+    keeper.observe(EntriesRead(CHILD, EntryColumns(["u"] * 3)))
+    keeper.observe(EntriesRead(CHILD, EntryColumns(["u"] * 2)))
+    assert keeper.report.url_count == 5
+
+
+def test_a_document_is_reported_when_it_is_closed_with_its_parent():
+    keeper = ReportKeeper("a.example")
+    keeper.observe(opened(CHILD, parent=INDEX))
+    keeper.observe(closed(CHILD, DocumentOutcome.COMPLETE, entry_count=7, problems={"bad": 2}))
+    (sitemap,) = keeper.report.sitemaps
+    assert (sitemap.url, sitemap.parent, sitemap.url_count) == (CHILD, INDEX, 7)
+    assert sitemap.status == "completed"
+    assert [(p.code, p.count) for p in keeper.report.problems] == [("bad", 2)]
+
+
+def test_an_unread_document_is_failed_with_its_reason():
+    keeper = ReportKeeper("a.example")
+    keeper.observe(closed(CHILD, DocumentOutcome.UNREAD, error_code="timeout"))
+    (sitemap,) = keeper.report.sitemaps
+    assert (sitemap.status, sitemap.error_code) == ("failed", "timeout")
+
+
+def test_children_of_an_index_are_expected_before_they_are_read():
+    keeper = ReportKeeper("a.example")
+    keeper.observe(opened(INDEX))
+    keeper.observe(ChildrenFound(INDEX, (ChildLink(CHILD), ChildLink(CHILD + "2"))))
+    keeper.observe(opened(CHILD, parent=INDEX))
+    assert keeper.documents_expected == 3
+
+
+def test_candidates_and_problems_are_kept():
+    keeper = ReportKeeper("a.example")
+    keeper.observe(
+        CandidateJudged(CHILD, DiscoveryMethod.COMMON_PATH, Verdict.REJECTED, "soft_404", 200)
+    )
+    keeper.observe(ProblemSeen("max_urls_reached"))
+    assert [c.reason for c in keeper.report.candidates] == ["soft_404"]
+    assert [p.code for p in keeper.report.problems] == ["max_urls_reached"]
+
+
+def test_a_failed_scan_says_why():
+    keeper = ReportKeeper("a.example")
+    keeper.report.fail(NoSitemap())
+    assert (keeper.report.status, keeper.report.error_code) == ("failed", "no_sitemap")
