@@ -220,6 +220,12 @@ class DatabaseRefused(DatabaseUnavailable):
     code = "database_refused"
 
 
+class DatabaseBusy(DatabaseUnavailable):
+    """The database could not do this at the moment. It is tried again by itself."""
+
+    code = "database_busy"
+
+
 class SchemaOutdated(DatabaseError):
     """The database schema is not the one this version needs. Run: siteatlas db upgrade"""
 

@@ -50,6 +50,8 @@ def create_app(
         redoc_url=None,
         redirect_slashes=False,
         generate_unique_id_function=operation_id,
+        # Otherwise the framework takes exporters from the environment and sends past our gate.
+        telemetry={"auto_configure": False, "tracing": False, "metrics": False, "logs": False},
         middleware=[
             Middleware(SecurityHeaders),
             Middleware(RequestBorder),

@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import httpx
+import pytest
 
 from siteatlas.main import create_app
 from siteatlas.net.egress import EgressPolicy
 from siteatlas.settings import Settings
 from siteatlas.storage.session import Database, bound_database
 from tests.api.conftest import BASE_URL
+
+
+async def moved_on(client: httpx.AsyncClient, status_url: str) -> dict[str, Any]:
+    """The status of a job once somebody has taken it up."""
+    async with asyncio.timeout(20):
+        while True:
+            status: dict[str, Any] = (await client.get(status_url)).json()
+            if status["attempt"] or status["status"] != "pending":
+                return status
+            await asyncio.sleep(0.05)
 
 
 async def test_the_lifespan_runs_the_scheduler_and_a_submit_reaches_it(database: Database):
@@ -24,11 +36,7 @@ async def test_the_lifespan_runs_the_scheduler_and_a_submit_reaches_it(database:
         body = {"base_url": "http://127.0.0.1:9"}
         submitted = (await client.post("/api/v3/sitemap/scan", json=body)).json()
         assert submitted["warning"] is None
-        for _ in range(200):
-            status = (await client.get(submitted["status_url"])).json()
-            if status["attempt"] or status["status"] != "pending":
-                break
-            await asyncio.sleep(0.05)
+        status = await moved_on(client, submitted["status_url"])
     assert status["status"] != "pending" or status["attempt"] > 0
     assert app.state.api.wake is None
 
@@ -49,3 +57,14 @@ async def test_the_database_of_the_settings_is_opened_and_closed(database_url: s
         httpx.AsyncClient(transport=transport, base_url=BASE_URL) as client,
     ):
         assert (await client.get("/health/database")).status_code == 200
+
+
+async def test_the_environment_cannot_make_the_framework_send_telemetry(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("FASTAPI_OTEL_AUTO_CONFIGURE", "true")
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "not an address")
+    app = create_app(Settings(), run_scheduler=False, database=database)
+    async with app.router.lifespan_context(app):
+        pass
+    assert not app._native_telemetry.enabled()

@@ -132,6 +132,6 @@ async def test_an_unknown_site_is_404_and_a_malformed_one_422(client: httpx.Asyn
 async def test_an_unknown_site_can_be_neither_changed_nor_forgotten(
     client: httpx.AsyncClient, method: str
 ):
-    body = {"json": {"paused": True}} if method == "PATCH" else {}
-    response = await client.request(method, f"{DOMAINS}/unknown.example", **body)
+    body = {"paused": True} if method == "PATCH" else None
+    response = await client.request(method, f"{DOMAINS}/unknown.example", json=body)
     assert (response.status_code, response.json()["code"]) == (404, "domain_not_found")

@@ -78,7 +78,7 @@ async def test_what_breaks_inside_is_answered_without_our_inside(
     transport = httpx.ASGITransport(app=cut_off_app)
     async with httpx.AsyncClient(transport=transport, base_url=BASE_URL) as client:
         with capture_logs() as lines:
-            response = await cut_off_client.get("/broken")
+            response = await client.get("/broken")
     problem = response.json()
     assert (response.status_code, problem["code"]) == (500, "internal_error")
     assert "secret" not in response.text

@@ -43,8 +43,8 @@ async def test_an_outdated_schema_is_503(client: httpx.AsyncClient):
 async def test_without_a_database_the_answer_is_503(
     cut_off_client: httpx.AsyncClient, method: str, path: str
 ):
-    body = {"json": {"base_url": "example.com"}} if method == "POST" else {}
-    response = await cut_off_client.request(method, path, **body)
+    body = {"base_url": "example.com"} if method == "POST" else None
+    response = await cut_off_client.request(method, path, json=body)
     alive = await cut_off_client.get("/health")
     assert (response.status_code, response.json()["code"]) == (503, "database_unavailable")
     assert response.headers["retry-after"] == "5"

@@ -49,7 +49,7 @@ SHAPES = [
     for shape in vars(module).values()
     if isinstance(shape, type)
     and issubclass(shape, base.AnswerShape | base.RequestShape)
-    and "examples" in shape.model_config.get("json_schema_extra", ())
+    and shape.model_config.get("json_schema_extra")
 ]
 
 

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from siteatlas.cli.border import run
+from siteatlas.cli.border import INTERRUPTED, run
 from siteatlas.cli.demo_tour import Tour, Visit, new_client
 from siteatlas.cli.listener import base_url, listen
 from siteatlas.cli.output import Column, say, write_table
@@ -42,8 +42,10 @@ def demo(
     The demo has a data directory of its own. With --exit: code 1 if a site did not end as told.
     """
     settings = prepare(log_level="error", host="127.0.0.1", port=port)
-    listener = listen(settings.host, settings.port)
-    visits = run(_demo(settings, listener, leave=leave))
+    with listen(settings.host, settings.port) as listener:
+        visits = run(_demo(settings, listener, leave=leave))
+    if visits is None:
+        raise typer.Exit(INTERRUPTED)
     raise typer.Exit(0 if all(visit.as_told for visit in visits) else 1)
 
 
@@ -65,7 +67,8 @@ def demo_data_dir(data_dir: Path) -> Path:
     return data_dir / "demo"
 
 
-async def _demo(settings: Settings, listener: socket.socket, *, leave: bool) -> list[Visit]:
+async def _demo(settings: Settings, listener: socket.socket, *, leave: bool) -> list[Visit] | None:
+    """What the tour found; None when a signal ended it early."""
     async with DemoServer() as server:
         own = demo_settings(settings, [site.host_port for site in server.sites])
         ready = asyncio.Event()
@@ -73,14 +76,15 @@ async def _demo(settings: Settings, listener: socket.socket, *, leave: bool) -> 
         serving = asyncio.create_task(service.run(listener, ready.set))
         touring = asyncio.create_task(_tour(ready, base_url(listener), server))
         await asyncio.wait([serving, touring], return_when=asyncio.FIRST_COMPLETED)
-        if not touring.done():
+        toured = touring.done()
+        if not toured:
             touring.cancel()
         elif leave or touring.exception() is not None:
             service.stop()
         else:
             say(f"Look around: {base_url(listener)} (Ctrl-C stops the demo)")
         await serving
-        return touring.result() if touring.done() else []
+        return touring.result() if toured else None
 
 
 async def _tour(ready: asyncio.Event, address: str, server: DemoServer) -> list[Visit]:

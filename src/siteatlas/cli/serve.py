@@ -31,9 +31,9 @@ def serve(
 ) -> None:
     """Serve the API on this machine and work on the queue, until told to stop."""
     settings = prepare(log_level="info", host=host, port=port)
-    listener = listen(settings.host, settings.port)
     service = Service(settings, run_scheduler=not no_scheduler)
-    run(service.run(listener, lambda: _announce(listener)))
+    with listen(settings.host, settings.port) as listener:
+        run(service.run(listener, lambda: _announce(listener)))
 
 
 def _announce(listener: socket.socket) -> None:

@@ -24,6 +24,7 @@ class WebServer(uvicorn.Server):
             uvicorn.Config(
                 app,
                 log_config=None,
+                log_level="warning",
                 access_log=False,
                 server_header=False,
                 lifespan="on",

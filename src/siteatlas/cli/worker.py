@@ -20,6 +20,9 @@ from siteatlas.net.egress import EgressPolicy
 from siteatlas.scheduler.runner import run_worker
 from siteatlas.settings import Settings
 
+# A worker that was asked to end before it had started ends by the signal itself.
+GOOD_ENDS = (0, -signal.SIGTERM)
+
 app = typer.Typer(rich_markup_mode=None)
 
 
@@ -58,7 +61,7 @@ async def _supervise(count: int) -> int:
         await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         stop_all()
         codes = await asyncio.gather(*ends)
-    return next((abs(code) for code in codes if code), 0)
+    return next((abs(code) for code in codes if code not in GOOD_ENDS), 0)
 
 
 async def _start_worker() -> Process:

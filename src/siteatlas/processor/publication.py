@@ -13,6 +13,7 @@ from siteatlas.storage.models import JobStatus, ScanState
 from siteatlas.storage.scans import (
     ScanCounts,
     end_scan,
+    lock_domain,
     publish_scan,
     record_domain_failure,
     record_domain_success,
@@ -67,6 +68,8 @@ def _result(
 async def record_failure(claim: Claim, *, code: str, message: str, transient: bool) -> JobStatus:
     """Note that the attempt failed, in a session of its own."""
     async with get_background_session() as session, session.begin():
+        if claim.domain_id is not None:
+            await lock_domain(session, claim.domain_id)
         status = await fail(session, claim, code=code, message=message, transient=transient)
         await _end_scan(session, claim.id, claim.domain_id, status, code)
         return status

@@ -1,4 +1,8 @@
-"""How a loop outlives an outage of the database: wait longer each time, say it once."""
+"""How a loop outlives an outage of the database: wait longer each time, say it once.
+
+A loop that dies would leave a process that looks alive and does nothing, so no error gets past a
+round: an outage is waited for, anything else is logged with its trace and the loop goes on.
+"""
 
 from __future__ import annotations
 
@@ -32,9 +36,15 @@ class Patience:
             if not self._away:
                 log.warning("database_away", loop=self._loop_name)
             self._away = True
-            await asyncio.sleep(self._pause)
-            self._pause = min(self._pause * 2, LONGEST_PAUSE)
+            await self._rest()
+        except Exception:
+            log.exception("round_failed", loop=self._loop_name)
+            await self._rest()
         else:
             if self._away:
                 log.info("database_back", loop=self._loop_name)
             self._away, self._pause = False, FIRST_PAUSE
+
+    async def _rest(self) -> None:
+        await asyncio.sleep(self._pause)
+        self._pause = min(self._pause * 2, LONGEST_PAUSE)

@@ -8,11 +8,13 @@ from contextlib import contextmanager
 from sqlalchemy.exc import DBAPIError, InterfaceError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
-from siteatlas.errors import DatabaseRefused, DatabaseUnavailable
+from siteatlas.errors import DatabaseBusy, DatabaseRefused, DatabaseUnavailable
 
 AWAY_CLASSES = ("08", "53", "57P", "58")
 READ_ONLY = "25006"
 REFUSED_CLASSES = ("28", "3D")
+# Serialization failure, deadlock, lock not available, statement timeout.
+BUSY_STATES = ("40001", "40P01", "55P03", "57014")
 
 
 def is_database_away(error: BaseException) -> bool:
@@ -40,6 +42,8 @@ def translated_faults() -> Iterator[None]:
     try:
         yield
     except Exception as error:
+        if isinstance(error, DBAPIError) and _state(error) in BUSY_STATES:
+            raise DatabaseBusy from error
         if is_database_refusing(error):
             raise DatabaseRefused from error
         if is_database_away(error):

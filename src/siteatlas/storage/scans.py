@@ -115,6 +115,13 @@ async def end_scan(
     )
 
 
+async def lock_domain(session: AsyncSession, domain_id: UUID) -> None:
+    """Lock a site before its job. Submitting locks in this order too, so neither waits in a ring."""
+    await session.execute(
+        select(Domain.id).where(Domain.id == domain_id).with_for_update(key_share=True)
+    )
+
+
 async def record_domain_success(
     session: AsyncSession, domain_id: UUID, counts: ScanCounts, *, partial: bool
 ) -> None:

@@ -16,13 +16,6 @@ from siteatlas.errors import (
 )
 
 
-@pytest.fixture(autouse=True)
-def quiet_traces():
-    begin(0, quiet=False, color=ColorChoice.AUTO)
-    yield
-    begin(0, quiet=False, color=ColorChoice.AUTO)
-
-
 @pytest.mark.parametrize(
     ("error", "code"),
     [(PortTaken(), 2), (NoSitemap(), 3), (DatabaseUnavailable(), 4), (SiteatlasError(), 1)],

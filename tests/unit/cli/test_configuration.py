@@ -14,7 +14,6 @@ from siteatlas.settings import Settings
 
 @pytest.fixture
 def shown(monkeypatch, tmp_path):
-    monkeypatch.chdir(tmp_path)
     (tmp_path / "siteatlas.toml").write_text("concurrency = 7\n")
     monkeypatch.setenv("DATABASE_URL", "postgresql://me:very@secret@db.example/atlas")
     result = CliRunner().invoke(app, ["config", "show", "--json"])

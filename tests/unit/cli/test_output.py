@@ -37,9 +37,6 @@ def plain_environment(monkeypatch):
     for name in ("NO_COLOR", "FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("TERM", "xterm-256color")
-    begin(0, quiet=False, color=ColorChoice.AUTO)
-    yield
-    begin(0, quiet=False, color=ColorChoice.AUTO)
 
 
 def coloured(stream: io.StringIO) -> bool:

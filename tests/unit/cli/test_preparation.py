@@ -11,19 +11,6 @@ from siteatlas.cli.preparation import prepare
 from siteatlas.errors import ConfigurationError
 
 
-@pytest.fixture(autouse=True)
-def untouched_logging(monkeypatch, tmp_path):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("SITEATLAS_LOG_LEVEL", raising=False)
-    root = logging.getLogger()
-    handlers, level = list(root.handlers), root.level
-    begin(0, quiet=False, color=ColorChoice.AUTO)
-    yield
-    begin(0, quiet=False, color=ColorChoice.AUTO)
-    root.handlers[:] = handlers
-    root.setLevel(level)
-
-
 def level_after_prepare(**arguments: str) -> int:
     prepare(**arguments)
     return logging.getLogger().level

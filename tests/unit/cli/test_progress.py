@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import io
+import sys
+
 from siteatlas.cli.progress import PLAIN_LINE_SECONDS, ProgressLine
 
 
@@ -30,3 +33,29 @@ def test_the_line_knows_how_long_the_work_takes():
     progress = ProgressLine(clock)
     clock.now += 2.5
     assert progress.seconds == 2.5
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_on_two_terminals_the_line_moves_on_stderr_and_leaves_no_control_to_the_site(monkeypatch):
+    words, data = Terminal(), Terminal()
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setattr(sys, "stderr", words)
+    monkeypatch.setattr(sys, "stdout", data)
+    clock = Clock()
+    with ProgressLine(clock) as progress:
+        clock.now += 1
+        progress.show(lambda: "half [bold]done\x07")
+    assert "half [bold]done\\x07" in words.getvalue()
+    assert data.getvalue() == ""
+
+
+def test_with_one_terminal_only_the_line_does_not_move(monkeypatch):
+    words = Terminal()
+    monkeypatch.setattr(sys, "stderr", words)
+    with ProgressLine(Clock()) as progress:
+        progress.show(lambda: "too early")
+    assert words.getvalue() == ""

@@ -1,0 +1,161 @@
+"""The command line as people use it: real processes, a real database, sites on loopback."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+from collections.abc import Iterator
+
+import pytest
+
+from siteatlas.demo.server import DemoSite
+from tests.fixtures.commands import Machine, Service
+
+Sites = dict[str, DemoSite]
+
+
+@pytest.fixture(scope="module")
+def service(machine: Machine) -> Iterator[Service]:
+    with machine.service() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def scanned(service: Service, sites: Sites) -> DemoSite:
+    job = service.scan(sites["shop"])
+    assert job["status"] == "completed"
+    return sites["shop"]
+
+
+def test_a_submitted_site_is_scanned_and_stored(service: Service, scanned: DemoSite):
+    domain = service.ask(f"/api/v3/domains/{scanned.host_port}")
+    assert domain["url_count"] == scanned.expected_urls
+    assert domain["sitemap_count"] == scanned.expected_sitemaps
+
+
+def test_a_site_without_sitemaps_fails_with_the_reason(service: Service, sites: Sites):
+    job = service.scan(sites["card"])
+    assert (job["status"], job["error_code"]) == ("failed", "no_sitemap")
+
+
+def test_the_stored_urls_are_printed_one_a_line(machine: Machine, scanned: DemoSite):
+    result = machine.run("urls", scanned.host_port, "--all", "--format", "urls")
+    assert result.returncode == 0
+    urls = result.stdout.splitlines()
+    assert len(set(urls)) == scanned.expected_urls
+    assert all(url.startswith(scanned.base_url) for url in urls)
+
+
+def test_lists_have_the_shape_of_the_api(machine: Machine, service: Service, scanned: DemoSite):
+    printed = machine.json("sitemaps", scanned.host_port)
+    answered = service.ask(f"/api/v3/domains/{scanned.host_port}/sitemaps")
+    assert set(printed) >= {"items", "next_cursor"}
+    assert {item["id"] for item in printed["items"]} == {item["id"] for item in answered["items"]}
+    assert set(answered["items"][0]) <= set(printed["items"][0])
+
+
+def test_a_plain_table_is_readable_and_has_no_escapes(machine: Machine, scanned: DemoSite):
+    result = machine.run("domains", "list")
+    head, *rows = result.stdout.splitlines()
+    assert head.split()[:3] == ["DOMAIN", "WATCHED", "URLS"]
+    assert any(row.startswith(scanned.host_port) for row in rows)
+    assert "\x1b" not in result.stdout + result.stderr
+
+
+def test_watching_an_ended_job_gives_its_end_as_exit_code(machine: Machine, scanned: DemoSite):
+    job = machine.json("jobs", "list", "--domain", scanned.base_url)["items"][0]
+    result = machine.run("jobs", "watch", str(job["id"]), "--json")
+    assert result.returncode == 0
+    assert json.loads(result.stdout)["status"] == "completed"
+
+
+def test_without_a_scheduler_a_job_waits_until_one_runs(fresh_machine: Machine, sites: Sites):
+    with fresh_machine.service("--no-scheduler") as idle:
+        submitted = idle.ask("/api/v3/sitemap/scan", {"base_url": sites["papers"].base_url})
+        state = fresh_machine.json("scheduler", "status")
+        assert state["jobs"]["pending"] == 1
+        assert state["workers"] == []
+        report = fresh_machine.json("scheduler", "run-once")
+        assert report["outcomes"] == {submitted["job_id"]: "completed"}
+        assert idle.ask(submitted["status_url"])["status"] == "completed"
+
+
+def test_sigterm_ends_the_service_with_0_and_leaves_no_database(fresh_machine: Machine):
+    with fresh_machine.service() as running:
+        assert fresh_machine.postgres_processes()
+        running.process.send_signal(signal.SIGTERM)
+        assert running.process.wait(20) == 0
+    assert fresh_machine.postgres_processes() == []
+
+
+def test_several_workers_share_the_queue_and_stop_together(fresh_machine: Machine, sites: Sites):
+    with (
+        fresh_machine.service("--no-scheduler") as idle,
+        fresh_machine.process("worker", "--processes", "2") as workers,
+    ):
+        assert idle.scan(sites["blog"])["status"] == "completed"
+        workers.send_signal(signal.SIGTERM)
+        assert workers.wait(25) == 0
+
+
+def test_scan_prints_one_object_a_url(fresh_machine: Machine, sites: Sites):
+    result = fresh_machine.run("scan", sites["magazine"].base_url, "--format", "jsonl")
+    assert result.returncode == 0
+    lines = [json.loads(line) for line in result.stdout.splitlines()]
+    assert len(lines) == sites["magazine"].expected_urls
+    fields = {"url", "lastmod", "changefreq", "priority", "sitemap", "extras"}
+    assert all(set(line) == fields for line in lines)
+    assert not any(fresh_machine.data_dir.iterdir())
+
+
+def test_scan_prints_one_object_for_the_site(fresh_machine: Machine, sites: Sites):
+    found = fresh_machine.json("scan", sites["shop"].base_url)
+    assert (found["status"], found["url_count"]) == ("completed", sites["shop"].expected_urls)
+    assert len(found["sitemaps"]) == sites["shop"].expected_sitemaps
+
+
+def test_a_scan_that_finds_nothing_ends_with_3_and_says_why(fresh_machine: Machine, sites: Sites):
+    result = fresh_machine.run("scan", sites["app"].base_url, "--json")
+    assert result.returncode == 3
+    assert json.loads(result.stdout)["error_code"] == "no_sitemap"
+    assert result.stderr.startswith("siteatlas: no_sitemap: ")
+
+
+def test_an_address_allowed_for_one_scan_is_echoed(fresh_machine: Machine, sites: Sites):
+    site = sites["papers"]
+    result = fresh_machine.run(
+        "scan",
+        site.base_url,
+        "--allow",
+        site.host_port,
+        "--format",
+        "urls",
+        SITEATLAS_EGRESS_ALLOW="",
+    )
+    assert result.returncode == 0
+    assert f"Allowed for this scan: {site.host_port}" in result.stderr
+    assert len(result.stdout.splitlines()) == site.expected_urls
+
+
+def test_an_interrupted_scan_ends_with_130_and_what_it_has(fresh_machine: Machine):
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        arguments = ("scan", f"http://{address}", "--allow", address, "--json")
+        with fresh_machine.process(*arguments) as scan:
+            silent.settimeout(20)
+            connection, _ = silent.accept()
+            with connection:
+                scan.send_signal(signal.SIGINT)
+                output, _ = scan.communicate(timeout=20)
+            assert scan.returncode == 130
+    assert json.loads(output)["status"] == "cancelled"
+
+
+def test_the_demo_ends_as_its_stories_say_and_remembers(fresh_machine: Machine):
+    first = fresh_machine.run("demo", "--exit")
+    assert first.returncode == 0, first.stderr
+    assert "known from before" not in first.stderr
+    second = fresh_machine.run("demo", "--exit")
+    assert second.returncode == 0
+    assert "7 sites known from before." in second.stderr

@@ -1,0 +1,126 @@
+"""The command sequences of the first documents, through the programs in `scripts/`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from subprocess import CompletedProcess
+
+import pytest
+
+from siteatlas.demo.server import DemoSite
+from tests.fixtures.commands import Machine
+
+Sites = dict[str, DemoSite]
+
+
+class Scripts:
+    """Runs the programs from their own folder, as the documents do."""
+
+    def __init__(self, machine: Machine, folder: Path) -> None:
+        self._machine = machine
+        self._folder = folder
+
+    def run(self, program: str, *arguments: str) -> CompletedProcess[str]:
+        path = self._folder / program
+        return self._machine.execute([sys.executable, path.name, *arguments], cwd=path.parent)
+
+    def lines(self, program: str, *arguments: str) -> list[str]:
+        result = self.run(program, *arguments)
+        assert result.returncode == 0, result.stderr
+        return result.stdout.splitlines()
+
+
+@pytest.fixture
+def scripts(machine: Machine, project: Path) -> Scripts:
+    return Scripts(machine, project / "scripts")
+
+
+def value_of(name: str, lines: list[str]) -> str:
+    return next(
+        line.partition(": ")[2] for line in lines if line.strip(" -").startswith(f"{name}:")
+    )
+
+
+def test_a_site_goes_from_pending_to_completed(scripts: Scripts, sites: Sites):
+    site = sites["papers"]
+    added = scripts.lines("sitemap_scheduler/add_test_sitemap.py", "--domain", site.base_url)
+    assert value_of("Status", added) == "pending"
+
+    waiting = scripts.lines("sitemap_scheduler/debug_pending_jobs.py")
+    assert waiting == [
+        "Found 1 pending sitemap jobs",
+        f"ID: {value_of('Job ID', added)}",
+        f"UUID: {value_of('Job UUID', added)}",
+        "Status: pending",
+        f"Result Data: {{'domain': '{site.host_port}', 'max_pages': None}}",
+        f"Domain found: {site.host_port}",
+    ]
+
+    scripts.lines("sitemap_scheduler/process_sitemap.py", "--trigger-scheduler")
+    checked = scripts.lines("sitemap_scheduler/check_sitemap.py", "--domain", site.base_url)
+    assert value_of("Status", checked) == "completed"
+    assert value_of("URLs", checked) == str(site.expected_urls)
+
+
+def test_one_sitemap_is_found_reset_and_scanned_alone(scripts: Scripts, sites: Sites):
+    site = sites["magazine"]
+    scripts.lines("sitemap_scheduler/add_test_sitemap.py", "--domain", site.base_url)
+    triggered = scripts.lines("sitemap_scheduler/trigger_scheduler.py")
+    assert triggered[0] == "Found 1 pending sitemap jobs"
+    first_job = scripts.lines("sitemap_scheduler/check_job.py", "--latest")
+    assert [line.partition(":")[0] for line in first_job] == [
+        "Job ID",
+        "Job UUID",
+        "Job Type",
+        "Status",
+        "Result Data",
+    ]
+
+    listed = scripts.lines("check_domain_sitemaps.py", site.base_url)
+    assert listed[0] == f"Found {site.expected_sitemaps} sitemaps for domain {site.host_port}:"
+    assert [line.partition(":")[0] for line in listed[1:9]] == [
+        "- ID",
+        "  URL",
+        "  Type",
+        "  Discovery",
+        "  Status",
+        "  Job ID",
+        "  Created by",
+        "  Created at",
+    ]
+    assert value_of("Job ID", listed) == value_of("Job UUID", first_job)
+
+    ident = value_of("ID", listed)
+    reset = scripts.lines(
+        "sitemap_scheduler/reset_sitemap_status.py", "--sitemap-id", ident, "--status", "pending"
+    )
+    assert value_of("Status", reset) == "pending"
+    alone = scripts.lines("sitemap_scheduler/process_sitemap.py", "--sitemap-id", ident)
+    assert value_of("Status", alone) == "completed"
+    listed_again = scripts.lines("check_domain_sitemaps.py", site.base_url)
+    jobs = [line.partition(": ")[2] for line in listed_again if line.startswith("  Job ID")]
+    assert jobs.count(value_of("Job UUID", alone)) == 1
+
+
+def test_the_job_of_a_site_is_set_back_and_the_monitor_sees_it(scripts: Scripts, sites: Sites):
+    site = sites["card"]
+    scripts.lines("sitemap_scheduler/add_test_sitemap.py", "--domain", site.base_url)
+    scripts.lines("sitemap_scheduler/trigger_scheduler.py")
+    job = scripts.lines("sitemap_scheduler/check_job.py", "--latest")
+    assert value_of("Status", job) == "failed"
+    scripts.lines(
+        "sitemap_scheduler/reset_sitemap_status.py",
+        "--domain",
+        site.base_url,
+        "--status",
+        "pending",
+    )
+    monitor = scripts.lines("sitemap_scheduler/monitor_scheduler.py", "--once")
+    assert "jobs pending     1" in monitor
+
+
+def test_programs_refuse_unclear_arguments(scripts: Scripts):
+    result = scripts.run("sitemap_scheduler/check_job.py")
+    assert result.returncode == 2
+    assert result.stderr == "siteatlas: input_invalid: Give either --id or --latest.\n"

@@ -1,0 +1,61 @@
+"""Commands that cannot start say so in one sentence, with the right exit code."""
+
+from __future__ import annotations
+
+import socket
+
+import pytest
+from typer.testing import CliRunner
+
+from siteatlas.cli.main import app
+
+
+@pytest.fixture
+def unused_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return int(listener.getsockname()[1])
+
+
+def test_a_taken_port_is_one_sentence_and_what_to_do():
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        result = CliRunner().invoke(app, ["serve", "--port", port])
+    assert result.exit_code == 2
+    assert result.stderr.splitlines() == [
+        f"siteatlas: port_taken: Another program already listens on 127.0.0.1:{port}.",
+        "Choose another one with --port, or --port 0 for any free port.",
+    ]
+
+
+def test_only_loopback_is_served():
+    result = CliRunner().invoke(app, ["serve", "--host", "0.0.0.0", "--port", "0"])
+    assert result.exit_code == 2
+    assert result.stderr.startswith("siteatlas: bind_refused: 0.0.0.0 ")
+
+
+@pytest.mark.parametrize("command", [["jobs", "list"], ["db", "current"], ["serve", "--port", "0"]])
+def test_a_database_that_is_away_ends_with_4(command: list[str], unused_port: int, monkeypatch):
+    monkeypatch.setenv("DATABASE_URL", f"postgresql://u:secret@127.0.0.1:{unused_port}/x")
+    result = CliRunner().invoke(app, command)
+    assert result.exit_code == 4
+    assert result.stderr.startswith("siteatlas: database_unavailable: ")
+    assert "secret" not in result.stderr
+    assert len(result.stderr.splitlines()) == 2
+
+
+def test_a_database_address_that_is_none_ends_with_2(monkeypatch):
+    monkeypatch.setenv("DATABASE_URL", "mysql://localhost/x")
+    result = CliRunner().invoke(app, ["jobs", "list"])
+    assert result.exit_code == 2
+    assert "DATABASE_URL must begin with postgresql://" in result.stderr
+
+
+@pytest.mark.parametrize(
+    "command", [["serve"], ["worker"], ["jobs", "list"], ["scan", "a.example"]]
+)
+def test_a_wrong_setting_ends_with_2(command: list[str], monkeypatch):
+    monkeypatch.setenv("SITEATLAS_CONCURRENCY", "many")
+    result = CliRunner().invoke(app, command)
+    assert result.exit_code == 2
+    assert "SITEATLAS_CONCURRENCY" in result.stderr
+    assert len(result.stderr.splitlines()) == 2
