@@ -209,7 +209,7 @@ class DatabaseError(SiteatlasError):
 
 
 class DatabaseUnavailable(DatabaseError):
-    """The database cannot be reached. It is tried again by itself."""
+    """The database cannot be reached."""
 
     code = "database_unavailable"
 
@@ -220,10 +220,16 @@ class DatabaseRefused(DatabaseUnavailable):
     code = "database_refused"
 
 
-class DatabaseBusy(DatabaseUnavailable):
-    """The database could not do this at the moment. It is tried again by itself."""
+class DatabaseBusy(DatabaseError):
+    """The database could not do this beside other work. Try again."""
 
     code = "database_busy"
+
+
+class DatabaseTimeout(DatabaseError):
+    """The database took too long for this."""
+
+    code = "database_timeout"
 
 
 class SchemaOutdated(DatabaseError):
@@ -377,6 +383,12 @@ class TlsError(ScanError):
     code = "tls_error"
 
 
+class TlsNotSpoken(TlsError):
+    """The site does not speak TLS at this port."""
+
+    code = "tls_not_spoken"
+
+
 class Timeout(ScanError):
     """The site did not answer in time."""
 
@@ -504,6 +516,12 @@ class XmlLimits(ScanError):
     """The XML of the document exceeds a limit of the parser."""
 
     code = "xml_limits"
+
+
+class XmlTokenTooLong(XmlLimits):
+    """The XML of the document holds a tag or a text of more than one megabyte."""
+
+    code = "xml_token_too_long"
 
 
 class ScanTimeout(ScanError):

@@ -10,7 +10,7 @@ from sqlalchemy import Integer, func, literal_column, select, update
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from siteatlas.errors import DatabaseUnavailable
+from siteatlas.errors import DatabaseTimeout, DatabaseUnavailable
 from siteatlas.storage import session as session_module
 from siteatlas.storage.models import Domain
 from siteatlas.storage.session import (
@@ -111,7 +111,7 @@ async def test_a_commit_waits_for_the_disk_only_when_it_must_last(
 
 @pytest.mark.usefixtures("database")
 async def test_a_statement_over_its_limit_is_ended_and_the_database_still_counts_as_there() -> None:
-    with pytest.raises(DBAPIError, match="statement timeout"):
+    with pytest.raises(DatabaseTimeout):
         async with get_background_session(statement_seconds=1) as session, session.begin():
             await session.execute(select(func.pg_sleep(30)))
 

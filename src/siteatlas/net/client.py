@@ -38,6 +38,7 @@ from siteatlas.net.egress import EgressPolicy
 from siteatlas.net.faults import LIBRARY_FAULTS, error_for_status, fault_of, retry_after_seconds
 from siteatlas.net.gate import Gate, aim
 from siteatlas.net.limits import FetchLimits
+from siteatlas.net.own_headers import checked_headers
 from siteatlas.net.politeness import Politeness
 from siteatlas.net.resolver import Resolver, SystemResolver
 from siteatlas.net.response import CHUNK_BYTES, Budget, Response
@@ -51,6 +52,7 @@ REDIRECTS = frozenset({301, 302, 303, 307, 308})
 NOT_MODIFIED = 304
 PARTIAL_CONTENT = 206
 SWITCHING_PROTOCOLS = 101
+TOO_MANY_REQUESTS = 429
 SERVER_ERRORS = range(500, 600)
 
 
@@ -76,7 +78,7 @@ class HttpClient:
         self._politeness = politeness
         self._limits = limits
         self._user_agent = user_agent
-        self._own_headers = dict(headers or {})
+        self._own_headers = checked_headers(headers or {})
         self._tls = tls
         self._gate = Gate(
             policy,
@@ -85,6 +87,10 @@ class HttpClient:
             cache_seconds=limits.dns_cache,
         )
         self._session: aiohttp.ClientSession | None = None
+
+    def check(self, address: WebAddress) -> None:
+        """Raise EgressDenied if the address shows by itself that it may not be contacted."""
+        self._policy.check(address)
 
     async def __aenter__(self) -> Self:
         self._session = self._open_session()
@@ -146,8 +152,9 @@ class HttpClient:
         own = self._policy.is_own(address)
         sent = {**headers, **self._own_headers} if own else headers
         for attempt in range(1, self._limits.tries + 1):
-            last = attempt == self._limits.tries
-            await exchange.enter_async_context(self._politeness.slot(address, own))
+            last, delay = attempt == self._limits.tries, self._delay(attempt)
+            slot = self._politeness.slot(address, own, patience=self._limits.patience)
+            await exchange.enter_async_context(slot)
             try:
                 raw = await self._send(address, sent, budget)
             except ScanError as fault:
@@ -156,12 +163,28 @@ class HttpClient:
                     raise
             else:
                 exchange.callback(raw.release)
-                if last or not _is_passing_error(raw):
-                    self._politeness.record(address, ok=True, own=own)
+                self._politeness.record(address, ok=True, own=own)
+                wait = self._asked_wait(raw, address, attempt, own=own)
+                if last or not _is_passing_error(raw) or wait > self._limits.patience:
                     return raw
+                delay = max(delay, wait)
             await exchange.aclose()
-            await asyncio.sleep(self._limits.retry_delay * 2 ** (attempt - 1) * _jitter())
+            await asyncio.sleep(delay)
         raise AssertionError("FetchLimits.tries must be at least 1")
+
+    def _asked_wait(
+        self, raw: aiohttp.ClientResponse, address: WebAddress, attempt: int, *, own: bool
+    ) -> float:
+        """The seconds that an answer asks us to wait; 429 means the host, 503 this document."""
+        asked = retry_after_seconds(raw.headers.get("Retry-After"))
+        if raw.status == TOO_MANY_REQUESTS:
+            wait = self._delay(attempt) if asked is None else asked
+            self._politeness.pause(address, wait, own=own)
+            return wait
+        return asked or 0.0
+
+    def _delay(self, attempt: int) -> float:
+        return self._limits.retry_delay * float(2 ** (attempt - 1)) * _jitter()
 
     async def _send(
         self, address: WebAddress, headers: Mapping[str, str], budget: Budget
@@ -285,9 +308,8 @@ def _may_pass(fault: ScanError) -> bool:
 
 
 def _is_passing_error(raw: aiohttp.ClientResponse) -> bool:
-    """A server error that names no time to come back."""
-    waits = retry_after_seconds(raw.headers.get("Retry-After")) is not None
-    return raw.status in SERVER_ERRORS and not waits
+    """An answer that may be another one a moment later."""
+    return raw.status in SERVER_ERRORS or raw.status == TOO_MANY_REQUESTS
 
 
 def _jitter() -> float:

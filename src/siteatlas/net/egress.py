@@ -21,6 +21,14 @@ SPECIAL_SUFFIXES = frozenset(
     }
 )
 
+SELF_CHECK = (
+    "http://127.0.0.1/",
+    "http://169.254.169.254/",
+    "http://10.0.0.1/",
+    "http://[::ffff:127.0.0.1]/",
+    "http://localhost/",
+)
+
 _ENTRY = re.compile(r"(?P<target>.+):(?P<port>\*|[0-9]{1,5})", re.DOTALL)
 _BRACKETS = str.maketrans("", "", "[]")
 _HIGHEST_PORT = 65535
@@ -120,6 +128,17 @@ class EgressPolicy:
         return any(
             rule.matches(ip, port) for rule in self.rules if not isinstance(rule.target, str)
         )
+
+
+def self_check() -> None:
+    """Raise AssertionError unless the default policy refuses five addresses; for every start."""
+    policy = EgressPolicy()
+    for text in SELF_CHECK:
+        try:
+            policy.check(parse_url(text))
+        except EgressDenied:
+            continue
+        raise AssertionError(f"the default egress policy lets {text} through")
 
 
 def _is_special(host: str) -> bool:

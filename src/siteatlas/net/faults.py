@@ -6,6 +6,7 @@ Owns the mapping to the error tree; when to try again is decided in `client.py`.
 from __future__ import annotations
 
 import ssl
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import TypeVar
@@ -21,6 +22,7 @@ from siteatlas.errors import (
     Blocked,
     ConnectionFailed,
     DnsError,
+    EmptyDocument,
     HttpNotFound,
     HttpProtocolError,
     HttpStatusUnexpected,
@@ -30,6 +32,7 @@ from siteatlas.errors import (
     SiteatlasError,
     Timeout,
     TlsError,
+    TlsNotSpoken,
     Truncated,
 )
 
@@ -38,6 +41,10 @@ Fault = TypeVar("Fault", bound=BaseException)
 LONGEST_RETRY_AFTER = 3600.0
 _DEEPEST_CAUSE = 8
 _BROKEN_HANDSHAKE = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)
+# How OpenSSL calls an answer that is no TLS at all.
+_NOT_TLS = frozenset(
+    ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG", "HTTP_REQUEST")
+)
 
 # What aiohttp, its helpers and the standard library raise for a request that went wrong.
 LIBRARY_FAULTS = (
@@ -60,7 +67,8 @@ def fault_of(error: BaseException) -> SiteatlasError:
     if _cause(error, *_BROKEN_HANDSHAKE):
         return ConnectionFailed("The site broke off the connection.")
     if _cause(error, ssl.SSLError, ssl.CertificateError):
-        return TlsError()
+        reasons = {getattr(cause, "reason", None) for cause in _causes(error)}
+        return TlsError() if reasons.isdisjoint(_NOT_TLS) else TlsNotSpoken()
     if isinstance(error, aiohttp.ClientConnectorDNSError):
         return DnsError()
     if isinstance(error, (aiohttp.ServerConnectionError, OSError)):
@@ -78,6 +86,8 @@ def error_for_status(status: int, retry_after: float | None = None) -> ScanError
         return Blocked(f"The site refuses our requests (status {status}).")
     if status in {404, 410}:
         return HttpNotFound()
+    if status == 204:  # noqa: PLR2004
+        return EmptyDocument()
     if 500 <= status <= 599:  # noqa: PLR2004
         return ServerError(f"The site answered with an error of its own (status {status}).")
     return HttpStatusUnexpected(f"The site answered with status {status}.")
@@ -107,9 +117,14 @@ def _payload_fault(error: aiohttp.ClientPayloadError) -> ScanError:
     return Truncated() if cut_short else HttpProtocolError()
 
 
-def _cause(error: BaseException | None, *kinds: type[Fault]) -> Fault | None:
+def _cause(error: BaseException, *kinds: type[Fault]) -> Fault | None:
+    return next((cause for cause in _causes(error) if isinstance(cause, kinds)), None)
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    """An exception and what led to it, the last one first."""
     for _ in range(_DEEPEST_CAUSE):
-        if error is None or isinstance(error, kinds):
-            return error
+        if error is None:
+            return
+        yield error
         error = error.__cause__ or error.__context__
-    return None

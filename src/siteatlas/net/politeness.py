@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from siteatlas.errors import ConnectionFailed
+from siteatlas.errors import ConnectionFailed, RateLimited
 from siteatlas.logs import get_logger
 from siteatlas.net.address import WebAddress
 
@@ -38,6 +38,7 @@ class _Host:
     failures: int = 0
     rest: float = 0.0
     closed_until: float = 0.0
+    paused_until: float = 0.0
 
 
 class Politeness:
@@ -52,12 +53,15 @@ class Politeness:
         self._hosts: dict[HostKey, _Host] = {}
 
     @asynccontextmanager
-    async def slot(self, address: WebAddress, own: bool = False) -> AsyncIterator[None]:
+    async def slot(
+        self, address: WebAddress, own: bool = False, *, patience: float = 5.0
+    ) -> AsyncIterator[None]:
         """Wait for a place for one request and hold it; ConnectionFailed when the host rests.
 
-        The operator's own hosts know no delay.
+        The operator's own hosts know no delay. A host that asked for a pause is waited for if the
+        pause ends within `patience` seconds; else RateLimited says how long it lasts.
         """
-        host = await self._enter(address, own=own)
+        host = await self._enter(address, own=own, patience=patience)
         try:
             yield
         finally:
@@ -67,6 +71,11 @@ class Politeness:
         """Wait at least so long between requests to this host, up to 30 seconds."""
         host = self._host(address, own=False)
         host.delay = max(self._delay, min(seconds, LONGEST_CRAWL_DELAY))
+
+    def pause(self, address: WebAddress, seconds: float, *, own: bool = False) -> None:
+        """Send nothing to this host for so long, because it asked us to."""
+        host = self._host(address, own=own)
+        host.paused_until = max(host.paused_until, self._clock() + seconds)
 
     def record(self, address: WebAddress, ok: bool, *, own: bool = False) -> None:
         """Note how a request went; five failures in a row let the host rest."""
@@ -106,7 +115,7 @@ class Politeness:
         for key in unused[: MOST_IDLE_HOSTS // 2]:
             del self._hosts[key]
 
-    async def _enter(self, address: WebAddress, *, own: bool) -> _Host:
+    async def _enter(self, address: WebAddress, *, own: bool, patience: float) -> _Host:
         host = self._host(address, own=own)
         host.users += 1
         try:
@@ -116,6 +125,7 @@ class Politeness:
             host.users -= 1
             raise
         try:
+            await self._wait_for_end_of_pause(host, patience)
             await self._wait_for_turn(host)
             self._refuse_resting(host)
         except BaseException:
@@ -126,6 +136,12 @@ class Politeness:
     def _leave(self, host: _Host) -> None:
         host.users -= 1
         host.free.release()
+
+    async def _wait_for_end_of_pause(self, host: _Host, patience: float) -> None:
+        while (left := host.paused_until - self._clock()) > 0:
+            if left > patience:
+                raise RateLimited(retry_after=left)
+            await asyncio.sleep(left)
 
     async def _wait_for_turn(self, host: _Host) -> None:
         if not host.delay:

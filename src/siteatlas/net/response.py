@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Mapping
 
 import aiohttp
 
-from siteatlas.errors import ScanError, Timeout, TooLarge, TooSlow
+from siteatlas.errors import Blocked, ScanError, Timeout, TooLarge, TooSlow
 from siteatlas.net.address import WebAddress
 from siteatlas.net.faults import (
     LIBRARY_FAULTS,
@@ -23,6 +23,8 @@ from siteatlas.net.faults import (
 from siteatlas.net.limits import FetchLimits
 
 CHUNK_BYTES = 64 * 1024
+# Set by firewalls that answer in place of the site.
+CHALLENGE_HEADERS = ("cf-mitigated", "x-amzn-waf-action")
 _SAMPLES_PER_WINDOW = 30
 
 
@@ -120,8 +122,14 @@ class Response:
         """Seconds that the site asks us to wait, up to one hour."""
         return retry_after_seconds(self._raw.headers.get("Retry-After"))
 
+    def header_values(self, name: str) -> list[str]:
+        """Every value of a header that may stand several times."""
+        return list(self._raw.headers.getall(name, []))
+
     def error(self) -> ScanError | None:
         """The error that the status means; None for 200 and 304."""
+        if any(name in self._raw.headers for name in CHALLENGE_HEADERS):
+            return Blocked("The site shows a challenge for browsers instead of the document.")
         return error_for_status(self.status, self.retry_after)
 
     async def chunks(self) -> AsyncIterator[bytes]:

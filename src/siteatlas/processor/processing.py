@@ -13,6 +13,7 @@ from uuid import UUID
 
 from siteatlas.errors import (
     AddressError,
+    DatabaseError,
     DatabaseUnavailable,
     JobCancelled,
     JobDataInvalid,
@@ -178,6 +179,7 @@ class Processor:
     async def _failed(
         self, claim: Claim, error: SiteatlasError, *, transient: bool = False
     ) -> JobStatus | None:
+        transient = transient or isinstance(error, DatabaseError)
         transient = transient or (isinstance(error, ScanError) and error.transient)
         level = "info" if isinstance(error, (ScanError, AddressError)) else "warning"
         getattr(log, level)(

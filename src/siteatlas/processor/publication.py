@@ -10,6 +10,8 @@ from siteatlas.processor.recorder import OpenedScan, Recorder
 from siteatlas.queue.claims import Claim
 from siteatlas.queue.endings import cancel_running, complete, fail, release
 from siteatlas.storage.models import JobStatus, ScanState
+from siteatlas.storage.portions import Portion
+from siteatlas.storage.repetition import repeat_when_busy
 from siteatlas.storage.scans import (
     ScanCounts,
     end_scan,
@@ -29,6 +31,14 @@ PUBLICATION_SECONDS = 300
 async def publish(claim: Claim, scan: OpenedScan, recorder: Recorder) -> dict[str, Any]:
     """Write the last rows, the counters and the final status in one transaction."""
     portion = await recorder.finish()
+    result = await repeat_when_busy(lambda: _publish(claim, scan, recorder, portion))
+    recorder.settle(portion)
+    return result
+
+
+async def _publish(
+    claim: Claim, scan: OpenedScan, recorder: Recorder, portion: Portion
+) -> dict[str, Any]:
     async with (
         get_background_session(statement_seconds=PUBLICATION_SECONDS) as session,
         session.begin(),
@@ -41,8 +51,7 @@ async def publish(claim: Claim, scan: OpenedScan, recorder: Recorder) -> dict[st
         await record_domain_success(session, scan.domain_id, counts, partial=bool(recorder.reasons))
         result = _result(claim, scan, counts, recorder.reasons, largest)
         await complete(session, claim, result)
-    recorder.settle(portion)
-    return result
+        return result
 
 
 def _result(
@@ -67,6 +76,12 @@ def _result(
 
 async def record_failure(claim: Claim, *, code: str, message: str, transient: bool) -> JobStatus:
     """Note that the attempt failed, in a session of its own."""
+    return await repeat_when_busy(
+        lambda: _record_failure(claim, code=code, message=message, transient=transient)
+    )
+
+
+async def _record_failure(claim: Claim, *, code: str, message: str, transient: bool) -> JobStatus:
     async with get_background_session() as session, session.begin():
         if claim.domain_id is not None:
             await lock_domain(session, claim.domain_id)

@@ -38,6 +38,7 @@ from siteatlas.scanner.events import (
 )
 from siteatlas.storage.hashes import url_hash
 from siteatlas.storage.portions import Portion, write_portion
+from siteatlas.storage.repetition import repeat_when_busy
 from siteatlas.storage.session import AsyncSession, get_background_session
 from siteatlas.storage.sitemaps import KnownSitemap
 from siteatlas.storage.urls import load_fingerprints
@@ -258,7 +259,7 @@ class Recorder:
         await self._written()
         portion = self.take_portion()
         if not portion.is_empty():
-            self._writing = asyncio.create_task(self._write(portion))
+            self._writing = asyncio.create_task(repeat_when_busy(lambda: self._write(portion)))
 
     async def _written(self) -> None:
         if self._writing is not None:

@@ -11,9 +11,10 @@ from typing import Any
 from uuid import UUID
 
 from sqlalchemy import func, or_, select, update
+from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from siteatlas.errors import JobDataInvalid, JobNotFound, JobStateConflict
+from siteatlas.errors import JobActive, JobDataInvalid, JobNotFound, JobStateConflict
 from siteatlas.net.address import parse_site
 from siteatlas.queue.statuses import FINAL, parse_status
 from siteatlas.queue.submission import NewJob, Submitted, create
@@ -91,7 +92,11 @@ class JobService:
             .returning(Job)
             .execution_options(synchronize_session=False, populate_existing=True)
         )
-        job = (await session.execute(statement)).scalar_one_or_none()
+        try:
+            async with session.begin_nested():
+                job = (await session.execute(statement)).scalar_one_or_none()
+        except IntegrityError as taken:
+            raise JobActive from taken
         if job is None:
             await self.get_by_id(session, job_id)
             raise JobStateConflict("A worker holds this job. Cancel it first.")

@@ -27,6 +27,7 @@ from siteatlas.scheduler.patience import Patience
 from siteatlas.scheduler.slots import RunningJob, Slots, StopReason
 from siteatlas.settings import Settings
 from siteatlas.storage.models import JobStatus
+from siteatlas.storage.repetition import repeat_when_busy
 from siteatlas.storage.session import get_background_session
 
 log = get_logger("scheduler")
@@ -93,7 +94,7 @@ class Consumer:
     async def take(self, limit: int) -> int:
         """Rescue silent jobs, claim up to `limit` for the free slots, and start them."""
         async with self._taking:
-            claims = await self._claim(limit)
+            claims = await repeat_when_busy(lambda: self._claim(limit))
             for one in claims:
                 self._start(one)
         return len(claims)

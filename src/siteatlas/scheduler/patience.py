@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from siteatlas.errors import DatabaseUnavailable
+from siteatlas.errors import DatabaseError
 from siteatlas.logs import get_logger
 
 log = get_logger("scheduler")
@@ -32,7 +32,7 @@ class Patience:
         """Run one round; an outage becomes a pause instead of an error."""
         try:
             yield
-        except DatabaseUnavailable:
+        except DatabaseError:
             if not self._away:
                 log.warning("database_away", loop=self._loop_name)
             self._away = True

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 
 from apscheduler.schedulers.asyncio import AsyncIOScheduler
 
-from siteatlas.errors import DatabaseUnavailable
+from siteatlas.errors import DatabaseError
 from siteatlas.logs import get_logger
 from siteatlas.net.address import parse_site
 from siteatlas.net.egress import EgressPolicy
@@ -107,8 +107,8 @@ class SitemapScheduler:
         try:
             due = await enqueue_due_domains(self._settings)
             found = await self._consumer.take(limit)
-        except DatabaseUnavailable:
-            log.warning("tick_skipped", reason="database_unavailable")
+        except DatabaseError as error:
+            log.warning("tick_skipped", reason=error.code)
             return
         log.info("tick_ended", looked_for=limit, found=found, due_enqueued=due)
 

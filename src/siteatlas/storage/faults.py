@@ -8,13 +8,20 @@ from contextlib import contextmanager
 from sqlalchemy.exc import DBAPIError, InterfaceError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
-from siteatlas.errors import DatabaseBusy, DatabaseRefused, DatabaseUnavailable
+from siteatlas.errors import (
+    DatabaseBusy,
+    DatabaseError,
+    DatabaseRefused,
+    DatabaseTimeout,
+    DatabaseUnavailable,
+)
 
 AWAY_CLASSES = ("08", "53", "57P", "58")
 READ_ONLY = "25006"
 REFUSED_CLASSES = ("28", "3D")
-# Serialization failure, deadlock, lock not available, statement timeout.
-BUSY_STATES = ("40001", "40P01", "55P03", "57014")
+# Serialization failure, deadlock, lock not available.
+BUSY_STATES = ("40001", "40P01", "55P03")
+STATEMENT_TIMEOUT = "57014"
 
 
 def is_database_away(error: BaseException) -> bool:
@@ -27,13 +34,21 @@ def is_database_away(error: BaseException) -> bool:
     return error.connection_invalidated or state == READ_ONLY or state.startswith(AWAY_CLASSES)
 
 
-def is_database_refusing(error: BaseException) -> bool:
-    """Wrong user or password, or no database of this name."""
-    return isinstance(error, DBAPIError) and _state(error).startswith(REFUSED_CLASSES)
-
-
 def _state(error: DBAPIError) -> str:
     return str(getattr(error.orig, "sqlstate", None) or "")
+
+
+def translated(error: Exception) -> DatabaseError | None:
+    """Our own error for a fault of the database itself; None when a statement was wrong."""
+    if isinstance(error, DBAPIError):
+        state = _state(error)
+        if state in BUSY_STATES:
+            return DatabaseBusy()
+        if state == STATEMENT_TIMEOUT:
+            return DatabaseTimeout()
+        if state.startswith(REFUSED_CLASSES):
+            return DatabaseRefused()
+    return DatabaseUnavailable() if is_database_away(error) else None
 
 
 @contextmanager
@@ -42,10 +57,7 @@ def translated_faults() -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        if isinstance(error, DBAPIError) and _state(error) in BUSY_STATES:
-            raise DatabaseBusy from error
-        if is_database_refusing(error):
-            raise DatabaseRefused from error
-        if is_database_away(error):
-            raise DatabaseUnavailable from error
-        raise
+        own = translated(error)
+        if own is None:
+            raise
+        raise own from error

@@ -116,7 +116,7 @@ async def end_scan(
 
 
 async def lock_domain(session: AsyncSession, domain_id: UUID) -> None:
-    """Lock a site before its job. Submitting locks in this order too, so neither waits in a ring."""
+    """Lock a site before its job, the order in which submitting locks too: no ring can form."""
     await session.execute(
         select(Domain.id).where(Domain.id == domain_id).with_for_update(key_share=True)
     )

@@ -86,8 +86,9 @@ async def test_pending_jobs_are_found_oldest_first_without_being_claimed() -> No
 
 
 async def test_the_older_front_creates_a_job_with_the_given_id() -> None:
+    job_id = "b4935fac-7e79-4a70-9f79-c76d6496111b"
     data = {
-        "job_id": "b4935fac-7e79-4a70-9f79-c76d6496111b",
+        "job_id": job_id,
         "job_type": "sitemap",
         "status": "pending",
         "created_by": None,
@@ -95,7 +96,7 @@ async def test_the_older_front_creates_a_job_with_the_given_id() -> None:
     }
     async with get_background_session() as session, session.begin():
         await job_service.create(session, data)
-        job = await job_service.get_by_id(session, data["job_id"])
+        job = await job_service.get_by_id(session, job_id)
     assert job.status == "pending"
 
 

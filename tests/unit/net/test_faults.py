@@ -8,6 +8,7 @@ import pytest
 
 from siteatlas.errors import (
     Blocked,
+    EmptyDocument,
     HttpNotFound,
     HttpStatusUnexpected,
     RateLimited,
@@ -36,7 +37,7 @@ def test_a_good_status_is_no_error(status: int):
         (500, ServerError),
         (503, ServerError),
         (599, ServerError),
-        (204, HttpStatusUnexpected),
+        (204, EmptyDocument),
         (302, HttpStatusUnexpected),
         (418, HttpStatusUnexpected),
     ],

@@ -1,0 +1,115 @@
+"""The places where sitemaps usually are, in order of yield, and those of particular systems.
+
+Knows paths and the signs of systems; asking for them is `origin_search.py`'s.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from enum import StrEnum
+
+USUAL_PATHS = (
+    "/sitemap.xml",
+    "/sitemap_index.xml",
+    "/wp-sitemap.xml",
+    "/sitemap-index.xml",
+    "/sitemapindex.xml",
+    "/sitemap.xml.gz",
+    "/sitemap_index.xml.gz",
+    "/sitemap-index.xml.gz",
+    "/sitemap.txt",
+    "/sitemaps.xml",
+    "/sitemap/sitemap.xml",
+    "/sitemap/sitemap-index.xml",
+    "/sitemap/index.xml",
+    "/sitemap/",
+    "/sitemap",
+    "/sitemap1.xml",
+    "/sitemap-0.xml",
+    "/sitemap-1.xml",
+    "/news-sitemap.xml",
+    "/sitemap_news.xml",
+    "/sitemap-news.xml",
+    "/news-sitemap.xml.gz",
+    "/sitemap_news.xml.gz",
+    "/sitemap-news.xml.gz",
+    "/sitemap.php",
+    "/xmlsitemap.php",
+)
+FIRST_PATHS = USUAL_PATHS[:2]
+
+
+class Cms(StrEnum):
+    """Systems that keep their sitemaps at places of their own."""
+
+    PRESTASHOP = "prestashop"
+    MAGENTO = "magento"
+    WORDPRESS = "wordpress"
+    SHOPIFY = "shopify"
+    WIX = "wix"
+    BIGCOMMERCE = "bigcommerce"
+    NEXT = "next"
+    NUXT = "nuxt"
+    GHOST = "ghost"
+    DRUPAL = "drupal"
+    VBULLETIN = "vbulletin"
+
+
+PATHS_OF_CMS: dict[Cms, tuple[str, ...]] = {
+    Cms.PRESTASHOP: ("/1_index_sitemap.xml",),
+    Cms.MAGENTO: (
+        "/media/sitemap/sitemap.xml",
+        "/pub/sitemap.xml",
+        "/catalog/sitemaps/catalog.xml",
+    ),
+    Cms.WORDPRESS: (
+        "/wp-sitemap.xml",
+        "/post-sitemap.xml",
+        "/page-sitemap.xml",
+        "/product-sitemap.xml",
+        "/category-sitemap.xml",
+        "/wp-sitemap-posts-post-1.xml",
+        "/sitemap-posts-post-1.xml",
+        "/sitemap-pages-post-1.xml",
+        "/sitemap-categories-1.xml",
+        "/feed",
+    ),
+    Cms.SHOPIFY: ("/sitemap_products_1.xml",),
+    Cms.WIX: ("/store-products-sitemap.xml", "/products-sitemap.xml"),
+    Cms.BIGCOMMERCE: ("/xmlsitemap.php",),
+    Cms.NEXT: ("/sitemap-0.xml", "/server-sitemap.xml"),
+    Cms.NUXT: ("/sitemapindex.xml",),
+    Cms.GHOST: ("/sitemap-posts.xml", "/sitemap-pages.xml", "/rss/"),
+    Cms.DRUPAL: ("/admin/config/search/xmlsitemap", "/rss.xml"),
+    Cms.VBULLETIN: ("/core/xmlsitemap.php",),
+}
+LAST_PATHS = ("/.sitemap.xml", "/feed", "/rss.xml", "/atom.xml", "/feed.xml")
+
+# What a system calls itself, or leaves in the links of its pages, in lower case.
+SIGNS: dict[Cms, str] = {
+    Cms.PRESTASHOP: r"prestashop",
+    Cms.MAGENTO: r"magento|/static/version\d|mage/cookies",
+    Cms.WORDPRESS: r"wordpress|/wp-content/|/wp-json/|/wp-includes/",
+    Cms.SHOPIFY: r"cdn\.shopify\.com|myshopify\.com|x-shopify|x-shopid",
+    Cms.WIX: r"wix\.com|wixstatic\.com|x-wix-",
+    Cms.BIGCOMMERCE: r"bigcommerce",
+    Cms.NEXT: r"/_next/|next\.js",
+    Cms.NUXT: r"/_nuxt/|nuxt",
+    Cms.GHOST: r"content=.ghost |x-ghost-|/ghost/api/",
+    Cms.DRUPAL: r"drupal|/sites/default/files/",
+    Cms.VBULLETIN: r"vbulletin",
+}
+ANY_SIGN = re.compile("|".join(f"(?P<{cms.value}>{sign})" for cms, sign in SIGNS.items()))
+
+
+def hints_in(text: str) -> frozenset[Cms]:
+    """The systems whose signs stand in a page or in the headers of an answer."""
+    return frozenset(Cms(str(match.lastgroup)) for match in ANY_SIGN.finditer(text.lower()))
+
+
+def guessed_paths(hints: Collection[Cms] = ()) -> tuple[str, ...]:
+    """Every path worth a guess: the first ones, those of the systems seen, then all others."""
+    hinted = [path for cms in Cms if cms in hints for path in PATHS_OF_CMS[cms]]
+    late = [path for paths in PATHS_OF_CMS.values() for path in paths]
+    return tuple(dict.fromkeys((*FIRST_PATHS, *hinted, *USUAL_PATHS, *late, *LAST_PATHS)))
