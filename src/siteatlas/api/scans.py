@@ -14,7 +14,9 @@ from siteatlas.api.schemas.jobs import JobStatusAnswer, ScanAccepted, ScanReques
 from siteatlas.insights.jobs import JobView, find_job
 from siteatlas.insights.workers import any_worker_alive
 from siteatlas.logs import get_logger
-from siteatlas.queue.submission import submit_site
+from siteatlas.net.address import WebAddress
+from siteatlas.queue.submission import Submitted, submit_site
+from siteatlas.storage.repetition import repeat_when_busy
 from siteatlas.storage.session import get_session
 
 NO_WORKER = "No worker has been seen for a minute. Start one with: siteatlas worker"
@@ -40,16 +42,7 @@ async def scan_domain(
 ) -> ScanAccepted:
     """Queue a scan of the site, or join the one that is waiting or running."""
     address = site_at("#/base_url", body.base_url, context.policy)
-    async with get_session() as session, session.begin():
-        job = await submit_site(
-            session,
-            address,
-            created_by=user,
-            max_pages=body.max_pages,
-            watch=body.watch,
-            max_attempts=context.settings.max_attempts,
-        )
-        served = context.wake is not None or await any_worker_alive(session)
+    job, served = await repeat_when_busy(lambda: _submit(address, body, context, user))
     context.jobs_waiting()
     log.info("job_submitted", job_id=job.job_id, domain=job.domain, deduplicated=job.deduplicated)
     status_url = STATUS_PATH.format(job_id=job.job_id)
@@ -63,6 +56,22 @@ async def scan_domain(
         max_pages=job.max_pages,
         warning=None if served else NO_WORKER,
     )
+
+
+async def _submit(
+    address: WebAddress, body: ScanRequest, context: Context, user: CurrentUser
+) -> tuple[Submitted, bool]:
+    """The job, and whether anybody is there to run it."""
+    async with get_session() as session, session.begin():
+        job = await submit_site(
+            session,
+            address,
+            created_by=user,
+            max_pages=body.max_pages,
+            watch=body.watch,
+            max_attempts=context.settings.max_attempts,
+        )
+        return job, context.wake is not None or await any_worker_alive(session)
 
 
 @router.get(

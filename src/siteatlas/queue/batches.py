@@ -10,7 +10,8 @@ from sqlalchemy import insert
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from siteatlas.net.address import WebAddress
-from siteatlas.queue.submission import Priority, Submitted, submit_site
+from siteatlas.queue.submission import NewJob, Priority, Submitted, as_typed, create_many
+from siteatlas.storage.domains import register_domains
 from siteatlas.storage.models import Batch, BatchItem, JobStatus
 
 
@@ -36,24 +37,38 @@ async def create_batch(
     batch = Batch(total=len(entries), max_pages=max_pages, created_by=created_by)
     session.add(batch)
     await session.flush()
-    jobs: dict[str, Submitted] = {}
-    # Always in the same order, so that two batches with the same sites cannot wait for each other.
-    for entry in sorted((e for e in entries if e.address), key=_site_of):
-        if _site_of(entry) not in jobs:
-            assert entry.address is not None
-            jobs[_site_of(entry)] = await submit_site(
-                session,
-                entry.address,
-                created_by=created_by,
-                max_pages=max_pages,
-                priority=Priority.BATCH,
-                max_attempts=max_attempts,
-            )
+    jobs = await _submit(session, entries, created_by, max_pages, max_attempts)
     await session.execute(
         insert(BatchItem),
         [_item(batch.id, n, entry, jobs.get(_site_of(entry))) for n, entry in enumerate(entries)],
     )
     return batch.id
+
+
+async def _submit(
+    session: AsyncSession,
+    entries: Sequence[BatchEntry],
+    created_by: UUID,
+    max_pages: int | None,
+    max_attempts: int,
+) -> dict[str, Submitted]:
+    addresses = {entry.address.domain: entry.address for entry in entries if entry.address}
+    if not addresses:
+        return {}
+    ids = await register_domains(session, list(addresses.values()), created_by=created_by)
+    jobs = [
+        NewJob(
+            domain=domain,
+            base_url=as_typed(address),
+            created_by=created_by,
+            domain_id=ids[domain],
+            max_pages=max_pages,
+            priority=Priority.BATCH,
+            max_attempts=max_attempts,
+        )
+        for domain, address in sorted(addresses.items())
+    ]
+    return await create_many(session, jobs)
 
 
 def _site_of(entry: BatchEntry) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import IntEnum
@@ -88,7 +89,7 @@ async def submit_site(
         session,
         NewJob(
             domain=domain.domain,
-            base_url=address.url if address.scheme_given else address.url.split("://", 1)[1],
+            base_url=as_typed(address),
             created_by=created_by,
             domain_id=domain.id,
             max_pages=max_pages,
@@ -99,26 +100,40 @@ async def submit_site(
     )
 
 
+def as_typed(address: WebAddress) -> str:
+    """The address as a scan is told it: without a scheme when none was given."""
+    return address.url if address.scheme_given else address.url.split("://", 1)[1]
+
+
 async def create(session: AsyncSession, new: NewJob) -> Submitted:
     """Insert a pending job, or find the active one of the same site."""
     for _ in range(JOIN_TRIES):
-        job = await _insert(session, new)
-        if job is not None:
-            return submitted_of(job, deduplicated=False)
+        for inserted in await _insert(session, [new]):
+            return submitted_of(inserted, deduplicated=False)
         job = await _join(session, new)
         if job is not None:
             return submitted_of(job, deduplicated=True)
     raise ConflictError("The jobs of this site end faster than they can be joined. Try again.")
 
 
-async def _insert(session: AsyncSession, new: NewJob) -> Job | None:
+async def create_many(session: AsyncSession, jobs: Sequence[NewJob]) -> dict[str, Submitted]:
+    """Insert many jobs in one statement and join the active ones; the answers by site."""
+    inserted = await _insert(session, jobs)
+    answers = {job.dedup_key: submitted_of(job, deduplicated=False) for job in inserted}
+    for new in jobs:
+        if new.domain not in answers:
+            answers[new.domain] = await create(session, new)
+    return {site: answer for site, answer in answers.items() if site is not None}
+
+
+async def _insert(session: AsyncSession, jobs: Sequence[NewJob]) -> Sequence[Job]:
     statement = (
         insert(Job)
-        .values(**new.columns())
+        .values([new.columns() for new in jobs])
         .on_conflict_do_nothing(index_elements=[Job.dedup_key], index_where=text(ACTIVE_PREDICATE))
         .returning(Job)
     )
-    return (await session.execute(statement)).scalar_one_or_none()
+    return (await session.execute(statement)).scalars().all()
 
 
 async def _join(session: AsyncSession, new: NewJob) -> Job | None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+import ssl
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing, suppress
 from typing import Any
 
@@ -11,6 +12,7 @@ from siteatlas.errors import SiteatlasError
 from siteatlas.net.address import WebAddress, parse_site
 from siteatlas.net.client import FetchLimits, HttpClient
 from siteatlas.net.egress import EgressPolicy
+from siteatlas.net.own_headers import checked_headers
 from siteatlas.net.politeness import Politeness
 from siteatlas.net.resolver import Resolver
 from siteatlas.scanner.events import ScanEvent, ScanMemory
@@ -24,7 +26,10 @@ EVENTS_WAITING = 8
 
 
 class SitemapAnalyzer:
-    """Finds and reads the sitemaps of sites. Holds no state of its own between scans."""
+    """Finds and reads the sitemaps of sites. Holds no state of its own between scans.
+
+    `headers` go only to hosts that the policy names as the operator's own.
+    """
 
     def __init__(
         self,
@@ -34,12 +39,16 @@ class SitemapAnalyzer:
         user_agent: str,
         limits: FetchLimits = FetchLimits(),
         resolver: Resolver | None = None,
+        headers: Mapping[str, str] | None = None,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         self._policy = policy
         self._politeness = politeness
         self._user_agent = user_agent
         self._limits = limits
         self._resolver = resolver
+        self._headers = checked_headers(headers or {})
+        self._tls = tls
 
     async def scan(
         self,
@@ -113,4 +122,6 @@ class SitemapAnalyzer:
             user_agent=self._user_agent,
             limits=self._limits,
             resolver=self._resolver,
+            headers=self._headers,
+            tls=self._tls,
         )

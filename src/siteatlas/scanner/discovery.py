@@ -1,89 +1,38 @@
-"""Where the sitemaps of a site may be: its origin, its robots.txt, the well-known paths.
+"""The questions that discovery asks a site: its robots.txt, and a page that cannot exist.
 
-Owns the lists and the single requests of discovery; the order of steps is `site_scan.py`'s.
+Owns single requests and what their answers mean; the order of steps is `origin_search.py`'s.
 """
 
 from __future__ import annotations
 
-import ipaddress
 import re
 import secrets
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from siteatlas.errors import (
     AddressError,
+    EncodingUnsupported,
+    GzipCorrupt,
     RateLimited,
     RedirectInvalid,
     RedirectLoop,
     RobotsUnreachable,
     ScanError,
     ServerError,
+    Timeout,
+    TooLarge,
     TooManyRedirects,
+    Truncated,
 )
 from siteatlas.net.address import WebAddress, parse_url
 from siteatlas.net.client import HttpClient, Response
 from siteatlas.scanner.body import Body, BodyLimits
 from siteatlas.scanner.document import DocumentReader
 from siteatlas.scanner.events import SitemapType
-from siteatlas.scanner.frontier import bare_host
 from siteatlas.scanner.robots import MAX_BYTES, Robots, parse_robots
 from siteatlas.scanner.tally import Tally
 
-MAX_GUESSES = 60
 ROBOTS_WIRE_BYTES = 1024 * 1024
-USUAL_PATHS = (
-    "/sitemap.xml",
-    "/sitemap_index.xml",
-    "/wp-sitemap.xml",
-    "/sitemap-index.xml",
-    "/sitemapindex.xml",
-    "/sitemap.xml.gz",
-    "/sitemap_index.xml.gz",
-    "/sitemap-index.xml.gz",
-    "/sitemap.txt",
-    "/sitemaps.xml",
-    "/sitemap/sitemap.xml",
-    "/sitemap/sitemap-index.xml",
-    "/sitemap/index.xml",
-    "/sitemap/",
-    "/sitemap",
-    "/sitemap1.xml",
-    "/sitemap-0.xml",
-    "/sitemap-1.xml",
-    "/news-sitemap.xml",
-    "/sitemap_news.xml",
-    "/sitemap-news.xml",
-    "/news-sitemap.xml.gz",
-    "/sitemap_news.xml.gz",
-    "/sitemap-news.xml.gz",
-    "/sitemap.php",
-    "/xmlsitemap.php",
-)
-RARE_PATHS = (
-    "/1_index_sitemap.xml",
-    "/media/sitemap/sitemap.xml",
-    "/pub/sitemap.xml",
-    "/catalog/sitemaps/catalog.xml",
-    "/post-sitemap.xml",
-    "/page-sitemap.xml",
-    "/product-sitemap.xml",
-    "/products-sitemap.xml",
-    "/category-sitemap.xml",
-    "/store-products-sitemap.xml",
-    "/sitemap_products_1.xml",
-    "/wp-sitemap-posts-post-1.xml",
-    "/sitemap-posts-post-1.xml",
-    "/sitemap-pages-post-1.xml",
-    "/sitemap-categories-1.xml",
-    "/server-sitemap.xml",
-    "/.sitemap.xml",
-    "/admin/config/search/xmlsitemap",
-    "/feed",
-    "/rss.xml",
-    "/atom.xml",
-    "/feed.xml",
-)
 CHARSET = re.compile(r"charset\s*=\s*[\"']?([A-Za-z0-9._:-]{1,40})", re.IGNORECASE)
 
 
@@ -94,6 +43,7 @@ class RobotsAnswer:
     address: WebAddress
     status: int | None
     robots: Robots
+    is_cut: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,69 +55,57 @@ class RandomPathAnswer:
     type: SitemapType | None = None
 
 
-def guessed_paths(*, full: bool) -> tuple[str, ...]:
-    """Paths to try in order of yield."""
-    return (USUAL_PATHS + RARE_PATHS if full else USUAL_PATHS)[:MAX_GUESSES]
-
-
-def origins_of(site: WebAddress) -> Iterator[WebAddress]:
-    """The origins that may answer for a site, best first."""
-    for host in _hosts_of(site):
-        for origin in _schemes_of(site):
-            yield parse_url(origin.replace(site.host, host, 1) + "/")
-
-
-def _hosts_of(site: WebAddress) -> list[str]:
-    try:
-        ipaddress.ip_address(site.host)
-    except ValueError:
-        if "." not in site.host:
-            return [site.host]
-        bare = bare_host(site.host)
-        return [site.host, bare if site.host != bare else "www." + bare]
-    return [site.host]
-
-
-def _schemes_of(site: WebAddress) -> list[str]:
-    fixed = site.scheme_given or (site.port_given and site.port == 443)  # noqa: PLR2004
-    if fixed:
-        return [site.origin]
-    return [site.origin, "http" + site.origin.removeprefix("https")]
-
-
 async def ask_robots(client: HttpClient, base: WebAddress, user_agent: str) -> RobotsAnswer:
     """Fetch and read robots.txt: 4xx means no rules, 5xx that the site must be left alone."""
     address = parse_url("/robots.txt", base.url)
     try:
-        async with client.get(address, max_bytes=ROBOTS_WIRE_BYTES) as response:
-            error = response.error()
-            if isinstance(error, RateLimited):
-                raise error
-            if isinstance(error, ServerError):
-                raise RobotsUnreachable(
-                    f"robots.txt cannot be read (status {response.status}), "
-                    "so the site must not be scanned now."
-                )
-            content = b"" if error else await _first_bytes(response, MAX_BYTES)
-            robots = parse_robots(content, user_agent)
-            return RobotsAnswer(response.address, response.status, robots)
+        return await _ask_robots(client, address, user_agent, accept_encoding="gzip")
+    except EncodingUnsupported:
+        return await _ask_robots(client, address, user_agent, accept_encoding="identity")
     except (RedirectInvalid, RedirectLoop, TooManyRedirects):
         return RobotsAnswer(address, None, Robots())
 
 
-async def _first_bytes(response: Response, count: int) -> bytes:
-    """The start of a body; what a limit or a fault cuts off is done without."""
+async def _ask_robots(
+    client: HttpClient, address: WebAddress, user_agent: str, *, accept_encoding: str
+) -> RobotsAnswer:
+    async with client.get(
+        address, max_bytes=ROBOTS_WIRE_BYTES, accept_encoding=accept_encoding
+    ) as response:
+        error = response.error()
+        if isinstance(error, RateLimited):
+            raise error
+        if isinstance(error, ServerError):
+            raise RobotsUnreachable(
+                f"robots.txt cannot be read (status {response.status}), "
+                "so the site must not be scanned now."
+            )
+        content = b"" if error else await _robots_content(response)
+        robots = parse_robots(content, user_agent)
+        return RobotsAnswer(
+            response.address, response.status, robots, is_cut=len(content) > MAX_BYTES
+        )
+
+
+async def _robots_content(response: Response) -> bytes:
+    """What is read of robots.txt: a file too large is cut, one that breaks off is none."""
     content = bytearray()
+    limits = BodyLimits(decoded_bytes=ROBOTS_WIRE_BYTES)
+    body = Body(response.content_encoding, Tally(), limits)
     try:
-        limits = BodyLimits(decoded_bytes=4 * ROBOTS_WIRE_BYTES)
-        body = Body(response.content_encoding, Tally(), limits)
         async for chunk in response.chunks():
             for piece in body.feed(chunk):
                 content += piece
-            if len(content) > count:
-                break
-    except ScanError:
+            if len(content) > MAX_BYTES:
+                return bytes(content)
+        for piece in body.close():
+            content += piece
+    except TooLarge:
         pass
+    except (GzipCorrupt, Timeout, Truncated) as error:
+        raise RobotsUnreachable(
+            "robots.txt breaks off, so the site must not be scanned now."
+        ) from error
     return bytes(content)
 
 

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from dataclasses import dataclass
 from datetime import datetime
 
 from siteatlas.net.address import WebAddress
 from siteatlas.scanner.events import DiscoveryMethod
-
-FOREIGN_DOCUMENTS_PER_HOST = 20
+from siteatlas.scanner.hosts import SiteHosts
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +19,7 @@ class Candidate:
     method: DiscoveryMethod
     depth: int = 0
     parent_url: str | None = None
+    parent_host: str | None = None
     listed_lastmod: datetime | None = None
 
     @property
@@ -34,21 +33,15 @@ class Candidate:
         return self.method is DiscoveryMethod.SITEMAP_INDEX
 
 
-def bare_host(host: str) -> str:
-    """A host without its leading `www.`, to compare hosts of one site."""
-    return host.removeprefix("www.")
-
-
 class Frontier:
     """A queue of candidates, first in, first out, that never takes the same address twice."""
 
     def __init__(self, site_host: str, *, max_documents: int, max_depth: int) -> None:
-        self._site_host = bare_host(site_host)
+        self.hosts = SiteHosts(site_host)
         self._max_documents = max_documents
         self._max_depth = max_depth
         self._seen: set[str] = set()
         self._documents = 0
-        self._foreign: Counter[str] = Counter()
         self._queue: asyncio.Queue[Candidate] = asyncio.Queue()
 
     def add(self, candidate: Candidate) -> str | None:
@@ -60,10 +53,10 @@ class Frontier:
             return "depth_limit"
         if self._documents >= self._max_documents:
             return "document_limit"
-        if self._is_foreign(address.host):
-            if self._foreign[address.host] >= FOREIGN_DOCUMENTS_PER_HOST:
-                return "cross_host_cap"
-            self._foreign[address.host] += 1
+        if candidate.parent_host and not self.hosts.follows(address.host, candidate.parent_host):
+            return "cross_host"
+        if not self.hosts.take(address.host, candidate.parent_host):
+            return "cross_host_cap"
         self._seen.add(address.url)
         self._documents += 1
         self._queue.put_nowait(candidate)
@@ -89,7 +82,3 @@ class Frontier:
     async def drained(self) -> None:
         """Wait until every queued candidate has been read."""
         await self._queue.join()
-
-    def _is_foreign(self, host: str) -> bool:
-        host = bare_host(host)
-        return host != self._site_host and not host.endswith("." + self._site_host)

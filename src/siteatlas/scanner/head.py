@@ -8,9 +8,10 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from siteatlas.errors import EmptyDocument, HtmlInstead, NotASitemap, XmlEntities
+from siteatlas.errors import EmptyDocument, NotASitemap, XmlEntities
 from siteatlas.scanner.events import SitemapType
 from siteatlas.scanner.tally import Tally
+from siteatlas.scanner.web_page import error_of_page
 
 MAX_HEAD_CHARS = 256 * 1024
 MAX_LINE_CHARS = 8192 + 64
@@ -76,31 +77,31 @@ def _xml_head(content: str, tally: Tally) -> Head | None:
         if match := MISC.match(content, position):
             position = match.end()
         elif match := DOCTYPE.match(content, position):
-            _judge_doctype(match)
+            _judge_doctype(match, content)
             doctypes += 1
             position = match.end()
         else:
             break
     root = ROOT.match(content, position)
     if root is None:
-        _judge_unfinished(content[position:].lstrip())
+        _judge_unfinished(content[position:].lstrip(), content)
         return None
     if doctypes:
         tally.note("doctype", doctypes)
     return _judge_root(root, content)
 
 
-def _judge_doctype(match: re.Match[str]) -> None:
+def _judge_doctype(match: re.Match[str], content: str) -> None:
     if match[1].lower() == "html":
-        raise HtmlInstead
+        raise error_of_page(content)
     if "<!entity" in (match[3] or "").lower():
         raise XmlEntities
 
 
-def _judge_unfinished(content: str) -> None:
-    start = content[:4096].lower()
+def _judge_unfinished(unread: str, content: str) -> None:
+    start = unread[:4096].lower()
     if start.startswith("<!doctype html"):
-        raise HtmlInstead
+        raise error_of_page(content)
     if start.startswith("<!doctype") and "<!entity" in start:
         raise XmlEntities
     if re.match(r"<[^\w!?]", start):
@@ -110,7 +111,7 @@ def _judge_unfinished(content: str) -> None:
 def _judge_root(root: re.Match[str], content: str) -> Head:
     name = root[2].rpartition(":")[2].lower()
     if name in HTML_NAMES:
-        raise HtmlInstead
+        raise error_of_page(content)
     kind = XML_TYPES.get(name)
     if kind is None:
         raise NotASitemap

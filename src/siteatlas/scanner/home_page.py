@@ -9,10 +9,9 @@ import html
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from urllib.parse import urljoin
 
-from siteatlas.errors import ScanError
-from siteatlas.net.address import WebAddress
+from siteatlas.errors import AddressError, ScanError
+from siteatlas.net.address import WebAddress, parse_url
 from siteatlas.net.client import HttpClient, Response
 from siteatlas.scanner.body import Body, BodyLimits
 from siteatlas.scanner.tally import Tally
@@ -23,7 +22,9 @@ MAX_PAGE_BYTES = 256 * 1024
 MAX_LINKS = 20
 COMMENT = re.compile(r"<!--.*?(?:-->|\Z)", re.DOTALL)
 TAG = re.compile(r"<(link|base)\s([^<>]{1,4096})>", re.IGNORECASE)
-ATTRIBUTE = re.compile(r"""([a-z-]{1,20})\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s"'>]+))""", re.IGNORECASE)
+ATTRIBUTE = re.compile(
+    r"""([a-z-]{1,20})\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s"'>]+))""", re.IGNORECASE
+)
 FEED_TYPES = frozenset({"application/rss+xml", "application/atom+xml"})
 HEADER_LINK = re.compile(r"<([^<>]{1,2048})>((?:\s*;\s*[^,;\"<>]{1,100}(?:\"[^\"]{0,500}\")?)*)")
 HEADER_RELATION = re.compile(r";\s*rel\s*=\s*\"?([^\";]+)", re.IGNORECASE)
@@ -32,9 +33,10 @@ TELLING_HEADERS = ("X-Powered-By", "X-Generator", "Link", "Server", "Set-Cookie"
 
 @dataclass(frozen=True, slots=True)
 class HomePage:
-    """What a home page tells; the links are as written, relative to `address`."""
+    """What a home page tells; links of headers are relative to `address`, all others to `base`."""
 
     address: WebAddress
+    base: WebAddress
     header_links: tuple[str, ...] = ()
     page_links: tuple[str, ...] = ()
     feeds: tuple[str, ...] = ()
@@ -72,6 +74,7 @@ def read_home_page(response: Response, text: str) -> HomePage:
     )
     return HomePage(
         address=response.address,
+        base=_base_of(page, response.address),
         header_links=links_of_headers(response.header_values("Link")),
         page_links=links_of_page(page, "sitemap"),
         feeds=links_of_page(page, "alternate")[:1],
@@ -94,17 +97,25 @@ def links_of_headers(values: list[str]) -> tuple[str, ...]:
 
 def links_of_page(page: str, relation: str) -> tuple[str, ...]:
     """The targets of `<link rel=…>` tags; those with rel=alternate only if they are feeds."""
-    base = ""
     found: list[str] = []
     for name, attributes in _tags(page):
         href = attributes.get("href", "").strip()
-        if name == "base":
-            base = base or href
-        elif href and relation in attributes.get("rel", "").lower().split():
+        if name == "link" and href and relation in attributes.get("rel", "").lower().split():
             is_feed = attributes.get("type", "").strip().lower() in FEED_TYPES
             if is_feed or relation != "alternate":
-                found.append(_joined(base, href))
+                found.append(href)
     return tuple(dict.fromkeys(found))[:MAX_LINKS]
+
+
+def _base_of(page: str, address: WebAddress) -> WebAddress:
+    """What relative links of a page are relative to."""
+    for name, attributes in _tags(page):
+        if name == "base" and attributes.get("href"):
+            try:
+                return parse_url(attributes["href"], address.url)
+            except AddressError:
+                return address
+    return address
 
 
 def _tags(page: str) -> Iterator[tuple[str, dict[str, str]]]:
@@ -114,11 +125,3 @@ def _tags(page: str) -> Iterator[tuple[str, dict[str, str]]]:
             for match in ATTRIBUTE.finditer(tag[2])
         }
         yield tag[1].lower(), attributes
-
-
-def _joined(base: str, href: str) -> str:
-    """A link as the page means it; whether it is an address is judged when it is asked for."""
-    try:
-        return urljoin(base, href) if base else href
-    except ValueError:
-        return href

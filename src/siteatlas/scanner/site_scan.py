@@ -5,61 +5,34 @@ Sends events to whoever listens and raises the true reason when no sitemap could
 
 from __future__ import annotations
 
-import asyncio
-from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 
 from siteatlas.errors import (
     AddressError,
-    Blocked,
-    ConnectionFailed,
-    DnsError,
     EgressDenied,
-    HttpNotFound,
-    HttpProtocolError,
-    NoSitemap,
     RateLimited,
     RobotsUnreachable,
     ScanError,
-    ServerError,
     SiteatlasError,
     Timeout,
-    TlsError,
 )
 from siteatlas.logs import get_logger
 from siteatlas.net.address import WebAddress, parse_url
 from siteatlas.net.client import HttpClient
 from siteatlas.net.politeness import Politeness
-from siteatlas.scanner.discovery import (
-    RobotsAnswer,
-    ask_random_path,
-    ask_robots,
-    guessed_paths,
-    origins_of,
-)
-from siteatlas.scanner.events import (
-    CandidateJudged,
-    ChildLink,
-    ChildrenFound,
-    DiscoveryMethod,
-    ProblemSeen,
-    RobotsRead,
-    ScanMemory,
-    SiteResolved,
-    Verdict,
-)
-from siteatlas.scanner.frontier import Candidate, Frontier, bare_host
+from siteatlas.scanner.crawl import Crawl
+from siteatlas.scanner.discovery import RobotsAnswer, ask_robots
+from siteatlas.scanner.events import DiscoveryMethod, RobotsRead, ScanMemory, SiteResolved
+from siteatlas.scanner.hosts import bare_host
 from siteatlas.scanner.options import ScanOptions
+from siteatlas.scanner.origin_search import Guesses, OriginSearch
+from siteatlas.scanner.origins import NEXT_ORIGIN_ON, origins_of, other_host, worth_asking
+from siteatlas.scanner.reasons import reason_of
 from siteatlas.scanner.robots import Robots
-from siteatlas.scanner.visit import Emit, UrlBudget, Visitor, VisitResult
+from siteatlas.scanner.visit import Emit
 
 log = get_logger("scanner")
-
-MAX_SHOWN_CHARS = 2048
-NEXT_ORIGIN_ON = (ConnectionFailed, DnsError, EgressDenied, HttpProtocolError, Timeout, TlsError)
-OTHER_HOST_ON = (ConnectionFailed, DnsError, TlsError)
-SITE_FAULTS = (Blocked, ConnectionFailed, DnsError, ServerError, Timeout, TlsError)
 
 OpenClient = Callable[[WebAddress], HttpClient]
 
@@ -80,19 +53,13 @@ class SiteScan:
     ) -> None:
         self._site = site
         self._options = options
-        self._memory = memory
         self._open_client = open_client
         self._politeness = politeness
         self._user_agent = user_agent
         self._emit = emit
-        self._budget = UrlBudget(options.max_urls, options.urls_done)
-        self._frontier = Frontier(
-            site.host, max_documents=options.max_documents, max_depth=options.max_depth
-        )
-        self._robots = Robots()
-        self._documents_read = 0
-        self._failures: list[tuple[Candidate, SiteatlasError]] = []
-        self._limits_told: set[str] = set()
+        self._crawl = Crawl(site, options, memory, emit)
+        self._guesses = Guesses()
+        self._home_error: SiteatlasError | None = None
 
     async def run(self) -> None:
         """Scan the site; raises when not one document could be read."""
@@ -101,39 +68,59 @@ class SiteScan:
                 await self._scan_one_document(self._options.only_document, stack)
             else:
                 await self._scan_site(stack)
-        if not self._documents_read:
+        if not self._crawl.documents_read:
             raise self._reason()
 
     async def _scan_one_document(self, url: str, stack: AsyncExitStack) -> None:
         client = await stack.enter_async_context(self._open_client(self._site))
-        visitor = self._visitor(client)
-        self._frontier.add(Candidate(parse_url(url, self._site.url), DiscoveryMethod.MANUAL))
-        await self._crawl(visitor)
+        await self._crawl.add(url, self._site, DiscoveryMethod.MANUAL)
+        await self._crawl.run(self._crawl.visitor(client))
 
     async def _scan_site(self, stack: AsyncExitStack) -> None:
-        client, base = await self._resolve(stack)
-        visitor = self._visitor(client)
-        await self._add_listed(base)
-        await self._crawl(visitor)
-        self._raise_if_rate_limited()
-        if not self._documents_read or self._options.probe == "full":
-            await self._guess(visitor, client, base)
+        client, base, answer = await self._resolve(stack)
+        await self._emit(SiteResolved(base.origin))
+        search = self._search(client, base, answer)
+        await search.run(None if self._site.is_site_root else self._site.path)
+        self._home_error = search.home_error
+        if not self._crawl.documents_read:
+            await self._try_other_host(base, stack)
 
-    def _visitor(self, client: HttpClient) -> Visitor:
-        return Visitor(
+    def _search(self, client: HttpClient, base: WebAddress, answer: RobotsAnswer) -> OriginSearch:
+        return OriginSearch(
+            self._crawl,
             client,
-            self._frontier,
-            memory=self._memory,
-            budget=self._budget,
-            emit=self._emit,
-            follow=self._follow,
+            base,
+            robots=answer,
+            options=self._options,
+            guesses=self._guesses,
         )
 
-    async def _resolve(self, stack: AsyncExitStack) -> tuple[HttpClient, WebAddress]:
+    async def _try_other_host(self, base: WebAddress, stack: AsyncExitStack) -> None:
+        """Look at the site with or without `www.`; what goes wrong there says nothing new."""
+        host = other_host(base.host)
+        if host is None:
+            return
+        origin = parse_url(base.origin.replace(base.host, host, 1) + "/")
+        client = await stack.enter_async_context(self._open_client(origin))
+        try:
+            answer = await ask_robots(client, origin, self._user_agent)
+            if answer.address.host == base.host:
+                return
+            other = await self._settle(origin, answer)
+            await self._search(client, other, answer).run()
+        except RateLimited:
+            raise
+        except (ScanError, AddressError) as error:
+            log.debug("other_host_failed", host=host, code=error.code)
+            return
+        if self._crawl.documents_read:
+            await self._emit(SiteResolved(other.origin))
+
+    async def _resolve(self, stack: AsyncExitStack) -> tuple[HttpClient, WebAddress, RobotsAnswer]:
         """The first origin that answers, with a client for it; robots.txt is read on the way."""
         errors: list[SiteatlasError] = []
         for origin in origins_of(self._site):
-            if not self._worth_asking(origin, errors):
+            if not worth_asking(origin, self._site, errors):
                 continue
             client = self._open_client(origin)
             await client.__aenter__()
@@ -146,14 +133,8 @@ class SiteScan:
                 errors.append(error)
             else:
                 stack.push_async_exit(client)
-                return client, await self._settle(origin, answer)
+                return client, await self._settle(origin, answer), answer
         raise next((error for error in errors if not isinstance(error, EgressDenied)), errors[0])
-
-    def _worth_asking(self, origin: WebAddress, errors: list[SiteatlasError]) -> bool:
-        """Whether another origin may do better than those that failed."""
-        if origin.host != self._site.host:
-            return any(isinstance(error, OTHER_HOST_ON) for error in errors)
-        return not any(isinstance(error, DnsError) for error in errors)
 
     async def _ask_robots(self, client: HttpClient, origin: WebAddress) -> RobotsAnswer:
         address = parse_url("/robots.txt", origin.url)
@@ -162,155 +143,25 @@ class SiteScan:
         except (ScanError, AddressError) as error:
             await self._emit(RobotsRead(address.url, None, (), error_code=error.code))
             proceed = self._options.robots_unreachable == "proceed"
-            if isinstance(error, RobotsUnreachable) and proceed:
+            if proceed and isinstance(error, (RobotsUnreachable, Timeout)):
                 return RobotsAnswer(address, None, Robots())
             raise
 
     async def _settle(self, origin: WebAddress, answer: RobotsAnswer) -> WebAddress:
-        """Tell what was learned and choose the base of all relative addresses."""
-        self._robots = answer.robots
+        """Tell what robots.txt said and choose the base of all relative addresses."""
+        robots, url = answer.robots, answer.address.url
         if answer.status is not None:
-            await self._emit(
-                RobotsRead(
-                    answer.address.url,
-                    answer.status,
-                    answer.robots.sitemaps,
-                    answer.robots.crawl_delay,
-                )
-            )
+            await self._emit(RobotsRead(url, answer.status, robots.sitemaps, robots.crawl_delay))
+        if answer.is_cut:
+            await self._crawl.tell_problem("robots_truncated", url)
         same_site = bare_host(answer.address.host) == bare_host(origin.host)
-        base = parse_url("/", answer.address.url) if same_site else origin
-        if answer.robots.crawl_delay:
-            self._politeness.set_crawl_delay(base, answer.robots.crawl_delay)
-        await self._emit(SiteResolved(base.origin))
+        base = parse_url("/", url) if same_site else origin
+        if robots.crawl_delay:
+            self._politeness.set_crawl_delay(base, robots.crawl_delay)
         return base
 
-    async def _add_listed(self, base: WebAddress) -> None:
-        if not self._site.is_site_root:
-            await self._add(self._site.path, base, DiscoveryMethod.MANUAL)
-        if self._options.robots_sitemaps:
-            for url in self._robots.sitemaps:
-                await self._add(url, base, DiscoveryMethod.ROBOTS_TXT)
-
-    async def _add(self, url: str, base: WebAddress, method: DiscoveryMethod) -> None:
-        try:
-            candidate = Candidate(parse_url(url, base.url), method)
-        except AddressError as error:
-            shown = url[:MAX_SHOWN_CHARS]
-            await self._emit(CandidateJudged(shown, method, Verdict.REJECTED, error.code))
-            return
-        await self._tell_refusal(candidate, self._frontier.add(candidate))
-
-    async def _follow(
-        self, parent: Candidate, parent_url: str, children: Iterable[ChildLink]
-    ) -> None:
-        """Tell the children of an index and queue those that may be read."""
-        links: list[ChildLink] = []
-        for child in children:
-            try:
-                address = parse_url(child.url, parent_url)
-            except AddressError as error:
-                shown = child.url[:MAX_SHOWN_CHARS]
-                method = DiscoveryMethod.SITEMAP_INDEX
-                await self._emit(CandidateJudged(shown, method, Verdict.SKIPPED, error.code))
-                continue
-            links.append(ChildLink(address.url, child.lastmod))
-            candidate = Candidate(
-                address,
-                DiscoveryMethod.SITEMAP_INDEX,
-                depth=parent.depth + 1,
-                parent_url=parent_url,
-                listed_lastmod=child.lastmod,
-            )
-            await self._tell_refusal(candidate, self._frontier.add(candidate))
-        if links:
-            await self._emit(ChildrenFound(parent_url, tuple(links)))
-
-    async def _tell_refusal(self, candidate: Candidate, refusal: str | None) -> None:
-        if refusal is None or refusal == "duplicate":
-            return
-        url = candidate.address.url
-        await self._emit(CandidateJudged(url, candidate.method, Verdict.SKIPPED, refusal))
-        await self._tell_limit(refusal, url)
-
-    async def _tell_limit(self, code: str, url: str | None = None) -> None:
-        if code not in self._limits_told:
-            self._limits_told.add(code)
-            await self._emit(ProblemSeen(code, url))
-
-    async def _crawl(self, visitor: Visitor) -> None:
-        """Visit everything that is queued, and what that leads to, several at a time."""
-        async with asyncio.TaskGroup() as group:
-            workers = [
-                group.create_task(self._work(visitor))
-                for _ in range(self._options.documents_in_flight)
-            ]
-            await self._frontier.drained()
-            for worker in workers:
-                worker.cancel()
-
-    async def _work(self, visitor: Visitor) -> None:
-        while True:
-            candidate = await self._frontier.next()
-            try:
-                if self._budget.is_spent:
-                    await self._tell_limit("url_limit")
-                else:
-                    self._note(candidate, await visitor.visit(candidate))
-            finally:
-                self._frontier.done()
-
-    def _note(self, candidate: Candidate, result: VisitResult) -> None:
-        if result.was_read:
-            self._documents_read += 1
-        if result.error is not None:
-            log.debug("document_failed", url=candidate.address.url, code=result.error.code)
-            if not result.was_read:
-                self._failures.append((candidate, result.error))
-
-    async def _guess(self, visitor: Visitor, client: HttpClient, base: WebAddress) -> None:
-        full = self._options.probe == "full"
-        visitor.random_path = await ask_random_path(client, base)
-        paths = guessed_paths(full=full)
-        if visitor.random_path.type is not None:
-            paths = paths[:1]
-        for path in paths:
-            await self._guess_path(visitor, base, path)
-            self._raise_if_rate_limited()
-            if self._documents_read and not full:
-                return
-
-    async def _guess_path(self, visitor: Visitor, base: WebAddress, path: str) -> None:
-        candidate = Candidate(parse_url(path, base.url), DiscoveryMethod.COMMON_PATH)
-        url = candidate.address.url
-        if not self._robots.allows(path):
-            judged = CandidateJudged(url, candidate.method, Verdict.SKIPPED, "robots_disallowed")
-            await self._emit(judged)
-            return
-        refusal = self._frontier.add(candidate)
-        await self._tell_refusal(candidate, refusal)
-        if refusal is None:
-            await self._crawl(visitor)
-
-    def _raise_if_rate_limited(self) -> None:
-        if self._documents_read:
-            return
-        for _, error in self._failures:
-            if isinstance(error, RateLimited):
-                raise error
-
     def _reason(self) -> SiteatlasError:
-        """The truest reason why nothing was read: a listed document's, else the site's."""
-        listed = [error for candidate, error in self._failures if not candidate.is_guess]
-        for error in listed:
-            if not isinstance(error, HttpNotFound):
-                return error
-        if self._options.only_document is not None and listed:
-            return listed[0]
-        guesses = [error for candidate, error in self._failures if candidate.is_guess]
-        faults = Counter(type(error) for error in guesses if isinstance(error, SITE_FAULTS))
-        if faults:
-            kind, count = faults.most_common(1)[0]
-            if 2 * count >= len(guesses):
-                return next(error for error in guesses if type(error) is kind)
-        return NoSitemap()
+        failures = self._crawl.failures
+        if self._options.only_document is not None and failures:
+            return failures[0][1]
+        return reason_of(failures, self._home_error)

@@ -19,6 +19,7 @@ from siteatlas.errors import (
     SiteatlasError,
     UrlLimitReached,
 )
+from siteatlas.logs import get_logger
 from siteatlas.net.client import HttpClient, Response
 from siteatlas.scanner.discovery import RandomPathAnswer, charset_of
 from siteatlas.scanner.document import DocumentReader, first_rows
@@ -39,13 +40,15 @@ from siteatlas.scanner.events import (
 from siteatlas.scanner.frontier import Candidate, Frontier
 from siteatlas.scanner.tally import Harvest
 
+log = get_logger("scanner")
+
 ENTRIES_PER_EVENT = 1000
 NOT_MODIFIED = 304
 SOFT_404 = "soft_404"
 DUPLICATE = "duplicate"
 
 Emit = Callable[[ScanEvent], Awaitable[None]]
-FollowChildren = Callable[[Candidate, str, Iterable[ChildLink]], Awaitable[None]]
+FollowChildren = Callable[[Candidate, str, Iterable[ChildLink], HttpClient], Awaitable[None]]
 
 
 class UrlBudget:
@@ -129,10 +132,13 @@ class Visitor:
             return await self._ask(reading, known)
         except (ScanError, AddressError) as error:
             return await self._close_failed(reading, error)
+        except Exception:  # noqa: BLE001 - one document: a bug of ours must not end the scan
+            log.exception("document_crashed", url=reading.url)
+            return await self._close_failed(reading, SiteatlasError())
 
     async def _pass_over(self, candidate: Candidate, known: KnownDocument) -> VisitResult:
         await self._judge(candidate, Verdict.ACCEPTED, "done_before")
-        await self._follow(candidate, known.url, known.children)
+        await self._follow(candidate, known.url, known.children, self._client)
         return VisitResult(DocumentOutcome.UNCHANGED)
 
     async def _ask(self, reading: _Reading, known: KnownDocument | None) -> VisitResult:
@@ -196,7 +202,7 @@ class Visitor:
             await self._open(reading)
         if harvest.children:
             reading.children_found += len(harvest.children)
-            await self._follow(reading.candidate, reading.url, harvest.children)
+            await self._follow(reading.candidate, reading.url, harvest.children, self._client)
         if harvest.columns.urls:
             kept = self._budget.take(len(harvest.columns))
             columns = first_rows(harvest.columns, kept)
@@ -244,7 +250,7 @@ class Visitor:
         if not self._frontier.claim(reading.candidate, reading.url):
             return VisitResult(None)
         await self._judge(reading.candidate, Verdict.ACCEPTED, "unchanged", reading=reading)
-        await self._follow(reading.candidate, reading.url, known.children)
+        await self._follow(reading.candidate, reading.url, known.children, self._client)
         return await self._close(reading, DocumentOutcome.UNCHANGED)
 
     async def _close_failed(self, reading: _Reading, error: SiteatlasError) -> VisitResult:

@@ -69,6 +69,28 @@ async def register_domain(
     ).scalar_one()
 
 
+async def register_domains(
+    session: AsyncSession, addresses: Sequence[WebAddress], *, created_by: UUID
+) -> dict[str, UUID]:
+    """Find or create many sites in one statement; their ids by name.
+
+    In the order of their names, so that two lists of the same sites cannot wait for each other.
+    """
+    rows = [
+        {"domain": address.domain, "base_url": address.origin + "/", "created_by": created_by}
+        for address in sorted(addresses, key=lambda address: address.domain)
+    ]
+    statement = (
+        insert(Domain)
+        .values(rows)
+        .on_conflict_do_update(
+            index_elements=[Domain.domain], set_={"deleted_at": None, "updated_at": func.now()}
+        )
+        .returning(Domain.domain, Domain.id)
+    )
+    return {row.domain: row.id for row in (await session.execute(statement)).all()}
+
+
 async def change_domain(
     session: AsyncSession,
     domain: Domain,

@@ -7,7 +7,9 @@ from aiohttp import web
 
 from siteatlas.net.address import parse_site
 from siteatlas.scanner.analyzer import ScanOptions
-from siteatlas.scanner.discovery import MAX_GUESSES, guessed_paths, origins_of
+from siteatlas.scanner.origin_search import MAX_GUESSES
+from siteatlas.scanner.origins import origins_of
+from siteatlas.scanner.well_known import USUAL_PATHS, guessed_paths
 from siteatlas.scanner.events import CandidateJudged, DiscoveryMethod, RobotsRead, SiteResolved
 from tests.fixtures.documents import urlset_of
 from tests.fixtures.scans import record_scan

@@ -1,0 +1,183 @@
+"""The documents of one scan: queued once each, visited several at a time, their children followed.
+
+Keeps what was read and what failed. Where the first candidates come from is `origin_search.py`'s.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterable
+
+from siteatlas.errors import AddressError, RateLimited, SiteatlasError
+from siteatlas.logs import get_logger
+from siteatlas.net.address import WebAddress, parse_url
+from siteatlas.net.client import HttpClient
+from siteatlas.scanner.events import (
+    CandidateJudged,
+    ChildLink,
+    ChildrenFound,
+    DiscoveryMethod,
+    ProblemSeen,
+    ScanMemory,
+    Verdict,
+)
+from siteatlas.scanner.frontier import Candidate, Frontier
+from siteatlas.scanner.options import ScanOptions
+from siteatlas.scanner.visit import Emit, UrlBudget, Visitor, VisitResult
+
+log = get_logger("scanner")
+
+MAX_SHOWN_CHARS = 2048
+# A hostile index names 50,000 places; a hundred of them tell the story.
+MOST_TOLD_PER_REASON = 100
+LIMITS = frozenset({"depth_limit", "document_limit", "cross_host_cap", "url_limit"})
+
+
+class Crawl:
+    """All documents of one scan. `failures` holds those that gave nothing, with the reason."""
+
+    def __init__(
+        self, site: WebAddress, options: ScanOptions, memory: ScanMemory, emit: Emit
+    ) -> None:
+        self._options = options
+        self._memory = memory
+        self._emit = emit
+        self._budget = UrlBudget(options.max_urls, options.urls_done)
+        self._told: Counter[str] = Counter()
+        self.frontier = Frontier(
+            site.host, max_documents=options.max_documents, max_depth=options.max_depth
+        )
+        self.documents_read = 0
+        self.failures: list[tuple[Candidate, SiteatlasError]] = []
+
+    def visitor(self, client: HttpClient) -> Visitor:
+        """Somebody who visits candidates with this client."""
+        return Visitor(
+            client,
+            self.frontier,
+            memory=self._memory,
+            budget=self._budget,
+            emit=self._emit,
+            follow=self._follow,
+        )
+
+    async def add(self, url: str, base: WebAddress, method: DiscoveryMethod) -> bool:
+        """Queue a place that the site named; False when it is none or not wanted."""
+        try:
+            candidate = Candidate(parse_url(url, base.url), method)
+        except AddressError as error:
+            shown = url[:MAX_SHOWN_CHARS]
+            await self._tell(CandidateJudged(shown, method, Verdict.REJECTED, error.code))
+            return False
+        self.frontier.hosts.name(candidate.address.host)
+        return await self.add_candidate(candidate)
+
+    async def add_candidate(self, candidate: Candidate) -> bool:
+        """Queue a candidate; False when it was seen before or a limit is in the way."""
+        refusal = self.frontier.add(candidate)
+        if refusal is not None and refusal != "duplicate":
+            await self.skip(candidate, refusal)
+        return refusal is None
+
+    async def skip(self, candidate: Candidate, reason: str) -> None:
+        """Tell that a candidate is not asked for; a limit is also a problem of the whole scan."""
+        url = candidate.address.url
+        await self._tell(CandidateJudged(url, candidate.method, Verdict.SKIPPED, reason))
+        if reason in LIMITS:
+            await self.tell_problem(reason, url)
+
+    async def tell_problem(self, code: str, url: str | None = None) -> None:
+        """Tell of something that touches the whole scan, once."""
+        self._told[f"problem {code}"] += 1
+        if self._told[f"problem {code}"] == 1:
+            await self._emit(ProblemSeen(code, url))
+
+    async def run(self, visitor: Visitor) -> None:
+        """Visit everything that is queued, and what that leads to, several at a time."""
+        async with asyncio.TaskGroup() as group:
+            workers = [
+                group.create_task(self._work(visitor))
+                for _ in range(self._options.documents_in_flight)
+            ]
+            await self.frontier.drained()
+            for worker in workers:
+                worker.cancel()
+
+    def raise_if_rate_limited(self) -> None:
+        """A site that gave nothing and asks us to wait is left alone at once."""
+        if self.documents_read:
+            return
+        for _, error in self.failures:
+            if isinstance(error, RateLimited):
+                raise error
+
+    async def _work(self, visitor: Visitor) -> None:
+        while True:
+            candidate = await self.frontier.next()
+            try:
+                if self._budget.is_spent:
+                    await self.tell_problem("url_limit")
+                else:
+                    self._note(candidate, await visitor.visit(candidate))
+            finally:
+                self.frontier.done()
+
+    def _note(self, candidate: Candidate, result: VisitResult) -> None:
+        if result.was_read:
+            self.documents_read += 1
+        if result.error is not None:
+            log.debug("document_failed", url=candidate.address.url, code=result.error.code)
+            if not result.was_read:
+                self.failures.append((candidate, result.error))
+
+    async def _follow(
+        self, parent: Candidate, parent_url: str, children: Iterable[ChildLink], client: HttpClient
+    ) -> None:
+        """Tell the children of an index and queue those that may be read."""
+        links: list[ChildLink] = []
+        parent_host = parse_url(parent_url).host
+        for child in children:
+            candidate = await self._child(child, parent, parent_url, parent_host)
+            if candidate is None:
+                continue
+            if not self.frontier.hosts.follows(candidate.address.host, parent_host):
+                await self.skip(candidate, _reason_abroad(candidate, client))
+                continue
+            links.append(ChildLink(candidate.address.url, child.lastmod))
+            await self.add_candidate(candidate)
+        if links:
+            await self._emit(ChildrenFound(parent_url, tuple(links)))
+
+    async def _child(
+        self, child: ChildLink, parent: Candidate, parent_url: str, parent_host: str
+    ) -> Candidate | None:
+        method = DiscoveryMethod.SITEMAP_INDEX
+        try:
+            address = parse_url(child.url, parent_url)
+        except AddressError as error:
+            shown = child.url[:MAX_SHOWN_CHARS]
+            await self._tell(CandidateJudged(shown, method, Verdict.SKIPPED, error.code))
+            return None
+        return Candidate(
+            address,
+            method,
+            depth=parent.depth + 1,
+            parent_url=parent_url,
+            parent_host=parent_host,
+            listed_lastmod=child.lastmod,
+        )
+
+    async def _tell(self, event: CandidateJudged) -> None:
+        self._told[f"{event.method} {event.reason}"] += 1
+        if self._told[f"{event.method} {event.reason}"] <= MOST_TOLD_PER_REASON:
+            await self._emit(event)
+
+
+def _reason_abroad(candidate: Candidate, client: HttpClient) -> str:
+    """Why an entry on a foreign host is passed over: forbidden at all, or just not followed."""
+    try:
+        client.check(candidate.address)
+    except AddressError as error:
+        return error.code
+    return "cross_host"

@@ -1,0 +1,73 @@
+"""Why a scan found nothing: the truest of all reasons that its attempts gave."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from siteatlas.errors import (
+    Blocked,
+    ConnectionFailed,
+    DecompressionBomb,
+    DnsError,
+    EmptyDocument,
+    EncodingChain,
+    EncodingUnsupported,
+    GzipCorrupt,
+    GzipMembers,
+    HtmlInstead,
+    HttpNotFound,
+    NoSitemap,
+    NotASitemap,
+    ServerError,
+    SiteatlasError,
+    Timeout,
+    TlsError,
+    TooLarge,
+    Truncated,
+    XmlEntities,
+    XmlLimits,
+    XmlMalformed,
+)
+from siteatlas.scanner.frontier import Candidate
+
+# Said of most guesses, these are true of the site.
+SITE_FAULTS = (Blocked, ConnectionFailed, DnsError, ServerError, Timeout, TlsError)
+# Said of one guess, these mean that a document is there and cannot be read.
+DOCUMENT_FAULTS = (
+    *(DecompressionBomb, EmptyDocument, EncodingChain, EncodingUnsupported, GzipCorrupt),
+    *(GzipMembers, NotASitemap, TooLarge, Truncated, XmlEntities, XmlLimits, XmlMalformed),
+)
+
+Failure = tuple[Candidate, SiteatlasError]
+
+
+def reason_of(failures: Sequence[Failure], home_error: SiteatlasError | None) -> SiteatlasError:
+    """A named document's reason, else the site's, else a guessed document's, else absence."""
+    named = [error for candidate, error in failures if not candidate.is_guess]
+    guessed = [error for candidate, error in failures if candidate.is_guess]
+    return (
+        next((error for error in named if not isinstance(error, HttpNotFound)), None)
+        or _fault_of_site(guessed)
+        or _fault_of_guess(guessed)
+        or (home_error if not guessed and isinstance(home_error, SITE_FAULTS) else None)
+        or NoSitemap()
+    )
+
+
+def _fault_of_site(guessed: Sequence[SiteatlasError]) -> SiteatlasError | None:
+    faults = [error for error in guessed if isinstance(error, SITE_FAULTS)]
+    if 2 * len(faults) < len(guessed) or not faults:
+        return None
+    kind, _ = Counter(map(type, faults)).most_common(1)[0]
+    return next(error for error in faults if type(error) is kind)
+
+
+def _fault_of_guess(guessed: Sequence[SiteatlasError]) -> SiteatlasError | None:
+    """A page of HTML is not one: many sites show people a list of their pages at /sitemap."""
+    there = [error for error in guessed if isinstance(error, DOCUMENT_FAULTS)]
+    pages = sum(isinstance(error, HtmlInstead) for error in there)
+    alike = 2 * len(there) > len(guessed)
+    if len(there) == pages or alike:
+        return None
+    return next(error for error in there if not isinstance(error, HtmlInstead))
