@@ -55,12 +55,23 @@ def project() -> Path:
     return PROJECT
 
 
+def required_program(name: str, *, more_path: str = "") -> str:
+    """The path of a program; without it the test is skipped, or fails where it is required."""
+    program = shutil.which(name, path=f"{os.environ.get('PATH', '')}:{more_path}")
+    if program is None and os.environ.get(f"SITEATLAS_REQUIRE_{name.upper()}"):
+        pytest.fail(f"{name} is required here and was not found")
+    if program is None:
+        pytest.skip(f"{name} is not installed")
+    return program
+
+
 @pytest.fixture(scope="session")
 def pgbouncer_program() -> str:
-    """The path of pgbouncer; without it the test is skipped, or fails where it is required."""
-    program = shutil.which("pgbouncer", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
-    if program is None and os.environ.get("SITEATLAS_REQUIRE_PGBOUNCER"):
-        pytest.fail("pgbouncer is required here and was not found")
-    if program is None:
-        pytest.skip("pgbouncer is not installed")
-    return program
+    """The path of pgbouncer."""
+    return required_program("pgbouncer", more_path="/usr/sbin")
+
+
+@pytest.fixture(scope="session")
+def chromium_program() -> str:
+    """The path of Chromium."""
+    return required_program("chromium")

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
+from contextlib import ExitStack
 
 import pytest
 
 from siteatlas.demo.server import DemoSite
 from siteatlas.storage.embedded import EmbeddedServer
 from tests.fixtures.commands import Machine, data_directory, running_demo_sites
+from tests.fixtures.pooler import running_pooler
 
 
 @pytest.fixture(scope="module")
@@ -19,14 +22,25 @@ def sites() -> Iterator[dict[str, DemoSite]]:
 
 
 @pytest.fixture(scope="module")
-def machine(sites: dict[str, DemoSite]) -> Iterator[Machine]:
-    """A machine whose database keeps running between commands, and that may scan the sites."""
-    allowed = ",".join(site.host_port for site in sites.values())
+def machine(sites: dict[str, DemoSite], request: pytest.FixtureRequest) -> Iterator[Machine]:
+    """A machine whose database keeps running between commands, and that may scan the sites.
+
+    With `SITEATLAS_TEST_POOLED` it reaches its database through PgBouncer.
+    """
+    allowed = {"SITEATLAS_EGRESS_ALLOW": ",".join(site.host_port for site in sites.values())}
     with (
         data_directory() as folder,
-        EmbeddedServer(folder, announce=lambda _text: None),
+        EmbeddedServer(folder, announce=lambda _text: None) as server,
+        ExitStack() as stack,
     ):
-        yield Machine(folder, {"SITEATLAS_EGRESS_ALLOW": allowed})
+        if not os.environ.get("SITEATLAS_TEST_POOLED"):
+            yield Machine(folder, allowed)
+            return
+        direct = Machine(folder, {"DATABASE_URL": server.url})
+        assert direct.run("db", "upgrade").returncode == 0
+        program = request.getfixturevalue("pgbouncer_program")
+        pooler = stack.enter_context(running_pooler(program, server.url))
+        yield Machine(folder, allowed | {"DATABASE_URL": pooler.url_of("siteatlas")})
 
 
 @pytest.fixture

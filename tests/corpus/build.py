@@ -77,13 +77,11 @@ def encodings() -> dict[str, bytes]:
         "latin-1.xml": urlset("/a", "/straße", first=declaration("ISO-8859-1")).encode("latin-1"),
         "latin-1-says-utf-8.xml": two.encode("latin-1"),
         "latin-1-says-nothing.xml": urlset("/a", "/straße", first="").encode("latin-1"),
-        "utf-8-says-latin-1.xml": urlset(
-            "/a", "/straße", first=declaration("ISO-8859-1")
-        ).encode(),
+        "utf-8-says-latin-1.xml": urlset("/a", "/straße", first=declaration("ISO-8859-1")).encode(),
         "utf-8-says-ascii.xml": urlset("/a", "/straße", first=declaration("US-ASCII")).encode(),
-        "windows-1252.xml": urlset(
-            "/a", "/50€–rose", first=declaration("windows-1252")
-        ).encode("cp1252"),
+        "windows-1252.xml": urlset("/a", "/50€–rose", first=declaration("windows-1252")).encode(
+            "cp1252"
+        ),
         "windows-1252-says-latin-1.xml": urlset(
             "/a", "/50€–rose", first=declaration("ISO-8859-1")
         ).encode("cp1252"),
@@ -220,7 +218,9 @@ def documents() -> dict[str, bytes]:
         "gzip": gzip_files(),
         "text": text_files(),
     }
-    built = {f"{topic}/{name}": data for topic, files in topics.items() for name, data in files.items()}
+    built = {
+        f"{topic}/{name}": data for topic, files in topics.items() for name, data in files.items()
+    }
     built |= {f"robots/{name}.robots.txt": data for name, data in robots_files().items()}
     return built | single_files()
 

@@ -132,7 +132,8 @@ class Visitor:
             return await self._ask(reading, known)
         except (ScanError, AddressError) as error:
             return await self._close_failed(reading, error)
-        except Exception:  # noqa: BLE001 - one document: a bug of ours must not end the scan
+        except Exception:
+            # The border of one document: a bug of ours must not end the scan of all the others.
             log.exception("document_crashed", url=reading.url)
             return await self._close_failed(reading, SiteatlasError())
 

@@ -52,7 +52,9 @@ def test_reads_what_the_author_meant(case, chunk):
     document = read([content[at : at + chunk] for at in range(0, len(content), chunk)])
     expected = case.expected
     assert document.urls == expected["urls"]
-    assert [absolute(child.url, base) for child in document.children] == expected.get("children", [])
+    assert [absolute(child.url, base) for child in document.children] == expected.get(
+        "children", []
+    )
     if "outcome" in expected:
         assert (outcome_of(document), document.error_code) == (
             expected["outcome"],

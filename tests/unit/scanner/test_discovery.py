@@ -9,7 +9,7 @@ from siteatlas.net.address import parse_site
 from siteatlas.scanner.analyzer import ScanOptions
 from siteatlas.scanner.origin_search import MAX_GUESSES
 from siteatlas.scanner.origins import origins_of
-from siteatlas.scanner.well_known import USUAL_PATHS, guessed_paths
+from siteatlas.scanner.well_known import USUAL_PATHS, Cms, guessed_paths
 from siteatlas.scanner.events import CandidateJudged, DiscoveryMethod, RobotsRead, SiteResolved
 from tests.fixtures.documents import urlset_of
 from tests.fixtures.scans import record_scan
@@ -46,8 +46,8 @@ def test_knows_the_origins_that_may_answer(site, origins):
 
 
 def test_guesses_are_few_and_distinct():
-    for full in (False, True):
-        paths = guessed_paths(full=full)
+    for hints in ((), frozenset(Cms)):
+        paths = guessed_paths(hints)
         assert paths[:2] == ("/sitemap.xml", "/sitemap_index.xml")
         assert len(set(paths)) == len(paths) <= MAX_GUESSES
 
@@ -56,9 +56,9 @@ async def test_without_a_line_in_robots_txt_the_usual_paths_are_tried_in_order(s
     site.pages |= {"/wp-sitemap.xml": SITEMAP}
     record = await record_scan(make_analyzer(site.host_port), site.base)
     assert record.urls == URLS
-    random_path = site.paths[1]
+    random_path = site.paths[2]
     assert site.paths == [
-        *("/robots.txt", random_path),
+        *("/robots.txt", "/", random_path),
         *("/sitemap.xml", "/sitemap_index.xml", "/wp-sitemap.xml"),
     ]
     assert record.verdicts == {
@@ -90,7 +90,7 @@ async def test_a_full_probe_asks_for_every_path(site, make_analyzer):
     options = ScanOptions(probe="full")
     record = await record_scan(make_analyzer(site.host_port), site.base, options)
     assert record.verdicts["/feed.xml"] == "accepted"
-    assert len(record.verdicts) == 1 + len(guessed_paths(full=True))
+    assert len(record.verdicts) == 1 + len(guessed_paths())
 
 
 async def test_guesses_keep_to_robots_txt_but_named_sitemaps_are_read(site, make_analyzer):
@@ -215,7 +215,7 @@ async def test_a_first_document_that_asks_us_to_wait_ends_the_scan(site, make_an
         ({"/robots.txt": "Sitemap: /s.xml", "/s.xml": status(403)}, "blocked"),
         ({"/robots.txt": "Sitemap: /s.xml", "/s.xml": status(500)}, "server_error"),
         ({"/robots.txt": "Sitemap: /s.xml", "/s.xml": "<urlset><url>"}, "truncated"),
-        ({path: status(403) for path in guessed_paths(full=False)}, "blocked"),
+        ({path: status(403) for path in USUAL_PATHS}, "blocked"),
         ({"/xmlsitemap.php": status(500)}, "no_sitemap"),
     ],
 )

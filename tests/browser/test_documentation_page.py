@@ -1,0 +1,26 @@
+"""The API documentation in a real browser, without any network but loopback."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.fixtures.browser import LoadedPage, load_page
+from tests.fixtures.commands import Machine, data_directory
+
+
+@pytest.fixture(scope="module")
+def page(chromium_program: str) -> Iterator[LoadedPage]:
+    """The page at the root of a running service."""
+    with data_directory() as folder, Machine(folder).service("--no-scheduler") as service:
+        yield load_page(chromium_program, service.address + "/")
+
+
+def test_the_root_leads_to_the_documentation_with_every_operation_drawn(page: LoadedPage) -> None:
+    assert "/api/v3/sitemap/scan" in page.html
+    assert "How far a scan has come" in page.html
+
+
+def test_the_documentation_breaks_no_rule_of_its_own_security_policy(page: LoadedPage) -> None:
+    assert [line for line in page.console if "Refused" in line or "violates" in line] == []
