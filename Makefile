@@ -12,7 +12,7 @@ POOLED_TESTS := tests/integration tests/acceptance --ignore=tests/integration/em
 COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header
 
 .DEFAULT_GOAL := help
-.PHONY: demo run test test-pooled check format docs bench lock dist clean help
+.PHONY: demo run test test-pooled check format docs bench conformance lock dist clean help
 
 demo: $(READY) ## a first look: scan small sites on this machine and show the result
 	$(BIN)/siteatlas demo $(ARGS)
@@ -50,6 +50,9 @@ docs: $(READY) ## write the reference pages that come from the code
 
 bench: $(READY) ## measure against the peers, on this machine, in one run
 	$(BIN)/python -m bench.run $(ARGS)
+
+conformance: $(READY) ## let the peers read our corpus and write the page that compares them
+	$(BIN)/python -m bench.conformance $(ARGS)
 
 lock: $(READY) ## choose the versions of all dependencies anew
 	$(COMPILE) pyproject.toml -o requirements.lock $(ARGS)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
 
 BASE = "usp"
@@ -31,6 +31,22 @@ def ratio(figure: Figure, figures: Sequence[Figure]) -> float | None:
     if base is None or figure is base or figure.problem:
         return None
     return figure.urls_per_second / base.urls_per_second
+
+
+def standings(figures: Sequence[Figure], peers: Collection[str]) -> list[str]:
+    """A sentence for each figure of ours: how it stands to every peer on the same files."""
+    good = [figure for figure in figures if not figure.problem and figure.seconds]
+    others = [figure for figure in good if figure.name in peers]
+    return [
+        f"{figure.name}: {', '.join(_standing(figure, other) for other in others)}"
+        for figure in good
+        if figure.name not in peers and others
+    ]
+
+
+def _standing(figure: Figure, other: Figure) -> str:
+    times = figure.urls_per_second / other.urls_per_second
+    return f"{times:.2f} x {other.name} ({'ahead' if times > 1 else 'behind'})"
 
 
 def table(figures: Sequence[Figure]) -> str:

@@ -12,7 +12,14 @@ from bench.figure import Figure
 from bench.measured import last_words, run_measured
 
 HERE = Path(__file__).resolve().parent
-USP = "ultimate-sitemap-parser"
+# The name in the table and of the script, and the requirement.
+PEERS = {
+    "usp": "ultimate-sitemap-parser",
+    "scrapy": "scrapy",
+    "advertools": "advertools",
+}
+# An old pip does not find these by the name that the peer asks for.
+COMPANIONS = {"trafilatura": ("lxml-html-clean",)}
 
 
 def pinned(peer: str) -> str:
@@ -23,25 +30,25 @@ def pinned(peer: str) -> str:
 
 def peer_python(folder: Path, peer: str) -> Path:
     """The Python of an environment that has `peer`; made on first use."""
-    requirement = pinned(peer)
-    key = hashlib.sha256(f"{requirement} {sys.version}".encode()).hexdigest()[:8]
+    requirements = [pinned(name) for name in (peer, *COMPANIONS.get(peer, ()))]
+    key = hashlib.sha256(f"{' '.join(requirements)} {sys.version}".encode()).hexdigest()[:8]
     environment = folder / f"{peer}-{key}"
     python, ready = environment / "bin" / "python", environment / "ready"
     if not ready.exists():
         subprocess.run([sys.executable, "-m", "venv", "--clear", environment], check=True)
         pip = [str(python), "-m", "pip", "--disable-pip-version-check", "--quiet"]
-        subprocess.run([*pip, "install", requirement], check=True)
+        subprocess.run([*pip, "install", *requirements], check=True)
         ready.touch()
     return python
 
 
-def measure_usp(folder: Path, base_url: str, urls: int) -> Figure:
-    """Let ultimate-sitemap-parser read the whole site; it stores nothing."""
-    python = peer_python(folder, USP)
+def measure_peer(part: str, folder: Path, base_url: str, urls: int) -> Figure:
+    """Let one peer read the whole site; none of them stores anything."""
+    peer = PEERS[part]
     result = run_measured(
-        [python, HERE / "usp_pages.py", base_url, str(urls)],
+        [peer_python(folder, peer), HERE / f"{part}_pages.py", base_url, str(urls)],
         {**os.environ, "PYTHONPATH": ""},
     )
     if result.exit_code:
-        return Figure("usp", problem=last_words(result.words))
-    return Figure("usp", urls, result.seconds, result.peak_mb, f"{pinned(USP)}, stores nothing")
+        return Figure(part, problem=last_words(result.words))
+    return Figure(part, urls, result.seconds, result.peak_mb, f"{pinned(peer)}, stores nothing")

@@ -11,14 +11,14 @@ import sys
 import tempfile
 from pathlib import Path
 
-from bench.figure import Figure, as_data, table
+from bench.figure import Figure, as_data, standings, table
 from bench.make_site import make_site
-from bench.peers import measure_usp
+from bench.peers import PEERS, measure_peer
 from bench.scan_command import measure_scan
 from bench.serve_command import measure_serve
 from bench.site_server import HOST, served
 
-PARTS = ("usp", "scan", "serve")
+PARTS = (*PEERS, "scan", "serve")
 
 
 def options() -> argparse.Namespace:
@@ -37,12 +37,12 @@ def options() -> argparse.Namespace:
 def measure(part: str, folder: Path, base_url: str, urls: int) -> list[Figure]:
     say(f"measuring {part} ...")
     match part:
-        case "usp":
-            return [measure_usp(folder, base_url, urls)]
         case "scan":
             return [measure_scan(folder, base_url, urls)]
-        case _:
+        case "serve":
             return measure_serve(folder, base_url, urls)
+        case _:
+            return [measure_peer(part, folder, base_url, urls)]
 
 
 def say(words: str) -> None:
@@ -60,7 +60,7 @@ def main() -> int:
     with served(site, chosen.port):
         for part in chosen.only:
             figures += measure(part, folder, base_url, chosen.urls)
-    print(table(figures))
+    print(table(figures), *standings(figures, PEERS), sep="\n")
     if chosen.json:
         chosen.json.write_text(json.dumps(as_data(figures), indent=2) + "\n", encoding="utf-8")
     return 1 if any(figure.problem for figure in figures) else 0

@@ -14,7 +14,10 @@ HERE = Path(__file__).resolve().parent
 SITE = "https://www.example.com"
 NAMESPACE = "http://www.sitemaps.org/schemas/sitemap/0.9"
 UTF_8 = '<?xml version="1.0" encoding="UTF-8"?>\n'
-ESC_TITLE = "<image:image><image:loc>https://cdn.example.com/a.jpg</image:loc><image:title>{}</image:title></image:image>"
+TITLE = (
+    "<image:image><image:loc>https://cdn.example.com/a.jpg</image:loc>"
+    "<image:title>{}</image:title></image:image>"
+)
 IMAGES = ' xmlns:image="http://www.google.com/schemas/sitemap-image/1.1"'
 
 
@@ -57,6 +60,12 @@ def gzip_member(data: bytes, *, name: bytes = b"", checksum: int | None = None) 
     return header + stored + struct.pack("<II", real, len(data))
 
 
+def feed(title: str, path: str, first: str = UTF_8) -> str:
+    """A feed of one item."""
+    item = f"<item><title>{title}</title><link>{SITE}{path}</link></item>"
+    return f'{first}<rss version="2.0"><channel><title>News</title>{item}</channel></rss>\n'
+
+
 def encodings() -> dict[str, bytes]:
     """Encodings, told rightly, wrongly or not at all."""
     two = urlset("/a", "/straße")
@@ -91,10 +100,6 @@ def encodings() -> dict[str, bytes]:
         "shift-jis.xml": urlset("/a", "/薔薇", first=declaration("Shift_JIS")).encode("shift_jis"),
         "gb2312.xml": urlset("/a", "/玫瑰", first=declaration("GB2312")).encode("gb2312"),
         "unknown-name.xml": urlset("/a", "/straße", first=declaration("x-our-own")).encode(),
-        "feed-latin-1.rss": (
-            f'{declaration("ISO-8859-1")}<rss version="2.0"><channel><item><title>Größe</title>'
-            f"<link>{SITE}/größe</link></item></channel></rss>\n"
-        ).encode("latin-1"),
     }
 
 
@@ -102,7 +107,7 @@ def control_characters() -> dict[str, bytes]:
     """Characters that XML forbids, where they do harm and where they do not."""
 
     def titled(title: str) -> str:
-        return urlset_around(entry("/a", ESC_TITLE.format(title)) + entry("/b"))
+        return urlset_around(entry("/a", TITLE.format(title)) + entry("/b"))
 
     return {
         "in-title.xml": titled("Rose\x0bof\x1f the\x08 year").encode(),
@@ -151,15 +156,11 @@ def gzip_files() -> dict[str, bytes]:
         "no-checksum.xml.gz": member[:-8],
         "wrong-checksum.xml.gz": gzip_member(pages, checksum=0),
         "index.xml.gz": gzip_member(index("/s1.xml.gz", "/s2.xml.gz").encode()),
-        "text.txt.gz": gzip_member(f"{SITE}/a\n{SITE}/b\n".encode()),
         "utf-16.xml.gz": gzip_member(
             urlset("/a", "/b", first=declaration("UTF-16")).encode("utf-16-le")
         ),
         "page.xml.gz": gzip_member(b"<!DOCTYPE html><html><body>Not found</body></html>\n"),
         "empty.xml.gz": gzip_member(b""),
-        "feed.rss.gz": gzip_member(
-            f"{UTF_8}<rss><channel><item><link>{SITE}/a</link></item></channel></rss>".encode()
-        ),
     }
 
 
@@ -181,6 +182,11 @@ def single_files() -> dict[str, bytes]:
     """Odd documents of topics that are written by hand otherwise."""
     umlaut = urlset("/a", "/b", "/ö").encode()
     return {
+        "feeds/rss-gzip.rss.gz": gzip_member(feed("One", "/a").encode()),
+        "feeds/rss-latin-1.rss": feed("Größe", "/größe", declaration("ISO-8859-1")).encode(
+            "latin-1"
+        ),
+        "text/gzip.txt.gz": gzip_member(f"{SITE}/a\n{SITE}/b\n".encode()),
         "addresses/two-thousand.xml": urlset("/" + "a" * 1900, "/b").encode(),
         "addresses/four-thousand.xml": urlset("/" + "a" * 4000, "/b").encode(),
         "addresses/ten-thousand.xml": urlset("/" + "a" * 10_000, "/b").encode(),

@@ -26,6 +26,9 @@ from siteatlas.scanner.head import read_head
 from siteatlas.scanner.tally import Harvest, Tally
 
 MAX_ENTRIES = 250_000
+PROTOCOL_ENTRIES = 50_000
+PROTOCOL_BYTES = 50 * 1024 * 1024
+GATHERED_BYTES = 4096
 BODY_ERRORS = (EncodingChain, GzipCorrupt, GzipMembers, TooLarge, Truncated)
 
 
@@ -34,6 +37,7 @@ class DocumentReader:
 
     `feed` and `close` yield once per piece of at most 64 KiB, so that the caller can give way in
     between, and raise a ScanError when the document cannot be read on; what was yielded stands.
+    Drops of bytes are gathered to `gather` bytes first, so that a drip costs no more than a stream.
     """
 
     def __init__(
@@ -43,12 +47,15 @@ class DocumentReader:
         *,
         limits: BodyLimits | None = None,
         max_entries: int = MAX_ENTRIES,
+        gather: int = GATHERED_BYTES,
     ) -> None:
         self.tally = Tally()
         self.type: SitemapType | None = None
         self.entry_count = 0
         self.child_count = 0
         self._max_entries = max_entries
+        self._gather = gather
+        self._gathered = b""
         self._body = Body(content_encoding, self.tally, limits)
         self._decoder = TextDecoder(charset, self.tally)
         self._hash = xxhash.xxh3_128()
@@ -80,7 +87,8 @@ class DocumentReader:
 
     def rescue(self) -> Iterator[Harvest]:
         """What is complete in the held text, for a document whose bytes broke off."""
-        text = self._decoder.decode(b"", final=True)
+        text = self._decoder.decode(self._gathered, final=True)
+        self._gathered = b""
         try:
             harvest = self._take(text, final=False)
         except ScanError:
@@ -97,9 +105,15 @@ class DocumentReader:
             yield from self.rescue()
             raise
         yield from self._read(b"", final=True)
+        self._note_size()
 
     def _read(self, piece: bytes, *, final: bool = False) -> Iterator[Harvest]:
         self._hash.update(piece)
+        piece, self._gathered = self._gathered + piece, b""
+        if len(piece) < self._gather and not final:
+            self._gathered = piece
+            yield Harvest()
+            return
         harvest = self._take(self._decoder.decode(piece, final=final), final=final)
         yield harvest or Harvest()
         if harvest is not None and harvest.error is not None:
@@ -116,6 +130,13 @@ class DocumentReader:
         harvest = self._format.feed(text, final=final)
         self._count(harvest)
         return harvest
+
+    def _note_size(self) -> None:
+        """Count what the protocol would not allow, though we read it."""
+        if self.entry_count + self.child_count > PROTOCOL_ENTRIES:
+            self.tally.note("over_50000_entries")
+        if self.decoded_bytes > PROTOCOL_BYTES:
+            self.tally.note("over_50_mib")
 
     def _count(self, harvest: Harvest) -> None:
         room = self._max_entries - self.entry_count - self.child_count - self.tally.skipped

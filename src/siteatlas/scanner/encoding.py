@@ -29,11 +29,12 @@ WIDE_STARTS = (
 DECLARATION = re.compile(rb"""<\?xml\s[^>]*?encoding\s*=\s*["']([A-Za-z0-9._:-]{1,40})["']""")
 # Only real character sets: the codec registry also holds compressors and escapes.
 CHARACTER_SET = re.compile(
-    r"utf-(?:8|16|32)|ascii|iso8859-\d+|cp\d+|koi8-\w+|mac-\w+|gb\w+|big5\w*|euc_\w+|shift_\w+"
+    r"utf-(?:8|16|32)(?:-[lb]e)?|ascii|iso8859-\d+|cp\d+|koi8-\w+|mac-\w+|gb\w+|big5\w*|euc_\w+|shift_\w+"
 )
 SINGLE_BYTE = re.compile(r"ascii|iso8859-\d+|cp125\d|koi8-\w+|mac-\w+")
 LATIN = frozenset({"ascii", "iso8859-1"})
 WIDE = re.compile(r"utf-(?:16|32)")
+WIDE_ORDER = re.compile(r"-[lb]e$")
 STRICT, LENIENT_BYTES, LENIENT_WIDE = "strict", "siteatlas_cp1252", "replace"
 SURROGATE_BYTES = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]|[\xc0\xc1][\x80-\xbf]")
 REPLACEMENT = "\ufffd"
@@ -102,6 +103,7 @@ class TextDecoder:
         for mark, name in BYTE_ORDER_MARKS:
             if head.startswith(mark):
                 self._use(name)
+                self._note_conflict(name, _declared(head[len(mark) :]), self._http_charset)
                 return len(mark)
         for start, name in WIDE_STARTS:
             if head.startswith(start):
@@ -115,10 +117,11 @@ class TextDecoder:
         self._lenient = LENIENT_WIDE if WIDE.match(name) else LENIENT_BYTES
 
     def _use_claim(self, head: bytes) -> None:
-        declared = DECLARATION.match(head.lstrip())
-        claim = declared[1].decode() if declared else self._http_charset
+        declared = _declared(head)
+        claim = declared or self._http_charset
         if not claim:
             return
+        self._note_conflict(declared, self._http_charset)
         name = _character_set(claim)
         if name is None:
             self._tally.note("encoding_unknown")
@@ -126,6 +129,18 @@ class TextDecoder:
             self._instead = "cp1252" if name in LATIN else name
         elif not WIDE.match(name):
             self._use(name)
+
+    def _note_conflict(self, *claims: str | None) -> None:
+        """Count sources that name different encodings; ASCII agrees with most."""
+        names = {_character_set(claim) for claim in claims if claim} - {None, "ascii"}
+        families = {WIDE_ORDER.sub("", name) for name in names if name}
+        if len(families) > 1:
+            self._tally.note("encoding_conflict")
+
+
+def _declared(head: bytes) -> str | None:
+    match = DECLARATION.match(head.lstrip())
+    return match[1].decode() if match else None
 
 
 def _decoder(name: str) -> codecs.IncrementalDecoder:

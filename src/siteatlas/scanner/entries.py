@@ -16,6 +16,7 @@ from siteatlas.scanner.events import EntryColumns
 from siteatlas.scanner.tally import RawEntries, Tally
 
 MAX_URL_CHARS = 8192
+USUAL_URL_CHARS = 2048
 YEARS = range(1970, 2101)
 MAX_DATE_CHARS = 64
 CACHED_VALUES = 32_768
@@ -169,6 +170,8 @@ def _judged_columns(raw: RawEntries, tally: Tally) -> EntryColumns:
 
 
 def _read_columns(urls: list[str], raw: RawEntries, tally: Tally) -> EntryColumns:
+    if urls and max(map(len, urls)) > USUAL_URL_CHARS:
+        tally.note("url_long", sum(len(url) > USUAL_URL_CHARS for url in urls))
     absent = [None] * len(urls)
     return EntryColumns(
         urls=urls,

@@ -26,9 +26,12 @@ URL_LINE = re.compile(r"https?://[^\s<>]", re.IGNORECASE)
 HTML_NAMES = frozenset(
     ("html", "head", "body", "title", "meta", "script", "style", "div", "p", "br")
 )
+NAMESPACE = re.compile(
+    r"""\sxmlns\s*=\s*["']\s*https?://(?:www\.)?sitemaps\.org/schemas/sitemap/0\.9/?\s*["']"""
+)
+PROTOCOL_ROOTS = {"urlset": SitemapType.STANDARD, "sitemapindex": SitemapType.INDEX}
 XML_TYPES = {
-    "urlset": SitemapType.STANDARD,
-    "sitemapindex": SitemapType.INDEX,
+    **PROTOCOL_ROOTS,
     "rss": SitemapType.RSS,
     "rdf": SitemapType.RSS,
     "feed": SitemapType.ATOM,
@@ -88,7 +91,7 @@ def _xml_head(content: str, tally: Tally) -> Head | None:
         return None
     if doctypes:
         tally.note("doctype", doctypes)
-    return _judge_root(root, content)
+    return _judge_root(root, content, tally)
 
 
 def _judge_doctype(match: re.Match[str], content: str) -> None:
@@ -108,11 +111,13 @@ def _judge_unfinished(unread: str, content: str) -> None:
         raise NotASitemap
 
 
-def _judge_root(root: re.Match[str], content: str) -> Head:
+def _judge_root(root: re.Match[str], content: str, tally: Tally) -> Head:
     name = root[2].rpartition(":")[2].lower()
     if name in HTML_NAMES:
         raise error_of_page(content)
     kind = XML_TYPES.get(name)
     if kind is None:
         raise NotASitemap
+    if name in PROTOCOL_ROOTS and (root[2] != name or not NAMESPACE.search(root[1])):
+        tally.note("namespace")
     return Head(kind, content[root.end() :], root[1])

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterator
 from html.entities import html5
 
+from siteatlas.errors import XmlTokenTooLong
 from siteatlas.scanner.tally import Tally
 
 HELD_CHARS = 1024 * 1024
@@ -34,7 +35,10 @@ class XmlRepair:
         self._in_cdata = False
 
     def feed(self, text: str, *, final: bool = False) -> str:
-        """The mended text so far; costs a few plain searches when there is nothing to mend."""
+        """The mended text so far; costs a few plain searches when there is nothing to mend.
+
+        Raises XmlTokenTooLong when no tag ends within a megabyte.
+        """
         if self._held:
             text = self._held + text
         if final:
@@ -42,7 +46,7 @@ class XmlRepair:
         else:
             cut = text.rfind(">") + 1
             if not cut and len(text) > HELD_CHARS:
-                cut = len(text)
+                raise XmlTokenTooLong
         self._held = text[cut:]
         return self.mend(text[:cut])
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from typing import Any
 
 import pytest
 
@@ -45,13 +46,15 @@ async def site() -> AsyncIterator[SiteServer]:
 def make_analyzer() -> MakeAnalyzer:
     """Builds an analyzer with the default policy plus exactly the given `host:port` entries."""
 
-    def make(*entries: str, names: Mapping[str, str] | None = None) -> SitemapAnalyzer:
+    def make(
+        *entries: str, names: Mapping[str, str] | None = None, **options: Any
+    ) -> SitemapAnalyzer:
         return SitemapAnalyzer(
             EgressPolicy.from_text(",".join(entries)),
             Politeness(0, 2),
             user_agent="Siteatlas/0.1 (test)",
-            limits=QUICK,
             resolver=TableResolver(names or {}),
+            **({"limits": QUICK} | options),
         )
 
     return make

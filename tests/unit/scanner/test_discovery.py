@@ -7,10 +7,10 @@ from aiohttp import web
 
 from siteatlas.net.address import parse_site
 from siteatlas.scanner.analyzer import ScanOptions
+from siteatlas.scanner.events import CandidateJudged, DiscoveryMethod, RobotsRead, SiteResolved
 from siteatlas.scanner.origin_search import MAX_GUESSES
 from siteatlas.scanner.origins import origins_of
 from siteatlas.scanner.well_known import USUAL_PATHS, Cms, guessed_paths
-from siteatlas.scanner.events import CandidateJudged, DiscoveryMethod, RobotsRead, SiteResolved
 from tests.fixtures.documents import urlset_of
 from tests.fixtures.scans import record_scan
 

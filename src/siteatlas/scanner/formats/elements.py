@@ -5,6 +5,7 @@ The parser never sees a prolog or a DTD, never resolves anything, and its memory
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any
@@ -15,6 +16,9 @@ from siteatlas.errors import ScanError, Truncated, XmlLimits, XmlMalformed
 from siteatlas.scanner.tally import Tally
 
 MAX_BYTES_WITHOUT_ELEMENT = 2 * 1024 * 1024
+MAX_ATTRIBUTES = 256
+ATTRIBUTE = r"""\s++[^\s=<>/]++\s*+=\s*+(?:"[^"<]*+"|'[^'<]*+')"""
+TOO_MANY_ATTRIBUTES = re.compile(rf"<[^\s<>/]++(?:{ATTRIBUTE}){{{MAX_ATTRIBUTES + 1}}}")
 NAME_TOO_LONG, RESOURCE_LIMIT, CONTENT_AFTER_END, UNDECLARED_PREFIX = 110, 114, 5, 201
 
 
@@ -50,6 +54,9 @@ class ElementStream:
             return []
         if self._root_closed:
             self._read_after_end(text, final=final)
+            return []
+        if text.count("=") > MAX_ATTRIBUTES and TOO_MANY_ATTRIBUTES.search(text):
+            self.error = XmlLimits()
             return []
         self._forget_last()
         data = text.encode()

@@ -1,54 +1,125 @@
-"""Reads what an entry carries beside its URL: images, videos, news, alternates, mobile pages."""
+"""Reads what an entry carries beside its URL: images, videos, news, alternates, mobile, PageMap.
+
+The shape of every key is described in docs/reference/extras.md. Values stay text, as listed.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import islice
+from typing import Any
 
 from lxml import etree
 
 from siteatlas.scanner.formats.elements import local_name, text_of
-from siteatlas.scanner.tally import Extras
+from siteatlas.scanner.tally import Extras, Tally
 
-REPEATED_FIELDS = frozenset({"tag", "category"})
+MAX_ITEMS = 1000
+MAX_FIELDS = 64
+MAX_VALUE_CHARS = 4096
+REPEATED_FIELDS = frozenset({"tag", "category", "price", "content_segment_loc"})
 
 
-def read_extension(element: etree._Element, extras: Extras) -> None:
+def read_extension(element: etree._Element, extras: Extras, tally: Tally) -> None:
     """Add one extension element of an entry to its extras; unknown ones are left out."""
-    name = local_name(element.tag)
-    if name == "image":
-        _read_image(element, extras)
-    elif name == "video":
-        extras.setdefault("video", []).append(_fields(element))
-    elif name == "news":
-        extras["news"] = _fields(element)
-    elif name == "link":
-        _read_alternate(element, extras)
-    elif name == "mobile":
-        extras["mobile"] = True
+    reader = READERS.get(local_name(element.tag))
+    if reader is not None:
+        reader(element, extras, tally)
 
 
-def _read_image(element: etree._Element, extras: Extras) -> None:
-    for child in element:
-        if local_name(child.tag) == "loc":
-            location = text_of(child).strip()
-            if location:
-                extras.setdefault("images", []).append(location)
+def _read_image(element: etree._Element, extras: Extras, tally: Tally) -> None:
+    fields = _fields(element, tally)
+    if fields.get("loc"):
+        _append(extras, "images", fields, tally)
 
 
-def _read_alternate(element: etree._Element, extras: Extras) -> None:
-    language, address = element.get("hreflang"), element.get("href")
-    if address and element.get("rel", "alternate").lower() == "alternate":
-        extras.setdefault("alternates", []).append(
-            {"hreflang": (language or "").strip(), "href": address.strip()}
-        )
+def _read_video(element: etree._Element, extras: Extras, tally: Tally) -> None:
+    fields = _fields(element, tally)
+    if fields:
+        _append(extras, "videos", fields, tally)
 
 
-def _fields(element: etree._Element) -> Extras:
-    """The children as a flat dictionary; a child with children of its own becomes one again."""
+def _read_news(element: etree._Element, extras: Extras, tally: Tally) -> None:
+    fields = _fields(element, tally)
+    if fields:
+        extras.setdefault("news", fields)
+
+
+def _read_alternate(element: etree._Element, extras: Extras, tally: Tally) -> None:
+    address = (element.get("href") or "").strip()
+    if not address or element.get("rel", "alternate").lower() != "alternate":
+        return
+    link = {"href": _cut(address, tally)}
+    for name in ("hreflang", "media"):
+        value = (element.get(name) or "").strip()
+        if value:
+            link[name] = _cut(value, tally)
+    _append(extras, "alternates", link, tally)
+
+
+def _read_mobile(_element: etree._Element, extras: Extras, _tally: Tally) -> None:
+    extras["mobile"] = True
+
+
+def _read_pagemap(element: etree._Element, extras: Extras, tally: Tally) -> None:
+    for data in element:
+        if local_name(data.tag) == "dataobject":
+            item: Extras = {
+                name: _cut(value, tally) for name in ("type", "id") if (value := data.get(name))
+            }
+            item["attributes"] = _pagemap_attributes(data, tally)
+            _append(extras, "pagemap", item, tally)
+
+
+def _pagemap_attributes(data: etree._Element, tally: Tally) -> Extras:
+    attributes: Extras = {}
+    for child in data:
+        name = child.get("name")
+        if local_name(child.tag) == "attribute" and name:
+            value = child.get("value") or text_of(child).strip()
+            _append(attributes, _cut(name, tally), _cut(value, tally), tally)
+    return attributes
+
+
+READERS: dict[str, Callable[[etree._Element, Extras, Tally], None]] = {
+    "image": _read_image,
+    "video": _read_video,
+    "news": _read_news,
+    "link": _read_alternate,
+    "mobile": _read_mobile,
+    "pagemap": _read_pagemap,
+}
+
+
+def _fields(element: etree._Element, tally: Tally) -> Extras:
+    """The children by name; one with children of its own becomes a dictionary again.
+
+    An attribute of a child stands beside it, as `restriction_relationship` beside `restriction`.
+    """
     fields: Extras = {}
-    for child in element:
+    for child in islice(element, MAX_FIELDS):
         name = local_name(child.tag)
-        value = _fields(child) if len(child) else text_of(child).strip()
+        value = _fields(child, tally) if len(child) else _cut(text_of(child).strip(), tally)
         if name in REPEATED_FIELDS:
-            fields.setdefault(name, []).append(value)
+            _append(fields, name, value, tally)
         elif value:
             fields.setdefault(name, value)
+        for key, text in child.attrib.items():
+            if text:
+                fields.setdefault(f"{name}_{local_name(str(key))}", _cut(str(text), tally))
     return fields
+
+
+def _append(extras: Extras, key: str, value: Any, tally: Tally) -> None:
+    items = extras.setdefault(key, [])
+    if len(items) < MAX_ITEMS:
+        items.append(value)
+    else:
+        tally.note("extras_cut")
+
+
+def _cut(value: str, tally: Tally) -> str:
+    if len(value) <= MAX_VALUE_CHARS:
+        return value
+    tally.note("extras_cut")
+    return value[:MAX_VALUE_CHARS]

@@ -1,4 +1,4 @@
-"""Reads RSS and Atom feeds as sitemaps: the link of each item and its date."""
+"""Reads RSS (0.9 to 2.0) and Atom (0.3 and 1.0) feeds as sitemaps: each item's link and date."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from siteatlas.scanner.formats.elements import ElementStream, local_name, text_o
 from siteatlas.scanner.repair import XmlRepair
 from siteatlas.scanner.tally import Harvest, RawEntries, Tally
 
-DATE_FIELDS = ("updated", "modified", "pubdate", "date", "published", "issued")
+# The best date first: when the page changed, then when it appeared.
+DATE_FIELDS = ("updated", "modified", "pubdate", "date", "published", "issued", "created")
+WEB_SCHEMES = ("http://", "https://")
 
 
 class Feed:
@@ -29,22 +31,37 @@ class Feed:
 
 
 def _read_item(element: etree._Element) -> tuple[str, str]:
-    link = ""
-    permalink = ""
+    """The link and the date of one item, each from the best field that it has."""
+    links: dict[str, str] = {}
     dates: dict[str, str] = {}
     for child in element:
         name = local_name(child.tag)
-        if name == "link":
-            link = link or _link(child)
-        elif name == "guid" and child.get("isPermaLink", "true").lower() == "true":
-            permalink = text_of(child)
-        elif name in DATE_FIELDS:
-            dates.setdefault(name, text_of(child))
+        if name in DATE_FIELDS:
+            dates.setdefault(name, text_of(child).strip())
+        elif name == "link":
+            kind = "href" if child.get("href") else "link"
+            links.setdefault(kind, _link(child)) or links.pop(kind)
+        elif name == "guid":
+            links.setdefault("guid", _permalink(child))
+    link = next((links[kind] for kind in ("link", "href", "guid") if links.get(kind)), "")
     date = next((dates[name] for name in DATE_FIELDS if dates.get(name)), "")
-    return link or permalink, date
+    return link or _about(element), date
 
 
 def _link(element: etree._Element) -> str:
+    """The page that a link leads to; feeds also link themselves, files and comments."""
     if element.get("rel", "alternate").lower() != "alternate":
         return ""
-    return element.get("href") or text_of(element).strip()
+    return (element.get("href") or text_of(element)).strip()
+
+
+def _permalink(element: etree._Element) -> str:
+    """A guid that is an address; unless it says otherwise, it is one."""
+    text = text_of(element).strip()
+    is_link = element.get("isPermaLink", "true").strip().lower() != "false"
+    return text if is_link and text.lower().startswith(WEB_SCHEMES) else ""
+
+
+def _about(element: etree._Element) -> str:
+    """The address that RSS 1.0 writes into the tag of an item."""
+    return next((str(v) for k, v in element.attrib.items() if local_name(str(k)) == "about"), "")

@@ -14,6 +14,8 @@ from siteatlas.scanner.repair import XmlRepair
 from siteatlas.scanner.tally import Extras, Harvest, RawEntries, Tally
 
 FIELDS = ("loc", "lastmod", "changefreq", "priority")
+# An `image:loc` that stands where it should not is no page.
+EXTENSIONS = ("image", "video", "news", "mobile", "xhtml")
 MAX_TAGS = 256
 
 
@@ -21,8 +23,9 @@ class _FieldNumbers(dict[str, int]):
     """The column of a tag, -1 for an extension; by the full tag, since names repeat."""
 
     def __missing__(self, tag: str) -> int:
-        name = local_name(tag)
-        number = FIELDS.index(name) if name in FIELDS else -1
+        name, space = local_name(tag), tag[: -len(local_name(tag))].lower()
+        is_field = name in FIELDS and not any(word in space for word in EXTENSIONS)
+        number = FIELDS.index(name) if is_field else -1
         if len(self) < MAX_TAGS:
             self[tag] = number
         return number
@@ -49,12 +52,12 @@ class Urlset:
                 return Harvest(build_columns(raw, self._tally))
             text = self._lane.rest + text if final else self._lane.rest
             self._lane = None
-        raw = _read_elements(self._elements.read(text, final=final))
+        raw = _read_elements(self._elements.read(text, final=final), self._tally)
         return Harvest(build_columns(raw, self._tally), error=self._elements.error)
 
 
-def _read_elements(elements: Iterable[etree._Element]) -> RawEntries:
-    rows: list[tuple[list[str], Extras | None]] = [_read_entry(element) for element in elements]
+def _read_elements(elements: Iterable[etree._Element], tally: Tally) -> RawEntries:
+    rows = [_read_entry(element, tally) for element in elements]
     if not rows:
         return RawEntries()
     locs, lastmods, changefreqs, priorities = zip(*(values for values, _ in rows), strict=True)
@@ -62,14 +65,14 @@ def _read_elements(elements: Iterable[etree._Element]) -> RawEntries:
     return RawEntries(locs, lastmods, changefreqs, priorities, extras)
 
 
-def _read_entry(element: etree._Element) -> tuple[list[str], Extras | None]:
+def _read_entry(element: etree._Element, tally: Tally) -> tuple[list[str], Extras | None]:
     values = ["", "", "", ""]
     extras: Extras | None = None
     for child in element:
         field = FIELD_NUMBERS[child.tag]
         if field < 0:
             extras = {} if extras is None else extras
-            read_extension(child, extras)
+            read_extension(child, extras, tally)
         elif not values[field]:
             values[field] = (child.text if field else text_of(child)) or ""
     return values, extras or None

@@ -1,0 +1,34 @@
+"""Reads the corpus with Siteatlas: our_documents.py < questions."""
+
+from __future__ import annotations
+
+from bench.readings import Answer, Question, answer_all, fetch
+from siteatlas.errors import ScanError
+from siteatlas.net.address import parse_url
+from siteatlas.scanner.document import DocumentReader
+from siteatlas.scanner.robots import parse_robots
+
+
+def read(question: Question) -> Answer:
+    content = fetch(question.url)
+    if question.kind == "robots":
+        return Answer(children=full(parse_robots(content, "Siteatlas").sitemaps, question))
+    answer = Answer()
+    reader = DocumentReader()
+    try:
+        for harvests in (reader.feed(content), reader.close()):
+            for harvest in harvests:
+                answer.pages += harvest.columns.urls
+                answer.children += full([child.url for child in harvest.children], question)
+    except ScanError as error:
+        answer.error = error.code
+    return answer
+
+
+def full(urls: list[str] | tuple[str, ...], question: Question) -> list[str]:
+    """The addresses that a scan would follow."""
+    return [url if "://" in url else parse_url(url, question.stands_for).url for url in urls]
+
+
+if __name__ == "__main__":
+    answer_all(read)

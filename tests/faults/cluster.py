@@ -1,0 +1,79 @@
+"""A PostgreSQL that can be stopped and started under the processes that use it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import signal
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from sqlalchemy.engine import make_url
+
+from siteatlas.storage.embedded import EmbeddedServer
+from siteatlas.storage.postmaster import Postmaster, process_lives
+from tests.fixtures.database import PostgresServer, trade_safety_for_speed
+
+FAST = signal.SIGINT
+IMMEDIATE = signal.SIGQUIT
+STOP_SECONDS = 30
+
+
+@dataclass(frozen=True, slots=True)
+class RestartableServer:
+    """The embedded server with its migrated template; an immediate stop is a crash to it."""
+
+    embedded: EmbeddedServer
+    databases: PostgresServer
+
+    @property
+    def data(self) -> Path:
+        """The data directory of PostgreSQL."""
+        return self.embedded.data_dir / "postgres"
+
+    def stop(self, how: signal.Signals = FAST) -> None:
+        """End the server and wait until its first process is gone."""
+        postmaster = Postmaster.of(self.data)
+        if postmaster is None or not postmaster.lives:
+            return
+        os.kill(postmaster.pid, how)
+        give_up = time.monotonic() + STOP_SECONDS
+        while process_lives(postmaster.pid):
+            assert time.monotonic() < give_up, "PostgreSQL does not stop"
+            time.sleep(0.01)
+
+    def start(self) -> None:
+        """Start it again, through the same supervisor that the product uses."""
+        self.embedded.acquire()
+        self.embedded.release()
+
+    def restart(self, how: signal.Signals = FAST, *, down_seconds: float = 0) -> None:
+        """Stop, stay away for a while, start."""
+        self.stop(how)
+        time.sleep(down_seconds)
+        self.start()
+
+
+@contextmanager
+def restartable_server() -> Iterator[RestartableServer]:
+    """A server of our own in a directory that is gone afterwards.
+
+    Neither crash of ours is one of the machine, so the disk need not be waited for; commits that
+    do not wait for their log (`synchronous_commit = off`) are lost as they would be anywhere.
+    """
+    folder = Path(tempfile.mkdtemp(prefix="siteatlas-faults-"))
+    folder.chmod(0o755)
+    try:
+        with EmbeddedServer(folder, announce=lambda _text: None) as embedded:
+            trade_safety_for_speed(folder / "postgres")
+            admin_url = make_url(embedded.url).set(database="postgres").render_as_string(False)
+            databases = PostgresServer(embedded.url, admin_url, behind_pooler=True)
+            asyncio.run(databases.prepare())
+            yield RestartableServer(embedded, databases)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,99 @@
+"""What the tests see of the database: a connection of their own, past everything under test."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import asyncpg
+
+from siteatlas.storage.database_url import parse_database_url
+from tests.fixtures.waiting import wait_until
+
+NAME = "tests"
+
+
+class Eyes:
+    """Reads one database; reconnects when the server was away."""
+
+    def __init__(self, url: str) -> None:
+        self._url = parse_database_url(url)
+        self._connection: Any = None
+
+    async def connect(self) -> Any:
+        """A new connection to the same database, for the caller to close."""
+        url = self._url
+        return await asyncpg.connect(
+            host=url.host or url.query.get("host"),
+            port=url.port or int(str(url.query.get("port", 5432))),
+            user=url.username,
+            database=url.database,
+            server_settings={"application_name": NAME},
+        )
+
+    async def close(self) -> None:
+        """Close the connection."""
+        if self._connection is not None:
+            await self._connection.close()
+            self._connection = None
+
+    async def rows(self, query: str, *values: object) -> list[Any]:
+        """All rows of a query."""
+        if self._connection is None or self._connection.is_closed():
+            self._connection = await self.connect()
+        found: list[Any] = await self._connection.fetch(query, *values)
+        return found
+
+    async def value(self, query: str, *values: object) -> Any:
+        """The first value of a query."""
+        rows = await self.rows(query, *values)
+        return rows[0][0] if rows else None
+
+    async def job(self, job_id: int) -> Any:
+        """One job as it is stored now."""
+        return (await self.rows("SELECT * FROM jobs WHERE id = $1", job_id))[0]
+
+    async def wait_for(
+        self, query: str, *values: object, expected: object = True, seconds: float = 30
+    ) -> None:
+        """Wait until a query gives a value."""
+
+        async def there() -> bool:
+            return bool(await self.value(query, *values) == expected)
+
+        await wait_until(there, seconds=seconds)
+
+    async def wait_for_status(self, job_id: int, status: str, *, seconds: float = 30) -> None:
+        """Wait until a job is in a state."""
+        query = "SELECT status FROM jobs WHERE id = $1"
+        await self.wait_for(query, job_id, expected=status, seconds=seconds)
+
+    @asynccontextmanager
+    async def holding(self, statement: str, *values: object) -> AsyncIterator[Any]:
+        """A transaction that runs a statement and keeps its locks until the end of the block."""
+        connection = await self.connect()
+        try:
+            async with connection.transaction():
+                await connection.execute(statement, *values)
+                yield connection
+        finally:
+            await connection.close()
+
+    async def wait_for_blocked(self, *, seconds: float = 30) -> None:
+        """Wait until somebody waits for a lock in this database."""
+        query = """
+            SELECT EXISTS (SELECT FROM pg_stat_activity
+            WHERE datname = current_database() AND wait_event_type = 'Lock')
+        """
+        await self.wait_for(query, seconds=seconds)
+
+
+@asynccontextmanager
+async def open_eyes(url: str) -> AsyncIterator[Eyes]:
+    """Eyes for a while."""
+    eyes = Eyes(url)
+    try:
+        yield eyes
+    finally:
+        await eyes.close()

@@ -1,0 +1,159 @@
+"""Worker and service processes under test: started, frozen, killed, and read afterwards."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Self
+
+from tests.faults.eyes import Eyes
+from tests.fixtures.commands import COMMAND
+from tests.fixtures.waiting import wait_until
+
+START_SECONDS = 40
+END_SECONDS = 30
+OWN_VARIABLES = ("SITEATLAS_", "SITEMAP_", "DATABASE_URL")
+
+
+class FleetProcess:
+    """One process of ours with its log."""
+
+    def __init__(self, arguments: list[str], environment: Mapping[str, str], log: Path) -> None:
+        self.log = log
+        with log.open("wb") as output:
+            self.process = subprocess.Popen(
+                arguments,
+                env=dict(environment),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+            )
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    @property
+    def said(self) -> str:
+        """Everything it wrote."""
+        return self.log.read_text(encoding="utf-8", errors="replace")
+
+    def kill(self) -> None:
+        """End it without a word (SIGKILL)."""
+        self.process.kill()
+        self.process.wait(END_SECONDS)
+
+    def freeze(self) -> None:
+        """Stop it in the middle of whatever it does (SIGSTOP)."""
+        self.process.send_signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """Let a frozen one go on."""
+        self.process.send_signal(signal.SIGCONT)
+
+    async def ended(self, seconds: float = END_SECONDS) -> int:
+        """Wait for its end; gives the exit code."""
+        await wait_until(lambda: self.process.poll() is not None, seconds=seconds)
+        assert self.process.returncode is not None
+        return self.process.returncode
+
+    async def stop(self) -> int:
+        """Ask it to end in good order (SIGTERM) and wait; gives the exit code."""
+        self.process.send_signal(signal.SIGTERM)
+        return await self.ended()
+
+
+class Fleet:
+    """The processes of one test on one database; all are gone when the test is."""
+
+    def __init__(self, url: str, eyes: Eyes, folder: Path, lease: float = 2.0) -> None:
+        self.eyes = eyes
+        self.lease = lease
+        self.processes: list[FleetProcess] = []
+        self._url = url
+        self._folder = folder
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_error: object) -> None:
+        for one in self.processes:
+            if one.process.poll() is None:
+                one.thaw()
+                one.kill()
+
+    def environment(self, url: str | None = None, **settings: object) -> dict[str, str]:
+        """An environment with these settings and no others of ours."""
+        kept = {n: v for n, v in os.environ.items() if not n.startswith(OWN_VARIABLES)}
+        chosen = {"lease_seconds": self.lease, "egress_allow": "127.0.0.1:*", **settings}
+        own = {f"SITEATLAS_{name.upper()}": str(value) for name, value in chosen.items()}
+        return {**kept, "DATABASE_URL": url or self._url, **own}
+
+    def launch(
+        self,
+        *arguments: str,
+        url: str | None = None,
+        prefix: tuple[str, ...] = (),
+        **settings: object,
+    ) -> FleetProcess:
+        """Start `siteatlas` with these arguments; does not wait."""
+        log = self._folder / f"process-{len(self.processes)}.log"
+        command = [*prefix, COMMAND, *arguments]
+        started = FleetProcess(command, self.environment(url, **settings), log)
+        self.processes.append(started)
+        return started
+
+    async def worker(self, url: str | None = None, **settings: object) -> FleetProcess:
+        """A worker that has reported to the registry."""
+        started = self.launch("worker", url=url, **settings)
+        await self.wait_registered(started)
+        return started
+
+    async def workers(self, count: int, **settings: object) -> list[FleetProcess]:
+        """Several workers, started side by side."""
+        started = [self.launch("worker", **settings) for _ in range(count)]
+        for one in started:
+            await self.wait_registered(one)
+        return started
+
+    async def wait_registered(self, one: FleetProcess) -> None:
+        """Wait until a process is in the registry of workers."""
+
+        async def there() -> bool:
+            assert one.process.poll() is None, one.said
+            query = "SELECT count(*) FROM workers WHERE pid = $1"
+            return bool(await self.eyes.value(query, one.pid))
+
+        await wait_until(there, seconds=START_SECONDS)
+
+    async def service(self, *arguments: str, **settings: object) -> tuple[FleetProcess, str]:
+        """A running `serve` on a free port, with its address."""
+        started = self.launch("serve", "--port", "0", *arguments, **settings)
+
+        def address() -> str | None:
+            assert started.process.poll() is None, started.said
+            lines = [line for line in started.said.splitlines() if line.startswith("http://")]
+            return lines[0] if lines else None
+
+        await wait_until(lambda: address() is not None, seconds=START_SECONDS)
+        found = address()
+        assert found is not None
+        return started, found
+
+    def holder(self, worker_id: str) -> FleetProcess:
+        """The process behind a worker id."""
+        pid = int(worker_id.rsplit("-", 2)[1])
+        return next(one for one in self.processes if one.pid == pid)
+
+    async def stop_all(self) -> list[int]:
+        """Ask every living process to end in good order; gives their exit codes."""
+        living = [one for one in self.processes if one.process.poll() is None]
+        for one in living:
+            one.process.send_signal(signal.SIGTERM)
+        return list(await asyncio.gather(*(one.ended() for one in living)))
+
+

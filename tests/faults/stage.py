@@ -1,0 +1,144 @@
+"""A site that stops at any place the test names, so that each phase of a job can be reached."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+
+from aiohttp import web
+
+from tests.fixtures.pipeline import index, pages, urlset
+from tests.fixtures.site_server import SiteServer
+
+FIRST_BATCH = 6_000
+BIG = 8_000
+LAST = 9_000
+LAST_START = 5_500
+BLOCK = 1_000
+DRIBBLE_SECONDS = 0.6
+DOCUMENTS = ("/index.xml", "/a.xml", "/b.xml", "/big.xml", "/last.xml")
+
+
+class Gate:
+    """A place where an answer waits while the gate is closed."""
+
+    def __init__(self) -> None:
+        self.reached = asyncio.Event()
+        self._open = asyncio.Event()
+        self._open.set()
+
+    def close(self) -> None:
+        """Hold back whoever comes."""
+        self._open.clear()
+        self.reached.clear()
+
+    def open(self) -> None:
+        """Let everybody pass."""
+        self._open.set()
+
+    @property
+    def is_open(self) -> bool:
+        return self._open.is_set()
+
+    async def passage(self) -> None:
+        """Say that somebody is here, and wait until the way is free."""
+        self.reached.set()
+        await self._open.wait()
+
+
+class StagedSite(SiteServer):
+    """An index of four sitemaps: two small ones, one of several portions, and a last one.
+
+    `gates`: `robots` before robots.txt, `body` inside the first small document, `batch` inside
+    the big one after a whole portion, `last` near the end, when all others are done.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(
+            {
+                "/robots.txt": self._robots,
+                "/index.xml": index(f"{{base}}{path}" for path in DOCUMENTS[1:]),
+                "/a.xml": self._small,
+                "/b.xml": urlset([*pages("b", 25), *pages("a", 5), "{base}/b/page-0"]),
+                "/big.xml": self._big,
+                "/last.xml": self._last,
+            }
+        )
+        self.gates = {name: Gate() for name in ("robots", "body", "batch", "last")}
+        self._served_big = asyncio.Event()
+
+    def open_all(self) -> None:
+        """No answer is held back from now on."""
+        for gate in self.gates.values():
+            gate.open()
+
+    def fetches(self) -> Counter[str]:
+        """How often each document was asked for; robots.txt is none."""
+        return Counter(path for path in self.paths if path in DOCUMENTS)
+
+    async def _robots(self, _request: web.BaseRequest) -> str:
+        await self.gates["robots"].passage()
+        return "Sitemap: {base}/index.xml\n"
+
+    async def _small(self, request: web.BaseRequest) -> web.StreamResponse:
+        text = self._document(pages("a", 10))
+        return await self._in_parts(request, text[:300], text[300:], "body")
+
+    async def _big(self, request: web.BaseRequest) -> web.StreamResponse:
+        self._served_big.clear()
+        text = self._document(pages("big", BIG))
+        cut = text.index(f"/big/page-{FIRST_BATCH}<".encode())
+        try:
+            return await self._in_parts(request, text[:cut], text[cut:], "batch")
+        finally:
+            self._served_big.set()
+
+    async def _in_parts(
+        self, request: web.BaseRequest, first: bytes, rest: bytes, gate: str
+    ) -> web.StreamResponse:
+        response = await _started(request)
+        await response.write(first)
+        await self.gates[gate].passage()
+        await response.write(rest)
+        await response.write_eof()
+        return response
+
+    async def _last(self, request: web.BaseRequest) -> web.StreamResponse:
+        """Goes on in blocks while the gate is closed, so that the worker writes what it holds."""
+        response = await _started(request)
+        text = self._document(pages("last", LAST))
+        if "/big.xml" in self.paths:
+            await self._served_big.wait()
+        done = 0
+        for entry in range(LAST_START, LAST, BLOCK):
+            cut = text.index(f"/last/page-{entry}<".encode())
+            await response.write(text[done:cut])
+            done = cut
+            self.gates["last"].reached.set()
+            if not self.gates["last"].is_open:
+                await asyncio.sleep(DRIBBLE_SECONDS)
+        await self.gates["last"].passage()
+        await response.write(text[done:])
+        await response.write_eof()
+        return response
+
+    def _document(self, urls: list[str]) -> bytes:
+        return urlset(urls).replace("{base}", self.base).encode()
+
+
+async def _started(request: web.BaseRequest) -> web.StreamResponse:
+    response = web.StreamResponse(headers={"Content-Type": "application/xml"})
+    await response.prepare(request)
+    return response
+
+
+class SmallSite(SiteServer):
+    """robots.txt and one sitemap of ten URLs, each answered after a short while."""
+
+    def __init__(self, delay: float = 0.0) -> None:
+        super().__init__({"/robots.txt": "Sitemap: {base}/only.xml\n", "/only.xml": self._only})
+        self._delay = delay
+
+    async def _only(self, _request: web.BaseRequest) -> str:
+        await asyncio.sleep(self._delay)
+        return urlset(pages("only", 10))
