@@ -47,7 +47,7 @@ def test_reads_the_encoding_of_the_http_header():
     text = "<urlset>" + "привет" * 80
     assert text_of(text.encode("cp1251"), charset="windows-1251") == (
         text,
-        {"encoding_conflict": 1},
+        {},
     )
 
 
