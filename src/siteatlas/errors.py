@@ -2,6 +2,7 @@
 
 SiteatlasError
 ├── ConfigurationError        a setting, a flag or the machine is not as it must be
+├── OutputFailed              what was found cannot be written where it should go
 ├── InputError                what a person or program sent is not usable
 │   ├── AddressError          … as the address of a site
 │   └── CursorInvalid         … as a place in a list
@@ -50,6 +51,19 @@ class PortTaken(ConfigurationError):
     """Another program already listens on this port."""
 
     code = "port_taken"
+
+
+class OutputFailed(SiteatlasError):
+    """The output cannot be written."""
+
+    code = "output_failed"
+
+
+class OutputClosed(OutputFailed):
+    """Whoever read the output has closed it."""
+
+    code = "output_closed"
+    exit_code = 0
 
 
 class InputError(SiteatlasError):

@@ -155,5 +155,3 @@ class Fleet:
         for one in living:
             one.process.send_signal(signal.SIGTERM)
         return list(await asyncio.gather(*(one.ended() for one in living)))
-
-

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from contextlib import suppress
 
 from aiohttp import web
 
@@ -97,10 +98,11 @@ class StagedSite(SiteServer):
         self, request: web.BaseRequest, first: bytes, rest: bytes, gate: str
     ) -> web.StreamResponse:
         response = await _started(request)
-        await response.write(first)
-        await self.gates[gate].passage()
-        await response.write(rest)
-        await response.write_eof()
+        with suppress(ConnectionResetError):  # the worker is dead
+            await response.write(first)
+            await self.gates[gate].passage()
+            await response.write(rest)
+            await response.write_eof()
         return response
 
     async def _last(self, request: web.BaseRequest) -> web.StreamResponse:
@@ -109,18 +111,22 @@ class StagedSite(SiteServer):
         text = self._document(pages("last", LAST))
         if "/big.xml" in self.paths:
             await self._served_big.wait()
-        done = 0
+        with suppress(ConnectionResetError):  # the worker is dead
+            await self._dribble(response, text)
+        return response
+
+    async def _dribble(self, response: web.StreamResponse, text: bytes) -> None:
+        gate, done = self.gates["last"], 0
         for entry in range(LAST_START, LAST, BLOCK):
             cut = text.index(f"/last/page-{entry}<".encode())
             await response.write(text[done:cut])
             done = cut
-            self.gates["last"].reached.set()
-            if not self.gates["last"].is_open:
+            gate.reached.set()
+            if not gate.is_open:
                 await asyncio.sleep(DRIBBLE_SECONDS)
-        await self.gates["last"].passage()
+        await gate.passage()
         await response.write(text[done:])
         await response.write_eof()
-        return response
 
     def _document(self, urls: list[str]) -> bytes:
         return urlset(urls).replace("{base}", self.base).encode()

@@ -71,9 +71,10 @@ def known_cause(error: BaseException) -> SiteatlasError | None:
     return error if isinstance(error, SiteatlasError) else None
 
 
-def report(error: SiteatlasError) -> None:
-    """One line what went wrong, one line what to do."""
-    complain(f"siteatlas: {error.code}: {' '.join(error.message.split())}")
+def report(error: SiteatlasError, *, about: str | None = None) -> None:
+    """One line what went wrong, and with what; one line what to do."""
+    where = f"{about}: " if about else ""
+    complain(f"siteatlas: {error.code}: {where}{' '.join(error.message.split())}")
     advice = advice_for(error)
     if advice:
         complain(advice)

@@ -1,74 +1,181 @@
-"""URL entries on stdout while they arrive: bare URLs or JSON lines, in large pieces."""
+"""URL entries as lines of output: bare URLs, JSON lines or CSV, a few hundred entries at a time.
+
+Built column by column, since making an object for every entry takes three times as long. Whatever
+is unusual in a piece sends that piece through the plain way, entry by entry.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import repeat
+from typing import Any
 
 import orjson
 
-from siteatlas.cli.output import JSON_OPTIONS, harmless_json, printable, write_bytes
+from siteatlas.cli.csv_cells import csv_cell, is_plain_csv
+from siteatlas.cli.output import JSON_OPTIONS, UNPRINTABLE, harmless_json, printable
 from siteatlas.scanner.events import EntriesRead, EntryColumns
 
+FIELDS = ("url", "lastmod", "changefreq", "priority", "sitemap", "extras")
+CSV_HEAD = (",".join(f'"{name}"' for name in FIELDS) + "\r\n").encode()
 LINE_OPTIONS = JSON_OPTIONS | orjson.OPT_APPEND_NEWLINE
-NOT_IN_A_LINE = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
-SEAM = b'},{"url":'
-LINE_SEAM = b'}\n{"url":'
+ESCAPED_IN_JSON = re.compile(r"[\"\\\x00-\x1f\ud800-\udfff]")
 
-EntryWriter = Callable[[EntriesRead], None]
+EntryEncoder = Callable[[EntriesRead], bytes]
+# A column of texts, or one text that is the same for every entry.
+Part = str | Sequence[str]
 
 
-def write_nothing(_event: EntriesRead) -> None:
+def encode_nothing(_event: EntriesRead) -> bytes:
     """For formats that print their result at the end."""
+    return b""
 
 
-def write_urls(event: EntriesRead) -> None:
+def encode_urls(event: EntriesRead) -> bytes:
     """One URL a line."""
-    write_bytes(url_lines(event.columns.urls))
+    return url_lines(event.columns.urls)
 
 
-def write_objects(event: EntriesRead) -> None:
+def encode_objects(event: EntriesRead) -> bytes:
     """One JSON object a line."""
-    write_bytes(harmless_json(object_lines(event.url, event.columns)))
+    return object_lines(event.url, event.columns)
+
+
+def encode_csv(event: EntriesRead) -> bytes:
+    """One row of CSV a line."""
+    return csv_lines(event.url, event.columns)
 
 
 def url_lines(urls: list[str]) -> bytes:
     """URLs as lines; one that holds what no line may hold is escaped."""
     if not urls:
         return b""
-    lines = "\n".join(urls)
-    if lines.count("\n") >= len(urls) or NOT_IN_A_LINE.search(lines):
-        lines = "\n".join(map(printable, urls))
-    return (lines + "\n").encode("utf-8", "backslashreplace")
+    joined = "".join(urls)
+    plain = joined.isascii() and joined.isprintable()
+    if not plain and UNPRINTABLE.search(joined):
+        urls = list(map(printable, urls))
+    return ("\n".join(urls) + "\n").encode("utf-8", "backslashreplace")
 
 
 def object_lines(sitemap: str, columns: EntryColumns) -> bytes:
-    """Entries as JSON lines, with the field names of the API.
+    """Entries as JSON lines, with the field names of the API; harmless on a terminal."""
+    if not columns.urls:
+        return b""
+    if not _is_plain_json(columns.urls):
+        return harmless_json(b"".join(map(_object_line, _rows(sitemap, columns))))
+    parts: list[Part] = [
+        '{"url":"',
+        columns.urls,
+        '","lastmod":',
+        _json_texts(columns.lastmods),
+        ',"changefreq":',
+        _json_texts(columns.changefreqs),
+        ',"priority":',
+        _json_texts(columns.priorities),
+        f',"sitemap":{_json_text(sitemap)},"extras":',
+        _extras_texts(columns.extras),
+        "}\n",
+    ]
+    return harmless_json(_woven(parts, len(columns)))
 
-    Encoding a list is several times faster than encoding its items one by one. The list is cut
-    into lines only if it shows exactly the seams that it must have.
-    """
-    objects = [
-        {
-            "url": url,
-            "lastmod": lastmod,
-            "changefreq": changefreq,
-            "priority": priority,
-            "sitemap": sitemap,
-            "extras": extras,
-        }
-        for url, lastmod, changefreq, priority, extras in zip(
+
+def csv_lines(sitemap: str, columns: EntryColumns) -> bytes:
+    """Entries as rows of CSV; every cell is quoted, and none is a formula."""
+    if not columns.urls:
+        return b""
+    texts = (_json_texts(c) for c in (columns.lastmods, columns.changefreqs, columns.priorities))
+    lastmods, changefreqs, priorities = map(_csv_texts, texts)
+    plain = is_plain_csv(columns.urls)
+    parts: list[Part] = [
+        '"' if plain else "",
+        columns.urls if plain else list(map(csv_cell, map(printable, columns.urls))),
+        '","' if plain else ',"',
+        lastmods,
+        '","',
+        changefreqs,
+        '","',
+        priorities,
+        f'",{csv_cell(printable(sitemap))},',
+        _extras_cells(columns.extras),
+        "\r\n",
+    ]
+    return _woven(parts, len(columns))
+
+
+def _is_plain_json(urls: list[str]) -> bool:
+    """Whether these URLs stand in JSON as they are."""
+    joined = "".join(urls)
+    if joined.isascii():
+        return '"' not in joined and "\\" not in joined and joined.isprintable()
+    return ESCAPED_IN_JSON.search(joined) is None
+
+
+def _woven(parts: Sequence[Part], count: int) -> bytes:
+    """The parts of every entry, one entry after the other."""
+    merged: list[Part] = []
+    for part in parts:
+        if merged and isinstance(part, str) and isinstance(merged[-1], str):
+            merged[-1] += part
+        else:
+            merged.append(part)
+    width = len(merged)
+    cells = [""] * (width * count)
+    for position, part in enumerate(merged):
+        cells[position::width] = list(repeat(part, count)) if isinstance(part, str) else part
+    return "".join(cells).encode("utf-8", "backslashreplace")
+
+
+def _json_text(value: object) -> str:
+    return orjson.dumps(value, option=JSON_OPTIONS).decode()
+
+
+def _json_texts(values: Sequence[object]) -> Part:
+    """Dates, numbers and words as JSON; none of them holds a comma."""
+    if values.count(values[0]) == len(values):
+        return _json_text(values[0])
+    return _json_text(values)[1:-1].split(",")
+
+
+def _csv_texts(texts: Part) -> Part:
+    if isinstance(texts, str):
+        return _csv_text(texts)
+    return list(map(_csv_text, texts))
+
+
+def _csv_text(text: str) -> str:
+    return "" if text == "null" else text.strip('"')
+
+
+def _extras_texts(extras: Sequence[dict[str, Any] | None]) -> Part:
+    if extras.count(None) == len(extras):
+        return "null"
+    return list(map(_json_text, extras))
+
+
+def _extras_cells(extras: Sequence[dict[str, Any] | None]) -> Part:
+    if extras.count(None) == len(extras):
+        return '""'
+    return ['""' if e is None else csv_cell(_harmless_text(e)) for e in extras]
+
+
+def _harmless_text(value: object) -> str:
+    return harmless_json(orjson.dumps(value, option=JSON_OPTIONS)).decode()
+
+
+def _rows(sitemap: str, columns: EntryColumns) -> Sequence[tuple[object, ...]]:
+    return list(
+        zip(
             columns.urls,
             columns.lastmods,
             columns.changefreqs,
             columns.priorities,
+            repeat(sitemap, len(columns)),
             columns.extras,
             strict=True,
         )
-    ]
-    if not objects:
-        return b""
-    encoded = orjson.dumps(objects, option=JSON_OPTIONS)
-    if encoded.count(SEAM) == len(objects) - 1:
-        return encoded[1:-1].replace(SEAM, LINE_SEAM) + b"\n"
-    return b"".join(orjson.dumps(entry, option=LINE_OPTIONS) for entry in objects)
+    )
+
+
+def _object_line(row: tuple[object, ...]) -> bytes:
+    return orjson.dumps(dict(zip(FIELDS, row, strict=True)), option=LINE_OPTIONS)

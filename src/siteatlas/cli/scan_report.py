@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from siteatlas.errors import SiteatlasError
+from siteatlas.errors import JobCancelled, SiteatlasError
 from siteatlas.scanner.events import (
     CandidateJudged,
     ChildrenFound,
@@ -16,6 +16,7 @@ from siteatlas.scanner.events import (
     DocumentOutcome,
     EntriesRead,
     ProblemSeen,
+    RobotsRead,
     ScanEvent,
 )
 
@@ -78,12 +79,26 @@ class ScanReport:
         self.status, self.error_code = "failed", error.code
 
 
+@dataclass(slots=True)
+class OpenSitemap:
+    """A document that is being read."""
+
+    url: str
+    type: str
+    method: str
+    parent: str | None
+    http_status: int | None
+    url_count: int = 0
+
+
 class ReportKeeper:
-    """Turns events into the report, and knows how many documents are still to come."""
+    """Turns events into the report, and knows what is under way and still to come."""
 
     def __init__(self, site: str) -> None:
         self.report = ScanReport(site)
-        self._parents: dict[str, str | None] = {}
+        self.open: dict[str, OpenSitemap] = {}
+        self.dated_count = 0
+        self.robots: RobotsRead | None = None
         self._expected: set[str] = set()
 
     @property
@@ -95,9 +110,9 @@ class ReportKeeper:
         """Take one event in."""
         match event:
             case EntriesRead():
-                self.report.url_count += len(event.columns)
+                self._count(event)
             case DocumentOpened():
-                self._parents[event.url] = event.parent_url
+                self.open[event.url] = _open_sitemap(event)
                 self._expected.add(event.requested_url)
             case ChildrenFound():
                 self._expected.update(child.url for child in event.children)
@@ -107,12 +122,34 @@ class ReportKeeper:
                 self.report.candidates.append(_candidate(event))
             case ProblemSeen():
                 self.report.problems.append(Problem(event.code, event.url, event.detail))
+            case RobotsRead():
+                self.robots = event
             case _:
                 pass
 
+    def interrupt(self) -> None:
+        """Somebody stopped the scan."""
+        self.report.status = "cancelled"
+        self.break_off(JobCancelled("The scan was interrupted."))
+
+    def break_off(self, reason: SiteatlasError) -> None:
+        """Nothing more comes: what is open counts with the entries that it gave so far."""
+        self.report.sitemaps.extend(_broken_off(opened, reason) for opened in self.open.values())
+        self.open.clear()
+
+    def _count(self, event: EntriesRead) -> None:
+        count = len(event.columns)
+        self.report.url_count += count
+        self.dated_count += count - event.columns.lastmods.count(None)
+        opened = self.open.get(event.url)
+        if opened is not None:
+            opened.url_count += count
+
     def _close(self, event: DocumentClosed) -> None:
-        parent = event.parent_url or self._parents.pop(event.url, None)
-        self.report.sitemaps.append(_sitemap(event, parent))
+        opened = self.open.pop(event.url, None)
+        parent = event.parent_url or (opened.parent if opened else None)
+        url_count = opened.url_count if opened else event.entry_count
+        self.report.sitemaps.append(_sitemap(event, parent, url_count))
         self.report.problems.extend(
             Problem(code, event.url, None, count) for code, count in event.problems.items()
         )
@@ -129,14 +166,36 @@ def _candidate(event: CandidateJudged) -> CandidateSeen:
     )
 
 
-def _sitemap(event: DocumentClosed, parent: str | None) -> SitemapSeen:
+def _open_sitemap(event: DocumentOpened) -> OpenSitemap:
+    return OpenSitemap(event.url, event.type, event.method, event.parent_url, event.http_status)
+
+
+def _broken_off(sitemap: OpenSitemap, reason: SiteatlasError) -> SitemapSeen:
+    return SitemapSeen(
+        url=sitemap.url,
+        type=sitemap.type,
+        discovery_method=sitemap.method,
+        status="completed" if sitemap.url_count else "failed",
+        outcome=DocumentOutcome.CUT if sitemap.url_count else DocumentOutcome.UNREAD,
+        url_count=sitemap.url_count,
+        error_code=reason.code,
+        error=reason.message,
+        http_status=sitemap.http_status,
+        parent=sitemap.parent,
+        wire_bytes=0,
+        decoded_bytes=0,
+        fetch_seconds=0.0,
+    )
+
+
+def _sitemap(event: DocumentClosed, parent: str | None, url_count: int) -> SitemapSeen:
     return SitemapSeen(
         url=event.url,
         type=event.type,
         discovery_method=event.method,
         status="failed" if event.outcome is DocumentOutcome.UNREAD else "completed",
         outcome=event.outcome,
-        url_count=event.entry_count,
+        url_count=url_count,
         error_code=event.error_code,
         error=event.error,
         http_status=event.http_status,

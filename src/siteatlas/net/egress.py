@@ -130,6 +130,12 @@ class EgressPolicy:
         )
 
 
+def is_private_host(host: str) -> bool:
+    """Whether a host, name or address, never leads to the public web."""
+    ip = read_ip(host.translate(_BRACKETS))
+    return _is_special(host) if ip is None else not is_public(ip)
+
+
 def self_check() -> None:
     """Raise AssertionError unless the default policy refuses five addresses; for every start."""
     policy = EgressPolicy()

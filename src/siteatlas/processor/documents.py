@@ -153,7 +153,9 @@ def memory_of(known: dict[UUID, KnownSitemap]) -> ScanMemory:
     for sitemap in known.values():
         if sitemap.state not in DONE:
             continue
+        # A link may be older than this scan; what the index lists now is on the frontier.
         links = (known[child] for child in sitemap.children if child in known)
+        links = (child for child in links if child.state is not None)
         children = tuple(ChildLink(child.requested_url or child.url) for child in links)
         document = KnownDocument(url=sitemap.url, done=True, children=children)
         documents[sitemap.url] = document

@@ -7,7 +7,7 @@ that holds it keeps its lease alive.
 from __future__ import annotations
 
 import asyncio
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import replace
 from uuid import UUID
 
@@ -36,10 +36,16 @@ from siteatlas.processor.publication import (
     record_failure,
 )
 from siteatlas.processor.pulse import Pulse
-from siteatlas.processor.recorder import OpenedScan, Recorder, store_domain_data
+from siteatlas.processor.recorder import (
+    START_PROGRESS,
+    OpenedScan,
+    Recorder,
+    store_domain_data,
+)
 from siteatlas.queue.claims import Claim, claim_one
 from siteatlas.queue.endings import MAX_SNOOZES
 from siteatlas.queue.job_service import job_service
+from siteatlas.queue.leases import report_progress
 from siteatlas.scanner.analyzer import ScanOptions, SitemapAnalyzer
 from siteatlas.settings import Settings, load_settings
 from siteatlas.storage.domains import register_domain
@@ -126,8 +132,7 @@ class Processor:
             raise
         except asyncio.CancelledError:
             if pulse.may_write:
-                async with asyncio.timeout(SAVING_SECONDS):
-                    await recorder.save_what_remains()
+                await _save_in_time(recorder)
             raise
         finally:
             await recorder.abandon()
@@ -174,6 +179,12 @@ class Processor:
                 max_pages=claim.max_pages,
             )
             known = await load_sitemaps(session, domain_id, scan_id)
+            await report_progress(
+                session,
+                claim,
+                lease_seconds=self._settings.lease_seconds,
+                progress=START_PROGRESS,
+            )
         return OpenedScan(scan_id, domain_id, claim.domain or address.domain, resumed, known)
 
     async def _failed(
@@ -206,6 +217,13 @@ class Processor:
             return await give_back(claim, reason=DatabaseUnavailable.code)
         except DatabaseUnavailable:
             return None
+
+
+async def _save_in_time(recorder: Recorder) -> None:
+    """Keep what a stopped job has gathered, if that is quick; a later attempt reads it again."""
+    with suppress(TimeoutError, SiteatlasError):
+        async with asyncio.timeout(SAVING_SECONDS):
+            await recorder.save_what_remains()
 
 
 async def process_domain_with_own_session(

@@ -92,6 +92,10 @@ async def _record_failure(claim: Claim, *, code: str, message: str, transient: b
 
 async def record_cancellation(claim: Claim) -> None:
     """Note that the job stopped because it was asked to."""
+    await repeat_when_busy(lambda: _record_cancellation(claim))
+
+
+async def _record_cancellation(claim: Claim) -> None:
     async with get_background_session() as session, session.begin():
         await cancel_running(session, claim)
         await end_scan(session, claim.id, ScanState.CANCELLED, None)
@@ -101,13 +105,17 @@ async def give_back(
     claim: Claim, *, pause_seconds: float = 0, snooze: bool = False, reason: str = "released"
 ) -> JobStatus | None:
     """Return the job to the queue with its attempt refunded; None when it is no longer ours."""
-    try:
+
+    async def released() -> JobStatus:
         async with get_background_session() as session, session.begin():
             status = await release(
                 session, claim, pause_seconds=pause_seconds, snooze=snooze, reason=reason
             )
             await _end_scan(session, claim.id, claim.domain_id, status, None)
             return status
+
+    try:
+        return await repeat_when_busy(released)
     except LeaseLost:
         return None
 

@@ -24,6 +24,7 @@ from siteatlas.processor.pulse import Pulse
 from siteatlas.queue.claims import Claim
 from siteatlas.queue.leases import report_progress
 from siteatlas.scanner.events import (
+    DONE_BEFORE,
     CandidateJudged,
     ChildrenFound,
     DiscoveryMethod,
@@ -105,6 +106,8 @@ class Recorder:
 
     @record.register
     async def _(self, event: CandidateJudged) -> None:
+        if event.reason == DONE_BEFORE:
+            return  # an earlier attempt at this scan wrote down more
         key = url_hash(event.url)
         self._portion.candidates[key] = {
             "domain_id": self._scan.domain_id,

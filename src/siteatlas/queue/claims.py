@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -119,15 +119,16 @@ def _taken(worker_id: str, lease_seconds: float) -> dict[str, Any]:
     }
 
 
-async def rescue(session: AsyncSession) -> list[Job]:
+async def rescue(session: AsyncSession, *, blame: bool = True) -> list[Job]:
     """Take back the jobs whose lease ran out.
 
     They wait again at once, with the attempt refunded; after a second death without a finished
     document in between they wait a little, after the third they fail as poison. One that was
-    asked to stop is cancelled.
+    asked to stop is cancelled. Without `blame` the death is not the job's: the database itself
+    was away, so that nobody could renew a lease.
     """
     silent = (
-        select(Job.id, Job.started_at)
+        select(Job.id)
         .where(Job.status == JobStatus.PROCESSING, Job.lease_until < func.now())
         .order_by(Job.id)
         .limit(RESCUE_BATCH)
@@ -135,7 +136,8 @@ async def rescue(session: AsyncSession) -> list[Job]:
         .cte("silent")
     )
     cancelled = Job.cancel_requested_at.is_not(None)
-    poisoned = Job.rescues + 1 >= POISON_RESCUES
+    deaths = Job.rescues + (1 if blame else 0)
+    poisoned = deaths >= POISON_RESCUES
     ended = or_(cancelled, poisoned)
     statement = (
         update(Job)
@@ -146,10 +148,9 @@ async def rescue(session: AsyncSession) -> list[Job]:
                 (poisoned, JobStatus.FAILED.value),
                 else_=JobStatus.PENDING.value,
             ),
-            rescues=Job.rescues + 1,
+            rescues=deaths,
             attempt=func.greatest(Job.attempt - 1, 0),
-            run_at=func.now()
-            + func.make_interval(0, 0, 0, 0, 0, 0, Job.rescues * RESCUE_BACKOFF_SECONDS),
+            run_at=func.now() + _rescue_pause(deaths),
             error_code=case((cancelled, null()), (poisoned, JobPoison.code), else_=Job.error_code),
             error=case((cancelled, null()), (poisoned, JobPoison().message), else_=Job.error),
             finished_at=case((ended, func.now()), else_=null()),
@@ -163,4 +164,39 @@ async def rescue(session: AsyncSession) -> list[Job]:
     await record_attempts(
         session, jobs, outcome="rescued", error_code="lease_expired", refunded=True
     )
+    return list(jobs)
+
+
+def _rescue_pause(deaths: Any) -> Any:
+    seconds = func.greatest(deaths - 1, 0) * RESCUE_BACKOFF_SECONDS
+    return func.make_interval(0, 0, 0, 0, 0, 0, seconds)
+
+
+async def disown(session: AsyncSession, worker_id: str, running: Collection[int]) -> list[Job]:
+    """Give back the jobs that carry this worker's name though it does not run them.
+
+    That happens when the answer to a claim is lost on the way, or a job was left because the
+    database was away. Nobody else waits for such a lease to run out.
+    """
+    cancelled = Job.cancel_requested_at.is_not(None)
+    statement = (
+        update(Job)
+        .where(
+            Job.status == JobStatus.PROCESSING,
+            Job.worker_id == worker_id,
+            Job.id.not_in(list(running)),
+        )
+        .values(
+            status=case((cancelled, JobStatus.CANCELLED.value), else_=JobStatus.PENDING.value),
+            attempt=func.greatest(Job.attempt - 1, 0),
+            run_at=func.now(),
+            finished_at=case((cancelled, func.now()), else_=null()),
+            lease_until=null(),
+            updated_at=func.now(),
+        )
+        .returning(Job)
+        .execution_options(synchronize_session=False, populate_existing=True)
+    )
+    jobs = (await session.execute(statement)).scalars().all()
+    await record_attempts(session, jobs, outcome="released", error_code="disowned", refunded=True)
     return list(jobs)

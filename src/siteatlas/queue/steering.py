@@ -9,7 +9,8 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from siteatlas.errors import JobActive, JobNotFound, JobStateConflict
 from siteatlas.queue.statuses import ACTIVE
 from siteatlas.queue.submission import Submitted, submitted_of
-from siteatlas.storage.models import Job, JobStatus
+from siteatlas.storage.models import Job, JobStatus, ScanState
+from siteatlas.storage.scans import end_scan
 
 
 async def cancel(session: AsyncSession, job_id: int) -> str:
@@ -28,6 +29,8 @@ async def cancel(session: AsyncSession, job_id: int) -> str:
         .execution_options(synchronize_session=False)
     )
     status = (await session.execute(statement)).scalar_one_or_none()
+    if status == JobStatus.CANCELLED:
+        await end_scan(session, job_id, ScanState.CANCELLED, None)
     if status is not None:
         return str(status)
     current = await _status_of(session, job_id)

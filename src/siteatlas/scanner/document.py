@@ -91,10 +91,12 @@ class DocumentReader:
         self._gathered = b""
         try:
             harvest = self._take(text, final=False)
+            if harvest is not None:
+                yield harvest
+            if self._format is not None:
+                yield self._counted(self._format.release())
         except ScanError:
             return
-        if harvest is not None:
-            yield harvest
 
     def close(self) -> Iterator[Harvest]:
         """What is left at the end of the wire."""
@@ -127,9 +129,7 @@ class DocumentReader:
                 return None
             self.type, text, self._head = head.type, head.rest, ""
             self._format = reader_for(head, self.tally)
-        harvest = self._format.feed(text, final=final)
-        self._count(harvest)
-        return harvest
+        return self._counted(self._format.feed(text, final=final))
 
     def _note_size(self) -> None:
         """Count what the protocol would not allow, though we read it."""
@@ -138,7 +138,7 @@ class DocumentReader:
         if self.decoded_bytes > PROTOCOL_BYTES:
             self.tally.note("over_50_mib")
 
-    def _count(self, harvest: Harvest) -> None:
+    def _counted(self, harvest: Harvest) -> Harvest:
         room = self._max_entries - self.entry_count - self.child_count - self.tally.skipped
         found = len(harvest.columns) + len(harvest.children)
         if found > room:
@@ -148,6 +148,7 @@ class DocumentReader:
             harvest.columns = first_rows(harvest.columns, room)
         self.entry_count += len(harvest.columns)
         self.child_count += len(harvest.children)
+        return harvest
 
 
 def first_rows(columns: EntryColumns, count: int) -> EntryColumns:

@@ -12,6 +12,9 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
+# The reason of a candidate that an earlier attempt at the same scan has read.
+DONE_BEFORE = "done_before"
+
 
 class SitemapType(StrEnum):
     """What a document is. Images, videos and news are flags of entries, not types."""
@@ -83,6 +86,14 @@ class EntryColumns:
 
     def __len__(self) -> int:
         return len(self.urls)
+
+    def extend(self, more: EntryColumns) -> None:
+        """Add entries at the end."""
+        self.urls += more.urls
+        self.lastmods += more.lastmods
+        self.changefreqs += more.changefreqs
+        self.priorities += more.priorities
+        self.extras += more.extras
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,6 +41,7 @@ class Frontier:
         self._max_documents = max_documents
         self._max_depth = max_depth
         self._seen: set[str] = set()
+        self._contents: set[str] = set()
         self._documents = 0
         self._queue: asyncio.Queue[Candidate] = asyncio.Queue()
 
@@ -70,6 +71,12 @@ class Frontier:
             return False
         self._seen.add(final_url)
         return True
+
+    def is_new_content(self, content_hash: str) -> bool:
+        """Whether no other document of this scan had exactly this content."""
+        known = content_hash in self._contents
+        self._contents.add(content_hash)
+        return not known
 
     async def next(self) -> Candidate:
         """Wait for a candidate; the taker calls `done` when it has been read."""

@@ -22,6 +22,7 @@ DOCTYPE = re.compile(
     re.DOTALL | re.IGNORECASE,
 )
 ROOT = re.compile(r"""\s*+(<([^\s/>!?&<]++)(?:[^>"']|"[^"]*+"|'[^']*+')*+>)""")
+COMMENT_LINES = re.compile(r"(?:#[^\r\n]*+[\r\n]\s*+)*+")
 URL_LINE = re.compile(r"https?://[^\s<>]", re.IGNORECASE)
 HTML_NAMES = frozenset(
     ("html", "head", "body", "title", "meta", "script", "style", "div", "p", "br")
@@ -66,11 +67,14 @@ def read_head(text: str, tally: Tally, *, final: bool) -> Head | None:
 
 
 def _text_head(content: str, *, final: bool) -> Head | None:
-    if not final and "\n" not in content and len(content) < MAX_LINE_CHARS:
+    comments = COMMENT_LINES.match(content)
+    lines = content[comments.end() :] if comments else content
+    unfinished = "\n" not in lines and "\r" not in lines
+    if not final and unfinished and len(lines) < MAX_LINE_CHARS:
         return None
-    if not URL_LINE.match(content):
+    if not URL_LINE.match(lines):
         raise NotASitemap
-    return Head(SitemapType.TEXT, content)
+    return Head(SitemapType.TEXT, lines)
 
 
 def _xml_head(content: str, tally: Tally) -> Head | None:

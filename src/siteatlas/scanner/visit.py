@@ -24,6 +24,7 @@ from siteatlas.net.client import HttpClient, Response
 from siteatlas.scanner.discovery import RandomPathAnswer, charset_of
 from siteatlas.scanner.document import DocumentReader, first_rows
 from siteatlas.scanner.events import (
+    DONE_BEFORE,
     CandidateJudged,
     ChildLink,
     DocumentClosed,
@@ -38,6 +39,7 @@ from siteatlas.scanner.events import (
     Verdict,
 )
 from siteatlas.scanner.frontier import Candidate, Frontier
+from siteatlas.scanner.placement import Placement
 from siteatlas.scanner.tally import Harvest
 
 log = get_logger("scanner")
@@ -94,6 +96,7 @@ class _Reading:
     started: float = field(default_factory=time.monotonic)
     http_status: int | None = None
     reader: DocumentReader | None = None
+    placement: Placement | None = None
     opened: bool = False
     waiting: EntryColumns = field(default_factory=EntryColumns)
     entries_sent: int = 0
@@ -138,7 +141,7 @@ class Visitor:
             return await self._close_failed(reading, SiteatlasError())
 
     async def _pass_over(self, candidate: Candidate, known: KnownDocument) -> VisitResult:
-        await self._judge(candidate, Verdict.ACCEPTED, "done_before")
+        await self._judge(candidate, Verdict.ACCEPTED, DONE_BEFORE)
         await self._follow(candidate, known.url, known.children, self._client)
         return VisitResult(DocumentOutcome.UNCHANGED)
 
@@ -184,6 +187,7 @@ class Visitor:
     async def _read(self, reading: _Reading, response: Response) -> None:
         reader = DocumentReader(response.content_encoding, charset_of(response))
         reading.reader = reader
+        reading.placement = Placement(response.address, self._frontier.hosts, reader.tally)
         try:
             async for chunk in response.chunks():
                 await self._take_all(reading, reader.feed(chunk))
@@ -207,7 +211,9 @@ class Visitor:
         if harvest.columns.urls:
             kept = self._budget.take(len(harvest.columns))
             columns = first_rows(harvest.columns, kept)
-            _append(reading.waiting, columns)
+            if reading.placement is not None:
+                reading.placement.note(columns.urls)
+            reading.waiting.extend(columns)
             if len(reading.waiting) >= ENTRIES_PER_EVENT:
                 await self._send_entries(reading)
             if kept < len(harvest.columns):
@@ -242,7 +248,14 @@ class Visitor:
         reading.validators = Validators(
             response.headers.get("ETag"), response.headers.get("Last-Modified")
         )
+        self._note_duplicate(reading)
         return await self._close(reading, DocumentOutcome.COMPLETE)
+
+    def _note_duplicate(self, reading: _Reading) -> None:
+        reader = reading.reader
+        empty = not (reading.entries_sent or reading.waiting.urls or reading.children_found)
+        if reader and not empty and not self._frontier.is_new_content(reader.content_hash()):
+            reader.tally.note("duplicate_content")
 
     async def _close_unchanged(self, reading: _Reading, known: KnownDocument | None) -> VisitResult:
         if known is None:
@@ -318,11 +331,3 @@ class Visitor:
                 type=reader.type if reader else None,
             )
         )
-
-
-def _append(columns: EntryColumns, more: EntryColumns) -> None:
-    columns.urls += more.urls
-    columns.lastmods += more.lastmods
-    columns.changefreqs += more.changefreqs
-    columns.priorities += more.priorities
-    columns.extras += more.extras

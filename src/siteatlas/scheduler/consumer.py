@@ -15,12 +15,12 @@ from contextlib import suppress
 from datetime import datetime
 
 from siteatlas import __version__
-from siteatlas.errors import DatabaseUnavailable, LeaseLost, SiteatlasError
+from siteatlas.errors import DatabaseError, SiteatlasError
 from siteatlas.logs import get_logger
 from siteatlas.net.egress import EgressPolicy
 from siteatlas.processor.processing import Processor
 from siteatlas.processor.publication import give_back, note_ended_job, record_cancellation
-from siteatlas.queue.claims import Claim, claim, rescue
+from siteatlas.queue.claims import Claim, claim, disown, rescue
 from siteatlas.queue.leases import heartbeat
 from siteatlas.queue.workers import WorkerReport, forget_worker, report_worker
 from siteatlas.scheduler.patience import Patience
@@ -36,10 +36,14 @@ SHORTEST_POLL = 1.0
 LONGEST_POLL = 5.0
 COOL_DOWN = 0.05
 HEARTBEATS_PER_LEASE = 4
+TRUST_CHECKS_PER_LEASE = 16
 TRUSTED_SHARE_OF_LEASE = 0.75
 LONGEST_SILENCE = 300.0
 GRACE_SECONDS = 3.0
-STOP_SECONDS = 15.0
+LAST_CLAIM_SECONDS = 2.0
+STOP_SECONDS = 11.0
+LAST_WORD_SECONDS = 5.0
+FORGET_SECONDS = 2.0
 
 
 class Consumer:
@@ -52,6 +56,9 @@ class Consumer:
         self._slots = Slots(settings.concurrency)
         self._wake = asyncio.Event()
         self._taking = asyncio.Lock()
+        self._stopping = False
+        self._lost_track = False
+        self._last_contact: float | None = None
         self._group: asyncio.TaskGroup | None = None
         self.worker_id = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
         self.outcomes: dict[str, str] = {}
@@ -67,13 +74,22 @@ class Consumer:
         log.info("worker_started", worker_id=self.worker_id, slots=self._slots.size)
         async with asyncio.TaskGroup() as group:
             self._group = group
-            loops = [group.create_task(self._poll_loop()), group.create_task(self._beat_loop())]
+            loops = [
+                group.create_task(loop())
+                for loop in (self._poll_loop, self._beat_loop, self._trust_loop)
+            ]
             await stop.wait()
+            await self.stop_taking()
             loops[0].cancel()
             await self._drain()
-            loops[1].cancel()
-        with suppress(DatabaseUnavailable):
-            async with get_background_session() as session, session.begin():
+            for loop in loops:
+                loop.cancel()
+        with suppress(DatabaseError, TimeoutError):
+            async with (
+                asyncio.timeout(FORGET_SECONDS),
+                get_background_session() as session,
+                session.begin(),
+            ):
                 await forget_worker(session, self.worker_id)
         log.info("worker_stopped", worker_id=self.worker_id)
 
@@ -81,12 +97,13 @@ class Consumer:
         """Claim up to `limit` jobs, run them to their end, and say how many there were."""
         async with asyncio.TaskGroup() as group:
             self._group = group
-            beats = group.create_task(self._beat_loop())
+            loops = [group.create_task(loop()) for loop in (self._beat_loop, self._trust_loop)]
             found = 0
             while found < limit and (taken := await self.take(limit - found)):
                 found += taken
                 await self._slots.wait_idle()
-            beats.cancel()
+            for loop in loops:
+                loop.cancel()
         async with get_background_session() as session, session.begin():
             await forget_worker(session, self.worker_id)
         return found
@@ -94,15 +111,34 @@ class Consumer:
     async def take(self, limit: int) -> int:
         """Rescue silent jobs, claim up to `limit` for the free slots, and start them."""
         async with self._taking:
-            claims = await repeat_when_busy(lambda: self._claim(limit))
+            if self._stopping:
+                return 0
+            lost_track, self._lost_track = self._lost_track, True
+            claims = await repeat_when_busy(lambda: self._claim(limit, lost_track=lost_track))
+            self._lost_track = False
+            self._last_contact = time.monotonic()
             for one in claims:
                 self._start(one)
         return len(claims)
 
-    async def _claim(self, limit: int) -> list[Claim]:
+    async def stop_taking(self) -> None:
+        """Claim nothing from now on. A claim that is under way comes to its end first.
+
+        Cut off before its answer, it would leave jobs that nobody runs until their leases end.
+        """
+        self._stopping = True
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LAST_CLAIM_SECONDS), self._taking:
+                pass
+
+    async def _claim(self, limit: int, *, lost_track: bool) -> list[Claim]:
         wanted = min(limit, self._slots.free)
         async with get_background_session() as session, session.begin():
-            for job in await rescue(session):
+            ended = await rescue(session, blame=self._database_was_there())
+            if lost_track:
+                running = [job.claim.id for job in self._slots.jobs()]
+                ended += await disown(session, self.worker_id, running)
+            for job in ended:
                 log.warning(
                     "job_rescued", job_id=str(job.job_id), status=job.status, rescues=job.rescues
                 )
@@ -110,6 +146,12 @@ class Consumer:
                     session, job.id, job.domain_id, JobStatus(job.status), job.error_code
                 )
             return await claim(session, self.worker_id, wanted, self._lease) if wanted else []
+
+    def _database_was_there(self) -> bool:
+        """Whether a worker could have renewed its leases lately, as far as this one knows."""
+        if self._last_contact is None:
+            return True
+        return time.monotonic() - self._last_contact < self._lease / 2
 
     def _start(self, one: Claim) -> None:
         assert self._group is not None
@@ -126,22 +168,26 @@ class Consumer:
             status = await self._stopped(job)
         except SiteatlasError as error:
             log.warning("job_left_to_its_lease", job_id=str(job.claim.job_id), error=error.code)
+        except Exception:
+            # The border of one job: its end could not be written, the others go on.
+            log.exception("job_left_to_its_lease", job_id=str(job.claim.job_id))
         finally:
+            self._lost_track |= status is None
             self.outcomes[str(job.claim.job_id)] = status.value if status else "lost"
             self._slots.remove(job)
             self._wake.set()
 
     async def _stopped(self, job: RunningJob) -> JobStatus | None:
         """A job was stopped from outside: say so in the queue, if it is still ours to say."""
-        try:
-            if job.stop_reason is StopReason.CANCELLED:
-                await record_cancellation(job.claim)
-                return JobStatus.CANCELLED
-            if job.stop_reason is StopReason.LEASE_LOST:
-                return None
-            return await give_back(job.claim)
-        except (DatabaseUnavailable, LeaseLost):
+        if job.stop_reason is StopReason.LEASE_LOST:
             return None
+        with suppress(SiteatlasError, TimeoutError):
+            async with asyncio.timeout(LAST_WORD_SECONDS):
+                if job.stop_reason is StopReason.CANCELLED:
+                    await record_cancellation(job.claim)
+                    return JobStatus.CANCELLED
+                return await give_back(job.claim)
+        return None
 
     async def _poll_loop(self) -> None:
         pause = SHORTEST_POLL
@@ -164,8 +210,13 @@ class Consumer:
         while True:
             async with patience.round():
                 await self._beat()
-            self._stop_untrusted()
             await asyncio.sleep(self._lease / HEARTBEATS_PER_LEASE)
+
+    async def _trust_loop(self) -> None:
+        """Apart from the heartbeat, which may itself be waiting for the database."""
+        while True:
+            await asyncio.sleep(self._lease / TRUST_CHECKS_PER_LEASE)
+            self._stop_untrusted()
 
     async def _beat(self) -> None:
         """Renew every lease in one statement; stop what is lost or was asked to stop."""
@@ -174,6 +225,7 @@ class Consumer:
         async with get_background_session() as session, session.begin():
             kept, cancelled = await heartbeat(session, [job.claim for job in alive], self._lease)
             await report_worker(session, self._report())
+        self._last_contact = started
         for job in alive:
             if job.claim.id not in kept:
                 job.stop(StopReason.LEASE_LOST)

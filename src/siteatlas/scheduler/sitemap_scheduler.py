@@ -92,6 +92,7 @@ class SitemapScheduler:
 
     async def shutdown(self) -> None:
         """Stop the clock, let the consumer give back its jobs, and wait for it."""
+        await self._consumer.stop_taking()
         if self._clock.running:
             self._clock.shutdown(wait=False)
         self._stop.set()
@@ -147,7 +148,14 @@ async def process_pending_sitemaps(
 
 
 async def prune() -> None:
-    """Forget what is past its time, a small portion per transaction."""
+    """Forget what is past its time, a small portion per transaction; an outage is sat out."""
+    try:
+        await _prune()
+    except DatabaseError as error:
+        log.warning("prune_skipped", reason=error.code)
+
+
+async def _prune() -> None:
     for portion in (prune_jobs, prune_workers, prune_deleted_domains):
         for _ in range(MOST_PORTIONS):
             async with get_background_session() as session, session.begin():

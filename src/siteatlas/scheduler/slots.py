@@ -43,7 +43,8 @@ class Slots:
 
     def __init__(self, size: int) -> None:
         self.size = size
-        self._jobs: dict[int, RunningJob] = {}
+        # Not by id: a job that was lost may be claimed anew while its old holder still winds down.
+        self._jobs: set[RunningJob] = set()
         self._idle = asyncio.Event()
         self._idle.set()
 
@@ -54,18 +55,18 @@ class Slots:
 
     def add(self, job: RunningJob) -> None:
         """Occupy a place."""
-        self._jobs[job.claim.id] = job
+        self._jobs.add(job)
         self._idle.clear()
 
     def remove(self, job: RunningJob) -> None:
         """Free a place."""
-        self._jobs.pop(job.claim.id, None)
+        self._jobs.discard(job)
         if not self._jobs:
             self._idle.set()
 
     def jobs(self) -> list[RunningJob]:
         """The jobs at this moment."""
-        return list(self._jobs.values())
+        return list(self._jobs)
 
     async def wait_idle(self, seconds: float | None = None) -> bool:
         """Wait until every job has ended; False when the time ran out before."""

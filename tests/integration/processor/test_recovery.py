@@ -6,13 +6,14 @@ import asyncio
 from contextlib import suppress
 
 import pytest
+from aiohttp import web
 from sqlalchemy import select
 
 from siteatlas.net.egress import EgressPolicy
 from siteatlas.processor.processing import Processor, process_domain_with_own_session
 from siteatlas.processor.pulse import Pulse
 from siteatlas.queue.steering import cancel, retry
-from siteatlas.storage.models import Job, Sitemap, SitemapScan, SitemapUrl
+from siteatlas.storage.models import Job, Scan, Sitemap, SitemapScan, SitemapUrl
 from siteatlas.storage.session import get_background_session
 from tests.fixtures.pipeline import (
     index,
@@ -183,3 +184,13 @@ async def test_the_older_entry_point_runs_one_waiting_job(monkeypatch: pytest.Mo
     job = await job_of(submitted.id)
     assert job.result_data is not None
     assert (job.status, job.result_data["url_count"]) == ("completed", 10)
+
+
+async def test_cancelling_a_snoozed_job_ends_its_scan_too() -> None:
+    busy = web.Response(status=429, headers={"Retry-After": "120"})
+    async with SiteServer({"/robots.txt": lambda _request: busy}) as server:
+        submitted = await submit_server(server)
+        await work(settings_for(server))
+    async with get_background_session() as session, session.begin():
+        assert await cancel(session, submitted.id) == "cancelled"
+    assert [scan.state for scan in await rows_of(Scan)] == ["cancelled"]

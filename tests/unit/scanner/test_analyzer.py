@@ -66,7 +66,7 @@ async def test_a_closed_document_carries_its_figures(site, make_analyzer):
     closed = record.all(DocumentClosed)[0]
     assert closed.outcome is DocumentOutcome.COMPLETE
     assert (closed.entry_count, closed.skipped_count) == (2, 1)
-    assert closed.problems == {"relative_url": 1}
+    assert closed.problems == {"relative_url": 1, "off_host": 2}
     assert closed.decoded_bytes == len(content)
     assert 0 < closed.wire_bytes < 2 * len(content)
     assert closed.validators == Validators('"v1"', "Mon, 02 Nov 2026 10:00:00 GMT")

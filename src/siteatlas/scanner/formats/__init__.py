@@ -6,7 +6,6 @@ from typing import Protocol, assert_never
 
 from siteatlas.scanner.events import SitemapType
 from siteatlas.scanner.formats.feed import Feed
-from siteatlas.scanner.formats.index import SitemapIndex
 from siteatlas.scanner.formats.text import TextList
 from siteatlas.scanner.formats.urlset import Urlset
 from siteatlas.scanner.head import Head
@@ -19,6 +18,9 @@ class Format(Protocol):
     def feed(self, text: str, *, final: bool = False) -> Harvest:
         """What this text completes; with `final`, also whether the document ends properly."""
 
+    def release(self) -> Harvest:
+        """What is complete and was held back, for a document that breaks off."""
+
 
 def reader_for(head: Head, tally: Tally) -> Format:
     """The reader of a document with this head."""
@@ -26,7 +28,7 @@ def reader_for(head: Head, tally: Tally) -> Format:
         case SitemapType.STANDARD:
             return Urlset(head.root_tag, tally)
         case SitemapType.INDEX:
-            return SitemapIndex(head.root_tag, tally)
+            return Urlset(head.root_tag, tally, fast=False)
         case SitemapType.TEXT:
             return TextList(tally)
         case SitemapType.RSS:

@@ -6,8 +6,9 @@ The parser never sees a prolog or a DTD, never resolves anything, and its memory
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
+from itertools import takewhile
 from typing import Any
 
 from lxml import etree
@@ -25,12 +26,12 @@ NAME_TOO_LONG, RESOURCE_LIMIT, CONTENT_AFTER_END, UNDECLARED_PREFIX = 110, 114, 
 class ElementStream:
     """The elements of one document. After `read`, `error` says whether it ended early, and why."""
 
-    def __init__(self, root_tag: str, name: str, tally: Tally) -> None:
+    def __init__(self, root_tag: str, names: Sequence[str], tally: Tally) -> None:
         self._tally = tally
-        root_name = root_tag[1:].split(None, 1)[0].rstrip("/>").rpartition(":")[2]
+        root_name = name_of_root(root_tag).rpartition(":")[2]
         self._parser = etree.XMLPullParser(
             events=("end",),
-            tag=_spellings(name, root_name),
+            tag=_spellings(*names, root_name),
             encoding="utf-8",
             resolve_entities=False,
             no_network=True,
@@ -40,7 +41,7 @@ class ElementStream:
             remove_pis=True,
         )
         self._root_tag: str | None = root_tag
-        self._root_closed = False
+        self.root_closed = False
         self._over = False
         self._bytes_since_element = 0
         self._last: etree._Element | None = None
@@ -52,7 +53,7 @@ class ElementStream:
             text, self._root_tag = self._root_tag + text, None
         if self.error is not None:
             return []
-        if self._root_closed:
+        if self.root_closed:
             self._read_after_end(text, final=final)
             return []
         if text.count("=") > MAX_ATTRIBUTES and TOO_MANY_ATTRIBUTES.search(text):
@@ -61,10 +62,11 @@ class ElementStream:
         self._forget_last()
         data = text.encode()
         failure = self._feed(data, final=final)
-        elements = self._finished()
+        elements, nested = self._finished()
+        failure = XmlMalformed() if nested else failure
         self._over = failure is not None
         self._bytes_since_element = 0 if elements else self._bytes_since_element + len(data)
-        if not self._root_closed:
+        if not self.root_closed:
             too_much = self._bytes_since_element > MAX_BYTES_WITHOUT_ELEMENT
             self.error = failure or (XmlLimits() if too_much else None)
         return elements
@@ -98,14 +100,18 @@ class ElementStream:
             self._tally.note("namespace")
         return XmlLimits() if code in (NAME_TOO_LONG, RESOURCE_LIMIT) else XmlMalformed()
 
-    def _finished(self) -> list[etree._Element]:
+    def _finished(self) -> tuple[list[etree._Element], bool]:
+        """Whole entries, and whether one stands inside another, which then has lost its end."""
         events: Iterable[tuple[str, Any]] = self._parser.read_events()
         elements: list[etree._Element] = [element for _, element in events]
         if elements and elements[-1].getparent() is None:
-            self._root_closed = True
+            self.root_closed = True
             elements.pop()
+        nested = bool(elements) and _is_nested(elements[-1])
+        if nested:
+            elements = list(takewhile(lambda element: not _is_nested(element), elements))
         self._last = elements[-1] if elements else None
-        return elements
+        return elements, nested
 
     def _forget_last(self) -> None:
         """Free all before the last finished element; the parser still holds on to that one."""
@@ -113,6 +119,15 @@ class ElementStream:
         if self._last is not None and parent is not None:
             self._last.clear()
             del parent[: parent.index(self._last)]
+
+
+def name_of_root(root_tag: str) -> str:
+    """The name in a start tag, as written, with its prefix."""
+    return root_tag[1:].split(None, 1)[0].rstrip("/>")
+
+
+def _is_nested(element: etree._Element) -> bool:
+    return any(True for _ in element.iterancestors(element.tag))
 
 
 def _spellings(*names: str) -> list[str]:

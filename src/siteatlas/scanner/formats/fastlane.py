@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from siteatlas.scanner.entries import PLAIN_URL
+from siteatlas.scanner.formats.salvage import decode
 from siteatlas.scanner.tally import RawEntries
 
 USUAL_ORDER = ("loc", "lastmod", "changefreq", "priority")
@@ -24,8 +25,6 @@ FIRST_ENTRY = re.compile(
     r"<url>\s*+((?:<(loc|lastmod|changefreq|priority)>[^<]*+</\2>\s*+)++)</url>"
 )
 NAMES = re.compile(r"<(\w+)>")
-REFERENCE = re.compile(r"&(?:#(x?)([0-9a-fA-F]+)|(amp|lt|gt|quot|apos));")
-PREDEFINED = {"amp": "&", "lt": "<", "gt": ">", "quot": '"', "apos": "'"}
 
 
 class FastLane:
@@ -61,7 +60,7 @@ class FastLane:
             self._locs_are_plain = False
         entries = self._match(stretch, tags, ANY_LOC)
         if entries and "&" in stretch:
-            entries.locs = [_decode(loc) if "&" in loc else loc for loc in entries.locs]
+            entries.locs = [decode(loc) for loc in entries.locs]
         return entries
 
     def _match(self, stretch: str, tags: int, loc: str) -> RawEntries | None:
@@ -108,14 +107,3 @@ def _decode_ampersands(entries: RawEntries, stretch: str) -> bool:
             return False
         entries.locs = "\n".join(entries.locs).replace("&amp;", "&").split("\n")
     return True
-
-
-def _decode(text: str) -> str:
-    return REFERENCE.sub(_decode_reference, text)
-
-
-def _decode_reference(match: re.Match[str]) -> str:
-    is_hex, number, name = match.groups()
-    if name:
-        return PREDEFINED[name]
-    return chr(int(number, 16 if is_hex else 10))

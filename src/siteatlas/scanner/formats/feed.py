@@ -20,7 +20,7 @@ class Feed:
     def __init__(self, root_tag: str, item: str, tally: Tally) -> None:
         self._tally = tally
         self._repair = XmlRepair(tally)
-        self._elements = ElementStream(self._repair.mend(root_tag), item, tally)
+        self._elements = ElementStream(self._repair.mend(root_tag), [item], tally)
 
     def feed(self, text: str, *, final: bool = False) -> Harvest:
         """What this text completes; with `final`, also whether the document ends properly."""
@@ -28,6 +28,10 @@ class Feed:
         rows = [_read_item(element) for element in self._elements.read(text, final=final)]
         raw = RawEntries([link for link, _ in rows], [date for _, date in rows])
         return Harvest(build_columns(raw, self._tally), error=self._elements.error)
+
+    def release(self) -> Harvest:
+        """Nothing is held back but what is not complete."""
+        return Harvest()
 
 
 def _read_item(element: etree._Element) -> tuple[str, str]:

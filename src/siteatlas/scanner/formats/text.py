@@ -6,7 +6,7 @@ from siteatlas.errors import NotASitemap
 from siteatlas.scanner.entries import MAX_URL_CHARS, build_columns
 from siteatlas.scanner.tally import Harvest, RawEntries, Tally
 
-# A document is judged by so many lines at the latest, and again at its end.
+# Nothing is given out before so many lines are there, or all of them.
 LINES_TO_JUDGE = 100
 
 
@@ -18,6 +18,7 @@ class TextList:
         self._unfinished = ""
         self._line_too_long = False
         self._urls = 0
+        self._waiting: list[str] = []
 
     def feed(self, text: str, *, final: bool = False) -> Harvest:
         """What this text completes; with `final`, the last line needs no line end."""
@@ -30,16 +31,21 @@ class TextList:
             del lines[0]
         if len(self._unfinished) > MAX_URL_CHARS:
             self._drop_long_line()
-        locs = [line for line in map(str.strip, lines) if line and line[0] != "#"]
-        harvest = Harvest(build_columns(RawEntries(locs), self._tally))
+        self._waiting += [line for line in map(str.strip, lines) if line and line[0] != "#"]
+        if not (final or self._urls or len(self._waiting) >= LINES_TO_JUDGE):
+            return Harvest()
+        return self.release()
+
+    def release(self) -> Harvest:
+        """What was held back until the document could be judged."""
+        first = not self._urls
+        harvest = Harvest(build_columns(RawEntries(self._waiting), self._tally))
+        self._waiting = []
         self._urls += len(harvest.columns)
-        if self._is_something_else(final=final):
+        if 2 * self._tally.skipped > self._urls + self._tally.skipped:
+            harvest = Harvest() if first else harvest
             harvest.error = NotASitemap("More than half of the lines are no URLs.")
         return harvest
-
-    def _is_something_else(self, *, final: bool) -> bool:
-        judged = self._urls + self._tally.skipped
-        return (final or judged >= LINES_TO_JUDGE) and 2 * self._tally.skipped > judged
 
     def _drop_long_line(self) -> None:
         if not self._line_too_long:

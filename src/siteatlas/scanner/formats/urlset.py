@@ -1,18 +1,26 @@
-"""Reads `<urlset>` documents, plain ones through the fast lane, others with the strict parser."""
+"""Reads `<urlset>` and `<sitemapindex>` documents, whichever of the two their entries belong to.
+
+Plain pages go through the fast lane, others through the strict parser; what is no XML any more is
+salvaged entry by entry, and the document counts as cut.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 from lxml import etree
 
+from siteatlas.errors import XmlMalformed
 from siteatlas.scanner.entries import build_columns
-from siteatlas.scanner.formats.elements import ElementStream, local_name, text_of
+from siteatlas.scanner.formats.children import build_children, read_children
+from siteatlas.scanner.formats.elements import ElementStream, local_name, name_of_root, text_of
 from siteatlas.scanner.formats.extensions import read_extension
 from siteatlas.scanner.formats.fastlane import FastLane
+from siteatlas.scanner.formats.salvage import ENTRY_WITH_LOC, UNFINISHED_CHARS, Salvage
 from siteatlas.scanner.repair import XmlRepair
 from siteatlas.scanner.tally import Extras, Harvest, RawEntries, Tally
 
+ENTRIES = ("url", "sitemap")
 FIELDS = ("loc", "lastmod", "changefreq", "priority")
 # An `image:loc` that stands where it should not is no page.
 EXTENSIONS = ("image", "video", "news", "mobile", "xhtml")
@@ -35,28 +43,88 @@ FIELD_NUMBERS = _FieldNumbers()
 
 
 class Urlset:
-    """One urlset document: text in, columns out. `fast` False keeps it off the fast lane."""
+    """One document: text in, columns and children out. `fast` False keeps it off the fast lane."""
 
     def __init__(self, root_tag: str, tally: Tally, *, fast: bool = True) -> None:
         self._tally = tally
         self._repair = XmlRepair(tally)
         self._lane = FastLane() if fast else None
-        self._elements = ElementStream(self._repair.mend(root_tag), "url", tally)
+        self._elements = ElementStream(self._repair.mend(root_tag), ENTRIES, tally)
+        self._root_end = f"</{name_of_root(root_tag)}"
+        self._unfinished = ""
+        self._salvage: Salvage | None = None
 
     def feed(self, text: str, *, final: bool = False) -> Harvest:
         """What this text completes; with `final`, also whether the document ends properly."""
         text = self._repair.feed(text, final=final)
+        if self._salvage is not None:
+            return self._salvaged(self._salvage, text, final=final)
         if self._lane is not None:
             raw = None if final else self._lane.feed(text)
             if raw is not None:
                 return Harvest(build_columns(raw, self._tally))
             text = self._lane.rest + text if final else self._lane.rest
             self._lane = None
-        raw = _read_elements(self._elements.read(text, final=final), self._tally)
-        return Harvest(build_columns(raw, self._tally), error=self._elements.error)
+        return self._parsed(text, final=final)
+
+    def release(self) -> Harvest:
+        """Nothing is held back but what is not complete."""
+        return Harvest()
+
+    def _parsed(self, text: str, *, final: bool) -> Harvest:
+        elements = self._elements.read(text, final=final)
+        harvest = self._harvest(elements)
+        if isinstance(self._elements.error, XmlMalformed):
+            self._salvage = Salvage(self._tally)
+            rest = self._unfinished + text
+            more = self._salvaged(self._salvage, rest, done=len(elements), final=final)
+            return _joined(harvest, more)
+        if self._elements.root_closed and (rest := self._after_root(text)):
+            self._salvage = Salvage(self._tally)
+            return _joined(harvest, self._salvaged(self._salvage, rest, final=final))
+        harvest.error = self._elements.error
+        self._keep_unfinished(text)
+        return harvest
+
+    def _harvest(self, elements: Sequence[etree._Element]) -> Harvest:
+        children = [element for element in elements if local_name(element.tag) == "sitemap"]
+        if not children:
+            return Harvest(build_columns(_read_elements(elements, self._tally), self._tally))
+        pages = [element for element in elements if local_name(element.tag) != "sitemap"]
+        columns = build_columns(_read_elements(pages, self._tally), self._tally)
+        return Harvest(columns, read_children(children, self._tally))
+
+    def _salvaged(self, salvage: Salvage, text: str, *, done: int = 0, final: bool) -> Harvest:
+        found = salvage.feed(text, done=done, final=final)
+        locs, lastmods, changefreqs, priorities = (
+            zip(*found.pages, strict=True) if found.pages else ((),) * 4
+        )
+        return Harvest(
+            build_columns(RawEntries(locs, lastmods, changefreqs, priorities), self._tally),
+            build_children(found.children, self._tally),
+            XmlMalformed() if final else None,
+        )
+
+    def _after_root(self, text: str) -> str:
+        """The text behind the end of the root, if entries go on there."""
+        rest = text[text.find(self._root_end) + 1 :] if self._root_end in text else text
+        return rest if ENTRY_WITH_LOC.search(rest) else ""
+
+    def _keep_unfinished(self, text: str) -> None:
+        """Remember what the parser has begun, in case the document breaks in the middle of it."""
+        end = max(text.rfind(f"/{name}>") for name in ENTRIES)
+        begun = text[end:] if end >= 0 else self._unfinished + text
+        self._unfinished = begun[-UNFINISHED_CHARS:]
 
 
-def _read_elements(elements: Iterable[etree._Element], tally: Tally) -> RawEntries:
+def _joined(first: Harvest, second: Harvest) -> Harvest:
+    first.columns.extend(second.columns)
+    first.children += second.children
+    first.error = second.error
+    return first
+
+
+def _read_elements(elements: Sequence[etree._Element], tally: Tally) -> RawEntries:
     rows = [_read_entry(element, tally) for element in elements]
     if not rows:
         return RawEntries()

@@ -1,0 +1,24 @@
+"""Cells of CSV that no spreadsheet takes for a formula."""
+
+from __future__ import annotations
+
+import re
+
+# What spreadsheets look past before they find a formula: blanks of every kind, lines before it,
+# and marks without a width.
+_BLANKS = r"[\s\u00a0\u200b-\u200f\u2060\ufeff]*"
+_FORMULA = re.compile(rf"(?:^|[\r\n]){_BLANKS}[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20]")
+_FIRST_BLANK = re.compile(r"[\t\r\n]")
+_ORDINARY = re.compile(r"https?://[^\x00-\x1f\x7f-\x9f\"\u200e\u200f\u2028-\u202e\u2066-\u2069]*+")
+
+
+def csv_cell(text: str) -> str:
+    """One quoted cell; a text that a spreadsheet would calculate starts with an apostrophe."""
+    if _FORMULA.search(text) or _FIRST_BLANK.match(text):
+        text = "'" + text
+    return '"' + text.replace('"', '""') + '"'
+
+
+def is_plain_csv(urls: list[str]) -> bool:
+    """Whether all of these are ordinary URLs that need nothing but quotes around them."""
+    return all(map(_ORDINARY.fullmatch, urls))

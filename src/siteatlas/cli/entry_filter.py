@@ -1,0 +1,71 @@
+"""Which entries of a scan are wanted: by the date of their last change and by patterns."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from fnmatch import translate
+from itertools import compress
+
+from siteatlas.scanner.events import EntryColumns
+
+
+@dataclass(slots=True)
+class EntryFilter:
+    """Keeps entries changed on or after `since` whose URLs fit; counts those without a date."""
+
+    since: datetime | None = None
+    include: re.Pattern[str] | None = None
+    exclude: re.Pattern[str] | None = None
+    undated: int = 0
+
+    @classmethod
+    def of(
+        cls, since: datetime | None, include: Sequence[str], exclude: Sequence[str]
+    ) -> EntryFilter:
+        """The filter that these patterns describe: `*`, `?` and `[…]` over the whole URL."""
+        return cls(since, _any_of(include), _any_of(exclude))
+
+    @property
+    def keeps_all(self) -> bool:
+        """Whether there is nothing to leave out."""
+        return self.since is None and self.include is None and self.exclude is None
+
+    def apply(self, columns: EntryColumns) -> EntryColumns:
+        """The entries that are wanted, in their order."""
+        if self.keeps_all:
+            return columns
+        wanted = [self._is_dated(lastmod) for lastmod in columns.lastmods]
+        if self.include is not None:
+            fits = self.include.match
+            pairs = zip(wanted, columns.urls, strict=True)
+            wanted = [want and fits(url) is not None for want, url in pairs]
+        if self.exclude is not None:
+            hits = self.exclude.match
+            pairs = zip(wanted, columns.urls, strict=True)
+            wanted = [want and hits(url) is None for want, url in pairs]
+        return _rows_where(wanted, columns)
+
+    def _is_dated(self, lastmod: datetime | None) -> bool:
+        if self.since is None:
+            return True
+        if lastmod is None:
+            self.undated += 1
+            return False
+        return lastmod >= self.since
+
+
+def _any_of(patterns: Sequence[str]) -> re.Pattern[str] | None:
+    return re.compile("|".join(map(translate, patterns))) if patterns else None
+
+
+def _rows_where(wanted: list[bool], columns: EntryColumns) -> EntryColumns:
+    return EntryColumns(
+        list(compress(columns.urls, wanted)),
+        list(compress(columns.lastmods, wanted)),
+        list(compress(columns.changefreqs, wanted)),
+        list(compress(columns.priorities, wanted)),
+        list(compress(columns.extras, wanted)),
+    )

@@ -1,0 +1,120 @@
+"""The forms of a scan's result: what is written for its entries, for each site, and at the end."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+
+from siteatlas.cli.entry_stream import (
+    CSV_HEAD,
+    EntryEncoder,
+    encode_csv,
+    encode_nothing,
+    encode_objects,
+    encode_urls,
+)
+from siteatlas.cli.output import (
+    Column,
+    cell_text,
+    console_for,
+    drawn_table,
+    json_bytes,
+    plain_table,
+)
+from siteatlas.cli.scan_report import ScanReport
+from siteatlas.cli.sitemap_tree import tree_text
+
+
+class ScanFormat(StrEnum):
+    """The forms; `urls`, `jsonl` and `csv` are written while the scan runs."""
+
+    TABLE = "table"
+    TREE = "tree"
+    URLS = "urls"
+    JSON = "json"
+    JSONL = "jsonl"
+    CSV = "csv"
+
+
+SITEMAP_COLUMNS = [
+    Column("SITEMAP"),
+    Column("TYPE"),
+    Column("FOUND BY"),
+    Column("URLS", right=True),
+    Column("OUTCOME"),
+    Column("ERROR"),
+]
+
+ReportEncoder = Callable[[ScanReport], bytes]
+
+
+def report_nothing(_report: ScanReport) -> bytes:
+    """For formats that are written while the scan runs."""
+    return b""
+
+
+@dataclass(frozen=True, slots=True)
+class ScanForm:
+    """How one format is written: a head, pieces of entries, a piece for each site, a tail."""
+
+    entries: EntryEncoder = encode_nothing
+    report: ReportEncoder = report_nothing
+    head: bytes = b""
+    tail: bytes = b""
+    streams: bool = False
+
+
+def form_of(format: ScanFormat, *, many: bool, terminal: bool) -> ScanForm:
+    """The form for one site, or for a list of them; a terminal gets drawn tables."""
+    match format:
+        case ScanFormat.URLS:
+            return ScanForm(entries=encode_urls, streams=True)
+        case ScanFormat.JSONL:
+            return ScanForm(entries=encode_objects, streams=True)
+        case ScanFormat.CSV:
+            return ScanForm(entries=encode_csv, head=CSV_HEAD, streams=True)
+        case ScanFormat.TREE:
+            return ScanForm(report=tree_text)
+        case ScanFormat.TABLE:
+            return ScanForm(report=_drawn_sitemaps if terminal else _plain_sitemaps)
+        case ScanFormat.JSON if many:
+            return _object_list()
+        case ScanFormat.JSON:
+            return ScanForm(report=lambda report: json_bytes(report, indented=terminal))
+
+
+def _object_list() -> ScanForm:
+    """A list in the shape of the API, valid as soon as its tail is there."""
+    written = 0
+
+    def encode(report: ScanReport) -> bytes:
+        nonlocal written
+        written += 1
+        return (b"," if written > 1 else b"") + json_bytes(report)
+
+    return ScanForm(report=encode, head=b'{"items":[', tail=b'],"next_cursor":null}\n')
+
+
+def _rows(report: ScanReport) -> list[list[str]]:
+    return [
+        [
+            cell_text(value)
+            for value in (s.url, s.type, s.discovery_method, s.url_count, s.outcome, s.error_code)
+        ]
+        for s in report.sitemaps
+    ]
+
+
+def _plain_sitemaps(report: ScanReport) -> bytes:
+    return plain_table(SITEMAP_COLUMNS, _rows(report)).encode() if report.sitemaps else b""
+
+
+def _drawn_sitemaps(report: ScanReport) -> bytes:
+    if not report.sitemaps:
+        return b""
+    console = console_for(sys.stdout)
+    with console.capture() as capture:
+        console.print(drawn_table(SITEMAP_COLUMNS, _rows(report)))
+    return capture.get().encode()

@@ -1,0 +1,81 @@
+"""What `siteatlas scan` is told to read: a site, a local file, or a list of sites from stdin."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from dataclasses import dataclass
+
+from siteatlas.cli.border import report
+from siteatlas.cli.local_file import local_path, read_local_file
+from siteatlas.cli.output import is_terminal, say
+from siteatlas.cli.side_thread import SideThread
+from siteatlas.errors import AddressError
+from siteatlas.net.address import parse_site
+from siteatlas.net.egress import EgressPolicy
+from siteatlas.scanner.analyzer import SitemapAnalyzer
+from siteatlas.scanner.events import ScanEvent
+from siteatlas.scanner.options import ScanOptions
+
+STDIN = "-"
+LONGEST_LINE = 8192
+COMMENT = "#"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One thing to read; `watchable` is what `domains add` would take."""
+
+    name: str
+    events: Callable[[], AsyncGenerator[ScanEvent, None]]
+    watchable: str | None = None
+
+
+class Targets:
+    """Turns words into targets. Addresses are checked before anything is asked."""
+
+    def __init__(
+        self, analyzer: SitemapAnalyzer, policy: EgressPolicy, options: ScanOptions
+    ) -> None:
+        self._analyzer = analyzer
+        self._policy = policy
+        self._options = options
+        self.worst_refusal = 0
+
+    def of(self, text: str) -> Target:
+        """The target of an argument; raises AddressError for what is neither file nor site."""
+        path = local_path(text)
+        if path is None:
+            return self._site(text)
+        return Target(str(path), lambda: read_local_file(path))
+
+    async def listed(self) -> AsyncIterator[Target]:
+        """The sites on stdin, each once; a bad line is reported, remembered and passed over."""
+        seen: set[str] = set()
+        async for line in _stdin_lines():
+            text = line.partition(f" {COMMENT}")[0].strip()
+            if not text or text.startswith(COMMENT):
+                continue
+            try:
+                target = self._site(text)
+            except AddressError as error:
+                report(error, about=text)
+                self.worst_refusal = max(self.worst_refusal, error.exit_code)
+                continue
+            if target.name not in seen:
+                seen.add(target.name)
+                yield target
+
+    def _site(self, text: str) -> Target:
+        address = parse_site(text)
+        self._policy.check(address)
+        name = address.domain if address.is_site_root else address.url
+        return Target(name, lambda: self._analyzer.scan(address, self._options), address.domain)
+
+
+async def _stdin_lines() -> AsyncIterator[str]:
+    if is_terminal(sys.stdin):
+        say("Type one site a line; Ctrl-D ends the list.")
+    thread = SideThread("list")
+    while line := await thread.submit(lambda: sys.stdin.buffer.readline(LONGEST_LINE)):
+        yield line.decode("utf-8", "replace").removeprefix("\ufeff")

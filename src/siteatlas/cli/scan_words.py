@@ -1,0 +1,59 @@
+"""What is said on stderr when a scan has ended: five lines for a person, one for a log."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from siteatlas.cli.output import percent, say
+from siteatlas.cli.scan_report import ScanReport
+from siteatlas.cli.sitemap_tree import count_of
+
+MOST_CODES = 6
+LABEL_WIDTH = 10
+
+
+def say_block(report: ScanReport, dated: int, seconds: float) -> None:
+    """Sitemaps, URLs, dates, problems, time: one line each."""
+    unread = sum(sitemap.outcome == "unread" for sitemap in report.sitemaps)
+    read = count_of(len(report.sitemaps) - unread, "sitemap")
+    say("")
+    _line("sitemaps", f"{read} read" + (f", {unread:,} not" if unread else ""))
+    _line("URLs", f"{report.url_count:,}")
+    share = dated / report.url_count if report.url_count else 0.0
+    _line("lastmod", f"{percent(share)} of the URLs have one")
+    _line("problems", problem_words(report))
+    _line("time", f"{seconds:.1f} s, {_rate(report, seconds):,.0f} URLs a second")
+
+
+def say_line(report: ScanReport, seconds: float) -> None:
+    """The same in a line, and a line for each problem."""
+    say(
+        f"{report.site}: {report.url_count:,} URLs in {len(report.sitemaps):,} sitemaps, "
+        f"{seconds:.1f} s, {_rate(report, seconds):,.0f} URLs a second."
+    )
+    for problem in report.problems:
+        where = f" in {problem.url}" if problem.url else ""
+        what = f": {problem.detail}" if problem.detail else ""
+        say(f"  {problem.code} ({problem.count}){where}{what}")
+
+
+def problem_words(report: ScanReport) -> str:
+    """Problems by code, the most frequent first."""
+    codes: Counter[str] = Counter()
+    for problem in report.problems:
+        codes[problem.code] += problem.count
+    told = set(codes)
+    codes.update(s.error_code for s in report.sitemaps if s.error_code and s.error_code not in told)
+    if not codes:
+        return "none"
+    shown = [f"{code} ({count:,})" for code, count in codes.most_common(MOST_CODES)]
+    more = len(codes) - len(shown)
+    return ", ".join(shown) + (f" and {more} more kinds" if more else "")
+
+
+def _line(label: str, text: str) -> None:
+    say(f"  {label.ljust(LABEL_WIDTH)}{text}")
+
+
+def _rate(report: ScanReport, seconds: float) -> float:
+    return report.url_count / seconds if seconds else 0.0

@@ -1,0 +1,55 @@
+"""One thread beside the event loop for calls that may block for as long as they like.
+
+It never keeps the process alive: a reader that stalls for ever must not stop a second Ctrl-C.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from queue import SimpleQueue
+from typing import TypeVar
+
+Result = TypeVar("Result")
+
+
+class SideThread:
+    """Runs calls one after the other, in the order in which they were given."""
+
+    def __init__(self, name: str) -> None:
+        self._calls: SimpleQueue[Callable[[], None]] = SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def submit(self, call: Callable[[], Result]) -> asyncio.Future[Result]:
+        """Run `call` after all earlier ones; a cancelled future does not take it back."""
+        if not self._thread.is_alive():
+            self._thread.start()
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Result] = loop.create_future()
+
+        def settle(result: Result | None, error: BaseException | None) -> None:
+            if future.cancelled():
+                return
+            if error is not None:
+                future.set_exception(error)
+            else:
+                future.set_result(result)  # type: ignore[arg-type]
+
+        def run() -> None:
+            result, error = None, None
+            try:
+                result = call()
+            except BaseException as fault:  # noqa: BLE001 it is raised where the future is awaited
+                error = fault
+            # The loop may be closed when the command has ended without waiting for this call.
+            with suppress(RuntimeError):
+                loop.call_soon_threadsafe(settle, result, error)
+
+        self._calls.put(run)
+        return future
+
+    def _run(self) -> None:
+        while True:
+            self._calls.get()()

@@ -1,0 +1,60 @@
+"""The sitemaps of a site as a tree of lines: indexes with their children, counts and faults."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+
+from siteatlas.cli.output import printable
+from siteatlas.cli.scan_report import ScanReport, SitemapSeen
+
+MIDDLE, LAST = ("├── ", "│   "), ("└── ", "    ")
+
+
+def tree_text(report: ScanReport) -> bytes:
+    """The whole tree, one line a document, nothing cut."""
+    lines = [printable(f"{report.site}  {count_of(report.url_count, 'URL')}")]
+    roots, children = families(report.sitemaps)
+    lines.extend(_branches(roots, children, ""))
+    return ("\n".join(lines) + "\n").encode("utf-8", "backslashreplace")
+
+
+def families(
+    sitemaps: Sequence[SitemapSeen],
+) -> tuple[list[SitemapSeen], dict[str, list[SitemapSeen]]]:
+    """The documents without a parent in the list, and the children of the others."""
+    urls = {sitemap.url for sitemap in sitemaps}
+    roots: list[SitemapSeen] = []
+    children: dict[str, list[SitemapSeen]] = defaultdict(list)
+    for sitemap in sitemaps:
+        parent = sitemap.parent
+        if parent is not None and parent in urls and parent != sitemap.url:
+            children[parent].append(sitemap)
+        else:
+            roots.append(sitemap)
+    return roots, children
+
+
+def describe(sitemap: SitemapSeen) -> str:
+    """One document in a line: where it is, what it gave, and what went wrong."""
+    words = [count_of(sitemap.url_count, "URL") if sitemap.type != "index" else "index"]
+    if sitemap.type == "index" and sitemap.url_count:
+        words.append(count_of(sitemap.url_count, "sitemap"))
+    if sitemap.error_code:
+        words.append(f"{sitemap.outcome}: {sitemap.error_code}")
+    return printable(f"{sitemap.url}  {', '.join(words)}")
+
+
+def count_of(number: int, noun: str) -> str:
+    """`1 URL`, `2,000 URLs`."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def _branches(
+    sitemaps: Sequence[SitemapSeen], children: dict[str, list[SitemapSeen]], indent: str
+) -> Iterator[str]:
+    for position, sitemap in enumerate(sitemaps, start=1):
+        fork, below = LAST if position == len(sitemaps) else MIDDLE
+        yield indent + fork + describe(sitemap)
+        # Taken out, so that indexes that name each other cannot go round for ever.
+        yield from _branches(children.pop(sitemap.url, []), children, indent + below)

@@ -1,0 +1,33 @@
+"""A pace that was asked for by name: it holds for every host, the operator's own included."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from siteatlas.net.address import WebAddress
+from siteatlas.net.politeness import Politeness
+
+
+class SteadyPace(Politeness):
+    """Politeness that gives nobody a free run."""
+
+    @asynccontextmanager
+    async def slot(
+        self,
+        address: WebAddress,
+        own: bool = False,  # noqa: ARG002
+        *,
+        patience: float = 5.0,
+    ) -> AsyncIterator[None]:
+        """Wait for a place as any other host would."""
+        async with super().slot(address, patience=patience):
+            yield
+
+    def pause(self, address: WebAddress, seconds: float, *, own: bool = False) -> None:  # noqa: ARG002
+        """Send nothing to this host for so long."""
+        super().pause(address, seconds)
+
+    def record(self, address: WebAddress, ok: bool, *, own: bool = False) -> None:  # noqa: ARG002
+        """Note how a request went."""
+        super().record(address, ok)

@@ -1,0 +1,88 @@
+"""Reads entries of a document that is no XML any more, each by itself, with regular expressions.
+
+Begins where the strict parser stopped. Takes an address only if it stands whole between its tags;
+an entry that gives none is counted as lost. Whoever uses this marks the document as cut.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+from siteatlas.scanner.tally import Tally
+
+UNFINISHED_CHARS = 256 * 1024
+
+PREFIX = r"(?:[\w.-]{1,40}:)?"
+COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
+ENTRY_START = re.compile(rf"<{PREFIX}(url|sitemap)(?=[\s/>])", re.IGNORECASE)
+ENTRY_WITH_LOC = re.compile(rf"<{PREFIX}(?:url|sitemap)>\s*<{PREFIX}loc>", re.IGNORECASE)
+CDATA = re.compile(r"<!\[CDATA\[([^<]*?)\]\]>")
+# What follows the address must be its own end or that of its entry, not a stray bracket.
+LOC = re.compile(
+    rf"<{PREFIX}loc(?:\s[^<>]*)?>([^<]*)<(?=/{PREFIX}(?:loc|url|sitemap)\s*>)", re.IGNORECASE
+)
+FIELDS = tuple(
+    re.compile(rf"<{PREFIX}{name}\s*>([^<]*)</{PREFIX}{name}\s*>", re.IGNORECASE)
+    for name in ("lastmod", "changefreq", "priority")
+)
+REFERENCE = re.compile(r"&(?:#(x?)([0-9a-fA-F]+)|(amp|lt|gt|quot|apos));")
+PREDEFINED = {"amp": "&", "lt": "<", "gt": ">", "quot": '"', "apos": "'"}
+
+
+Entry = tuple[str, ...]
+
+
+@dataclass(slots=True)
+class Salvaged:
+    """Entries as text: loc, lastmod, changefreq, priority."""
+
+    pages: list[Entry] = field(default_factory=list)
+    children: list[Entry] = field(default_factory=list)
+
+
+class Salvage:
+    """The rest of one broken document, from the last entry that the parser did not finish."""
+
+    def __init__(self, tally: Tally) -> None:
+        self._tally = tally
+        self._unfinished = ""
+
+    def feed(self, text: str, *, done: int = 0, final: bool = False) -> Salvaged:
+        """What stands in this text; its first `done` entries were read before."""
+        text = COMMENT.sub("", self._unfinished + text)
+        starts = list(ENTRY_START.finditer(text))
+        end = len(text) if final or not starts else starts.pop().start()
+        self._unfinished = "" if final else text[end:][-UNFINISHED_CHARS:]
+        edges = [match.start() for match in starts] + [end]
+        found = Salvaged()
+        for number, match in enumerate(starts[done:], done):
+            segment = CDATA.sub(_escaped, text[edges[number] : edges[number + 1]])
+            self._read(match[1].lower(), segment, found)
+        return found
+
+    def _read(self, kind: str, segment: str, found: Salvaged) -> None:
+        loc = LOC.search(segment)
+        if loc is None:
+            self._tally.skip("entry_malformed")
+            return
+        self._tally.note("entry_salvaged")
+        matches = [pattern.search(segment) for pattern in FIELDS]
+        values = (decode(loc[1]), *(match[1] if match else "" for match in matches))
+        (found.children if kind == "sitemap" else found.pages).append(values)
+
+
+def decode(text: str) -> str:
+    """Text with its references replaced; repairs have made sure that all of them are good."""
+    return REFERENCE.sub(_decode_reference, text) if "&" in text else text
+
+
+def _decode_reference(match: re.Match[str]) -> str:
+    is_hex, number, name = match.groups()
+    if name:
+        return PREDEFINED[name]
+    return chr(int(number, 16 if is_hex else 10))
+
+
+def _escaped(match: re.Match[str]) -> str:
+    return match[1].replace("&", "&amp;")

@@ -1,0 +1,66 @@
+"""Where the listed pages are: on the site, on another one, inside a private network.
+
+Only counts; pages are stored as listed and never fetched. The common case costs one comparison.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from siteatlas.net.address import WebAddress
+from siteatlas.net.egress import is_private_host
+from siteatlas.scanner.hosts import SiteHosts
+from siteatlas.scanner.tally import Tally
+
+HOST = re.compile(r"(https?://(\[[^\]/?#]*\]|[^/?#:\\]*)[^/?#\\]*)", re.IGNORECASE)
+MAX_KNOWN_HOSTS = 256
+MAX_OWN_ORIGINS = 16
+
+
+class Placement:
+    """Counts the misplaced pages of one document in its tally."""
+
+    def __init__(self, document: WebAddress, hosts: SiteHosts, tally: Tally) -> None:
+        directory = document.path.partition("?")[0].rpartition("/")[0] + "/"
+        self._origin = document.origin + "/"
+        self._scope = None if directory == "/" else document.origin + directory
+        self._hosts = hosts
+        self._tally = tally
+        self._own_origins: tuple[str, ...] = ()
+        self._codes: dict[str, str | None] = {}
+
+    def note(self, urls: Sequence[str]) -> None:
+        """Look at some pages: `off_host`, `private_host` or, below another directory, `scope`."""
+        own = self._own_origins
+        for url in urls:
+            if not url.startswith(own):
+                code = self._code_of(url)
+                own = self._own_origins
+                if code is not None:
+                    self._tally.note(code)
+        if self._scope is not None:
+            self._note_scope(self._scope, urls)
+
+    def _note_scope(self, scope: str, urls: Sequence[str]) -> None:
+        outside = sum(url.startswith(self._origin) and not url.startswith(scope) for url in urls)
+        if outside:
+            self._tally.note("scope", outside)
+
+    def _code_of(self, url: str) -> str | None:
+        match = HOST.match(url)
+        if match is None:
+            return None
+        origin, host = match[1], match[2].lower()
+        if host not in self._codes:
+            if len(self._codes) >= MAX_KNOWN_HOSTS:
+                self._codes.clear()
+            self._codes[host] = self._judge(host)
+        if self._codes[host] is None and len(self._own_origins) < MAX_OWN_ORIGINS:
+            self._own_origins = (*self._own_origins, origin + "/")
+        return self._codes[host]
+
+    def _judge(self, host: str) -> str | None:
+        if self._hosts.belongs(host):
+            return None
+        return "private_host" if is_private_host(host) else "off_host"

@@ -1,0 +1,72 @@
+"""What the fault tests share. A short selection runs always, the rest with `make faults`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from tests.faults.cluster import RestartableServer, restartable_server
+from tests.faults.eyes import Eyes, open_eyes
+from tests.faults.figures import Figures
+from tests.faults.fleet import Fleet
+
+FULL = os.environ.get("SITEATLAS_FAULTS") == "full"
+HERE = Path(__file__).parent
+figures_of_run = Figures()
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what takes long, unless all of it is asked for."""
+    mine = [item for item in items if HERE in item.path.parents]
+    long = [item for item in mine if not item.get_closest_marker("faults_short")]
+    if not FULL and long:
+        config.hook.pytest_deselected(items=long)
+        items[:] = [item for item in items if item not in long]
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print the table for the report."""
+    lines = figures_of_run.lines()
+    if lines:
+        terminalreporter.section("measured under faults")
+        for line in lines:
+            terminalreporter.write_line(line)
+
+
+@pytest.fixture(scope="session")
+def figures() -> Figures:
+    """Where the tests put what they measured."""
+    return figures_of_run
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[RestartableServer]:
+    """A PostgreSQL of our own that may be stopped."""
+    with restartable_server() as server:
+        yield server
+
+
+@pytest_asyncio.fixture
+async def url(cluster: RestartableServer) -> AsyncIterator[str]:
+    """A fresh, migrated database."""
+    name = await cluster.databases.create()
+    yield cluster.databases.url_of(name)
+    await cluster.databases.drop(name)
+
+
+@pytest_asyncio.fixture
+async def eyes(url: str) -> AsyncIterator[Eyes]:
+    """A look at the database past everything under test."""
+    async with open_eyes(url) as opened:
+        yield opened
+
+
+@pytest_asyncio.fixture
+async def fleet(url: str, eyes: Eyes, tmp_path: Path) -> AsyncIterator[Fleet]:
+    """The processes of a test."""
+    async with Fleet(url, eyes, tmp_path) as running:
+        yield running

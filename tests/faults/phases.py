@@ -1,0 +1,171 @@
+"""The phases of a job, and how a test brings a worker into each of them and holds it there."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import StrEnum
+
+from sqlalchemy import func, update
+
+from siteatlas.net.address import parse_site
+from siteatlas.queue.submission import submit_site
+from siteatlas.storage.models import LOCAL_USER_ID, Job
+from siteatlas.storage.session import create_database
+from tests.faults.eyes import Eyes
+from tests.faults.stage import DOCUMENTS, StagedSite
+from tests.fixtures.site_server import SiteServer
+from tests.fixtures.waiting import wait_until
+
+REACH_SECONDS = 60
+LIMITS = {"lock_timeout": "10s"}
+BLOCKED_BY = """
+    SELECT count(*) > 0 FROM pg_stat_activity
+    WHERE datname = current_database() AND $1 = ANY (pg_blocking_pids(pid))
+"""
+STORED = """
+    SELECT count(*) > 0 FROM sitemap_urls u JOIN sitemaps s ON s.id = u.sitemap_id WHERE s.url = $1
+"""
+COMPLETE = """
+    SELECT count(*) FROM sitemap_scans d JOIN scans s ON s.id = d.scan_id
+    WHERE s.job_id = $1 AND d.state = 'complete'
+"""
+
+
+class Phase(StrEnum):
+    """Where in its job a worker is."""
+
+    CLAIMED = "claimed, nothing else"
+    ROBOTS = "robots.txt asked for"
+    BODY = "inside a document"
+    BATCH = "portions of a document committed"
+    BETWEEN = "all documents but one committed"
+    PUBLISHING = "inside the last transaction"
+    COMMITTED = "last transaction committed"
+
+
+@dataclass(frozen=True, slots=True)
+class StagedJob:
+    """A queued job that no worker may take before `let_start`."""
+
+    id: int
+    site: StagedSite
+    eyes: Eyes
+
+    async def let_start(self) -> None:
+        """Its time has come."""
+        await self.eyes.rows("UPDATE jobs SET run_at = now() WHERE id = $1", self.id)
+
+
+async def submit(url: str, site: SiteServer, *, start: bool = True) -> int:
+    """Queue a scan as the API does; with `start=False` its time is an hour away."""
+    database = create_database(url)
+    try:
+        async with database.session(LIMITS) as session, session.begin():
+            submitted = await submit_site(session, parse_site(site.base), created_by=LOCAL_USER_ID)
+            if not start:
+                later = func.now() + timedelta(hours=1)
+                await session.execute(
+                    update(Job).where(Job.id == submitted.id).values(run_at=later)
+                )
+    finally:
+        await database.close()
+    return submitted.id
+
+
+@asynccontextmanager
+async def staged(url: str, eyes: Eyes) -> AsyncIterator[StagedJob]:
+    """A site with a job on it that waits to be let go."""
+    async with StagedSite() as site:
+        job = StagedJob(await submit(url, site, start=False), site, eyes)
+        try:
+            yield job
+        finally:
+            site.open_all()
+
+
+def held(job: StagedJob, phase: Phase) -> AbstractAsyncContextManager[None]:
+    """Let the job start and hold its worker in a phase; at the end of the block it may go on."""
+    return HOLDS[phase](job)
+
+
+@asynccontextmanager
+async def _claimed(job: StagedJob) -> AsyncIterator[None]:
+    lock = "SELECT FROM domains WHERE domain = $1 FOR UPDATE"
+    async with job.eyes.holding(lock, job.site.host_port) as holder:
+        await job.let_start()
+        await _until_blocked(job, holder.get_server_pid())
+        yield
+
+
+@asynccontextmanager
+async def _robots(job: StagedJob) -> AsyncIterator[None]:
+    async with _gate(job, "robots"):
+        yield
+
+
+@asynccontextmanager
+async def _body(job: StagedJob) -> AsyncIterator[None]:
+    async with _gate(job, "body"):
+        yield
+
+
+@asynccontextmanager
+async def _batch(job: StagedJob) -> AsyncIterator[None]:
+    async with _gate(job, "batch"):
+        big = f"{job.site.base}/big.xml"
+        await job.eyes.wait_for(STORED, big, seconds=REACH_SECONDS)
+        yield
+
+
+@asynccontextmanager
+async def _between(job: StagedJob) -> AsyncIterator[None]:
+    async with _gate(job, "last"):
+        others = len(DOCUMENTS) - 1
+        await job.eyes.wait_for(COMPLETE, job.id, expected=others, seconds=REACH_SECONDS)
+        yield
+
+
+@asynccontextmanager
+async def _publishing(job: StagedJob) -> AsyncIterator[None]:
+    lock = "SELECT FROM scans WHERE job_id = $1 FOR NO KEY UPDATE"
+    async with _gate(job, "robots"), job.eyes.holding(lock, job.id) as holder:
+        job.site.open_all()
+        await _until_blocked(job, holder.get_server_pid())
+        yield
+
+
+@asynccontextmanager
+async def _committed(job: StagedJob) -> AsyncIterator[None]:
+    await job.let_start()
+    await job.eyes.wait_for_status(job.id, "completed", seconds=REACH_SECONDS)
+    yield
+
+
+@asynccontextmanager
+async def _gate(job: StagedJob, name: str) -> AsyncIterator[None]:
+    gate = job.site.gates[name]
+    gate.close()
+    await job.let_start()
+    await wait_until(gate.reached.is_set, seconds=REACH_SECONDS)
+    try:
+        yield
+    finally:
+        gate.open()
+
+
+async def _until_blocked(job: StagedJob, holder_pid: int) -> None:
+    await job.eyes.wait_for(BLOCKED_BY, holder_pid, seconds=REACH_SECONDS)
+
+
+HOLDS: dict[Phase, Callable[[StagedJob], AbstractAsyncContextManager[None]]] = {
+    Phase.CLAIMED: _claimed,
+    Phase.ROBOTS: _robots,
+    Phase.BODY: _body,
+    Phase.BATCH: _batch,
+    Phase.BETWEEN: _between,
+    Phase.PUBLISHING: _publishing,
+    Phase.COMMITTED: _committed,
+}
