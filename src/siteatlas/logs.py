@@ -23,9 +23,24 @@ CREDENTIALS_IN_URL = re.compile(r"(://)[^/@\s]+@")
 job_context = bound_contextvars
 
 
+class RoomLogger(structlog.stdlib.BoundLogger):
+    """Says nothing until logging is configured: structlog would print on the stdout of a program
+    that uses Siteatlas as a library.
+    """
+
+    def _proxy_to_logger(
+        self, method_name: str, event: str | None = None, *event_args: str, **event_kw: Any
+    ) -> Any:
+        if not structlog.is_configured():
+            return None
+        return super()._proxy_to_logger(method_name, event, *event_args, **event_kw)
+
+
 def get_logger(room: str) -> structlog.stdlib.BoundLogger:
     """The logger of one room; `room` becomes the `logger` key of each line."""
-    logger: structlog.stdlib.BoundLogger = structlog.stdlib.get_logger(room)
+    logger: structlog.stdlib.BoundLogger = structlog.wrap_logger(
+        None, wrapper_class=RoomLogger, logger_factory_args=(room,)
+    )
     return logger
 
 

@@ -113,11 +113,25 @@ async def test_a_forgotten_site_is_gone(client: httpx.AsyncClient):
     assert (await client.get(DOMAINS)).json()["items"] == []
 
 
-async def test_a_site_with_an_active_job_cannot_be_forgotten(client: httpx.AsyncClient):
+async def test_a_site_with_a_running_job_cannot_be_forgotten(client: httpx.AsyncClient):
     async with transaction() as session:
-        await add_job(session, await add_domain(session))
+        await add_job(session, await add_domain(session), status="processing")
     response = await client.delete(f"{DOMAINS}/example.com")
     assert (response.status_code, response.json()["code"]) == (409, "job_active")
+
+
+async def test_forgetting_a_site_cancels_its_waiting_job(client: httpx.AsyncClient):
+    await client.post(DOMAINS, json={"domain": "example.com"})
+    await client.delete(f"{DOMAINS}/example.com")
+    jobs = (await client.get("/api/v3/jobs")).json()["items"]
+    assert [job["status"] for job in jobs] == ["cancelled"]
+
+
+async def test_watching_a_site_queues_its_first_scan_and_plans_the_next(client: httpx.AsyncClient):
+    added = await client.post(DOMAINS, json={"domain": "example.com", "scan_interval_hours": 6})
+    jobs = (await client.get("/api/v3/jobs")).json()["items"]
+    assert [(job["domain"], job["status"]) for job in jobs] == [("example.com", "pending")]
+    assert added.json()["next_scan_at"] > jobs[0]["created_at"]
 
 
 @pytest.mark.parametrize("rest", ["", "/sitemaps", "/urls", "/candidates", "/scans"])

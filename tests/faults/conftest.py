@@ -13,6 +13,8 @@ from tests.faults.cluster import RestartableServer, restartable_server
 from tests.faults.eyes import Eyes, open_eyes
 from tests.faults.figures import Figures
 from tests.faults.fleet import Fleet
+from tests.faults.oracle import Story, story
+from tests.faults.phases import Phase, held, staged
 
 FULL = os.environ.get("SITEATLAS_FAULTS") == "full"
 HERE = Path(__file__).parent
@@ -70,3 +72,13 @@ async def fleet(url: str, eyes: Eyes, tmp_path: Path) -> AsyncIterator[Fleet]:
     """The processes of a test."""
     async with Fleet(url, eyes, tmp_path) as running:
         yield running
+
+
+@pytest_asyncio.fixture
+async def undisturbed(url: str, eyes: Eyes, fleet: Fleet) -> Story:
+    """The story of the staged site when nothing happens; its worker goes on."""
+    await fleet.worker(concurrency=1)
+    async with staged(url, eyes) as job:
+        async with held(job, Phase.COMMITTED):
+            pass
+        return await story(eyes, job.site.base)

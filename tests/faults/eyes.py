@@ -71,14 +71,14 @@ class Eyes:
 
     @asynccontextmanager
     async def holding(self, statement: str, *values: object) -> AsyncIterator[Any]:
-        """A transaction that runs a statement and keeps its locks until the end of the block."""
+        """A transaction that keeps the locks of a statement during the block and undoes it then."""
         connection = await self.connect()
         try:
-            async with connection.transaction():
-                await connection.execute(statement, *values)
-                yield connection
+            await connection.execute("BEGIN")
+            await connection.execute(statement, *values)
+            yield connection
         finally:
-            await connection.close()
+            await connection.close(timeout=5)
 
     async def wait_for_blocked(self, *, seconds: float = 30) -> None:
         """Wait until somebody waits for a lock in this database."""

@@ -86,36 +86,29 @@ class Fleet:
                 one.thaw()
                 one.kill()
 
-    def environment(self, url: str | None = None, **settings: object) -> dict[str, str]:
-        """An environment with these settings and no others of ours."""
+    def environment(self, **settings: object) -> dict[str, str]:
+        """An environment with these settings and no others of ours; `url` is the database."""
         kept = {n: v for n, v in os.environ.items() if not n.startswith(OWN_VARIABLES)}
         chosen = {"lease_seconds": self.lease, "egress_allow": "127.0.0.1:*", **settings}
+        url = str(chosen.pop("url", self._url))
         own = {f"SITEATLAS_{name.upper()}": str(value) for name, value in chosen.items()}
-        return {**kept, "DATABASE_URL": url or self._url, **own}
+        return {**kept, "DATABASE_URL": url, **own}
 
-    def launch(
-        self,
-        *arguments: str,
-        url: str | None = None,
-        prefix: tuple[str, ...] = (),
-        **settings: object,
-    ) -> FleetProcess:
-        """Start `siteatlas` with these arguments; does not wait."""
+    def launch(self, *command: str, **settings: object) -> FleetProcess:
+        """Start a program with these settings; does not wait."""
         log = self._folder / f"process-{len(self.processes)}.log"
-        command = [*prefix, COMMAND, *arguments]
-        started = FleetProcess(command, self.environment(url, **settings), log)
+        started = FleetProcess(list(command), self.environment(**settings), log)
         self.processes.append(started)
         return started
 
-    async def worker(self, url: str | None = None, **settings: object) -> FleetProcess:
+    async def worker(self, **settings: object) -> FleetProcess:
         """A worker that has reported to the registry."""
-        started = self.launch("worker", url=url, **settings)
-        await self.wait_registered(started)
+        (started,) = await self.workers(1, **settings)
         return started
 
     async def workers(self, count: int, **settings: object) -> list[FleetProcess]:
         """Several workers, started side by side."""
-        started = [self.launch("worker", **settings) for _ in range(count)]
+        started = [self.launch(COMMAND, "worker", **settings) for _ in range(count)]
         for one in started:
             await self.wait_registered(one)
         return started
@@ -132,7 +125,7 @@ class Fleet:
 
     async def service(self, *arguments: str, **settings: object) -> tuple[FleetProcess, str]:
         """A running `serve` on a free port, with its address."""
-        started = self.launch("serve", "--port", "0", *arguments, **settings)
+        started = self.launch(COMMAND, "serve", "--port", "0", *arguments, **settings)
 
         def address() -> str | None:
             assert started.process.poll() is None, started.said

@@ -43,6 +43,7 @@ class Phase(StrEnum):
     BATCH = "portions of a document committed"
     BETWEEN = "all documents but one committed"
     PUBLISHING = "inside the last transaction"
+    ENDING = "final status written, not committed"
     COMMITTED = "last transaction committed"
 
 
@@ -138,6 +139,18 @@ async def _publishing(job: StagedJob) -> AsyncIterator[None]:
 
 
 @asynccontextmanager
+async def _ending(job: StagedJob) -> AsyncIterator[None]:
+    """The record of the attempt is the last row; ours, not committed, is in its way."""
+    async with _gate(job, "robots"):
+        fence = (await job.eyes.job(job.id))["fence"]
+        row = "INSERT INTO job_attempts (job_id, fence, attempt, outcome) VALUES ($1, $2, 0, '')"
+        async with job.eyes.holding(row, job.id, fence) as holder:
+            job.site.open_all()
+            await _until_blocked(job, holder.get_server_pid())
+            yield
+
+
+@asynccontextmanager
 async def _committed(job: StagedJob) -> AsyncIterator[None]:
     await job.let_start()
     await job.eyes.wait_for_status(job.id, "completed", seconds=REACH_SECONDS)
@@ -167,5 +180,6 @@ HOLDS: dict[Phase, Callable[[StagedJob], AbstractAsyncContextManager[None]]] = {
     Phase.BATCH: _batch,
     Phase.BETWEEN: _between,
     Phase.PUBLISHING: _publishing,
+    Phase.ENDING: _ending,
     Phase.COMMITTED: _committed,
 }

@@ -2,25 +2,34 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
-from collections.abc import AsyncIterator
+import random
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
 import pytest
-import pytest_asyncio
 
 from tests.faults.eyes import Eyes
+from tests.faults.figures import Figures
 from tests.faults.fleet import Fleet
-from tests.faults.oracle import Story, bad_words, differences, left_connections, story, violations
-from tests.faults.phases import Phase, StagedJob, held, staged
+from tests.faults.oracle import (
+    Story,
+    bad_words,
+    differences,
+    left_connections,
+    story,
+    violations,
+)
+from tests.faults.phases import COMPLETE, Phase, StagedJob, held, staged
 from tests.faults.stage import DOCUMENTS
+from tests.fixtures.waiting import wait_until
 
 KILLS = int(os.environ.get("SITEATLAS_FAULT_KILLS", "200"))
 SEED = int(os.environ.get("SITEATLAS_FAULT_SEED", "1504"))
 AT_ONCE = 4
 SLACK_SECONDS = 15
-# Documents that can be open at the moment of a death: all but the index.
-MOST_FETCHED_AGAIN = len(DOCUMENTS)
+END_SECONDS = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,16 +39,6 @@ class Kill:
     phase: Phase
     seconds_to_rerun: float | None
     fetched_again: int
-
-
-@pytest_asyncio.fixture
-async def undisturbed(url: str, eyes: Eyes, fleet: Fleet) -> AsyncIterator[Story]:
-    """The story of the same site when nothing happens."""
-    await fleet.worker(concurrency=1)
-    async with staged(url, eyes) as job:
-        async with held(job, Phase.COMMITTED):
-            pass
-        yield await story(eyes, job.site.base)
 
 
 async def kill_in(phase: Phase, job: StagedJob, fleet: Fleet) -> float | None:
@@ -59,12 +58,19 @@ async def kill_in(phase: Phase, job: StagedJob, fleet: Fleet) -> float | None:
 async def killed_and_ended(phase: Phase, job: StagedJob, fleet: Fleet) -> Kill:
     """Kill in a phase and wait until the job has ended elsewhere."""
     seconds = await kill_in(phase, job, fleet)
-    await job.eyes.wait_for_status(job.id, "completed", seconds=60)
+    await job.eyes.wait_for_status(job.id, "completed", seconds=END_SECONDS)
     return Kill(phase, seconds, job.site.fetches().total() - len(DOCUMENTS))
 
 
+async def nothing_is_left(fleet: Fleet, eyes: Eyes) -> None:
+    """The living end in good order and leave no connection and no trace of a fault."""
+    assert set(await fleet.stop_all()) <= {0}
+    assert await left_connections(eyes) == []
+    assert [line for one in fleet.processes for line in bad_words(one.said)] == []
+
+
 @pytest.mark.faults_short
-@pytest.mark.parametrize("phase", [Phase.BATCH, Phase.PUBLISHING], ids=lambda phase: phase.name)
+@pytest.mark.parametrize("phase", [Phase.BATCH, Phase.ENDING], ids=lambda phase: phase.name)
 async def test_a_job_whose_worker_is_killed_ends_as_if_undisturbed(
     phase: Phase, url: str, eyes: Eyes, fleet: Fleet, undisturbed: Story
 ):
@@ -75,6 +81,134 @@ async def test_a_job_whose_worker_is_killed_ends_as_if_undisturbed(
     assert kill.seconds_to_rerun is not None
     assert kill.seconds_to_rerun <= fleet.lease + SLACK_SECONDS
     assert await violations(eyes, deaths=1) == []
-    assert await fleet.stop_all() == [0]
-    assert await left_connections(eyes) == []
-    assert [line for one in fleet.processes for line in bad_words(one.said)] == []
+    await nothing_is_left(fleet, eyes)
+
+
+async def kill_at_gate(job: StagedJob, name: str, fleet: Fleet) -> None:
+    """Kill whoever waits at a closed gate; the gate stays closed."""
+    gate = job.site.gates[name]
+    await wait_until(gate.reached.is_set, seconds=END_SECONDS)
+    if name == "last":
+        await eyes_see_all_but_one(job)
+    gate.reached.clear()
+    fleet.holder((await job.eyes.job(job.id))["worker_id"]).kill()
+
+
+async def eyes_see_all_but_one(job: StagedJob) -> None:
+    """Wait until all documents but the last are committed."""
+    await job.eyes.wait_for(COMPLETE, job.id, expected=len(DOCUMENTS) - 1, seconds=END_SECONDS)
+
+
+@pytest.mark.timeout(180)
+async def test_a_job_whose_workers_are_killed_again_and_again_ends_as_if_undisturbed(
+    url: str, eyes: Eyes, fleet: Fleet, undisturbed: Story
+):
+    gates = ("robots", "batch", "last")
+    await fleet.workers(len(gates), concurrency=1)
+    async with staged(url, eyes) as job:
+        for name in gates:
+            job.site.gates[name].close()
+        await job.let_start()
+        for name in gates:
+            await kill_at_gate(job, name, fleet)
+            job.site.gates[name].open()
+        await eyes.wait_for_status(job.id, "completed", seconds=END_SECONDS)
+        assert differences(undisturbed, await story(eyes, job.site.base)) == []
+    assert await violations(eyes, deaths=len(gates)) == []
+
+
+@pytest.mark.timeout(180)
+async def test_a_job_that_ends_three_workers_without_a_document_is_poison(
+    url: str, eyes: Eyes, fleet: Fleet
+):
+    await fleet.workers(4, concurrency=1)
+    async with staged(url, eyes) as job:
+        job.site.gates["robots"].close()
+        await job.let_start()
+        for _ in range(3):
+            await kill_at_gate(job, "robots", fleet)
+        await eyes.wait_for_status(job.id, "failed", seconds=fleet.lease + SLACK_SECONDS)
+    ended = await eyes.job(job.id)
+    assert (ended["error_code"], ended["attempt"]) == ("poison", 0)
+    assert await violations(eyes, deaths=3) == []
+
+
+class Series:
+    """Many kills, some at a time, over all phases in a fixed random order."""
+
+    def __init__(self, url: str, fleet: Fleet, expected: Story, figures: Figures) -> None:
+        self._url = url
+        self._fleet = fleet
+        self._expected = expected
+        self._figures = figures
+        self._random = random.Random(SEED)
+        self._phases: list[Phase] = []
+
+    async def run(self, kills: int) -> None:
+        done = 0
+        while done < kills:
+            await self._restock()
+            phases = [self._next_phase() for _ in range(min(AT_ONCE, kills - done))]
+            await self._round(phases)
+            done += len(phases)
+            await self._forget()
+
+    async def _restock(self) -> None:
+        """Twice as many workers as will be killed, so that as many are there to go on."""
+        living = sum(one.process.poll() is None for one in self._fleet.processes)
+        await self._fleet.workers(2 * AT_ONCE - living, concurrency=1)
+
+    def _next_phase(self) -> Phase:
+        if not self._phases:
+            self._phases = list(Phase)
+            self._random.shuffle(self._phases)
+        return self._phases.pop()
+
+    async def _round(self, phases: list[Phase]) -> None:
+        eyes = self._fleet.eyes
+        async with AsyncExitStack() as stack:
+            jobs = [await stack.enter_async_context(staged(self._url, eyes)) for _ in phases]
+            pairs = zip(phases, jobs, strict=True)
+            kills = await asyncio.gather(
+                *(killed_and_ended(phase, job, self._fleet) for phase, job in pairs),
+                return_exceptions=True,
+            )
+            wrong = [
+                difference
+                for job in jobs
+                for difference in differences(self._expected, await story(eyes, job.site.base))
+            ]
+        deaths = sum(phase is not Phase.COMMITTED for phase in phases)
+        wrong += await violations(eyes, deaths=deaths)
+        self._note(kills)
+        self._figures.count("double or missing effects", len(wrong))
+        assert wrong == [], f"seed {SEED}, phases {phases}"
+        assert [kill for kill in kills if isinstance(kill, BaseException)] == [], f"seed {SEED}"
+
+    def _note(self, kills: list[Kill | BaseException]) -> None:
+        self._figures.count("kill -9 of a worker", len(kills))
+        self._figures.count("jobs lost", 0)
+        for kill in kills:
+            if isinstance(kill, BaseException):
+                self._figures.count("jobs lost")
+                continue
+            self._figures.sample("documents fetched again per kill", kill.fetched_again)
+            if kill.seconds_to_rerun is not None:
+                self._figures.sample(
+                    f"seconds from kill to rerun, lease {self._fleet.lease:g} s",
+                    kill.seconds_to_rerun,
+                )
+
+    async def _forget(self) -> None:
+        """Empty tables, lest the judge should take longer every round."""
+        tables = "domains, jobs, scans, sitemaps, sitemap_urls, candidates, job_attempts"
+        await self._fleet.eyes.rows(f"TRUNCATE {tables} CASCADE")
+
+
+@pytest.mark.timeout(3600)
+async def test_no_kill_in_any_phase_loses_or_doubles_anything(
+    url: str, eyes: Eyes, fleet: Fleet, undisturbed: Story, figures: Figures
+):
+    figures.count("seed of the kills", SEED)
+    await Series(url, fleet, undisturbed, figures).run(KILLS)
+    await nothing_is_left(fleet, eyes)

@@ -16,9 +16,12 @@ from siteatlas.errors import DomainNotFound
 from siteatlas.insights.domains import DomainView, domain_view, find_domain_view, list_domains
 from siteatlas.insights.pages import Page
 from siteatlas.logs import get_logger
-from siteatlas.net.address import parse_site
-from siteatlas.storage.domains import change_domain, delete_domain, find_domain, register_domain
-from siteatlas.storage.session import get_session
+from siteatlas.net.address import WebAddress, parse_site
+from siteatlas.queue.steering import remove_site
+from siteatlas.queue.submission import watch_site
+from siteatlas.storage.domains import change_domain, find_domain, register_domain
+from siteatlas.storage.models import Domain
+from siteatlas.storage.session import AsyncSession, get_session
 
 PREFIX = "/api/v3/domains"
 
@@ -54,18 +57,11 @@ async def get_domains(query: Annotated[DomainsQuery, Query()]) -> Page[DomainVie
 async def add_domain(
     body: DomainRequest, response: Response, context: Context, user: CurrentUser
 ) -> DomainView:
-    """Register a site and watch it; a known site is taken up again."""
+    """Register a site, watch it and queue its first scan; a known site is taken up again."""
     address = site_at("#/domain", body.domain, context.policy)
     async with get_session() as session, session.begin():
         known = await find_domain(session, address.domain)
-        domain = await register_domain(
-            session,
-            address,
-            created_by=user,
-            watch=body.watch,
-            max_pages=body.max_pages,
-            scan_interval_hours=body.scan_interval_hours,
-        )
+        domain = await _register(session, address, body, context, user)
         view = domain_view(domain)
     context.jobs_waiting()
     log.info("domain_registered", domain=view.domain, watched=view.watched)
@@ -73,6 +69,32 @@ async def add_domain(
         response.status_code = status.HTTP_200_OK
     response.headers["Location"] = f"{PREFIX}/{view.domain}"
     return view
+
+
+async def _register(
+    session: AsyncSession,
+    address: WebAddress,
+    body: DomainRequest,
+    context: Context,
+    user: CurrentUser,
+) -> Domain:
+    if not body.watch:
+        return await register_domain(
+            session,
+            address,
+            created_by=user,
+            max_pages=body.max_pages,
+            scan_interval_hours=body.scan_interval_hours,
+        )
+    return await watch_site(
+        session,
+        address,
+        created_by=user,
+        scan_interval_hours=body.scan_interval_hours,
+        default_interval_hours=context.settings.scan_interval_hours,
+        max_pages=body.max_pages,
+        max_attempts=context.settings.max_attempts,
+    )
 
 
 @router.get(
@@ -111,5 +133,5 @@ async def remove_domain(domain: DomainName) -> None:
         found = await find_domain(session, parse_site(domain).domain)
         if found is None:
             raise DomainNotFound
-        await delete_domain(session, found)
+        await remove_site(session, found)
     log.info("domain_deleted", domain=found.domain)

@@ -69,6 +69,7 @@ async def _submit(
             created_by=user,
             max_pages=body.max_pages,
             watch=body.watch,
+            interval_hours=context.settings.scan_interval_hours,
             max_attempts=context.settings.max_attempts,
         )
         return job, context.wake is not None or await any_worker_alive(session)

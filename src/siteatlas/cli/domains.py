@@ -37,12 +37,12 @@ from siteatlas.insights.domains import (
 from siteatlas.insights.pages import DEFAULT_LIMIT, Page
 from siteatlas.net.address import parse_site
 from siteatlas.net.egress import EgressPolicy
+from siteatlas.queue.steering import remove_site
+from siteatlas.queue.submission import watch_site
 from siteatlas.settings import Settings
 from siteatlas.storage.domains import (
     change_domain,
-    delete_domain,
     find_domain,
-    register_domain,
 )
 from siteatlas.storage.models import LOCAL_USER_ID
 from siteatlas.storage.session import get_session
@@ -90,7 +90,7 @@ def add(
     """Watch SITE: scan it now and then again and again."""
     settings = prepare()
     _write(run(_add(settings, site, interval_hours, max_urls)), as_json=as_json)
-    say("It is scanned with the next tick of the scheduler; at once: siteatlas scheduler run-once")
+    say("A first scan is queued. Without a running service: siteatlas scheduler run-once")
 
 
 @app.command("list")
@@ -157,13 +157,14 @@ async def _add(
     address = parse_site(site)
     EgressPolicy.from_text(settings.egress_allow).check(address)
     async with opened(settings), get_session() as session, session.begin():
-        domain = await register_domain(
+        domain = await watch_site(
             session,
             address,
             created_by=LOCAL_USER_ID,
-            watch=True,
-            max_pages=max_urls,
             scan_interval_hours=interval_hours,
+            default_interval_hours=settings.scan_interval_hours,
+            max_pages=max_urls,
+            max_attempts=settings.max_attempts,
         )
         return domain_view(domain)
 
@@ -196,5 +197,5 @@ async def _remove(settings: Settings, site: str) -> str:
         domain = await find_domain(session, parse_site(site).domain)
         if domain is None:
             raise DomainNotFound
-        await delete_domain(session, domain)
+        await remove_site(session, domain)
         return domain.domain

@@ -6,7 +6,6 @@ from collections import Counter
 
 from siteatlas.cli.output import percent, say
 from siteatlas.cli.scan_report import ScanReport
-from siteatlas.cli.sitemap_tree import count_of
 
 MOST_CODES = 6
 LABEL_WIDTH = 10
@@ -15,9 +14,9 @@ LABEL_WIDTH = 10
 def say_block(report: ScanReport, dated: int, seconds: float) -> None:
     """Sitemaps, URLs, dates, problems, time: one line each."""
     unread = sum(sitemap.outcome == "unread" for sitemap in report.sitemaps)
-    read = count_of(len(report.sitemaps) - unread, "sitemap")
     say("")
-    _line("sitemaps", f"{read} read" + (f", {unread:,} not" if unread else ""))
+    read = len(report.sitemaps) - unread
+    _line("sitemaps", f"{read:,} read" + (f", {unread:,} not" if unread else ""))
     _line("URLs", f"{report.url_count:,}")
     share = dated / report.url_count if report.url_count else 0.0
     _line("lastmod", f"{percent(share)} of the URLs have one")

@@ -45,7 +45,7 @@ from siteatlas.processor.recorder import (
 from siteatlas.queue.claims import Claim, claim_one
 from siteatlas.queue.endings import MAX_SNOOZES
 from siteatlas.queue.job_service import job_service
-from siteatlas.queue.leases import report_progress
+from siteatlas.queue.leases import heartbeat, report_progress
 from siteatlas.scanner.analyzer import ScanOptions, SitemapAnalyzer
 from siteatlas.settings import Settings, load_settings
 from siteatlas.storage.domains import register_domain
@@ -60,6 +60,7 @@ SCAN_SECONDS = 6 * 3600
 LONGEST_SNOOZE_SECONDS = 3600.0
 DEFAULT_SNOOZE_SECONDS = 60.0
 SAVING_SECONDS = 5.0
+HEARTBEATS_PER_LEASE = 4
 
 
 class Processor:
@@ -247,4 +248,17 @@ async def process_domain_with_own_session(
         return None
     if max_urls is not None:
         claim = replace(claim, max_pages=max_urls)
-    return await processor.run(claim, Pulse())
+    keeper = asyncio.create_task(_keep_lease(claim, settings.lease_seconds))
+    try:
+        return await processor.run(claim, Pulse())
+    finally:
+        keeper.cancel()
+
+
+async def _keep_lease(claim: Claim, lease_seconds: float) -> None:
+    """Renew the lease of a job that runs outside of a worker."""
+    while True:
+        await asyncio.sleep(lease_seconds / HEARTBEATS_PER_LEASE)
+        with suppress(DatabaseError):
+            async with get_background_session() as session, session.begin():
+                await heartbeat(session, [claim], lease_seconds)

@@ -21,7 +21,7 @@ from siteatlas.storage.scans import (
     record_domain_success,
 )
 from siteatlas.storage.session import AsyncSession, get_background_session
-from siteatlas.storage.sitemaps import summarise_scan
+from siteatlas.storage.sitemaps import count_domain, summarise_scan
 from siteatlas.storage.urls import count_distinct_urls
 
 SUMMARISED_SITEMAPS = 100
@@ -45,10 +45,16 @@ async def _publish(
     ):
         await recorder.write_into(session, portion)
         sitemaps, urls, largest = await summarise_scan(session, scan.id, SUMMARISED_SITEMAPS)
-        distinct = await count_distinct_urls(session, scan.domain_id) if sitemaps > 1 else urls
+        stored = await count_domain(session, scan.domain_id)
+        distinct = await count_distinct_urls(session, scan.domain_id) if stored[0] > 1 else urls
         counts = ScanCounts(sitemaps, urls, distinct)
         await publish_scan(session, scan.id, counts, recorder.reasons)
-        await record_domain_success(session, scan.domain_id, counts, partial=bool(recorder.reasons))
+        await record_domain_success(
+            session,
+            scan.domain_id,
+            ScanCounts(*stored, distinct),
+            partial=bool(recorder.reasons),
+        )
         result = _result(claim, scan, counts, recorder.reasons, largest)
         await complete(session, claim, result)
         return result

@@ -6,13 +6,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
-from sqlalchemy import insert
+from sqlalchemy import ColumnElement, func, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from siteatlas.net.address import WebAddress
+from siteatlas.queue.statuses import ACTIVE
 from siteatlas.queue.submission import NewJob, Priority, Submitted, as_typed, create_many
 from siteatlas.storage.domains import register_domains
-from siteatlas.storage.models import Batch, BatchItem, JobStatus
+from siteatlas.storage.models import Batch, BatchItem, Job, JobStatus
+
+BATCHES_A_TIME = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,3 +91,54 @@ def _item(
         "error_code": entry.error_code,
         "error": entry.error,
     }
+
+
+async def close_batches(session: AsyncSession) -> int:
+    """Freeze the batches whose last item has ended, so that they outlive their jobs."""
+    open_item = (
+        select(BatchItem.batch_id)
+        .join(Job, Job.id == BatchItem.job_id)
+        .where(BatchItem.batch_id == Batch.id, Job.status.in_(ACTIVE))
+        .exists()
+    )
+    ended = (
+        await session.execute(
+            select(Batch)
+            .where(Batch.finished_at.is_(None), ~open_item)
+            .limit(BATCHES_A_TIME)
+            .with_for_update(skip_locked=True)
+        )
+    ).scalars()
+    count = 0
+    for batch in ended:
+        await freeze_items(session, BatchItem.batch_id == batch.id)
+        await _freeze_counts(session, batch)
+        count += 1
+    return count
+
+
+async def freeze_items(session: AsyncSession, which: ColumnElement[bool]) -> None:
+    """Copy onto the chosen items how their jobs ended."""
+    await session.execute(
+        update(BatchItem)
+        .where(which, BatchItem.job_id == Job.id)
+        .values(
+            status=Job.status,
+            error_code=Job.error_code,
+            error=Job.error,
+            started_at=Job.started_at,
+            finished_at=Job.finished_at,
+        )
+        .execution_options(synchronize_session=False)
+    )
+
+
+async def _freeze_counts(session: AsyncSession, batch: Batch) -> None:
+    statement = select(
+        func.count().filter(BatchItem.status == JobStatus.COMPLETED),
+        func.max(BatchItem.finished_at),
+    ).where(BatchItem.batch_id == batch.id)
+    completed, finished_at = (await session.execute(statement)).one()
+    batch.completed, batch.failed = completed, batch.total - completed
+    batch.finished_at = finished_at or func.now()
+    await session.flush()

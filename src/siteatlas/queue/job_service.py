@@ -1,7 +1,7 @@
 """The job table under its older names: a guarded front of the verbs in this room.
 
-New code calls the verbs. What comes through here is held to the same rules: a job changes its
-status only along the arrows of the state machine, and never while a worker holds its lease.
+New code calls the verbs. What comes through here can set a job back or end it by hand, but never
+while a worker holds its lease, and it cannot start one: only a claim does.
 """
 
 from __future__ import annotations
@@ -75,6 +75,8 @@ class JobService:
     ) -> Job:
         """Set the status of a job by hand; refused while a worker holds its lease."""
         word = parse_status(status)
+        if word is JobStatus.PROCESSING:
+            raise JobStateConflict("Only the claim of a worker starts a job.")
         values: dict[str, Any] = {"status": word, "updated_at": func.now(), "error": error}
         if word == JobStatus.PENDING:
             values |= {"attempt": 0, "rescues": 0, "run_at": func.now(), "finished_at": None}

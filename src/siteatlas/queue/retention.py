@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from sqlalchemy import and_, delete, func, or_, select, update
+from sqlalchemy import and_, delete, func, or_, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from siteatlas.queue.batches import freeze_items
 from siteatlas.storage.models import (
     BatchItem,
     Domain,
@@ -47,18 +48,7 @@ async def prune_jobs(session: AsyncSession) -> int:
     ids = (await session.execute(statement)).scalars().all()
     if not ids:
         return 0
-    await session.execute(
-        update(BatchItem)
-        .where(BatchItem.job_id == Job.id, Job.id.in_(ids))
-        .values(
-            status=Job.status,
-            error_code=Job.error_code,
-            error=Job.error,
-            started_at=Job.started_at,
-            finished_at=Job.finished_at,
-        )
-        .execution_options(synchronize_session=False)
-    )
+    await freeze_items(session, BatchItem.job_id.in_(ids))
     await session.execute(delete(Job).where(Job.id.in_(ids)))
     return len(ids)
 

@@ -1,4 +1,4 @@
-"""What a person may do to a job: cancel it, or have it tried again."""
+"""What a person may do to a job: cancel it, have it tried again, or remove its whole site."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from siteatlas.errors import JobActive, JobNotFound, JobStateConflict
 from siteatlas.queue.statuses import ACTIVE
 from siteatlas.queue.submission import Submitted, submitted_of
-from siteatlas.storage.models import Job, JobStatus, ScanState
+from siteatlas.storage.domains import delete_domain
+from siteatlas.storage.models import Domain, Job, JobStatus, ScanState
 from siteatlas.storage.scans import end_scan
 
 
@@ -37,6 +38,16 @@ async def cancel(session: AsyncSession, job_id: int) -> str:
     if current == JobStatus.CANCELLED:
         return current
     raise JobStateConflict(f"The job is {current} and cannot be cancelled any more.")
+
+
+async def remove_site(session: AsyncSession, domain: Domain) -> None:
+    """Delete a site: its waiting job is cancelled, a running one must be stopped first."""
+    statement = select(Job.id, Job.status).where(Job.domain_id == domain.id, Job.status.in_(ACTIVE))
+    for job in (await session.execute(statement.with_for_update())).all():
+        if job.status == JobStatus.PROCESSING:
+            raise JobActive("A job of this site is running. Cancel it first.")
+        await cancel(session, job.id)
+    await delete_domain(session, domain)
 
 
 async def retry(session: AsyncSession, job_id: int) -> Submitted:

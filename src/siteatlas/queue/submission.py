@@ -16,11 +16,12 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from siteatlas.errors import ConflictError
 from siteatlas.net.address import WebAddress
 from siteatlas.queue.statuses import ACTIVE
-from siteatlas.storage.domains import register_domain
-from siteatlas.storage.models import Job, JobStatus
+from siteatlas.storage.domains import plan_next_scan, register_domain
+from siteatlas.storage.models import Domain, Job, JobStatus
 from siteatlas.storage.models.job import ACTIVE as ACTIVE_PREDICATE
 
 JOIN_TRIES = 5
+DEFAULT_INTERVAL_HOURS = 24.0
 
 
 class Priority(IntEnum):
@@ -79,25 +80,60 @@ async def submit_site(
     created_by: UUID,
     max_pages: int | None = None,
     watch: bool = False,
+    interval_hours: float = DEFAULT_INTERVAL_HOURS,
     priority: Priority = Priority.INTERACTIVE,
     document: str | None = None,
     max_attempts: int = 5,
 ) -> Submitted:
-    """Register the site of an address and queue a scan of it, or join the active one."""
+    """Register the site of an address and queue a scan of it, or join the active one.
+
+    A watched site is scanned again one interval from now, its own or `interval_hours`.
+    """
     domain = await register_domain(session, address, created_by=created_by, watch=watch)
-    return await create(
-        session,
-        NewJob(
-            domain=domain.domain,
-            base_url=as_typed(address),
-            created_by=created_by,
-            domain_id=domain.id,
-            max_pages=max_pages,
-            document=document,
-            priority=priority,
-            max_attempts=max_attempts,
-        ),
+    if watch:
+        await plan_next_scan(session, domain, interval_hours)
+    new = NewJob(
+        domain=domain.domain,
+        base_url=as_typed(address),
+        created_by=created_by,
+        domain_id=domain.id,
+        max_pages=max_pages,
+        document=document,
+        priority=priority,
+        max_attempts=max_attempts,
     )
+    return await create(session, new)
+
+
+async def watch_site(
+    session: AsyncSession,
+    address: WebAddress,
+    *,
+    created_by: UUID,
+    scan_interval_hours: float | None = None,
+    default_interval_hours: float = DEFAULT_INTERVAL_HOURS,
+    max_pages: int | None = None,
+    max_attempts: int = 5,
+) -> Domain:
+    """Watch a site from now on, beginning with a scan of it."""
+    domain = await register_domain(
+        session,
+        address,
+        created_by=created_by,
+        watch=True,
+        max_pages=max_pages,
+        scan_interval_hours=scan_interval_hours,
+    )
+    await submit_site(
+        session,
+        address,
+        created_by=created_by,
+        max_pages=domain.max_pages,
+        watch=True,
+        interval_hours=default_interval_hours,
+        max_attempts=max_attempts,
+    )
+    return domain
 
 
 def as_typed(address: WebAddress) -> str:

@@ -56,8 +56,10 @@ class SiteHosts:
 
 
 def _is_registrable(host: str) -> bool:
-    """Whether a host looks like a name somebody registered, not like `com` or `co.uk`."""
+    """Whether a host looks like a name somebody registered, not like `com`, `co.uk` or an address."""
     labels = host.split(".")
+    if labels[-1].isdigit():
+        return False
     if len(labels) != 2:  # noqa: PLR2004
         return len(labels) > 1
     return len(labels[0]) > _SHORT_LABEL or len(labels[1]) > _COUNTRY_LABEL

@@ -196,8 +196,7 @@ class Consumer:
             taken = 0
             self._wake.clear()
             async with patience.round():
-                if self._slots.free:
-                    taken = await self.take(self._slots.free)
+                taken = await self.take(self._slots.free)
             pause = SHORTEST_POLL if taken else min(pause * 1.5, LONGEST_POLL)
             with suppress(TimeoutError):
                 async with asyncio.timeout(pause):

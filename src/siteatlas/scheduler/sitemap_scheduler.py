@@ -16,6 +16,7 @@ from siteatlas.errors import DatabaseError
 from siteatlas.logs import get_logger
 from siteatlas.net.address import parse_site
 from siteatlas.net.egress import EgressPolicy
+from siteatlas.queue.batches import close_batches
 from siteatlas.queue.retention import prune_deleted_domains, prune_jobs, prune_workers
 from siteatlas.queue.submission import Priority, submit_site
 from siteatlas.scheduler.consumer import Consumer
@@ -156,7 +157,7 @@ async def prune() -> None:
 
 
 async def _prune() -> None:
-    for portion in (prune_jobs, prune_workers, prune_deleted_domains):
+    for portion in (close_batches, prune_jobs, prune_workers, prune_deleted_domains):
         for _ in range(MOST_PORTIONS):
             async with get_background_session() as session, session.begin():
                 removed = await portion(session)

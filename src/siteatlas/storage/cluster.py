@@ -126,9 +126,8 @@ class Cluster:
         if written_by != str(MAJOR_VERSION):
             raise EmbeddedVersionMismatch(
                 f"{self.path} was written by PostgreSQL {written_by}, but this version of "
-                f"siteatlas brings PostgreSQL {MAJOR_VERSION}. Back up with the version of "
-                "siteatlas that wrote it (siteatlas db backup) and restore into an empty "
-                f"directory. {REMEDY}"
+                f"siteatlas brings PostgreSQL {MAJOR_VERSION}. Use the version of siteatlas that "
+                f"wrote it, or name another directory with SITEATLAS_DATA_DIR. {REMEDY}"
             )
 
     def _start(self, leftover: Postmaster | None) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
@@ -10,9 +11,8 @@ from sqlalchemy import case, func, literal, select, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from siteatlas.errors import JobActive
 from siteatlas.net.address import WebAddress
-from siteatlas.storage.models import Domain, Job, JobStatus
+from siteatlas.storage.models import Domain
 
 SECONDS_AN_HOUR = 3600.0
 
@@ -91,6 +91,16 @@ async def register_domains(
     return {row.domain: row.id for row in (await session.execute(statement)).all()}
 
 
+async def plan_next_scan(
+    session: AsyncSession, domain: Domain, default_interval_hours: float
+) -> None:
+    """A watched site is being scanned now: its next time is one interval away."""
+    hours = domain.scan_interval_hours or default_interval_hours
+    domain.next_scan_at = func.now() + timedelta(hours=hours)
+    await session.flush()
+    await session.refresh(domain, ["next_scan_at"])
+
+
 async def change_domain(
     session: AsyncSession,
     domain: Domain,
@@ -117,10 +127,6 @@ async def change_domain(
 
 async def delete_domain(session: AsyncSession, domain: Domain) -> None:
     """Mark a site as deleted; its rows are removed later, in small steps."""
-    active = (JobStatus.PENDING, JobStatus.PROCESSING)
-    statement = select(Job.id).where(Job.domain_id == domain.id, Job.status.in_(active)).limit(1)
-    if (await session.execute(statement)).first() is not None:
-        raise JobActive("A job of this site is waiting or running. Cancel it first.")
     domain.deleted_at = func.now()
     domain.watched = False
     domain.next_scan_at = None

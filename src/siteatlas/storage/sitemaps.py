@@ -169,6 +169,16 @@ async def record_origin(session: AsyncSession, domain_id: UUID, origin: str) -> 
     )
 
 
+async def count_domain(session: AsyncSession, domain_id: UUID) -> tuple[int, int]:
+    """Documents of a site that could be read, and the listings in them."""
+    statement = select(
+        func.count().filter((Sitemap.status == "completed") | (Sitemap.url_count > 0)),
+        func.coalesce(func.sum(Sitemap.url_count), 0),
+    ).where(Sitemap.domain_id == domain_id)
+    count, urls = (await session.execute(statement)).one()
+    return count, int(urls)
+
+
 async def summarise_scan(
     session: AsyncSession, scan_id: int, limit: int
 ) -> tuple[int, int, list[dict[str, Any]]]:

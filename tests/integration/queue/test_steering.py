@@ -124,3 +124,10 @@ async def test_setting_a_status_by_hand_accepts_the_older_words() -> None:
 def test_an_unknown_status_word_is_refused_with_the_known_ones() -> None:
     with pytest.raises(InputError, match="pending"):
         parse_status("banana")
+
+
+async def test_a_job_cannot_be_set_to_processing_by_hand() -> None:
+    submitted = await submit("example.com")
+    with pytest.raises(JobStateConflict):
+        async with get_background_session() as session, session.begin():
+            await job_service.update_status(session, submitted.id, "processing")

@@ -1,0 +1,98 @@
+"""What a scan says while it runs: one event per line, with job and site on each."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+from collections.abc import Iterator
+
+import pytest
+
+from siteatlas.logs import configure_logging
+from siteatlas.storage.session import bound_database
+from tests.fixtures.pipeline import (
+    index,
+    pages,
+    scan_server,
+    settings_for,
+    submit_server,
+    urlset,
+    work,
+)
+from tests.fixtures.site_server import SiteServer
+
+pytestmark = pytest.mark.usefixtures("database")
+
+
+@pytest.fixture
+def log_lines() -> Iterator[io.StringIO]:
+    """All log lines of the test as JSON; logging is put back as it was."""
+    root = logging.getLogger()
+    before, level = list(root.handlers), root.level
+    stream = io.StringIO()
+    configure_logging("info", "json", stream)
+    yield stream
+    root.handlers[:] = before
+    root.setLevel(level)
+
+
+def events(stream: io.StringIO) -> list[dict[str, object]]:
+    return [json.loads(line) for line in stream.getvalue().splitlines()]
+
+
+async def test_each_phase_of_a_job_is_logged_with_job_and_site(log_lines: io.StringIO) -> None:
+    site = {
+        "/robots.txt": "Sitemap: {base}/index.xml\n",
+        "/index.xml": index(["{base}/a.xml"]),
+        "/a.xml": urlset(pages("a", 3)),
+    }
+    async with SiteServer(site) as server:
+        job = await scan_server(server)
+    lines = [line for line in events(log_lines) if line["logger"] == "processor"]
+    names = [line["event"] for line in lines]
+    assert names[:3] == ["job_started", "scan_started", "robots_read"]
+    assert names.count("document_read") == 2
+    assert names[-2:] == ["scan_published", "job_ended"]
+    assert {line["job_id"] for line in lines} == {str(job.job_id)}
+    assert {line["domain"] for line in lines} == {server.host_port}
+
+
+async def test_a_tick_says_what_it_looked_for_and_found(log_lines: io.StringIO) -> None:
+    async with SiteServer({"/sitemap.xml": urlset(pages("a", 1))}) as server:
+        await submit_server(server)
+        await work(settings_for(server), limit=7)
+    by_name = {line["event"]: line for line in events(log_lines)}
+    assert by_name["tick_started"]["looked_for"] == 7
+    assert by_name["tick_ended"]["found"] == 1
+    assert by_name["job_claimed"]["domain"] == server.host_port
+
+
+async def test_a_failure_is_logged_with_its_code(log_lines: io.StringIO) -> None:
+    async with SiteServer() as server:
+        await scan_server(server)
+    (failed,) = [line for line in events(log_lines) if line["event"] == "job_failed"]
+    assert (failed["error_code"], failed["transient"]) == ("no_sitemap", False)
+
+
+async def test_line_breaks_from_outside_never_start_a_new_log_line(log_lines: io.StringIO) -> None:
+    async with SiteServer({"/robots.txt": "Sitemap: {base}/a%0Ab.xml\n"}) as server:
+        await scan_server(server)
+    for line in log_lines.getvalue().splitlines():
+        json.loads(line)
+
+
+async def test_no_session_is_open_while_the_network_is_used() -> None:
+    checked_out: list[int] = []
+
+    def answer(_request: object) -> str:
+        checked_out.append(bound_database().engine.pool.checkedout())  # type: ignore[attr-defined]
+        return urlset(pages("a", 3))
+
+    async with SiteServer({"/robots.txt": "Sitemap: {base}/a.xml", "/a.xml": answer}) as server:
+        await scan_server(server)
+    assert checked_out == [0]
+
+
+async def test_the_engine_carries_the_option_that_the_standard_asks_for() -> None:
+    assert bound_database().engine.get_execution_options()["no_prepare"] is True

@@ -1,0 +1,101 @@
+"""A bomb, an endless body and a drip end within their limits; other scans keep their speed."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.fixtures.documents import urlset, urlset_of
+from tests.fixtures.raw_server import Connection, RawServer, whole_answer
+from tests.fixtures.scans import ScanRecord, record_scan
+from tests.unit.scanner.conftest import QUICK
+
+MIB = 1024 * 1024
+STATM = Path("/proc/self/statm")
+LIMITS = replace(QUICK, document=3.0, idle=1.0, speed_window=1.0, max_bytes=30 * MIB)
+URLS = [f"https://a.example/{number}" for number in range(2000)]
+ENTRIES = urlset_of(URLS).partition(b"<url>")[2].replace(b"</urlset>", b"")
+
+
+def resident_bytes() -> int:
+    return int(STATM.read_text().split()[1]) * 4096
+
+
+async def bomb(connection: Connection) -> None:
+    filler = urlset(("<url><loc>https://a.example/</loc></url>" + " " * 900_000) * 120)
+    await connection.answer(gzip.compress(filler))
+
+
+async def endless(connection: Connection) -> None:
+    await connection.send(b"HTTP/1.1 200 OK\r\n\r\n<urlset><url>")
+    while True:
+        await connection.send(ENTRIES + b"<url>")
+
+
+async def drip(connection: Connection) -> None:
+    await connection.send(b"HTTP/1.1 200 OK\r\n\r\n<urlset>")
+    while True:
+        await connection.send(b"<!-- -->")
+        await asyncio.sleep(0.02)
+
+
+async def scan_of(
+    make_analyzer, answer: Callable[[Connection], Awaitable[None]]
+) -> tuple[ScanRecord, float]:
+    async def serve(connection: Connection) -> None:
+        while (request := await connection.request()) is not None:
+            if "/robots.txt" in request:
+                await connection.send(whole_answer(b"Sitemap: /s.xml"))
+            else:
+                await answer(connection)
+
+    started = time.monotonic()
+    async with RawServer(serve) as server:
+        record = await record_scan(make_analyzer(server.entry, limits=LIMITS), server.url())
+    return record, time.monotonic() - started
+
+
+async def ordinary(connection: Connection) -> None:
+    await connection.answer(urlset_of(URLS))
+
+
+async def watch(samples: list[tuple[float, int]]) -> None:
+    """Note how late the loop is and how much memory is in use, again and again."""
+    while True:
+        before = time.monotonic()
+        await asyncio.sleep(0.01)
+        samples.append((time.monotonic() - before - 0.01, resident_bytes()))
+
+
+@pytest.mark.skipif(not STATM.exists(), reason="needs /proc")
+@pytest.mark.parametrize(
+    ("answer", "code", "seconds"),
+    [(bomb, {"bomb", "too_large"}, 4), (endless, {"too_many_entries"}, 9), (drip, {"too_slow"}, 4)],
+)
+async def test_harm_is_bounded_and_others_are_not_slowed(make_analyzer, answer, code, seconds):
+    await scan_of(make_analyzer, ordinary)
+    samples: list[tuple[float, int]] = []
+    before = resident_bytes()
+    watcher = asyncio.create_task(watch(samples))
+    hostile = asyncio.create_task(scan_of(make_analyzer, answer))
+    await asyncio.sleep(0.1)
+    others = [await scan_of(make_analyzer, ordinary) for _ in range(5)]
+    record, spent = await hostile
+    watcher.cancel()
+    outcome = record.error_code or next(
+        event.error_code for event in record.events if getattr(event, "error_code", None)
+    )
+    assert outcome in code
+    assert spent < seconds
+    assert all(other.urls == URLS for other, _ in others)
+    assert max(time_taken for _, time_taken in others) < 2
+    lateness = sorted(late for late, _ in samples)
+    assert lateness[len(lateness) * 95 // 100] < 0.1
+    kept = sum(len(url) + 120 for url in record.urls)
+    assert max(size for _, size in samples) - before - 2 * kept < 20 * MIB
