@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -20,6 +21,7 @@ class Eyes:
     def __init__(self, url: str) -> None:
         self._url = parse_database_url(url)
         self._connection: Any = None
+        self._one_at_a_time = asyncio.Lock()
 
     async def connect(self) -> Any:
         """A new connection to the same database, for the caller to close."""
@@ -40,10 +42,11 @@ class Eyes:
 
     async def rows(self, query: str, *values: object) -> list[Any]:
         """All rows of a query."""
-        if self._connection is None or self._connection.is_closed():
-            self._connection = await self.connect()
-        found: list[Any] = await self._connection.fetch(query, *values)
-        return found
+        async with self._one_at_a_time:
+            if self._connection is None or self._connection.is_closed():
+                self._connection = await self.connect()
+            found: list[Any] = await self._connection.fetch(query, *values)
+            return found
 
     async def value(self, query: str, *values: object) -> Any:
         """The first value of a query."""

@@ -11,10 +11,12 @@ from siteatlas.errors import (
     AddressError,
     Blocked,
     ConnectionFailed,
+    DnsError,
     RateLimited,
     ScanError,
     SiteatlasError,
     Timeout,
+    TlsError,
 )
 from siteatlas.logs import get_logger
 from siteatlas.net.address import WebAddress, parse_url
@@ -30,6 +32,8 @@ from siteatlas.scanner.well_known import guessed_paths
 log = get_logger("scanner")
 
 MAX_GUESSES = 60
+FAILURES_IN_A_ROW = 3
+NO_ANSWER = (ConnectionFailed, DnsError, Timeout, TlsError)
 
 
 class Guesses:
@@ -85,6 +89,12 @@ class OriginSearch:
     def _is_done(self) -> bool:
         return self._crawl.documents_read > 0 and self._options.probe != "full"
 
+    @property
+    def _is_hopeless(self) -> bool:
+        """Whether the site keeps us waiting, one document after the other."""
+        last = [error for _, error in self._crawl.failures[-FAILURES_IN_A_ROW:]]
+        return len(last) == FAILURES_IN_A_ROW and all(isinstance(e, NO_ANSWER) for e in last)
+
     async def _read(self) -> None:
         await self._crawl.run(self._visitor)
         self._crawl.raise_if_rate_limited()
@@ -132,7 +142,7 @@ class OriginSearch:
         if self._visitor.random_path.type is not None:
             paths = paths[:1]
         for path in paths:
-            if self._is_done or not await self._guess_path(path):
+            if self._is_done or self._is_hopeless or not await self._guess_path(path):
                 return
 
     async def _guess_path(self, path: str) -> bool:

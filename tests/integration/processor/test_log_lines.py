@@ -8,6 +8,7 @@ import logging
 from collections.abc import Iterator
 
 import pytest
+from sqlalchemy import text
 
 from siteatlas.logs import configure_logging
 from siteatlas.storage.session import bound_database
@@ -96,3 +97,16 @@ async def test_no_session_is_open_while_the_network_is_used() -> None:
 
 async def test_the_engine_carries_the_option_that_the_standard_asks_for() -> None:
     assert bound_database().engine.get_execution_options()["no_prepare"] is True
+
+
+async def test_a_crash_is_logged_with_its_trace_and_stored_without_it(
+    log_lines: io.StringIO,
+) -> None:
+    async with bound_database().engine.begin() as connection:
+        await connection.execute(text("ALTER TABLE sitemap_urls RENAME TO hidden"))
+    async with SiteServer({"/sitemap.xml": urlset(pages("a", 1))}) as server:
+        job = await scan_server(server)
+    (crash,) = [line for line in events(log_lines) if line["event"] == "job_crashed"]
+    assert "sitemap_urls" in str(crash["exception"])
+    assert (job.status, job.error_code) == ("pending", "internal_error")
+    assert job.error == "Something went wrong inside Siteatlas."

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 from datetime import UTC, datetime
 from typing import Any
 
@@ -9,7 +11,7 @@ import orjson
 from hypothesis import given
 from hypothesis import strategies as st
 
-from siteatlas.cli.entry_stream import object_lines, url_lines
+from siteatlas.cli.entry_stream import CSV_HEAD, csv_lines, object_lines, url_lines
 from siteatlas.scanner.events import EntryColumns
 
 SITEMAP = "https://a.example/sitemap.xml"
@@ -62,3 +64,75 @@ def test_there_are_as_many_lines_as_urls_whatever_they_hold(urls: list[str]):
     encoded = url_lines(urls)
     assert encoded.count(b"\n") == len(urls)
     assert b"\x1b" not in encoded
+
+
+MOMENTS = st.none() | st.datetimes(
+    datetime(1970, 1, 1), datetime(2100, 1, 1), timezones=st.just(UTC)
+)
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]))
+ROWS = st.lists(
+    st.tuples(
+        st.sampled_from(["https://a.example/", "https://a.example/ü", 'https://a.example/"\\'])
+        | TEXTS,
+        MOMENTS,
+        st.sampled_from([None, "daily", "weekly"]),
+        st.sampled_from([None, 0.0, 0.5, 1.0]),
+        st.none() | st.dictionaries(TEXTS, TEXTS, max_size=2),
+    ),
+    min_size=1,
+    max_size=6,
+)
+
+
+def columns_of_rows(rows: list[tuple[Any, ...]]) -> EntryColumns:
+    return EntryColumns(*(list(column) for column in zip(*rows, strict=True)))
+
+
+@given(ROWS)
+def test_json_lines_hold_exactly_what_was_listed(rows: list[tuple[Any, ...]]):
+    lines = object_lines(SITEMAP, columns_of_rows(rows)).split(b"\n")[:-1]
+    fields = ("url", "lastmod", "changefreq", "priority", "extras")
+    found = [tuple(orjson.loads(line)[name] for name in fields) for line in lines]
+    expected = [
+        (url, orjson.loads(orjson.dumps(moment, option=orjson.OPT_UTC_Z)), word, number, extras)
+        for url, moment, word, number, extras in rows
+    ]
+    assert found == expected
+
+
+@given(ROWS)
+def test_csv_has_a_row_of_six_cells_for_every_entry_and_no_formula(rows: list[tuple[Any, ...]]):
+    encoded = csv_lines(SITEMAP, columns_of_rows(rows)).decode()
+    read = list(csv.reader(io.StringIO(encoded, newline=""), strict=True))
+    assert [len(cells) for cells in read] == [6] * len(rows)
+    assert not any(cell.strip().startswith(("=", "+", "-", "@")) for row in read for cell in row)
+    assert "\x1b" not in encoded
+
+
+def test_csv_has_the_fields_of_the_json_lines():
+    columns = EntryColumns(
+        ["https://a.example/?a=1,2", "https://a.example/b"],
+        [datetime(2026, 1, 2, tzinfo=UTC), None],
+        ["daily", None],
+        [0.8, None],
+        [{"images": ["https://a.example/i.png"]}, None],
+    )
+    rows = list(csv.DictReader(io.StringIO((CSV_HEAD + csv_lines(SITEMAP, columns)).decode())))
+    assert rows == [
+        {
+            "url": "https://a.example/?a=1,2",
+            "lastmod": "2026-01-02T00:00:00Z",
+            "changefreq": "daily",
+            "priority": "0.8",
+            "sitemap": SITEMAP,
+            "extras": '{"images":["https://a.example/i.png"]}',
+        },
+        {
+            "url": "https://a.example/b",
+            "lastmod": "",
+            "changefreq": "",
+            "priority": "",
+            "sitemap": SITEMAP,
+            "extras": "",
+        },
+    ]

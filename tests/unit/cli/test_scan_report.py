@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 
 from siteatlas.cli.output import json_bytes
 from siteatlas.cli.scan_report import ReportKeeper
@@ -59,11 +60,38 @@ def test_entries_are_counted_and_not_kept():
 def test_a_document_is_reported_when_it_is_closed_with_its_parent():
     keeper = ReportKeeper("a.example")
     keeper.observe(opened(CHILD, parent=INDEX))
-    keeper.observe(closed(CHILD, DocumentOutcome.COMPLETE, entry_count=7, problems={"bad": 2}))
+    keeper.observe(EntriesRead(CHILD, EntryColumns(["u"] * 7)))
+    keeper.observe(closed(CHILD, DocumentOutcome.COMPLETE, entry_count=9, problems={"bad": 2}))
     (sitemap,) = keeper.report.sitemaps
     assert (sitemap.url, sitemap.parent, sitemap.url_count) == (CHILD, INDEX, 7)
     assert sitemap.status == "completed"
     assert [(p.code, p.count) for p in keeper.report.problems] == [("bad", 2)]
+
+
+def test_a_document_counts_the_entries_that_were_wanted_of_it():
+    keeper = ReportKeeper("a.example")
+    keeper.observe(opened(CHILD))
+    keeper.observe(EntriesRead(CHILD, EntryColumns(["u"], [None], [None], [None], [None])))
+    keeper.observe(closed(CHILD, DocumentOutcome.COMPLETE, entry_count=100))
+    assert keeper.report.sitemaps[0].url_count == 1
+
+
+def test_an_interrupted_scan_reports_what_was_being_read():
+    keeper = ReportKeeper("a.example")
+    keeper.observe(opened(INDEX))
+    keeper.observe(opened(CHILD, parent=INDEX))
+    keeper.observe(EntriesRead(CHILD, EntryColumns(["u"] * 3)))
+    keeper.interrupt()
+    assert keeper.report.status == "cancelled"
+    ends = [(s.url, s.outcome, s.url_count, s.error_code) for s in keeper.report.sitemaps]
+    assert ends == [(INDEX, "unread", 0, "cancelled"), (CHILD, "cut", 3, "cancelled")]
+
+
+def test_dates_are_counted():
+    keeper = ReportKeeper("a.example")
+    today = datetime(2026, 1, 1, tzinfo=UTC)
+    keeper.observe(EntriesRead(CHILD, EntryColumns(["a", "b", "c"], [today, None, today])))
+    assert (keeper.report.url_count, keeper.dated_count) == (3, 2)
 
 
 def test_an_unread_document_is_failed_with_its_reason():

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import gzip
 import time
+import zlib
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from tests.fixtures.documents import urlset, urlset_of
+from tests.fixtures.documents import urlset_of
 from tests.fixtures.raw_server import Connection, RawServer, whole_answer
 from tests.fixtures.scans import ScanRecord, record_scan
 from tests.unit.scanner.conftest import QUICK
@@ -27,9 +27,19 @@ def resident_bytes() -> int:
     return int(STATM.read_text().split()[1]) * 4096
 
 
+def compressed_bomb() -> bytes:
+    """120 MB in one gzip member, never held as a whole."""
+    packer = zlib.compressobj(9, zlib.DEFLATED, 31)
+    part = b"<url><loc>https://a.example/</loc></url>" + b" " * 900_000
+    parts = [packer.compress(b"<urlset>"), *(packer.compress(part) for _ in range(130))]
+    return b"".join([*parts, packer.flush()])
+
+
+BOMB = compressed_bomb()
+
+
 async def bomb(connection: Connection) -> None:
-    filler = urlset(("<url><loc>https://a.example/</loc></url>" + " " * 900_000) * 120)
-    await connection.answer(gzip.compress(filler))
+    await connection.answer(BOMB)
 
 
 async def endless(connection: Connection) -> None:
@@ -76,7 +86,7 @@ async def watch(samples: list[tuple[float, int]]) -> None:
 @pytest.mark.skipif(not STATM.exists(), reason="needs /proc")
 @pytest.mark.parametrize(
     ("answer", "code", "seconds"),
-    [(bomb, {"bomb", "too_large"}, 4), (endless, {"too_many_entries"}, 9), (drip, {"too_slow"}, 4)],
+    [(bomb, {"bomb", "too_large"}, 4), (endless, {"too_many_entries"}, 9), (drip, {"too_slow"}, 9)],
 )
 async def test_harm_is_bounded_and_others_are_not_slowed(make_analyzer, answer, code, seconds):
     await scan_of(make_analyzer, ordinary)

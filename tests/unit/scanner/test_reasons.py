@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from aiohttp import web
 
 from siteatlas.scanner.web_page import error_of_page, title_of
 from tests.fixtures.raw_server import Connection, RawServer
 from tests.fixtures.scans import record_scan
+from tests.unit.scanner.conftest import QUICK
 
 PAGE = "<!DOCTYPE html><html><head><title>{}</title></head><body>x</body></html>"
 
@@ -95,3 +98,17 @@ def test_a_page_is_named_by_its_title_made_safe():
     assert "“A <b> [31m shop xxxx" in error.message
     assert len(error.message) < 200
     assert title_of("<title></title>") == ""
+
+
+async def test_a_site_that_keeps_us_waiting_is_given_up_after_a_few_guesses(make_analyzer):
+    async def silent(connection: Connection) -> None:
+        while (request := await connection.request()) is not None:
+            if "/robots.txt" not in request:
+                await connection.reader.read()
+            await connection.answer(b"# nothing")
+
+    limits = replace(QUICK, first_byte=0.1, document=0.3)
+    async with RawServer(silent) as server:
+        record = await record_scan(make_analyzer(server.entry, limits=limits), server.url())
+    assert record.error_code == "timeout"
+    assert len(record.verdicts) == 3
