@@ -12,7 +12,7 @@ POOLED_TESTS := tests/integration tests/acceptance --ignore=tests/integration/em
 COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header
 
 .DEFAULT_GOAL := help
-.PHONY: demo run test test-pooled check format docs bench conformance lock dist clean help
+.PHONY: demo run test test-pooled test-wheel check format docs bench conformance lock dist clean help
 
 demo: $(READY) ## a first look: scan small sites on this machine and show the result
 	$(BIN)/siteatlas demo $(ARGS)
@@ -40,6 +40,16 @@ check: $(READY) ## everything that must hold: format, lint, types, imports, test
 	$(BIN)/lint-imports --no-logo
 	$(MAKE) test
 	$(MAKE) test-pooled
+
+test-wheel: $(READY) ## build the wheel, install it into a clean environment and run the demo there
+	rm -rf build/wheel
+	$(BIN)/python -m hatchling build -t wheel -d build/wheel
+	$(PYTHON) -m venv build/wheel/env
+	build/wheel/env/bin/python -m pip --disable-pip-version-check --quiet install --require-hashes -r requirements.lock
+	build/wheel/env/bin/python -m pip --disable-pip-version-check --quiet install --no-deps build/wheel/*.whl
+	folder=$$(mktemp -d) && chmod 755 $$folder && cd $$folder && \
+		SITEATLAS_DATA_DIR=$$folder/data $(CURDIR)/build/wheel/env/bin/siteatlas demo --exit; \
+		status=$$?; rm -rf $$folder; exit $$status
 
 format: $(READY) ## put the code into its form and repair what can be repaired
 	$(BIN)/ruff check --fix --exit-zero --quiet .

@@ -161,6 +161,9 @@ class Conductor:
 
     async def _unless_stopped(self, work: Coroutine[object, object, Result]) -> Result:
         """What `work` gives; it is cancelled when we are told to stop first."""
+        if self._stopping.is_set():
+            work.close()
+            raise _Stopped
         task = asyncio.create_task(work)
         stopping = asyncio.create_task(self._stopping.wait())
         try:

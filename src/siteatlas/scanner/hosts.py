@@ -56,7 +56,7 @@ class SiteHosts:
 
 
 def _is_registrable(host: str) -> bool:
-    """Whether a host looks like a name somebody registered, not like `com`, `co.uk` or an address."""
+    """Whether a host looks like a name somebody registered, not like `com` or `co.uk`."""
     labels = host.split(".")
     if labels[-1].isdigit():
         return False

@@ -1,0 +1,327 @@
+"""`siteatlas scan` as a tool in its own right: real processes, files, pipes and signals."""
+
+from __future__ import annotations
+
+import asyncio
+import csv
+import gzip
+import io
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+
+from siteatlas.demo.server import DemoSite
+from tests.fixtures.commands import COMMAND, Machine
+from tests.fixtures.site_server import SiteServer
+from tests.fixtures.thread_server import running_site
+
+Sites = dict[str, DemoSite]
+ENTRIES = 3000
+URLSET_HEAD = "<urlset>"
+
+
+def entry(base: str, number: int) -> str:
+    section = "blog" if number % 2 else "shop"
+    lastmod = f"<lastmod>2026-01-{number % 28 + 1:02}</lastmod>" if number % 3 else ""
+    return f"<url><loc>{base}/{section}/{number}</loc>{lastmod}</url>"
+
+
+async def never_ending(request: web.BaseRequest) -> web.StreamResponse:
+    """Three thousand entries, then silence."""
+    answer = web.StreamResponse()
+    await answer.prepare(request)
+    await answer.write((URLSET_HEAD + "".join(entry("{x}", n) for n in range(2))).encode())
+    text = "".join(entry(f"http://{request.host}", n) for n in range(ENTRIES))
+    await answer.write(text.encode())
+    await asyncio.sleep(60)
+    return answer
+
+
+@pytest.fixture(scope="module")
+def site() -> Iterator[SiteServer]:
+    """One sitemap of six URLs under /, and one that never ends under /slow.xml."""
+    urls = "".join(entry("{base}", number) for number in range(6))
+    pages = {
+        "/robots.txt": "Sitemap: {base}/sitemap.xml\n",
+        "/sitemap.xml": f"{URLSET_HEAD}{urls}</urlset>",
+        "/slow.xml": never_ending,
+    }
+    with running_site(pages) as running:
+        yield running
+
+
+@pytest.fixture
+def here(site: SiteServer, tmp_path: Path) -> Machine:
+    """A machine without a database that may scan the site."""
+    return Machine(tmp_path, {"SITEATLAS_EGRESS_ALLOW": site.host_port})
+
+
+def paths(text: str, site: SiteServer) -> list[str]:
+    return [line.removeprefix(site.base) for line in text.splitlines()]
+
+
+def test_every_format_is_printed_as_it_is_named(here: Machine, site: SiteServer):
+    printed = {
+        format: here.run("scan", site.base, "--format", format).stdout
+        for format in ("table", "tree", "urls", "json", "jsonl", "csv")
+    }
+    assert printed["table"].splitlines()[1].split()[:4] == [
+        f"{site.base}/sitemap.xml",
+        "standard",
+        "robots_txt",
+        "6",
+    ]
+    assert printed["tree"].splitlines()[1] == f"└── {site.base}/sitemap.xml  6 URLs"
+    assert len(printed["urls"].splitlines()) == 6
+    assert json.loads(printed["json"])["url_count"] == 6
+    assert [json.loads(line)["url"] for line in printed["jsonl"].splitlines()] == (
+        printed["urls"].splitlines()
+    )
+    rows = list(csv.DictReader(io.StringIO(printed["csv"])))
+    assert [row["url"] for row in rows] == printed["urls"].splitlines()
+
+
+def test_the_output_may_go_to_a_file(here: Machine, site: SiteServer):
+    result = here.run("scan", site.base, "--format", "urls", "-o", "urls.txt")
+    assert (result.returncode, result.stdout) == (0, "")
+    assert len((here.data_dir / "urls.txt").read_text().splitlines()) == 6
+
+
+def test_a_failed_scan_leaves_an_earlier_file_alone(here: Machine, site: SiteServer):
+    (here.data_dir / "urls.txt").write_text("earlier")
+    result = here.run("scan", f"{site.base}/robots.txt", "--format", "csv", "-o", "urls.txt")
+    missing = here.run("scan", "./missing.xml", "--format", "csv", "-o", "urls.txt")
+    assert result.returncode in {0, 3}
+    assert missing.returncode == 2
+    assert (here.data_dir / "urls.txt").exists()
+
+
+def test_only_recent_urls_and_the_others_are_counted(here: Machine, site: SiteServer):
+    result = here.run("scan", site.base, "--format", "urls", "--since", "2026-01-05")
+    assert paths(result.stdout, site) == ["/shop/4", "/blog/5"]
+    assert "Left out: 2 URLs without a lastmod." in result.stderr
+
+
+def test_patterns_choose_urls(here: Machine, site: SiteServer):
+    arguments = ("--include", "*/blog/*", "--include", "*/0", "--exclude", "*/3")
+    result = here.run("scan", site.base, "--format", "urls", *arguments)
+    assert paths(result.stdout, site) == ["/shop/0", "/blog/1", "/blog/5"]
+
+
+@pytest.mark.parametrize(
+    ("more", "expected"), [((), "/shop/0 /blog/1"), (("--include", "*/blog/*"), "/blog/1 /blog/3")]
+)
+def test_a_limit_is_for_the_urls_that_are_printed(
+    here: Machine, site: SiteServer, more: tuple[str, ...], expected: str
+):
+    result = here.run("scan", site.base, "--format", "urls", "--max-urls", "2", *more)
+    assert result.returncode == 0
+    assert paths(result.stdout, site) == expected.split()
+
+
+def test_headers_and_user_agent_are_sent_to_an_allowed_host(here: Machine, site: SiteServer):
+    site.requests.clear()
+    allow = ("--allow", site.host_port)
+    header = ("--header", "Authorization: Bearer x", "--header", "X-Who: me")
+    result = here.run("scan", site.base, *allow, *header, "--user-agent", "Tester/1")
+    assert result.returncode == 0
+    seen = {
+        (r.headers["Authorization"], r.headers["X-Who"], r.headers["User-Agent"])
+        for r in site.requests
+    }
+    assert seen == {("Bearer x", "me", "Tester/1")}
+    assert "Bearer" not in result.stderr
+
+
+def test_headers_without_a_host_of_ones_own_are_refused(here: Machine):
+    result = here.run(
+        "scan", "example.com", "--header", "Authorization: x", SITEATLAS_EGRESS_ALLOW=""
+    )
+    assert result.returncode == 2
+    assert "--allow" in result.stderr
+
+
+def test_a_rate_holds_for_a_host_of_ones_own(here: Machine, site: SiteServer):
+    started = time.monotonic()
+    assert here.run("scan", site.base, "--rate", "1").returncode == 0
+    assert time.monotonic() - started >= 1
+
+
+def test_a_full_probe_looks_in_the_usual_places(here: Machine, site: SiteServer):
+    found = here.json("scan", site.base, "--probe", "full")
+    assert found["url_count"] == 6
+    assert any(candidate["method"] == "common_path" for candidate in found["candidates"])
+
+
+def test_a_list_of_sites_is_one_stream_and_ends_with_the_worst_code(here: Machine, sites: Sites):
+    good, bad = sites["papers"], sites["app"]
+    allowed = f"{good.host_port},{bad.host_port}"
+    text = f"# ours\n{good.base_url}\n\n{good.base_url}  # again\n{bad.base_url}\nhttp://[\n"
+    result = subprocess.run(
+        [COMMAND, "scan", "-", "--format", "urls"],
+        input=text,
+        env=here.environment | {"SITEATLAS_EGRESS_ALLOW": allowed},
+        capture_output=True,
+        text=True,
+        timeout=40,
+        check=False,
+    )
+    assert result.returncode == 3
+    assert len(result.stdout.splitlines()) == good.expected_urls
+    assert "siteatlas: address_invalid: http://[: " in result.stderr
+    assert f"siteatlas: no_sitemap: {bad.host_port}: " in result.stderr
+
+
+def test_a_list_as_json_has_the_shape_of_the_api(here: Machine, sites: Sites):
+    site = sites["papers"]
+    result = subprocess.run(
+        [COMMAND, "scan", "-", "--json"],
+        input=site.base_url,
+        env=here.environment | {"SITEATLAS_EGRESS_ALLOW": site.host_port},
+        capture_output=True,
+        text=True,
+        timeout=40,
+        check=False,
+    )
+    answer = json.loads(result.stdout)
+    assert [one["url_count"] for one in answer["items"]] == [site.expected_urls]
+    assert answer["next_cursor"] is None
+
+
+def test_a_local_file_is_read(here: Machine):
+    text = f"{URLSET_HEAD}{''.join(entry('https://a.example', n) for n in range(4))}</urlset>"
+    (here.data_dir / "sitemap.xml.gz").write_bytes(gzip.compress(text.encode()))
+    result = here.run("scan", "./sitemap.xml.gz", "--format", "urls")
+    assert len(result.stdout.splitlines()) == 4
+    assert here.run("scan", "sitemap.xml.gz", "--format", "urls").stdout == result.stdout
+
+
+def test_a_local_index_lists_its_children_and_fetches_nothing(here: Machine, site: SiteServer):
+    site.requests.clear()
+    child = f"<sitemap><loc>{site.base}/sitemap.xml</loc></sitemap>"
+    (here.data_dir / "index.xml").write_text(f"<sitemapindex>{child}</sitemapindex>")
+    result = here.run("scan", "./index.xml", "--format", "urls")
+    assert result.stdout == f"{site.base}/sitemap.xml\n"
+    assert site.requests == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (("",), 2, "address_empty"),
+        (("http://user:x@example.com",), 2, "address_credentials"),
+        (("ftp://example.com",), 2, "address_scheme"),
+        (("not a host",), 2, "address_invalid"),
+        (("\x1b[31m.example",), 2, "address_invalid"),
+        (("127.0.0.1:1",), 2, "egress_denied"),
+        (("./missing.xml",), 2, "cannot be read"),
+        ((".",), 2, "address_invalid"),
+        (("/",), 2, "cannot be read"),
+        (("example.com", "--since", "yesterday-ish"), 2, "a date such as"),
+        (("example.com", "--format", "yaml"), 2, "yaml"),
+        (("example.com", "--max-urls", "0"), 2, "--max-urls"),
+        (("example.com", "--rate", "0"), 2, "--rate"),
+        (("example.com", "--rate", "nan"), 2, "--rate"),
+        (("example.com", "--allow", "everything"), 2, "everything"),
+        (("example.com", "--header", "no colon"), 2, "Name: value"),
+        (("./sitemap.xml", "-o", "missing/folder/x"), 2, "cannot be"),
+    ],
+)
+def test_nonsense_is_refused_in_words(
+    here: Machine, arguments: tuple[str, ...], code: int, words: str
+):
+    result = here.run("scan", *arguments)
+    assert (result.returncode, result.stdout) == (code, "")
+    assert words in result.stderr
+    assert "Traceback" not in result.stderr
+    assert "\x1b" not in result.stderr
+
+
+def start(here: Machine, *arguments: str) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [COMMAND, "scan", *arguments],
+        env=here.environment,
+        cwd=here.data_dir,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+
+
+@pytest.mark.parametrize("format", ["jsonl", "urls", "csv"])
+def test_a_reader_that_has_enough_ends_the_scan_quietly(
+    here: Machine, site: SiteServer, format: str
+):
+    scan = start(here, f"{site.base}/slow.xml", "--format", format)
+    assert scan.stdout is not None
+    assert scan.stderr is not None
+    assert scan.stdout.readline()
+    scan.stdout.close()
+    scan.send_signal(signal.SIGINT)
+    assert scan.wait(20) in {0, 130}
+    words = scan.stderr.read().decode()
+    scan.stderr.close()
+    assert "rror" not in words
+    assert "Traceback" not in words
+
+
+def test_head_takes_what_it_wants(here: Machine, tmp_path: Path):
+    text = f"{URLSET_HEAD}{''.join(entry('https://a.example', n) for n in range(9000))}</urlset>"
+    (tmp_path / "sitemap.xml").write_text(text)
+    command = f"{COMMAND} scan ./sitemap.xml --format jsonl | head -n 2"
+    result = here.execute(["bash", "-o", "pipefail", "-c", command])
+    assert result.returncode == 0
+    assert len(result.stdout.splitlines()) == 2
+    assert "rror" not in result.stderr
+
+
+def interrupted(here: Machine, site: SiteServer, *arguments: str) -> tuple[str, str]:
+    """Interrupt a scan that waits for a silent site; gives stdout and stderr."""
+    site.requests.clear()
+    scan = start(here, f"{site.base}/slow.xml", *arguments)
+    give_up = time.monotonic() + 20
+    while "/slow.xml" not in site.paths and time.monotonic() < give_up:
+        time.sleep(0.05)
+    time.sleep(0.5)
+    scan.send_signal(signal.SIGINT)
+    output, words = scan.communicate(timeout=20)
+    assert scan.returncode == 130
+    assert "not complete" in words.decode()
+    return output.decode(), words.decode()
+
+
+def test_an_interrupt_leaves_whole_lines(here: Machine, site: SiteServer):
+    output, _ = interrupted(here, site, "--format", "jsonl")
+    lines = [json.loads(line)["url"] for line in output.splitlines()]
+    assert lines[-1].startswith(site.base)
+    assert output.endswith("\n")
+
+
+def test_an_interrupt_leaves_a_valid_report(here: Machine, site: SiteServer):
+    output, _ = interrupted(here, site, "--json")
+    found = json.loads(output)
+    assert found["status"] == "cancelled"
+    assert [(s["outcome"], s["error_code"]) for s in found["sitemaps"]] == [("cut", "cancelled")]
+    assert found["sitemaps"][0]["url_count"] == found["url_count"] > 0
+
+
+def test_an_interrupt_leaves_a_file_with_what_was_found(here: Machine, site: SiteServer):
+    interrupted(here, site, "--format", "csv", "-o", "urls.csv")
+    rows = list(csv.DictReader((here.data_dir / "urls.csv").open()))
+    assert rows
+    assert [path.name for path in here.data_dir.iterdir()] == ["urls.csv"]
+
+
+def test_a_scan_needs_neither_database_nor_web_framework():
+    program = "import sys, siteatlas.cli.scan; print(*{m.split('.')[0] for m in sys.modules})"
+    loaded = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    heavy = {"sqlalchemy", "alembic", "asyncpg", "fastapi", "starlette", "uvicorn", "apscheduler"}
+    assert not heavy & set(loaded.stdout.split())

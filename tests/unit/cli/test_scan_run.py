@@ -1,0 +1,144 @@
+"""The conductor: several scans into one stream, ended early without a torn line."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, AsyncIterator
+
+import pytest
+
+from siteatlas.cli.data_sink import DirectSink
+from siteatlas.cli.entry_filter import EntryFilter
+from siteatlas.cli.scan_forms import ScanFormat, form_of
+from siteatlas.cli.scan_run import Conductor
+from siteatlas.cli.scan_targets import Target
+from siteatlas.errors import NoSitemap, OutputClosed
+from siteatlas.scanner.events import (
+    DiscoveryMethod,
+    DocumentOpened,
+    EntriesRead,
+    EntryColumns,
+    ScanEvent,
+    SitemapType,
+)
+from tests.fixtures.waiting import wait_until
+
+SITEMAP = "https://a.example/sitemap.xml"
+
+
+def entries(*paths: str) -> EntriesRead:
+    nothing: list[None] = [None] * len(paths)
+    urls = [f"https://a.example{path}" for path in paths]
+    return EntriesRead(SITEMAP, EntryColumns(urls, [*nothing], [*nothing], [*nothing], [*nothing]))
+
+
+OPENED = DocumentOpened(
+    SITEMAP, SITEMAP, DiscoveryMethod.ROBOTS_TXT, SitemapType.STANDARD, None, 0, 200
+)
+
+
+async def small_site() -> AsyncGenerator[ScanEvent, None]:
+    yield OPENED
+    yield entries("/1", "/2")
+    yield entries("/3")
+
+
+async def endless_site() -> AsyncGenerator[ScanEvent, None]:
+    yield OPENED
+    yield entries("/1")
+    await asyncio.Event().wait()
+
+
+async def empty_site() -> AsyncGenerator[ScanEvent, None]:
+    raise NoSitemap
+    yield OPENED
+
+
+async def listed(*targets: Target) -> AsyncIterator[Target]:
+    for target in targets:
+        yield target
+
+
+class Stage:
+    """A conductor with a sink that remembers."""
+
+    def __init__(
+        self,
+        format: ScanFormat,
+        *,
+        many: bool = False,
+        wanted: EntryFilter | None = None,
+        max_urls: int | None = None,
+    ) -> None:
+        self.written = bytearray()
+        form = form_of(format, many=many, terminal=False)
+        sink = DirectSink(self.written.extend)
+        self.conductor = Conductor(sink, form, wanted or EntryFilter(), max_urls=max_urls)
+
+    async def run(self, *targets: Target) -> str:
+        await self.conductor.run(listed(*targets))
+        await self.conductor.finish()
+        return self.written.decode()
+
+
+async def test_entries_are_written_and_counted():
+    stage = Stage(ScanFormat.URLS)
+    written = await stage.run(Target("a.example", small_site))
+    assert written.splitlines() == [f"https://a.example/{n}" for n in (1, 2, 3)]
+    (ended,) = stage.conductor.ended
+    assert (ended.keeper.report.status, ended.keeper.report.url_count) == ("completed", 3)
+
+
+async def test_many_sites_are_one_list_in_json():
+    stage = Stage(ScanFormat.JSON, many=True)
+    written = await stage.run(
+        Target("a.example", small_site), Target("b.example", empty_site), Target("c", small_site)
+    )
+    found = {one["site"]: one["status"] for one in json.loads(written)["items"]}
+    assert found == {"a.example": "completed", "b.example": "failed", "c": "completed"}
+
+
+async def test_a_list_without_sites_is_still_valid_json():
+    stage = Stage(ScanFormat.JSON, many=True)
+    assert json.loads(await stage.run()) == {"items": [], "next_cursor": None}
+
+
+async def test_a_failed_site_does_not_stop_the_others():
+    stage = Stage(ScanFormat.URLS, many=True)
+    await stage.run(Target("b.example", empty_site), Target("a.example", small_site))
+    errors = {ended.target.name: ended.error for ended in stage.conductor.ended}
+    assert isinstance(errors["b.example"], NoSitemap)
+    assert errors["a.example"] is None
+
+
+async def test_stopping_keeps_what_was_found_and_starts_nothing_new():
+    stage = Stage(ScanFormat.JSON, many=True)
+    targets = [Target(str(n), endless_site) for n in range(10)]
+    running = asyncio.create_task(stage.run(*targets))
+    active = stage.conductor.active
+    await wait_until(lambda: sum(run.keeper.report.url_count for run in active) == 4)
+    stage.conductor.stop()
+    items = json.loads(await asyncio.wait_for(running, 5))["items"]
+    assert [(item["status"], item["url_count"]) for item in items] == [("cancelled", 1)] * 4
+    assert all(item["sitemaps"][0]["outcome"] == "cut" for item in items)
+
+
+async def test_with_a_filter_the_limit_is_for_what_passes_it():
+    wanted = EntryFilter.of(None, [], ["*/1"])
+    stage = Stage(ScanFormat.URLS, wanted=wanted, max_urls=1)
+    assert await stage.run(Target("a.example", small_site)) == "https://a.example/2\n"
+    report = stage.conductor.ended[0].keeper.report
+    assert [problem.code for problem in report.problems] == ["url_limit"]
+    assert report.sitemaps[0].error_code == "url_limit"
+
+
+async def test_a_closed_output_ends_everything():
+    def refuse(data: bytes) -> None:
+        if data:
+            raise BrokenPipeError
+
+    form = form_of(ScanFormat.URLS, many=True, terminal=False)
+    conductor = Conductor(DirectSink(refuse), form, EntryFilter())
+    with pytest.raises(OutputClosed):
+        await conductor.run(listed(Target("a", endless_site), Target("b", endless_site)))

@@ -1,0 +1,125 @@
+"""The picture of a running scan: small enough for the terminal, harmless, and never in the way."""
+
+from __future__ import annotations
+
+import io
+import os
+import pty
+import sys
+from collections.abc import Iterator
+
+import pytest
+from rich.console import Console
+
+from siteatlas.cli.data_sink import DirectSink
+from siteatlas.cli.entry_filter import EntryFilter
+from siteatlas.cli.invocation import ColorChoice, begin
+from siteatlas.cli.scan_forms import ScanForm
+from siteatlas.cli.scan_report import ReportKeeper
+from siteatlas.cli.scan_run import Conductor, ScanRun
+from siteatlas.cli.scan_targets import Target
+from siteatlas.cli.scan_view import can_move, drawn, tree_lines
+from siteatlas.scanner.events import (
+    ChildLink,
+    ChildrenFound,
+    DiscoveryMethod,
+    DocumentClosed,
+    DocumentOpened,
+    DocumentOutcome,
+    EntriesRead,
+    EntryColumns,
+    RobotsRead,
+    SitemapType,
+)
+
+INDEX = "https://a.example/index.xml"
+
+
+def opened(url: str, parent: str | None, type: SitemapType) -> DocumentOpened:
+    return DocumentOpened(url, url, DiscoveryMethod.ROBOTS_TXT, type, parent, 0, 200)
+
+
+def large_scan(read: int) -> ReportKeeper:
+    keeper = ReportKeeper("a.example")
+    urls = [f"https://a.example/{number}\x1b.xml" for number in range(read + 2)]
+    keeper.observe(RobotsRead("https://a.example/robots.txt", 200, (INDEX,)))
+    keeper.observe(opened(INDEX, None, SitemapType.INDEX))
+    keeper.observe(ChildrenFound(INDEX, tuple(map(ChildLink, urls))))
+    complete, method = DocumentOutcome.COMPLETE, DiscoveryMethod.ROBOTS_TXT
+    keeper.observe(DocumentClosed(INDEX, INDEX, complete, method, SitemapType.INDEX))
+    for url in urls:
+        keeper.observe(opened(url, INDEX, SitemapType.STANDARD))
+        keeper.observe(EntriesRead(url, EntryColumns(["u"] * 10)))
+    for url in urls[:read]:
+        keeper.observe(DocumentClosed(url, url, complete, method, parent_url=INDEX))
+    return keeper
+
+
+async def no_events() -> None:
+    raise NotImplementedError
+
+
+def picture(keeper: ReportKeeper, height: int) -> list[str]:
+    conductor = Conductor(DirectSink(len), ScanForm(), EntryFilter())
+    conductor.active.append(ScanRun(Target("a.example", no_events), keeper))  # type: ignore[arg-type]
+    console = Console(file=io.StringIO(), width=100, height=height)
+    with console.capture() as capture:
+        console.print(drawn(conductor, height))
+    return capture.get().splitlines()
+
+
+def test_the_picture_names_the_site_the_sitemaps_and_the_counts():
+    lines = picture(large_scan(3), height=24)
+    assert lines[0] == "a.example  robots.txt names 1 sitemap"
+    assert lines[1] == f"{INDEX}  index"
+    assert "4 of 6 documents, 50 URLs, " in lines[-1]
+
+
+@pytest.mark.parametrize("height", [8, 24, 60])
+def test_a_large_site_fits_into_the_terminal(height: int):
+    lines = picture(large_scan(500), height)
+    assert len(lines) < height
+    assert any("more read" in line for line in lines)
+
+
+def test_what_is_being_read_is_always_shown():
+    lines = tree_lines(large_scan(500), room=10)
+    assert [line for line in lines if line.endswith("…")] == [
+        "  https://a.example/500\x1b.xml  10 URLs …",
+        "  https://a.example/501\x1b.xml  10 URLs …",
+    ]
+
+
+def test_a_url_cannot_steer_the_terminal():
+    assert not any("\x1b" in line for line in picture(large_scan(3), height=24))
+
+
+@pytest.fixture
+def terminal() -> Iterator[io.TextIOWrapper]:
+    """A stream that is a terminal."""
+    master, slave = pty.openpty()
+    with os.fdopen(slave, "w") as stream:
+        yield stream
+    os.close(master)
+
+
+def test_the_picture_moves_on_a_terminal_unless_something_speaks_against_it(
+    monkeypatch, terminal, tmp_path
+):
+    monkeypatch.setattr(sys, "stderr", terminal)
+    monkeypatch.setattr(sys, "stdout", terminal)
+    assert can_move(data_on_terminal=False)
+    assert not can_move(data_on_terminal=True)
+    with (tmp_path / "out").open("w") as file:
+        monkeypatch.setattr(sys, "stdout", file)
+        assert can_move(data_on_terminal=False)
+        begin(0, quiet=True, color=ColorChoice.AUTO)
+        assert not can_move(data_on_terminal=False)
+
+
+def test_beside_a_pipe_nothing_moves(monkeypatch, terminal):
+    reader, writer = os.pipe()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    with os.fdopen(reader), os.fdopen(writer, "w") as pipe:
+        monkeypatch.setattr(sys, "stdout", pipe)
+        assert not can_move(data_on_terminal=False)

@@ -1,0 +1,204 @@
+"""Laws that hold for every document, wherever it is split and whatever is broken in it."""
+
+from __future__ import annotations
+
+import gzip
+import html
+import itertools
+import re
+import time
+from xml.sax.saxutils import escape
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from siteatlas.errors import ScanError
+from siteatlas.scanner.body import Body
+from siteatlas.scanner.robots import Rule, parse_robots
+from siteatlas.scanner.tally import Tally
+from tests.fixtures.documents import ReadDocument, index_of, read, urlset
+
+SLOW = settings(max_examples=3000, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+CUTS = st.lists(st.integers(0, 4000), max_size=8)
+PATH = st.text(
+    st.characters(
+        min_codepoint=33,
+        max_codepoint=0x2FF,
+        exclude_characters="<>&\x7f\\",
+        exclude_categories=["Cc", "Zs", "Cf"],
+    ),
+    max_size=12,
+)
+URL = st.builds("https://a.example/{}".format, PATH)
+IMAGE = "<image:image><image:loc>https://i.example/1</image:loc></image:image>"
+DATES = st.sampled_from(["", "<lastmod>2026-11-02</lastmod>", "<lastmod>junk</lastmod>"])
+
+
+def split(content: bytes, cuts: list[int]) -> list[bytes]:
+    edges = [0, *sorted(min(cut, len(content)) for cut in cuts), len(content)]
+    return [content[a:b] for a, b in itertools.pairwise(edges)]
+
+
+@st.composite
+def pages_document(draw, extras=st.booleans()):
+    with_images = draw(extras)
+    entries = [
+        f"<url><loc>{escape(url)}</loc>{draw(DATES)}{IMAGE if with_images else ''}</url>"
+        for url in draw(st.lists(URL, max_size=15))
+    ]
+    return urlset(draw(st.sampled_from(["", "\n", "  \r\n"])).join(entries))
+
+
+@st.composite
+def any_document(draw):
+    kind = draw(st.sampled_from(["pages", "index", "text", "rss", "atom"]))
+    if kind == "pages":
+        return draw(pages_document())
+    urls = draw(st.lists(URL, min_size=1, max_size=15))
+    if kind == "text":
+        return "\n".join(urls).encode()
+    if kind == "index":
+        return index_of(escape(url) for url in urls)
+    item = "<item><link>{}</link></item>" if kind == "rss" else '<entry><link href="{}"/></entry>'
+    items = "".join(item.format(escape(url, {'"': "&quot;"})) for url in urls)
+    root = "rss" if kind == "rss" else "feed"
+    return f"<{root}>{items}</{root}>".encode()
+
+
+def result_of(document: ReadDocument):
+    return (document.columns, document.children, document.error_code, document.problems)
+
+
+@SLOW
+@given(any_document(), CUTS)
+def test_a_document_gives_the_same_wherever_it_is_split(content, cuts):
+    whole = read(content)
+    assert whole.error is None
+    assert result_of(read(split(content, cuts), gather=0)) == result_of(whole)
+
+
+@SLOW
+@given(any_document(), CUTS, st.integers(1, 2))
+def test_compression_changes_nothing(content, cuts, layers):
+    wire = content
+    for _ in range(layers):
+        wire = gzip.compress(wire)
+    compressed = read(split(wire, cuts), gather=0)
+    assert result_of(compressed) == result_of(read(content))
+    assert compressed.reader.content_hash() == read(content).reader.content_hash()
+
+
+@SLOW
+@given(st.lists(st.binary(max_size=400), min_size=1, max_size=5), CUTS, st.binary(max_size=20))
+def test_gzip_members_are_joined_and_garbage_is_left_out(parts, cuts, garbage):
+    wire = b"".join(map(gzip.compress, parts)) + b"\x00" + garbage
+    body = Body(None, Tally())
+    try:
+        pieces = [piece for chunk in split(wire, cuts) for piece in body.feed(chunk)]
+        pieces += body.close()
+    except ScanError:
+        assert b"".join(parts)[:2] == b"\x1f\x8b"
+        return
+    assert b"".join(pieces) == b"".join(parts)
+
+
+def flipped(content: bytes, changes: list[tuple[int, int, str]]) -> bytes:
+    data = bytearray(content)
+    for position, value, kind in changes:
+        place = position % (len(data) + 1)
+        if kind == "insert":
+            data.insert(place, value)
+        elif kind == "repeat":
+            data[place:place] = data[place : place + value % 40]
+        elif kind == "delete":
+            del data[place : place + value % 40]
+        elif place < len(data):
+            data[place] = value
+    return bytes(data)
+
+
+CHANGES = st.lists(
+    st.tuples(
+        st.integers(0, 5000),
+        st.integers(0, 255),
+        st.sampled_from(["insert", "repeat", "delete", "flip"]),
+    ),
+    min_size=1,
+    max_size=6,
+)
+
+
+def visible_text(content: bytes) -> str:
+    """All text of a document in every reading that a lenient reader could give it."""
+    readings = [content.decode("utf-8", "ignore"), content.decode("cp1252", "ignore")]
+    readings.append(content.decode("latin-1"))
+    mixed = content.decode("utf-8", "siteatlas_cp1252")
+    texts = [*readings, mixed]
+    stripped = [
+        re.sub(r"<!\[CDATA\[|\]\]>|<!--.*?-->|<[^>]*>", "", text, flags=re.DOTALL) for text in texts
+    ]
+    return "\n".join([*texts, *stripped, *map(html.unescape, texts + stripped)])
+
+
+@settings(max_examples=4000, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(any_document(), CHANGES, CUTS)
+def test_a_broken_document_never_hangs_never_crashes_and_invents_no_url(content, changes, cuts):
+    broken = flipped(content, changes)
+    started = time.perf_counter()
+    document = read(split(broken, cuts), gather=0)
+    assert time.perf_counter() - started < 2
+    text = visible_text(broken)
+    found = document.urls + [child.url for child in document.children]
+    assert [url for url in found if url not in text] == []
+
+
+@SLOW
+@given(pages_document(), CHANGES)
+def test_a_broken_document_gives_the_same_urls_in_drops(content, changes):
+    broken = flipped(content, changes)
+    whole, drops = read(broken), read(split(broken, list(range(0, 4000, 7))), gather=0)
+    assert drops.urls == whole.urls
+    assert drops.reader.type == whole.reader.type
+
+
+ROBOTS_LINE = st.one_of(
+    st.text(max_size=30),
+    st.builds("Sitemap: {}".format, st.text(max_size=20)),
+    st.builds("User-agent: {}".format, st.sampled_from(["*", "siteatlas", "other", ""])),
+    st.builds(
+        "{}: {}".format, st.sampled_from(["Disallow", "Allow"]), st.text("/a*$", max_size=12)
+    ),
+    st.builds("Crawl-delay: {}".format, st.text("0123456789.e-", max_size=6)),
+)
+
+
+@SLOW
+@given(
+    st.lists(ROBOTS_LINE, max_size=20),
+    st.sampled_from(["\n", "\r\n", "\r"]),
+    st.text("/ax$", max_size=12),
+)
+def test_any_robots_txt_is_read(lines, end, path):
+    robots = parse_robots(end.join(lines).encode(), "Siteatlas/1.0")
+    assert all(robots.sitemaps)
+    assert robots.crawl_delay is None or robots.crawl_delay >= 0
+    assert robots.allows("/" + path) in {True, False}
+
+
+@given(st.binary(max_size=3000))
+def test_any_bytes_are_a_robots_txt(content):
+    parse_robots(content, "Siteatlas/1.0")
+
+
+@settings(max_examples=500, deadline=None)
+@given(st.text("/ab*", max_size=10), st.booleans(), st.text("/ab", max_size=12))
+def test_a_rule_matches_as_its_regular_expression_does(body, anchored, path):
+    pattern = body + ("$" if anchored else "")
+    expression = re.sub(r"\*+", ".*", body) + ("$" if anchored else "")
+    assert Rule(pattern, allow=False).matches(path) == bool(re.match(expression, path))
+
+
+def test_no_rule_takes_long():
+    started = time.perf_counter()
+    assert not Rule("/" + "*a" * 8000 + "b$", allow=False).matches("/" + "a" * 2000)
+    assert time.perf_counter() - started < 0.5
