@@ -26,7 +26,7 @@ BLOCKED_BY = """
     WHERE datname = current_database() AND $1 = ANY (pg_blocking_pids(pid))
 """
 STORED = """
-    SELECT count(*) > 0 FROM sitemap_urls u JOIN sitemaps s ON s.id = u.sitemap_id WHERE s.url = $1
+    SELECT count(*) > 8000 FROM sitemap_urls u JOIN sitemaps s ON s.id = u.sitemap_id WHERE s.url = $1
 """
 COMPLETE = """
     SELECT count(*) FROM sitemap_scans d JOIN scans s ON s.id = d.scan_id

@@ -11,12 +11,12 @@ from aiohttp import web
 from tests.fixtures.pipeline import index, pages, urlset
 from tests.fixtures.site_server import SiteServer
 
-FIRST_BATCH = 6_000
-BIG = 8_000
-LAST = 9_000
+FIRST_BATCH = 13_500
+BIG = 15_000
+LAST = 16_500
 LAST_START = 5_500
 BLOCK = 1_000
-DRIBBLE_SECONDS = 0.6
+DRIBBLE_SECONDS = 0.5
 DOCUMENTS = ("/index.xml", "/a.xml", "/b.xml", "/big.xml", "/last.xml")
 
 

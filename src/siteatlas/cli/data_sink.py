@@ -69,18 +69,18 @@ class ThreadSink:
         self._descriptor = descriptor
         self._thread = SideThread("output")
         self._pending: asyncio.Future[None] | None = None
+        self._fault: OutputFailed | None = None
 
     async def ready(self) -> None:
-        """Wait for the piece that is being written."""
-        if self._pending is None:
-            return
-        # Not awaited by itself: a cancelled reader must not cancel the piece under way.
-        await asyncio.wait([self._pending])
-        pending, self._pending = self._pending, None
-        error = pending.exception()
-        if isinstance(error, OSError):
-            self._silence()
-            raise _fault(error) from error
+        """Wait until no piece is being written; several may wait, one at a time gets through."""
+        while (pending := self._pending) is not None:
+            # Not awaited by itself: a cancelled reader must not cancel the piece under way.
+            await asyncio.wait([pending])
+            if self._pending is pending:
+                self._pending = None
+                self._note(pending.exception())
+        if self._fault is not None:
+            raise self._fault
 
     def put(self, data: bytes) -> None:
         """Hand the piece to the thread."""
@@ -91,8 +91,11 @@ class ThreadSink:
         """Wait for the last piece."""
         await self.ready()
 
-    def _silence(self) -> None:
-        """Nobody reads any more; the end of the process must not complain of it."""
+    def _note(self, error: BaseException | None) -> None:
+        if not isinstance(error, OSError):
+            return
+        self._fault = _fault(error)
+        # Nobody reads any more; the end of the process must not complain of it.
         with open(os.devnull, "wb") as nowhere:  # noqa: PTH123
             os.dup2(nowhere.fileno(), self._descriptor)
 
@@ -112,10 +115,13 @@ class FileSink(DirectSink):
     async def close(self, *, keep: bool) -> None:
         """Put the file in its place, or take it away."""
         self._file.close()
-        if keep:
-            self._unfinished.replace(self._path)
-        else:
-            self._unfinished.unlink()
+        try:
+            if keep:
+                self._unfinished.replace(self._path)
+            else:
+                self._unfinished.unlink()
+        except OSError as error:
+            raise _fault(error) from error
 
 
 def write_all(descriptor: int, data: bytes) -> None:

@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from siteatlas.cli.border import INTERRUPTED, report, run
-from siteatlas.cli.data_sink import open_sink
+from siteatlas.cli.data_sink import DataSink, open_sink
 from siteatlas.cli.entry_filter import EntryFilter
 from siteatlas.cli.output import is_terminal, say
 from siteatlas.cli.preparation import prepare
@@ -108,6 +108,11 @@ class Wish:
     wanted: EntryFilter
 
     @property
+    def streams(self) -> bool:
+        """Whether data are written while the scan runs."""
+        return self.format in {ScanFormat.URLS, ScanFormat.JSONL, ScanFormat.CSV}
+
+    @property
     def on_terminal(self) -> bool:
         """Whether the data go to a terminal."""
         return self.output is None and is_terminal(sys.stdout)
@@ -183,17 +188,11 @@ async def _scan(wish: Wish, targets: Targets, first: Target | None) -> int:
         sink, form, wish.wanted, max_urls=wish.max_urls, hold_reports=wish.on_terminal
     )
     listed = targets.listed() if first is None else _only(first)
-    found_something = False
     try:
         with stop_on_signals(conductor.stop):
-            async with shown(conductor, data_on_terminal=wish.on_terminal and form.streams):
-                await conductor.run(listed)
-            await conductor.finish()
-        found_something = any(ended.error is None for ended in conductor.ended)
+            await _conduct(conductor, listed, wish, sink)
     except OutputClosed:
         return 0
-    finally:
-        await sink.close(keep=found_something or wish.format is ScanFormat.JSON)
     _say_ends(conductor, wish.wanted, many=first is None)
     if conductor.interrupted:
         say("Interrupted; the result is not complete.")
@@ -202,11 +201,27 @@ async def _scan(wish: Wish, targets: Targets, first: Target | None) -> int:
     return max([*codes, targets.worst_refusal])
 
 
+async def _conduct(
+    conductor: Conductor, listed: AsyncIterator[Target], wish: Wish, sink: DataSink
+) -> None:
+    keep = False
+    try:
+        async with shown(conductor, data_on_terminal=wish.on_terminal and wish.streams):
+            await conductor.run(listed)
+        await conductor.finish()
+        found_something = any(ended.error is None for ended in conductor.ended)
+        keep = found_something or wish.format is ScanFormat.JSON
+    finally:
+        await sink.close(keep=keep)
+
+
 async def _only(target: Target) -> AsyncIterator[Target]:
     yield target
 
 
 def _say_ends(conductor: Conductor, wanted: EntryFilter, *, many: bool) -> None:
+    if not conductor.ended:
+        say("No site was scanned.")
     for ended in conductor.ended:
         if ended.error is not None:
             report(ended.error, about=ended.target.name if many else None)

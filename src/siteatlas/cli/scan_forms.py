@@ -63,18 +63,17 @@ class ScanForm:
     report: ReportEncoder = report_nothing
     head: bytes = b""
     tail: bytes = b""
-    streams: bool = False
 
 
 def form_of(format: ScanFormat, *, many: bool, terminal: bool) -> ScanForm:
     """The form for one site, or for a list of them; a terminal gets drawn tables."""
     match format:
         case ScanFormat.URLS:
-            return ScanForm(entries=encode_urls, streams=True)
+            return ScanForm(entries=encode_urls)
         case ScanFormat.JSONL:
-            return ScanForm(entries=encode_objects, streams=True)
+            return ScanForm(entries=encode_objects)
         case ScanFormat.CSV:
-            return ScanForm(entries=encode_csv, head=CSV_HEAD, streams=True)
+            return ScanForm(entries=encode_csv, head=CSV_HEAD)
         case ScanFormat.TREE:
             return ScanForm(report=tree_text)
         case ScanFormat.TABLE:

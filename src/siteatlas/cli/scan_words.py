@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 
 from siteatlas.cli.output import percent, say
 from siteatlas.cli.scan_report import ScanReport
 
 MOST_CODES = 6
+MOST_LINES = 10
 LABEL_WIDTH = 10
 
 
@@ -25,15 +27,26 @@ def say_block(report: ScanReport, dated: int, seconds: float) -> None:
 
 
 def say_line(report: ScanReport, seconds: float) -> None:
-    """The same in a line, and a line for each problem."""
+    """The same in a line, and a line for each of the first problems and faulty documents."""
     say(
         f"{report.site}: {report.url_count:,} URLs in {len(report.sitemaps):,} sitemaps, "
         f"{seconds:.1f} s, {_rate(report, seconds):,.0f} URLs a second."
     )
+    lines = list(_fault_lines(report))
+    for line in lines[:MOST_LINES]:
+        say(f"  {line}")
+    if len(lines) > MOST_LINES:
+        say(f"  … and {len(lines) - MOST_LINES:,} more")
+
+
+def _fault_lines(report: ScanReport) -> Iterator[str]:
     for problem in report.problems:
         where = f" in {problem.url}" if problem.url else ""
         what = f": {problem.detail}" if problem.detail else ""
-        say(f"  {problem.code} ({problem.count}){where}{what}")
+        yield f"{problem.code} ({problem.count}){where}{what}"
+    for sitemap in report.sitemaps:
+        if sitemap.error_code:
+            yield f"{sitemap.error_code} in {sitemap.url}: {sitemap.outcome}"
 
 
 def problem_words(report: ScanReport) -> str:

@@ -50,6 +50,7 @@ from siteatlas.scanner.analyzer import ScanOptions, SitemapAnalyzer
 from siteatlas.settings import Settings, load_settings
 from siteatlas.storage.domains import register_domain
 from siteatlas.storage.models import JobStatus
+from siteatlas.storage.repetition import repeat_when_busy
 from siteatlas.storage.scans import open_scan
 from siteatlas.storage.session import get_background_session
 from siteatlas.storage.sitemaps import load_sitemaps
@@ -114,7 +115,7 @@ class Processor:
 
     async def _scan_and_publish(self, claim: Claim, pulse: Pulse) -> None:
         address = self._address_of(claim)
-        scan = await self._open(claim, address)
+        scan = await repeat_when_busy(lambda: self._open(claim, address))
         recorder = Recorder(
             claim, scan, lease_seconds=self._settings.lease_seconds, budget=self._budget
         )

@@ -278,7 +278,7 @@ class Recorder:
 
     async def _write(self, portion: Portion) -> None:
         closes = bool(portion.closed)
-        async with get_background_session(durable=closes) as session, session.begin():
+        async with get_background_session() as session, session.begin():
             await self.write_into(session, portion)
             await report_progress(
                 session,

@@ -1,7 +1,8 @@
 """Mends XML text in the stream, before a strict parser sees it; every repair is counted.
 
 Bare ampersands, entities of HTML and forbidden characters are mended, nothing else is touched.
-A forbidden control character becomes a tab, so that a URL around it is refused, not rewritten.
+A forbidden control character becomes another one that XML allows and keeps everywhere, so that a
+URL around it is refused, not rewritten.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from siteatlas.scanner.tally import Tally
 HELD_CHARS = 1024 * 1024
 FORBIDDEN_CONTROLS = bytes(code for code in range(32) if code not in (9, 10, 13))
 SURROGATES = range(0xD800, 0xE000)
-CONTROL_TO_TAB = dict.fromkeys(FORBIDDEN_CONTROLS, "\t")
+ALLOWED_CONTROL = "\x85"
+CONTROL_TO_ALLOWED = dict.fromkeys(FORBIDDEN_CONTROLS, ALLOWED_CONTROL)
 NONCHARACTERS = ("\ufffe", "\uffff")
 REFERENCE = re.compile(r"&(?:(#)([0-9]{1,8}|[xX][0-9a-fA-F]{1,7});|([A-Za-z][A-Za-z0-9]{1,31});)?")
 PREDEFINED = frozenset({"amp", "lt", "gt", "quot", "apos"})
@@ -63,7 +65,7 @@ class XmlRepair:
         forbidden = len(raw) - len(raw.translate(None, FORBIDDEN_CONTROLS))
         if forbidden:
             self._tally.note("forbidden_char", forbidden)
-            text = text.translate(CONTROL_TO_TAB)
+            text = text.translate(CONTROL_TO_ALLOWED)
         if not text.isascii():
             for character in NONCHARACTERS:
                 if character in text:
@@ -101,9 +103,9 @@ class XmlRepair:
 
     def _mend_number(self, number: str) -> str:
         code = int(number[1:], 16) if number[0] in "xX" else int(number)
-        if code in CONTROL_TO_TAB:
+        if code in CONTROL_TO_ALLOWED:
             self._tally.note("forbidden_char")
-            return "\t"
+            return ALLOWED_CONTROL
         if code > sys.maxunicode or code in SURROGATES or chr(code) in NONCHARACTERS:
             self._tally.note("forbidden_char")
             return REPLACEMENT

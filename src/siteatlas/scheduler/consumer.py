@@ -180,6 +180,7 @@ class Consumer:
     async def _stopped(self, job: RunningJob) -> JobStatus | None:
         """A job was stopped from outside: say so in the queue, if it is still ours to say."""
         if job.stop_reason is StopReason.LEASE_LOST:
+            log.warning("lease_lost", job_id=str(job.claim.job_id), fence=job.claim.fence)
             return None
         with suppress(SiteatlasError, TimeoutError):
             async with asyncio.timeout(LAST_WORD_SECONDS):

@@ -72,7 +72,27 @@ async def test_a_closed_pipe_is_told_at_the_next_piece(pipe: tuple[int, int]):
     sink.put(b"data")
     with pytest.raises(OutputClosed):
         await sink.ready()
+    with pytest.raises(OutputClosed):
+        await sink.close(keep=True)
+
+
+async def test_several_writers_get_through_one_at_a_time(pipe: tuple[int, int]):
+    reader, writer = pipe
+    sink = ThreadSink(writer)
+
+    async def write(letter: bytes) -> None:
+        for _ in range(5):
+            await sink.ready()
+            sink.put(letter * 100_000 + b"\n")
+
+    reading = asyncio.create_task(asyncio.to_thread(read_to_end, reader))
+    await asyncio.gather(write(b"a"), write(b"b"), write(b"c"))
     await sink.close(keep=True)
+    os.close(writer)
+    lines = (await reading).splitlines()
+    assert sorted(lines) == sorted(
+        letter * 100_000 for letter in (b"a", b"b", b"c") for _ in "12345"
+    )
 
 
 async def test_a_pipe_that_somebody_made_non_blocking_gets_everything(pipe: tuple[int, int]):

@@ -37,3 +37,11 @@ def test_problems_are_added_up_by_code_and_the_rare_ones_left_out():
 
 def test_no_problem_is_said_too():
     assert problem_words(ScanReport("a.example")) == "none"
+
+
+def test_a_log_is_not_flooded(capsys):
+    problems = [Problem("bad_url", f"document {number}", None) for number in range(500)]
+    say_line(ScanReport("a.example", problems=problems), seconds=1.0)
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 12
+    assert lines[-1] == "  … and 490 more"

@@ -72,7 +72,8 @@ async def endless_chunks(connection: Connection) -> None:
 def flood_of(status: str):
     async def answer(connection: Connection) -> None:
         while True:
-            await connection.send(f"HTTP/1.1 {status}\r\n\r\n".encode())
+            await connection.send(f"HTTP/1.1 {status}\r\n\r\n".encode() * 10)
+            await asyncio.sleep(0.001)
 
     return answer
 

@@ -155,7 +155,8 @@ def test_a_broken_document_never_hangs_never_crashes_and_invents_no_url(content,
 @SLOW
 @given(pages_document(), CHANGES)
 def test_a_broken_document_gives_the_same_urls_in_drops(content, changes):
-    broken = flipped(content, changes)
+    head, tag, body = content.partition(b'/0.9">')
+    broken = head + tag + flipped(body, changes)
     whole, drops = read(broken), read(split(broken, list(range(0, 4000, 7))), gather=0)
     assert drops.urls == whole.urls
     assert drops.reader.type == whole.reader.type

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from siteatlas.scanner.robots import MAX_BYTES, Robots, parse_robots
 
 AGENT = "Siteatlas/0.1 (sitemap reader)"
+
+
+NOT_SITEMAPS = (
+    "Sitemap https://a.example/s.xml and more",
+    "The sitemap is at https://a.example/s.xml",
+    "https://a.example/page",
+    "my-sitemap: https://a.example/s.xml",
+)
 
 
 def sitemaps(text: str | bytes) -> tuple[str, ...]:
@@ -25,6 +35,9 @@ def sitemaps(text: str | bytes) -> tuple[str, ...]:
         "Sitemap https://a.example/s.xml",
         "Sitemap: https://a.example/s.xml # the main one",
         "\ufeffSitemap: https://a.example/s.xml",
+        "Sitemap_index: https://a.example/s.xml",
+        "sitemap-url:https://a.example/s.xml",
+        "Site-Map https://a.example/s.xml",
     ],
 )
 def test_finds_the_sitemap_in(line):
@@ -33,7 +46,13 @@ def test_finds_the_sitemap_in(line):
 
 @pytest.mark.parametrize(
     "text",
-    ["# Sitemap: https://a.example/s.xml", "Sitemap:", "Sitemap:\nhttps://a.example/s.xml", ""],
+    [
+        "# Sitemap: https://a.example/s.xml",
+        "Sitemap:",
+        "Sitemap:\nhttps://a.example/s.xml",
+        "",
+        *NOT_SITEMAPS,
+    ],
 )
 def test_finds_no_sitemap_in(text):
     assert sitemaps(text) == ()
@@ -42,6 +61,23 @@ def test_finds_no_sitemap_in(text):
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
 def test_reads_all_kinds_of_line_ends(end):
     assert sitemaps(f"Sitemap: /a{end}User-agent: *{end}Sitemap: /b") == ("/a", "/b")
+
+
+@pytest.mark.parametrize("scheme", ["http", "https", "HTTPS"])
+def test_a_bare_url_that_calls_itself_a_sitemap_is_one(scheme):
+    assert sitemaps(f"{scheme}://a.example/Sitemap.xml") == (f"{scheme}://a.example/Sitemap.xml",)
+
+
+def test_unknown_lines_do_not_end_a_list_of_agents():
+    text = "User-agent: siteatlas\nHost: a.example\nUser-agent: other\nDisallow: /a"
+    assert not rules(text).allows("/a")
+
+
+def test_a_group_with_many_agents_and_rules_takes_no_time():
+    text = "User-agent: *\n" * 12_000 + "Disallow: /a\n" * 12_000
+    started = time.perf_counter()
+    assert not rules(text).allows("/a")
+    assert time.perf_counter() - started < 2
 
 
 def test_names_each_sitemap_once_and_in_order():

@@ -20,6 +20,8 @@ MAX_BYTES_WITHOUT_ELEMENT = 2 * 1024 * 1024
 MAX_ATTRIBUTES = 256
 ATTRIBUTE = r"""\s++[^\s=<>/]++\s*+=\s*+(?:"[^"<]*+"|'[^'<]*+')"""
 TOO_MANY_ATTRIBUTES = re.compile(rf"<[^\s<>/]++(?:{ATTRIBUTE}){{{MAX_ATTRIBUTES + 1}}}")
+# A cheap first look: so many attributes need at least this many characters.
+LONG_TAG = re.compile(rf"<[^<>]{{{5 * MAX_ATTRIBUTES}}}")
 NAME_TOO_LONG, RESOURCE_LIMIT, CONTENT_AFTER_END, UNDECLARED_PREFIX = 110, 114, 5, 201
 
 
@@ -56,7 +58,7 @@ class ElementStream:
         if self.root_closed:
             self._read_after_end(text, final=final)
             return []
-        if text.count("=") > MAX_ATTRIBUTES and TOO_MANY_ATTRIBUTES.search(text):
+        if LONG_TAG.search(text) and TOO_MANY_ATTRIBUTES.search(text):
             self.error = XmlLimits()
             return []
         self._forget_last()

@@ -46,13 +46,13 @@ def _read_news(element: etree._Element, extras: Extras, tally: Tally) -> None:
 
 
 def _read_alternate(element: etree._Element, extras: Extras, tally: Tally) -> None:
-    address = (element.get("href") or "").strip()
-    if not address or element.get("rel", "alternate").lower() != "alternate":
+    attributes: dict[Any, Any] = dict(element.items())
+    address = attributes.get("href", "").strip()
+    if not address or attributes.get("rel", "alternate").lower() != "alternate":
         return
     link = {"href": _cut(address, tally)}
     for name in ("hreflang", "media"):
-        value = (element.get(name) or "").strip()
-        if value:
+        if value := attributes.get(name, "").strip():
             link[name] = _cut(value, tally)
     _append(extras, "alternates", link, tally)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from itertools import islice, pairwise
 
 from siteatlas.scanner.tally import Tally
 
@@ -16,6 +17,9 @@ UNFINISHED_CHARS = 256 * 1024
 PREFIX = r"(?:[\w.-]{1,40}:)?"
 COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 ENTRY_START = re.compile(rf"<{PREFIX}(url|sitemap)(?=[\s/>])", re.IGNORECASE)
+ENTRY_END = re.compile(
+    rf"</{PREFIX}(?:url|sitemap)\s*>|<{PREFIX}(?:url|sitemap)(?:\s[^<>]*)?/>", re.IGNORECASE
+)
 ENTRY_WITH_LOC = re.compile(rf"<{PREFIX}(?:url|sitemap)>\s*<{PREFIX}loc>", re.IGNORECASE)
 CDATA = re.compile(r"<!\[CDATA\[([^<]*?)\]\]>")
 # What follows the address must be its own end or that of its entry, not a stray bracket.
@@ -50,15 +54,14 @@ class Salvage:
 
     def feed(self, text: str, *, done: int = 0, final: bool = False) -> Salvaged:
         """What stands in this text; its first `done` entries were read before."""
-        text = COMMENT.sub("", self._unfinished + text)
+        text = _without_first(COMMENT.sub("", self._unfinished + text), done)
         starts = list(ENTRY_START.finditer(text))
         end = len(text) if final or not starts else starts.pop().start()
         self._unfinished = "" if final else text[end:][-UNFINISHED_CHARS:]
         edges = [match.start() for match in starts] + [end]
         found = Salvaged()
-        for number, match in enumerate(starts[done:], done):
-            segment = CDATA.sub(_escaped, text[edges[number] : edges[number + 1]])
-            self._read(match[1].lower(), segment, found)
+        for match, (start, stop) in zip(starts, pairwise(edges), strict=True):
+            self._read(match[1].lower(), CDATA.sub(_escaped, text[start:stop]), found)
         return found
 
     def _read(self, kind: str, segment: str, found: Salvaged) -> None:
@@ -70,6 +73,12 @@ class Salvage:
         matches = [pattern.search(segment) for pattern in FIELDS]
         values = (decode(loc[1]), *(match[1] if match else "" for match in matches))
         (found.children if kind == "sitemap" else found.pages).append(values)
+
+
+def _without_first(text: str, count: int) -> str:
+    """The text behind its first entries."""
+    ends = islice(ENTRY_END.finditer(text), count)
+    return text[max((end.end() for end in ends), default=0) :]
 
 
 def decode(text: str) -> str:

@@ -50,7 +50,9 @@ class Urlset:
         self._repair = XmlRepair(tally)
         self._lane = FastLane() if fast else None
         self._elements = ElementStream(self._repair.mend(root_tag), ENTRIES, tally)
-        self._root_end = f"</{name_of_root(root_tag)}"
+        root = name_of_root(root_tag)
+        self._root_end = f"</{root}"
+        self._entry_ends = [f"</{_like_root(name, root)}" for name in ENTRIES]
         self._unfinished = ""
         self._salvage: Salvage | None = None
 
@@ -112,9 +114,15 @@ class Urlset:
 
     def _keep_unfinished(self, text: str) -> None:
         """Remember what the parser has begun, in case the document breaks in the middle of it."""
-        end = max(text.rfind(f"/{name}>") for name in ENTRIES)
-        begun = text[end:] if end >= 0 else self._unfinished + text
+        end = max(map(text.rfind, self._entry_ends))
+        begun = text[text.find(">", end) + 1 :] if end >= 0 else self._unfinished + text
         self._unfinished = begun[-UNFINISHED_CHARS:]
+
+
+def _like_root(name: str, root: str) -> str:
+    """The name of an entry with the prefix and in the case that the root has."""
+    prefix, colon, local = root.rpartition(":")
+    return prefix + colon + (name.upper() if local.isupper() else name)
 
 
 def _joined(first: Harvest, second: Harvest) -> Harvest:
@@ -142,5 +150,5 @@ def _read_entry(element: etree._Element, tally: Tally) -> tuple[list[str], Extra
             extras = {} if extras is None else extras
             read_extension(child, extras, tally)
         elif not values[field]:
-            values[field] = (child.text if field else text_of(child)) or ""
+            values[field] = (text_of(child) if len(child) else child.text) or ""
     return values, extras or None
