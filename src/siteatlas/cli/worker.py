@@ -50,8 +50,14 @@ async def _work(settings: Settings) -> None:
 async def _supervise(count: int) -> int:
     """Run several workers; when one ends, the others are asked to end too."""
     workers = [await _start_worker() for _ in range(count)]
+    asked = False
 
     def stop_all() -> None:
+        """Once only: a worker that is asked twice leaves at once."""
+        nonlocal asked
+        if asked:
+            return
+        asked = True
         for process in workers:
             if process.returncode is None:
                 process.send_signal(signal.SIGTERM)

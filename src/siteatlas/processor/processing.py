@@ -167,7 +167,7 @@ class Processor:
         return address
 
     async def _open(self, claim: Claim, address: WebAddress) -> OpenedScan:
-        async with get_background_session(durable=False) as session, session.begin():
+        async with get_background_session() as session, session.begin():
             domain_id = claim.domain_id
             if domain_id is None:
                 domain = await register_domain(session, address, created_by=claim.created_by)

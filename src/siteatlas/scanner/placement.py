@@ -32,13 +32,13 @@ class Placement:
 
     def note(self, urls: Sequence[str]) -> None:
         """Look at some pages: `off_host`, `private_host` or, below another directory, `scope`."""
+        if urls and not self._own_origins:
+            self._code_of(urls[0])
         own = self._own_origins
-        for url in urls:
-            if not url.startswith(own):
-                code = self._code_of(url)
-                own = self._own_origins
-                if code is not None:
-                    self._tally.note(code)
+        for url in [url for url in urls if not url.startswith(own)]:
+            code = self._code_of(url)
+            if code is not None:
+                self._tally.note(code)
         if self._scope is not None:
             self._note_scope(self._scope, urls)
 
@@ -56,9 +56,13 @@ class Placement:
             if len(self._codes) >= MAX_KNOWN_HOSTS:
                 self._codes.clear()
             self._codes[host] = self._judge(host)
-        if self._codes[host] is None and len(self._own_origins) < MAX_OWN_ORIGINS:
-            self._own_origins = (*self._own_origins, origin + "/")
+        if self._codes[host] is None:
+            self._remember(origin + "/")
         return self._codes[host]
+
+    def _remember(self, origin: str) -> None:
+        if len(self._own_origins) < MAX_OWN_ORIGINS and origin not in self._own_origins:
+            self._own_origins = (*self._own_origins, origin)
 
     def _judge(self, host: str) -> str | None:
         if self._hosts.belongs(host):

@@ -23,6 +23,7 @@ from siteatlas.processor.publication import give_back, note_ended_job, record_ca
 from siteatlas.queue.claims import Claim, claim, disown, rescue
 from siteatlas.queue.leases import heartbeat
 from siteatlas.queue.workers import WorkerReport, forget_worker, report_worker
+from siteatlas.scheduler.contact import Contact
 from siteatlas.scheduler.patience import Patience
 from siteatlas.scheduler.slots import RunningJob, Slots, StopReason
 from siteatlas.settings import Settings
@@ -58,7 +59,7 @@ class Consumer:
         self._taking = asyncio.Lock()
         self._stopping = False
         self._lost_track = False
-        self._last_contact: float | None = None
+        self._contact = Contact(self._lease)
         self._group: asyncio.TaskGroup | None = None
         self.worker_id = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
         self.outcomes: dict[str, str] = {}
@@ -116,7 +117,7 @@ class Consumer:
             lost_track, self._lost_track = self._lost_track, True
             claims = await repeat_when_busy(lambda: self._claim(limit, lost_track=lost_track))
             self._lost_track = False
-            self._last_contact = time.monotonic()
+            self._contact.made()
             for one in claims:
                 self._start(one)
         return len(claims)
@@ -134,10 +135,9 @@ class Consumer:
     async def _claim(self, limit: int, *, lost_track: bool) -> list[Claim]:
         wanted = min(limit, self._slots.free)
         async with get_background_session() as session, session.begin():
-            ended = await rescue(session, blame=self._database_was_there())
-            if lost_track:
-                running = [job.claim.id for job in self._slots.jobs()]
-                ended += await disown(session, self.worker_id, running)
+            running = [job.claim.id for job in self._slots.jobs()]
+            ended = await disown(session, self.worker_id, running) if lost_track else []
+            ended += await rescue(session, blame=self._contact.unbroken)
             for job in ended:
                 log.warning(
                     "job_rescued", job_id=str(job.job_id), status=job.status, rescues=job.rescues
@@ -146,12 +146,6 @@ class Consumer:
                     session, job.id, job.domain_id, JobStatus(job.status), job.error_code
                 )
             return await claim(session, self.worker_id, wanted, self._lease) if wanted else []
-
-    def _database_was_there(self) -> bool:
-        """Whether a worker could have renewed its leases lately, as far as this one knows."""
-        if self._last_contact is None:
-            return True
-        return time.monotonic() - self._last_contact < self._lease / 2
 
     def _start(self, one: Claim) -> None:
         assert self._group is not None
@@ -222,10 +216,10 @@ class Consumer:
         """Renew every lease in one statement; stop what is lost or was asked to stop."""
         started = time.monotonic()
         alive = [job for job in self._slots.jobs() if job.pulse.silent_seconds() < LONGEST_SILENCE]
-        async with get_background_session() as session, session.begin():
+        async with get_background_session(durable=False) as session, session.begin():
             kept, cancelled = await heartbeat(session, [job.claim for job in alive], self._lease)
             await report_worker(session, self._report())
-        self._last_contact = started
+        self._contact.made()
         for job in alive:
             if job.claim.id not in kept:
                 job.stop(StopReason.LEASE_LOST)

@@ -20,8 +20,8 @@ MAX_BYTES_WITHOUT_ELEMENT = 2 * 1024 * 1024
 MAX_ATTRIBUTES = 256
 ATTRIBUTE = r"""\s++[^\s=<>/]++\s*+=\s*+(?:"[^"<]*+"|'[^'<]*+')"""
 TOO_MANY_ATTRIBUTES = re.compile(rf"<[^\s<>/]++(?:{ATTRIBUTE}){{{MAX_ATTRIBUTES + 1}}}")
-# A cheap first look: so many attributes need at least this many characters.
-LONG_TAG = re.compile(rf"<[^<>]{{{5 * MAX_ATTRIBUTES}}}")
+# Two cheap looks before that one: so many attributes need as many `=` and a long tag.
+LONG_TAG = re.compile(rf"<[^<]{{{5 * MAX_ATTRIBUTES}}}")
 NAME_TOO_LONG, RESOURCE_LIMIT, CONTENT_AFTER_END, UNDECLARED_PREFIX = 110, 114, 5, 201
 
 
@@ -58,7 +58,7 @@ class ElementStream:
         if self.root_closed:
             self._read_after_end(text, final=final)
             return []
-        if LONG_TAG.search(text) and TOO_MANY_ATTRIBUTES.search(text):
+        if _has_too_many_attributes(text):
             self.error = XmlLimits()
             return []
         self._forget_last()
@@ -126,6 +126,14 @@ class ElementStream:
 def name_of_root(root_tag: str) -> str:
     """The name in a start tag, as written, with its prefix."""
     return root_tag[1:].split(None, 1)[0].rstrip("/>")
+
+
+def _has_too_many_attributes(text: str) -> bool:
+    return (
+        text.count("=") > MAX_ATTRIBUTES
+        and LONG_TAG.search(text) is not None
+        and TOO_MANY_ATTRIBUTES.search(text) is not None
+    )
 
 
 def _is_nested(element: etree._Element) -> bool:

@@ -20,9 +20,9 @@ MAX_VALUE_CHARS = 4096
 REPEATED_FIELDS = frozenset({"tag", "category", "price", "content_segment_loc"})
 
 
-def read_extension(element: etree._Element, extras: Extras, tally: Tally) -> None:
+def read_extension(tag: str, element: etree._Element, extras: Extras, tally: Tally) -> None:
     """Add one extension element of an entry to its extras; unknown ones are left out."""
-    reader = READERS.get(local_name(element.tag))
+    reader = READERS.get(local_name(tag))
     if reader is not None:
         reader(element, extras, tally)
 
@@ -46,14 +46,14 @@ def _read_news(element: etree._Element, extras: Extras, tally: Tally) -> None:
 
 
 def _read_alternate(element: etree._Element, extras: Extras, tally: Tally) -> None:
-    attributes: dict[Any, Any] = dict(element.items())
-    address = attributes.get("href", "").strip()
-    if not address or attributes.get("rel", "alternate").lower() != "alternate":
+    address = element.get("href")
+    if not address or element.get("rel", "alternate").lower() != "alternate":
         return
-    link = {"href": _cut(address, tally)}
-    for name in ("hreflang", "media"):
-        if value := attributes.get(name, "").strip():
-            link[name] = _cut(value, tally)
+    link = {"href": _cut(address.strip(), tally)}
+    if language := element.get("hreflang"):
+        link["hreflang"] = _cut(language.strip(), tally)
+    if media := element.get("media"):
+        link["media"] = _cut(media.strip(), tally)
     _append(extras, "alternates", link, tally)
 
 
@@ -99,14 +99,13 @@ def _fields(element: etree._Element, tally: Tally) -> Extras:
     fields: Extras = {}
     for child in islice(element, MAX_FIELDS):
         name = local_name(child.tag)
-        value = _fields(child, tally) if len(child) else _cut(text_of(child).strip(), tally)
+        value = _fields(child, tally) if len(child) else _cut((child.text or "").strip(), tally)
         if name in REPEATED_FIELDS:
             _append(fields, name, value, tally)
         elif value:
             fields.setdefault(name, value)
-        for key, text in child.attrib.items():
-            if text:
-                fields.setdefault(f"{name}_{local_name(str(key))}", _cut(str(text), tally))
+        for key, text in child.items():
+            fields.setdefault(f"{name}_{local_name(str(key))}", _cut(str(text), tally))
     return fields
 
 

@@ -75,7 +75,7 @@ class Urlset:
 
     def _parsed(self, text: str, *, final: bool) -> Harvest:
         elements = self._elements.read(text, final=final)
-        harvest = self._harvest(elements)
+        harvest = self._harvest(elements, may_have_children=_names_children(text))
         if isinstance(self._elements.error, XmlMalformed):
             self._salvage = Salvage(self._tally)
             rest = self._unfinished + text
@@ -88,12 +88,12 @@ class Urlset:
         self._keep_unfinished(text)
         return harvest
 
-    def _harvest(self, elements: Sequence[etree._Element]) -> Harvest:
-        children = [element for element in elements if local_name(element.tag) == "sitemap"]
-        if not children:
-            return Harvest(build_columns(_read_elements(elements, self._tally), self._tally))
-        pages = [element for element in elements if local_name(element.tag) != "sitemap"]
-        columns = build_columns(_read_elements(pages, self._tally), self._tally)
+    def _harvest(self, elements: Sequence[etree._Element], *, may_have_children: bool) -> Harvest:
+        children: list[etree._Element] = []
+        if may_have_children:
+            children = [element for element in elements if local_name(element.tag) == "sitemap"]
+            elements = [element for element in elements if local_name(element.tag) != "sitemap"]
+        columns = build_columns(_read_elements(elements, self._tally), self._tally)
         return Harvest(columns, read_children(children, self._tally))
 
     def _salvaged(self, salvage: Salvage, text: str, *, done: int = 0, final: bool) -> Harvest:
@@ -117,6 +117,10 @@ class Urlset:
         end = max(map(text.rfind, self._entry_ends))
         begun = text[text.find(">", end) + 1 :] if end >= 0 else self._unfinished + text
         self._unfinished = begun[-UNFINISHED_CHARS:]
+
+
+def _names_children(text: str) -> bool:
+    return "sitemap" in text or "SITEMAP" in text or "Sitemap" in text
 
 
 def _like_root(name: str, root: str) -> str:
@@ -145,10 +149,11 @@ def _read_entry(element: etree._Element, tally: Tally) -> tuple[list[str], Extra
     values = ["", "", "", ""]
     extras: Extras | None = None
     for child in element:
-        field = FIELD_NUMBERS[child.tag]
+        tag = child.tag
+        field = FIELD_NUMBERS[tag]
         if field < 0:
             extras = {} if extras is None else extras
-            read_extension(child, extras, tally)
+            read_extension(tag, child, extras, tally)
         elif not values[field]:
-            values[field] = (text_of(child) if len(child) else child.text) or ""
+            values[field] = (text_of(child) if not field and len(child) else child.text) or ""
     return values, extras or None

@@ -1,0 +1,114 @@
+"""Asked to end, a process commits, gives back, and leaves nothing behind; asked twice, it leaves."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import time
+
+import httpx
+import pytest
+
+from tests.faults.eyes import Eyes
+from tests.faults.fleet import Fleet
+from tests.faults.oracle import Story, bad_words, differences, left_connections, story, violations
+from tests.faults.phases import Phase, held, staged
+from tests.fixtures.commands import COMMAND, Machine, data_directory
+
+MOST_SECONDS = 20
+# What holds a job at its very end would also hold the record of its release.
+RUNNING = [phase for phase in Phase if phase not in {Phase.ENDING, Phase.COMMITTED}]
+
+
+async def stop_in(phase: Phase, url: str, fleet: Fleet, expected: Story) -> None:
+    """End the holder of a job in good order in a phase; the other worker goes on at once."""
+    eyes = fleet.eyes
+    async with staged(url, eyes) as job:
+        async with held(job, phase):
+            holder = fleet.holder((await eyes.job(job.id))["worker_id"])
+            began = time.monotonic()
+            assert await holder.stop() == 0
+            assert time.monotonic() - began < MOST_SECONDS
+            released = await eyes.value("SELECT clock_timestamp()")
+        await eyes.wait_for_status(job.id, "completed", seconds=30)
+        ended = await eyes.job(job.id)
+        assert (ended["started_at"] - released).total_seconds() < 6
+        assert differences(expected, await story(eyes, job.site.base)) == []
+    assert (ended["attempt"], ended["rescues"]) == (1, 0)
+    assert await violations(eyes, deaths=0) == []
+    assert bad_words(holder.said) == []
+
+
+@pytest.mark.faults_short
+async def test_a_worker_that_is_told_to_end_gives_its_job_back_at_once(
+    url: str, fleet: Fleet, undisturbed: Story
+):
+    await fleet.worker(concurrency=1)
+    await stop_in(Phase.BATCH, url, fleet, undisturbed)
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("phase", RUNNING, ids=lambda phase: phase.name)
+async def test_a_worker_gives_its_job_back_in_any_phase(
+    phase: Phase, url: str, fleet: Fleet, undisturbed: Story
+):
+    await fleet.worker(concurrency=1)
+    await stop_in(phase, url, fleet, undisturbed)
+
+
+@pytest.mark.timeout(120)
+async def test_a_second_signal_ends_a_worker_at_once(url: str, eyes: Eyes, fleet: Fleet):
+    worker = await fleet.worker(concurrency=1)
+    async with staged(url, eyes) as job, held(job, Phase.BODY):
+        worker.process.send_signal(signal.SIGTERM)
+        await asyncio.sleep(0.3)
+        began = time.monotonic()
+        worker.process.send_signal(signal.SIGINT)
+        assert await worker.ended() == 128 + signal.SIGINT
+        assert time.monotonic() - began < 1
+
+
+@pytest.mark.timeout(120)
+async def test_a_group_of_workers_ends_as_one(url: str, eyes: Eyes, fleet: Fleet):
+    group = fleet.launch(COMMAND, "worker", "--processes", "2", concurrency=1)
+    await eyes.wait_for("SELECT count(*) FROM workers", expected=2, seconds=40)
+    async with staged(url, eyes) as job, held(job, Phase.BATCH):
+        began = time.monotonic()
+        assert await group.stop() == 0
+        assert time.monotonic() - began < MOST_SECONDS
+        assert (await eyes.job(job.id))["status"] == "pending"
+    assert await eyes.value("SELECT count(*) FROM workers") == 0
+    assert await left_connections(eyes) == []
+
+
+@pytest.mark.timeout(120)
+async def test_a_service_answers_what_it_has_begun_and_gives_its_jobs_back(
+    url: str, eyes: Eyes, fleet: Fleet
+):
+    service, address = await fleet.service(concurrency=1)
+    lock = "LOCK TABLE domains IN ACCESS EXCLUSIVE MODE"
+    async with staged(url, eyes) as job, httpx.AsyncClient(timeout=30) as client:
+        async with held(job, Phase.BATCH):
+            async with eyes.holding(lock):
+                asked = asyncio.create_task(client.get(f"{address}/api/v3/domains"))
+                await eyes.wait_for_blocked()
+                service.process.send_signal(signal.SIGTERM)
+                await asyncio.sleep(0.5)
+            assert (await asked).status_code == 200
+            assert await service.ended(MOST_SECONDS) == 0
+        assert (await eyes.job(job.id))["status"] == "pending"
+    assert await left_connections(eyes) == []
+    assert await violations(eyes, deaths=0) == []
+    assert bad_words(service.said) == []
+
+
+@pytest.mark.timeout(120)
+def test_a_service_leaves_neither_server_nor_lock_behind():
+    with data_directory() as folder:
+        machine = Machine(folder)
+        with machine.service() as service:
+            assert machine.postgres_processes() != []
+            service.process.send_signal(signal.SIGTERM)
+            assert service.process.wait(MOST_SECONDS) == 0
+        assert machine.postgres_processes() == []
+        assert not (folder / "postgres" / "postmaster.pid").exists()
