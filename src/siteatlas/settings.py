@@ -116,7 +116,7 @@ class Settings(BaseModel):
         json_schema_extra=_env("SITEATLAS_MAX_URLS_PER_SCAN"),
         description="Most URLs that one scan stores when the submitter names no limit.",
     )
-    scan_interval_hours: Annotated[float, Field(gt=0, le=8760)] = Field(
+    scan_interval_hours: Annotated[float, Field(ge=0.01, le=8760)] = Field(
         24,
         json_schema_extra=_env("SITEATLAS_SCAN_INTERVAL_HOURS"),
         description="Hours between two scans of a watched site.",

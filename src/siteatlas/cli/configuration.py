@@ -63,5 +63,7 @@ def _value(value: object) -> str | int | float | None:
 
 
 def without_password(url: str) -> str:
-    """A database address that can be shown."""
+    """A database address that can be shown; what is none is not shown at all."""
+    if "://" not in url:
+        return "***"
     return PASSWORD_IN_QUERY.sub(r"\1***", PASSWORD.sub(r"\1:***@", url))

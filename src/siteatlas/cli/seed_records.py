@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
+from typing import Any
 from uuid import UUID
 
 from siteatlas.cli.opening import opened
@@ -22,7 +23,7 @@ from siteatlas.queue.submission import Submitted, submit_site
 from siteatlas.settings import Settings
 from siteatlas.storage.models import LOCAL_USER_ID, JobStatus, SitemapStatus
 from siteatlas.storage.session import get_session
-from siteatlas.storage.sitemaps import update_sitemap
+from siteatlas.storage.sitemaps import update_sitemaps
 
 OTHER_WORKER_SECONDS = 0.5
 SITEMAP_WORDS = {"complete": SitemapStatus.COMPLETED, "error": SitemapStatus.FAILED}
@@ -113,10 +114,10 @@ async def reset_document(settings: Settings, sitemap_id: UUID, status: str) -> S
         )
         if running.items:
             raise JobStateConflict("A worker is reading this site. Cancel its job first.")
-        values: dict[str, str | None] = {"status": word}
+        values: dict[str, Any] = {"id": sitemap_id, "status": word}
         if word is SitemapStatus.PENDING:
             values |= {"etag": None, "last_modified": None, "content_hash": None}
-        await update_sitemap(session, sitemap_id, values)
+        await update_sitemaps(session, [values])
         return await find_sitemap(session, sitemap_id)
 
 

@@ -1,14 +1,14 @@
-"""How many entries a process may hold in memory, over all of its jobs."""
+"""How much memory the entries of all jobs of a process may take."""
 
 from __future__ import annotations
 
-MOST_ENTRIES = 60_000
+MOST_BYTES = 32 * 1024 * 1024
 
 
 class EntryBudget:
     """A shared count. When it is spent, each recorder writes what it holds at once."""
 
-    def __init__(self, most: int = MOST_ENTRIES) -> None:
+    def __init__(self, most: int = MOST_BYTES) -> None:
         self._most = most
         self._held = 0
 
@@ -17,10 +17,10 @@ class EntryBudget:
         """Whether the jobs together hold more than they should."""
         return self._held >= self._most
 
-    def take(self, entries: int) -> None:
-        """Entries were put aside for writing."""
-        self._held += entries
+    def take(self, size: int) -> None:
+        """Entries of about this size were put aside for writing."""
+        self._held += size
 
-    def give_back(self, entries: int) -> None:
+    def give_back(self, size: int) -> None:
         """Entries were written or dropped."""
-        self._held -= entries
+        self._held -= size

@@ -15,6 +15,8 @@ from siteatlas.storage.hashes import signed64, url_hashes
 from siteatlas.storage.urls import UrlRows
 
 CACHED_FINGERPRINTS = 50_000
+ROW_SIZE = 400
+EXTRAS = 5
 
 PlainFields = tuple[datetime | None, str | None, float | None]
 
@@ -112,6 +114,7 @@ def _extend(rows: UrlRows, sitemap_id: UUID, count: int, columns: tuple[list[Any
     if not count:
         return
     rows.runs.append((sitemap_id, count))
+    rows.size += count * ROW_SIZE + sum(len(extra) for extra in columns[EXTRAS] if extra)
     targets: tuple[list[Any], ...] = (
         rows.url_hash,
         rows.url,

@@ -18,8 +18,10 @@ from siteatlas.scanner.events import (
 from siteatlas.storage.hashes import url_hash
 from siteatlas.storage.models import SitemapScanState, SitemapStatus
 from siteatlas.storage.sitemaps import KnownSitemap
+from siteatlas.storage.texts import unaltered
 
 DONE = (SitemapScanState.COMPLETE, SitemapScanState.UNCHANGED)
+LONGEST_VALIDATOR = 1_024
 EXTRA_FLAGS = {"images": "has_images", "videos": "has_videos", "news": "has_news"}
 
 
@@ -59,8 +61,8 @@ class Document:
             self.changes["type"] = event.type.value
         if event.outcome is DocumentOutcome.COMPLETE:
             self.changes |= {
-                "etag": event.validators.etag,
-                "last_modified": event.validators.last_modified,
+                "etag": unaltered(event.validators.etag, LONGEST_VALIDATOR),
+                "last_modified": unaltered(event.validators.last_modified, LONGEST_VALIDATOR),
                 "content_hash": event.content_hash,
             }
 

@@ -61,6 +61,7 @@ SCAN_SECONDS = 6 * 3600
 LONGEST_SNOOZE_SECONDS = 3600.0
 DEFAULT_SNOOZE_SECONDS = 60.0
 SAVING_SECONDS = 5.0
+OUTAGE_PAUSE_SECONDS = 3.0
 HEARTBEATS_PER_LEASE = 4
 
 
@@ -99,8 +100,8 @@ class Processor:
         except JobCancelled:
             await record_cancellation(claim)
             return JobStatus.CANCELLED
-        except DatabaseUnavailable:
-            log.warning("database_away_during_job")
+        except DatabaseUnavailable as error:
+            log.warning("database_away_during_job", cause=repr(error.__cause__))
             return await self._hand_over(claim)
         except RateLimited as error:
             return await self._snooze(claim, error)
@@ -216,7 +217,9 @@ class Processor:
     async def _hand_over(self, claim: Claim) -> JobStatus | None:
         """Our own database was away: nobody's fault, so the attempt does not count."""
         try:
-            return await give_back(claim, reason=DatabaseUnavailable.code)
+            return await give_back(
+                claim, pause_seconds=OUTAGE_PAUSE_SECONDS, reason=DatabaseUnavailable.code
+            )
         except DatabaseUnavailable:
             return None
 

@@ -42,11 +42,14 @@ from siteatlas.storage.portions import Portion, write_portion
 from siteatlas.storage.repetition import repeat_when_busy
 from siteatlas.storage.session import AsyncSession, get_background_session
 from siteatlas.storage.sitemaps import KnownSitemap
+from siteatlas.storage.texts import storable
 from siteatlas.storage.urls import load_fingerprints
 
 log = get_logger("processor")
 
 FLUSH_ROWS = 5_000
+FLUSH_DOCUMENTS = 2_000
+FLUSH_BYTES = 4 * 1024 * 1024
 FLUSH_SECONDS = 2.0
 START_PROGRESS = 0.05
 READING_PROGRESS = 0.9
@@ -108,11 +111,12 @@ class Recorder:
     async def _(self, event: CandidateJudged) -> None:
         if event.reason == DONE_BEFORE:
             return  # an earlier attempt at this scan wrote down more
-        key = url_hash(event.url)
+        url = storable(event.url)
+        key = url_hash(url)
         self._portion.candidates[key] = {
             "domain_id": self._scan.domain_id,
             "url_hash": key,
-            "url": event.url,
+            "url": url,
             "method": event.method.value,
             "verdict": event.verdict.value,
             "reason": event.reason,
@@ -156,12 +160,12 @@ class Recorder:
     async def _(self, event: EntriesRead) -> None:
         document = self._book.find(event.url)
         assert document is not None
-        before = self._portion.url_rows
+        before = self._portion.size
         self._comparison.sort(
             document, event.columns, self._portion.new_urls, self._portion.changed_urls
         )
         self._flag_extras(document, event)
-        self._hold(self._portion.url_rows - before)
+        self._hold(self._portion.size - before)
         self.url_count += len(event.columns)
         await self._flush_when_due()
 
@@ -247,14 +251,19 @@ class Recorder:
         if code not in self.reasons:
             self.reasons.append(code)
 
-    def _hold(self, rows: int) -> None:
-        self._held += rows
-        self._budget.take(rows)
+    def _hold(self, size: int) -> None:
+        self._held += size
+        self._budget.take(size)
 
     async def _flush_when_due(self) -> None:
-        rows = self._portion.url_rows
-        old = time.monotonic() - self._portion_started > FLUSH_SECONDS
-        if rows >= FLUSH_ROWS or (rows and self._budget.spent) or old:
+        portion = self._portion
+        full = (
+            portion.url_rows >= FLUSH_ROWS
+            or portion.document_rows >= FLUSH_DOCUMENTS
+            or portion.size >= FLUSH_BYTES
+            or (portion.url_rows > 0 and self._budget.spent)
+        )
+        if full or time.monotonic() - self._portion_started > FLUSH_SECONDS:
             await self._start_writing()
 
     async def _start_writing(self) -> None:
@@ -296,9 +305,8 @@ class Recorder:
 
     def settle(self, portion: Portion) -> None:
         """A portion was committed: its rows are no longer held in memory."""
-        rows = portion.url_rows
-        self._held -= rows
-        self._budget.give_back(rows)
+        self._held -= portion.size
+        self._budget.give_back(portion.size)
 
     @property
     def progress(self) -> float:

@@ -67,7 +67,7 @@ class Crawl:
         try:
             candidate = Candidate(parse_url(url, base.url), method)
         except AddressError as error:
-            shown = url[:MAX_SHOWN_CHARS]
+            shown = _shown(url)
             await self._tell(CandidateJudged(shown, method, Verdict.REJECTED, error.code))
             return False
         self.frontier.hosts.name(candidate.address.host)
@@ -156,7 +156,7 @@ class Crawl:
         try:
             address = parse_url(child.url, parent_url)
         except AddressError as error:
-            shown = child.url[:MAX_SHOWN_CHARS]
+            shown = _shown(child.url)
             await self._tell(CandidateJudged(shown, method, Verdict.SKIPPED, error.code))
             return None
         return Candidate(
@@ -181,3 +181,8 @@ def _reason_abroad(candidate: Candidate, client: HttpClient) -> str:
     except AddressError as error:
         return error.code
     return "cross_host"
+
+
+def _shown(url: str) -> str:
+    """An address that is none, as it can be shown and stored."""
+    return url[:MAX_SHOWN_CHARS].encode("utf-8", "replace").decode().replace("\x00", "\ufffd")

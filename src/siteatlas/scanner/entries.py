@@ -112,7 +112,7 @@ def _read_priority(text: str) -> float | None:
         value = float(text)
     except ValueError:
         return None
-    return value if 0.0 <= value <= 1.0 else None
+    return round(value, 6) + 0.0 if 0.0 <= value <= 1.0 else None
 
 
 def _read_frequency(text: str) -> str | None:

@@ -18,10 +18,14 @@ Extras = dict[str, Any]
 
 @dataclass(slots=True)
 class Tally:
-    """Faults of one document by code; `skipped` entries are not part of its columns."""
+    """Faults of one document by code; `skipped` entries are not part of its columns.
+
+    `extras_left` is how many characters of extras the entry being read may still have.
+    """
 
     problems: Counter[str] = field(default_factory=Counter)
     skipped: int = 0
+    extras_left: int = 0
 
     def note(self, code: str, count: int = 1) -> None:
         """Count something that was repaired or set aside without losing an entry."""

@@ -214,7 +214,8 @@ class Visitor:
             if reading.placement is not None:
                 reading.placement.note(columns.urls)
             reading.waiting.extend(columns)
-            if len(reading.waiting) >= ENTRIES_PER_EVENT:
+            # Extras may be large, so entries that have some do not wait for company.
+            if len(reading.waiting) >= ENTRIES_PER_EVENT or columns.extras[-1] is not None:
                 await self._send_entries(reading)
             if kept < len(harvest.columns):
                 raise UrlLimitReached

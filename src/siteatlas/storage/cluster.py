@@ -5,6 +5,7 @@ Callers see to it that only one process at a time is in here; see `embedded`.
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 from collections.abc import Callable
@@ -152,7 +153,7 @@ class Cluster:
         fresh.unlink(missing_ok=True)
         with fresh.open("x", encoding="utf-8") as file:
             file.write(SETTINGS.format(port=PORT, socket_dir=socket_dir))
-        fresh.chmod(0o644)
+            os.fchmod(file.fileno(), 0o644)
         fresh.replace(target)
 
     def _initialise(self, user: ServerUser, programs: Programs) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from sqlalchemy.exc import DBAPIError, InterfaceError
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from siteatlas.errors import (
@@ -26,7 +26,7 @@ STATEMENT_TIMEOUT = "57014"
 
 def is_database_away(error: BaseException) -> bool:
     """Connection refused or cut, server stopping, out of connections or disk, read-only."""
-    if isinstance(error, (OSError, TimeoutError, PoolTimeout, InterfaceError)):
+    if isinstance(error, (OSError, TimeoutError, PoolTimeout)):
         return True
     if not isinstance(error, DBAPIError):
         return False

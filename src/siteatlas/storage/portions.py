@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import func
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from siteatlas.storage.sitemaps import (
@@ -15,9 +14,10 @@ from siteatlas.storage.sitemaps import (
     insert_sitemaps,
     link_sitemaps,
     mark_pending,
+    note_reading,
     record_candidates,
     record_origin,
-    update_sitemap,
+    update_sitemaps,
 )
 from siteatlas.storage.urls import UrlRows, count_urls, insert_urls, update_urls
 
@@ -40,6 +40,16 @@ class Portion:
     def url_rows(self) -> int:
         """How many listings wait to be written."""
         return len(self.new_urls) + len(self.changed_urls)
+
+    @property
+    def document_rows(self) -> int:
+        """How many rows of documents wait to be written."""
+        return len(self.new_sitemaps) + len(self.changed_sitemaps) + len(self.candidates)
+
+    @property
+    def size(self) -> int:
+        """About how many bytes of memory the listings take."""
+        return self.new_urls.size + self.changed_urls.size
 
     def is_empty(self) -> bool:
         """Whether there is nothing to write."""
@@ -78,20 +88,15 @@ async def write_portion(
 async def _write_sitemaps(
     session: AsyncSession, portion: Portion, counts: Mapping[UUID, int]
 ) -> None:
-    for values in (portion.new_sitemaps, portion.changed_sitemaps):
-        for sitemap_id, row in values.items():
+    for rows in (portion.new_sitemaps, portion.changed_sitemaps):
+        for sitemap_id, row in rows.items():
             if sitemap_id in counts:
-                row |= {"url_count": counts[sitemap_id], "last_read_at": func.now()}
-    for rows in _alike(portion.new_sitemaps):
-        await insert_sitemaps(session, rows)
-    for sitemap_id, row in sorted(portion.changed_sitemaps.items()):
-        if row:
-            await update_sitemap(session, sitemap_id, row)
+                row["url_count"] = counts[sitemap_id]
+    await insert_sitemaps(session, _with_id(portion.new_sitemaps))
+    await update_sitemaps(session, _with_id(portion.changed_sitemaps))
+    if counts:
+        await note_reading(session, list(counts))
 
 
-def _alike(rows: Mapping[UUID, dict[str, Any]]) -> list[list[dict[str, Any]]]:
-    """Rows grouped by the columns they fill, since one statement fills the same ones for all."""
-    groups: dict[tuple[str, ...], list[dict[str, Any]]] = {}
-    for sitemap_id, row in rows.items():
-        groups.setdefault(tuple(sorted(row)), []).append({"id": sitemap_id, **row})
-    return list(groups.values())
+def _with_id(rows: Mapping[UUID, dict[str, Any]]) -> list[dict[str, Any]]:
+    return [{"id": sitemap_id, **row} for sitemap_id, row in sorted(rows.items())]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import stat
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -42,7 +43,7 @@ class Postmaster:
     @property
     def accepts_connections(self) -> bool:
         """Whether a client would be served now. Needs no program and about a millisecond."""
-        if self.status != "ready":
+        if self.status != "ready" or not self.lives or not self._owns_socket_directory():
             return False
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
             connection.settimeout(CONNECT_SECONDS)
@@ -51,6 +52,14 @@ class Postmaster:
             except OSError:
                 return False
         return True
+
+    def _owns_socket_directory(self) -> bool:
+        """Whether nobody else can have put a socket there, posing as the database."""
+        try:
+            about, owner = self.socket_dir.lstat(), self.cluster.stat().st_uid
+        except OSError:
+            return False
+        return stat.S_ISDIR(about.st_mode) and about.st_uid == owner and not about.st_mode & 0o077
 
     @property
     def lives(self) -> bool:

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import func, select, update
-from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy import ARRAY, Uuid, any_, func, literal, select, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from siteatlas.storage.bulk import insert_rows, replace_rows, update_rows
 from siteatlas.storage.models import (
     Candidate,
     Domain,
@@ -83,80 +83,47 @@ async def _load_children(session: AsyncSession, domain_id: UUID) -> dict[UUID, l
 
 async def insert_sitemaps(session: AsyncSession, rows: Sequence[Mapping[str, Any]]) -> None:
     """Insert documents that are new to a site."""
-    if rows:
-        await session.execute(insert(Sitemap).values(list(rows)))
+    await insert_rows(session, Sitemap, rows)
 
 
-async def update_sitemap(session: AsyncSession, sitemap_id: UUID, values: dict[str, Any]) -> None:
-    """Write what a scan learned of a stored document."""
+async def update_sitemaps(session: AsyncSession, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Write what a scan learned of stored documents; each row names its `id`."""
+    await update_rows(session, Sitemap, rows)
+
+
+async def note_reading(session: AsyncSession, sitemap_ids: Sequence[UUID]) -> None:
+    """Note that documents were read now."""
     await session.execute(
         update(Sitemap)
-        .where(Sitemap.id == sitemap_id)
-        .values(**values)
+        .where(Sitemap.id == any_(literal(list(sitemap_ids), ARRAY(Uuid()))))
+        .values(last_read_at=func.now())
         .execution_options(synchronize_session=False)
     )
 
 
 async def link_sitemaps(session: AsyncSession, pairs: Sequence[tuple[UUID, UUID]]) -> None:
     """Note which index lists which child."""
-    if pairs:
-        rows = [{"parent_id": parent, "child_id": child} for parent, child in pairs]
-        await session.execute(insert(SitemapLink).values(rows).on_conflict_do_nothing())
+    rows = [{"parent_id": parent, "child_id": child} for parent, child in pairs]
+    await insert_rows(session, SitemapLink, rows)
 
 
 async def mark_pending(session: AsyncSession, scan_id: int, sitemap_ids: Sequence[UUID]) -> None:
     """Put documents on the frontier of a scan."""
-    if sitemap_ids:
-        rows = [{"scan_id": scan_id, "sitemap_id": sitemap_id} for sitemap_id in sitemap_ids]
-        await session.execute(insert(SitemapScan).values(rows).on_conflict_do_nothing())
+    rows = [{"scan_id": scan_id, "sitemap_id": sitemap_id} for sitemap_id in sitemap_ids]
+    await insert_rows(session, SitemapScan, rows)
 
 
 async def close_sitemap_scans(
     session: AsyncSession, scan_id: int, rows: Sequence[Mapping[str, Any]]
 ) -> None:
     """Note how the reading of documents ended."""
-    if not rows:
-        return
-    statement = insert(SitemapScan).values(
-        [{"scan_id": scan_id, "finished_at": func.now(), **row} for row in rows]
-    )
-    replaced = {
-        name: statement.excluded[name]
-        for name in (
-            "state",
-            "http_status",
-            "error_code",
-            "url_count",
-            "skipped_count",
-            "wire_bytes",
-            "decoded_bytes",
-            "seconds",
-            "problems",
-            "finished_at",
-        )
-    }
-    await session.execute(
-        statement.on_conflict_do_update(
-            index_elements=[SitemapScan.scan_id, SitemapScan.sitemap_id], set_=replaced
-        )
-    )
+    complete = [{"scan_id": scan_id, **row} for row in rows]
+    await replace_rows(session, SitemapScan, complete, {"finished_at": func.now()})
 
 
 async def record_candidates(session: AsyncSession, rows: Sequence[Mapping[str, Any]]) -> None:
     """Write down every place where a sitemap was looked for."""
-    if not rows:
-        return
-    statement = insert(Candidate).values(list(rows))
-    replaced = {
-        name: statement.excluded[name]
-        for name in ("url", "method", "verdict", "reason", "type", "http_status", "scan_id")
-    }
-    await session.execute(
-        statement.on_conflict_do_update(
-            index_elements=[Candidate.domain_id, Candidate.url_hash],
-            set_=replaced | {"checked_at": func.now()},
-        )
-    )
+    await replace_rows(session, Candidate, rows, {"checked_at": func.now()})
 
 
 async def record_origin(session: AsyncSession, domain_id: UUID, origin: str) -> None:

@@ -21,6 +21,7 @@ from sqlalchemy import (
     Integer,
     Text,
     Uuid,
+    any_,
     cast,
     func,
     literal,
@@ -44,7 +45,8 @@ LINE_BREAK = "\n"
 class UrlRows:
     """Rows of `sitemap_urls`, column by column. `extras` are JSON texts.
 
-    `runs` says how many rows in a row belong to which document.
+    `runs` says how many rows in a row belong to which document; `size` is about the memory, in
+    bytes, that all of it takes.
     """
 
     runs: list[tuple[UUID, int]] = field(default_factory=list)
@@ -55,6 +57,7 @@ class UrlRows:
     priority: list[float | None] = field(default_factory=list)
     extras: list[str | None] = field(default_factory=list)
     fingerprint: list[int] = field(default_factory=list)
+    size: int = 0
 
     def __len__(self) -> int:
         return len(self.url_hash)
@@ -165,7 +168,10 @@ async def count_urls(session: AsyncSession, sitemap_ids: Sequence[UUID]) -> dict
     """How many listings each of these documents has now."""
     statement = (
         select(SitemapUrl.sitemap_id, func.count().label("listings"))
-        .where(SitemapUrl.sitemap_id.in_(sitemap_ids), SitemapUrl.removed_at.is_(None))
+        .where(
+            SitemapUrl.sitemap_id == any_(literal(list(sitemap_ids), ARRAY(Uuid()))),
+            SitemapUrl.removed_at.is_(None),
+        )
         .group_by(SitemapUrl.sitemap_id)
     )
     counts = {row.sitemap_id: row.listings for row in (await session.execute(statement)).all()}

@@ -66,7 +66,9 @@ def test_a_socket_directory_taken_by_another_user_is_refused(place, made_once):
 
 def test_data_of_another_major_version_is_refused_with_what_to_do(copied_dir):
     (copied_dir / "postgres" / "PG_VERSION").write_text("16\n")
-    with pytest.raises(EmbeddedVersionMismatch, match=r"PostgreSQL 16.*db backup.*DATABASE_URL"):
+    with pytest.raises(
+        EmbeddedVersionMismatch, match=r"PostgreSQL 16.*SITEATLAS_DATA_DIR.*DATABASE_URL"
+    ):
         quiet(copied_dir).acquire()
 
 

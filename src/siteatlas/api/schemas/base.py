@@ -49,7 +49,7 @@ Share = Annotated[float, declared(minimum=0, maximum=1)]
 FreeObject = dict[str, Any]
 
 MaxPages = Annotated[int, Field(ge=1, le=MOST_PAGES)]
-IntervalHours = Annotated[float, Field(gt=0, le=MOST_HOURS, allow_inf_nan=False)]
+IntervalHours = Annotated[float, Field(ge=0.01, le=MOST_HOURS, allow_inf_nan=False)]
 
 
 class RequestShape(BaseModel):

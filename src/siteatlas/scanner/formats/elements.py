@@ -16,7 +16,9 @@ from lxml import etree
 from siteatlas.errors import ScanError, Truncated, XmlLimits, XmlMalformed
 from siteatlas.scanner.tally import Tally
 
-MAX_BYTES_WITHOUT_ELEMENT = 2 * 1024 * 1024
+MAX_BYTES_WITHOUT_ELEMENT = 1024 * 1024
+# libxml2 keeps every name that it has ever seen, for the life of the process.
+LONG_NAME = re.compile(r"<[^\s<>/!?][^\s<>/]{200}")
 MAX_ATTRIBUTES = 256
 ATTRIBUTE = r"""\s++[^\s=<>/]++\s*+=\s*+(?:"[^"<]*+"|'[^'<]*+')"""
 TOO_MANY_ATTRIBUTES = re.compile(rf"<[^\s<>/]++(?:{ATTRIBUTE}){{{MAX_ATTRIBUTES + 1}}}")
@@ -58,7 +60,7 @@ class ElementStream:
         if self.root_closed:
             self._read_after_end(text, final=final)
             return []
-        if _has_too_many_attributes(text):
+        if _has_too_many_attributes(text) or LONG_NAME.search(text):
             self.error = XmlLimits()
             return []
         self._forget_last()
@@ -116,11 +118,14 @@ class ElementStream:
         return elements, nested
 
     def _forget_last(self) -> None:
-        """Free all before the last finished element; the parser still holds on to that one."""
-        parent = None if self._last is None else self._last.getparent()
-        if self._last is not None and parent is not None:
-            self._last.clear()
-            del parent[: parent.index(self._last)]
+        """Free all before the last finished element, on every level; the parser still holds it."""
+        if self._last is None:
+            return
+        self._last.clear()
+        node = self._last
+        while (parent := node.getparent()) is not None:
+            del parent[: parent.index(node)]
+            node = parent
 
 
 def name_of_root(root_tag: str) -> str:

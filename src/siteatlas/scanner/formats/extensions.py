@@ -17,11 +17,16 @@ from siteatlas.scanner.tally import Extras, Tally
 MAX_ITEMS = 1000
 MAX_FIELDS = 64
 MAX_VALUE_CHARS = 4096
+VALUE_COST = 16
+MAX_DEPTH = 8
+MAX_EXTRAS_CHARS = 256 * 1024
 REPEATED_FIELDS = frozenset({"tag", "category", "price", "content_segment_loc"})
 
 
 def read_extension(tag: str, element: etree._Element, extras: Extras, tally: Tally) -> None:
     """Add one extension element of an entry to its extras; unknown ones are left out."""
+    if not extras:
+        tally.extras_left = MAX_EXTRAS_CHARS
     reader = READERS.get(local_name(tag))
     if reader is not None:
         reader(element, extras, tally)
@@ -52,7 +57,7 @@ def _read_alternate(element: etree._Element, extras: Extras, tally: Tally) -> No
     link = {"href": _cut(address.strip(), tally)}
     if language := element.get("hreflang"):
         link["hreflang"] = _cut(language.strip(), tally)
-    if media := element.get("media"):
+    elif media := element.get("media"):
         link["media"] = _cut(media.strip(), tally)
     _append(extras, "alternates", link, tally)
 
@@ -91,7 +96,7 @@ READERS: dict[str, Callable[[etree._Element, Extras, Tally], None]] = {
 }
 
 
-def _fields(element: etree._Element, tally: Tally) -> Extras:
+def _fields(element: etree._Element, tally: Tally, depth: int = 1) -> Extras:
     """The children by name; one with children of its own becomes a dictionary again.
 
     An attribute of a child stands beside it, as `restriction_relationship` beside `restriction`.
@@ -99,7 +104,7 @@ def _fields(element: etree._Element, tally: Tally) -> Extras:
     fields: Extras = {}
     for child in islice(element, MAX_FIELDS):
         name = local_name(child.tag)
-        value = _fields(child, tally) if len(child) else _cut((child.text or "").strip(), tally)
+        value = _value(child, tally, depth)
         if name in REPEATED_FIELDS:
             _append(fields, name, value, tally)
         elif value:
@@ -109,16 +114,27 @@ def _fields(element: etree._Element, tally: Tally) -> Extras:
     return fields
 
 
+def _value(child: etree._Element, tally: Tally, depth: int) -> Extras | str:
+    if not len(child):
+        return _cut((child.text or "").strip(), tally)
+    if depth < MAX_DEPTH:
+        return _fields(child, tally, depth + 1)
+    tally.note("extras_cut")
+    return ""
+
+
 def _append(extras: Extras, key: str, value: Any, tally: Tally) -> None:
     items = extras.setdefault(key, [])
-    if len(items) < MAX_ITEMS:
+    if len(items) < MAX_ITEMS and tally.extras_left > 0:
         items.append(value)
     else:
         tally.note("extras_cut")
 
 
 def _cut(value: str, tally: Tally) -> str:
-    if len(value) <= MAX_VALUE_CHARS:
+    longest = min(MAX_VALUE_CHARS, max(tally.extras_left, 0))
+    tally.extras_left -= min(len(value), longest) + VALUE_COST
+    if len(value) <= longest:
         return value
     tally.note("extras_cut")
-    return value[:MAX_VALUE_CHARS]
+    return value[:longest]

@@ -15,7 +15,9 @@ from siteatlas.scanner.tally import Tally
 UNFINISHED_CHARS = 256 * 1024
 
 PREFIX = r"(?:[\w.-]{1,40}:)?"
-COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
+COMMENT_START, COMMENT_END = "<!--", "-->"
+MAX_CODE_POINT = 0x10FFFF
+MAX_DIGITS = 12
 ENTRY_START = re.compile(rf"<{PREFIX}(url|sitemap)(?=[\s/>])", re.IGNORECASE)
 ENTRY_END = re.compile(
     rf"</{PREFIX}(?:url|sitemap)\s*>|<{PREFIX}(?:url|sitemap)(?:\s[^<>]*)?/>", re.IGNORECASE
@@ -51,10 +53,11 @@ class Salvage:
     def __init__(self, tally: Tally) -> None:
         self._tally = tally
         self._unfinished = ""
+        self._in_comment = False
 
     def feed(self, text: str, *, done: int = 0, final: bool = False) -> Salvaged:
         """What stands in this text; its first `done` entries were read before."""
-        text = _without_first(COMMENT.sub("", self._unfinished + text), done)
+        text = _without_first(self._without_comments(text), done)
         starts = list(ENTRY_START.finditer(text))
         end = len(text) if final or not starts else starts.pop().start()
         self._unfinished = "" if final else text[end:][-UNFINISHED_CHARS:]
@@ -63,6 +66,28 @@ class Salvage:
         for match, (start, stop) in zip(starts, pairwise(edges), strict=True):
             self._read(match[1].lower(), CDATA.sub(_escaped, text[start:stop]), found)
         return found
+
+    def _without_comments(self, text: str) -> str:
+        """What is left over and the new text, without comments; one may end in a later text.
+
+        Searched by hand, since a pattern would look for the end again at every start.
+        """
+        if not self._in_comment:
+            text, self._unfinished = self._unfinished + text, ""
+        kept = [self._unfinished]
+        position = 0
+        while True:
+            if self._in_comment:
+                end = text.find(COMMENT_END, position)
+                if end < 0:
+                    return "".join(kept)
+                position = end + len(COMMENT_END)
+            start = text.find(COMMENT_START, position)
+            self._in_comment = start >= 0
+            kept.append(text[position:start] if self._in_comment else text[position:])
+            if not self._in_comment:
+                return "".join(kept)
+            position = start + len(COMMENT_START)
 
     def _read(self, kind: str, segment: str, found: Salvaged) -> None:
         loc = LOC.search(segment)
@@ -90,7 +115,9 @@ def _decode_reference(match: re.Match[str]) -> str:
     is_hex, number, name = match.groups()
     if name:
         return PREDEFINED[name]
-    return chr(int(number, 16 if is_hex else 10))
+    code = int(number[:MAX_DIGITS], 16 if is_hex else 10)
+    # NUL makes the entry one that cannot be kept, which is what a broken reference must do.
+    return chr(code) if 0 < code <= MAX_CODE_POINT and len(number) <= MAX_DIGITS else "\x00"
 
 
 def _escaped(match: re.Match[str]) -> str:

@@ -75,7 +75,7 @@ class Urlset:
 
     def _parsed(self, text: str, *, final: bool) -> Harvest:
         elements = self._elements.read(text, final=final)
-        harvest = self._harvest(elements, may_have_children=_names_children(text))
+        harvest = self._harvest(elements)
         if isinstance(self._elements.error, XmlMalformed):
             self._salvage = Salvage(self._tally)
             rest = self._unfinished + text
@@ -88,9 +88,9 @@ class Urlset:
         self._keep_unfinished(text)
         return harvest
 
-    def _harvest(self, elements: Sequence[etree._Element], *, may_have_children: bool) -> Harvest:
-        children: list[etree._Element] = []
-        if may_have_children:
+    def _harvest(self, elements: Sequence[etree._Element]) -> Harvest:
+        children: Sequence[etree._Element] = ()
+        if {local_name(tag) for tag in {element.tag for element in elements}} != {"url"}:
             children = [element for element in elements if local_name(element.tag) == "sitemap"]
             elements = [element for element in elements if local_name(element.tag) != "sitemap"]
         columns = build_columns(_read_elements(elements, self._tally), self._tally)
@@ -114,13 +114,9 @@ class Urlset:
 
     def _keep_unfinished(self, text: str) -> None:
         """Remember what the parser has begun, in case the document breaks in the middle of it."""
-        end = max(map(text.rfind, self._entry_ends))
+        end = next((at for name in self._entry_ends if (at := text.rfind(name)) >= 0), -1)
         begun = text[text.find(">", end) + 1 :] if end >= 0 else self._unfinished + text
         self._unfinished = begun[-UNFINISHED_CHARS:]
-
-
-def _names_children(text: str) -> bool:
-    return "sitemap" in text or "SITEMAP" in text or "Sitemap" in text
 
 
 def _like_root(name: str, root: str) -> str:
