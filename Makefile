@@ -17,7 +17,7 @@ COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --gen
 demo: $(READY) ## a first look: scan small sites on this machine and show the result
 	$(BIN)/siteatlas demo $(ARGS)
 
-run: $(READY) ## serve the API and the dashboard on this machine
+run: $(READY) ## serve the API on this machine
 	$(BIN)/siteatlas serve $(ARGS)
 
 test: $(READY) ## run the tests

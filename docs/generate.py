@@ -1,4 +1,4 @@
-"""Writes the reference pages that come from the code: errors.md and settings.md.
+"""Writes the reference pages that come from the code: commands.md, errors.md and settings.md.
 
 `python docs/generate.py` writes them; with `--check` it only compares and fails on a difference.
 """
@@ -6,15 +6,32 @@
 from __future__ import annotations
 
 import inspect
+import re
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import typer
+from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
+
+from siteatlas.cli.main import NOUNS, PROGRAM, app, load_command
 from siteatlas.errors import ScanError, SiteatlasError, error_classes
 from siteatlas.settings import SETTINGS_FILE, Settings, environment_name
 
 REFERENCE = Path(__file__).resolve().parent / "reference"
+
+Command = TyperCommand | TyperGroup
+Row = tuple[str, str, str]
+
+COMMANDS_INTRO = """\
+# Commands and their options
+
+Every command with its arguments and options, as `--help` shows them. How the commands behave, their
+formats and their exit codes: [command-line.md](command-line.md).
+
+This page is written by `make docs` from the command tree in `src/siteatlas/cli/`.
+"""
 
 ERRORS_INTRO = """\
 # Errors
@@ -22,6 +39,9 @@ ERRORS_INTRO = """\
 Every error has a code that stays the same from version to version. The API sends it as `code` of
 a problem document, a job keeps it as `error_code`, and the command line ends with the exit code
 beside it. "Tried again" says whether a job with this error is put back into the queue.
+
+Elsewhere: [codes that only HTTP requests meet](http-api.md#problems), and
+[what documents and scans may carry](problems.md), which is no error.
 
 This page is written by `make docs` from `src/siteatlas/errors.py`.
 """
@@ -38,6 +58,19 @@ This page is written by `make docs` from `src/siteatlas/settings.py`.
 """
 
 DATA_DIRECTORY = "`/var/lib/siteatlas` for root, else the user's own data directory"
+
+# These stand at every command; the page shows them once.
+AT_EVERY_COMMAND = frozenset({"help", "install_completion", "show_completion"})
+LIMITS = re.compile(r"(.*?)\s*\[([^\[\]]*)\]", re.DOTALL)
+RANGE = re.compile(r"([\d.]+)<=x<=([\d.]+)")
+LEAST = re.compile(r"x>=([\d.]+)")
+VALUE_NAMES = {
+    "<int range>": "N",
+    "<int>": "N",
+    "<float range>": "NUMBER",
+    "<float>": "NUMBER",
+    "<str>": "TEXT",
+}
 
 
 def own_errors() -> list[type[SiteatlasError]]:
@@ -113,7 +146,89 @@ def settings_page() -> str:
     return SETTINGS_INTRO + "\n" + "\n".join(lines) + "\n"
 
 
-PAGES: dict[str, Callable[[], str]] = {"errors.md": errors_page, "settings.md": settings_page}
+def commands_page() -> str:
+    """The whole text of commands.md."""
+    root = typer.main.get_command(app)
+    assert isinstance(root, TyperGroup)
+    context = typer.Context(root, info_name=PROGRAM, help_option_names=["-h", "--help"])
+    parts = [COMMANDS_INTRO, command_section(PROGRAM, root, context, hidden=frozenset())]
+    for name in NOUNS:
+        parts += command_sections(f"{PROGRAM} {name}", load_command(name), context)
+    return "\n".join(parts)
+
+
+def command_sections(path: str, command: Command, parent: typer.Context) -> Iterator[str]:
+    """A command, or in its place the commands of a group."""
+    context = typer.Context(command, parent=parent, info_name=path)
+    if not isinstance(command, TyperGroup):
+        yield command_section(path, command, context, hidden=AT_EVERY_COMMAND)
+        return
+    for name, member in command.commands.items():
+        assert isinstance(member, TyperCommand)
+        yield from command_sections(f"{path} {name}", member, context)
+
+
+def command_section(
+    path: str, command: Command, context: typer.Context, *, hidden: frozenset[str]
+) -> str:
+    parameters = [one for one in command.get_params(context) if one.name not in hidden]
+    arguments = [one for one in parameters if isinstance(one, TyperArgument)]
+    options = [one for one in parameters if isinstance(one, TyperOption)]
+    title = " ".join([path, *(argument_name(one) for one in arguments)])
+    rows = [argument_row(one, context) for one in arguments]
+    rows += [option_row(one, context) for one in options]
+    lines = [f"## {title}", "", command_summary(command)]
+    if rows:
+        lines += ["", "| argument or option | means | default, limits |", "|---|---|---|"]
+        lines += [f"| {' | '.join(row)} |" for row in rows]
+    return "\n".join(lines) + "\n"
+
+
+def command_summary(command: Command) -> str:
+    """The help of a command, an example as code."""
+    paragraphs = [" ".join(part.split()) for part in (command.help or "").split("\n\n")]
+    return "\n\n".join(re.sub(rf": ({PROGRAM} .*)", r": `\1`", part) for part in paragraphs)
+
+
+def argument_name(argument: TyperArgument) -> str:
+    name = (argument.metavar or argument.name).strip("[]").upper()
+    return name if argument.required else f"[{name}]"
+
+
+def argument_row(argument: TyperArgument, context: typer.Context) -> Row:
+    record = argument.get_help_record(context)
+    return (f"`{argument_name(argument)}`", *means_and_limits(record[1] if record else ""))
+
+
+def option_row(option: TyperOption, context: typer.Context) -> Row:
+    name, text = option.get_help_record(context) or ("", "")
+    for written, shown in VALUE_NAMES.items():
+        name = name.replace(written, shown)
+    name = re.sub(r"<(.+)>", r"\1", name)
+    return (f"`{cell(name)}`", *means_and_limits(text))
+
+
+def means_and_limits(text: str) -> tuple[str, str]:
+    match = LIMITS.fullmatch(text)
+    means, limits = match.groups() if match else (text, "")
+    limits = RANGE.sub(lambda found: f"{number(found[1])} to {number(found[2])}", limits)
+    limits = LEAST.sub(lambda found: f"from {number(found[1])}", limits)
+    return cell(means), cell(limits)
+
+
+def number(text: str) -> str:
+    return f"{int(text):,}" if text.isdigit() else text
+
+
+def cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|").replace("*", "\\*")
+
+
+PAGES: dict[str, Callable[[], str]] = {
+    "commands.md": commands_page,
+    "errors.md": errors_page,
+    "settings.md": settings_page,
+}
 
 
 def main(arguments: list[str]) -> int:

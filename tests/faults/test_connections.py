@@ -26,7 +26,7 @@ async def test_a_slow_way_to_the_database_only_costs_time(
     await fleet.stop_all()
     async with running_proxy(url) as proxy, staged(url, eyes) as job:
         proxy.delay = 0.05
-        await fleet.worker(url=proxy.url)
+        await fleet.worker(url=proxy.url, lease_seconds=20)
         await job.let_start()
         await eyes.wait_for_status(job.id, "completed", seconds=PATIENCE)
         assert differences(undisturbed, await story(eyes, job.site.base)) == []

@@ -31,7 +31,7 @@ async def test_a_due_site_is_queued_once_however_many_schedulers_there_are(
         sites = [await stack.enter_async_context(SmallSite()) for _ in range(15)]
         for site in sites:
             await eyes.rows(DUE, site.host_port)
-        await fleet.workers(schedulers)
+        await fleet.workers(schedulers, lease_seconds=60)
         done = "SELECT count(*) FROM jobs WHERE status = 'completed'"
         await eyes.wait_for(done, expected=len(sites), seconds=60)
         assert set(await fleet.stop_all()) == {0}

@@ -14,7 +14,7 @@ log = get_logger("api")
 
 
 class RequestBorder:
-    """ASGI middleware: request id, and problem details for errors outside and inside of routes."""
+    """ASGI middleware: request id, HEAD wherever there is GET, and problem details for errors."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -26,6 +26,9 @@ class RequestBorder:
         request_id = uuid4().hex
         scope[REQUEST_ID] = request_id
         started = False
+        head_only = scope["method"] == "HEAD"
+        if head_only:
+            scope["method"] = "GET"
 
         async def send_with_id(message: Message) -> None:
             nonlocal started
@@ -33,6 +36,8 @@ class RequestBorder:
                 started = True
                 pair = (b"x-request-id", request_id.encode())
                 message["headers"] = [*message.get("headers", []), pair]
+            elif head_only:
+                message = {**message, "body": b""}
             await send(message)
 
         with job_context(request_id=request_id):

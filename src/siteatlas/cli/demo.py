@@ -106,7 +106,7 @@ async def _tour(ready: asyncio.Event, address: str, server: DemoServer) -> list[
 def _row(visit: Visit) -> list[object]:
     return [
         visit.site.name,
-        visit.status,
+        visit.shown_status,
         visit.sitemaps,
         visit.urls,
         visit.reason,

@@ -48,6 +48,12 @@ class Visit:
         return str(self.job.get("status", "submitted"))
 
     @property
+    def shown_status(self) -> str:
+        """The status, where a scan that lost something says so."""
+        partial = (self.job.get("result_data") or {}).get("partial")
+        return "partial" if partial else self.status
+
+    @property
     def ended(self) -> bool:
         """Whether there is a result."""
         return bool(self.job) and self.status not in ACTIVE
@@ -139,7 +145,7 @@ class Board:
                 self._told.add(visit.site.name)
                 why = f" ({visit.reason})" if visit.reason else ""
                 say(
-                    f"{visit.site.name}: {visit.status}{why}, "
+                    f"{visit.site.name}: {visit.shown_status}{why}, "
                     f"{visit.sitemaps} sitemaps, {visit.urls} URLs"
                 )
 
@@ -157,7 +163,7 @@ def _row(visit: Visit) -> list[str]:
     progress = percent(float(visit.job.get("progress") or 0))
     return [
         cell_text(value)
-        for value in (visit.site.name, visit.status, progress, visit.sitemaps, visit.urls)
+        for value in (visit.site.name, visit.shown_status, progress, visit.sitemaps, visit.urls)
     ]
 
 

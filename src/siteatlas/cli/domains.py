@@ -27,7 +27,7 @@ from siteatlas.cli.output import (
     write_json,
 )
 from siteatlas.cli.preparation import prepare
-from siteatlas.errors import DomainNotFound
+from siteatlas.errors import DomainNotFound, InputError
 from siteatlas.insights.domains import (
     DomainView,
     domain_view,
@@ -138,7 +138,9 @@ def remove(
 ) -> None:
     """Forget SITE and all that is stored of it."""
     settings = prepare()
-    if not yes and is_terminal(sys.stdin):
+    if not yes and not is_terminal(sys.stdin):
+        raise InputError("Removing a site also removes its history. Add --yes to do it.")
+    if not yes:
         typer.confirm(f"Remove {site} with its sitemaps, URLs and history?", abort=True, err=True)
     say(f"Removed {run(_remove(settings, site))}.")
 

@@ -49,6 +49,12 @@ from siteatlas.storage.session import get_session
 WATCH_SECONDS = 0.5
 ACTIVE = {JobStatus.PENDING, JobStatus.PROCESSING}
 
+
+def _shown_status(job: JobView) -> str:
+    """A scan that lost something says so."""
+    return "partial" if (job.result_data or {}).get("partial") else job.status
+
+
 SHAPE: Shape[JobView] = Shape(
     columns=[
         Column("ID", right=True),
@@ -63,12 +69,12 @@ SHAPE: Shape[JobView] = Shape(
     row=lambda j: (
         j.id,
         j.domain,
-        j.status,
+        _shown_status(j),
         percent(j.progress),
         f"{j.attempt}/{j.max_attempts}",
         j.created_at,
         j.finished_at,
-        j.error_code,
+        j.error_code or ", ".join((j.result_data or {}).get("reasons") or []),
     ),
     none="There is no such job.",
 )
@@ -194,7 +200,7 @@ async def _watch(settings: Settings, ident: str | None) -> JobView:
 
 
 def _progress_text(job: JobView) -> str:
-    return f"Job {job.id} ({job.domain}): {job.status}, {percent(job.progress)}"
+    return f"Job {job.id} ({job.domain}): {_shown_status(job)}, {percent(job.progress)}"
 
 
 async def _newest() -> str:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from siteatlas.cli.invocation import TRACE_VERBOSITY, current, show_traces
 from siteatlas.logs import configure_logging
+from siteatlas.net.egress import EgressPolicy
 from siteatlas.settings import LoadedSettings, Settings, load_settings
 
 
 def prepare(*, log_level: str = "warning", **flags: object) -> Settings:
     """Read the settings and start logging; `flags` are settings given on the command line.
 
-    `log_level` holds unless the environment, the settings file or -v ask for another.
+    A wrong allow list is refused here, whatever the command. `log_level` holds unless the
+    environment, the settings file or -v ask for another.
     """
     loaded = load_settings(flags)
+    EgressPolicy.from_text(loaded.settings.egress_allow)
     level = _log_level(loaded, log_level)
     configure_logging(level, loaded.settings.log_format)
     if level == "debug":

@@ -70,9 +70,17 @@ class ScanReport:
     status: str = "processing"
     error_code: str | None = None
     url_count: int = 0
+    partial: bool = False
+    reasons: list[str] = field(default_factory=list)
     sitemaps: list[SitemapSeen] = field(default_factory=list)
     candidates: list[CandidateSeen] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
+
+    def lose(self, code: str) -> None:
+        """Something of the site is missing in what was read."""
+        self.partial = True
+        if code not in self.reasons:
+            self.reasons.append(code)
 
     def fail(self, error: SiteatlasError) -> None:
         """The scan ended without a readable sitemap."""
@@ -122,6 +130,7 @@ class ReportKeeper:
                 self.report.candidates.append(_candidate(event))
             case ProblemSeen():
                 self.report.problems.append(Problem(event.code, event.url, event.detail))
+                self.report.lose(event.code)
             case RobotsRead():
                 self.robots = event
             case _:
@@ -130,6 +139,7 @@ class ReportKeeper:
     def interrupt(self) -> None:
         """Somebody stopped the scan."""
         self.report.status = "cancelled"
+        self.report.lose(JobCancelled.code)
         self.break_off(JobCancelled("The scan was interrupted."))
 
     def break_off(self, reason: SiteatlasError) -> None:
@@ -150,6 +160,8 @@ class ReportKeeper:
         parent = event.parent_url or (opened.parent if opened else None)
         url_count = opened.url_count if opened else event.entry_count
         self.report.sitemaps.append(_sitemap(event, parent, url_count))
+        if event.outcome in (DocumentOutcome.CUT, DocumentOutcome.UNREAD):
+            self.report.lose(event.error_code or event.outcome)
         self.report.problems.extend(
             Problem(code, event.url, None, count) for code, count in event.problems.items()
         )

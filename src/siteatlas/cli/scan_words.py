@@ -23,14 +23,17 @@ def say_block(report: ScanReport, dated: int, seconds: float) -> None:
     share = dated / report.url_count if report.url_count else 0.0
     _line("lastmod", f"{percent(share)} of the URLs have one")
     _line("problems", problem_words(report))
+    if report.partial:
+        _line("PARTIAL", ", ".join(report.reasons))
     _line("time", f"{seconds:.1f} s, {_rate(report, seconds):,.0f} URLs a second")
 
 
 def say_line(report: ScanReport, seconds: float) -> None:
     """The same in a line, and a line for each of the first problems and faulty documents."""
+    partial = f", PARTIAL: {', '.join(report.reasons)}" if report.partial else ""
     say(
         f"{report.site}: {report.url_count:,} URLs in {len(report.sitemaps):,} sitemaps, "
-        f"{seconds:.1f} s, {_rate(report, seconds):,.0f} URLs a second."
+        f"{seconds:.1f} s, {_rate(report, seconds):,.0f} URLs a second{partial}."
     )
     lines = list(_fault_lines(report))
     for line in lines[:MOST_LINES]:

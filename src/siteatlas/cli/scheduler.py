@@ -14,7 +14,7 @@ from siteatlas.cli.options import JsonOption
 from siteatlas.cli.output import Column, say, write_details, write_json, write_table
 from siteatlas.cli.preparation import prepare
 from siteatlas.insights.jobs import count_jobs_by_status
-from siteatlas.insights.workers import WorkerView, list_workers
+from siteatlas.insights.workers import ALIVE_SECONDS, WorkerView, list_workers
 from siteatlas.net.egress import EgressPolicy
 from siteatlas.queue.job_service import job_service
 from siteatlas.scheduler.sitemap_scheduler import TickReport, process_pending_sitemaps
@@ -87,20 +87,21 @@ def status(as_json: JsonOption = False) -> None:
 
 
 def write_state(state: SchedulerState) -> None:
-    """The state for people."""
+    """The state for people; a process that was not seen for a minute counts as gone."""
+    living = [worker for worker in state.workers if worker.seconds_since_seen < ALIVE_SECONDS]
     write_details(
         [
             *((f"jobs {word}", count) for word, count in state.jobs.items()),
             ("oldest pending", state.oldest_pending_at),
             ("last tick", state.last_tick_at),
             ("next tick", state.next_tick_at),
-            ("workers", len(state.workers)),
+            ("workers", len(living)),
         ]
     )
-    if not state.workers:
+    if not living:
         say("No process works on the queue. Start one: siteatlas serve")
         return
-    write_table(WORKER_COLUMNS, map(_worker_row, state.workers))
+    write_table(WORKER_COLUMNS, map(_worker_row, living))
 
 
 def _worker_row(worker: WorkerView) -> list[object]:

@@ -6,7 +6,7 @@ import asyncio
 import os
 import signal
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from siteatlas.cli.output import say
 
@@ -28,9 +28,11 @@ def stop_on_signals(stop: Callable[[], None]) -> Iterator[None]:
         if asked:
             leave(number)
         asked.append(number)
-        say("Stopping; once more to leave at once.")
         loop.call_later(LAST_RESORT_SECONDS, leave, number)
         stop()
+        # Whoever read our words may be gone; that must not keep us from stopping.
+        with suppress(OSError, ValueError):
+            say("Stopping; once more to leave at once.")
 
     for number in STOP_SIGNALS:
         loop.add_signal_handler(number, receive, number)

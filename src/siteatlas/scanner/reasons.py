@@ -19,11 +19,14 @@ from siteatlas.errors import (
     HttpNotFound,
     NoSitemap,
     NotASitemap,
+    RedirectInvalid,
+    RedirectLoop,
     ServerError,
     SiteatlasError,
     Timeout,
     TlsError,
     TooLarge,
+    TooManyRedirects,
     Truncated,
     XmlEntities,
     XmlLimits,
@@ -32,7 +35,10 @@ from siteatlas.errors import (
 from siteatlas.scanner.frontier import Candidate
 
 # Said of most guesses, these are true of the site.
-SITE_FAULTS = (Blocked, ConnectionFailed, DnsError, ServerError, Timeout, TlsError)
+SITE_FAULTS = (
+    *(Blocked, ConnectionFailed, DnsError, ServerError, Timeout, TlsError),
+    *(RedirectInvalid, RedirectLoop, TooManyRedirects),
+)
 # Said of one guess, these mean that a document is there and cannot be read.
 DOCUMENT_FAULTS = (
     *(DecompressionBomb, EmptyDocument, EncodingChain, EncodingUnsupported, GzipCorrupt),

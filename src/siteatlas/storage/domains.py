@@ -35,7 +35,7 @@ async def register_domain(
     """Find or create the site of an address; a deleted one comes back. `watch` never unwatches."""
     row = insert(Domain).values(
         domain=address.domain,
-        base_url=address.origin + "/",
+        base_url=_base_url(address),
         created_by=created_by,
         watched=watch,
         next_scan_at=func.now() if watch else None,
@@ -69,6 +69,11 @@ async def register_domain(
     ).scalar_one()
 
 
+def _base_url(address: WebAddress) -> str:
+    """Where later scans begin; without a scheme when none was given, so that both are tried."""
+    return address.origin + "/" if address.scheme_given else address.origin.split("://", 1)[1]
+
+
 async def register_domains(
     session: AsyncSession, addresses: Sequence[WebAddress], *, created_by: UUID
 ) -> dict[str, UUID]:
@@ -77,7 +82,7 @@ async def register_domains(
     In the order of their names, so that two lists of the same sites cannot wait for each other.
     """
     rows = [
-        {"domain": address.domain, "base_url": address.origin + "/", "created_by": created_by}
+        {"domain": address.domain, "base_url": _base_url(address), "created_by": created_by}
         for address in sorted(addresses, key=lambda address: address.domain)
     ]
     statement = (

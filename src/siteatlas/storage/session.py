@@ -7,6 +7,7 @@ process at a time; `main` and the command line bind it.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -21,6 +22,7 @@ from sqlalchemy.ext.asyncio import (
 from sqlalchemy.orm import Session, SessionTransaction
 
 from siteatlas.errors import DatabaseUnavailable
+from siteatlas.logs import get_logger
 from siteatlas.storage.database_url import parse_database_url
 from siteatlas.storage.faults import translated_faults
 
@@ -34,9 +36,12 @@ __all__ = [
     "get_session",
 ]
 
+log = get_logger("storage")
+
 POOL_RECYCLE_SECONDS = 300
 CONNECT_SECONDS = 10
 COMMAND_SECONDS = 60
+CLOSE_SECONDS = 3
 POOL_WAIT_SECONDS = 10
 
 REQUEST_LIMITS = {
@@ -83,8 +88,13 @@ class Database:
                 yield session
 
     async def close(self) -> None:
-        """Close every pooled connection."""
-        await self.engine.dispose()
+        """Close every pooled connection; those that do not answer are dropped."""
+        try:
+            async with asyncio.timeout(CLOSE_SECONDS):
+                await self.engine.dispose()
+        except TimeoutError:
+            log.warning("database_does_not_answer_at_the_end")
+            await self.engine.dispose(close=False)
 
 
 def create_database(

@@ -44,6 +44,8 @@ def test_the_report_has_exactly_the_promised_fields():
         "status",
         "error_code",
         "url_count",
+        "partial",
+        "reasons",
         "sitemaps",
         "candidates",
         "problems",
