@@ -18,7 +18,7 @@ from siteatlas.api.context import ApiContext
 from siteatlas.api.documentation import DESCRIPTION, TAGS
 from siteatlas.api.routes import install_api, operation_id
 from siteatlas.logs import get_logger
-from siteatlas.net.egress import EgressPolicy
+from siteatlas.net.egress import EgressPolicy, self_check
 from siteatlas.scheduler.sitemap_scheduler import SitemapScheduler
 from siteatlas.settings import Settings
 from siteatlas.storage.opening import open_storage
@@ -71,6 +71,7 @@ def _lifespan(
 ) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
+        self_check()
         async with AsyncExitStack() as stack:
             if database is None:
                 await stack.enter_async_context(open_storage(context.settings, announce=_announce))

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 
-from siteatlas.net.egress import EgressPolicy
+from siteatlas.net.egress import EgressPolicy, self_check
 from siteatlas.scheduler.sitemap_scheduler import SitemapScheduler
 from siteatlas.settings import Settings
 
 
 async def run_worker(settings: Settings, policy: EgressPolicy, *, stop: asyncio.Event) -> None:
     """Work until `stop` is set, then give back what could not be finished."""
+    self_check()
     scheduler = SitemapScheduler(settings, policy)
     await scheduler.start()
     await stop.wait()

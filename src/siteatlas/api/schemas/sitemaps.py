@@ -64,7 +64,7 @@ URL = {
     "sitemap_id": SITEMAP_ID,
     "first_seen_at": LATER,
     "removed_at": None,
-    "extras": {"images": ["https://example.com/about.png"]},
+    "extras": {"images": [{"loc": "https://example.com/about.png"}]},
 }
 
 

@@ -1,0 +1,156 @@
+"""The judge can find fault: with each safeguard taken out in turn, the same scene is condemned."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
+from datetime import timedelta
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from aiohttp import web
+from sqlalchemy import func
+
+from siteatlas.errors import LeaseLost
+from siteatlas.net.egress import EgressPolicy
+from siteatlas.processor import recorder
+from siteatlas.processor.processing import Processor
+from siteatlas.processor.pulse import Pulse
+from siteatlas.queue.claims import Claim, claim, rescue
+from siteatlas.queue.endings import complete
+from siteatlas.queue.leases import heartbeat
+from siteatlas.storage.session import (
+    AsyncSession,
+    bind_database,
+    create_database,
+    get_background_session,
+)
+from tests.faults.eyes import Eyes
+from tests.faults.oracle import violations
+from tests.faults.twins import claim_without_skip_locked, rescue_by_age, write_without_fence
+from tests.fixtures.pipeline import pages, settings_for, submit_server, urlset, work
+from tests.fixtures.queue import change, let_lease_expire, submit, take_one
+from tests.fixtures.site_server import SiteServer
+
+pytestmark = [pytest.mark.faults_short, pytest.mark.usefixtures("bound")]
+
+LEASE = 60.0
+ClaimVerb = Callable[[AsyncSession, str, int, float], Awaitable[list[Claim]]]
+RescueVerb = Callable[[AsyncSession], Awaitable[list[Any]]]
+
+
+@pytest_asyncio.fixture
+async def bound(url: str) -> AsyncIterator[None]:
+    """The database of the test, bound to this process."""
+    database = create_database(url, behind_pooler=False)
+    bind_database(database)
+    yield
+    bind_database(None)
+    await database.close()
+
+
+async def two_workers_claim_at_once(verb: ClaimVerb, eyes: Eyes) -> None:
+    """Two claims overlap; then whoever got the job completes it."""
+    job = await submit("example.com")
+    async with get_background_session() as session, session.begin():
+        claims = await verb(session, "one", 1, LEASE)
+        other = asyncio.create_task(in_own_session(lambda s: verb(s, "two", 1, LEASE)))
+        await asyncio.sleep(0.3)
+    claims += await other
+    for one in claims:
+        with suppress(LeaseLost):
+            async with get_background_session() as session, session.begin():
+                await complete(session, one, {"url_count": 0})
+    assert (await eyes.job(job.id))["status"] == "completed"
+    await eyes.rows(
+        "INSERT INTO scans (job_id, job_uuid, domain_id, created_by, state) "
+        "SELECT id, job_id, domain_id, created_by, 'published' FROM jobs"
+    )
+
+
+async def in_own_session(work: Callable[[AsyncSession], Awaitable[Any]]) -> Any:
+    """Run a verb in a transaction of its own."""
+    async with get_background_session() as session, session.begin():
+        return await work(session)
+
+
+async def test_a_claim_without_skip_locked_is_found_out(eyes: Eyes):
+    await two_workers_claim_at_once(claim_without_skip_locked, eyes)
+    assert [line.partition(":")[0] for line in await violations(eyes)] == [
+        "a claim has no recorded end"
+    ]
+
+
+async def test_the_true_claim_is_found_to_be_right(eyes: Eyes):
+    await two_workers_claim_at_once(claim, eyes)
+    assert await violations(eyes) == []
+
+
+def changing_site(go_on: asyncio.Event) -> SiteServer:
+    """Its sitemap is large and slow for the first reader, and small for the next one."""
+    old, new = urlset(pages("old", 14_000)).encode(), urlset(pages("new", 10))
+    middle = old.index(b"page-7000<")
+    asked = 0
+
+    async def answer(request: web.BaseRequest) -> web.StreamResponse | str:
+        nonlocal asked
+        asked += 1
+        if asked > 1:
+            return new
+        response = web.StreamResponse()
+        await response.prepare(request)
+        await response.write(old[:middle])
+        await go_on.wait()
+        await response.write(old[middle:])
+        await response.write_eof()
+        return response
+
+    return SiteServer({"/robots.txt": "Sitemap: {base}/s.xml\n", "/s.xml": answer})
+
+
+async def one_is_overtaken_by_another(eyes: Eyes) -> None:
+    """The first holder has written a portion, and writes on after the second ended the job."""
+    go_on = asyncio.Event()
+    async with changing_site(go_on) as server:
+        settings = settings_for(server)
+        processor = Processor(settings, EgressPolicy.from_text(settings.egress_allow))
+        submitted = await submit_server(server)
+        first = asyncio.create_task(processor.run(await take_one(), Pulse()))
+        await eyes.wait_for("SELECT count(*) > 0 FROM sitemap_urls")
+        await let_lease_expire(submitted.id)
+        await work(settings)
+        go_on.set()
+        with suppress(Exception):
+            await first
+
+
+async def test_a_write_without_the_fence_is_found_out(eyes: Eyes, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(recorder, "report_progress", write_without_fence)
+    await one_is_overtaken_by_another(eyes)
+    assert "the counter of a document is not that of its rows" in str(await violations(eyes))
+
+
+async def test_the_true_write_is_found_to_be_right(eyes: Eyes):
+    await one_is_overtaken_by_another(eyes)
+    assert await violations(eyes, deaths=1) == []
+
+
+async def a_live_job_takes_long(verb: RescueVerb) -> None:
+    """Its worker beats all the time; somebody else looks for jobs to rescue."""
+    await submit("example.com")
+    one = await take_one()
+    await change(one.id, started_at=func.now() - timedelta(minutes=10))
+    await in_own_session(lambda s: heartbeat(s, [one], LEASE))
+    await in_own_session(verb)
+
+
+async def test_a_rescue_by_age_is_found_out(eyes: Eyes):
+    await a_live_job_takes_long(rescue_by_age)
+    assert await violations(eyes, deaths=0) == ["1 rescues, but only 0 deaths"]
+
+
+async def test_the_true_rescue_is_found_to_be_right(eyes: Eyes):
+    await a_live_job_takes_long(rescue)
+    assert await violations(eyes, deaths=0) == []

@@ -1,0 +1,128 @@
+"""The statements of the queue use their indexes at any size, and heartbeats touch none."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from sqlalchemy import event, text
+
+from siteatlas.queue.claims import claim, rescue
+from siteatlas.queue.leases import heartbeat
+from siteatlas.storage.session import (
+    AsyncSession,
+    Database,
+    bind_database,
+    create_database,
+    get_background_session,
+)
+
+FULL = os.environ.get("SITEATLAS_FAULTS") == "full"
+JOBS = 1_000_000 if FULL else 30_000
+LIMIT = 20
+LEASE = 60.0
+# One in ten waits, a few hundred run, the others have ended.
+MANY_JOBS = """
+    INSERT INTO jobs (created_by, dedup_key, status, priority, run_at, fence, attempt, worker_id,
+    lease_until, result_data)
+    SELECT u.id, CASE WHEN n % 10 = 0 OR n % 3000 = 1 THEN 'site-' || n END,
+    CASE WHEN n % 10 = 0 THEN 'pending' WHEN n % 3000 = 1 THEN 'processing' ELSE 'completed' END,
+    n % 3 * 4, now() - n * interval '1 second', 1, 1, 'one',
+    CASE WHEN n % 3000 = 1 THEN now() + interval '1 hour' END, '{"domain": "example.com"}'
+    FROM generate_series(1, :jobs) n, (SELECT id FROM users ORDER BY id LIMIT 1) u
+"""
+pytestmark = [pytest.mark.faults_short, pytest.mark.timeout(600)]
+Work = Callable[[AsyncSession], Awaitable[Any]]
+
+
+@pytest_asyncio.fixture
+async def database(url: str) -> AsyncIterator[Database]:
+    """A database with very many jobs, bound to this process."""
+    opened = create_database(url, behind_pooler=False)
+    bind_database(opened)
+    async with get_background_session(statement_seconds=300) as session, session.begin():
+        await session.execute(text(MANY_JOBS), {"jobs": JOBS})
+    async with opened.engine.connect() as connection:
+        await connection.execution_options(isolation_level="AUTOCOMMIT")
+        await connection.execute(text("VACUUM ANALYZE jobs"))
+    yield opened
+    bind_database(None)
+    await opened.close()
+
+
+async def plan_of(database: Database, work: Work) -> list[dict[str, Any]]:
+    """The nodes of the plan of the first statement on jobs that `work` runs, as it ran."""
+    seen: list[tuple[str, Any]] = []
+
+    def note(_c: Any, _u: Any, statement: str, parameters: Any, *_rest: Any) -> None:
+        if "jobs" in statement and "EXPLAIN" not in statement:
+            seen.append((statement, parameters))
+
+    event.listen(database.engine.sync_engine, "before_cursor_execute", note)
+    async with get_background_session() as session, session.begin():
+        await work(session)
+        await session.rollback()
+    event.remove(database.engine.sync_engine, "before_cursor_execute", note)
+    statement, parameters = seen[0]
+    async with database.engine.connect() as connection:
+        explained = await connection.exec_driver_sql(
+            f"EXPLAIN (ANALYZE, FORMAT JSON) {statement}", parameters
+        )
+        plan = explained.scalar_one()
+        await connection.rollback()
+    return list(nodes(plan[0]["Plan"]))
+
+
+def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """A plan node and all below it."""
+    yield plan
+    for below in plan.get("Plans", []):
+        yield from nodes(below)
+
+
+def indexes(plan: list[dict[str, Any]]) -> set[str]:
+    return {node["Index Name"] for node in plan if "Index Name" in node}
+
+
+def tables_read_whole(plan: list[dict[str, Any]]) -> list[str]:
+    return [node["Relation Name"] for node in plan if node["Node Type"] == "Seq Scan"]
+
+
+async def test_the_claim_reads_only_what_it_takes(database: Database):
+    plan = await plan_of(database, lambda s: claim(s, "two", LIMIT, LEASE))
+    assert "ix_jobs_claim" in indexes(plan)
+    assert tables_read_whole(plan) == []
+    looked_at = [node["Actual Rows"] for node in plan if node.get("Index Name") == "ix_jobs_claim"]
+    assert max(looked_at) <= LIMIT * 10
+
+
+async def test_the_rescue_looks_at_running_jobs_only(database: Database):
+    plan = await plan_of(database, rescue)
+    assert "ix_jobs_live" in indexes(plan)
+    assert tables_read_whole(plan) == []
+
+
+async def test_heartbeats_change_no_index(database: Database):
+    async with get_background_session() as session, session.begin():
+        claims = await claim(session, "two", LIMIT, LEASE)
+    before = await updates(database)
+    for _ in range(20):
+        async with get_background_session() as session, session.begin():
+            kept, _cancelled = await heartbeat(session, claims, LEASE)
+            assert len(kept) == LIMIT
+            await session.execute(text("SELECT pg_stat_force_next_flush()"))
+    after = await updates(database)
+    all_updates, hot = (later - sooner for later, sooner in zip(after, before, strict=True))
+    assert all_updates >= 20 * LIMIT
+    assert hot / all_updates >= 0.95
+
+
+async def updates(database: Database) -> tuple[int, int]:
+    """Updates of the jobs table so far, and how many of them were HOT."""
+    query = "SELECT n_tup_upd, n_tup_hot_upd FROM pg_stat_user_tables WHERE relname = 'jobs'"
+    async with database.engine.connect() as connection:
+        row = (await connection.execute(text(query))).one()
+    return int(row[0]), int(row[1])

@@ -1,0 +1,67 @@
+"""Copies of our statements that lack what makes them right. The judge must find each of them out."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from sqlalchemy import func, select, update
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from siteatlas.queue.attempts import record_attempts
+from siteatlas.queue.claims import Claim, claim_of
+from siteatlas.storage.models import Job, JobStatus
+
+
+async def claim_without_skip_locked(
+    session: AsyncSession, worker_id: str, limit: int, lease_seconds: float
+) -> list[Claim]:
+    """The claim without row locks and without a second look at the status."""
+    pick = (
+        select(Job.id)
+        .where(Job.status == JobStatus.PENDING, Job.run_at <= func.now())
+        .order_by(Job.priority, Job.run_at, Job.id)
+        .limit(limit)
+        .cte("pick")
+    )
+    statement = (
+        update(Job)
+        .where(Job.id == pick.c.id)
+        .values(
+            status=JobStatus.PROCESSING,
+            fence=Job.fence + 1,
+            attempt=Job.attempt + 1,
+            worker_id=worker_id,
+            lease_until=func.now() + timedelta(seconds=lease_seconds),
+        )
+        .returning(Job)
+        .execution_options(synchronize_session=False, populate_existing=True)
+    )
+    return [claim_of(job) for job in (await session.execute(statement)).scalars()]
+
+
+async def write_without_fence(session: AsyncSession, claim: Claim, **_values: Any) -> None:
+    """The last statement of a writing transaction, without asking whose job it is."""
+    await session.execute(
+        update(Job)
+        .where(Job.id == claim.id)
+        .values(updated_at=func.now())
+        .execution_options(synchronize_session=False)
+    )
+
+
+async def rescue_by_age(session: AsyncSession, *, oldest: float = 60) -> list[Job]:
+    """The rescue of whatever started long ago, be its worker alive or not."""
+    statement = (
+        update(Job)
+        .where(
+            Job.status == JobStatus.PROCESSING,
+            Job.started_at < func.now() - timedelta(seconds=oldest),
+        )
+        .values(status=JobStatus.PENDING, lease_until=None, attempt=Job.attempt - 1)
+        .returning(Job)
+        .execution_options(synchronize_session=False, populate_existing=True)
+    )
+    jobs = list((await session.execute(statement)).scalars())
+    await record_attempts(session, jobs, outcome="rescued", refunded=True)
+    return jobs
