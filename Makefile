@@ -8,11 +8,11 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
-POOLED_TESTS := tests/integration tests/acceptance --ignore=tests/integration/embedded
+POOLED_TESTS := tests/integration tests/acceptance tests/faults --ignore=tests/integration/embedded
 COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header
 
 .DEFAULT_GOAL := help
-.PHONY: demo run test test-pooled test-wheel check format docs bench conformance lock dist clean help
+.PHONY: demo run test test-pooled test-wheel faults check format docs bench conformance lock dist clean help
 
 demo: $(READY) ## a first look: scan small sites on this machine and show the result
 	$(BIN)/siteatlas demo $(ARGS)
@@ -31,6 +31,14 @@ test-pooled: $(READY) ## run the tests with PostgreSQL again, through PgBouncer
 		echo "pgbouncer is required here and was not found."; exit 1; \
 	else \
 		echo "Skipped: the tests through PgBouncer, because pgbouncer is not installed."; \
+	fi
+
+faults: $(READY) ## kill, freeze, restart and cut everything many times; prints what was measured
+	SITEATLAS_FAULTS=full $(BIN)/python -m pytest tests/faults $(ARGS)
+	@if PATH="$$PATH:/usr/sbin" command -v pgbouncer >/dev/null; then \
+		echo "Again through PgBouncer, with fewer kills:"; \
+		SITEATLAS_FAULTS=full SITEATLAS_TEST_POOLED=1 SITEATLAS_FAULT_KILLS=16 \
+			$(BIN)/python -m pytest tests/faults/test_crash_points.py $(ARGS); \
 	fi
 
 check: $(READY) ## everything that must hold: format, lint, types, imports, tests

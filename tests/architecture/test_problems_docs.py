@@ -16,7 +16,7 @@ FUNCTIONS = frozenset({"fault_of_url", "_judge", "_reason_abroad", "add"})
 
 
 def name_of(call: ast.Call) -> str:
-    return getattr(call.func, "attr", None) or getattr(call.func, "id", "")
+    return str(getattr(call.func, "attr", None) or getattr(call.func, "id", ""))
 
 
 def texts_of(*nodes: ast.AST | None) -> Iterator[str]:

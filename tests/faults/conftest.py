@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
@@ -15,8 +16,10 @@ from tests.faults.figures import Figures
 from tests.faults.fleet import Fleet
 from tests.faults.oracle import Story, story
 from tests.faults.phases import Phase, held, staged
+from tests.fixtures.pooler import SERVER_CONNECTIONS, running_pooler
 
 FULL = os.environ.get("SITEATLAS_FAULTS") == "full"
+POOLED = bool(os.environ.get("SITEATLAS_TEST_POOLED"))
 HERE = Path(__file__).parent
 figures_of_run = Figures()
 
@@ -68,16 +71,41 @@ async def eyes(url: str) -> AsyncIterator[Eyes]:
 
 
 @pytest_asyncio.fixture
-async def fleet(url: str, eyes: Eyes, tmp_path: Path) -> AsyncIterator[Fleet]:
+async def way(url: str, request: pytest.FixtureRequest) -> AsyncIterator[str]:
+    """How processes reach the database: directly, or all of them through a pooler."""
+    if not POOLED:
+        yield url
+        return
+    program = request.getfixturevalue("pgbouncer_program")
+    with running_pooler(program, url) as pooler:
+        yield pooler.url
+        assert await named_statements(pooler.url) == [0] * SERVER_CONNECTIONS
+
+
+async def named_statements(pooled_url: str) -> list[int]:
+    """How many prepared statements each connection of the pooler to the server keeps."""
+    count = "SELECT count(*) FROM pg_prepared_statements"
+    async with AsyncExitStack() as stack:
+        found = []
+        for _ in range(SERVER_CONNECTIONS):
+            connection = await Eyes(pooled_url).connect(statement_cache_size=0)
+            stack.push_async_callback(connection.close)
+            await stack.enter_async_context(connection.transaction())
+            found.append(await connection.fetchval(count))
+        return found
+
+
+@pytest_asyncio.fixture
+async def fleet(way: str, eyes: Eyes, tmp_path: Path) -> AsyncIterator[Fleet]:
     """The processes of a test."""
-    async with Fleet(url, eyes, tmp_path) as running:
+    async with Fleet(way, eyes, tmp_path) as running:
         yield running
 
 
 @pytest_asyncio.fixture
 async def undisturbed(url: str, eyes: Eyes, fleet: Fleet) -> Story:
-    """The story of the staged site when nothing happens; its worker goes on."""
-    await fleet.worker(concurrency=1)
+    """The story of the staged site when nothing happens; two workers are there and go on."""
+    await fleet.workers(2, concurrency=1)
     async with staged(url, eyes) as job:
         async with held(job, Phase.COMMITTED):
             pass

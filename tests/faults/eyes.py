@@ -23,7 +23,7 @@ class Eyes:
         self._connection: Any = None
         self._one_at_a_time = asyncio.Lock()
 
-    async def connect(self) -> Any:
+    async def connect(self, **options: object) -> Any:
         """A new connection to the same database, for the caller to close."""
         url = self._url
         return await asyncpg.connect(
@@ -32,6 +32,7 @@ class Eyes:
             user=url.username,
             database=url.database,
             server_settings={"application_name": NAME},
+            **options,
         )
 
     async def close(self) -> None:

@@ -7,6 +7,7 @@ that a scan left behind, to be compared with the story of an undisturbed run of 
 from __future__ import annotations
 
 import json
+import os
 from typing import Any
 
 from tests.faults.eyes import NAME, Eyes
@@ -74,8 +75,11 @@ NEVER = {
 DEATHS = "SELECT count(*) FROM job_attempts WHERE outcome = 'rescued'"
 LEFT_CONNECTIONS = """
     SELECT pid, application_name, state, query FROM pg_stat_activity
-    WHERE datname = current_database() AND application_name <> $1 AND backend_type = 'client backend'
+    WHERE datname = current_database() AND application_name <> $1
+    AND backend_type = 'client backend' AND NOT ($2 AND state = 'idle')
 """
+# A pooler keeps idle connections for the next client.
+POOLED = bool(os.environ.get("SITEATLAS_TEST_POOLED"))
 TOLD = {
     "documents": """
         SELECT m.url, m.type, m.status, m.discovery_method, m.http_status, m.url_count,
@@ -125,12 +129,12 @@ async def left_connections(eyes: Eyes, *, seconds: float = 10) -> list[str]:
     """The connections of processes that have ended, after a moment to notice."""
 
     async def gone() -> bool:
-        return not await eyes.rows(LEFT_CONNECTIONS, NAME)
+        return not await eyes.rows(LEFT_CONNECTIONS, NAME, POOLED)
 
     try:
         await wait_until(gone, seconds=seconds)
     except TimeoutError:
-        return [str(tuple(row)) for row in await eyes.rows(LEFT_CONNECTIONS, NAME)]
+        return [str(tuple(row)) for row in await eyes.rows(LEFT_CONNECTIONS, NAME, POOLED)]
     return []
 
 

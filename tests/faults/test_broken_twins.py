@@ -90,8 +90,7 @@ async def test_the_true_claim_is_found_to_be_right(eyes: Eyes):
 
 def changing_site(go_on: asyncio.Event) -> SiteServer:
     """Its sitemap is large and slow for the first reader, and small for the next one."""
-    old, new = urlset(pages("old", 14_000)).encode(), urlset(pages("new", 10))
-    middle = old.index(b"page-7000<")
+    new = urlset(pages("new", 10))
     asked = 0
 
     async def answer(request: web.BaseRequest) -> web.StreamResponse | str:
@@ -99,6 +98,8 @@ def changing_site(go_on: asyncio.Event) -> SiteServer:
         asked += 1
         if asked > 1:
             return new
+        old = urlset(pages("old", 14_000)).replace("{base}", f"http://{request.host}").encode()
+        middle = old.index(b"page-7000<")
         response = web.StreamResponse()
         await response.prepare(request)
         await response.write(old[:middle])

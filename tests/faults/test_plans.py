@@ -21,7 +21,7 @@ from siteatlas.storage.session import (
 )
 
 FULL = os.environ.get("SITEATLAS_FAULTS") == "full"
-JOBS = 1_000_000 if FULL else 30_000
+FEW, MANY = 30_000, 1_000_000 if FULL else 30_000
 LIMIT = 20
 LEASE = 60.0
 # One in ten waits, a few hundred run, the others have ended.
@@ -40,17 +40,21 @@ Work = Callable[[AsyncSession], Awaitable[Any]]
 
 @pytest_asyncio.fixture
 async def database(url: str) -> AsyncIterator[Database]:
-    """A database with very many jobs, bound to this process."""
+    """The database of the test, bound to this process."""
     opened = create_database(url, behind_pooler=False)
     bind_database(opened)
-    async with get_background_session(statement_seconds=300) as session, session.begin():
-        await session.execute(text(MANY_JOBS), {"jobs": JOBS})
-    async with opened.engine.connect() as connection:
-        await connection.execution_options(isolation_level="AUTOCOMMIT")
-        await connection.execute(text("VACUUM ANALYZE jobs"))
     yield opened
     bind_database(None)
     await opened.close()
+
+
+async def fill(database: Database, jobs: int) -> None:
+    """Put so many jobs into the queue."""
+    async with get_background_session(statement_seconds=300) as session, session.begin():
+        await session.execute(text(MANY_JOBS), {"jobs": jobs})
+    async with database.engine.connect() as connection:
+        await connection.execution_options(isolation_level="AUTOCOMMIT")
+        await connection.execute(text("VACUUM ANALYZE jobs"))
 
 
 async def plan_of(database: Database, work: Work) -> list[dict[str, Any]]:
@@ -92,6 +96,7 @@ def tables_read_whole(plan: list[dict[str, Any]]) -> list[str]:
 
 
 async def test_the_claim_reads_only_what_it_takes(database: Database):
+    await fill(database, MANY)
     plan = await plan_of(database, lambda s: claim(s, "two", LIMIT, LEASE))
     assert "ix_jobs_claim" in indexes(plan)
     assert tables_read_whole(plan) == []
@@ -100,12 +105,14 @@ async def test_the_claim_reads_only_what_it_takes(database: Database):
 
 
 async def test_the_rescue_looks_at_running_jobs_only(database: Database):
+    await fill(database, FEW)
     plan = await plan_of(database, rescue)
     assert "ix_jobs_live" in indexes(plan)
     assert tables_read_whole(plan) == []
 
 
 async def test_heartbeats_change_no_index(database: Database):
+    await fill(database, FEW)
     async with get_background_session() as session, session.begin():
         claims = await claim(session, "two", LIMIT, LEASE)
     before = await updates(database)

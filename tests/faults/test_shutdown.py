@@ -43,7 +43,6 @@ async def stop_in(phase: Phase, url: str, fleet: Fleet, expected: Story) -> None
 async def test_a_worker_that_is_told_to_end_gives_its_job_back_at_once(
     url: str, fleet: Fleet, undisturbed: Story
 ):
-    await fleet.worker(concurrency=1)
     await stop_in(Phase.BATCH, url, fleet, undisturbed)
 
 
@@ -52,7 +51,6 @@ async def test_a_worker_that_is_told_to_end_gives_its_job_back_at_once(
 async def test_a_worker_gives_its_job_back_in_any_phase(
     phase: Phase, url: str, fleet: Fleet, undisturbed: Story
 ):
-    await fleet.worker(concurrency=1)
     await stop_in(phase, url, fleet, undisturbed)
 
 

@@ -40,7 +40,6 @@ async def freeze_and_thaw(
 async def test_a_worker_that_wakes_up_too_late_writes_nothing(
     url: str, eyes: Eyes, fleet: Fleet, undisturbed: Story
 ):
-    await fleet.worker(concurrency=1)
     await freeze_and_thaw(Phase.BATCH, url, eyes, fleet, undisturbed)
 
 
@@ -49,5 +48,4 @@ async def test_a_worker_that_wakes_up_too_late_writes_nothing(
 async def test_a_worker_that_wakes_up_too_late_writes_nothing_in_any_phase(
     phase: Phase, url: str, eyes: Eyes, fleet: Fleet, undisturbed: Story
 ):
-    await fleet.worker(concurrency=1)
     await freeze_and_thaw(phase, url, eyes, fleet, undisturbed)
