@@ -116,6 +116,7 @@ class Visitor:
         budget: UrlBudget,
         emit: Emit,
         follow: FollowChildren,
+        turn: asyncio.Lock,
     ) -> None:
         self._client = client
         self._frontier = frontier
@@ -123,6 +124,7 @@ class Visitor:
         self._budget = budget
         self._emit = emit
         self._follow = follow
+        self._turn = turn
         self.random_path = RandomPathAnswer()
 
     async def visit(self, candidate: Candidate) -> VisitResult:
@@ -197,10 +199,16 @@ class Visitor:
         await self._take_all(reading, reader.close())
 
     async def _take_all(self, reading: _Reading, harvests: Iterable[Harvest]) -> None:
-        for harvest in harvests:
+        pieces = iter(harvests)
+        while True:
+            # A piece costs about a millisecond. One of them per round of the event loop, however
+            # many documents are being read: a database connection needs a dozen rounds per write.
+            async with self._turn:
+                harvest = next(pieces, None)
+                await asyncio.sleep(0)
+            if harvest is None:
+                return
             await self._take(reading, harvest)
-            # Every piece costs about a millisecond; the others of this loop must have their turn.
-            await asyncio.sleep(0)
 
     async def _take(self, reading: _Reading, harvest: Harvest) -> None:
         if not reading.opened and reading.reader is not None and reading.reader.type is not None:

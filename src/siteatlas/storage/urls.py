@@ -22,6 +22,7 @@ from sqlalchemy import (
     Text,
     Uuid,
     any_,
+    case,
     cast,
     func,
     literal,
@@ -156,12 +157,17 @@ async def update_urls(session: AsyncSession, rows: UrlRows) -> None:
 
 
 async def load_fingerprints(session: AsyncSession, sitemap_id: UUID) -> dict[int, int | None]:
-    """What is stored of a document: fingerprint by hash, None for a listing that is gone."""
-    statement = select(SitemapUrl.url_hash, SitemapUrl.fingerprint, SitemapUrl.removed_at).where(
-        SitemapUrl.sitemap_id == sitemap_id
-    )
-    rows = (await session.execute(statement)).all()
-    return {h: None if removed else fingerprint for h, fingerprint, removed in rows}
+    """What is stored of a document: fingerprint by hash, None for a listing that is gone.
+
+    Two arrays instead of rows: the driver makes them several times faster.
+    """
+    fingerprint = case((TABLE.c.removed_at.is_(None), TABLE.c.fingerprint), else_=None)
+    statement = select(
+        func.array_agg(TABLE.c.url_hash, type_=ARRAY(BigInteger())),
+        func.array_agg(fingerprint, type_=ARRAY(BigInteger())),
+    ).where(TABLE.c.sitemap_id == sitemap_id)
+    hashes, fingerprints = (await session.execute(statement)).one()
+    return dict(zip(hashes or (), fingerprints or (), strict=True))
 
 
 async def count_urls(session: AsyncSession, sitemap_ids: Sequence[UUID]) -> dict[UUID, int]:
