@@ -228,6 +228,30 @@ class DatabaseUnavailable(DatabaseError):
     code = "database_unavailable"
 
 
+class DatabasePoolExhausted(DatabaseUnavailable):
+    """All database connections of this process are in use. Try again."""
+
+    code = "database_pool_exhausted"
+
+
+class DatabaseConnectionsExhausted(DatabaseUnavailable):
+    """The database accepts no more connections."""
+
+    code = "database_connections_exhausted"
+
+
+class DatabaseFull(DatabaseUnavailable):
+    """The disk of the database is full."""
+
+    code = "database_full"
+
+
+class DatabaseReadOnly(DatabaseUnavailable):
+    """The database is read-only at the moment."""
+
+    code = "database_read_only"
+
+
 class DatabaseRefused(DatabaseUnavailable):
     """The database refuses us: check the user, the password and the name in DATABASE_URL."""
 

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from contextlib import AsyncExitStack
+
 import httpx
 import pytest
 from sqlalchemy import text
+from sqlalchemy.pool import QueuePool
 
 from siteatlas.storage.schema import needed_revision
+from siteatlas.storage.session import Database, bound_database
 from tests.fixtures.database import transaction
 
 
 async def test_the_process_says_that_it_is_alive(client: httpx.AsyncClient):
     response = await client.get("/health")
     assert (response.status_code, response.json()["status"]) == (200, "ok")
+    assert response.json()["loop_lag_seconds"] >= 0
 
 
 async def test_the_database_says_who_it_is(client: httpx.AsyncClient):
@@ -29,6 +34,47 @@ async def test_an_outdated_schema_is_503(client: httpx.AsyncClient):
         await session.execute(text("UPDATE alembic_version SET version_num = '0000'"))
     response = await client.get("/health/database")
     assert (response.status_code, response.json()["code"]) == (503, "schema_outdated")
+
+
+@pytest.mark.parametrize("path", ["/health/database", "/api/v3/jobs", "/api/v3/domains"])
+async def test_a_database_without_our_tables_is_503(client: httpx.AsyncClient, path: str):
+    async with transaction() as session:
+        await session.execute(text("DROP TABLE alembic_version"))
+        await session.execute(text("ALTER TABLE jobs RENAME TO other_jobs"))
+        await session.execute(text("ALTER TABLE domains RENAME COLUMN origin TO source"))
+    response = await client.get(path)
+    assert (response.status_code, response.json()["code"]) == (503, "schema_outdated")
+    assert "siteatlas db upgrade" in response.json()["detail"]
+
+
+async def test_a_pool_without_a_free_connection_is_503_in_words(
+    client: httpx.AsyncClient, database: Database
+):
+    pool = database.engine.pool
+    assert isinstance(pool, QueuePool)
+    pool._timeout = 0.1
+    async with AsyncExitStack() as stack:
+        for _ in range(10):
+            await stack.enter_async_context(database.engine.connect())
+        response = await client.get("/health/database")
+        metrics = await client.get("/metrics")
+    assert (response.status_code, response.json()["code"]) == (503, "database_pool_exhausted")
+    assert "in use" in response.json()["detail"]
+    assert "siteatlas_database_up 0" in metrics.text
+    assert (await client.get("/health/database")).status_code == 200
+
+
+async def test_a_read_only_database_is_503_for_writers_only(
+    client: httpx.AsyncClient, database_name: str
+):
+    async with transaction() as session:
+        await session.execute(
+            text(f"ALTER DATABASE {database_name} SET default_transaction_read_only = on")
+        )
+    await bound_database().engine.dispose()
+    written = await client.post("/api/v3/sitemap/scan", json={"base_url": "example.com"})
+    assert (written.status_code, written.json()["code"]) == (503, "database_read_only")
+    assert (await client.get("/api/v3/jobs")).status_code == 200
 
 
 @pytest.mark.parametrize(

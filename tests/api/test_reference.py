@@ -36,6 +36,7 @@ GET /api/v3/sitemaps/{sitemap_id}
 GET /api/v3/sitemaps/{sitemap_id}/urls
 GET /health
 GET /health/database
+GET /metrics
 PATCH /api/v3/domains/{domain}
 POST /api/v3/domains
 POST /api/v3/jobs/{job_id}/cancel

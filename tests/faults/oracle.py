@@ -66,11 +66,14 @@ NEVER = {
         WHERE s.state = 'published' GROUP BY s.id
         HAVING s.url_count <> coalesce(sum(d.url_count), 0)
         OR s.sitemap_count <> count(d.sitemap_id)""",
-    "the counter of a site is not that of its last scan": """
-        SELECT d.domain FROM domains d JOIN LATERAL (SELECT * FROM scans s WHERE
-        s.domain_id = d.id AND s.state = 'published' ORDER BY published_seq DESC LIMIT 1) s ON true
-        WHERE (d.url_count, d.sitemap_count, d.distinct_url_count)
-        <> (s.url_count, s.sitemap_count, s.distinct_url_count)""",
+    "the counter of a site is not that of its documents": """
+        SELECT d.domain FROM domains d JOIN LATERAL (
+            SELECT coalesce(sum(url_count), 0) AS urls,
+            count(*) FILTER (WHERE status = 'completed' OR url_count > 0) AS documents
+            FROM sitemaps WHERE domain_id = d.id
+        ) s ON true WHERE d.last_scan_status IN ('completed', 'partial')
+        AND NOT EXISTS (SELECT FROM scans WHERE domain_id = d.id AND state = 'running')
+        AND (d.url_count, d.sitemap_count) <> (s.urls, s.documents)""",
 }
 DEATHS = "SELECT count(*) FROM job_attempts WHERE outcome = 'rescued'"
 LEFT_CONNECTIONS = """

@@ -55,7 +55,7 @@ async def test_an_index_with_thousands_of_children_is_written_in_one_portion() -
             "scan_id": scan.id,
         }
     async with get_background_session() as session, session.begin():
-        await write_portion(session, portion, scan_id=scan.id, domain_id=domain.id)
+        await write_portion(session, portion, scan_id=scan.id)
     async with get_background_session() as session, session.begin():
         for table in (Sitemap, SitemapLink, SitemapScan, Candidate):
             statement = select(func.count()).select_from(table)

@@ -10,6 +10,7 @@ from siteatlas.api.documentation import problems
 from siteatlas.api.schemas.health import DatabaseHealthAnswer, HealthAnswer, PoolAnswer
 from siteatlas.errors import SchemaOutdated
 from siteatlas.insights.health import database_state
+from siteatlas.meters import meters
 from siteatlas.storage.session import get_session
 
 router = APIRouter(tags=["operations"], dependencies=[Depends(current_user)])
@@ -17,8 +18,9 @@ router = APIRouter(tags=["operations"], dependencies=[Depends(current_user)])
 
 @router.get("/health", summary="Is it alive?", responses=problems())
 async def get_health() -> HealthAnswer:
-    """The process answers. The database is not asked."""
-    return HealthAnswer(status="ok", version=__version__)
+    """The process answers, and how late its event loop is. The database is not asked."""
+    lag = round(meters.loop_lag_seconds, 4)
+    return HealthAnswer(status="ok", version=__version__, loop_lag_seconds=lag)
 
 
 @router.get("/health/database", summary="Is the database there?", responses=problems())

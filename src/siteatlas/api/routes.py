@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastapi import FastAPI
 from fastapi.routing import APIRoute
 
-from siteatlas.api import batches, domain_contents, domains, health, jobs, scans, sitemaps
+from siteatlas.api import batches, domain_contents, domains, health, jobs, metrics, scans, sitemaps
 from siteatlas.api.documentation import openapi_of
 from siteatlas.api.problems import install_problem_handlers
 
@@ -17,6 +17,7 @@ ROUTERS = (
     domain_contents.router,
     sitemaps.router,
     health.router,
+    metrics.router,
 )
 
 

@@ -46,7 +46,7 @@ async def database_state(session: AsyncSession) -> DatabaseState:
         schema_revision=row[1],
         needed_revision=_needed_revision(),
         latency_ms=round(latency * 1000, 3),
-        pool=_pool_state(),
+        pool=pool_state(),
     )
 
 
@@ -55,7 +55,8 @@ def _needed_revision() -> str:
     return needed_revision()
 
 
-def _pool_state() -> PoolState:
+def pool_state() -> PoolState:
+    """The pool of this process; zeros when it keeps none."""
     pool = bound_database().engine.pool
     if not isinstance(pool, QueuePool):
         return PoolState(size=0, in_use=0, overflow=0)

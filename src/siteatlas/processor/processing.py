@@ -24,6 +24,7 @@ from siteatlas.errors import (
     SiteatlasError,
 )
 from siteatlas.logs import get_logger, job_context
+from siteatlas.meters import meters
 from siteatlas.net.address import WebAddress, parse_site
 from siteatlas.net.egress import EgressPolicy
 from siteatlas.net.politeness import Politeness
@@ -46,12 +47,13 @@ from siteatlas.queue.claims import Claim, claim_one
 from siteatlas.queue.endings import MAX_SNOOZES
 from siteatlas.queue.job_service import job_service
 from siteatlas.queue.leases import heartbeat, report_progress
+from siteatlas.queue.statuses import FINAL
 from siteatlas.scanner.analyzer import ScanOptions, SitemapAnalyzer
 from siteatlas.settings import Settings, load_settings
 from siteatlas.storage.domains import register_domain
 from siteatlas.storage.models import JobStatus
 from siteatlas.storage.repetition import repeat_when_busy
-from siteatlas.storage.scans import open_scan
+from siteatlas.storage.scans import Opening, open_scan
 from siteatlas.storage.session import get_background_session
 from siteatlas.storage.sitemaps import load_sitemaps
 
@@ -86,7 +88,10 @@ class Processor:
                 status = await self._outcome(claim, pulse)
             except LeaseLost:
                 log.warning("lease_lost", fence=claim.fence)
+                meters.lease_losses += 1
                 return None
+            if status in FINAL:
+                meters.jobs_ended[status.value] += 1
             log.info("job_ended", status=status.value if status else "left to its lease")
             return status
 
@@ -173,21 +178,22 @@ class Processor:
             if domain_id is None:
                 domain = await register_domain(session, address, created_by=claim.created_by)
                 domain_id = domain.id
-            scan_id, resumed = await open_scan(
+            scan_id, opening = await open_scan(
                 session,
                 job_id=claim.id,
-                job_uuid=claim.job_id,
+                fence=claim.fence,
                 domain_id=domain_id,
-                created_by=claim.created_by,
                 max_pages=claim.max_pages,
             )
             known = await load_sitemaps(session, domain_id, scan_id)
-            await report_progress(
-                session,
-                claim,
-                lease_seconds=self._settings.lease_seconds,
-                progress=START_PROGRESS,
-            )
+            if opening is not Opening.NEW:
+                await report_progress(
+                    session,
+                    claim,
+                    lease_seconds=self._settings.lease_seconds,
+                    progress=START_PROGRESS,
+                )
+        resumed = opening is Opening.CONTINUED
         return OpenedScan(scan_id, domain_id, claim.domain or address.domain, resumed, known)
 
     async def _failed(

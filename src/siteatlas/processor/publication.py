@@ -6,6 +6,7 @@ from typing import Any
 from uuid import UUID
 
 from siteatlas.errors import LeaseLost
+from siteatlas.meters import meters
 from siteatlas.processor.recorder import OpenedScan, Recorder
 from siteatlas.queue.claims import Claim
 from siteatlas.queue.endings import cancel_running, complete, fail, release
@@ -31,7 +32,8 @@ PUBLICATION_SECONDS = 300
 async def publish(claim: Claim, scan: OpenedScan, recorder: Recorder) -> dict[str, Any]:
     """Write the last rows, the counters and the final status in one transaction."""
     portion = await recorder.finish()
-    result = await repeat_when_busy(lambda: _publish(claim, scan, recorder, portion))
+    with meters.timed_write():
+        result = await repeat_when_busy(lambda: _publish(claim, scan, recorder, portion))
     recorder.settle(portion)
     return result
 
@@ -43,7 +45,7 @@ async def _publish(
         get_background_session(statement_seconds=PUBLICATION_SECONDS) as session,
         session.begin(),
     ):
-        await recorder.write_into(session, portion)
+        await recorder.write_into(session, portion, note_origin=False)
         sitemaps, urls, largest = await summarise_scan(session, scan.id, SUMMARISED_SITEMAPS)
         stored = await count_domain(session, scan.domain_id)
         distinct = await count_distinct_urls(session, scan.domain_id) if stored[0] > 1 else urls
@@ -54,6 +56,7 @@ async def _publish(
             scan.domain_id,
             ScanCounts(*stored, distinct),
             partial=bool(recorder.reasons),
+            origin=portion.origin,
         )
         result = _result(claim, scan, counts, recorder.reasons, largest)
         await complete(session, claim, result)

@@ -17,6 +17,7 @@ from uuid import UUID
 
 from siteatlas.errors import SiteatlasError
 from siteatlas.logs import get_logger
+from siteatlas.meters import meters
 from siteatlas.processor.budget import EntryBudget
 from siteatlas.processor.comparison import Comparison
 from siteatlas.processor.documents import DONE, EXTRA_FLAGS, Document, DocumentBook, unasked_row
@@ -41,7 +42,7 @@ from siteatlas.storage.hashes import url_hash
 from siteatlas.storage.portions import Portion, write_portion
 from siteatlas.storage.repetition import repeat_when_busy
 from siteatlas.storage.session import AsyncSession, get_background_session
-from siteatlas.storage.sitemaps import KnownSitemap
+from siteatlas.storage.sitemaps import KnownSitemap, record_origin
 from siteatlas.storage.texts import storable
 from siteatlas.storage.urls import load_fingerprints
 
@@ -167,6 +168,7 @@ class Recorder:
         self._flag_extras(document, event)
         self._hold(self._portion.size - before)
         self.url_count += len(event.columns)
+        meters.urls += len(event.columns)
         await self._flush_when_due()
 
     @record.register
@@ -179,6 +181,9 @@ class Recorder:
         self._touch(document)
         self._portion.closed[document.id] = document.scan_row()
         self._ended.add(document.id)
+        meters.documents[event.outcome.value] += 1
+        meters.fetched_bytes += event.wire_bytes
+        meters.fetch_seconds += event.seconds
         if event.outcome in (DocumentOutcome.CUT, DocumentOutcome.UNREAD):
             self._add_reason(event.error_code or event.outcome.value)
         log.info(
@@ -286,7 +291,11 @@ class Recorder:
         return portion
 
     async def _write(self, portion: Portion) -> None:
-        closes = bool(portion.closed)
+        with meters.timed_write():
+            await self._write_fenced(portion)
+        self.settle(portion)
+
+    async def _write_fenced(self, portion: Portion) -> None:
         async with get_background_session() as session, session.begin():
             await self.write_into(session, portion)
             await report_progress(
@@ -295,13 +304,16 @@ class Recorder:
                 lease_seconds=self._lease_seconds,
                 progress=self.progress,
                 result_data=self._interim_result(),
-                documents_finished=closes,
+                documents_finished=bool(portion.closed),
             )
-        self.settle(portion)
 
-    async def write_into(self, session: AsyncSession, portion: Portion) -> None:
+    async def write_into(
+        self, session: AsyncSession, portion: Portion, *, note_origin: bool = True
+    ) -> None:
         """Write a portion as part of the caller's transaction."""
-        await write_portion(session, portion, scan_id=self._scan.id, domain_id=self._scan.domain_id)
+        await write_portion(session, portion, scan_id=self._scan.id)
+        if note_origin and portion.origin is not None:
+            await record_origin(session, self._scan.domain_id, portion.origin)
 
     def settle(self, portion: Portion) -> None:
         """A portion was committed: its rows are no longer held in memory."""

@@ -6,19 +6,52 @@ import random
 from datetime import timedelta
 from typing import Any
 
-from sqlalchemy import case, func, null, update
+from sqlalchemy import bindparam, case, func, insert, literal, null, select, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from siteatlas.errors import JobCancelled, LeaseLost
 from siteatlas.queue.attempts import record_attempts
 from siteatlas.queue.claims import Claim
-from siteatlas.storage.models import Job, JobStatus
+from siteatlas.storage.bulk import table_of
+from siteatlas.storage.models import Job, JobAttempt, JobStatus
 
 BACKOFF_FIRST_SECONDS = 15
 BACKOFF_FACTOR = 4.0
 BACKOFF_MOST_SECONDS = 3600
 BACKOFF_JITTER = 0.2
 MAX_SNOOZES = 6
+
+
+def _completion() -> Any:
+    """The end of the job and the record of its attempt in one statement, made once."""
+    jobs, attempts = table_of(Job), table_of(JobAttempt)
+    kept = (jobs.c.fence, jobs.c.attempt, jobs.c.worker_id, jobs.c.started_at)
+    ended = (
+        update(jobs)
+        .where(
+            jobs.c.id == bindparam("of_job"),
+            jobs.c.fence == bindparam("of_fence"),
+            jobs.c.status == JobStatus.PROCESSING,
+        )
+        .values(
+            status=JobStatus.COMPLETED,
+            progress=1.0,
+            result_data=bindparam("result", type_=jobs.c.result_data.type),
+            error=None,
+            error_code=None,
+            finished_at=func.now(),
+            updated_at=func.now(),
+            lease_until=None,
+        )
+        .returning(jobs.c.id.label("job_id"), *kept)
+        .cte("ended")
+    )
+    record = select(*ended.c, literal("completed").label("outcome"))
+    names = [column.name for column in record.selected_columns]
+    return insert(attempts).from_select(names, record).returning(attempts.c.job_id)
+
+
+COMPLETE = _completion()
 
 
 def backoff_seconds(attempt: int, jitter: float) -> float:
@@ -29,19 +62,9 @@ def backoff_seconds(attempt: int, jitter: float) -> float:
 
 async def complete(session: AsyncSession, claim: Claim, result_data: dict[str, Any]) -> None:
     """The job is done; a wish to cancel that came too late is ignored. LeaseLost if not ours."""
-    job = await _end(
-        session,
-        claim,
-        {
-            "status": JobStatus.COMPLETED,
-            "progress": 1.0,
-            "result_data": result_data,
-            "error": None,
-            "error_code": None,
-            "finished_at": func.now(),
-        },
-    )
-    await record_attempts(session, [job], outcome="completed")
+    values = {"of_job": claim.id, "of_fence": claim.fence, "result": result_data}
+    if (await session.execute(COMPLETE, values)).first() is None:
+        raise LeaseLost
 
 
 async def fail(

@@ -17,6 +17,7 @@ from datetime import datetime
 from siteatlas import __version__
 from siteatlas.errors import DatabaseError, SiteatlasError
 from siteatlas.logs import get_logger
+from siteatlas.meters import meters
 from siteatlas.net.egress import EgressPolicy
 from siteatlas.processor.processing import Processor
 from siteatlas.processor.publication import give_back, note_ended_job, record_cancellation
@@ -118,6 +119,7 @@ class Consumer:
             claims = await repeat_when_busy(lambda: self._claim(limit, lost_track=lost_track))
             self._lost_track = False
             self._contact.made()
+            meters.claims += len(claims)
             for one in claims:
                 self._start(one)
         return len(claims)
@@ -137,7 +139,9 @@ class Consumer:
         async with get_background_session() as session, session.begin():
             running = [job.claim.id for job in self._slots.jobs()]
             ended = await disown(session, self.worker_id, running) if lost_track else []
-            ended += await rescue(session, blame=self._contact.unbroken)
+            rescued = await rescue(session, blame=self._contact.unbroken)
+            meters.rescues += len(rescued)
+            ended += rescued
             for job in ended:
                 log.warning(
                     "job_rescued", job_id=str(job.job_id), status=job.status, rescues=job.rescues
@@ -175,6 +179,7 @@ class Consumer:
         """A job was stopped from outside: say so in the queue, if it is still ours to say."""
         if job.stop_reason is StopReason.LEASE_LOST:
             log.warning("lease_lost", job_id=str(job.claim.job_id), fence=job.claim.fence)
+            meters.lease_losses += 1
             return None
         with suppress(SiteatlasError, TimeoutError):
             async with asyncio.timeout(LAST_WORD_SECONDS):

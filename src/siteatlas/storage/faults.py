@@ -10,28 +10,37 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from siteatlas.errors import (
     DatabaseBusy,
+    DatabaseConnectionsExhausted,
     DatabaseError,
+    DatabaseFull,
+    DatabasePoolExhausted,
+    DatabaseReadOnly,
     DatabaseRefused,
     DatabaseTimeout,
     DatabaseUnavailable,
+    SchemaOutdated,
 )
 
 AWAY_CLASSES = ("08", "53", "57P", "58")
-READ_ONLY = "25006"
-REFUSED_CLASSES = ("28", "3D")
-# Serialization failure, deadlock, lock not available.
-BUSY_STATES = ("40001", "40P01", "55P03")
-STATEMENT_TIMEOUT = "57014"
+# What the states of SQL (or the first two signs of their classes) mean to us.
+MEANINGS: dict[tuple[str, ...], type[DatabaseError]] = {
+    ("40001", "40P01", "55P03"): DatabaseBusy,  # serialization failure, deadlock, lock wait
+    ("57014",): DatabaseTimeout,
+    ("28", "3D"): DatabaseRefused,
+    ("25006",): DatabaseReadOnly,
+    ("53100",): DatabaseFull,
+    ("53300",): DatabaseConnectionsExhausted,
+    ("42P01", "42703"): SchemaOutdated,  # a table or column that we know is not there
+}
 
 
 def is_database_away(error: BaseException) -> bool:
-    """Connection refused or cut, server stopping, out of connections or disk, read-only."""
+    """Connection refused or cut, server stopping or out of its means."""
     if isinstance(error, (OSError, TimeoutError, PoolTimeout)):
         return True
     if not isinstance(error, DBAPIError):
         return False
-    state = _state(error)
-    return error.connection_invalidated or state == READ_ONLY or state.startswith(AWAY_CLASSES)
+    return error.connection_invalidated or _state(error).startswith(AWAY_CLASSES)
 
 
 def _state(error: DBAPIError) -> str:
@@ -40,14 +49,12 @@ def _state(error: DBAPIError) -> str:
 
 def translated(error: Exception) -> DatabaseError | None:
     """Our own error for a fault of the database itself; None when a statement was wrong."""
+    if isinstance(error, PoolTimeout):
+        return DatabasePoolExhausted()
     if isinstance(error, DBAPIError):
-        state = _state(error)
-        if state in BUSY_STATES:
-            return DatabaseBusy()
-        if state == STATEMENT_TIMEOUT:
-            return DatabaseTimeout()
-        if state.startswith(REFUSED_CLASSES):
-            return DatabaseRefused()
+        for states, kind in MEANINGS.items():
+            if _state(error).startswith(states):
+                return kind()
     return DatabaseUnavailable() if is_database_away(error) else None
 
 

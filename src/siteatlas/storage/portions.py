@@ -16,10 +16,9 @@ from siteatlas.storage.sitemaps import (
     mark_pending,
     note_reading,
     record_candidates,
-    record_origin,
     update_sitemaps,
 )
-from siteatlas.storage.urls import UrlRows, count_urls, insert_urls, update_urls
+from siteatlas.storage.urls import UrlRows, insert_urls, update_urls
 
 
 @dataclass(slots=True)
@@ -65,14 +64,16 @@ class Portion:
         )
 
 
-async def write_portion(
-    session: AsyncSession, portion: Portion, *, scan_id: int, domain_id: UUID
-) -> None:
-    """Write listings first, then the documents with counts taken from the rows just written."""
+async def write_portion(session: AsyncSession, portion: Portion, *, scan_id: int) -> None:
+    """Write listings first, then the documents with counts taken from the rows just written.
+
+    The origin is left to the caller, who may have more to say about the site.
+    """
     await insert_urls(session, portion.new_urls)
     await update_urls(session, portion.changed_urls)
-    counts = await count_urls(session, list(portion.closed)) if portion.closed else {}
-    await _write_sitemaps(session, portion, counts)
+    await insert_sitemaps(session, _with_id(portion.new_sitemaps))
+    await update_sitemaps(session, _with_id(portion.changed_sitemaps))
+    counts = await note_reading(session, sorted(portion.closed)) if portion.closed else {}
     await link_sitemaps(session, sorted(portion.links))
     await mark_pending(session, scan_id, [i for i in portion.pending if i not in portion.closed])
     await close_sitemap_scans(
@@ -81,21 +82,6 @@ async def write_portion(
         [row | {"url_count": counts[key]} for key, row in portion.closed.items()],
     )
     await record_candidates(session, list(portion.candidates.values()))
-    if portion.origin is not None:
-        await record_origin(session, domain_id, portion.origin)
-
-
-async def _write_sitemaps(
-    session: AsyncSession, portion: Portion, counts: Mapping[UUID, int]
-) -> None:
-    for rows in (portion.new_sitemaps, portion.changed_sitemaps):
-        for sitemap_id, row in rows.items():
-            if sitemap_id in counts:
-                row["url_count"] = counts[sitemap_id]
-    await insert_sitemaps(session, _with_id(portion.new_sitemaps))
-    await update_sitemaps(session, _with_id(portion.changed_sitemaps))
-    if counts:
-        await note_reading(session, list(counts))
 
 
 def _with_id(rows: Mapping[UUID, dict[str, Any]]) -> list[dict[str, Any]]:

@@ -3,17 +3,93 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from enum import Enum, auto
 from uuid import UUID
 
-from sqlalchemy import func, select, update
+from sqlalchemy import bindparam, func, select, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from siteatlas.storage.models import Domain, Scan, ScanState, SitemapScan, SitemapScanState
+from siteatlas.errors import LeaseLost
+from siteatlas.storage.bulk import table_of
+from siteatlas.storage.models import (
+    Domain,
+    Job,
+    JobStatus,
+    Scan,
+    ScanState,
+    SitemapScan,
+    SitemapScanState,
+)
 from siteatlas.storage.models.scan import PUBLISHED_SEQUENCE
 
 DONE = (SitemapScanState.COMPLETE, SitemapScanState.UNCHANGED)
+
+
+class Opening(Enum):
+    """How a scan was opened."""
+
+    NEW = auto()
+    CONTINUED = auto()
+    STARTED_OVER = auto()
+
+
+# Statements of every scan are made once: making one costs as much as running it.
+JOBS, SCANS, DOMAINS = table_of(Job), table_of(Scan), table_of(Domain)
+# The shared lock keeps the job from being rescued until the new scan is committed.
+_HELD_JOB = (
+    select(
+        JOBS.c.id,
+        JOBS.c.job_id,
+        bindparam("of_domain", type_=SCANS.c.domain_id.type),
+        JOBS.c.created_by,
+        bindparam("most", type_=SCANS.c.max_pages.type),
+    )
+    .where(
+        JOBS.c.id == bindparam("of_job"),
+        JOBS.c.fence == bindparam("of_fence"),
+        JOBS.c.status == JobStatus.PROCESSING,
+    )
+    .with_for_update(read=True)
+)
+OPEN_NEW = (
+    insert(SCANS)
+    .from_select(["job_id", "job_uuid", "domain_id", "created_by", "max_pages"], _HELD_JOB)
+    .on_conflict_do_nothing(index_elements=[SCANS.c.job_id])
+    .returning(SCANS.c.id)
+)
+PUBLISH = (
+    update(SCANS)
+    .where(SCANS.c.id == bindparam("of_scan"))
+    .values(
+        state=ScanState.PUBLISHED,
+        partial=bindparam("is_partial", type_=SCANS.c.partial.type),
+        reasons=bindparam("why", type_=SCANS.c.reasons.type),
+        sitemap_count=bindparam("sitemaps"),
+        url_count=bindparam("urls"),
+        distinct_url_count=bindparam("distinct_urls"),
+        finished_at=func.now(),
+        published_seq=PUBLISHED_SEQUENCE.next_value(),
+    )
+)
+NOTE_SUCCESS = (
+    update(DOMAINS)
+    .where(DOMAINS.c.id == bindparam("of_domain"))
+    .values(
+        last_scan_at=func.now(),
+        last_scan_status=bindparam("ended"),
+        last_error_code=None,
+        failures_in_a_row=0,
+        sitemap_count=bindparam("sitemaps"),
+        url_count=bindparam("urls"),
+        distinct_url_count=bindparam("distinct_urls"),
+        origin=func.coalesce(
+            bindparam("answered_at", type_=DOMAINS.c.origin.type), DOMAINS.c.origin
+        ),
+        updated_at=func.now(),
+    )
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,35 +105,27 @@ async def open_scan(
     session: AsyncSession,
     *,
     job_id: int,
-    job_uuid: UUID,
+    fence: int,
     domain_id: UUID,
-    created_by: UUID,
     max_pages: int | None,
-) -> tuple[int, bool]:
-    """The scan of a job and whether an earlier attempt left work to continue.
+) -> tuple[int, Opening]:
+    """The scan of a job for the holder of this fence; LeaseLost when it has none and may not.
 
-    A scan that had ended (its job was retried by hand) starts over.
+    A new one is made only while the job carries the fence. What happens to one that is there
+    is still to be fenced by the caller. One that had ended (its job was retried) starts over.
     """
-    statement = (
-        insert(Scan)
-        .values(
-            job_id=job_id,
-            job_uuid=job_uuid,
-            domain_id=domain_id,
-            created_by=created_by,
-            max_pages=max_pages,
-        )
-        .on_conflict_do_nothing(index_elements=[Scan.job_id])
-        .returning(Scan.id)
-    )
-    scan_id = (await session.execute(statement)).scalar()
+    values = {"of_job": job_id, "of_fence": fence, "of_domain": domain_id, "most": max_pages}
+    scan_id = (await session.execute(OPEN_NEW, values)).scalar()
     if scan_id is not None:
-        return scan_id, False
-    scan = (await session.execute(select(Scan).where(Scan.job_id == job_id))).scalar_one()
+        return scan_id, Opening.NEW
+    statement = select(Scan.id, Scan.state).where(Scan.job_id == job_id)
+    scan = (await session.execute(statement)).one_or_none()
+    if scan is None:
+        raise LeaseLost
     if scan.state == ScanState.RUNNING:
-        return scan.id, True
+        return scan.id, Opening.CONTINUED
     await _start_over(session, scan.id)
-    return scan.id, False
+    return scan.id, Opening.STARTED_OVER
 
 
 async def _start_over(session: AsyncSession, scan_id: int) -> None:
@@ -86,21 +154,8 @@ async def publish_scan(
     session: AsyncSession, scan_id: int, counts: ScanCounts, reasons: Sequence[str]
 ) -> None:
     """Make the scan the one that readers see."""
-    await session.execute(
-        update(Scan)
-        .where(Scan.id == scan_id)
-        .values(
-            state=ScanState.PUBLISHED,
-            partial=bool(reasons),
-            reasons=list(reasons),
-            sitemap_count=counts.sitemaps,
-            url_count=counts.urls,
-            distinct_url_count=counts.distinct_urls,
-            finished_at=func.now(),
-            published_seq=PUBLISHED_SEQUENCE.next_value(),
-        )
-        .execution_options(synchronize_session=False)
-    )
+    values = {"of_scan": scan_id, "is_partial": bool(reasons), "why": list(reasons)}
+    await session.execute(PUBLISH, values | asdict(counts))
 
 
 async def end_scan(
@@ -123,24 +178,17 @@ async def lock_domain(session: AsyncSession, domain_id: UUID) -> None:
 
 
 async def record_domain_success(
-    session: AsyncSession, domain_id: UUID, counts: ScanCounts, *, partial: bool
+    session: AsyncSession,
+    domain_id: UUID,
+    counts: ScanCounts,
+    *,
+    partial: bool,
+    origin: str | None = None,
 ) -> None:
-    """Put the counters of a published scan on its site."""
-    await session.execute(
-        update(Domain)
-        .where(Domain.id == domain_id)
-        .values(
-            last_scan_at=func.now(),
-            last_scan_status="partial" if partial else "completed",
-            last_error_code=None,
-            failures_in_a_row=0,
-            sitemap_count=counts.sitemaps,
-            url_count=counts.urls,
-            distinct_url_count=counts.distinct_urls,
-            updated_at=func.now(),
-        )
-        .execution_options(synchronize_session=False)
-    )
+    """Put the counters of a published scan on its site, and the origin that answered, if new."""
+    status = "partial" if partial else "completed"
+    values = {"of_domain": domain_id, "ended": status, "answered_at": origin}
+    await session.execute(NOTE_SUCCESS, values | asdict(counts))
 
 
 async def record_domain_failure(session: AsyncSession, domain_id: UUID, error_code: str) -> None:

@@ -10,9 +10,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import cache
 from typing import Any
 
-from sqlalchemy import Connection, event, func, select
+from sqlalchemy import Connection, Select, event, func, select
 from sqlalchemy.ext.asyncio import (
     AsyncEngine,
     AsyncSession,
@@ -65,10 +66,12 @@ class LimitedSession(Session):
 
 @event.listens_for(LimitedSession, "after_begin")
 def _set_limits(session: Session, _transaction: SessionTransaction, connection: Connection) -> None:
-    limits: dict[str, str] = session.info["limits"]
-    connection.execute(
-        select(*(func.set_config(name, value, True) for name, value in limits.items()))
-    )
+    connection.execute(_setting(tuple(session.info["limits"].items())))
+
+
+@cache
+def _setting(limits: tuple[tuple[str, str], ...]) -> Select[Any]:
+    return select(*(func.set_config(name, value, True) for name, value in limits))
 
 
 class Database:

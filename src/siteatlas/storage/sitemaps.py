@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import ARRAY, Uuid, any_, func, literal, select, update
+from sqlalchemy import ARRAY, Uuid, any_, bindparam, func, select, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from siteatlas.storage.bulk import insert_rows, replace_rows, update_rows
+from siteatlas.storage.bulk import insert_rows, replace_rows, table_of, update_rows
 from siteatlas.storage.models import (
     Candidate,
     Domain,
@@ -18,6 +18,57 @@ from siteatlas.storage.models import (
     SitemapLink,
     SitemapScan,
     SitemapScanState,
+    SitemapUrl,
+)
+
+# Statements of every scan are made once: making one costs as much as running it.
+SITEMAPS = table_of(Sitemap)
+SCANNED = table_of(SitemapScan)
+LISTINGS = table_of(SitemapUrl)
+READ = (SitemapScanState.COMPLETE, SitemapScanState.UNCHANGED, SitemapScanState.CUT)
+NOTE_READING = (
+    update(SITEMAPS)
+    .where(SITEMAPS.c.id == any_(bindparam("ids", type_=ARRAY(Uuid()))))
+    .values(
+        last_read_at=func.now(),
+        url_count=select(func.count())
+        .where(LISTINGS.c.sitemap_id == SITEMAPS.c.id, LISTINGS.c.removed_at.is_(None))
+        .scalar_subquery(),
+    )
+    .returning(SITEMAPS.c.id, SITEMAPS.c.url_count)
+)
+LARGEST = (
+    select(
+        SITEMAPS.c.id,
+        SITEMAPS.c.url,
+        SITEMAPS.c.type,
+        SITEMAPS.c.url_count,
+        func.count().over().label("documents"),
+        func.sum(SITEMAPS.c.url_count).over().label("urls"),
+    )
+    .join(SCANNED, SCANNED.c.sitemap_id == SITEMAPS.c.id)
+    .where(SCANNED.c.scan_id == bindparam("scan"), SCANNED.c.state.in_(READ))
+    .order_by(SITEMAPS.c.url_count.desc(), SITEMAPS.c.url)
+    .limit(bindparam("most"))
+)
+COUNT_DOMAIN = select(
+    func.count().filter((SITEMAPS.c.status == "completed") | (SITEMAPS.c.url_count > 0)),
+    func.coalesce(func.sum(SITEMAPS.c.url_count), 0),
+).where(SITEMAPS.c.domain_id == bindparam("domain"))
+LOAD = (
+    select(
+        SITEMAPS.c.id,
+        SITEMAPS.c.url,
+        SITEMAPS.c.requested_url,
+        SITEMAPS.c.type,
+        SITEMAPS.c.url_count,
+        SCANNED.c.state,
+    )
+    .outerjoin(
+        SCANNED,
+        (SCANNED.c.sitemap_id == SITEMAPS.c.id) & (SCANNED.c.scan_id == bindparam("scan")),
+    )
+    .where(SITEMAPS.c.domain_id == bindparam("domain"))
 )
 
 
@@ -38,22 +89,7 @@ async def load_sitemaps(
     session: AsyncSession, domain_id: UUID, scan_id: int
 ) -> dict[UUID, KnownSitemap]:
     """Every stored document of a site."""
-    statement = (
-        select(
-            Sitemap.id,
-            Sitemap.url,
-            Sitemap.requested_url,
-            Sitemap.type,
-            Sitemap.url_count,
-            SitemapScan.state,
-        )
-        .outerjoin(
-            SitemapScan,
-            (SitemapScan.sitemap_id == Sitemap.id) & (SitemapScan.scan_id == scan_id),
-        )
-        .where(Sitemap.domain_id == domain_id)
-    )
-    rows = (await session.execute(statement)).all()
+    rows = (await session.execute(LOAD, {"domain": domain_id, "scan": scan_id})).all()
     children = await _load_children(session, domain_id) if rows else {}
     return {
         row.id: KnownSitemap(
@@ -91,14 +127,10 @@ async def update_sitemaps(session: AsyncSession, rows: Sequence[Mapping[str, Any
     await update_rows(session, Sitemap, rows)
 
 
-async def note_reading(session: AsyncSession, sitemap_ids: Sequence[UUID]) -> None:
-    """Note that documents were read now."""
-    await session.execute(
-        update(Sitemap)
-        .where(Sitemap.id == any_(literal(list(sitemap_ids), ARRAY(Uuid()))))
-        .values(last_read_at=func.now())
-        .execution_options(synchronize_session=False)
-    )
+async def note_reading(session: AsyncSession, sitemap_ids: Sequence[UUID]) -> dict[UUID, int]:
+    """Note that documents were read now, and how many listings each of them has."""
+    rows = (await session.execute(NOTE_READING, {"ids": list(sitemap_ids)})).all()
+    return {row.id: row.url_count for row in rows}
 
 
 async def link_sitemaps(session: AsyncSession, pairs: Sequence[tuple[UUID, UUID]]) -> None:
@@ -138,11 +170,7 @@ async def record_origin(session: AsyncSession, domain_id: UUID, origin: str) -> 
 
 async def count_domain(session: AsyncSession, domain_id: UUID) -> tuple[int, int]:
     """Documents of a site that could be read, and the listings in them."""
-    statement = select(
-        func.count().filter((Sitemap.status == "completed") | (Sitemap.url_count > 0)),
-        func.coalesce(func.sum(Sitemap.url_count), 0),
-    ).where(Sitemap.domain_id == domain_id)
-    count, urls = (await session.execute(statement)).one()
+    count, urls = (await session.execute(COUNT_DOMAIN, {"domain": domain_id})).one()
     return count, int(urls)
 
 
@@ -150,20 +178,11 @@ async def summarise_scan(
     session: AsyncSession, scan_id: int, limit: int
 ) -> tuple[int, int, list[dict[str, Any]]]:
     """Documents read and listings stored by a scan, and the largest documents."""
-    read = (SitemapScanState.COMPLETE, SitemapScanState.UNCHANGED, SitemapScanState.CUT)
-    joined = (
-        select(Sitemap.id, Sitemap.url, Sitemap.type, Sitemap.url_count)
-        .join(SitemapScan, SitemapScan.sitemap_id == Sitemap.id)
-        .where(SitemapScan.scan_id == scan_id, SitemapScan.state.in_(read))
-    )
-    inner = joined.subquery()
-    totals = select(func.count(), func.coalesce(func.sum(inner.c.url_count), 0)).select_from(inner)
-    count, urls = (await session.execute(totals)).one()
-    largest = joined.order_by(Sitemap.url_count.desc(), Sitemap.url).limit(limit)
-    rows = (await session.execute(largest)).all()
+    rows = (await session.execute(LARGEST, {"scan": scan_id, "most": limit})).all()
+    documents, urls = (rows[0].documents, int(rows[0].urls)) if rows else (0, 0)
     return (
-        count,
-        int(urls),
+        documents,
+        urls,
         [
             {"id": str(row.id), "url": row.url, "type": row.type, "url_count": row.url_count}
             for row in rows

@@ -7,7 +7,7 @@ hold, because the driver looks at every element of an array; numbers and times t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -21,7 +21,6 @@ from sqlalchemy import (
     Integer,
     Text,
     Uuid,
-    any_,
     case,
     cast,
     func,
@@ -168,20 +167,6 @@ async def load_fingerprints(session: AsyncSession, sitemap_id: UUID) -> dict[int
     ).where(TABLE.c.sitemap_id == sitemap_id)
     hashes, fingerprints = (await session.execute(statement)).one()
     return dict(zip(hashes or (), fingerprints or (), strict=True))
-
-
-async def count_urls(session: AsyncSession, sitemap_ids: Sequence[UUID]) -> dict[UUID, int]:
-    """How many listings each of these documents has now."""
-    statement = (
-        select(SitemapUrl.sitemap_id, func.count().label("listings"))
-        .where(
-            SitemapUrl.sitemap_id == any_(literal(list(sitemap_ids), ARRAY(Uuid()))),
-            SitemapUrl.removed_at.is_(None),
-        )
-        .group_by(SitemapUrl.sitemap_id)
-    )
-    counts = {row.sitemap_id: row.listings for row in (await session.execute(statement)).all()}
-    return {sitemap_id: counts.get(sitemap_id, 0) for sitemap_id in sitemap_ids}
 
 
 async def count_distinct_urls(session: AsyncSession, domain_id: UUID) -> int:

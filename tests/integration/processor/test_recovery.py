@@ -194,3 +194,42 @@ async def test_cancelling_a_snoozed_job_ends_its_scan_too() -> None:
     async with get_background_session() as session, session.begin():
         assert await cancel(session, submitted.id) == "cancelled"
     assert [scan.state for scan in await rows_of(Scan)] == ["cancelled"]
+
+
+async def test_a_holder_that_was_overtaken_before_it_began_does_not_open_the_scan_again() -> None:
+    async with SiteServer({"/sitemap.xml": urlset(pages("a", 3))}) as server:
+        submitted = await submit_server(server)
+        late = await take_one()
+        await let_lease_expire(submitted.id)
+        await work(settings_for(server))
+        assert await processor_for(server).run(late, Pulse()) is None
+    assert [scan.state for scan in await rows_of(Scan)] == ["published"]
+    assert {row.state for row in await rows_of(SitemapScan)} == {"complete"}
+
+
+async def test_a_continued_scan_does_not_read_what_the_index_listed_in_an_earlier_one() -> None:
+    hold = asyncio.Event()
+    async with slow_site(hold) as server:
+        hold.set()
+        await submit_server(server)
+        await work(settings_for(server))
+        hold.clear()
+        server.pages["/index.xml"] = index(f"{{base}}/{name}.xml" for name in ("a", "c"))
+        server.pages["/a.xml"] = urlset(pages("a", 6_000))
+        server.requests.clear()
+        submitted = await submit_server(server)
+        task = asyncio.create_task(processor_for(server).run(await take_one(), Pulse()))
+        await wait_until(lambda: "/c.xml" in server.paths)
+        await wait_until(lambda: progressed(submitted.id))
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+        await let_lease_expire(submitted.id)
+        hold.set()
+        await work(settings_for(server))
+        assert "/b.xml" not in server.paths
+    assert (await job_of(submitted.id)).status == "completed"
+
+
+async def progressed(job_id: int) -> bool:
+    return (await job_of(job_id)).progress > 0.3

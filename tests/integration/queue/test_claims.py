@@ -8,6 +8,7 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import func
 
+from siteatlas.queue.claims import POISON_RESCUES, disown, rescue
 from siteatlas.queue.leases import report_progress
 from siteatlas.storage.session import get_background_session
 from tests.fixtures.queue import (
@@ -109,3 +110,34 @@ async def test_a_rescued_job_that_was_asked_to_stop_is_cancelled() -> None:
     await let_lease_expire(submitted.id)
     await rescue_all()
     assert (await look(submitted.id)).status == "cancelled"
+
+
+async def test_a_rescue_after_an_outage_of_the_database_blames_no_job() -> None:
+    job = await submit("example.com")
+    for _ in range(POISON_RESCUES + 1):
+        await take_one()
+        await let_lease_expire(job.id)
+        async with get_background_session() as session, session.begin():
+            (rescued,) = await rescue(session, blame=False)
+        assert (rescued.status, rescued.rescues, rescued.attempt) == ("pending", 0, 0)
+
+
+async def test_a_worker_disowns_only_what_it_does_not_run() -> None:
+    for site in ("a.example.com", "b.example.com", "c.example.com"):
+        await submit(site)
+    lost, running = await take(2, "worker-a")
+    (other,) = await take(1, "worker-b")
+    async with get_background_session() as session, session.begin():
+        given_back = await disown(session, "worker-a", [running.id])
+    assert [(job.id, job.status, job.attempt) for job in given_back] == [(lost.id, "pending", 0)]
+    assert (await look(running.id)).status == (await look(other.id)).status == "processing"
+
+
+async def test_a_disowned_job_that_was_cancelled_ends() -> None:
+    await submit("example.com")
+    lost = await take_one()
+    await change(lost.id, cancel_requested_at=func.now())
+    async with get_background_session() as session, session.begin():
+        (job,) = await disown(session, "worker-a", [])
+    assert job.status == "cancelled"
+    assert job.finished_at is not None

@@ -8,7 +8,7 @@ from pydantic import ConfigDict
 
 from siteatlas.api.schemas.base import AnswerShape, Seconds, SmallCount, Word, examples
 
-ALIVE = {"status": "ok", "version": "0.1.0"}
+ALIVE = {"status": "ok", "version": "0.1.0", "loop_lag_seconds": 0.0004}
 DATABASE = {
     "status": "ok",
     "server_version": "18.1",
@@ -26,6 +26,7 @@ class HealthAnswer(AnswerShape):
 
     status: Literal["ok"]
     version: Word
+    loop_lag_seconds: Seconds
 
 
 class PoolAnswer(AnswerShape):

@@ -1,0 +1,237 @@
+"""Measures the queue: jobs per second, the claim, an idle process, and submits under load.
+
+`python -m bench.queue_figures` prints its table; `make bench` prints it beside the others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from http.client import HTTPConnection
+from pathlib import Path
+
+import asyncpg
+
+from bench.make_site import make_site
+from bench.measured import our_command
+from bench.serve_command import ask, scan_and_wait, serving
+from bench.site_server import HOST, served
+from bench.tiny_sites import PORT, tiny_sites
+from siteatlas.queue.claims import claim
+from siteatlas.storage.embedded import EmbeddedServer
+from siteatlas.storage.schema import upgrade_schema
+from siteatlas.storage.session import bind_database, create_database, get_background_session
+
+SITES = 1_000
+PENDING = 100_000
+CLAIMS, CLAIM_LIMIT = 300, 20
+SETTLE_SECONDS, IDLE_SECONDS = 25, 20
+SUBMIT_SITES, SUBMIT_PAUSE = 100, 0.02
+FILL = """
+    INSERT INTO jobs (created_by, dedup_key, priority, run_at, result_data)
+    SELECT u.id, 'site-' || n, n % 3 * 4, now() - n * interval '1 ms', '{"domain": "example.com"}'
+    FROM generate_series(1, $1::int) n, (SELECT id FROM users ORDER BY id LIMIT 1) u
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class QueueFigure:
+    """One measured property of the queue beside the bar that it is held to."""
+
+    what: str
+    measured: str
+    bar: str
+
+
+def queue_table(figures: Sequence[QueueFigure]) -> str:
+    """The figures in Markdown."""
+    rows = [f"| {one.what} | {one.measured} | {one.bar} |" for one in figures]
+    load = ", ".join(f"{number:.1f}" for number in os.getloadavg())
+    head = ["| the queue | measured | bar |", "|---|---|---|"]
+    return "\n".join([*head, *rows, f"(load of the machine: {load}; {os.cpu_count()} cores)"])
+
+
+def measure_queue(folder: Path, urls: int) -> list[QueueFigure]:
+    """All of them."""
+    return [
+        tiny_site_figure(folder),
+        *direct_figures(folder),
+        submit_figure(folder, urls),
+    ]
+
+
+def tiny_site_figure(folder: Path) -> QueueFigure:
+    """Many tiny sites as one batch through queue, network and store of one `serve` process."""
+    with (
+        tiny_sites(SITES) as sites,
+        serving(folder, f"127.77.0.0/16:{PORT}") as (_, service),
+    ):
+        names = [site.removeprefix("http://") for site in sites]
+        body = {"domains": [f"http://{name}" for name in names]}
+        batch = ask(f"{service}/api/v3/sitemap/batch/create", body)
+        status = ask(service + batch["status_url"])
+        while status["completed_domains"] + status["failed_domains"] < SITES:
+            time.sleep(0.2)
+            status = ask(service + batch["status_url"])
+    ends = [_moment(one["end_time"]) for one in status["domain_statuses"].values()]
+    seconds = (max(ends) - _moment(status["created_at"])).total_seconds()
+    failed = f", {status['failed_domains']} failed" if status["failed_domains"] else ""
+    what = f"{SITES:,} tiny sites through queue and store, one process"
+    return QueueFigure(what, f"{SITES / seconds:.0f} jobs/s{failed}", ">= 60, aim 100")
+
+
+def _moment(text: str) -> datetime:
+    return datetime.fromisoformat(text)
+
+
+def direct_figures(folder: Path) -> list[QueueFigure]:
+    """The claim with many jobs waiting, and what an idle worker asks the server."""
+    with server_of_our_own(folder) as (server, work):
+        idle = asyncio.run(idle_queries(server, work))
+        claims = asyncio.run(claim_milliseconds(server.url))
+    p50, p99 = percentile(claims, 0.5), percentile(claims, 0.99)
+    return [
+        QueueFigure(
+            f"claim of {CLAIM_LIMIT} with {PENDING:,} pending",
+            f"median {p50:.1f} ms, p99 {p99:.1f} ms",
+            "p99 <= 20 ms",
+        ),
+        QueueFigure("statements of an idle worker", f"{idle:.2f} per second", "<= 2"),
+    ]
+
+
+@contextmanager
+def server_of_our_own(folder: Path) -> Iterator[tuple[EmbeddedServer, Path]]:
+    """An embedded server with our schema that writes every statement to its log."""
+    with tempfile.TemporaryDirectory(dir=folder, prefix="queue-") as name:
+        work = Path(name)
+        work.chmod(0o755)
+        with EmbeddedServer(work, announce=lambda _text: None) as server:
+            asyncio.run(_upgrade(server.url))
+            yield server, work
+
+
+async def _upgrade(url: str) -> None:
+    database = create_database(url, behind_pooler=False)
+    await upgrade_schema(database.engine)
+    await database.close()
+
+
+async def claim_milliseconds(url: str) -> list[float]:
+    """How long each of many claims took, from beginning its transaction to its commit."""
+    connection = await asyncpg.connect(_plain(url))
+    await connection.execute(FILL, PENDING)
+    await connection.execute("VACUUM ANALYZE jobs")
+    await connection.close()
+    database = create_database(url, behind_pooler=True)
+    bind_database(database)
+    times = []
+    for _ in range(CLAIMS):
+        began = time.perf_counter()
+        async with get_background_session() as session, session.begin():
+            taken = await claim(session, "bench", CLAIM_LIMIT, 60)
+        times.append((time.perf_counter() - began) * 1000)
+        assert len(taken) == CLAIM_LIMIT
+    bind_database(None)
+    await database.close()
+    return times
+
+
+async def idle_queries(server: EmbeddedServer, work: Path) -> float:
+    """Statements per second of a worker with nothing to do, as the server's log counts them."""
+    with (work / "postgres" / "postgresql.conf").open("a", encoding="utf-8") as conf:
+        conf.write("\nlog_statement = 'all'\n")
+    admin = await asyncpg.connect(_plain(server.url).replace("siteatlas@", "postgres@", 1))
+    await admin.execute("SELECT pg_reload_conf()")
+    environment = {**os.environ, "DATABASE_URL": server.url}
+    worker = subprocess.Popen(  # noqa: ASYNC220 - nothing else waits for this loop
+        [our_command(), "worker"], env=environment, stderr=subprocess.DEVNULL
+    )
+    try:
+        await asyncio.sleep(SETTLE_SECONDS)
+        before = _logged_statements(work)
+        await asyncio.sleep(IDLE_SECONDS)
+        return (_logged_statements(work) - before) / IDLE_SECONDS
+    finally:
+        worker.terminate()
+        worker.wait()
+        await admin.execute("ALTER SYSTEM SET log_statement = 'none'")
+        await admin.execute("SELECT pg_reload_conf()")
+        await admin.close()
+
+
+def _logged_statements(work: Path) -> int:
+    logs = (work / "postgres" / "log").glob("*.log")
+    lines = [line for log in logs for line in log.read_text(errors="replace").splitlines()]
+    return sum("LOG:  statement: " in line or "LOG:  execute " in line for line in lines)
+
+
+def _plain(url: str) -> str:
+    return url.replace("postgresql+asyncpg://", "postgresql://", 1)
+
+
+def submit_figure(folder: Path, urls: int) -> QueueFigure:
+    """Submits of tiny sites while the same process scans a large one."""
+    port = PORT + 1
+    site = make_site(folder, f"http://{HOST}:{port}", urls)
+    allowed = f"127.77.0.0/16:{PORT},{HOST}:{port}"
+    with (
+        served(site, port) as large,
+        tiny_sites(SUBMIT_SITES) as sites,
+        serving(folder, allowed) as (_, service),
+    ):
+        scan = threading.Thread(target=scan_and_wait, args=(service, large, urls))
+        scan.start()
+        times = list(submit_milliseconds(service, sites, scan))
+    p50, p99 = percentile(times, 0.5), percentile(times, 0.99)
+    what = f"POST /scan while the same process scans {urls:,} URLs"
+    measured = f"median {p50:.1f} ms, p99 {p99:.1f} ms of {len(times)}"
+    return QueueFigure(what, measured, "p99 <= 50 ms")
+
+
+def submit_milliseconds(
+    service: str, sites: Sequence[str], scan: threading.Thread
+) -> Iterator[float]:
+    """Submit sites in turn until the large scan has ended."""
+    connection = HTTPConnection(service.removeprefix("http://"), timeout=30)
+    number = 0
+    while scan.is_alive():
+        body = json.dumps({"base_url": sites[number % len(sites)]})
+        number += 1
+        began = time.perf_counter()
+        connection.request(
+            "POST", "/api/v3/sitemap/scan", body, {"Content-Type": "application/json"}
+        )
+        answer = connection.getresponse()
+        answer.read()
+        yield (time.perf_counter() - began) * 1000
+        assert answer.status == 202, answer.status  # noqa: PLR2004
+        time.sleep(SUBMIT_PAUSE)
+    connection.close()
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    """The nearest-rank percentile."""
+    return sorted(values)[max(0, math.ceil(share * len(values)) - 1)]
+
+
+def main() -> None:
+    folder = Path(tempfile.gettempdir()) / "siteatlas-bench"
+    folder.mkdir(exist_ok=True)
+    urls = int(sys.argv[1]) if len(sys.argv) > 1 else 500_000
+    print(queue_table(measure_queue(folder, urls)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,94 @@
+"""The numbers for Prometheus: complete, readable, and there without a database too."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import httpx
+import pytest
+from sqlalchemy import text
+
+from siteatlas.meters import meters
+from tests.fixtures.database import transaction
+from tests.fixtures.pipeline import pages, scan_server, urlset
+from tests.fixtures.queue import submit
+from tests.fixtures.site_server import SiteServer
+
+SAMPLE = re.compile(r'siteatlas_[a-z_]+(?:\{[a-z]+="[^"\\]*"\})? [0-9.e+-]+')
+
+
+def samples(page: str) -> dict[str, float]:
+    lines = [line for line in page.splitlines() if not line.startswith("#")]
+    return {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines)}
+
+
+async def test_the_page_has_the_form_that_prometheus_reads(client: httpx.AsyncClient):
+    response = await client.get("/metrics")
+    assert response.headers["content-type"].startswith("text/plain; version=0.0.4")
+    lines = response.text.splitlines()
+    comments = [line for line in lines if line.startswith("#")]
+    assert [line for line in lines if line not in comments and not SAMPLE.fullmatch(line)] == []
+    assert all(line.startswith(("# HELP siteatlas_", "# TYPE siteatlas_")) for line in comments)
+    assert response.text.endswith("\n")
+
+
+async def test_the_queue_is_counted_by_status_with_the_age_of_what_waits(
+    client: httpx.AsyncClient,
+):
+    await submit("example.com")
+    await submit("example.org", priority=9)
+    async with transaction() as session:
+        await session.execute(
+            text("UPDATE jobs SET run_at = now() - interval '1 hour' WHERE priority = 9")
+        )
+    found = samples((await client.get("/metrics")).text)
+    assert found['siteatlas_jobs{status="pending"}'] == 2
+    assert found['siteatlas_jobs{status="failed"}'] == 0
+    assert 3600 <= found["siteatlas_oldest_pending_seconds"] < 3700
+
+
+async def test_a_job_that_waits_for_its_time_is_not_old(client: httpx.AsyncClient):
+    await submit("example.com")
+    async with transaction() as session:
+        await session.execute(text("UPDATE jobs SET run_at = now() + interval '1 hour'"))
+    found = samples((await client.get("/metrics")).text)
+    assert found["siteatlas_oldest_pending_seconds"] == 0
+
+
+async def test_the_work_of_this_process_is_counted(client: httpx.AsyncClient):
+    before = samples((await client.get("/metrics")).text)
+    async with SiteServer({"/sitemap.xml": urlset(pages("a", 30))}) as server:
+        await scan_server(server)
+    after = samples((await client.get("/metrics")).text)
+    grown = {name: after[name] - before[name] for name in after if "_total" in name}
+    assert grown["siteatlas_claims_total"] == 1
+    assert grown['siteatlas_jobs_ended_total{status="completed"}'] == 1
+    assert grown['siteatlas_documents_total{outcome="complete"}'] == 1
+    assert grown["siteatlas_urls_total"] == 30
+    assert grown["siteatlas_writes_total"] == 1
+    assert grown["siteatlas_fetched_bytes_total"] > 1000
+    assert grown["siteatlas_fetch_seconds_total"] > 0
+    assert grown["siteatlas_write_seconds_total"] > 0
+
+
+async def test_without_a_database_the_process_still_tells_of_itself(
+    cut_off_client: httpx.AsyncClient,
+):
+    response = await cut_off_client.get("/metrics")
+    found = samples(response.text)
+    assert (response.status_code, found["siteatlas_database_up"]) == (200, 0)
+    assert 'siteatlas_jobs{status="pending"}' not in found
+    assert found["siteatlas_claims_total"] == meters.claims
+
+
+async def test_every_series_is_in_the_reference(client: httpx.AsyncClient, project: Path):
+    page = (project / "docs" / "reference" / "metrics.md").read_text(encoding="utf-8")
+    names = {name.partition("{")[0] for name in samples((await client.get("/metrics")).text)}
+    assert [name for name in sorted(names) if f"| `{name}` |" not in page] == []
+    assert set(re.findall(r"^\| `(siteatlas_\w+)` \|", page, re.MULTILINE)) == names
+
+
+@pytest.fixture(autouse=True)
+def bound(database: object) -> None:
+    """The tests submit and scan in this process."""
