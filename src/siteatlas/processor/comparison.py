@@ -12,7 +12,7 @@ from xxhash import xxh3_64_intdigest
 from siteatlas.processor.documents import Document
 from siteatlas.scanner.events import EntryColumns
 from siteatlas.storage.hashes import signed64, url_hashes
-from siteatlas.storage.urls import UrlRows
+from siteatlas.storage.url_rows import UrlRows
 
 CACHED_FINGERPRINTS = 50_000
 ROW_SIZE = 400

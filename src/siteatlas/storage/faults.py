@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from asyncpg import InternalClientError
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
@@ -35,8 +36,11 @@ MEANINGS: dict[tuple[str, ...], type[DatabaseError]] = {
 
 
 def is_database_away(error: BaseException) -> bool:
-    """Connection refused or cut, server stopping or out of its means."""
-    if isinstance(error, (OSError, TimeoutError, PoolTimeout)):
+    """Connection refused or cut, server stopping or out of its means.
+
+    The driver loses track of a connection that was cut while nothing was asked: its internal error.
+    """
+    if isinstance(error, (OSError, TimeoutError, PoolTimeout, InternalClientError)):
         return True
     if not isinstance(error, DBAPIError):
         return False
@@ -51,11 +55,16 @@ def translated(error: Exception) -> DatabaseError | None:
     """Our own error for a fault of the database itself; None when a statement was wrong."""
     if isinstance(error, PoolTimeout):
         return DatabasePoolExhausted()
-    if isinstance(error, DBAPIError):
-        for states, kind in MEANINGS.items():
-            if _state(error).startswith(states):
-                return kind()
-    return DatabaseUnavailable() if is_database_away(error) else None
+    own = meaning_of_state(_state(error)) if isinstance(error, DBAPIError) else None
+    return own or (DatabaseUnavailable() if is_database_away(error) else None)
+
+
+def meaning_of_state(state: str) -> DatabaseError | None:
+    """Our own error for a state of SQL; None when it says that a statement was wrong."""
+    for states, kind in MEANINGS.items():
+        if state.startswith(states):
+            return kind()
+    return DatabaseUnavailable() if state.startswith(AWAY_CLASSES) else None
 
 
 @contextmanager

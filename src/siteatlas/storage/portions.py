@@ -18,7 +18,8 @@ from siteatlas.storage.sitemaps import (
     record_candidates,
     update_sitemaps,
 )
-from siteatlas.storage.urls import UrlRows, insert_urls, update_urls
+from siteatlas.storage.url_rows import UrlRows
+from siteatlas.storage.urls import insert_urls, update_urls
 
 
 @dataclass(slots=True)

@@ -7,9 +7,6 @@ hold, because the driver looks at every element of an array; numbers and times t
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
-from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -35,54 +32,11 @@ from sqlalchemy.sql.elements import Grouping
 from sqlalchemy.sql.selectable import Subquery
 
 from siteatlas.storage.models import Base, Sitemap, SitemapUrl
+from siteatlas.storage.url_rows import LINE_BREAK, UrlRows
+from siteatlas.storage.url_stream import copy_urls
 
 # The table itself: an ORM entity would turn array parameters into a row-wise bulk insert.
 TABLE = Base.metadata.tables[SitemapUrl.__tablename__]
-LINE_BREAK = "\n"
-
-
-@dataclass(slots=True)
-class UrlRows:
-    """Rows of `sitemap_urls`, column by column. `extras` are JSON texts.
-
-    `runs` says how many rows in a row belong to which document; `size` is about the memory, in
-    bytes, that all of it takes.
-    """
-
-    runs: list[tuple[UUID, int]] = field(default_factory=list)
-    url_hash: list[int] = field(default_factory=list)
-    url: list[str] = field(default_factory=list)
-    lastmod: list[datetime | None] = field(default_factory=list)
-    changefreq: list[str | None] = field(default_factory=list)
-    priority: list[float | None] = field(default_factory=list)
-    extras: list[str | None] = field(default_factory=list)
-    fingerprint: list[int] = field(default_factory=list)
-    size: int = 0
-
-    def __len__(self) -> int:
-        return len(self.url_hash)
-
-    def parameters(self) -> dict[str, Any]:
-        """The columns as they travel to the server."""
-        sitemap_ids = list(dict.fromkeys(sitemap_id for sitemap_id, _ in self.runs))
-        place = {sitemap_id: str(n) for n, sitemap_id in enumerate(sitemap_ids, start=1)}
-        places = [place[sitemap_id] for sitemap_id, count in self.runs for _ in range(count)]
-        return {
-            "p_sitemap_ids": sitemap_ids,
-            "p_place": LINE_BREAK.join(places),
-            "p_url_hash": self.url_hash,
-            "p_url": LINE_BREAK.join(self.url),
-            "p_lastmod": self.lastmod,
-            "p_changefreq": _joined(self.changefreq),
-            "p_priority": _joined(None if p is None else str(p) for p in self.priority),
-            "p_extras": _joined(self.extras),
-            "p_fingerprint": self.fingerprint,
-        }
-
-
-def _joined(values: Iterable[str | None]) -> str:
-    """Texts in one, where an empty one stands for none."""
-    return LINE_BREAK.join([value or "" for value in values])
 
 
 def _split(name: str) -> ColumnElement[Any]:
@@ -144,9 +98,15 @@ UPDATE_ROWS = _update_statement()
 
 
 async def insert_urls(session: AsyncSession, rows: UrlRows) -> None:
-    """Insert listings; the server sorts them by key. One that is there already stays as it is."""
-    if rows:
+    """Store listings that are new. One that is there already stays as it is.
+
+    The fast way fails when another transaction stored one of them meanwhile: DatabaseBusy, and
+    the repetition takes the careful way, in which the server sorts them by key.
+    """
+    if rows.contested:
         await session.execute(INSERT_ROWS, rows.parameters())
+    elif rows:
+        await copy_urls(session, rows)
 
 
 async def update_urls(session: AsyncSession, rows: UrlRows) -> None:

