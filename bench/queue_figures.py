@@ -34,6 +34,7 @@ from siteatlas.storage.schema import upgrade_schema
 from siteatlas.storage.session import bind_database, create_database, get_background_session
 
 SITES = 1_000
+SECONDS_BETWEEN_QUESTIONS = 1
 PENDING = 100_000
 CLAIMS, CLAIM_LIMIT = 300, 20
 SETTLE_SECONDS, IDLE_SECONDS = 25, 20
@@ -82,7 +83,7 @@ def tiny_site_figure(folder: Path) -> QueueFigure:
         batch = ask(f"{service}/api/v3/sitemap/batch/create", body)
         status = ask(service + batch["status_url"])
         while status["completed_domains"] + status["failed_domains"] < SITES:
-            time.sleep(0.2)
+            time.sleep(SECONDS_BETWEEN_QUESTIONS)
             status = ask(service + batch["status_url"])
     ends = [_moment(one["end_time"]) for one in status["domain_statuses"].values()]
     seconds = (max(ends) - _moment(status["created_at"])).total_seconds()

@@ -9,6 +9,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from siteatlas.api.problems import REQUEST_ID, problem, unexpected
 from siteatlas.errors import SiteatlasError
 from siteatlas.logs import get_logger, job_context
+from siteatlas.turns import turns
 
 log = get_logger("api")
 
@@ -40,7 +41,7 @@ class RequestBorder:
                 message = {**message, "body": b""}
             await send(message)
 
-        with job_context(request_id=request_id):
+        with job_context(request_id=request_id), turns().person():
             try:
                 await self._app(scope, receive, send_with_id)
             except Exception as error:

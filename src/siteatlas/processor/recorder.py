@@ -45,6 +45,7 @@ from siteatlas.storage.session import AsyncSession, get_background_session
 from siteatlas.storage.sitemaps import KnownSitemap, record_origin
 from siteatlas.storage.texts import storable
 from siteatlas.storage.urls import load_fingerprints
+from siteatlas.turns import turns
 
 log = get_logger("processor")
 
@@ -161,10 +162,11 @@ class Recorder:
     async def _(self, event: EntriesRead) -> None:
         document = self._book.find(event.url)
         assert document is not None
-        before = self._portion.size
-        self._comparison.sort(
-            document, event.columns, self._portion.new_urls, self._portion.changed_urls
-        )
+        async with turns().piece():
+            before = self._portion.size
+            self._comparison.sort(
+                document, event.columns, self._portion.new_urls, self._portion.changed_urls
+            )
         self._flag_extras(document, event)
         self._hold(self._portion.size - before)
         self.url_count += len(event.columns)

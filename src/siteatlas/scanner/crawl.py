@@ -40,7 +40,6 @@ class Crawl:
     def __init__(
         self, site: WebAddress, options: ScanOptions, memory: ScanMemory, emit: Emit
     ) -> None:
-        self._turn = asyncio.Lock()
         self._options = options
         self._memory = memory
         self._emit = emit
@@ -61,7 +60,6 @@ class Crawl:
             budget=self._budget,
             emit=self._emit,
             follow=self._follow,
-            turn=self._turn,
         )
 
     async def add(self, url: str, base: WebAddress, method: DiscoveryMethod) -> bool:

@@ -5,7 +5,6 @@ Never lets a fault of a document out; which candidates are visited is `site_scan
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
@@ -41,6 +40,7 @@ from siteatlas.scanner.events import (
 from siteatlas.scanner.frontier import Candidate, Frontier
 from siteatlas.scanner.placement import Placement
 from siteatlas.scanner.tally import Harvest
+from siteatlas.turns import turns
 
 log = get_logger("scanner")
 
@@ -116,7 +116,6 @@ class Visitor:
         budget: UrlBudget,
         emit: Emit,
         follow: FollowChildren,
-        turn: asyncio.Lock,
     ) -> None:
         self._client = client
         self._frontier = frontier
@@ -124,7 +123,6 @@ class Visitor:
         self._budget = budget
         self._emit = emit
         self._follow = follow
-        self._turn = turn
         self.random_path = RandomPathAnswer()
 
     async def visit(self, candidate: Candidate) -> VisitResult:
@@ -201,11 +199,8 @@ class Visitor:
     async def _take_all(self, reading: _Reading, harvests: Iterable[Harvest]) -> None:
         pieces = iter(harvests)
         while True:
-            # A piece costs about a millisecond. One of them per round of the event loop, however
-            # many documents are being read: a database connection needs a dozen rounds per write.
-            async with self._turn:
+            async with turns().piece():
                 harvest = next(pieces, None)
-                await asyncio.sleep(0)
             if harvest is None:
                 return
             await self._take(reading, harvest)

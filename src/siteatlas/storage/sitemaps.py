@@ -150,12 +150,12 @@ async def close_sitemap_scans(
 ) -> None:
     """Note how the reading of documents ended."""
     complete = [{"scan_id": scan_id, **row} for row in rows]
-    await replace_rows(session, SitemapScan, complete, {"finished_at": func.now()})
+    await replace_rows(session, SitemapScan, complete, moment="finished_at")
 
 
 async def record_candidates(session: AsyncSession, rows: Sequence[Mapping[str, Any]]) -> None:
     """Write down every place where a sitemap was looked for."""
-    await replace_rows(session, Candidate, rows, {"checked_at": func.now()})
+    await replace_rows(session, Candidate, rows, moment="checked_at")
 
 
 async def record_origin(session: AsyncSession, domain_id: UUID, origin: str) -> None:

@@ -6,9 +6,9 @@ a site share date, frequency and priority, so the bytes behind a URL are made on
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from datetime import UTC, datetime
-from itertools import chain, repeat
+from itertools import chain, islice, repeat
 from struct import Struct
 from typing import Any
 from uuid import UUID
@@ -20,6 +20,7 @@ from siteatlas.errors import DatabaseBusy, DatabaseUnavailable
 from siteatlas.storage.faults import meaning_of_state
 from siteatlas.storage.models import SitemapUrl
 from siteatlas.storage.url_rows import UrlRows
+from siteatlas.turns import turns
 
 COLUMNS = (
     "sitemap_id",
@@ -31,6 +32,7 @@ COLUMNS = (
     "extras",
     "fingerprint",
 )
+ROWS_PER_PIECE = 1_000
 SIGNATURE = b"PGCOPY\n\xff\r\n\0" + bytes(8)
 TRAILER = b"\xff\xff"
 NULL = b"\xff\xff\xff\xff"
@@ -49,10 +51,9 @@ async def copy_urls(session: AsyncSession, rows: UrlRows) -> None:
     """Send rows that are not stored yet. DatabaseBusy when one of them turns out to be there."""
     connection = await session.connection()
     driver: Any = (await connection.get_raw_connection()).driver_connection
-    source = memoryview(encoded(rows))
     try:
         await driver.copy_to_table(
-            SitemapUrl.__tablename__, source=source, columns=COLUMNS, format="binary"
+            SitemapUrl.__tablename__, source=stream(rows), columns=COLUMNS, format="binary"
         )
     except asyncpg.UniqueViolationError as error:
         rows.contested = True
@@ -67,17 +68,32 @@ async def copy_urls(session: AsyncSession, rows: UrlRows) -> None:
         raise own from error
 
 
-def encoded(rows: UrlRows) -> bytes:
-    """All rows, with signature and trailer."""
-    urls = [url.encode() for url in rows.url]
-    fields = zip(
-        _starts(rows.runs),
-        map(_hash_and_length, rows.url_hash, map(len, urls)),
-        urls,
-        _endings(rows),
-        strict=True,
-    )
-    return b"".join(chain((SIGNATURE,), chain.from_iterable(fields), (TRAILER,)))
+async def stream(rows: UrlRows) -> AsyncIterator[bytes]:
+    """All rows with signature and trailer, encoded a piece at a time while the loop goes round."""
+    yield SIGNATURE
+    pieces = encoded(rows)
+    while True:
+        async with turns().piece():
+            piece = next(pieces, None)
+        if piece is None:
+            break
+        yield piece
+    yield TRAILER
+
+
+def encoded(rows: UrlRows) -> Iterator[bytes]:
+    """The rows in pieces of a thousand."""
+    starts, hashes, endings = _starts(rows.runs), iter(rows.url_hash), _endings(rows)
+    for first in range(0, len(rows), ROWS_PER_PIECE):
+        urls = [url.encode() for url in rows.url[first : first + ROWS_PER_PIECE]]
+        fields = zip(
+            islice(starts, len(urls)),
+            map(_hash_and_length, islice(hashes, len(urls)), map(len, urls)),
+            urls,
+            islice(endings, len(urls)),
+            strict=True,
+        )
+        yield b"".join(chain.from_iterable(fields))
 
 
 def _starts(runs: Iterable[tuple[UUID, int]]) -> Iterator[bytes]:
