@@ -12,14 +12,14 @@ import os
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from http.client import HTTPConnection
 from pathlib import Path
+from threading import Thread
 
 import asyncpg
 
@@ -38,7 +38,7 @@ SECONDS_BETWEEN_QUESTIONS = 1
 PENDING = 100_000
 CLAIMS, CLAIM_LIMIT = 300, 20
 SETTLE_SECONDS, IDLE_SECONDS = 25, 20
-SUBMIT_SITES, SUBMIT_PAUSE = 100, 0.02
+SUBMIT_SITES, SUBMIT_PAUSE = 1_000, 0.05
 FILL = """
     INSERT INTO jobs (created_by, dedup_key, priority, run_at, result_data)
     SELECT u.id, 'site-' || n, n % 3 * 4, now() - n * interval '1 ms', '{"domain": "example.com"}'
@@ -67,16 +67,18 @@ def measure_queue(folder: Path, urls: int) -> list[QueueFigure]:
     """All of them."""
     return [
         tiny_site_figure(folder),
+        tiny_site_figure(folder, workers=2),
         *direct_figures(folder),
         submit_figure(folder, urls),
+        submit_beside_workers_figure(folder, urls),
     ]
 
 
-def tiny_site_figure(folder: Path) -> QueueFigure:
-    """Many tiny sites as one batch through queue, network and store of one `serve` process."""
+def tiny_site_figure(folder: Path, *, workers: int = 0) -> QueueFigure:
+    """Many tiny sites as one batch through queue, network and store."""
     with (
         tiny_sites(SITES) as sites,
-        serving(folder, f"127.77.0.0/16:{PORT}") as (_, service),
+        serving(folder, f"127.77.0.0/16:{PORT}", workers=workers) as (_, service),
     ):
         names = [site.removeprefix("http://") for site in sites]
         body = {"domains": [f"http://{name}" for name in names]}
@@ -88,7 +90,8 @@ def tiny_site_figure(folder: Path) -> QueueFigure:
     ends = [_moment(one["end_time"]) for one in status["domain_statuses"].values()]
     seconds = (max(ends) - _moment(status["created_at"])).total_seconds()
     failed = f", {status['failed_domains']} failed" if status["failed_domains"] else ""
-    what = f"{SITES:,} tiny sites through queue and store, one process"
+    by = f"{workers} workers" if workers else "one process"
+    what = f"{SITES:,} tiny sites through queue and store, {by}"
     return QueueFigure(what, f"{SITES / seconds:.0f} jobs/s{failed}", ">= 60, aim 100")
 
 
@@ -184,30 +187,47 @@ def _plain(url: str) -> str:
 
 def submit_figure(folder: Path, urls: int) -> QueueFigure:
     """Submits of tiny sites while the same process scans a large one."""
-    port = PORT + 1
-    site = make_site(folder, f"http://{HOST}:{port}", urls)
-    allowed = f"127.77.0.0/16:{PORT},{HOST}:{port}"
-    with (
-        served(site, port) as large,
-        tiny_sites(SUBMIT_SITES) as sites,
-        serving(folder, allowed) as (_, service),
-    ):
-        scan = threading.Thread(target=scan_and_wait, args=(service, large, urls))
-        scan.start()
-        times = list(submit_milliseconds(service, sites, scan))
+    times = submits_beside(folder, urls, scans=1, workers=0)
+    return _submit_figure(f"POST /scan while the same process scans {urls:,} URLs", times)
+
+
+def submit_beside_workers_figure(folder: Path, urls: int) -> QueueFigure:
+    """Submits of tiny sites while two workers scan a large one each."""
+    times = submits_beside(folder, urls, scans=2, workers=2)
+    return _submit_figure(f"POST /scan while two workers scan {urls:,} URLs each", times)
+
+
+def _submit_figure(what: str, times: Sequence[float]) -> QueueFigure:
     p50, p99 = percentile(times, 0.5), percentile(times, 0.99)
-    what = f"POST /scan while the same process scans {urls:,} URLs"
     measured = f"median {p50:.1f} ms, p99 {p99:.1f} ms of {len(times)}"
     return QueueFigure(what, measured, "p99 <= 50 ms")
 
 
+def submits_beside(folder: Path, urls: int, *, scans: int, workers: int) -> list[float]:
+    """The milliseconds of submits until so many large sites, at ports of their own, are stored."""
+    ports = [PORT + 1 + number for number in range(scans)]
+    allowed = ",".join([f"127.77.0.0/16:{PORT}", *(f"{HOST}:{port}" for port in ports)])
+    with ExitStack() as stack:
+        large = [
+            stack.enter_context(served(make_site(folder, f"http://{HOST}:{port}", urls), port))
+            for port in ports
+        ]
+        sites = stack.enter_context(tiny_sites(SUBMIT_SITES))
+        _, service = stack.enter_context(serving(folder, allowed, workers=workers))
+        arguments = [(service, site, urls, SECONDS_BETWEEN_QUESTIONS) for site in large]
+        threads = [Thread(target=scan_and_wait, args=one) for one in arguments]
+        for thread in threads:
+            thread.start()
+        return list(submit_milliseconds(service, sites, threads))
+
+
 def submit_milliseconds(
-    service: str, sites: Sequence[str], scan: threading.Thread
+    service: str, sites: Sequence[str], scans: Sequence[Thread]
 ) -> Iterator[float]:
-    """Submit sites in turn until the large scan has ended."""
+    """Submit sites in turn until the large scans have ended."""
     connection = HTTPConnection(service.removeprefix("http://"), timeout=30)
     number = 0
-    while scan.is_alive():
+    while any(scan.is_alive() for scan in scans):
         body = json.dumps({"base_url": sites[number % len(sites)]})
         number += 1
         began = time.perf_counter()

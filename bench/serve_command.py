@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 from urllib.error import URLError
 from urllib.request import Request, urlopen
 
@@ -47,8 +47,11 @@ def measure_serve(folder: Path, base_url: str, urls: int) -> list[Figure]:
 
 
 @contextmanager
-def serving(folder: Path, allowed: str) -> Iterator[tuple[int, str]]:
-    """A running service with an empty database; gives its process id and its address."""
+def serving(folder: Path, allowed: str, *, workers: int = 0) -> Iterator[tuple[int, str]]:
+    """A running service with an empty database; gives its process id and its address.
+
+    With `workers` the service only takes jobs in, and so many processes beside it run them.
+    """
     with tempfile.TemporaryDirectory(dir=folder, prefix="serve-") as name:
         work, port = Path(name), free_port()
         work.chmod(0o755)  # PostgreSQL runs as another user when root starts it
@@ -59,14 +62,35 @@ def serving(folder: Path, allowed: str) -> Iterator[tuple[int, str]]:
             "SITEATLAS_EGRESS_ALLOW": allowed,
         }
         with (work / "log").open("wb") as log:
-            process = subprocess.Popen([our_command(), "serve"], env=environment, stderr=log)
-        try:
-            address = f"http://127.0.0.1:{port}"
-            wait_until_healthy(process, address, work / "log")
-            yield process.pid, address
-        finally:
-            process.terminate()
-            process.wait()
+            command: list[str | Path] = [
+                our_command(),
+                "serve",
+                *(["--no-scheduler"] if workers else []),
+            ]
+            process = subprocess.Popen(command, env=environment, stderr=log)
+            try:
+                address = f"http://127.0.0.1:{port}"
+                wait_until_healthy(process, address, work / "log")
+                with working(workers, environment, log):
+                    yield process.pid, address
+            finally:
+                process.terminate()
+                process.wait()
+
+
+@contextmanager
+def working(processes: int, environment: dict[str, str], log: BinaryIO) -> Iterator[None]:
+    """So many worker processes on the database of the service."""
+    if not processes:
+        yield
+        return
+    command: list[str | Path] = [our_command(), "worker", "--processes", str(processes)]
+    worker = subprocess.Popen(command, env=environment, stderr=log)
+    try:
+        yield
+    finally:
+        worker.terminate()
+        worker.wait()
 
 
 def free_port() -> int:
@@ -88,13 +112,15 @@ def wait_until_healthy(process: subprocess.Popen[bytes], address: str, log: Path
     raise ServeFailed(f"serve did not start: {last_words(words)}")
 
 
-def scan_and_wait(address: str, base_url: str, urls: int) -> float:
+def scan_and_wait(
+    address: str, base_url: str, urls: int, pause: float = SECONDS_BETWEEN_QUESTIONS
+) -> float:
     """Submit a scan and wait for its end; the seconds from the one to the other."""
     start = time.perf_counter()
     job = ask(f"{address}/api/v3/sitemap/scan", {"base_url": base_url})
     status = ask(f"{address}/api/v3/sitemap/status/{job['job_id']}")
     while status["status"] not in FINAL and time.perf_counter() - start < SECONDS_TO_SCAN:
-        time.sleep(SECONDS_BETWEEN_QUESTIONS)
+        time.sleep(pause)
         status = ask(f"{address}/api/v3/sitemap/status/{job['job_id']}")
     seconds = time.perf_counter() - start
     if status["status"] != "completed" or status["result_data"].get("partial"):

@@ -25,6 +25,7 @@ from siteatlas.scheduler.sitemap_scheduler import SitemapScheduler
 from siteatlas.settings import Settings
 from siteatlas.storage.opening import open_storage
 from siteatlas.storage.session import Database, bind_database
+from siteatlas.turns import spare_what_stays
 from siteatlas.web.static_files import install_static_files
 
 log = get_logger("main")
@@ -82,6 +83,7 @@ def _lifespan(
             await stack.enter_async_context(_loop_watch())
             if run_scheduler:
                 await stack.enter_async_context(_scheduler(context))
+            spare_what_stays()
             yield
 
     return lifespan

@@ -18,6 +18,7 @@ from sqlalchemy.pool import NullPool
 from siteatlas.errors import DatabaseUnavailable
 from siteatlas.queue.endings import complete
 from siteatlas.queue.workers import WorkerReport, report_worker
+from siteatlas.storage.database_url import parse_database_url
 from siteatlas.storage.session import (
     BACKGROUND_LIMITS,
     Database,
@@ -144,7 +145,8 @@ async def test_parallel_work_leaves_no_named_statement_on_any_server_connection(
 async def test_with_statement_caches_the_same_work_fails(
     pooler: Pooler, database_name: str
 ) -> None:
-    async with bound(create_database(pooler.url_of(database_name), behind_pooler=False)):
+    careless = create_async_engine(parse_database_url(pooler.url_of(database_name)))
+    async with bound(Database(careless)):
         faults = await all_rounds()
     states = {getattr(fault.orig, "sqlstate", None) for fault in faults}
     assert states & PREPARED_STATEMENT_FAULTS

@@ -91,12 +91,18 @@ async def test_a_transaction_after_a_failed_one_has_the_limits() -> None:
 
 
 async def test_limits_end_with_the_transaction(database: Database) -> None:
+    async def settings() -> tuple[str, ...]:
+        names = ["statement_timeout", "lock_timeout", "synchronous_commit"]
+        async with database.engine.connect() as connection:
+            return tuple(
+                (await connection.execute(select(*map(func.current_setting, names)))).one()
+            )
+
+    before = await settings()
     async with get_background_session(durable=False) as session, session.begin():
         await session.execute(ONE)
-    async with database.engine.connect() as connection:
-        names = ["statement_timeout", "synchronous_commit"]
-        found = (await connection.execute(select(*map(func.current_setting, names)))).one()
-    assert tuple(found) == ("0", "on")
+    assert await settings() == before
+    assert before[-1] == "on"
 
 
 @pytest.mark.usefixtures("database")

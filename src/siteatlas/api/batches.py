@@ -21,7 +21,6 @@ from siteatlas.api.schemas.batches import (
 )
 from siteatlas.errors import AddressError
 from siteatlas.insights.batches import BatchView, find_batch, list_batch_items
-from siteatlas.insights.workers import any_worker_alive
 from siteatlas.logs import get_logger
 from siteatlas.net.egress import EgressPolicy
 from siteatlas.queue.batches import BatchEntry, create_batch
@@ -57,7 +56,7 @@ async def create_site_batch(
             max_attempts=context.settings.max_attempts,
         )
         items = await list_batch_items(session, batch_id)
-        served = context.wake is not None or await any_worker_alive(session)
+        served = await context.is_served(session)
     context.jobs_waiting()
     log.info("batch_submitted", batch_id=batch_id, total=len(items))
     status_url = f"{PREFIX}/status/{batch_id}"

@@ -1,15 +1,20 @@
-"""What the routes are given by `main`: the way out, the settings, and how to wake the consumer."""
+"""What the routes are given by `main`: the way out, the settings, and who works on the jobs."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated
 
 from fastapi import Depends, Request
 
+from siteatlas.insights.workers import any_worker_alive
 from siteatlas.net.egress import EgressPolicy
 from siteatlas.settings import Settings
+from siteatlas.storage.session import AsyncSession
+
+TRUSTED_SECONDS = 10.0
 
 
 @dataclass(slots=True)
@@ -19,11 +24,21 @@ class ApiContext:
     settings: Settings
     policy: EgressPolicy
     wake: Callable[[], None] | None = None
+    _worker_seen_until: float = 0.0
 
     def jobs_waiting(self) -> None:
         """Tell the consumer of this process, if there is one, that a job was committed."""
         if self.wake is not None:
             self.wake()
+
+    async def is_served(self, session: AsyncSession) -> bool:
+        """Whether anybody works on jobs; a worker that was just seen is not looked for again."""
+        if self.wake is not None or time.monotonic() < self._worker_seen_until:
+            return True
+        alive = await any_worker_alive(session)
+        if alive:
+            self._worker_seen_until = time.monotonic() + TRUSTED_SECONDS
+        return alive
 
 
 async def api_context(request: Request) -> ApiContext:

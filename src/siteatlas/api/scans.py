@@ -12,7 +12,6 @@ from siteatlas.api.context import Context
 from siteatlas.api.documentation import LOCATION, problems
 from siteatlas.api.schemas.jobs import JobStatusAnswer, ScanAccepted, ScanRequest
 from siteatlas.insights.jobs import JobView, find_job
-from siteatlas.insights.workers import any_worker_alive
 from siteatlas.logs import get_logger
 from siteatlas.net.address import WebAddress
 from siteatlas.queue.submission import Submitted, submit_site
@@ -72,7 +71,7 @@ async def _submit(
             interval_hours=context.settings.scan_interval_hours,
             max_attempts=context.settings.max_attempts,
         )
-        return job, context.wake is not None or await any_worker_alive(session)
+        return job, await context.is_served(session)
 
 
 @router.get(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import sys
 from asyncio.subprocess import Process
@@ -23,6 +24,9 @@ from siteatlas.settings import Settings
 # A worker that was asked to end before it had started ends by the signal itself.
 GOOD_ENDS = (0, -signal.SIGTERM)
 
+# On a shared machine, whoever waits for an answer goes before the reading of sitemaps.
+BEHIND_THE_API = 10
+
 app = typer.Typer(rich_markup_mode=None)
 
 
@@ -39,6 +43,7 @@ def worker(
 
 
 async def _work(settings: Settings) -> None:
+    os.nice(BEHIND_THE_API)
     policy = EgressPolicy.from_text(settings.egress_allow)
     stop = asyncio.Event()
     with stop_on_signals(stop.set):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from sqlalchemy import Float, exists, extract, func, literal, select
+from sqlalchemy import Float, Interval, bindparam, exists, extract, func, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from siteatlas.storage.models import Worker
@@ -42,10 +42,17 @@ async def list_workers(session: AsyncSession) -> list[WorkerView]:
     return [_view(worker, seconds) for worker, seconds in await session.execute(statement)]
 
 
+ANY_ALIVE = select(
+    exists().where(
+        Worker.last_seen_at > func.clock_timestamp() - bindparam("age", type_=Interval())
+    )
+)
+
+
 async def any_worker_alive(session: AsyncSession, within_seconds: float = ALIVE_SECONDS) -> bool:
     """Whether a process that works was seen within the last minute."""
-    oldest = func.clock_timestamp() - literal(timedelta(seconds=within_seconds))
-    return bool(await session.scalar(select(exists().where(Worker.last_seen_at > oldest))))
+    age = timedelta(seconds=within_seconds)
+    return bool(await session.scalar(ANY_ALIVE, {"age": age}))
 
 
 def _view(worker: Worker, seconds: float) -> WorkerView:

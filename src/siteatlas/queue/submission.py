@@ -9,7 +9,7 @@ from enum import IntEnum
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import func, select, text, update
+from sqlalchemy import bindparam, func, select, text, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncSession
 
@@ -22,6 +22,16 @@ from siteatlas.storage.models.job import ACTIVE as ACTIVE_PREDICATE
 
 JOIN_TRIES = 5
 DEFAULT_INTERVAL_HOURS = 24.0
+INSERT_UNLESS_ACTIVE = (
+    insert(Job)
+    .on_conflict_do_nothing(index_elements=[Job.dedup_key], index_where=text(ACTIVE_PREDICATE))
+    .returning(Job)
+)
+FIND_ACTIVE = (
+    select(Job)
+    .where(Job.dedup_key == bindparam("site"), Job.status.in_(ACTIVE))
+    .execution_options(populate_existing=True)
+)
 
 
 class Priority(IntEnum):
@@ -163,21 +173,14 @@ async def create_many(session: AsyncSession, jobs: Sequence[NewJob]) -> dict[str
 
 
 async def _insert(session: AsyncSession, jobs: Sequence[NewJob]) -> Sequence[Job]:
-    statement = (
-        insert(Job)
-        .values([new.columns() for new in jobs])
-        .on_conflict_do_nothing(index_elements=[Job.dedup_key], index_where=text(ACTIVE_PREDICATE))
-        .returning(Job)
-    )
-    return (await session.execute(statement)).scalars().all()
+    rows = [new.columns() for new in jobs]
+    return (await session.scalars(INSERT_UNLESS_ACTIVE, rows)).all()
 
 
 async def _join(session: AsyncSession, new: NewJob) -> Job | None:
     """The active job of the site; while it waits, it takes over the wider wish of the two."""
-    statement = select(Job).where(Job.dedup_key == new.domain, Job.status.in_(ACTIVE))
-    job = (
-        await session.execute(statement, execution_options={"populate_existing": True})
-    ).scalar_one_or_none()
+    found = await session.scalars(FIND_ACTIVE, {"site": new.domain})
+    job = found.one_or_none()
     if job is None or job.status != JobStatus.PENDING:
         return job
     widened = _widened(job, new)

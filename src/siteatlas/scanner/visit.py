@@ -44,7 +44,7 @@ from siteatlas.turns import turns
 
 log = get_logger("scanner")
 
-ENTRIES_PER_EVENT = 1000
+ENTRIES_PER_EVENT = 500
 NOT_MODIFIED = 304
 SOFT_404 = "soft_404"
 DUPLICATE = "duplicate"

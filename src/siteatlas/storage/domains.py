@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import timedelta
+from functools import cache
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import case, func, literal, select, update
+from sqlalchemy import bindparam, func, select, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.sql.dml import ReturningInsert
 
 from siteatlas.net.address import WebAddress
 from siteatlas.storage.models import Domain
@@ -33,40 +35,47 @@ async def register_domain(
     scan_interval_hours: float | None = None,
 ) -> Domain:
     """Find or create the site of an address; a deleted one comes back. `watch` never unwatches."""
+    values = {
+        "its_name": address.domain,
+        "its_base_url": _base_url(address),
+        "its_creator": created_by,
+        "its_max_pages": max_pages,
+        "its_interval": scan_interval_hours,
+    }
+    statement = _registration(watch=watch, scheme_given=address.scheme_given)
+    found = await session.execute(statement, values, execution_options={"populate_existing": True})
+    return found.scalar_one()
+
+
+@cache
+def _registration(*, watch: bool, scheme_given: bool) -> ReturningInsert[Domain]:
     row = insert(Domain).values(
-        domain=address.domain,
-        base_url=_base_url(address),
-        created_by=created_by,
+        domain=bindparam("its_name"),
+        base_url=bindparam("its_base_url"),
+        created_by=bindparam("its_creator"),
         watched=watch,
         next_scan_at=func.now() if watch else None,
-        max_pages=max_pages,
-        scan_interval_hours=scan_interval_hours,
+        max_pages=bindparam("its_max_pages"),
+        scan_interval_hours=bindparam("its_interval"),
     )
     kept: dict[str, Any] = {
-        "base_url": case(
-            (literal(address.scheme_given), row.excluded.base_url), else_=Domain.base_url
-        ),
         "deleted_at": None,
         "updated_at": func.now(),
-        "max_pages": func.coalesce(row.excluded.max_pages, Domain.max_pages)
-        if watch
-        else Domain.max_pages,
         "scan_interval_hours": func.coalesce(
             row.excluded.scan_interval_hours, Domain.scan_interval_hours
         ),
     }
+    if scheme_given:
+        kept["base_url"] = row.excluded.base_url
     if watch:
         kept |= {
             "watched": True,
             "paused": False,
             "next_scan_at": func.coalesce(Domain.next_scan_at, func.now()),
+            "max_pages": func.coalesce(row.excluded.max_pages, Domain.max_pages),
         }
     statement = row.on_conflict_do_update(index_elements=[Domain.domain], set_=kept)
-    return (
-        await session.execute(
-            statement.returning(Domain), execution_options={"populate_existing": True}
-        )
-    ).scalar_one()
+    return statement.returning(Domain)
 
 
 def _base_url(address: WebAddress) -> str:

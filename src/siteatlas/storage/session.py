@@ -8,7 +8,7 @@ process at a time; `main` and the command line bind it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from functools import cache
 from typing import Any
@@ -60,13 +60,16 @@ BACKGROUND_LIMITS = {
 class LimitedSession(Session):
     """A session whose every transaction begins by setting its own limits.
 
-    They hold for the transaction only, so that nothing leaks through a pooler.
+    They hold for the transaction only, so that nothing leaks through a pooler. What the
+    connection has anyway is not set again: it would be a question and an answer more.
     """
 
 
 @event.listens_for(LimitedSession, "after_begin")
 def _set_limits(session: Session, _transaction: SessionTransaction, connection: Connection) -> None:
-    connection.execute(_setting(tuple(session.info["limits"].items())))
+    limits: dict[str, str] = session.info["limits"]
+    if limits:
+        connection.execute(_setting(tuple(limits.items())))
 
 
 @cache
@@ -75,10 +78,11 @@ def _setting(limits: tuple[tuple[str, str], ...]) -> Select[Any]:
 
 
 class Database:
-    """An engine with its session factory."""
+    """An engine with its session factory. `standing` limits hold on each of its connections."""
 
-    def __init__(self, engine: AsyncEngine) -> None:
+    def __init__(self, engine: AsyncEngine, standing: Mapping[str, str] | None = None) -> None:
         self.engine = engine
+        self._standing = standing or {}
         self._sessions = async_sessionmaker(
             engine, sync_session_class=LimitedSession, expire_on_commit=False
         )
@@ -86,8 +90,9 @@ class Database:
     @asynccontextmanager
     async def session(self, limits: dict[str, str]) -> AsyncIterator[AsyncSession]:
         """A session whose transactions carry `limits`; faults of the connection are translated."""
+        own = {name: value for name, value in limits.items() if self._standing.get(name) != value}
         with translated_faults():
-            async with self._sessions(info={"limits": limits}) as session:
+            async with self._sessions(info={"limits": own}) as session:
                 yield session
 
     async def close(self) -> None:
@@ -108,10 +113,11 @@ def create_database(
     `behind_pooler=False` keeps prepared statements: only for a server that is reached directly.
     `no_prepare` is asked for by the standard this engine follows; neither driver reads it.
     """
+    standing = {} if behind_pooler else REQUEST_LIMITS
     connect_args: dict[str, Any] = {
         "timeout": CONNECT_SECONDS,
         "command_timeout": COMMAND_SECONDS,
-        "server_settings": {"application_name": "siteatlas"},
+        "server_settings": {"application_name": "siteatlas", **standing},
     }
     if behind_pooler:
         connect_args |= {"statement_cache_size": 0, "prepared_statement_cache_size": 0}
@@ -127,7 +133,8 @@ def create_database(
             execution_options={"no_prepare": True},
             hide_parameters=True,
             connect_args=connect_args,
-        )
+        ),
+        standing,
     )
 
 

@@ -99,7 +99,7 @@ async def test_large_documents_come_in_several_events(site, make_analyzer):
     assert record.urls == urls
     sizes = [len(event.columns) for event in record.all(EntriesRead)]
     assert max(sizes) <= 2000
-    assert min(sizes[:-1]) >= 1000
+    assert min(sizes[:-1]) >= 500
 
 
 async def test_a_cycle_of_indexes_ends(site, make_analyzer):

@@ -1,0 +1,103 @@
+"""Turns on the event loop: whoever works long lets the loop go round, and people go first."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import pytest
+
+from siteatlas.turns import MOST_PATIENCE_SECONDS, PERSON_SECONDS, Turns, turns
+
+PIECE_SECONDS = 0.002
+
+
+def work(seconds: float = PIECE_SECONDS) -> None:
+    until = time.perf_counter() + seconds
+    while time.perf_counter() < until:
+        pass
+
+
+async def heavy(own: Turns, pieces: int, done: list[str]) -> None:
+    for _ in range(pieces):
+        async with own.piece():
+            work()
+        done.append("piece")
+
+
+async def test_the_loop_goes_round_after_every_piece_however_many_work() -> None:
+    own = Turns()
+    done: list[str] = []
+    tasks = [asyncio.create_task(heavy(own, 20, done)) for _ in range(5)]
+    rounds = 0
+    while not all(task.done() for task in tasks):
+        await asyncio.sleep(0)
+        rounds += 1
+    assert len(done) == 100
+    assert rounds >= 100
+
+
+async def test_small_pieces_share_a_round() -> None:
+    own = Turns()
+    rounds = 0
+
+    async def many_small() -> None:
+        for _ in range(1000):
+            async with own.piece():
+                pass
+
+    task = asyncio.create_task(many_small())
+    while not task.done():
+        await asyncio.sleep(0)
+        rounds += 1
+    assert rounds < 500
+
+
+async def test_work_waits_while_somebody_waits_for_an_answer() -> None:
+    own = Turns()
+    done: list[str] = []
+    with own.person():
+        task = asyncio.create_task(heavy(own, 1, done))
+        await asyncio.sleep(MOST_PATIENCE_SECONDS / 5)
+        assert done == []
+    await task
+    assert done == ["piece"]
+
+
+async def test_work_goes_on_when_there_is_no_end_of_people() -> None:
+    own = Turns()
+    done: list[str] = []
+    with own.person():
+        task = asyncio.create_task(heavy(own, 40, done))
+        await asyncio.sleep(MOST_PATIENCE_SECONDS * 3)
+        assert 1 <= len(done) < 40
+    await task
+
+
+async def test_somebody_who_takes_long_no_longer_goes_first() -> None:
+    own = Turns()
+    done: list[str] = []
+    with own.person():
+        await asyncio.sleep(PERSON_SECONDS * 1.2)
+        started = time.perf_counter()
+        await heavy(own, 1, done)
+        assert time.perf_counter() - started < MOST_PATIENCE_SECONDS
+    async with own.piece():
+        pass
+
+
+async def test_a_piece_that_fails_gives_the_turn_back() -> None:
+    own = Turns()
+    with pytest.raises(ZeroDivisionError):
+        async with own.piece():
+            raise ZeroDivisionError
+    async with asyncio.timeout(1), own.piece():
+        pass
+
+
+def test_each_event_loop_has_turns_of_its_own() -> None:
+    async def mine() -> Turns:
+        assert turns() is turns()
+        return turns()
+
+    assert asyncio.run(mine()) is not asyncio.run(mine())
