@@ -14,11 +14,12 @@ from pathlib import Path
 from bench.figure import Figure, as_data, standings, table
 from bench.make_site import make_site
 from bench.peers import PEERS, measure_peer
+from bench.queue_figures import measure_queue, queue_table
 from bench.scan_command import measure_scan
 from bench.serve_command import measure_serve
 from bench.site_server import HOST, served
 
-PARTS = (*PEERS, "scan", "serve")
+PARTS = (*PEERS, "scan", "serve", "queue")
 
 
 def options() -> argparse.Namespace:
@@ -59,8 +60,13 @@ def main() -> int:
     figures: list[Figure] = []
     with served(site, chosen.port):
         for part in chosen.only:
-            figures += measure(part, folder, base_url, chosen.urls)
-    print(table(figures), *standings(figures, PEERS), sep="\n")
+            if part != "queue":
+                figures += measure(part, folder, base_url, chosen.urls)
+    if figures:
+        print(table(figures), *standings(figures, PEERS), sep="\n")
+    if "queue" in chosen.only:
+        say("measuring queue ...")
+        print(queue_table(measure_queue(folder, chosen.urls)))
     if chosen.json:
         chosen.json.write_text(json.dumps(as_data(figures), indent=2) + "\n", encoding="utf-8")
     return 1 if any(figure.problem for figure in figures) else 0

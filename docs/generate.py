@@ -16,7 +16,7 @@ import typer
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
 from siteatlas.cli.main import NOUNS, PROGRAM, app, load_command
-from siteatlas.errors import ScanError, SiteatlasError, error_classes
+from siteatlas.errors import DatabaseUnavailable, RateLimited, SiteatlasError, error_classes
 from siteatlas.settings import SETTINGS_FILE, Settings, environment_name
 
 REFERENCE = Path(__file__).resolve().parent / "reference"
@@ -38,7 +38,8 @@ ERRORS_INTRO = """\
 
 Every error has a code that stays the same from version to version. The API sends it as `code` of
 a problem document, a job keeps it as `error_code`, and the command line ends with the exit code
-beside it. "Tried again" says whether a job with this error is put back into the queue.
+beside it. "Tried again" says whether a job with this error is put back into the queue; "for free"
+means that the attempt does not count.
 
 Elsewhere: [codes that only HTTP requests meet](http-api.md#problems), and
 [what documents and scans may carry](problems.md), which is no error.
@@ -92,8 +93,18 @@ def default_message(cls: type[SiteatlasError]) -> str:
     return " ".join(first.split()).replace("|", "\\|")
 
 
+def tried_again(cls: type[SiteatlasError]) -> str:
+    """What becomes of a job that meets this error."""
+    if issubclass(cls, DatabaseUnavailable):
+        return "yes, for free"
+    if cls is RateLimited:
+        return "when the site says"
+    # A bug of ours may be gone with the next attempt, or with the next version of us.
+    return "yes" if cls.transient or cls is SiteatlasError else "no"
+
+
 def error_row(cls: type[SiteatlasError]) -> str:
-    again = "yes" if issubclass(cls, ScanError) and cls.transient else "no"
+    again = tried_again(cls)
     message = default_message(cls)
     return f"| `{cls.code}` | {message} | {cls.http_status} | {cls.exit_code} | {again} |"
 

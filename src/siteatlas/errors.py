@@ -1,5 +1,7 @@
 """The one error tree. Each class carries a stable `code`, an HTTP status and an exit code.
 
+`transient` says whether a job that met it may succeed later.
+
 SiteatlasError
 ├── ConfigurationError        a setting, a flag or the machine is not as it must be
 ├── OutputFailed              what was found cannot be written where it should go
@@ -28,6 +30,7 @@ class SiteatlasError(Exception):
     code: ClassVar[str] = "internal_error"
     http_status: ClassVar[int] = 500
     exit_code: ClassVar[int] = 1
+    transient: ClassVar[bool] = False
 
     def __init__(self, message: str | None = None) -> None:
         self.message = message or inspect.cleandoc(type(self).__doc__ or "").split("\n\n")[0]
@@ -220,6 +223,7 @@ class DatabaseError(SiteatlasError):
     code = "database_error"
     http_status = 503
     exit_code = 4
+    transient = True
 
 
 class DatabaseUnavailable(DatabaseError):
@@ -331,14 +335,10 @@ class JobPoison(JobError):
 
 
 class ScanError(SiteatlasError):
-    """The site could not be scanned.
-
-    `transient` says whether the same attempt may succeed later.
-    """
+    """The site could not be scanned."""
 
     code = "scan_failed"
     exit_code = 3
-    transient: ClassVar[bool] = False
 
 
 class NoSitemap(ScanError):

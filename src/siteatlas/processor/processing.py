@@ -199,8 +199,7 @@ class Processor:
     async def _failed(
         self, claim: Claim, error: SiteatlasError, *, transient: bool = False
     ) -> JobStatus | None:
-        transient = transient or isinstance(error, DatabaseError)
-        transient = transient or (isinstance(error, ScanError) and error.transient)
+        transient = transient or error.transient
         level = "info" if isinstance(error, (ScanError, AddressError)) else "warning"
         getattr(log, level)(
             "job_failed", error_code=error.code, error=error.message, transient=transient
