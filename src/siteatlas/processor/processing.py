@@ -30,6 +30,7 @@ from siteatlas.net.egress import EgressPolicy
 from siteatlas.net.politeness import Politeness
 from siteatlas.processor.budget import EntryBudget
 from siteatlas.processor.documents import memory_of
+from siteatlas.processor.opened_scan import OpenedScan
 from siteatlas.processor.publication import (
     give_back,
     publish,
@@ -39,7 +40,6 @@ from siteatlas.processor.publication import (
 from siteatlas.processor.pulse import Pulse
 from siteatlas.processor.recorder import (
     START_PROGRESS,
-    OpenedScan,
     Recorder,
     store_domain_data,
 )

@@ -7,11 +7,12 @@ from uuid import UUID
 
 from siteatlas.errors import LeaseLost
 from siteatlas.meters import meters
-from siteatlas.processor.recorder import OpenedScan, Recorder
+from siteatlas.processor.opened_scan import OpenedScan
+from siteatlas.processor.recorder import Recorder
 from siteatlas.queue.claims import Claim
 from siteatlas.queue.endings import cancel_running, complete, fail, release
 from siteatlas.storage.models import JobStatus, ScanState
-from siteatlas.storage.portions import Portion
+from siteatlas.storage.portions import Portion, write_portion
 from siteatlas.storage.repetition import repeat_when_busy
 from siteatlas.storage.scans import (
     ScanCounts,
@@ -45,7 +46,7 @@ async def _publish(
         get_background_session(statement_seconds=PUBLICATION_SECONDS) as session,
         session.begin(),
     ):
-        await recorder.write_into(session, portion, note_origin=False)
+        await write_portion(session, portion, scan_id=scan.id)
         sitemaps, urls, largest = await summarise_scan(session, scan.id, SUMMARISED_SITEMAPS)
         stored = await count_domain(session, scan.domain_id)
         distinct = await count_distinct_urls(session, scan.domain_id) if stored[0] > 1 else urls

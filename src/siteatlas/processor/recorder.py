@@ -1,29 +1,25 @@
-"""Turns the events of a scan into rows, and writes them while the next bytes arrive.
+"""Turns the events of a scan into rows and gathers them in portions.
 
-Gathers a portion, writes it in one transaction that ends with the fence, and gathers the next one
-meanwhile; a slow database slows the reading. What becomes of the job is up to `publication`.
+A portion is written while the next one is gathered, and a slow database slows the reading; how it
+is written is the business of `portion_writer`, what becomes of the job that of `publication`.
 """
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import AsyncIterator
-from contextlib import suppress
-from dataclasses import dataclass
 from functools import singledispatchmethod
 from typing import Any
-from uuid import UUID
 
-from siteatlas.errors import SiteatlasError
 from siteatlas.logs import get_logger
 from siteatlas.meters import meters
 from siteatlas.processor.budget import EntryBudget
 from siteatlas.processor.comparison import Comparison
 from siteatlas.processor.documents import DONE, EXTRA_FLAGS, Document, DocumentBook, unasked_row
+from siteatlas.processor.opened_scan import OpenedScan
+from siteatlas.processor.portion_writer import PortionWriter, Standing
 from siteatlas.processor.pulse import Pulse
 from siteatlas.queue.claims import Claim
-from siteatlas.queue.leases import report_progress
 from siteatlas.scanner.events import (
     DONE_BEFORE,
     CandidateJudged,
@@ -39,10 +35,8 @@ from siteatlas.scanner.events import (
     SiteResolved,
 )
 from siteatlas.storage.hashes import url_hash
-from siteatlas.storage.portions import Portion, write_portion
-from siteatlas.storage.repetition import repeat_when_busy
-from siteatlas.storage.session import AsyncSession, get_background_session
-from siteatlas.storage.sitemaps import KnownSitemap, record_origin
+from siteatlas.storage.portions import Portion
+from siteatlas.storage.session import get_background_session
 from siteatlas.storage.texts import storable
 from siteatlas.storage.urls import load_fingerprints
 from siteatlas.turns import turns
@@ -57,17 +51,6 @@ START_PROGRESS = 0.05
 READING_PROGRESS = 0.9
 
 
-@dataclass(frozen=True, slots=True)
-class OpenedScan:
-    """The scan that a job works on, and what was stored of its site before."""
-
-    id: int
-    domain_id: UUID
-    domain: str
-    resumed: bool
-    known: dict[UUID, KnownSitemap]
-
-
 class Recorder:
     """Writes one scan for one claim. Use: `record` each event, then `finish` or `abandon`."""
 
@@ -76,14 +59,13 @@ class Recorder:
     ) -> None:
         self._claim = claim
         self._scan = scan
-        self._lease_seconds = lease_seconds
         self._budget = budget
         self._book = DocumentBook(scan.known.values())
         self._comparison = Comparison()
         self._portion = Portion()
         self._held = 0
         self._portion_started = time.monotonic()
-        self._writing: asyncio.Task[None] | None = None
+        self._writer = PortionWriter(claim, scan, lease_seconds=lease_seconds, settled=self.settle)
         done = [sitemap for sitemap in scan.known.values() if sitemap.state in DONE]
         self._listed = {sitemap.id for sitemap in done}
         self._ended = set(self._listed)
@@ -274,16 +256,11 @@ class Recorder:
             await self._start_writing()
 
     async def _start_writing(self) -> None:
-        """Hand the portion to a writer of its own, after the one before has finished."""
-        await self._written()
+        """Hand the portion to the writer, after the one before has been written."""
+        await self._writer.written()
         portion = self.take_portion()
         if not portion.is_empty():
-            self._writing = asyncio.create_task(repeat_when_busy(lambda: self._write(portion)))
-
-    async def _written(self) -> None:
-        if self._writing is not None:
-            task, self._writing = self._writing, None
-            await task
+            self._writer.start(portion, self._standing())
 
     def take_portion(self) -> Portion:
         """The rows gathered so far; the next ones begin a new portion."""
@@ -292,50 +269,22 @@ class Recorder:
         self._portion_started = time.monotonic()
         return portion
 
-    async def _write(self, portion: Portion) -> None:
-        with meters.timed_write():
-            await self._write_fenced(portion)
-        self.settle(portion)
-
-    async def _write_fenced(self, portion: Portion) -> None:
-        async with get_background_session() as session, session.begin():
-            await self.write_into(session, portion)
-            await report_progress(
-                session,
-                self._claim,
-                lease_seconds=self._lease_seconds,
-                progress=self.progress,
-                result_data=self._interim_result(),
-                documents_finished=bool(portion.closed),
-            )
-
-    async def write_into(
-        self, session: AsyncSession, portion: Portion, *, note_origin: bool = True
-    ) -> None:
-        """Write a portion as part of the caller's transaction."""
-        await write_portion(session, portion, scan_id=self._scan.id)
-        if note_origin and portion.origin is not None:
-            await record_origin(session, self._scan.domain_id, portion.origin)
-
     def settle(self, portion: Portion) -> None:
         """A portion was committed: its rows are no longer held in memory."""
         self._held -= portion.size
         self._budget.give_back(portion.size)
 
-    @property
-    def progress(self) -> float:
+    def _standing(self) -> Standing:
         """Documents ended of documents known so far; it can only be an estimate."""
-        known = max(1, len(self._listed))
-        return START_PROGRESS + READING_PROGRESS * len(self._ended) / known
-
-    def _interim_result(self) -> dict[str, Any]:
-        return {
+        known, ended = len(self._listed), len(self._ended)
+        result = {
             "domain": self._scan.domain,
             "max_pages": self._claim.max_pages,
-            "sitemap_count": len(self._ended),
-            "known_sitemap_count": len(self._listed),
+            "sitemap_count": ended,
+            "known_sitemap_count": known,
             "url_count": self.url_count,
         }
+        return Standing(START_PROGRESS + READING_PROGRESS * ended / max(1, known), result)
 
     async def finish(self) -> Portion:
         """Wait for the writer; the rows that remain belong into the final transaction.
@@ -343,7 +292,7 @@ class Recorder:
         Documents that were listed but never asked for (a limit, a redirect to one that was read)
         are closed here, so that no frontier outlives its scan.
         """
-        await self._written()
+        await self._writer.written()
         for sitemap_id in self._listed - self._ended:
             self._portion.closed[sitemap_id] = unasked_row(sitemap_id)
         return self.take_portion()
@@ -351,15 +300,11 @@ class Recorder:
     async def save_what_remains(self) -> None:
         """Write all that was gathered, for a scan that will not be published now."""
         await self._start_writing()
-        await self._written()
+        await self._writer.written()
 
     async def abandon(self) -> None:
         """Stop without writing anything more."""
-        if self._writing is not None:
-            self._writing.cancel()
-            with suppress(asyncio.CancelledError, SiteatlasError):
-                await self._writing
-            self._writing = None
+        await self._writer.stop()
         self._budget.give_back(self._held)
         self._held = 0
 

@@ -1,0 +1,19 @@
+"""The scan that a job works on, with what an earlier one left behind."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from uuid import UUID
+
+from siteatlas.storage.sitemaps import KnownSitemap
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedScan:
+    """The scan that a job works on, and what was stored of its site before."""
+
+    id: int
+    domain_id: UUID
+    domain: str
+    resumed: bool
+    known: dict[UUID, KnownSitemap]
