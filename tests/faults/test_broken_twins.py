@@ -15,7 +15,7 @@ from sqlalchemy import func
 
 from siteatlas.errors import LeaseLost
 from siteatlas.net.egress import EgressPolicy
-from siteatlas.processor import recorder
+from siteatlas.processor import portion_writer
 from siteatlas.processor.processing import Processor
 from siteatlas.processor.pulse import Pulse
 from siteatlas.queue.claims import Claim, claim, rescue
@@ -128,7 +128,7 @@ async def one_is_overtaken_by_another(eyes: Eyes) -> None:
 
 
 async def test_a_write_without_the_fence_is_found_out(eyes: Eyes, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(recorder, "report_progress", write_without_fence)
+    monkeypatch.setattr(portion_writer, "report_progress", write_without_fence)
     await one_is_overtaken_by_another(eyes)
     assert "the counter of a document is not that of its rows" in str(await violations(eyes))
 
