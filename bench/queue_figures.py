@@ -14,12 +14,12 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from http.client import HTTPConnection
 from pathlib import Path
-from threading import Thread
 
 import asyncpg
 
@@ -41,7 +41,8 @@ SETTLE_SECONDS, IDLE_SECONDS = 25, 20
 SUBMIT_SITES, SUBMIT_PAUSE = 1_000, 0.05
 FILL = """
     INSERT INTO jobs (created_by, dedup_key, priority, run_at, result_data)
-    SELECT u.id, 'site-' || n, n % 3 * 4, now() - n * interval '1 ms', '{"domain": "example.com"}'
+    SELECT u.id, 'site-' || n, (ARRAY[0, 5, 9])[n % 3 + 1], now() - n * interval '1 ms',
+        '{"domain": "example.com"}'
     FROM generate_series(1, $1::int) n, (SELECT id FROM users ORDER BY id LIMIT 1) u
 """
 
@@ -117,7 +118,7 @@ def direct_figures(folder: Path) -> list[QueueFigure]:
 
 @contextmanager
 def server_of_our_own(folder: Path) -> Iterator[tuple[EmbeddedServer, Path]]:
-    """An embedded server with our schema that writes every statement to its log."""
+    """An embedded server with our schema."""
     with tempfile.TemporaryDirectory(dir=folder, prefix="queue-") as name:
         work = Path(name)
         work.chmod(0o755)
@@ -214,20 +215,24 @@ def submits_beside(folder: Path, urls: int, *, scans: int, workers: int) -> list
         ]
         sites = stack.enter_context(tiny_sites(SUBMIT_SITES))
         _, service = stack.enter_context(serving(folder, allowed, workers=workers))
-        arguments = [(service, site, urls, SECONDS_BETWEEN_QUESTIONS) for site in large]
-        threads = [Thread(target=scan_and_wait, args=one) for one in arguments]
-        for thread in threads:
-            thread.start()
-        return list(submit_milliseconds(service, sites, threads))
+        threads = stack.enter_context(ThreadPoolExecutor(scans))
+        waits = [
+            threads.submit(scan_and_wait, service, site, urls, SECONDS_BETWEEN_QUESTIONS)
+            for site in large
+        ]
+        times = list(submit_milliseconds(service, sites, waits))
+        for wait in waits:
+            wait.result()
+        return times
 
 
 def submit_milliseconds(
-    service: str, sites: Sequence[str], scans: Sequence[Thread]
+    service: str, sites: Sequence[str], scans: Sequence[Future[float]]
 ) -> Iterator[float]:
     """Submit sites in turn until the large scans have ended."""
     connection = HTTPConnection(service.removeprefix("http://"), timeout=30)
     number = 0
-    while any(scan.is_alive() for scan in scans):
+    while not all(scan.done() for scan in scans):
         body = json.dumps({"base_url": sites[number % len(sites)]})
         number += 1
         began = time.perf_counter()

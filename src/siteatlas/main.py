@@ -25,7 +25,6 @@ from siteatlas.scheduler.sitemap_scheduler import SitemapScheduler
 from siteatlas.settings import Settings
 from siteatlas.storage.opening import open_storage
 from siteatlas.storage.session import Database, bind_database
-from siteatlas.turns import spare_what_stays
 from siteatlas.web.static_files import install_static_files
 
 log = get_logger("main")
@@ -83,7 +82,6 @@ def _lifespan(
             await stack.enter_async_context(_loop_watch())
             if run_scheduler:
                 await stack.enter_async_context(_scheduler(context))
-            spare_what_stays()
             yield
 
     return lifespan
@@ -96,6 +94,7 @@ async def _loop_watch() -> AsyncIterator[None]:
         yield
     finally:
         watch.cancel()
+        await asyncio.gather(watch, return_exceptions=True)
 
 
 @asynccontextmanager

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import threading
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from weakref import WeakKeyDictionary
 
 COLLECT_AFTER = (2_000, 10, 100)
 ROUND_SECONDS = 0.001
@@ -56,50 +56,49 @@ class Turns:
     @contextmanager
     def person(self) -> Iterator[None]:
         """Somebody waits for what happens inside; whoever takes long no longer goes first."""
-        person = _Person(self)
-        late = asyncio.get_running_loop().call_later(PERSON_SECONDS, person.leave)
+        self._people += 1
+        self._nobody_waits.clear()
+        leave = once(self._one_left)
+        late = asyncio.get_running_loop().call_later(PERSON_SECONDS, leave)
         try:
             yield
         finally:
             late.cancel()
-            person.leave()
+            leave()
 
-    def come(self) -> None:
-        """One more person waits."""
-        self._people += 1
-        self._nobody_waits.clear()
-
-    def go(self) -> None:
-        """One of them has gone."""
+    def _one_left(self) -> None:
         self._people -= 1
         if not self._people:
             self._nobody_waits.set()
 
 
-class _Person:
-    """Counted once on coming and once on leaving, however often it is told to leave."""
+def once(action: Callable[[], None]) -> Callable[[], None]:
+    """The action, which only the first call does."""
+    pending = [action]
 
-    def __init__(self, turns: Turns) -> None:
-        self._turns = turns
-        self._waits = True
-        turns.come()
+    def call() -> None:
+        if pending:
+            pending.pop()()
 
-    def leave(self) -> None:
-        if self._waits:
-            self._waits = False
-            self._turns.go()
+    return call
 
 
-_of_loops: WeakKeyDictionary[asyncio.AbstractEventLoop, Turns] = WeakKeyDictionary()
+class _OfThread(threading.local):
+    """The turns of the event loop that runs in a thread; those of an ended one are let go."""
+
+    loop: asyncio.AbstractEventLoop | None = None
+    turns: Turns | None = None
+
+
+_here = _OfThread()
 
 
 def turns() -> Turns:
     """The turns of the running event loop."""
     loop = asyncio.get_running_loop()
-    found = _of_loops.get(loop)
-    if found is None:
-        found = _of_loops[loop] = Turns()
-    return found
+    if _here.turns is None or _here.loop is not loop:
+        _here.loop, _here.turns = loop, Turns()
+    return _here.turns
 
 
 def spare_what_stays() -> None:

@@ -74,6 +74,14 @@ NEVER = {
         ) s ON true WHERE d.last_scan_status IN ('completed', 'partial')
         AND NOT EXISTS (SELECT FROM scans WHERE domain_id = d.id AND state = 'running')
         AND (d.url_count, d.sitemap_count) <> (s.urls, s.documents)""",
+    "the distinct URLs of a site are not those of its listings": """
+        SELECT d.domain FROM domains d
+        WHERE d.last_scan_status IN ('completed', 'partial')
+        AND NOT EXISTS (SELECT FROM scans WHERE domain_id = d.id AND state = 'running')
+        AND d.distinct_url_count <> (
+            SELECT count(DISTINCT u.url_hash) FROM sitemap_urls u
+            JOIN sitemaps s ON s.id = u.sitemap_id
+            WHERE s.domain_id = d.id AND u.removed_at IS NULL)""",
 }
 DEATHS = "SELECT count(*) FROM job_attempts WHERE outcome = 'rescued'"
 LEFT_CONNECTIONS = """

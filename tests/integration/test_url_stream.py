@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid4
@@ -16,7 +17,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from siteatlas.errors import DatabaseBusy, DatabaseUnavailable
 from siteatlas.storage.models import SitemapUrl
 from siteatlas.storage.repetition import repeat_when_busy
-from siteatlas.storage.session import get_background_session
+from siteatlas.storage.session import get_background_session, get_session
 from siteatlas.storage.url_rows import UrlRows
 from siteatlas.storage.urls import insert_urls
 from tests.fixtures.database import transaction
@@ -75,6 +76,22 @@ async def write_cut_off(rows: UrlRows) -> None:
         async with transaction() as other:
             await other.execute(select(func.pg_terminate_backend(pid)))
         await insert_urls(session, rows)
+
+
+async def write_cut_off_in_the_middle(rows: UrlRows, after: float) -> None:
+    async with get_background_session() as session, session.begin():
+        pid = (await session.execute(select(func.pg_backend_pid()))).scalar_one()
+        cutting = asyncio.create_task(cut_off(pid, after))
+        try:
+            await insert_urls(session, rows)
+        finally:
+            await cutting
+
+
+async def cut_off(pid: int, after: float) -> None:
+    await asyncio.sleep(after)
+    async with transaction() as other:
+        await other.execute(select(func.pg_terminate_backend(pid)))
 
 
 async def write_impatiently(rows: UrlRows) -> None:
@@ -185,3 +202,34 @@ async def test_waiting_for_another_transaction_ends_with_the_limit_of_the_sessio
         with pytest.raises(DatabaseBusy):
             await write_impatiently(some_rows(2, sitemap_id))
     assert await number_of(some_rows(1, sitemap_id)) == 1
+
+
+@pytest.mark.parametrize("after", [0.0, 0.02, 0.04, 0.06])
+async def test_a_connection_that_is_cut_in_the_middle_of_the_rows_is_noticed_at_once(
+    after: float,
+) -> None:
+    rows = some_rows(60_000)
+    async with asyncio.timeout(10):
+        with pytest.raises(DatabaseUnavailable):
+            await write_cut_off_in_the_middle(rows, after)
+    await write(some_rows(3))
+
+
+async def test_a_writing_that_is_cancelled_leaves_nothing_and_the_next_one_works() -> None:
+    rows = some_rows(60_000)
+    task = asyncio.create_task(write(rows))
+    await asyncio.sleep(0.05)
+    task.cancel()
+    done, _ = await asyncio.wait([task], timeout=10)
+    assert done
+    assert task.cancelled()
+    assert await number_of(rows) == 0
+    await write(some_rows(3))
+
+
+async def test_rows_belong_to_the_transaction_even_if_they_are_its_first_statement() -> None:
+    rows = some_rows(3)
+    async with get_session() as session:
+        await insert_urls(session, rows)
+        await session.rollback()
+    assert await number_of(rows) == 0

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated
 
 from fastapi import Depends, Request
 
+from siteatlas.insights.queue_load import EndedJobs
 from siteatlas.insights.workers import any_worker_alive
 from siteatlas.net.egress import EgressPolicy
 from siteatlas.settings import Settings
@@ -24,7 +25,8 @@ class ApiContext:
     settings: Settings
     policy: EgressPolicy
     wake: Callable[[], None] | None = None
-    _worker_seen_until: float = 0.0
+    ended_jobs: EndedJobs = field(init=False, default_factory=EndedJobs)
+    _worker_seen_until: float = field(init=False, default=0.0)
 
     def jobs_waiting(self) -> None:
         """Tell the consumer of this process, if there is one, that a job was committed."""

@@ -5,6 +5,7 @@ Label sets are fixed: every series is there from the first answer on.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +14,7 @@ from fastapi import APIRouter, Depends, Response
 
 from siteatlas import __version__
 from siteatlas.access.users import current_user
+from siteatlas.api.context import Context
 from siteatlas.api.documentation import problems
 from siteatlas.errors import DatabaseError
 from siteatlas.insights.health import pool_state
@@ -22,6 +24,8 @@ from siteatlas.queue.statuses import FINAL
 from siteatlas.scanner.events import DocumentOutcome
 from siteatlas.storage.session import get_session
 
+# Prometheus itself waits for ten seconds, and shall hear of an outage.
+DATABASE_SECONDS = 3.0
 MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 LONGEST_ANSWER = 100_000
 TEXT = {"schema": {"type": "string", "maxLength": LONGEST_ANSWER}}
@@ -59,12 +63,16 @@ class Series:
     response_class=Response,
     responses={**DESCRIBED, **problems()},
 )
-async def get_metrics() -> Response:
+async def get_metrics(context: Context) -> Response:
     """The queue, and what this process has done; without a database only the latter."""
     try:
-        async with get_session() as session, session.begin():
-            load = await queue_load(session)
-    except DatabaseError:
+        async with (
+            asyncio.timeout(DATABASE_SECONDS),
+            get_session() as session,
+            session.begin(),
+        ):
+            load = await queue_load(session, context.ended_jobs)
+    except (DatabaseError, TimeoutError):
         load = None
     series = [*queue_series(load), *process_series(meters)]
     text = "\n".join(line for one in series for line in one.lines())
@@ -73,7 +81,8 @@ async def get_metrics() -> Response:
 
 def queue_series(load: QueueLoad | None) -> Iterator[Series]:
     """What the database says; only that it is away when it is."""
-    yield Series("database_up", "gauge", "1 when the database answers.", int(load is not None))
+    answers = int(load is not None)
+    yield Series("database_up", "gauge", "1 when the database answered in time.", answers)
     if load is None:
         return
     yield Series("jobs", "gauge", "Jobs by status.", load.jobs, "status")

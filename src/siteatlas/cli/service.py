@@ -12,6 +12,7 @@ from siteatlas.cli.opening import opened
 from siteatlas.cli.stopping import stop_on_signals
 from siteatlas.main import create_app
 from siteatlas.settings import Settings
+from siteatlas.turns import spare_what_stays
 
 CONNECTION_SECONDS = 2
 
@@ -41,6 +42,7 @@ class WebServer(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start as uvicorn does, then tell the owner."""
         await super().startup(sockets)
+        spare_what_stays()
         self._on_ready()
 
 

@@ -20,6 +20,7 @@ from siteatlas.cli.stopping import stop_on_signals
 from siteatlas.net.egress import EgressPolicy
 from siteatlas.scheduler.runner import run_worker
 from siteatlas.settings import Settings
+from siteatlas.turns import spare_what_stays
 
 # A worker that was asked to end before it had started ends by the signal itself.
 GOOD_ENDS = (0, -signal.SIGTERM)
@@ -43,11 +44,12 @@ def worker(
 
 
 async def _work(settings: Settings) -> None:
-    os.nice(BEHIND_THE_API)
     policy = EgressPolicy.from_text(settings.egress_allow)
     stop = asyncio.Event()
     with stop_on_signals(stop.set):
         async with opened(settings):
+            os.nice(BEHIND_THE_API)  # not before: a server that we start must not inherit it
+            spare_what_stays()
             say("Working on the queue.")
             await run_worker(settings, policy, stop=stop)
 

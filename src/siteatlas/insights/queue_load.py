@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import timedelta
 
 from sqlalchemy import Float, extract, func, select, union_all
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from siteatlas.insights.jobs import count_jobs_by_status
 from siteatlas.insights.workers import ALIVE_SECONDS
+from siteatlas.queue.statuses import ACTIVE, FINAL
 from siteatlas.queue.submission import Priority
 from siteatlas.storage.models import Job, JobStatus, Worker
+
+KEPT_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,13 +27,38 @@ class QueueLoad:
     workers: int
 
 
-async def queue_load(session: AsyncSession) -> QueueLoad:
+class EndedJobs:
+    """Ended jobs by status, counted once a minute: it means reading most of the table."""
+
+    def __init__(self) -> None:
+        self._counts: dict[str, int] = {}
+        self._good_until = 0.0
+
+    async def count(self, session: AsyncSession) -> dict[str, int]:
+        """The counts, at most a minute old."""
+        if time.monotonic() >= self._good_until:
+            self._counts = await _count(session, FINAL)
+            self._good_until = time.monotonic() + KEPT_SECONDS
+        return self._counts
+
+
+async def queue_load(session: AsyncSession, ended: EndedJobs) -> QueueLoad:
     """The load at this moment, by the clock of the database."""
     return QueueLoad(
-        jobs=await count_jobs_by_status(session),
+        jobs=await _count(session, ACTIVE) | await ended.count(session),
         oldest_pending_seconds=await _oldest_pending_seconds(session),
         workers=await _living_workers(session),
     )
+
+
+async def _count(session: AsyncSession, statuses: Iterable[JobStatus]) -> dict[str, int]:
+    """One count per status, each through the index that this status has."""
+    counts = (
+        select(func.count()).select_from(Job).where(Job.status == status).scalar_subquery()
+        for status in statuses
+    )
+    numbers = (await session.execute(select(*counts))).one()
+    return {status.value: number for status, number in zip(statuses, numbers, strict=True)}
 
 
 async def _oldest_pending_seconds(session: AsyncSession) -> float:

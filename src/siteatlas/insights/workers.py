@@ -12,6 +12,11 @@ from siteatlas.storage.models import Worker
 
 ALIVE_SECONDS = 60
 MOST_WORKERS_SHOWN = 1000
+ANY_ALIVE = select(
+    exists().where(
+        Worker.last_seen_at > func.clock_timestamp() - bindparam("age", type_=Interval())
+    )
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,13 +45,6 @@ async def list_workers(session: AsyncSession) -> list[WorkerView]:
         .limit(MOST_WORKERS_SHOWN)
     )
     return [_view(worker, seconds) for worker, seconds in await session.execute(statement)]
-
-
-ANY_ALIVE = select(
-    exists().where(
-        Worker.last_seen_at > func.clock_timestamp() - bindparam("age", type_=Interval())
-    )
-)
 
 
 async def any_worker_alive(session: AsyncSession, within_seconds: float = ALIVE_SECONDS) -> bool:

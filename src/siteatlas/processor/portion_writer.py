@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from siteatlas.errors import SiteatlasError
 from siteatlas.meters import meters
 from siteatlas.processor.opened_scan import OpenedScan
 from siteatlas.queue.claims import Claim
@@ -50,17 +48,20 @@ class PortionWriter:
         self._task = asyncio.create_task(repeat_when_busy(lambda: self._write(portion, standing)))
 
     async def written(self) -> None:
-        """Wait until nothing is being written; what went wrong is raised here."""
+        """Wait until nothing is being written; what went wrong is raised here, every time.
+
+        A cancel of whoever waits leaves the writing alone: a later portion must never be stored
+        without the one before it.
+        """
         if self._task is not None:
-            task, self._task = self._task, None
-            await task
+            await asyncio.shield(self._task)
+            self._task = None
 
     async def stop(self) -> None:
         """Break off what is being written."""
         if self._task is not None:
             self._task.cancel()
-            with suppress(asyncio.CancelledError, SiteatlasError):
-                await self._task
+            await asyncio.gather(self._task, return_exceptions=True)
             self._task = None
 
     async def _write(self, portion: Portion, standing: Standing) -> None:

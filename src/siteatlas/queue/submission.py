@@ -163,7 +163,7 @@ async def create(session: AsyncSession, new: NewJob) -> Submitted:
 
 
 async def create_many(session: AsyncSession, jobs: Sequence[NewJob]) -> dict[str, Submitted]:
-    """Insert many jobs in one statement and join the active ones; the answers by site."""
+    """Insert many jobs at once and join the active ones; the answers by site."""
     inserted = await _insert(session, jobs)
     answers = {job.dedup_key: submitted_of(job, deduplicated=False) for job in inserted}
     for new in jobs:

@@ -12,6 +12,7 @@ import socket
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import datetime
 
 from siteatlas import __version__
@@ -23,12 +24,13 @@ from siteatlas.processor.processing import Processor
 from siteatlas.processor.publication import give_back, note_ended_job, record_cancellation
 from siteatlas.queue.claims import Claim, claim, disown, rescue
 from siteatlas.queue.leases import heartbeat
+from siteatlas.queue.statuses import FINAL
 from siteatlas.queue.workers import WorkerReport, forget_worker, report_worker
 from siteatlas.scheduler.contact import Contact
 from siteatlas.scheduler.patience import Patience
 from siteatlas.scheduler.slots import RunningJob, Slots, StopReason
 from siteatlas.settings import Settings
-from siteatlas.storage.models import JobStatus
+from siteatlas.storage.models import Job, JobStatus
 from siteatlas.storage.repetition import repeat_when_busy
 from siteatlas.storage.session import get_background_session
 
@@ -46,6 +48,26 @@ LAST_CLAIM_SECONDS = 2.0
 STOP_SECONDS = 11.0
 LAST_WORD_SECONDS = 5.0
 FORGET_SECONDS = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What one poll took: new jobs, jobs that we had lost track of, and those of silent workers."""
+
+    claims: list[Claim]
+    disowned: list[Job]
+    rescued: list[Job]
+
+    def tell(self) -> None:
+        """Log and count it; the transaction is committed."""
+        meters.claims += len(self.claims)
+        meters.rescues += len(self.rescued)
+        for job in [*self.disowned, *self.rescued]:
+            log.warning(
+                "job_rescued", job_id=str(job.job_id), status=job.status, rescues=job.rescues
+            )
+            if job.status in FINAL:
+                meters.jobs_ended[job.status] += 1
 
 
 class Consumer:
@@ -116,13 +138,13 @@ class Consumer:
             if self._stopping:
                 return 0
             lost_track, self._lost_track = self._lost_track, True
-            claims = await repeat_when_busy(lambda: self._claim(limit, lost_track=lost_track))
+            taken = await repeat_when_busy(lambda: self._claim(limit, lost_track=lost_track))
             self._lost_track = False
             self._contact.made()
-            meters.claims += len(claims)
-            for one in claims:
+            taken.tell()
+            for one in taken.claims:
                 self._start(one)
-        return len(claims)
+        return len(taken.claims)
 
     async def stop_taking(self) -> None:
         """Claim nothing from now on. A claim that is under way comes to its end first.
@@ -134,22 +156,18 @@ class Consumer:
             async with asyncio.timeout(LAST_CLAIM_SECONDS), self._taking:
                 pass
 
-    async def _claim(self, limit: int, *, lost_track: bool) -> list[Claim]:
+    async def _claim(self, limit: int, *, lost_track: bool) -> Taken:
         wanted = min(limit, self._slots.free)
         async with get_background_session() as session, session.begin():
             running = [job.claim.id for job in self._slots.jobs()]
-            ended = await disown(session, self.worker_id, running) if lost_track else []
+            disowned = await disown(session, self.worker_id, running) if lost_track else []
             rescued = await rescue(session, blame=self._contact.unbroken)
-            meters.rescues += len(rescued)
-            ended += rescued
-            for job in ended:
-                log.warning(
-                    "job_rescued", job_id=str(job.job_id), status=job.status, rescues=job.rescues
-                )
+            for job in [*disowned, *rescued]:
                 await note_ended_job(
                     session, job.id, job.domain_id, JobStatus(job.status), job.error_code
                 )
-            return await claim(session, self.worker_id, wanted, self._lease) if wanted else []
+            claims = await claim(session, self.worker_id, wanted, self._lease) if wanted else []
+        return Taken(claims, disowned, rescued)
 
     def _start(self, one: Claim) -> None:
         assert self._group is not None
@@ -185,6 +203,7 @@ class Consumer:
             async with asyncio.timeout(LAST_WORD_SECONDS):
                 if job.stop_reason is StopReason.CANCELLED:
                     await record_cancellation(job.claim)
+                    meters.jobs_ended[JobStatus.CANCELLED.value] += 1
                     return JobStatus.CANCELLED
                 return await give_back(job.claim)
         return None

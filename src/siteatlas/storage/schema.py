@@ -16,6 +16,7 @@ from siteatlas.storage.faults import translated_faults
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 UPGRADE_LOCK = 0x5173A71A5
+LIMITS = ("statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout")
 BASE = "base"
 
 
@@ -34,7 +35,11 @@ def needed_revision() -> str:
 
 
 def _migrate(connection: Connection, revision: str) -> None:
-    """Run all steps in one transaction, behind a lock: several processes may start at once."""
+    """Run all steps in one transaction, behind a lock: several processes may start at once.
+
+    It may take its time; the limits of requests, which stand on a direct connection, do not hold.
+    """
+    connection.execute(select(*(func.set_config(name, "0", True) for name in LIMITS)))
     connection.execute(select(func.pg_advisory_xact_lock(UPGRADE_LOCK)))
     config = _config()
     config.attributes["connection"] = connection

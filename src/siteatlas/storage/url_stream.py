@@ -6,7 +6,9 @@ a site share date, frequency and priority, so the bytes behind a URL are made on
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Iterable, Iterator
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from itertools import chain, islice, repeat
 from struct import Struct
@@ -14,9 +16,10 @@ from typing import Any
 from uuid import UUID
 
 import asyncpg
+from sqlalchemy import literal, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from siteatlas.errors import DatabaseBusy, DatabaseUnavailable
+from siteatlas.errors import DatabaseBusy, DatabaseError, DatabaseUnavailable
 from siteatlas.storage.faults import meaning_of_state
 from siteatlas.storage.models import SitemapUrl
 from siteatlas.storage.url_rows import UrlRows
@@ -33,10 +36,12 @@ COLUMNS = (
     "fingerprint",
 )
 ROWS_PER_PIECE = 1_000
+COPY_SECONDS = 30
+# SQLAlchemy begins its transaction with the first statement that goes through it.
+BEGINNING = select(literal(1))
 SIGNATURE = b"PGCOPY\n\xff\r\n\0" + bytes(8)
 TRAILER = b"\xff\xff"
 NULL = b"\xff\xff\xff\xff"
-CONNECTION_FAILURE = "08006"
 JSONB_VERSION = b"\x01"
 POSTGRES_EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
 
@@ -51,21 +56,50 @@ async def copy_urls(session: AsyncSession, rows: UrlRows) -> None:
     """Send rows that are not stored yet. DatabaseBusy when one of them turns out to be there."""
     connection = await session.connection()
     driver: Any = (await connection.get_raw_connection()).driver_connection
+    if not driver.is_in_transaction():
+        await session.execute(BEGINNING)
     try:
-        await driver.copy_to_table(
-            SitemapUrl.__tablename__, source=stream(rows), columns=COLUMNS, format="binary"
-        )
+        async with _while_connected(driver):
+            await driver.copy_to_table(
+                SitemapUrl.__tablename__, source=stream(rows), columns=COLUMNS, format="binary"
+            )
     except asyncpg.UniqueViolationError as error:
         rows.contested = True
         raise DatabaseBusy from error
-    except (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError) as error:
-        own = meaning_of_state(getattr(error, "sqlstate", None) or CONNECTION_FAILURE)
-        if isinstance(own, DatabaseUnavailable):
-            # A copy that was cut leaves the driver in the middle of it: nothing else can be asked.
+    except BaseException as error:
+        own = _meaning(error, driver)
+        if not isinstance(own, DatabaseBusy):
+            # The driver may be in the middle of the copy: nothing else can be asked of it.
             await connection.invalidate()
         if own is None:
             raise
         raise own from error
+
+
+@asynccontextmanager
+async def _while_connected(driver: Any) -> AsyncIterator[None]:
+    """TimeoutError as soon as the connection is lost: the driver waits on for room to write."""
+    loop = asyncio.get_running_loop()
+    async with asyncio.timeout(COPY_SECONDS) as limit:
+
+        def lost(_driver: Any) -> None:
+            if not limit.expired():
+                limit.reschedule(loop.time())
+
+        driver.add_termination_listener(lost)
+        try:
+            yield
+        finally:
+            driver.remove_termination_listener(lost)
+
+
+def _meaning(error: BaseException, driver: Any) -> DatabaseError | None:
+    """Our own error for what ended a copy; None for a bug of ours and for a cancel."""
+    if isinstance(error, asyncpg.PostgresError):
+        return meaning_of_state(error.sqlstate or "")
+    lost = isinstance(error, (TimeoutError, OSError, asyncpg.InternalClientError))
+    lost = lost or (isinstance(error, asyncpg.InterfaceError) and driver.is_closed())
+    return DatabaseUnavailable() if lost else None
 
 
 async def stream(rows: UrlRows) -> AsyncIterator[bytes]:
@@ -103,7 +137,7 @@ def _starts(runs: Iterable[tuple[UUID, int]]) -> Iterator[bytes]:
 
 
 def _endings(rows: UrlRows) -> Iterator[bytes]:
-    """What comes after the URL, for each row."""
+    """What comes after the URL, for each row. The fingerprint stands for all that is in it."""
     made: dict[int, bytes] = {}
     fields = zip(rows.lastmod, rows.changefreq, rows.priority, rows.extras, strict=True)
     for fingerprint, listed in zip(rows.fingerprint, fields, strict=True):

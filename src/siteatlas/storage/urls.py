@@ -1,8 +1,8 @@
-"""Bulk statements on listings: load what is known, insert what is new, update what changed.
+"""Bulk statements on listings: load what is known, store what is new, update what changed.
 
-A column goes in as one parameter and is unnested on the server: several times faster than row-wise
-inserts, and still one ORM statement. Texts travel joined by line breaks, which no listed URL can
-hold, because the driver looks at every element of an array; numbers and times travel as arrays.
+New ones go in by `url_stream`. For the others a column goes in as one parameter and is unnested on
+the server: several times faster than row by row. Texts travel joined by line breaks, which no URL
+can hold, because the driver looks at every element of an array; numbers travel as arrays.
 """
 
 from __future__ import annotations
