@@ -218,7 +218,7 @@ class Visitor:
                 reading.placement.note(columns.urls)
             reading.waiting.extend(columns)
             # Extras may be large, so entries that have some do not wait for company.
-            if len(reading.waiting) >= ENTRIES_PER_EVENT or columns.extras[-1] is not None:
+            if len(reading.waiting) >= ENTRIES_PER_EVENT or (kept and columns.extras[-1]):
                 await self._send_entries(reading)
             if kept < len(harvest.columns):
                 raise UrlLimitReached

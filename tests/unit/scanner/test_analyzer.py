@@ -102,6 +102,18 @@ async def test_large_documents_come_in_several_events(site, make_analyzer):
     assert min(sizes[:-1]) >= 500
 
 
+async def test_a_limit_that_is_met_while_several_documents_are_read_is_no_fault_of_theirs(
+    site, make_analyzer
+):
+    names = [f"/part-{number}.xml" for number in range(6)]
+    site.pages |= {"/robots.txt": ROBOTS, "/sitemap.xml": index(*names)}
+    site.pages |= {name: urlset_of(pages(name, 10)) for name in names}
+    options = ScanOptions(max_urls=15)
+    record = await record_scan(make_analyzer(site.host_port), site.base, options)
+    assert len(record.urls) == 15
+    assert not [outcome for outcome in record.outcomes.values() if "internal_error" in outcome]
+
+
 async def test_a_cycle_of_indexes_ends(site, make_analyzer):
     site.pages |= {
         "/robots.txt": ROBOTS,
