@@ -53,7 +53,7 @@ from siteatlas.settings import Settings, load_settings
 from siteatlas.storage.domains import register_domain
 from siteatlas.storage.models import JobStatus
 from siteatlas.storage.repetition import repeat_when_busy
-from siteatlas.storage.scans import Opening, open_scan
+from siteatlas.storage.scans import open_scan
 from siteatlas.storage.session import get_background_session
 from siteatlas.storage.sitemaps import load_sitemaps
 
@@ -178,22 +178,16 @@ class Processor:
             if domain_id is None:
                 domain = await register_domain(session, address, created_by=claim.created_by)
                 domain_id = domain.id
-            scan_id, opening = await open_scan(
-                session,
-                job_id=claim.id,
-                fence=claim.fence,
-                domain_id=domain_id,
-                max_pages=claim.max_pages,
+            scan_id, resumed = await open_scan(
+                session, job_id=claim.id, domain_id=domain_id, max_pages=claim.max_pages
             )
             known = await load_sitemaps(session, domain_id, scan_id)
-            if opening is not Opening.NEW:
-                await report_progress(
-                    session,
-                    claim,
-                    lease_seconds=self._settings.lease_seconds,
-                    progress=START_PROGRESS,
-                )
-        resumed = opening is Opening.CONTINUED
+            await report_progress(
+                session,
+                claim,
+                lease_seconds=self._settings.lease_seconds,
+                progress=START_PROGRESS,
+            )
         return OpenedScan(scan_id, domain_id, claim.domain or address.domain, resumed, known)
 
     async def _failed(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from enum import Enum, auto
 from uuid import UUID
 
 from sqlalchemy import bindparam, func, select, update
@@ -16,7 +15,6 @@ from siteatlas.storage.bulk import table_of
 from siteatlas.storage.models import (
     Domain,
     Job,
-    JobStatus,
     Scan,
     ScanState,
     SitemapScan,
@@ -27,35 +25,18 @@ from siteatlas.storage.models.scan import PUBLISHED_SEQUENCE
 DONE = (SitemapScanState.COMPLETE, SitemapScanState.UNCHANGED)
 
 
-class Opening(Enum):
-    """How a scan was opened."""
-
-    NEW = auto()
-    CONTINUED = auto()
-    STARTED_OVER = auto()
-
-
 # Statements of every scan are made once: making one costs as much as running it.
 JOBS, SCANS, DOMAINS = table_of(Job), table_of(Scan), table_of(Domain)
-# The shared lock keeps the job from being rescued until the new scan is committed.
-_HELD_JOB = (
-    select(
-        JOBS.c.id,
-        JOBS.c.job_id,
-        bindparam("of_domain", type_=SCANS.c.domain_id.type),
-        JOBS.c.created_by,
-        bindparam("most", type_=SCANS.c.max_pages.type),
-    )
-    .where(
-        JOBS.c.id == bindparam("of_job"),
-        JOBS.c.fence == bindparam("of_fence"),
-        JOBS.c.status == JobStatus.PROCESSING,
-    )
-    .with_for_update(read=True)
-)
+_OF_JOB = select(
+    JOBS.c.id,
+    JOBS.c.job_id,
+    bindparam("of_domain", type_=SCANS.c.domain_id.type),
+    JOBS.c.created_by,
+    bindparam("most", type_=SCANS.c.max_pages.type),
+).where(JOBS.c.id == bindparam("of_job"))
 OPEN_NEW = (
     insert(SCANS)
-    .from_select(["job_id", "job_uuid", "domain_id", "created_by", "max_pages"], _HELD_JOB)
+    .from_select(["job_id", "job_uuid", "domain_id", "created_by", "max_pages"], _OF_JOB)
     .on_conflict_do_nothing(index_elements=[SCANS.c.job_id])
     .returning(SCANS.c.id)
 )
@@ -105,27 +86,26 @@ async def open_scan(
     session: AsyncSession,
     *,
     job_id: int,
-    fence: int,
     domain_id: UUID,
     max_pages: int | None,
-) -> tuple[int, Opening]:
-    """The scan of a job for the holder of this fence; LeaseLost when it has none and may not.
+) -> tuple[int, bool]:
+    """The scan of a job and whether an earlier attempt left work to continue.
 
-    A new one is made only while the job carries the fence. What happens to one that is there
-    is still to be fenced by the caller. One that had ended (its job was retried) starts over.
+    One that had ended (its job was retried) starts over. Whether the job is still ours is for the
+    caller to ask, at the end of the transaction: a lock on the job would stop its heartbeat.
     """
-    values = {"of_job": job_id, "of_fence": fence, "of_domain": domain_id, "most": max_pages}
+    values = {"of_job": job_id, "of_domain": domain_id, "most": max_pages}
     scan_id = (await session.execute(OPEN_NEW, values)).scalar()
     if scan_id is not None:
-        return scan_id, Opening.NEW
+        return scan_id, False
     statement = select(Scan.id, Scan.state).where(Scan.job_id == job_id)
     scan = (await session.execute(statement)).one_or_none()
     if scan is None:
-        raise LeaseLost
+        raise LeaseLost  # the job is gone
     if scan.state == ScanState.RUNNING:
-        return scan.id, Opening.CONTINUED
+        return scan.id, True
     await _start_over(session, scan.id)
-    return scan.id, Opening.STARTED_OVER
+    return scan.id, False
 
 
 async def _start_over(session: AsyncSession, scan_id: int) -> None:

@@ -63,7 +63,7 @@ async def recorder_of(claim: Claim) -> Recorder:
     assert claim.domain_id is not None
     async with get_background_session() as session, session.begin():
         scan_id, _ = await open_scan(
-            session, job_id=claim.id, fence=claim.fence, domain_id=claim.domain_id, max_pages=None
+            session, job_id=claim.id, domain_id=claim.domain_id, max_pages=None
         )
         known = await load_sitemaps(session, claim.domain_id, scan_id)
     scan = OpenedScan(scan_id, claim.domain_id, "example.com", resumed=False, known=known)
