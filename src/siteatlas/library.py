@@ -15,9 +15,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from itertools import repeat
 from queue import SimpleQueue
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 from weakref import WeakKeyDictionary
 
+from siteatlas.errors import InputError
 from siteatlas.net.address import WebAddress, parse_site
 from siteatlas.net.egress import EgressPolicy
 from siteatlas.net.politeness import Politeness
@@ -103,10 +104,21 @@ class _Request:
         user_agent: str,
         probe: Probe,
     ) -> _Request:
+        _check(site, max_urls, probe)
         address = parse_site(site)
         policy = EgressPolicy().with_allowed(*([allow] if isinstance(allow, str) else allow))
         policy.check(address)
         return cls(address, policy, ScanOptions(max_urls=max_urls, probe=probe), user_agent)
+
+
+def _check(site: object, max_urls: int | None, probe: object) -> None:
+    """Raise InputError for values that no type checker saw."""
+    if not isinstance(site, str):
+        raise InputError("site must be a text such as 'example.com'.")
+    if max_urls is not None and (type(max_urls) is not int or max_urls < 1):
+        raise InputError("max_urls must be a whole number from 1 on, or None.")
+    if probe not in get_args(Probe):
+        raise InputError("probe must be 'auto' or 'full'.")
 
 
 # Scans of one event loop share their manners; locks cannot be shared between loops.

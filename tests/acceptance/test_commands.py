@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import socket
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
 
 import pytest
 
@@ -97,6 +100,22 @@ def test_several_workers_share_the_queue_and_stop_together(fresh_machine: Machin
         assert idle.scan(sites["blog"])["status"] == "completed"
         workers.send_signal(signal.SIGTERM)
         assert workers.wait(25) == 0
+
+
+def test_a_worker_goes_behind_the_api_but_the_server_it_starts_does_not(fresh_machine: Machine):
+    with fresh_machine.process("worker") as worker:
+        priority_of = partial(os.getpriority, os.PRIO_PROCESS)
+        wait_for(lambda: priority_of(worker.pid) > 0)
+        assert {priority_of(pid) for pid in fresh_machine.postgres_processes()} == {0}
+        worker.send_signal(signal.SIGTERM)
+        assert worker.wait(25) == 0
+
+
+def wait_for(condition: Callable[[], bool], seconds: float = 20) -> None:
+    give_up = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < give_up
+        time.sleep(0.05)
 
 
 def test_scan_prints_one_object_a_url(fresh_machine: Machine, sites: Sites):

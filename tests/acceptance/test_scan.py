@@ -7,7 +7,10 @@ import csv
 import gzip
 import io
 import json
+import os
+import pty
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -89,20 +92,34 @@ def test_the_output_may_go_to_a_file(here: Machine, site: SiteServer):
     result = here.run("scan", site.base, "--format", "urls", "-o", "urls.txt")
     assert (result.returncode, result.stdout) == (0, "")
     assert len((here.data_dir / "urls.txt").read_text().splitlines()) == 6
+    assert "6 URLs in 1 sitemap, " in result.stderr
+    assert "Wrote 6 URLs to urls.txt.\n" in result.stderr
+
+
+def test_a_complete_result_without_urls_replaces_an_earlier_file(here: Machine, site: SiteServer):
+    (here.data_dir / "urls.txt").write_text("earlier")
+    arguments = ("--format", "urls", "--include", "blog", "-o", "urls.txt")
+    result = here.run("scan", site.base, *arguments)
+    assert result.returncode == 0
+    assert (here.data_dir / "urls.txt").read_text() == ""
+    assert "The filters left out 6 URLs. A pattern must fit the whole URL" in result.stderr
 
 
 def test_a_failed_scan_leaves_an_earlier_file_alone(here: Machine, sites: Sites):
     (here.data_dir / "urls.csv").write_text("earlier")
     site = sites["app"]
     arguments = ("scan", site.base_url, "--allow", site.host_port, "--format", "csv")
-    assert here.run(*arguments, "-o", "urls.csv").returncode == 3
+    result = here.run(*arguments, "-o", "urls.csv")
+    assert result.returncode == 3
+    assert f"siteatlas: no_sitemap: {site.base_url}: " in result.stderr
+    assert "Wrote" not in result.stderr
     assert (here.data_dir / "urls.csv").read_text() == "earlier"
 
 
 def test_only_recent_urls_and_the_others_are_counted(here: Machine, site: SiteServer):
     result = here.run("scan", site.base, "--format", "urls", "--since", "2026-01-05")
     assert paths(result.stdout, site) == ["/shop/4", "/blog/5"]
-    assert "Left out: 2 URLs without a lastmod." in result.stderr
+    assert "The filters left out 4 URLs, 2 of them without a lastmod." in result.stderr
 
 
 def test_patterns_choose_urls(here: Machine, site: SiteServer):
@@ -120,6 +137,22 @@ def test_a_limit_is_for_the_urls_that_are_printed(
     result = here.run("scan", site.base, "--format", "urls", "--max-urls", "2", *more)
     assert result.returncode == 0
     assert paths(result.stdout, site) == expected.split()
+
+
+def test_a_limit_holds_for_a_local_file(here: Machine):
+    text = f"{URLSET_HEAD}{''.join(entry('https://a.example', n) for n in range(9))}</urlset>"
+    (here.data_dir / "sitemap.xml").write_text(text)
+    result = here.run("scan", "./sitemap.xml", "--format", "urls", "--max-urls", "7")
+    assert len(result.stdout.splitlines()) == 7
+    assert "PARTIAL: url_limit." in result.stderr
+
+
+def test_the_hint_to_watch_a_site_names_what_the_scan_was_allowed(here: Machine, site: SiteServer):
+    command = f"siteatlas domains add {site.host_port}"
+    assert f"Watch this site: {command}\n" in here.run("scan", site.base).stderr
+    arguments = ("scan", site.base, "--allow", site.host_port)
+    words = here.run(*arguments, SITEATLAS_EGRESS_ALLOW="").stderr
+    assert f"Watch this site: SITEATLAS_EGRESS_ALLOW={site.host_port} {command}\n" in words
 
 
 def test_headers_and_user_agent_are_sent_to_an_allowed_host(here: Machine, site: SiteServer):
@@ -196,7 +229,9 @@ def test_a_local_file_is_read(here: Machine):
     (here.data_dir / "sitemap.xml.gz").write_bytes(gzip.compress(text.encode()))
     result = here.run("scan", "./sitemap.xml.gz", "--format", "urls")
     assert len(result.stdout.splitlines()) == 4
-    assert here.run("scan", "sitemap.xml.gz", "--format", "urls").stdout == result.stdout
+    (here.data_dir / "export.old").write_text(text)
+    for name in ("sitemap.xml.gz", "export.old"):
+        assert here.run("scan", name, "--format", "urls").stdout == result.stdout
 
 
 def test_a_local_index_lists_its_children_and_fetches_nothing(here: Machine, site: SiteServer):
@@ -290,6 +325,45 @@ def test_an_interrupt_leaves_a_file_with_what_was_found(here: Machine, site: Sit
     rows = list(csv.DictReader((here.data_dir / "urls.csv").read_text().splitlines()))
     assert rows
     assert [path.name for path in here.data_dir.iterdir()] == ["urls.csv"]
+
+
+def test_a_second_interrupt_leaves_at_once_and_gives_the_terminal_back(here: Machine):
+    """The reader of the output stalls, so that the first interrupt cannot end the scan."""
+    text = f"{URLSET_HEAD}{''.join(entry('https://a.example', n) for n in range(30000))}</urlset>"
+    (here.data_dir / "sitemap.xml").write_text(text)
+    stalled, output = socket.socketpair()
+    master, slave = pty.openpty()
+    scan = subprocess.Popen(
+        [COMMAND, "scan", "./sitemap.xml", "--format", "urls"],
+        env=here.environment | {"TERM": "xterm-256color"},
+        cwd=here.data_dir,
+        stdout=output.fileno(),
+        stderr=slave,
+    )
+    os.close(slave)
+    output.close()
+    words = read_words(master, until=b" documents")
+    scan.send_signal(signal.SIGINT)
+    words += read_words(master, until=b"leave at once")
+    scan.send_signal(signal.SIGINT)
+    assert scan.wait(5) == 130
+    words += read_words(master, until=None)
+    os.close(master)
+    stalled.close()
+    assert words.rfind(b"\x1b[?25h") > words.rfind(b"\x1b[?25l") >= 0
+    assert words.endswith(b"\n")
+    assert b"xception" not in words
+
+
+def read_words(terminal: int, until: bytes | None) -> bytes:
+    """What a terminal shows until these words are there, or to its end."""
+    words = b""
+    while until is None or until not in words:
+        try:
+            words += os.read(terminal, 65536)
+        except OSError:
+            return words
+    return words
 
 
 def test_a_scan_needs_neither_database_nor_web_framework():

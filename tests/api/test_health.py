@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from contextlib import AsyncExitStack
 
 import httpx
@@ -9,6 +11,7 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.pool import QueuePool
 
+from siteatlas.meters import LAG_CHECK_SECONDS, meters, watch_loop_lag
 from siteatlas.storage.schema import needed_revision
 from siteatlas.storage.session import Database, bound_database
 from tests.fixtures.database import transaction
@@ -17,7 +20,18 @@ from tests.fixtures.database import transaction
 async def test_the_process_says_that_it_is_alive(client: httpx.AsyncClient):
     response = await client.get("/health")
     assert (response.status_code, response.json()["status"]) == (200, "ok")
-    assert response.json()["loop_lag_seconds"] >= 0
+    assert response.json()["loop_lag_seconds"] == meters.loop_lag_seconds
+
+
+async def test_a_loop_that_was_blocked_is_seen_to_lag() -> None:
+    watch = asyncio.create_task(watch_loop_lag())
+    before = meters.longest_loop_lag_seconds
+    await asyncio.sleep(LAG_CHECK_SECONDS * 0.8)
+    time.sleep(before + 0.4)  # noqa: ASYNC251 - the fault to be seen
+    await asyncio.sleep(0.01)
+    watch.cancel()
+    assert meters.loop_lag_seconds > 0.2
+    assert meters.longest_loop_lag_seconds >= meters.loop_lag_seconds
 
 
 async def test_the_database_says_who_it_is(client: httpx.AsyncClient):

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 from pydantic import SecretStr
+from sqlalchemy import func, select
 
 from siteatlas.errors import DatabaseUnavailable, SchemaOutdated
 from siteatlas.settings import Settings
 from siteatlas.storage.opening import open_storage
-from siteatlas.storage.schema import current_revision, downgrade_schema, upgrade_schema
+from siteatlas.storage.schema import (
+    UPGRADE_LOCK,
+    current_revision,
+    downgrade_schema,
+    upgrade_schema,
+)
 from siteatlas.storage.session import Database, bound_database
 
 
@@ -40,3 +48,12 @@ async def test_the_schema_goes_away_and_comes_back(database: Database) -> None:
     assert await current_revision(database.engine) is None
     await upgrade_schema(database.engine)
     assert await current_revision(database.engine) is not None
+
+
+async def test_a_schema_is_upgraded_without_the_limits_of_requests(database: Database) -> None:
+    async with database.engine.connect() as holder, holder.begin():
+        await holder.execute(select(func.pg_advisory_xact_lock(UPGRADE_LOCK)))
+        upgrade = asyncio.create_task(upgrade_schema(database.engine))
+        done, _ = await asyncio.wait([upgrade], timeout=4)
+        assert not done
+    await upgrade

@@ -36,7 +36,7 @@ ADVICE: dict[type[SiteatlasError], str] = {
     ConfigurationError: "Correct the value where it comes from and run the command again.",
     DatabaseUnavailable: "Check DATABASE_URL, or unset it to use the embedded server.",
     DomainNotFound: "See the known sites: siteatlas domains list",
-    EgressDenied: "If this is your own site, allow it: --allow HOST:PORT or SITEATLAS_EGRESS_ALLOW",
+    EgressDenied: "If this is your own site, allow it with SITEATLAS_EGRESS_ALLOW=HOST:PORT",
     JobActive: "See it: siteatlas jobs list --status processing",
     JobNotFound: "See the newest jobs: siteatlas jobs list",
     NoSitemap: "If you know where the sitemap is, give its full address instead of the site.",
@@ -52,8 +52,7 @@ def run(work: Coroutine[object, object, Result]) -> Result:
 
 def exit_with(error: Exception) -> NoReturn:
     """End the command: at most two lines on stderr, and the exit code of the error."""
-    if current().trace:
-        traceback.print_exception(error)
+    trace(error)
     known = known_cause(error)
     if known is not None:
         report(known)
@@ -62,6 +61,12 @@ def exit_with(error: Exception) -> NoReturn:
     complain(f"siteatlas: internal_error: {summary}")
     complain("This is a fault of Siteatlas. Run it again with -vv to see where it happened.")
     sys.exit(SiteatlasError.exit_code)
+
+
+def trace(error: Exception) -> None:
+    """Show where the error happened, if that was asked for."""
+    if current().trace:
+        traceback.print_exception(error)
 
 
 def known_cause(error: BaseException) -> SiteatlasError | None:
@@ -74,8 +79,12 @@ def known_cause(error: BaseException) -> SiteatlasError | None:
 def report(error: SiteatlasError, *, about: str | None = None) -> None:
     """One line what went wrong, and with what; one line what to do."""
     where = f"{about}: " if about else ""
-    complain(f"siteatlas: {error.code}: {where}{' '.join(error.message.split())}")
-    advice = advice_for(error)
+    complain_twice(error, f"{where}{error.message}", advice_for(error))
+
+
+def complain_twice(error: SiteatlasError, message: str, advice: str | None) -> None:
+    """The line and the advice of an error in words that fit the place where it happened."""
+    complain(f"siteatlas: {error.code}: {' '.join(message.split())}")
     if advice:
         complain(advice)
 

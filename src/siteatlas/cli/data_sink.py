@@ -31,6 +31,9 @@ class DataSink(Protocol):
     async def close(self, *, keep: bool) -> None:
         """Write everything that waits. `keep` False leaves a file as it was before."""
 
+    def abandon(self) -> None:
+        """Take away what is unfinished, without waiting; the process ends now."""
+
 
 def open_sink(output: Path | None) -> DataSink:
     """Stdout, or the file at `output`."""
@@ -60,6 +63,9 @@ class DirectSink:
 
     async def close(self, *, keep: bool) -> None:
         """Nothing waits."""
+
+    def abandon(self) -> None:
+        """Nothing is unfinished."""
 
 
 class ThreadSink:
@@ -91,6 +97,9 @@ class ThreadSink:
         """Wait for the last piece."""
         await self.ready()
 
+    def abandon(self) -> None:
+        """What was handed over cannot be taken back."""
+
     def _note(self, error: BaseException | None) -> None:
         if not isinstance(error, OSError):
             return
@@ -103,7 +112,7 @@ class ThreadSink:
 class FileSink(DirectSink):
     """Writes beside the file and puts the result in its place at the end.
 
-    Until then, and for ever if nothing was found, an earlier file of that name stays as it is.
+    Until then, and for ever if it is not kept, an earlier file of that name stays as it is.
     """
 
     def __init__(self, path: Path) -> None:
@@ -122,6 +131,10 @@ class FileSink(DirectSink):
                 self._unfinished.unlink()
         except OSError as error:
             raise _fault(error) from error
+
+    def abandon(self) -> None:
+        """Take the unfinished file away."""
+        self._unfinished.unlink(missing_ok=True)
 
 
 def write_all(descriptor: int, data: bytes) -> None:

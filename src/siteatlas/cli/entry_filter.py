@@ -14,11 +14,13 @@ from siteatlas.scanner.events import EntryColumns
 
 @dataclass(slots=True)
 class EntryFilter:
-    """Keeps entries changed on or after `since` whose URLs fit; counts those without a date."""
+    """Keeps entries changed on or after `since` whose URLs fit; counts what it leaves out."""
 
     since: datetime | None = None
     include: re.Pattern[str] | None = None
     exclude: re.Pattern[str] | None = None
+    kept: int = 0
+    left_out: int = 0
     undated: int = 0
 
     @classmethod
@@ -46,6 +48,9 @@ class EntryFilter:
             hits = self.exclude.match
             pairs = zip(wanted, columns.urls, strict=True)
             wanted = [want and hits(url) is None for want, url in pairs]
+        kept = wanted.count(True)
+        self.kept += kept
+        self.left_out += len(wanted) - kept
         return _rows_where(wanted, columns)
 
     def _is_dated(self, lastmod: datetime | None) -> bool:

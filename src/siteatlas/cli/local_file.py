@@ -5,14 +5,15 @@ The children of an index are listed as its entries; nothing is fetched.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import AsyncGenerator, Iterable, Iterator
 from io import FileIO
 from pathlib import Path
 
 from siteatlas.cli.side_thread import SideThread
-from siteatlas.errors import InputError, ScanError
-from siteatlas.scanner.document import DocumentReader
+from siteatlas.errors import Blocked, HtmlInstead, InputError, ScanError, UrlLimitReached
+from siteatlas.scanner.document import DocumentReader, first_rows
 from siteatlas.scanner.events import (
     ChildLink,
     ChildrenFound,
@@ -28,25 +29,35 @@ from siteatlas.scanner.events import (
 from siteatlas.scanner.tally import Harvest
 
 READ_BYTES = 256 * 1024
-FILE_ENDINGS = (".xml", ".gz", ".txt", ".rss", ".atom")
+SITEMAP_ENDINGS = (".xml", ".gz", ".txt", ".rss", ".atom")
 PATH_STARTS = ("./", "../", "/", "~/")
 
 
 def local_path(text: str) -> Path | None:
     """The file that is meant; None when the text names a site.
 
-    A path is a file. A bare name is one only if it ends like a sitemap and is there, so that a
-    file called `example.com` does not hide the site.
+    A path is a file, and so is the bare name of one that is there. A directory is refused, unless
+    its bare name may be a site: mirrors are kept in folders such as `example.com`.
     """
-    if text.startswith(PATH_STARTS):
-        return Path(text).expanduser()
-    path = Path(text)
-    return path if text.lower().endswith(FILE_ENDINGS) and path.is_file() else None
+    is_path = text.startswith(PATH_STARTS)
+    path = Path(text).expanduser() if is_path else Path(text)
+    if (is_path or "." not in text.strip(".")) and text and os.path.isdir(path):  # noqa: PTH112
+        raise InputError(f"{text} is a directory; give a file.")
+    # Unlike its namesake in pathlib, this knows no name that is too long to ask for.
+    return path if is_path or os.path.isfile(path) else None  # noqa: PTH113
 
 
-async def read_local_file(path: Path) -> AsyncGenerator[ScanEvent, None]:
+def may_be_site(text: str) -> bool:
+    """Whether the name of a file could as well be that of a site."""
+    is_file_only = text.startswith(PATH_STARTS) or text.lower().endswith(SITEMAP_ENDINGS)
+    return "." in text and not is_file_only
+
+
+async def read_local_file(
+    path: Path, max_urls: int | None = None
+) -> AsyncGenerator[ScanEvent, None]:
     """The events of one file; raises ScanError when it gives nothing, InputError without it."""
-    reading = _Reading(str(path))
+    reading = _Reading(str(path), max_urls)
     thread = SideThread("file")
     # Without a buffer, closing does not wait for a read that is still under way in the thread.
     with await thread.submit(lambda: _opened(path)) as file:
@@ -57,11 +68,12 @@ async def read_local_file(path: Path) -> AsyncGenerator[ScanEvent, None]:
             for event in reading.take(reading.reader.close()):
                 yield event
         except OSError as error:
-            raise InputError(f"{path} cannot be read: {error.strerror}.") from error
+            raise _unreadable(error) from error
         except ScanError as error:
-            yield reading.closed(error)
+            fault = _of_a_file(error)
+            yield reading.closed(fault)
             if not reading.entries:
-                raise
+                raise fault from error
         else:
             yield reading.closed()
 
@@ -70,31 +82,51 @@ def _opened(path: Path) -> FileIO:
     try:
         return path.open("rb", buffering=0)
     except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror}.") from error
+        raise _unreadable(error) from error
+
+
+def _of_a_file(error: ScanError) -> ScanError:
+    """The error in words that speak of no site."""
+    if isinstance(error, (HtmlInstead, Blocked)):
+        return HtmlInstead("The file is a web page, not a sitemap.")
+    return error
+
+
+def _unreadable(error: OSError) -> InputError:
+    return InputError(f"The file cannot be read: {error.strerror}.")
 
 
 class _Reading:
     """The state of one file while it is read."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, max_urls: int | None) -> None:
         self.reader = DocumentReader()
         self.entries = 0
+        self._max_urls = max_urls
         self._name = name
         self._opened = False
         self._started = time.monotonic()
 
     def take(self, harvests: Iterable[Harvest]) -> Iterator[ScanEvent]:
-        """The events of what was read."""
+        """The events of what was read; raises UrlLimitReached behind the last wanted entry."""
         for harvest in harvests:
             if not self._opened and self.reader.type is not None:
                 self._opened = True
                 yield self._open(self.reader.type)
             if harvest.children:
                 yield ChildrenFound(self._name, tuple(harvest.children))
-            columns = _with_children(harvest.columns, harvest.children)
+            found = _with_children(harvest.columns, harvest.children)
+            columns = self._within_limit(found)
             if columns.urls:
                 self.entries += len(columns)
                 yield EntriesRead(self._name, columns)
+            if len(columns) < len(found):
+                raise UrlLimitReached
+
+    def _within_limit(self, columns: EntryColumns) -> EntryColumns:
+        if self._max_urls is None:
+            return columns
+        return first_rows(columns, self._max_urls - self.entries)
 
     def closed(self, error: ScanError | None = None) -> DocumentClosed:
         """The end of the file, good or bad."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -12,19 +13,21 @@ from typing import Annotated
 
 import typer
 
-from siteatlas.cli.border import INTERRUPTED, report, run
+from siteatlas.cli.border import INTERRUPTED, run, trace
 from siteatlas.cli.data_sink import DataSink, open_sink
 from siteatlas.cli.entry_filter import EntryFilter
 from siteatlas.cli.output import is_terminal, say
 from siteatlas.cli.preparation import prepare
+from siteatlas.cli.scan_faults import say_fault
 from siteatlas.cli.scan_forms import ScanFormat, form_of
-from siteatlas.cli.scan_run import Conductor, ScanRun
+from siteatlas.cli.scan_run import Conductor
 from siteatlas.cli.scan_targets import STDIN, Target, Targets
-from siteatlas.cli.scan_view import shown
-from siteatlas.cli.scan_words import say_block, say_line
+from siteatlas.cli.scan_view import View
+from siteatlas.cli.scan_words import say_block, say_left_out, say_line
+from siteatlas.cli.sitemap_tree import count_of
 from siteatlas.cli.steady_pace import SteadyPace
-from siteatlas.cli.stopping import stop_on_signals
-from siteatlas.errors import ConfigurationError, OutputClosed
+from siteatlas.cli.stopping import quiet_interrupts, stop_on_signals
+from siteatlas.errors import AddressError, ConfigurationError, OutputClosed
 from siteatlas.net.egress import EgressPolicy
 from siteatlas.net.own_headers import read_header_lines
 from siteatlas.net.politeness import Politeness
@@ -140,7 +143,8 @@ def scan(
     Example: siteatlas scan example.com --format urls > urls.txt
     """
     settings = prepare(user_agent=user_agent)
-    policy = _policy(settings, allow or [])
+    usual = EgressPolicy.from_text(settings.egress_allow)
+    policy = _policy(usual, allow or [])
     wanted = EntryFilter.of(since, include or [], exclude or [])
     options = ScanOptions(
         # With a filter, the limit is for what passes it.
@@ -152,23 +156,45 @@ def scan(
     analyzer = SitemapAnalyzer(
         policy, _pace(settings, rate), user_agent=settings.user_agent, headers=headers
     )
-    targets = Targets(analyzer, policy, options)
-    first = None if site == STDIN else targets.of(site)
+    targets = Targets(analyzer, policy, usual, options)
+    first = None if site == STDIN else _target(site, targets)
     chosen = ScanFormat.JSON if as_json else format
     wish = Wish(chosen, output, None if wanted.keeps_all else max_urls, wanted)
-    raise typer.Exit(run(_scan(wish, targets, first)))
+    with quiet_interrupts():
+        code = run(_scan(wish, targets, first))
+    raise typer.Exit(code)
 
 
-def _policy(settings: Settings, allow: list[str]) -> EgressPolicy:
-    policy = EgressPolicy.from_text(settings.egress_allow)
-    if allow:
-        policy = policy.with_allowed(*allow)
-        say(f"Allowed for this scan: {', '.join(allow)}")
+def _policy(usual: EgressPolicy, allow: list[str]) -> EgressPolicy:
+    if not allow:
+        return usual
+    with _named("--allow"):
+        policy = usual.with_allowed(*allow)
+    say(f"Allowed for this scan: {', '.join(allow)}")
     return policy
 
 
+@contextmanager
+def _named(option: str) -> Iterator[None]:
+    """Name the option whose value cannot be used."""
+    try:
+        yield
+    except ConfigurationError as error:
+        raise ConfigurationError(f"{option}: {error.message}") from error
+
+
+def _target(site: str, targets: Targets) -> Target:
+    try:
+        return targets.of(site)
+    except AddressError as error:
+        trace(error)
+        say_fault(error, site, targets.policy)
+        raise typer.Exit(error.exit_code) from error
+
+
 def _headers(lines: list[str], policy: EgressPolicy) -> dict[str, str]:
-    headers = read_header_lines(lines)
+    with _named("--header"):
+        headers = read_header_lines(lines)
     if headers and not policy.rules:
         raise ConfigurationError("Headers go only to hosts of your own. Name them with --allow.")
     return headers
@@ -187,54 +213,67 @@ async def _scan(wish: Wish, targets: Targets, first: Target | None) -> int:
     conductor = Conductor(
         sink, form, wish.wanted, max_urls=wish.max_urls, hold_reports=wish.on_terminal
     )
+    view = View(conductor)
+
+    def clean_up() -> None:
+        sink.abandon()
+        view.abandon()
+
     listed = targets.listed() if first is None else _only(first)
     try:
-        with stop_on_signals(conductor.stop):
-            await _conduct(conductor, listed, wish, sink)
+        with stop_on_signals(conductor.stop, clean_up):
+            kept = await _conduct(conductor, listed, wish, sink, view)
     except OutputClosed:
         return 0
-    _say_ends(conductor, wish.wanted, many=first is None)
+    _say_ends(conductor, targets, many=first is None)
+    say_left_out(wish.wanted)
+    if kept:
+        _say_written(conductor, wish)
     if conductor.interrupted:
         say("Interrupted; the result is not complete.")
         return INTERRUPTED
+    if first is not None and first.address is not None and conductor.ended[0].error is None:
+        say(f"Watch this site: {targets.watch_command(first.address)}")
     codes = [ended.error.exit_code for ended in conductor.ended if ended.error is not None]
     return max([*codes, targets.worst_refusal])
 
 
 async def _conduct(
-    conductor: Conductor, listed: AsyncIterator[Target], wish: Wish, sink: DataSink
-) -> None:
+    conductor: Conductor, listed: AsyncIterator[Target], wish: Wish, sink: DataSink, view: View
+) -> bool:
+    """Read and write everything; gives whether the output was kept."""
     keep = False
     try:
-        async with shown(conductor, data_on_terminal=wish.on_terminal and wish.streams):
+        async with view.shown(data_on_terminal=wish.on_terminal and wish.streams):
             await conductor.run(listed)
         await conductor.finish()
         found_something = any(ended.error is None for ended in conductor.ended)
         keep = found_something or wish.format is ScanFormat.JSON
     finally:
         await sink.close(keep=keep)
+    return keep
 
 
 async def _only(target: Target) -> AsyncIterator[Target]:
     yield target
 
 
-def _say_ends(conductor: Conductor, wanted: EntryFilter, *, many: bool) -> None:
+def _say_ends(conductor: Conductor, targets: Targets, *, many: bool) -> None:
     if not conductor.ended:
         say("No site was scanned.")
     for ended in conductor.ended:
         if ended.error is not None:
-            report(ended.error, about=ended.target.name if many else None)
+            typed = ended.target.name if many else ended.target.typed
+            say_fault(ended.error, typed, targets.policy, may_be_file=not many)
         elif is_terminal(sys.stderr) and not many:
             say_block(ended.keeper.report, ended.keeper.dated_count, ended.seconds)
         else:
             say_line(ended.keeper.report, ended.seconds)
-    if wanted.undated:
-        say(f"Left out: {wanted.undated:,} URLs without a lastmod.")
-    watchable = _watchable(conductor.ended)
-    if watchable and not conductor.interrupted and not many:
-        say(f"Watch this site: siteatlas domains add {watchable}")
 
 
-def _watchable(ended: list[ScanRun]) -> str | None:
-    return next((one.target.watchable for one in ended if one.error is None), None)
+def _say_written(conductor: Conductor, wish: Wish) -> None:
+    if wish.output is None or str(wish.output) == STDIN:
+        return
+    urls = sum(ended.keeper.report.url_count for ended in conductor.ended)
+    what = count_of(urls, "URL") if wish.streams else "the report"
+    say(f"Wrote {what} to {wish.output}.")

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from dataclasses import dataclass
 
-from siteatlas.cli.border import report
-from siteatlas.cli.local_file import local_path, read_local_file
+from siteatlas.cli.local_file import local_path, may_be_site, read_local_file
 from siteatlas.cli.output import is_terminal, say
+from siteatlas.cli.scan_faults import say_fault
 from siteatlas.cli.side_thread import SideThread
 from siteatlas.errors import AddressError
-from siteatlas.net.address import parse_site
+from siteatlas.net.address import WebAddress, parse_site
 from siteatlas.net.egress import EgressPolicy
 from siteatlas.scanner.analyzer import SitemapAnalyzer
 from siteatlas.scanner.events import ScanEvent
@@ -24,21 +25,30 @@ COMMENT = "#"
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """One thing to read; `watchable` is what `domains add` would take."""
+    """One thing to read; a file has no `address`."""
 
     name: str
     events: Callable[[], AsyncGenerator[ScanEvent, None]]
-    watchable: str | None = None
+    typed: str = ""
+    address: WebAddress | None = None
 
 
 class Targets:
-    """Turns words into targets. Addresses are checked before anything is asked."""
+    """Turns words into targets. Addresses are checked before anything is asked.
+
+    `usual` is the policy of other commands, without what was allowed for this scan.
+    """
 
     def __init__(
-        self, analyzer: SitemapAnalyzer, policy: EgressPolicy, options: ScanOptions
+        self,
+        analyzer: SitemapAnalyzer,
+        policy: EgressPolicy,
+        usual: EgressPolicy,
+        options: ScanOptions,
     ) -> None:
         self._analyzer = analyzer
-        self._policy = policy
+        self.policy = policy
+        self._usual = usual
         self._options = options
         self.worst_refusal = 0
 
@@ -47,7 +57,9 @@ class Targets:
         path = local_path(text)
         if path is None:
             return self._site(text)
-        return Target(str(path), lambda: read_local_file(path))
+        if may_be_site(text):
+            say(f"Reading the file {text}. The site of this name would be https://{text}")
+        return Target(str(path), lambda: read_local_file(path, self._options.max_urls), text)
 
     async def listed(self) -> AsyncIterator[Target]:
         """The sites on stdin, each once; a bad line is reported, remembered and passed over."""
@@ -59,18 +71,26 @@ class Targets:
             try:
                 target = self._site(text)
             except AddressError as error:
-                report(error, about=text)
+                say_fault(error, text, self.policy, may_be_file=False)
                 self.worst_refusal = max(self.worst_refusal, error.exit_code)
                 continue
             if target.name not in seen:
                 seen.add(target.name)
                 yield target
 
+    def watch_command(self, address: WebAddress) -> str:
+        """What watches a site, with the allow entries that only this scan had."""
+        command = f"siteatlas domains add {address.domain}"
+        if self._usual.is_own(address) or not self.policy.is_own(address):
+            return command
+        entries = shlex.quote(",".join(self.policy.for_site(address).entries))
+        return f"SITEATLAS_EGRESS_ALLOW={entries} {command}"
+
     def _site(self, text: str) -> Target:
         address = parse_site(text)
-        self._policy.check(address)
+        self.policy.check(address)
         name = address.domain if address.is_site_root else address.url
-        return Target(name, lambda: self._analyzer.scan(address, self._options), address.domain)
+        return Target(name, lambda: self._analyzer.scan(address, self._options), text, address)
 
 
 async def _stdin_lines() -> AsyncIterator[str]:

@@ -30,18 +30,42 @@ BAR_WIDTH = 24
 # Room for the bar, the prompt and what a terminal may wrap.
 LINES_BELOW = 4
 LEAST_LINES = 3
+STDERR = 2
+SHOW_CURSOR = b"\x1b[?25h"
 
 
-@asynccontextmanager
-async def shown(conductor: Conductor, *, data_on_terminal: bool) -> AsyncIterator[None]:
-    """Show the progress of the conductor for as long as the block runs."""
-    live = can_move(data_on_terminal=data_on_terminal)
-    drawing = asyncio.create_task(_draw(conductor) if live else _tell(conductor))
-    try:
-        yield
-    finally:
-        drawing.cancel()
-        await asyncio.gather(drawing, return_exceptions=True)
+class View:
+    """The progress of a conductor on stderr."""
+
+    def __init__(self, conductor: Conductor) -> None:
+        self._conductor = conductor
+        self._farewell = b""
+
+    @asynccontextmanager
+    async def shown(self, *, data_on_terminal: bool) -> AsyncIterator[None]:
+        """Show the progress for as long as the block runs."""
+        live = can_move(data_on_terminal=data_on_terminal)
+        self._farewell = SHOW_CURSOR + b"\n" if live else b"\n" * data_on_terminal
+        drawing = asyncio.create_task(self._draw() if live else _tell(self._conductor))
+        try:
+            yield
+        finally:
+            drawing.cancel()
+            await asyncio.gather(drawing, return_exceptions=True)
+            self._farewell = b""
+
+    def abandon(self) -> None:
+        """Give the terminal back in the midst of anything: with its cursor, on a new line."""
+        os.write(STDERR, self._farewell)
+
+    async def _draw(self) -> None:
+        console = console_for(sys.stderr)
+        with Live(
+            console=console, transient=True, auto_refresh=False, redirect_stdout=False
+        ) as picture:
+            while True:
+                picture.update(drawn(self._conductor, console.height), refresh=True)
+                await asyncio.sleep(REDRAW_SECONDS)
 
 
 def can_move(*, data_on_terminal: bool) -> bool:
@@ -55,16 +79,6 @@ def can_move(*, data_on_terminal: bool) -> bool:
         return not stat.S_ISFIFO(os.fstat(sys.stdout.fileno()).st_mode)
     except OSError:
         return False
-
-
-async def _draw(conductor: Conductor) -> None:
-    console = console_for(sys.stderr)
-    with Live(
-        console=console, transient=True, auto_refresh=False, redirect_stdout=False
-    ) as picture:
-        while True:
-            picture.update(drawn(conductor, console.height), refresh=True)
-            await asyncio.sleep(REDRAW_SECONDS)
 
 
 async def _tell(conductor: Conductor) -> None:

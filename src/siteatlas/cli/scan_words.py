@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
+from siteatlas.cli.entry_filter import EntryFilter
 from siteatlas.cli.output import percent, say
 from siteatlas.cli.scan_report import ScanReport
+from siteatlas.cli.sitemap_tree import count_of
 
 MOST_CODES = 6
 MOST_LINES = 10
 LABEL_WIDTH = 10
+# Below, the clock says more about itself than about the scan.
+SHORTEST_MEASURED = 0.05
 
 
 def say_block(report: ScanReport, dated: int, seconds: float) -> None:
@@ -20,26 +24,36 @@ def say_block(report: ScanReport, dated: int, seconds: float) -> None:
     read = len(report.sitemaps) - unread
     _line("sitemaps", f"{read:,} read" + (f", {unread:,} not" if unread else ""))
     _line("URLs", f"{report.url_count:,}")
-    share = dated / report.url_count if report.url_count else 0.0
-    _line("lastmod", f"{percent(share)} of the URLs have one")
+    if report.url_count:
+        _line("lastmod", f"{percent(dated / report.url_count)} of the URLs have one")
     _line("problems", problem_words(report))
     if report.partial:
         _line("PARTIAL", ", ".join(report.reasons))
-    _line("time", f"{seconds:.1f} s, {_rate(report, seconds):,.0f} URLs a second")
+    _line("time", _time_words(report, seconds))
 
 
 def say_line(report: ScanReport, seconds: float) -> None:
     """The same in a line, and a line for each of the first problems and faulty documents."""
     partial = f", PARTIAL: {', '.join(report.reasons)}" if report.partial else ""
     say(
-        f"{report.site}: {report.url_count:,} URLs in {len(report.sitemaps):,} sitemaps, "
-        f"{seconds:.1f} s, {_rate(report, seconds):,.0f} URLs a second{partial}."
+        f"{report.site}: {count_of(report.url_count, 'URL')} in "
+        f"{count_of(len(report.sitemaps), 'sitemap')}, {_time_words(report, seconds)}{partial}."
     )
     lines = list(_fault_lines(report))
     for line in lines[:MOST_LINES]:
         say(f"  {line}")
     if len(lines) > MOST_LINES:
         say(f"  … and {len(lines) - MOST_LINES:,} more")
+
+
+def say_left_out(wanted: EntryFilter) -> None:
+    """How much the filters took away, and what a pattern must be when they took everything."""
+    if not wanted.left_out:
+        return
+    undated = f", {wanted.undated:,} of them without a lastmod" if wanted.undated else ""
+    nothing_fits = wanted.include is not None and not wanted.kept
+    advice = " A pattern must fit the whole URL, such as '*blog*'." if nothing_fits else ""
+    say(f"The filters left out {count_of(wanted.left_out, 'URL')}{undated}.{advice}")
 
 
 def _fault_lines(report: ScanReport) -> Iterator[str]:
@@ -70,5 +84,7 @@ def _line(label: str, text: str) -> None:
     say(f"  {label.ljust(LABEL_WIDTH)}{text}")
 
 
-def _rate(report: ScanReport, seconds: float) -> float:
-    return report.url_count / seconds if seconds else 0.0
+def _time_words(report: ScanReport, seconds: float) -> str:
+    if seconds < SHORTEST_MEASURED:
+        return f"{seconds:.1f} s"
+    return f"{seconds:.1f} s, {report.url_count / seconds:,.0f} URLs a second"

@@ -1,4 +1,4 @@
-"""Signals of a service: the first asks it to end in good order, the second ends it at once."""
+"""Signals: the first asks a command to end in good order, the second ends it at once."""
 
 from __future__ import annotations
 
@@ -15,20 +15,45 @@ LAST_RESORT_SECONDS = 30
 SIGNAL_EXIT = 128
 
 
-@contextmanager
-def stop_on_signals(stop: Callable[[], None]) -> Iterator[None]:
-    """Call `stop` on the first signal; leave at once on the second, or if stopping hangs."""
-    loop = asyncio.get_running_loop()
-    asked: list[int] = []
+def leave(number: int, _frame: object = None) -> None:
+    """End the process at once, as one that this signal ended."""
+    os._exit(SIGNAL_EXIT + number)
 
-    def leave(number: int) -> None:
-        os._exit(SIGNAL_EXIT + number)
+
+@contextmanager
+def quiet_interrupts() -> Iterator[None]:
+    """Ctrl-C ends the process at once and without a word, and nothing when the work is done.
+
+    What follows the block is the end of the interpreter, which a signal would make noisy.
+    """
+    signal.signal(signal.SIGINT, leave)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+@contextmanager
+def stop_on_signals(
+    stop: Callable[[], None], clean_up: Callable[[], None] = lambda: None
+) -> Iterator[None]:
+    """Call `stop` on the first signal; leave at once on the second, or if stopping hangs.
+
+    `clean_up` runs before leaving at once, in the midst of anything: it must not wait for a lock.
+    """
+    loop = asyncio.get_running_loop()
+    earlier = {number: signal.getsignal(number) for number in STOP_SIGNALS}
+
+    def leave_clean(number: int, _frame: object = None) -> None:
+        with suppress(OSError):
+            clean_up()
+        leave(number)
 
     def receive(number: int) -> None:
-        if asked:
-            leave(number)
-        asked.append(number)
-        loop.call_later(LAST_RESORT_SECONDS, leave, number)
+        # Not through the loop, which may be busy.
+        for any_number in STOP_SIGNALS:
+            signal.signal(any_number, leave_clean)
+        loop.call_later(LAST_RESORT_SECONDS, leave_clean, number)
         stop()
         # Whoever read our words may be gone; that must not keep us from stopping.
         with suppress(OSError, ValueError):
@@ -41,3 +66,4 @@ def stop_on_signals(stop: Callable[[], None]) -> Iterator[None]:
     finally:
         for number in STOP_SIGNALS:
             loop.remove_signal_handler(number)
+            signal.signal(number, earlier[number] or signal.SIG_DFL)

@@ -30,7 +30,7 @@ def test_without_wishes_everything_passes_untouched():
 def test_since_takes_the_day_itself_and_counts_what_has_no_date():
     wanted = EntryFilter.of(NEW, [], [])
     assert urls_with(wanted) == ["/blog/2.pdf"]
-    assert wanted.undated == 1
+    assert (wanted.kept, wanted.left_out, wanted.undated) == (1, 2, 1)
 
 
 def test_a_pattern_is_for_the_whole_url():

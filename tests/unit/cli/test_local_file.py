@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from siteatlas.cli.local_file import local_path, read_local_file
-from siteatlas.errors import InputError, ScanError
+from siteatlas.cli.local_file import local_path, may_be_site, read_local_file
+from siteatlas.errors import HtmlInstead, InputError, ScanError
 from siteatlas.scanner.events import DocumentClosed, EntriesRead, ScanEvent
 
 URLSET = (
@@ -19,8 +19,8 @@ URLSET = (
 INDEX = "<sitemapindex><sitemap><loc>https://a.example/child.xml</loc></sitemap></sitemapindex>"
 
 
-async def events_of(path: Path) -> list[ScanEvent]:
-    return [event async for event in read_local_file(path)]
+async def events_of(path: Path, max_urls: int | None = None) -> list[ScanEvent]:
+    return [event async for event in read_local_file(path, max_urls)]
 
 
 def urls_in(events: list[ScanEvent]) -> list[str]:
@@ -51,6 +51,27 @@ async def test_a_broken_file_gives_what_it_has(tmp_path: Path):
     assert (events[-1].outcome, events[-1].error_code) == ("cut", "truncated")
 
 
+@pytest.mark.parametrize(
+    ("max_urls", "outcome", "code"), [(2, "cut", "url_limit"), (3, "complete", None)]
+)
+async def test_a_limit_cuts_a_file_that_holds_more(
+    tmp_path: Path, max_urls: int, outcome: str, code: str | None
+):
+    path = tmp_path / "sitemap.xml"
+    path.write_text(URLSET)
+    events = await events_of(path, max_urls)
+    assert len(urls_in(events)) == max_urls
+    assert isinstance(events[-1], DocumentClosed)
+    assert (events[-1].outcome, events[-1].error_code) == (outcome, code)
+
+
+async def test_a_web_page_in_a_file_is_not_blamed_on_a_site(tmp_path: Path):
+    path = tmp_path / "page.html"
+    path.write_text("<!DOCTYPE html><html><head><title>Hello</title></head></html>")
+    with pytest.raises(HtmlInstead, match=r"^The file is a web page, not a sitemap\.$"):
+        await events_of(path)
+
+
 async def test_a_file_that_is_no_sitemap_is_an_error(tmp_path: Path):
     path = tmp_path / "page.xml"
     path.write_text("<html><body>no</body></html>")
@@ -75,10 +96,26 @@ async def test_a_named_pipe_is_read_as_a_stream(tmp_path: Path):
 
 def test_what_is_a_file_and_what_is_a_site(tmp_path: Path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "sitemap.xml").touch()
-    (tmp_path / "example.com").touch()
-    assert local_path("sitemap.xml") == Path("sitemap.xml")
+    for name in ("sitemap.xml", "page.html", "a.json", "export"):
+        (tmp_path / name).touch()
+        assert local_path(name) == Path(name)
+    (tmp_path / "example.com").mkdir()
     assert local_path("./anything") == Path("anything")
     assert local_path("/tmp/x.gz") == Path("/tmp/x.gz")
-    for site in ("example.com", "https://example.com/sitemap.xml", "other.xml", "-"):
+    for site in ("example.com", "https://example.com/sitemap.xml", "other.xml", "-", "", "a" * 300):
         assert local_path(site) is None
+
+
+def test_only_names_that_could_be_sites_are_worth_a_word():
+    assert may_be_site("example.com")
+    for name in ("sitemap.xml", "urls.XML.GZ", "./example.com", "export"):
+        assert not may_be_site(name)
+
+
+@pytest.mark.parametrize("name", ["./folder.d", "folder", "/", "."])
+def test_a_directory_is_refused_in_words(tmp_path: Path, monkeypatch, name: str):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "folder.d").mkdir()
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(InputError, match="is a directory; give a file"):
+        local_path(name)

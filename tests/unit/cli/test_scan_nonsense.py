@@ -18,15 +18,20 @@ from siteatlas.cli.main import app
         (("\x1b[31m.example",), 2, "address_invalid"),
         (("127.0.0.1:1",), 2, "egress_denied"),
         (("./missing.xml",), 2, "cannot be read"),
-        ((".",), 2, "address_invalid"),
-        (("/",), 2, "cannot be read"),
+        ((".",), 2, "is a directory; give a file"),
+        (("/",), 2, "is a directory; give a file"),
+        (("foo",), 2, "foo: This address may not be contacted, and there is no file of this name"),
+        (("foo/bar.xml",), 2, "and there is no file of this name here."),
+        (("not a host",), 2, "and there is no file of this name here."),
+        (("10.0.0.1",), 2, "allow it: --allow 10.0.0.1:443"),
+        (("http://[::1]/x",), 2, "allow it: --allow [::1]:80"),
         (("example.com", "--since", "yesterday-ish"), 2, "a date such as"),
         (("example.com", "--format", "yaml"), 2, "yaml"),
         (("example.com", "--max-urls", "0"), 2, "--max-urls"),
         (("example.com", "--rate", "0"), 2, "--rate"),
         (("example.com", "--rate", "nan"), 2, "--rate"),
-        (("example.com", "--allow", "everything"), 2, "everything"),
-        (("example.com", "--header", "no colon"), 2, "Name: value"),
+        (("example.com", "--allow", "everything"), 2, "--allow: 'everything'"),
+        (("example.com", "--header", "no colon"), 2, "--header: A header"),
         (("./sitemap.xml", "-o", "missing/folder/x"), 2, "cannot be"),
     ],
 )
@@ -36,3 +41,17 @@ def test_nonsense_is_refused_in_words(arguments: tuple[str, ...], code: int, wor
     assert words in result.stderr
     assert "Traceback" not in result.stderr
     assert "\x1b" not in result.stderr
+
+
+@pytest.mark.parametrize("site", ["169.254.169.254", "[::ffff:10.0.0.1]"])
+def test_no_way_is_offered_to_what_never_opens(site: str):
+    result = CliRunner().invoke(app, ["scan", site])
+    assert result.exit_code == 2
+    assert (
+        result.stderr == f"siteatlas: egress_denied: {site}: This address may not be contacted.\n"
+    )
+
+
+@pytest.mark.parametrize("site", ["127.0.0.1:1", "http://foo", "foo:80", "169.254.169.254"])
+def test_what_cannot_be_a_file_is_not_looked_for(site: str):
+    assert "no file" not in CliRunner().invoke(app, ["scan", site]).stderr

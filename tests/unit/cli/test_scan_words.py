@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from siteatlas.cli.entry_filter import EntryFilter
 from siteatlas.cli.scan_report import Problem, ScanReport
-from siteatlas.cli.scan_words import problem_words, say_block, say_line
+from siteatlas.cli.scan_words import problem_words, say_block, say_left_out, say_line
 
 
 def test_five_lines_tell_a_person_how_it_went(capsys):
@@ -23,7 +24,7 @@ def test_a_log_gets_one_line_and_the_problems(capsys):
     report = ScanReport("a.example", problems=[Problem("bad_url", "x\x1b", None, 3)])
     say_line(report, seconds=0.0)
     assert capsys.readouterr().err.splitlines() == [
-        "a.example: 0 URLs in 0 sitemaps, 0.0 s, 0 URLs a second.",
+        "a.example: 0 URLs in 0 sitemaps, 0.0 s.",
         "  bad_url (3) in x\\x1b",
     ]
 
@@ -45,3 +46,40 @@ def test_a_log_is_not_flooded(capsys):
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == 12
     assert lines[-1] == "  … and 490 more"
+
+
+def test_without_urls_nothing_is_said_of_their_dates(capsys):
+    say_block(ScanReport("a.example"), dated=0, seconds=0.04)
+    assert [line.split()[0] for line in capsys.readouterr().err.splitlines()[1:]] == [
+        "sitemaps",
+        "URLs",
+        "problems",
+        "time",
+    ]
+
+
+def test_a_rate_is_only_told_of_a_time_that_can_be_measured(capsys):
+    say_block(ScanReport("a.example", url_count=9), dated=0, seconds=0.04)
+    say_line(ScanReport("a.example", url_count=9), seconds=0.04)
+    assert "a second" not in capsys.readouterr().err
+
+
+def left_out_words(wanted: EntryFilter, capsys) -> str:
+    say_left_out(wanted)
+    return str(capsys.readouterr().err)
+
+
+def test_what_the_filters_left_out_is_counted(capsys):
+    wanted = EntryFilter(kept=1, left_out=3, undated=2)
+    assert left_out_words(wanted, capsys) == (
+        "The filters left out 3 URLs, 2 of them without a lastmod.\n"
+    )
+    assert left_out_words(EntryFilter(kept=1), capsys) == ""
+
+
+def test_a_pattern_that_nothing_fits_is_explained(capsys):
+    wanted = EntryFilter.of(None, ["blog"], [])
+    wanted.left_out = 1
+    assert left_out_words(wanted, capsys) == (
+        "The filters left out 1 URL. A pattern must fit the whole URL, such as '*blog*'.\n"
+    )

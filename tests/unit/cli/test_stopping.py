@@ -7,14 +7,20 @@ import subprocess
 import sys
 import time
 
+import pytest
+
 SERVICE = """
-import asyncio, sys
+import asyncio, sys, time
 from siteatlas.cli.stopping import stop_on_signals
 
 async def main():
     stop = asyncio.Event()
-    with stop_on_signals(stop.set if sys.argv[1] == "obeys" else lambda: None):
+    clean_up = lambda: print("cleaned", flush=True)
+    with stop_on_signals(stop.set if sys.argv[1] == "obeys" else lambda: None, clean_up):
         print("ready", flush=True)
+        while sys.argv[1] == "blocks":
+            await asyncio.sleep(0.1)
+            time.sleep(1)
         await stop.wait()
 
 asyncio.run(main())
@@ -42,13 +48,41 @@ def test_the_first_signal_lets_the_service_end_in_good_order():
         assert "once more to leave at once" in words
 
 
-def test_the_second_signal_ends_the_service_at_once():
-    process = start("hangs")
+@pytest.mark.parametrize("manner", ["hangs", "blocks"])
+def test_the_second_signal_ends_the_service_at_once(manner: str):
+    process = start(manner)
     process.send_signal(signal.SIGTERM)
     assert process.stderr is not None
     process.stderr.readline()
     started = time.monotonic()
     process.send_signal(signal.SIGTERM)
-    process.communicate(timeout=10)
+    output, _ = process.communicate(timeout=10)
     assert process.returncode == 128 + signal.SIGTERM
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 0.9
+    assert output == "cleaned\n"
+
+
+AFTERWARDS = """
+import asyncio, signal, sys
+from siteatlas.cli.stopping import quiet_interrupts, stop_on_signals
+
+async def main():
+    with stop_on_signals(lambda: None):
+        pass
+
+def interrupt(moment):
+    if sys.argv[1] == moment:
+        signal.raise_signal(signal.SIGINT)
+
+with quiet_interrupts():
+    asyncio.run(main())
+    interrupt("before the end")
+interrupt("at the end")
+"""
+
+
+@pytest.mark.parametrize(("moment", "code"), [("before the end", 130), ("at the end", 0)])
+def test_an_interrupt_after_the_work_makes_no_noise(moment: str, code: int):
+    command = [sys.executable, "-c", AFTERWARDS, moment]
+    result = subprocess.run(command, capture_output=True, check=False)
+    assert (result.returncode, result.stderr) == (code, b"")
