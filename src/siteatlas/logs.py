@@ -103,5 +103,7 @@ def configure_logging(level: str, log_format: str, stream: TextIO | None = None)
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
+    # It tells at length of connections that it could not close in good order, and replaces them.
+    logging.getLogger("sqlalchemy.pool").setLevel(logging.CRITICAL)
     for noisy in ("apscheduler", "alembic", "asyncio", "uvicorn.access", "aiohttp"):
         logging.getLogger(noisy).setLevel(max(logging.WARNING, root.level))

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from siteatlas import __version__
 from siteatlas.errors import DatabaseError, SiteatlasError
@@ -52,22 +53,27 @@ FORGET_SECONDS = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """What one poll took: new jobs, jobs that we had lost track of, and those of silent workers."""
+    """What one poll took: new jobs, and those taken back from silent workers or from ourselves.
+
+    `back` is as they were then: the same poll may have claimed some of them again.
+    """
 
     claims: list[Claim]
-    disowned: list[Job]
-    rescued: list[Job]
+    rescues: int
+    back: list[dict[str, Any]]
 
     def tell(self) -> None:
         """Log and count it; the transaction is committed."""
         meters.claims += len(self.claims)
-        meters.rescues += len(self.rescued)
-        for job in [*self.disowned, *self.rescued]:
-            log.warning(
-                "job_rescued", job_id=str(job.job_id), status=job.status, rescues=job.rescues
-            )
-            if job.status in FINAL:
-                meters.jobs_ended[job.status] += 1
+        meters.rescues += self.rescues
+        for job in self.back:
+            log.warning("job_rescued", **job)
+            if job["status"] in FINAL:
+                meters.jobs_ended[job["status"]] += 1
+
+
+def _described(job: Job) -> dict[str, Any]:
+    return {"job_id": str(job.job_id), "status": str(job.status), "rescues": job.rescues}
 
 
 class Consumer:
@@ -162,12 +168,13 @@ class Consumer:
             running = [job.claim.id for job in self._slots.jobs()]
             disowned = await disown(session, self.worker_id, running) if lost_track else []
             rescued = await rescue(session, blame=self._contact.unbroken)
+            back = [_described(job) for job in [*disowned, *rescued]]
             for job in [*disowned, *rescued]:
                 await note_ended_job(
                     session, job.id, job.domain_id, JobStatus(job.status), job.error_code
                 )
             claims = await claim(session, self.worker_id, wanted, self._lease) if wanted else []
-        return Taken(claims, disowned, rescued)
+        return Taken(claims, len(rescued), back)
 
     def _start(self, one: Claim) -> None:
         assert self._group is not None
