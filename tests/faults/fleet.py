@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Self
 
@@ -31,6 +32,7 @@ class FleetProcess:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
+                start_new_session=True,
             )
 
     @property
@@ -85,6 +87,9 @@ class Fleet:
             if one.process.poll() is None:
                 one.thaw()
                 one.kill()
+            # A program that runs another one, such as faketime, may have left it behind.
+            with suppress(ProcessLookupError):
+                os.killpg(one.pid, signal.SIGKILL)
 
     def environment(self, **settings: object) -> dict[str, str]:
         """An environment with these settings and no others of ours; `url` is the database."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -11,47 +11,44 @@ from xxhash import xxh3_64_intdigest
 
 from siteatlas.processor.documents import Document
 from siteatlas.scanner.events import EntryColumns
-from siteatlas.storage.hashes import signed64, url_hashes
+from siteatlas.storage.hashes import SIGN_BIT, TWO_TO_64, url_hashes
 from siteatlas.storage.url_rows import UrlRows
 
-CACHED_FINGERPRINTS = 50_000
+CACHED_ENDINGS = 4_096
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+MICROSECOND = timedelta(microseconds=1)
 ROW_SIZE = 400
 EXTRAS = 5
 
-PlainFields = tuple[datetime | None, str | None, float | None]
+
+class Endings(dict[tuple[str | None, float | None], str]):
+    """Frequency and priority as text. There are few kinds of them, so each is made once."""
+
+    def __missing__(self, kind: tuple[str | None, float | None]) -> str:
+        changefreq, priority = kind
+        text = f"|{changefreq or ''}|{'' if priority is None else priority}|"
+        if len(self) < CACHED_ENDINGS:
+            self[kind] = text
+        return text
 
 
 class Fingerprints:
-    """A stable 64-bit number for all that is listed beside a URL; plain ones are cached."""
+    """A stable 64-bit number for all that is listed beside a URL."""
 
     def __init__(self) -> None:
-        self._cache: dict[PlainFields, int] = {}
+        self._endings = Endings()
 
     def of_columns(self, columns: EntryColumns, extras: list[str | None]) -> list[int]:
-        """One fingerprint per entry."""
-        plain = zip(columns.lastmods, columns.changefreqs, columns.priorities, strict=True)
-        cache = self._cache
-        return [
-            self._digest(fields, extra)
-            if extra is not None
-            else cached
-            if (cached := cache.get(fields)) is not None
-            else self._remember(fields)
-            for fields, extra in zip(plain, extras, strict=True)
+        """One fingerprint per entry; written out, because it runs once per listed URL."""
+        digest, endings = xxh3_64_intdigest, self._endings
+        plain = zip(columns.changefreqs, columns.priorities, strict=True)
+        texts = [
+            endings[kind] + (extra or "")
+            if moment is None
+            else f"{(moment - EPOCH) // MICROSECOND}{endings[kind]}{extra or ''}"
+            for moment, kind, extra in zip(columns.lastmods, plain, extras, strict=True)
         ]
-
-    def _remember(self, fields: PlainFields) -> int:
-        if len(self._cache) >= CACHED_FINGERPRINTS:
-            self._cache.clear()
-        self._cache[fields] = digest = self._digest(fields, None)
-        return digest
-
-    @staticmethod
-    def _digest(fields: PlainFields, extra: str | None) -> int:
-        lastmod, changefreq, priority = fields
-        moment = lastmod.isoformat() if lastmod else ""
-        text = f"{moment}|{changefreq or ''}|{'' if priority is None else priority}|{extra or ''}"
-        return signed64(xxh3_64_intdigest(text.encode("utf-8", "surrogatepass")))
+        return [h - TWO_TO_64 if (h := digest(text.encode())) >= SIGN_BIT else h for text in texts]
 
 
 class Comparison:

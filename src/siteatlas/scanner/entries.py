@@ -85,10 +85,11 @@ def read_date(text: str) -> datetime | None:
         if moment_or_none is None:
             return None
         moment = moment_or_none
-    try:
-        moment = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
-    except OverflowError:
-        return None
+    if moment.tzinfo is not UTC:
+        try:
+            moment = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+        except OverflowError:
+            return None
     return moment if moment.year in YEARS else None
 
 

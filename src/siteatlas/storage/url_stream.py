@@ -1,7 +1,6 @@
 """New listings as the binary stream that COPY takes, and the sending of it.
 
-Twice as fast as an INSERT on the server, and a third of the work in this process: most entries of
-a site share date, frequency and priority, so the bytes behind a URL are made once per fingerprint.
+Twice as fast as an INSERT on the server, and a third of the work in this process.
 """
 
 from __future__ import annotations
@@ -9,7 +8,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from itertools import chain, islice, repeat
 from struct import Struct
 from typing import Any
@@ -43,6 +43,8 @@ SIGNATURE = b"PGCOPY\n\xff\r\n\0" + bytes(8)
 TRAILER = b"\xff\xff"
 NULL = b"\xff\xff\xff\xff"
 JSONB_VERSION = b"\x01"
+CACHED_KINDS = 4_096
+MICROSECOND = timedelta(microseconds=1)
 POSTGRES_EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
 
 _row_start = Struct(">hi16si").pack
@@ -137,38 +139,28 @@ def _starts(runs: Iterable[tuple[UUID, int]]) -> Iterator[bytes]:
 
 
 def _endings(rows: UrlRows) -> Iterator[bytes]:
-    """What comes after the URL, for each row. The fingerprint stands for all that is in it."""
-    made: dict[int, bytes] = {}
-    fields = zip(rows.lastmod, rows.changefreq, rows.priority, rows.extras, strict=True)
-    for fingerprint, listed in zip(rows.fingerprint, fields, strict=True):
-        ending = made.get(fingerprint)
-        if ending is None:
-            ending = made[fingerprint] = _ending(*listed, fingerprint)
-        yield ending
+    """What comes after the URL, for each row."""
+    middles = map(_middle, rows.changefreq, rows.priority, rows.extras)
+    for lastmod, middle, fingerprint in zip(rows.lastmod, middles, rows.fingerprint, strict=True):
+        if lastmod is None:
+            yield NULL + middle + _bigint(8, fingerprint)
+        else:
+            passed = (lastmod - POSTGRES_EPOCH) // MICROSECOND
+            yield _bigint(8, passed) + middle + _bigint(8, fingerprint)
 
 
-def _ending(
-    lastmod: datetime | None,
-    changefreq: str | None,
-    priority: float | None,
-    extras: str | None,
-    fingerprint: int,
-) -> bytes:
-    return b"".join(
-        (
-            NULL if lastmod is None else _bigint(8, _microseconds(lastmod)),
-            NULL if changefreq is None else _sized(changefreq.encode()),
-            NULL if priority is None else _real(4, priority),
-            NULL if extras is None else _sized(JSONB_VERSION + extras.encode()),
-            _bigint(8, fingerprint),
-        )
+def _middle(changefreq: str | None, priority: float | None, extras: str | None) -> bytes:
+    if extras is None:
+        return _plain_middle(changefreq, priority) + NULL
+    return _plain_middle(changefreq, priority) + _sized(JSONB_VERSION + extras.encode())
+
+
+@lru_cache(maxsize=CACHED_KINDS)
+def _plain_middle(changefreq: str | None, priority: float | None) -> bytes:
+    return (NULL if changefreq is None else _sized(changefreq.encode())) + (
+        NULL if priority is None else _real(4, priority)
     )
 
 
 def _sized(value: bytes) -> bytes:
     return _length(len(value)) + value
-
-
-def _microseconds(moment: datetime) -> int:
-    passed = moment - POSTGRES_EPOCH
-    return (passed.days * 86_400 + passed.seconds) * 1_000_000 + passed.microseconds
