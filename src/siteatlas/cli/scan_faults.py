@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from siteatlas.cli.border import advice_for, complain_twice
 from siteatlas.errors import AddressError, DnsError, EgressDenied, SiteatlasError
+from siteatlas.logs import clean_text
 from siteatlas.net.address import WebAddress, parse_site
 from siteatlas.net.egress import EgressPolicy
 from siteatlas.net.ranges import never_opens, read_ip
@@ -22,7 +23,12 @@ def say_fault(
     if may_be_file and _means_neither(error, typed):
         message = message.removesuffix(".") + NO_FILE
     advice = _egress_advice(typed, policy) if type(error) is EgressDenied else advice_for(error)
-    complain_twice(error, f"{typed}: {message}", advice)
+    complain_twice(error, f"{_shown(typed)}: {message}", advice)
+
+
+def _shown(typed: str) -> str:
+    """What was typed, without a user name or a secret that may stand in it."""
+    return clean_text(f"***@{typed.rpartition('@')[2]}" if "@" in typed else typed)
 
 
 def _means_neither(error: SiteatlasError, typed: str) -> bool:
