@@ -16,12 +16,12 @@ from datetime import datetime
 from itertools import repeat
 from queue import SimpleQueue
 from typing import Any, Literal, get_args
-from weakref import WeakKeyDictionary
 
 from siteatlas.errors import InputError
 from siteatlas.net.address import WebAddress, parse_site
 from siteatlas.net.egress import EgressPolicy
 from siteatlas.net.politeness import Politeness
+from siteatlas.per_loop import PerLoop
 from siteatlas.scanner.analyzer import SitemapAnalyzer
 from siteatlas.scanner.events import EntriesRead
 from siteatlas.scanner.options import ScanOptions
@@ -121,19 +121,12 @@ def _check(site: object, max_urls: int | None, probe: object) -> None:
         raise InputError("probe must be 'auto' or 'full'.")
 
 
-# Scans of one event loop share their manners; locks cannot be shared between loops.
-_politeness: WeakKeyDictionary[asyncio.AbstractEventLoop, Politeness] = WeakKeyDictionary()
-
-
-def _politeness_here() -> Politeness:
-    loop = asyncio.get_running_loop()
-    if loop not in _politeness:
-        _politeness[loop] = Politeness(HOST_DELAY, HOST_CONNECTIONS)
-    return _politeness[loop]
+# All scans of one event loop share their manners.
+_politeness = PerLoop(lambda: Politeness(HOST_DELAY, HOST_CONNECTIONS))
 
 
 async def _pieces(request: _Request) -> AsyncGenerator[list[Entry], None]:
-    analyzer = SitemapAnalyzer(request.policy, _politeness_here(), user_agent=request.user_agent)
+    analyzer = SitemapAnalyzer(request.policy, _politeness.here(), user_agent=request.user_agent)
     async with aclosing(analyzer.scan(request.address, request.options)) as events:
         async for event in events:
             if isinstance(event, EntriesRead):

@@ -8,16 +8,20 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from typing import TypeVar
+
+from siteatlas.per_loop import PerLoop
 
 COLLECT_AFTER = (2_000, 10, 100)
 ROUND_SECONDS = 0.001
 MOST_PATIENCE_SECONDS = 0.05
 OWN_SECONDS = 0.01
 PERSON_SECONDS = 0.25
+
+PieceT = TypeVar("PieceT")
 
 
 class Turns:
@@ -42,6 +46,16 @@ class Turns:
             if self._worked >= ROUND_SECONDS:
                 self._worked = 0.0
                 await asyncio.sleep(0)
+
+    async def pieces(self, work: Iterable[PieceT]) -> AsyncIterator[PieceT]:
+        """What an iterable makes, each piece of it made in its own turn."""
+        making = iter(work)
+        while True:
+            async with self.piece():
+                made = next(making, None)
+            if made is None:
+                return
+            yield made
 
     async def _give_way(self) -> None:
         """Let people go first; when there is no end of them, work still gets its share of time."""
@@ -83,22 +97,12 @@ def once(action: Callable[[], None]) -> Callable[[], None]:
     return call
 
 
-class _OfThread(threading.local):
-    """The turns of the event loop that runs in a thread; those of an ended one are let go."""
-
-    loop: asyncio.AbstractEventLoop | None = None
-    turns: Turns | None = None
-
-
-_here = _OfThread()
+_turns = PerLoop(Turns)
 
 
 def turns() -> Turns:
     """The turns of the running event loop."""
-    loop = asyncio.get_running_loop()
-    if _here.turns is None or _here.loop is not loop:
-        _here.loop, _here.turns = loop, Turns()
-    return _here.turns
+    return _turns.here()
 
 
 def spare_what_stays() -> None:

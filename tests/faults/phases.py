@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
 
+import pytest
+from _pytest.mark.structures import ParameterSet
 from sqlalchemy import func, update
 
 from siteatlas.net.address import parse_site
@@ -45,6 +47,19 @@ class Phase(StrEnum):
     PUBLISHING = "inside the last transaction"
     ENDING = "final status written, not committed"
     COMMITTED = "last transaction committed"
+
+
+def phases_but(*left_out: Phase) -> list[ParameterSet]:
+    """The phases as parameters of a test; the short selection runs it in one of them."""
+    return [
+        pytest.param(
+            phase,
+            id=phase.name,
+            marks=[pytest.mark.faults_short] if phase is Phase.BATCH else [],
+        )
+        for phase in Phase
+        if phase not in left_out
+    ]
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ table must agree. A holder whose fence is old must be refused, and nothing may h
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -57,12 +58,17 @@ class QueueMachine(RuleBasedStateMachine):
     """Runs against the bound database with an event loop of its own; tables start empty."""
 
     runner: asyncio.Runner
+    outcomes: Counter[str]
 
     def __init__(self) -> None:
         super().__init__()
         self.jobs: dict[int, Known] = {}
         self.given: list[Claim] = []
         self._in_session(lambda s: s.execute(text("TRUNCATE jobs, domains, scans CASCADE")))
+
+    def teardown(self) -> None:
+        """Count how attempts ended, so that a test can say what it has seen."""
+        self.outcomes.update(end for job in self.jobs.values() for end in job.ends.values())
 
     def _in_session(self, work: Callable[[AsyncSession], Awaitable[Any]]) -> Any:
         async def run() -> Any:

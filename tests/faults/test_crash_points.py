@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import random
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
@@ -62,11 +63,14 @@ async def killed_and_ended(phase: Phase, job: StagedJob, fleet: Fleet) -> Kill:
     return Kill(phase, seconds, job.site.fetches().total() - len(DOCUMENTS))
 
 
-async def nothing_is_left(fleet: Fleet, eyes: Eyes) -> None:
-    """The living end in good order and leave no connection and no trace of a fault."""
-    assert set(await fleet.stop_all()) <= {0}
-    assert await left_connections(eyes) == []
-    assert [line for one in fleet.processes for line in bad_words(one.said)] == []
+async def left_behind(fleet: Fleet, eyes: Eyes) -> list[str]:
+    """What the living leave when all of them are told to end: errors, connections, bad words."""
+    statuses = await fleet.stop_all()
+    return [
+        *(f"ended with {status}" for status in statuses if status != 0),
+        *await left_connections(eyes),
+        *(line for one in fleet.processes for line in bad_words(one.said)),
+    ]
 
 
 @pytest.mark.faults_short
@@ -80,7 +84,7 @@ async def test_a_job_whose_worker_is_killed_ends_as_if_undisturbed(
     assert kill.seconds_to_rerun is not None
     assert kill.seconds_to_rerun <= fleet.lease + SLACK_SECONDS
     assert await violations(eyes, deaths=1) == []
-    await nothing_is_left(fleet, eyes)
+    assert await left_behind(fleet, eyes) == []
 
 
 async def kill_at_gate(job: StagedJob, name: str, fleet: Fleet) -> None:
@@ -143,12 +147,13 @@ class Series:
         self._random = random.Random(SEED)
         self._phases: list[Phase] = []
 
-    async def run(self, kills: int) -> None:
+    async def rounds(self, kills: int) -> AsyncIterator[tuple[list[Phase], list[str]]]:
+        """The phases of each round of kills, and what was wrong after it."""
         done = 0
         while done < kills:
             await self._restock()
             phases = [self._next_phase() for _ in range(min(AT_ONCE, kills - done))]
-            await self._round(phases)
+            yield phases, await self._round(phases)
             done += len(phases)
             await self._forget()
 
@@ -163,7 +168,7 @@ class Series:
             self._random.shuffle(self._phases)
         return self._phases.pop()
 
-    async def _round(self, phases: list[Phase]) -> None:
+    async def _round(self, phases: list[Phase]) -> list[str]:
         eyes = self._fleet.eyes
         async with AsyncExitStack() as stack:
             jobs = [await stack.enter_async_context(staged(self._url, eyes)) for _ in phases]
@@ -182,7 +187,7 @@ class Series:
         wrong += [repr(kill) for kill in kills if isinstance(kill, BaseException)]
         self._note(kills)
         self._figures.count("double or missing effects", len(wrong))
-        assert wrong == [], f"seed {SEED}, phases {phases}"
+        return wrong
 
     def _note(self, kills: list[Kill | BaseException]) -> None:
         self._figures.count("kill -9 of a worker", len(kills))
@@ -209,5 +214,6 @@ async def test_no_kill_in_any_phase_loses_or_doubles_anything(
     url: str, eyes: Eyes, fleet: Fleet, undisturbed: Story, figures: Figures
 ):
     figures.count("seed of the kills", SEED)
-    await Series(url, fleet, undisturbed, figures).run(KILLS)
-    await nothing_is_left(fleet, eyes)
+    async for phases, wrong in Series(url, fleet, undisturbed, figures).rounds(KILLS):
+        assert wrong == [], f"seed {SEED}, phases {phases}"
+    assert await left_behind(fleet, eyes) == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Iterator
 
 import pytest
@@ -22,6 +23,7 @@ COMMON = settings(
 )
 SHORT = settings(COMMON, max_examples=12, stateful_step_count=20)
 LONG = settings(COMMON, max_examples=200, stateful_step_count=50)
+OUTCOMES = {"completed", "failed", "retried", "released", "snoozed", "rescued", "cancelled"}
 
 
 @pytest.fixture
@@ -31,7 +33,7 @@ def machine(cluster: RestartableServer) -> Iterator[type[QueueMachine]]:
         name = runner.run(cluster.databases.create())
         database = create_database(cluster.databases.url_of(name), behind_pooler=False)
         bind_database(database)
-        QueueMachine.runner = runner
+        QueueMachine.runner, QueueMachine.outcomes = runner, Counter()
         yield QueueMachine
         bind_database(None)
         runner.run(database.close())
@@ -41,8 +43,10 @@ def machine(cluster: RestartableServer) -> Iterator[type[QueueMachine]]:
 @pytest.mark.faults_short
 def test_the_queue_keeps_its_promises_in_any_order(machine: type[QueueMachine]):
     run_state_machine_as_test(machine, settings=SHORT)
+    assert machine.outcomes.total() > 0
 
 
 @pytest.mark.timeout(900)
 def test_the_queue_keeps_its_promises_in_very_many_orders(machine: type[QueueMachine]):
     run_state_machine_as_test(machine, settings=LONG)
+    assert set(machine.outcomes) == OUTCOMES

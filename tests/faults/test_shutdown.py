@@ -12,16 +12,19 @@ import pytest
 from tests.faults.eyes import Eyes
 from tests.faults.fleet import Fleet
 from tests.faults.oracle import Story, bad_words, differences, left_connections, story, violations
-from tests.faults.phases import Phase, held, staged
+from tests.faults.phases import Phase, held, phases_but, staged
 from tests.fixtures.commands import COMMAND, Machine, data_directory
 
 MOST_SECONDS = 20
 # What holds a job at its very end would also hold the record of its release.
-RUNNING = [phase for phase in Phase if phase not in {Phase.ENDING, Phase.COMMITTED}]
+RUNNING = phases_but(Phase.ENDING, Phase.COMMITTED)
 
 
-async def stop_in(phase: Phase, url: str, fleet: Fleet, expected: Story) -> None:
-    """End the holder of a job in good order in a phase; the other worker goes on at once."""
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("phase", RUNNING)
+async def test_a_worker_that_is_told_to_end_gives_its_job_back_at_once(
+    phase: Phase, url: str, fleet: Fleet, undisturbed: Story
+):
     eyes = fleet.eyes
     async with staged(url, eyes) as job:
         async with held(job, phase):
@@ -33,25 +36,10 @@ async def stop_in(phase: Phase, url: str, fleet: Fleet, expected: Story) -> None
         await eyes.wait_for_status(job.id, "completed", seconds=30)
         ended = await eyes.job(job.id)
         assert (ended["started_at"] - released).total_seconds() < 6
-        assert differences(expected, await story(eyes, job.site.base)) == []
+        assert differences(undisturbed, await story(eyes, job.site.base)) == []
     assert (ended["attempt"], ended["rescues"]) == (1, 0)
     assert await violations(eyes, deaths=0) == []
     assert bad_words(holder.said) == []
-
-
-@pytest.mark.faults_short
-async def test_a_worker_that_is_told_to_end_gives_its_job_back_at_once(
-    url: str, fleet: Fleet, undisturbed: Story
-):
-    await stop_in(Phase.BATCH, url, fleet, undisturbed)
-
-
-@pytest.mark.timeout(120)
-@pytest.mark.parametrize("phase", RUNNING, ids=lambda phase: phase.name)
-async def test_a_worker_gives_its_job_back_in_any_phase(
-    phase: Phase, url: str, fleet: Fleet, undisturbed: Story
-):
-    await stop_in(phase, url, fleet, undisturbed)
 
 
 @pytest.mark.timeout(120)

@@ -197,12 +197,7 @@ class Visitor:
         await self._take_all(reading, reader.close())
 
     async def _take_all(self, reading: _Reading, harvests: Iterable[Harvest]) -> None:
-        pieces = iter(harvests)
-        while True:
-            async with turns().piece():
-                harvest = next(pieces, None)
-            if harvest is None:
-                return
+        async for harvest in turns().pieces(harvests):
             await self._take(reading, harvest)
 
     async def _take(self, reading: _Reading, harvest: Harvest) -> None:

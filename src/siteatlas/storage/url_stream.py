@@ -107,12 +107,7 @@ def _meaning(error: BaseException, driver: Any) -> DatabaseError | None:
 async def stream(rows: UrlRows) -> AsyncIterator[bytes]:
     """All rows with signature and trailer, encoded a piece at a time while the loop goes round."""
     yield SIGNATURE
-    pieces = encoded(rows)
-    while True:
-        async with turns().piece():
-            piece = next(pieces, None)
-        if piece is None:
-            break
+    async for piece in turns().pieces(encoded(rows)):
         yield piece
     yield TRAILER
 

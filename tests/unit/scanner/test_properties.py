@@ -192,7 +192,8 @@ def test_any_robots_txt_is_read(lines, end, path):
 
 @given(st.binary(max_size=3000))
 def test_any_bytes_are_a_robots_txt(content):
-    parse_robots(content, "Siteatlas/1.0")
+    robots = parse_robots(content, "Siteatlas/1.0")
+    assert robots.allows("/") in {True, False}
 
 
 @settings(max_examples=500, deadline=None)

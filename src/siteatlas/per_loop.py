@@ -1,0 +1,28 @@
+"""What belongs to an event loop, because its locks cannot be shared between loops."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+OwnedT = TypeVar("OwnedT")
+
+
+class PerLoop(threading.local, Generic[OwnedT]):
+    """One object for the loop that runs in a thread; that of an ended loop is let go.
+
+    A dictionary by loop would keep both for ever: the object holds futures, and those their loop.
+    """
+
+    def __init__(self, make: Callable[[], OwnedT]) -> None:
+        self._make = make
+        self._made: tuple[asyncio.AbstractEventLoop, OwnedT] | None = None
+
+    def here(self) -> OwnedT:
+        """The object of the running loop, made when it is first asked for."""
+        loop = asyncio.get_running_loop()
+        if self._made is None or self._made[0] is not loop:
+            self._made = loop, self._make()
+        return self._made[1]
