@@ -3,30 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import IntEnum
+from functools import cache
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import bindparam, func, select, text, update
+from sqlalchemy import ColumnElement, Row, Select, bindparam, func, select, text, true, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from siteatlas.errors import ConflictError
 from siteatlas.net.address import WebAddress
 from siteatlas.queue.statuses import ACTIVE
-from siteatlas.storage.domains import plan_next_scan, register_domain
+from siteatlas.storage.domains import plan_next_scan, register_domain, registered, registration
 from siteatlas.storage.models import Domain, Job, JobStatus
 from siteatlas.storage.models.job import ACTIVE as ACTIVE_PREDICATE
 
 JOIN_TRIES = 5
 DEFAULT_INTERVAL_HOURS = 24.0
-INSERT_UNLESS_ACTIVE = (
-    insert(Job)
-    .on_conflict_do_nothing(index_elements=[Job.dedup_key], index_where=text(ACTIVE_PREDICATE))
-    .returning(Job)
+OWN_COLUMNS = (
+    "created_by",
+    "dedup_key",
+    "priority",
+    "max_attempts",
+    "result_data",
+    "job_metadata",
 )
+ONE_ACTIVE: dict[str, Any] = {
+    "index_elements": [Job.dedup_key],
+    "index_where": text(ACTIVE_PREDICATE),
+}
+INSERT_UNLESS_ACTIVE = insert(Job).on_conflict_do_nothing(**ONE_ACTIVE).returning(Job)
 FIND_ACTIVE = (
     select(Job)
     .where(Job.dedup_key == bindparam("site"), Job.status.in_(ACTIVE))
@@ -99,20 +108,59 @@ async def submit_site(
 
     A watched site is scanned again one interval from now, its own or `interval_hours`.
     """
-    domain = await register_domain(session, address, created_by=created_by, watch=watch)
-    if watch:
-        await plan_next_scan(session, domain, interval_hours)
     new = NewJob(
-        domain=domain.domain,
+        domain=address.domain,
         base_url=as_typed(address),
         created_by=created_by,
-        domain_id=domain.id,
         max_pages=max_pages,
         document=document,
         priority=priority,
         max_attempts=max_attempts,
     )
-    return await create(session, new)
+    done = await _register_and_insert(session, address, new, watch=watch)
+    if watch:
+        await plan_next_scan(session, done.domain_id, interval_hours)
+    if done.id is None:
+        return await _join_or_insert(session, replace(new, domain_id=done.domain_id))
+    return Submitted(
+        id=done.id,
+        job_id=done.job_id,
+        status=done.status,
+        created_at=done.created_at,
+        deduplicated=False,
+        domain=new.domain,
+        max_pages=max_pages,
+    )
+
+
+async def _register_and_insert(
+    session: AsyncSession, address: WebAddress, new: NewJob, *, watch: bool
+) -> Row[Any]:
+    """The id of the site and its new job, in one statement; no job when one is active."""
+    columns = new.columns()
+    values = registered(address, created_by=new.created_by)
+    values |= {f"job_{name}": columns[name] for name in OWN_COLUMNS}
+    statement = _registration_and_job(watch=watch, scheme_given=address.scheme_given)
+    done: Row[Any] = (await session.execute(statement, values)).one()
+    return done
+
+
+@cache
+def _registration_and_job(*, watch: bool, scheme_given: bool) -> Select[Any]:
+    known = registration(watch=watch, scheme_given=scheme_given)
+    site = known.returning(Domain.id).cte("site")
+    row: dict[str, ColumnElement[Any]] = {
+        name: bindparam(f"job_{name}", type_=Job.__table__.c[name].type) for name in OWN_COLUMNS
+    }
+    row["domain_id"] = site.c.id
+    job = (
+        insert(Job)
+        .from_select(list(row), select(*row.values()))
+        .on_conflict_do_nothing(**ONE_ACTIVE)
+        .returning(Job.id, Job.job_id, Job.status, Job.created_at)
+        .cte("job")
+    )
+    return select(site.c.id.label("domain_id"), job).select_from(site.outerjoin(job, true()))
 
 
 async def watch_site(
@@ -153,12 +201,19 @@ def as_typed(address: WebAddress) -> str:
 
 async def create(session: AsyncSession, new: NewJob) -> Submitted:
     """Insert a pending job, or find the active one of the same site."""
+    for inserted in await _insert(session, [new]):
+        return submitted_of(inserted, deduplicated=False)
+    return await _join_or_insert(session, new)
+
+
+async def _join_or_insert(session: AsyncSession, new: NewJob) -> Submitted:
+    """There was an active job of the site a moment ago: join it, or come after it."""
     for _ in range(JOIN_TRIES):
-        for inserted in await _insert(session, [new]):
-            return submitted_of(inserted, deduplicated=False)
         job = await _join(session, new)
         if job is not None:
             return submitted_of(job, deduplicated=True)
+        for inserted in await _insert(session, [new]):
+            return submitted_of(inserted, deduplicated=False)
     raise ConflictError("The jobs of this site end faster than they can be joined. Try again.")
 
 
@@ -168,7 +223,7 @@ async def create_many(session: AsyncSession, jobs: Sequence[NewJob]) -> dict[str
     answers = {job.dedup_key: submitted_of(job, deduplicated=False) for job in inserted}
     for new in jobs:
         if new.domain not in answers:
-            answers[new.domain] = await create(session, new)
+            answers[new.domain] = await _join_or_insert(session, new)
     return {site: answer for site, answer in answers.items() if site is not None}
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import datetime
 from functools import cache
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import bindparam, func, select, update
-from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy import ColumnElement, bindparam, func, select, update
+from sqlalchemy.dialects.postgresql import Insert, insert
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.sql.dml import ReturningInsert
 
@@ -35,20 +35,41 @@ async def register_domain(
     scan_interval_hours: float | None = None,
 ) -> Domain:
     """Find or create the site of an address; a deleted one comes back. `watch` never unwatches."""
-    values = {
+    values = registered(
+        address,
+        created_by=created_by,
+        max_pages=max_pages,
+        scan_interval_hours=scan_interval_hours,
+    )
+    statement = _returning_domain(watch=watch, scheme_given=address.scheme_given)
+    found = await session.execute(statement, values, execution_options={"populate_existing": True})
+    return found.scalar_one()
+
+
+def registered(
+    address: WebAddress,
+    *,
+    created_by: UUID,
+    max_pages: int | None = None,
+    scan_interval_hours: float | None = None,
+) -> dict[str, Any]:
+    """The parameters of a registration."""
+    return {
         "its_name": address.domain,
         "its_base_url": _base_url(address),
         "its_creator": created_by,
         "its_max_pages": max_pages,
         "its_interval": scan_interval_hours,
     }
-    statement = _registration(watch=watch, scheme_given=address.scheme_given)
-    found = await session.execute(statement, values, execution_options={"populate_existing": True})
-    return found.scalar_one()
 
 
 @cache
-def _registration(*, watch: bool, scheme_given: bool) -> ReturningInsert[Domain]:
+def _returning_domain(*, watch: bool, scheme_given: bool) -> ReturningInsert[Domain]:
+    return registration(watch=watch, scheme_given=scheme_given).returning(Domain)
+
+
+def registration(*, watch: bool, scheme_given: bool) -> Insert:
+    """The statement behind `register_domain`, to be made once and given `registered` values."""
     row = insert(Domain).values(
         domain=bindparam("its_name"),
         base_url=bindparam("its_base_url"),
@@ -74,8 +95,7 @@ def _registration(*, watch: bool, scheme_given: bool) -> ReturningInsert[Domain]
             "next_scan_at": func.coalesce(Domain.next_scan_at, func.now()),
             "max_pages": func.coalesce(row.excluded.max_pages, Domain.max_pages),
         }
-    statement = row.on_conflict_do_update(index_elements=[Domain.domain], set_=kept)
-    return statement.returning(Domain)
+    return row.on_conflict_do_update(index_elements=[Domain.domain], set_=kept)
 
 
 def _base_url(address: WebAddress) -> str:
@@ -106,13 +126,22 @@ async def register_domains(
 
 
 async def plan_next_scan(
-    session: AsyncSession, domain: Domain, default_interval_hours: float
+    session: AsyncSession, domain_id: UUID, default_interval_hours: float
 ) -> None:
     """A watched site is being scanned now: its next time is one interval away."""
-    hours = domain.scan_interval_hours or default_interval_hours
-    domain.next_scan_at = func.now() + timedelta(hours=hours)
-    await session.flush()
-    await session.refresh(domain, ["next_scan_at"])
+    statement = (
+        update(Domain)
+        .where(Domain.id == domain_id)
+        .values(next_scan_at=_one_interval_from_now(default_interval_hours))
+        .returning(Domain)
+        .execution_options(synchronize_session=False, populate_existing=True)
+    )
+    await session.execute(statement)
+
+
+def _one_interval_from_now(default_hours: float) -> ColumnElement[datetime]:
+    hours = func.coalesce(Domain.scan_interval_hours, default_hours)
+    return func.now() + func.make_interval(0, 0, 0, 0, 0, 0, hours * SECONDS_AN_HOUR)
 
 
 async def change_domain(
@@ -168,12 +197,10 @@ async def take_due_domains(
         .with_for_update(skip_locked=True)
         .cte("due")
     )
-    hours = func.coalesce(Domain.scan_interval_hours, default_interval_hours)
-    pause = func.make_interval(0, 0, 0, 0, 0, 0, hours * SECONDS_AN_HOUR)
     statement = (
         update(Domain)
         .where(Domain.id == due.c.id)
-        .values(next_scan_at=func.now() + pause)
+        .values(next_scan_at=_one_interval_from_now(default_interval_hours))
         .returning(Domain)
         .execution_options(synchronize_session=False)
     )
