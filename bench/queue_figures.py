@@ -38,7 +38,7 @@ SECONDS_BETWEEN_QUESTIONS = 1
 PENDING = 100_000
 CLAIMS, CLAIM_LIMIT = 300, 20
 SETTLE_SECONDS, IDLE_SECONDS = 25, 20
-SUBMIT_SITES, SUBMIT_PAUSE = 1_000, 0.05
+SUBMIT_SITES, SUBMIT_PAUSE = 1_000, 0.02
 FILL = """
     INSERT INTO jobs (created_by, dedup_key, priority, run_at, result_data)
     SELECT u.id, 'site-' || n, (ARRAY[0, 5, 9])[n % 3 + 1], now() - n * interval '1 ms',

@@ -39,7 +39,7 @@ class Turns:
     async def piece(self) -> AsyncIterator[None]:
         """Wait for the turn to do a piece of heavy work. Enough of it, and the loop goes round."""
         async with self._lock:
-            await self._give_way()
+            await self.people_first()
             started = time.perf_counter()
             yield
             self._worked += time.perf_counter() - started
@@ -57,7 +57,7 @@ class Turns:
                 return
             yield made
 
-    async def _give_way(self) -> None:
+    async def people_first(self) -> None:
         """Let people go first; when there is no end of them, work still gets its share of time."""
         if not self._people or time.perf_counter() < self._impatient_until:
             return

@@ -21,6 +21,7 @@ from siteatlas.storage.session import (
     create_database,
     get_background_session,
     get_session,
+    get_statement_session,
 )
 from tests.fixtures.connections import CountedConnections
 from tests.fixtures.database import PostgresServer
@@ -142,6 +143,37 @@ async def test_an_exception_in_a_transaction_rolls_all_of_it_back() -> None:
 async def test_a_session_without_a_transaction_keeps_nothing() -> None:
     async with get_background_session() as session:
         await add_domain(session, "lost.example.com")
+    assert await names_of_domains() == []
+
+
+async def add_in_one_statement_and_fail() -> None:
+    async with get_statement_session() as session, session.begin():
+        await add_domain(session, "kept.example.com")
+        raise ZeroDivisionError
+
+
+@pytest.mark.usefixtures("database")
+async def test_a_statement_session_commits_each_statement_unless_a_pooler_is_between(
+    postgres_server: PostgresServer,
+) -> None:
+    with pytest.raises(ZeroDivisionError):
+        await add_in_one_statement_and_fail()
+    kept = [] if postgres_server.behind_pooler else ["kept.example.com"]
+    assert await names_of_domains() == kept
+
+
+@pytest.mark.usefixtures("database")
+async def test_a_statement_session_has_the_limits_of_a_request() -> None:
+    async with get_statement_session() as session, session.begin():
+        assert await limits_of(session) == REQUEST_LIMITS
+
+
+@pytest.mark.usefixtures("database")
+async def test_after_a_statement_session_transactions_are_whole_again() -> None:
+    async with get_statement_session() as session, session.begin():
+        await session.execute(ONE)
+    with pytest.raises(ZeroDivisionError):
+        await change_all_and_fail()
     assert await names_of_domains() == []
 
 

@@ -64,6 +64,25 @@ async def test_work_waits_while_somebody_waits_for_an_answer() -> None:
     assert done == ["piece"]
 
 
+async def test_every_piece_of_an_iterable_is_made_in_its_own_turn() -> None:
+    own = Turns()
+    made = [piece async for piece in own.pieces(iter("abc"))]
+    assert made == ["a", "b", "c"]
+
+
+async def test_the_pieces_of_an_iterable_wait_for_people_too() -> None:
+    own = Turns()
+
+    async def first() -> str:
+        return await anext(own.pieces("abc"))
+
+    with own.person():
+        task = asyncio.create_task(first())
+        await asyncio.sleep(MOST_PATIENCE_SECONDS / 5)
+        assert not task.done()
+    assert await task == "a"
+
+
 async def test_work_goes_on_when_there_is_no_end_of_people() -> None:
     own = Turns()
     done: list[str] = []

@@ -16,7 +16,7 @@ from siteatlas.logs import get_logger
 from siteatlas.net.address import WebAddress
 from siteatlas.queue.submission import Submitted, submit_site
 from siteatlas.storage.repetition import repeat_when_busy
-from siteatlas.storage.session import get_session
+from siteatlas.storage.session import get_statement_session
 
 NO_WORKER = "No worker has been seen for a minute. Start one with: siteatlas worker"
 STATUS_PATH = "/api/v3/sitemap/status/{job_id}"
@@ -61,7 +61,7 @@ async def _submit(
     address: WebAddress, body: ScanRequest, context: Context, user: CurrentUser
 ) -> tuple[Submitted, bool]:
     """The job, and whether anybody is there to run it."""
-    async with get_session() as session, session.begin():
+    async with get_statement_session() as session, session.begin():
         job = await submit_site(
             session,
             address,
@@ -82,5 +82,5 @@ async def _submit(
 )
 async def get_scan_status(job_id: JobIdent) -> JobView:
     """The state of a job, by its UUID or its number."""
-    async with get_session() as session, session.begin():
+    async with get_statement_session() as session, session.begin():
         return await find_job(session, job_id)

@@ -42,6 +42,7 @@ from siteatlas.net.own_headers import checked_headers
 from siteatlas.net.politeness import Politeness
 from siteatlas.net.resolver import Resolver, SystemResolver
 from siteatlas.net.response import CHUNK_BYTES, Budget, Response
+from siteatlas.turns import turns
 
 __all__ = ["FetchLimits", "HttpClient", "Response", "error_for_status", "retry_after_seconds"]
 
@@ -121,6 +122,7 @@ class HttpClient:
 
         Raises ScanError for faults of the network and EgressDenied for forbidden addresses.
         """
+        await turns().people_first()
         headers = {"Accept-Encoding": accept_encoding, **_conditions(etag, last_modified)}
         budget = Budget(self._limits.document)
         chain = [address]

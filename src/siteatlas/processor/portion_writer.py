@@ -15,6 +15,7 @@ from siteatlas.storage.portions import Portion, write_portion
 from siteatlas.storage.repetition import repeat_when_busy
 from siteatlas.storage.session import get_background_session
 from siteatlas.storage.sitemaps import record_origin
+from siteatlas.turns import turns
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +66,7 @@ class PortionWriter:
             self._task = None
 
     async def _write(self, portion: Portion, standing: Standing) -> None:
+        await turns().people_first()
         with meters.timed_write():
             await self._write_fenced(portion, standing)
         self._settled(portion)

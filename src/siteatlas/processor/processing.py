@@ -56,6 +56,7 @@ from siteatlas.storage.repetition import repeat_when_busy
 from siteatlas.storage.scans import open_scan
 from siteatlas.storage.session import get_background_session
 from siteatlas.storage.sitemaps import load_sitemaps
+from siteatlas.turns import turns
 
 log = get_logger("processor")
 
@@ -173,6 +174,7 @@ class Processor:
         return address
 
     async def _open(self, claim: Claim, address: WebAddress) -> OpenedScan:
+        await turns().people_first()
         async with get_background_session() as session, session.begin():
             domain_id = claim.domain_id
             if domain_id is None:

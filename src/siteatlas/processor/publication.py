@@ -25,6 +25,7 @@ from siteatlas.storage.scans import (
 from siteatlas.storage.session import AsyncSession, get_background_session
 from siteatlas.storage.sitemaps import count_domain, summarise_scan
 from siteatlas.storage.urls import count_distinct_urls
+from siteatlas.turns import turns
 
 SUMMARISED_SITEMAPS = 100
 PUBLICATION_SECONDS = 300
@@ -33,6 +34,7 @@ PUBLICATION_SECONDS = 300
 async def publish(claim: Claim, scan: OpenedScan, recorder: Recorder) -> dict[str, Any]:
     """Write the last rows, the counters and the final status in one transaction."""
     portion = await recorder.finish()
+    await turns().people_first()
     with meters.timed_write():
         result = await repeat_when_busy(lambda: _publish(claim, scan, recorder, portion))
     recorder.settle(portion)

@@ -56,6 +56,7 @@ fsync = on
 full_page_writes = on
 synchronous_commit = on
 max_wal_size = 2GB
+wal_init_zero = off
 checkpoint_timeout = 15min
 checkpoint_completion_target = 0.9
 autovacuum = on

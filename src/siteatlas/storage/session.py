@@ -35,6 +35,7 @@ __all__ = [
     "create_database",
     "get_background_session",
     "get_session",
+    "get_statement_session",
 ]
 
 log = get_logger("storage")
@@ -77,22 +78,31 @@ def _setting(limits: tuple[tuple[str, str], ...]) -> Select[Any]:
     return select(*(func.set_config(name, value, True) for name, value in limits))
 
 
+def _factory(engine: AsyncEngine) -> async_sessionmaker[AsyncSession]:
+    return async_sessionmaker(engine, sync_session_class=LimitedSession, expire_on_commit=False)
+
+
 class Database:
     """An engine with its session factory. `standing` limits hold on each of its connections."""
 
     def __init__(self, engine: AsyncEngine, standing: Mapping[str, str] | None = None) -> None:
         self.engine = engine
         self._standing = standing or {}
-        self._sessions = async_sessionmaker(
-            engine, sync_session_class=LimitedSession, expire_on_commit=False
-        )
+        self._sessions = _factory(engine)
+        self._statement_sessions = _factory(engine.execution_options(isolation_level="AUTOCOMMIT"))
 
     @asynccontextmanager
-    async def session(self, limits: dict[str, str]) -> AsyncIterator[AsyncSession]:
-        """A session whose transactions carry `limits`; faults of the connection are translated."""
+    async def session(
+        self, limits: dict[str, str], *, by_statement: bool = False
+    ) -> AsyncIterator[AsyncSession]:
+        """A session whose transactions carry `limits`; faults of the connection are translated.
+
+        `by_statement` makes each statement its own transaction, where the limits stand anyway.
+        """
         own = {name: value for name, value in limits.items() if self._standing.get(name) != value}
+        factory = self._statement_sessions if by_statement and not own else self._sessions
         with translated_faults():
-            async with self._sessions(info={"limits": own}) as session:
+            async with factory(info={"limits": own}) as session:
                 yield session
 
     async def close(self) -> None:
@@ -157,6 +167,17 @@ def bound_database() -> Database:
 async def get_session() -> AsyncIterator[AsyncSession]:
     """A session for one request."""
     async with bound_database().session(REQUEST_LIMITS) as session:
+        yield session
+
+
+@asynccontextmanager
+async def get_statement_session() -> AsyncIterator[AsyncSession]:
+    """A session for a request in which each statement is whole in itself and may commit at once.
+
+    It spares the questions that begin and end a transaction, each of which waits for its turn
+    on a busy machine. Behind a pooler it is a session like any other.
+    """
+    async with bound_database().session(REQUEST_LIMITS, by_statement=True) as session:
         yield session
 
 
