@@ -14,7 +14,13 @@ from datetime import timedelta
 from typing import Any
 
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+)
 from sqlalchemy import func, select, text, update
 
 from siteatlas.errors import JobActive, JobCancelled, JobStateConflict, LeaseLost
@@ -28,6 +34,7 @@ from siteatlas.storage.models import LOCAL_USER_ID, Job, JobAttempt
 from siteatlas.storage.session import AsyncSession, get_background_session
 
 LEASE = 60.0
+LAST_CLAIMS = 4
 SITES = ("a.example.com", "b.example.com", "c.example.com")
 ACTIVE = {"pending", "processing"}
 
@@ -54,6 +61,21 @@ class Known:
         self.expired = False
 
 
+def jobs_exist(machine: QueueMachine) -> bool:
+    """Whether anything was submitted."""
+    return bool(machine.jobs)
+
+
+def somebody_holds(machine: QueueMachine) -> bool:
+    """Whether a job was ever claimed, be the claim good or old."""
+    return bool(machine.given)
+
+
+def one_runs(machine: QueueMachine) -> bool:
+    """Whether a job is running."""
+    return any(job.status == "processing" for job in machine.jobs.values())
+
+
 class QueueMachine(RuleBasedStateMachine):
     """Runs against the bound database with an event loop of its own; tables start empty."""
 
@@ -77,6 +99,11 @@ class QueueMachine(RuleBasedStateMachine):
 
         return self.runner.run(run())
 
+    def _holder(self) -> st.SearchStrategy[Claim]:
+        """One of the last claims, which may be old or good; rightful holders come up often."""
+        rightful = [one for one in self.given if self._holds(one)]
+        return st.sampled_from(rightful + self.given[-LAST_CLAIMS:])
+
     def _holds(self, one: Claim) -> bool:
         job = self.jobs[one.id]
         return job.status == "processing" and job.fence == one.fence
@@ -92,6 +119,13 @@ class QueueMachine(RuleBasedStateMachine):
             return False, None
         assert self._holds(one), "a holder with an old fence was let through"
         return True, result
+
+    @initialize()
+    def begin(self) -> None:
+        """One job waits and two are held, so that every verb has something to do at once."""
+        for site in SITES:
+            self.submit(site)
+        self.claim(2, "one")
 
     @rule(site=st.sampled_from(SITES))
     def submit(self, site: str) -> None:
@@ -122,15 +156,15 @@ class QueueMachine(RuleBasedStateMachine):
         """Every waiting job is due."""
         self._in_session(lambda s: s.execute(update(Job).values(run_at=func.now())))
 
+    @precondition(one_runs)
     @rule(data=st.data())
     def lease_runs_out(self, data: st.DataObject) -> None:
         running = [i for i, job in self.jobs.items() if job.status == "processing"]
-        if running:
-            job_id = data.draw(st.sampled_from(running))
-            past = func.now() - timedelta(seconds=1)
-            change = update(Job).where(Job.id == job_id).values(lease_until=past)
-            self._in_session(lambda s: s.execute(change))
-            self.jobs[job_id].expired = True
+        job_id = data.draw(st.sampled_from(running))
+        past = func.now() - timedelta(seconds=1)
+        change = update(Job).where(Job.id == job_id).values(lease_until=past)
+        self._in_session(lambda s: s.execute(change))
+        self.jobs[job_id].expired = True
 
     @rule(blame=st.booleans())
     def rescue(self, blame: bool) -> None:
@@ -153,9 +187,10 @@ class QueueMachine(RuleBasedStateMachine):
             known.attempt = max(0, known.attempt - 1)
             known.leave("released", "pending")
 
+    @precondition(somebody_holds)
     @rule(data=st.data())
     def heartbeat(self, data: st.DataObject) -> None:
-        held = data.draw(st.lists(st.sampled_from(self.given), max_size=3)) if self.given else []
+        held = data.draw(st.lists(self._holder(), max_size=3))
         kept, asked = self._in_session(lambda s: heartbeat(s, held, LEASE))
         rightful = {one.id for one in held if self._holds(one)}
         assert kept == rightful
@@ -163,11 +198,10 @@ class QueueMachine(RuleBasedStateMachine):
         for job_id in rightful:
             self.jobs[job_id].expired = False
 
+    @precondition(somebody_holds)
     @rule(data=st.data(), progress=st.floats(0, 0.9), finished=st.booleans())
     def write(self, data: st.DataObject, progress: float, finished: bool) -> None:
-        if not self.given:
-            return
-        one = data.draw(st.sampled_from(self.given))
+        one = data.draw(self._holder())
 
         def fenced(session: AsyncSession) -> Awaitable[None]:
             return report_progress(
@@ -186,21 +220,19 @@ class QueueMachine(RuleBasedStateMachine):
             job.progress = max(job.progress, progress)
             job.rescues = 0 if finished else job.rescues
 
+    @precondition(somebody_holds)
     @rule(data=st.data())
     def complete(self, data: st.DataObject) -> None:
-        if not self.given:
-            return
-        one = data.draw(st.sampled_from(self.given))
+        one = data.draw(self._holder())
         passed, _ = self._guarded(one, lambda s: complete(s, one, {"url_count": 1}))
         if passed:
             self.jobs[one.id].progress = 1.0
             self.jobs[one.id].leave("completed", "completed")
 
+    @precondition(somebody_holds)
     @rule(data=st.data(), transient=st.booleans())
     def fail(self, data: st.DataObject, transient: bool) -> None:
-        if not self.given:
-            return
-        one = data.draw(st.sampled_from(self.given))
+        one = data.draw(self._holder())
         passed, _ = self._guarded(
             one, lambda s: fail(s, one, code="x", message="x", transient=transient)
         )
@@ -211,30 +243,27 @@ class QueueMachine(RuleBasedStateMachine):
             )
         self.time_comes()
 
+    @precondition(somebody_holds)
     @rule(data=st.data(), snooze=st.booleans())
     def release(self, data: st.DataObject, snooze: bool) -> None:
-        if not self.given:
-            return
-        one = data.draw(st.sampled_from(self.given))
+        one = data.draw(self._holder())
         passed, _ = self._guarded(one, lambda s: release(s, one, snooze=snooze))
         if passed:
             job = self.jobs[one.id]
             job.attempt = max(0, job.attempt - 1)
             job.leave("snoozed" if snooze else "released", "pending")
 
+    @precondition(somebody_holds)
     @rule(data=st.data())
     def stop_as_asked(self, data: st.DataObject) -> None:
-        if not self.given:
-            return
-        one = data.draw(st.sampled_from(self.given))
+        one = data.draw(self._holder())
         passed, _ = self._guarded(one, lambda s: cancel_running(s, one))
         if passed:
             self.jobs[one.id].leave("cancelled", "cancelled")
 
+    @precondition(jobs_exist)
     @rule(data=st.data())
     def cancel(self, data: st.DataObject) -> None:
-        if not self.jobs:
-            return
         job_id = data.draw(st.sampled_from(sorted(self.jobs)))
         job = self.jobs[job_id]
         try:
@@ -247,10 +276,9 @@ class QueueMachine(RuleBasedStateMachine):
             job.cancel_asked = True
             job.status = "cancelled" if job.status == "pending" else job.status
 
+    @precondition(jobs_exist)
     @rule(data=st.data())
     def retry(self, data: st.DataObject) -> None:
-        if not self.jobs:
-            return
         job_id = data.draw(st.sampled_from(sorted(self.jobs)))
         job = self.jobs[job_id]
         rivals = [j for j in self.jobs.values() if j.site == job.site and j.status in ACTIVE]

@@ -21,7 +21,7 @@ COMMON = settings(
     print_blob=True,
     suppress_health_check=list(HealthCheck),
 )
-SHORT = settings(COMMON, max_examples=12, stateful_step_count=20)
+SHORT = settings(COMMON, max_examples=15, stateful_step_count=20)
 LONG = settings(COMMON, max_examples=200, stateful_step_count=50)
 OUTCOMES = {"completed", "failed", "retried", "released", "snoozed", "rescued", "cancelled"}
 
@@ -43,7 +43,7 @@ def machine(cluster: RestartableServer) -> Iterator[type[QueueMachine]]:
 @pytest.mark.faults_short
 def test_the_queue_keeps_its_promises_in_any_order(machine: type[QueueMachine]):
     run_state_machine_as_test(machine, settings=SHORT)
-    assert machine.outcomes.total() > 0
+    assert len(machine.outcomes) > 2, machine.outcomes
 
 
 @pytest.mark.timeout(900)

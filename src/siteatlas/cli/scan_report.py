@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from siteatlas.cli.reading_order import ReadingOrder
 from siteatlas.errors import JobCancelled, SiteatlasError
 from siteatlas.scanner.events import (
     CandidateJudged,
@@ -108,6 +109,7 @@ class ReportKeeper:
         self.dated_count = 0
         self.robots: RobotsRead | None = None
         self._expected: set[str] = set()
+        self._order = ReadingOrder()
 
     @property
     def documents_expected(self) -> int:
@@ -122,8 +124,10 @@ class ReportKeeper:
             case DocumentOpened():
                 self.open[event.url] = _open_sitemap(event)
                 self._expected.add(event.requested_url)
+                self._order.redirect(event.requested_url, event.url)
             case ChildrenFound():
                 self._expected.update(child.url for child in event.children)
+                self._order.name(child.url for child in event.children)
             case DocumentClosed():
                 self._close(event)
             case CandidateJudged():
@@ -133,6 +137,7 @@ class ReportKeeper:
                 self.report.lose(event.code)
             case RobotsRead():
                 self.robots = event
+                self._order.name(event.sitemap_urls)
             case _:
                 pass
 
@@ -155,7 +160,12 @@ class ReportKeeper:
         if opened is not None:
             opened.url_count += count
 
+    def arrange(self) -> None:
+        """The scan has ended: list its documents in the order in which they were named."""
+        self.report.sitemaps = self._order.arranged(self.report.sitemaps)
+
     def _close(self, event: DocumentClosed) -> None:
+        self._order.redirect(event.requested_url, event.url)
         opened = self.open.pop(event.url, None)
         parent = event.parent_url or (opened.parent if opened else None)
         url_count = opened.url_count if opened else event.entry_count

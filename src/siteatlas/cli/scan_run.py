@@ -123,6 +123,7 @@ class Conductor:
             run.keeper.report.fail(error)
             run.error = error
         run.seconds = run.elapsed
+        run.keeper.arrange()
         self.active.remove(run)
         self.ended.append(run)
         data = self._form.report(run.keeper.report)

@@ -88,6 +88,7 @@ class HttpClient:
             cache_seconds=limits.dns_cache,
         )
         self._session: aiohttp.ClientSession | None = None
+        self._answering: set[str] = set()
 
     def check(self, address: WebAddress) -> None:
         """Raise EgressDenied if the address shows by itself that it may not be contacted."""
@@ -160,12 +161,13 @@ class HttpClient:
             try:
                 raw = await self._send(address, sent, budget)
             except ScanError as fault:
-                if last or budget.left <= 0 or not _may_pass(fault):
+                if last or budget.left <= 0 or not self._may_pass(fault, address):
                     self._record_fault(address, fault, own=own)
                     raise
             else:
                 exchange.callback(raw.release)
                 self._politeness.record(address, ok=True, own=own)
+                self._answering.add(address.origin)
                 wait = self._asked_wait(raw, address, attempt, own=own)
                 if last or not _is_passing_error(raw) or wait > self._limits.patience:
                     return raw
@@ -173,6 +175,15 @@ class HttpClient:
             await exchange.aclose()
             await asyncio.sleep(delay)
         raise AssertionError("FetchLimits.tries must be at least 1")
+
+    def _may_pass(self, fault: ScanError, address: WebAddress) -> bool:
+        """Whether a second try, a moment later, may go better: not if the host was never heard."""
+        if isinstance(fault, DnsNameUnknown):
+            return False
+        if isinstance(fault, Timeout):
+            return address.origin in self._answering
+        refused = isinstance(fault.__cause__, OSError) and fault.__cause__.errno == ECONNREFUSED
+        return isinstance(fault, (ConnectionFailed, DnsError)) and not refused
 
     def _asked_wait(
         self, raw: aiohttp.ClientResponse, address: WebAddress, attempt: int, *, own: bool
@@ -299,14 +310,6 @@ def _conditions(etag: str | None, last_modified: str | None) -> dict[str, str]:
 
 def _is_conditional(headers: Mapping[str, str]) -> bool:
     return "If-None-Match" in headers or "If-Modified-Since" in headers
-
-
-def _may_pass(fault: ScanError) -> bool:
-    """Whether a second try, a moment later, may go better."""
-    if isinstance(fault, DnsNameUnknown):
-        return False
-    refused = isinstance(fault.__cause__, OSError) and fault.__cause__.errno == ECONNREFUSED
-    return isinstance(fault, (ConnectionFailed, DnsError, Timeout)) and not refused
 
 
 def _is_passing_error(raw: aiohttp.ClientResponse) -> bool:

@@ -11,7 +11,7 @@ from typing import Any
 from uuid import UUID
 
 from sqlalchemy import ColumnElement, Row, Select, bindparam, func, select, text, true, update
-from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.dialects.postgresql import Insert, insert
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from siteatlas.errors import ConflictError
@@ -31,11 +31,16 @@ OWN_COLUMNS = (
     "result_data",
     "job_metadata",
 )
-ONE_ACTIVE: dict[str, Any] = {
-    "index_elements": [Job.dedup_key],
-    "index_where": text(ACTIVE_PREDICATE),
-}
-INSERT_UNLESS_ACTIVE = insert(Job).on_conflict_do_nothing(**ONE_ACTIVE).returning(Job)
+
+
+def _unless_active(row: Insert) -> Insert:
+    """Insert nothing when the site has an active job."""
+    return row.on_conflict_do_nothing(
+        index_elements=[Job.dedup_key], index_where=text(ACTIVE_PREDICATE)
+    )
+
+
+INSERT_UNLESS_ACTIVE = _unless_active(insert(Job)).returning(Job)
 FIND_ACTIVE = (
     select(Job)
     .where(Job.dedup_key == bindparam("site"), Job.status.in_(ACTIVE))
@@ -153,13 +158,8 @@ def _registration_and_job(*, watch: bool, scheme_given: bool) -> Select[Any]:
         name: bindparam(f"job_{name}", type_=Job.__table__.c[name].type) for name in OWN_COLUMNS
     }
     row["domain_id"] = site.c.id
-    job = (
-        insert(Job)
-        .from_select(list(row), select(*row.values()))
-        .on_conflict_do_nothing(**ONE_ACTIVE)
-        .returning(Job.id, Job.job_id, Job.status, Job.created_at)
-        .cte("job")
-    )
+    new = _unless_active(insert(Job).from_select(list(row), select(*row.values())))
+    job = new.returning(Job.id, Job.job_id, Job.status, Job.created_at).cte("job")
     return select(site.c.id.label("domain_id"), job).select_from(site.outerjoin(job, true()))
 
 

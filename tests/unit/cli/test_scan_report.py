@@ -125,3 +125,15 @@ def test_a_failed_scan_says_why():
     keeper = ReportKeeper("a.example")
     keeper.report.fail(NoSitemap())
     assert (keeper.report.status, keeper.report.error_code) == ("failed", "no_sitemap")
+
+
+def test_documents_are_listed_as_they_were_named_and_not_as_they_were_read():
+    keeper = ReportKeeper("a.example")
+    second = CHILD.replace("child", "second")
+    keeper.observe(opened(INDEX))
+    keeper.observe(ChildrenFound(INDEX, (ChildLink(CHILD), ChildLink(second))))
+    for url in (second, CHILD):
+        keeper.observe(closed(url, DocumentOutcome.COMPLETE, parent_url=INDEX))
+    keeper.observe(closed(INDEX, DocumentOutcome.COMPLETE))
+    keeper.arrange()
+    assert [sitemap.url for sitemap in keeper.report.sitemaps] == [INDEX, CHILD, second]

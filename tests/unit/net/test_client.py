@@ -198,7 +198,27 @@ async def test_a_silent_server_is_left_after_the_time_for_the_first_byte(make_cl
     ):
         with pytest.raises(Timeout):
             await asyncio.wait_for(ask(client.get(parse_url(server.url()))), 3)
-    assert server.connections == 3
+    assert server.connections == 1
+
+
+async def test_a_server_that_has_answered_before_is_asked_again_when_it_falls_silent(
+    make_client: MakeClient,
+):
+    async def answer_the_first(connection: Connection) -> None:
+        await connection.request()
+        if server.connections > 1:
+            await asyncio.sleep(30)
+        await connection.answer(b"ok")
+
+    limits = replace(QUICK, first_byte=0.1)
+    async with (
+        RawServer(answer_the_first) as server,
+        make_client(server.entry, limits=limits) as client,
+    ):
+        await ask(client.get(parse_url(server.url())))
+        with pytest.raises(Timeout):
+            await asyncio.wait_for(ask(client.get(parse_url(server.url()))), 3)
+    assert server.connections == 4
 
 
 async def test_headers_in_drops_do_not_hold_us(make_client: MakeClient):
