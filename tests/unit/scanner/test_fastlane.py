@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from xml.sax.saxutils import escape
 
 import pytest
@@ -15,6 +16,9 @@ from siteatlas.scanner.formats.urlset import Urlset
 from siteatlas.scanner.tally import Tally
 
 ROOT = '<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9">'
+IMAGES = ' xmlns:image="http://www.google.com/schemas/sitemap-image/1.1"'
+LANGUAGES = ' xmlns:xhtml="http://www.w3.org/1999/xhtml"'
+ANNOUNCING = ROOT[:-1] + IMAGES + LANGUAGES + ">"
 BLANK = st.text(" \t\n\r", max_size=3)
 PATH = st.text(
     st.characters(
@@ -35,6 +39,57 @@ def escaped(text: str, style: str) -> str:
     if style == "hexadecimal":
         return "".join(f"&#x{ord(char):x};" if char in "&<>/" else char for char in text)
     return escape(text, {"'": "&apos;", '"': "&quot;"})
+
+
+@st.composite
+def image(draw):
+    style = draw(st.sampled_from(["names", "numbers"]))
+    names = draw(st.lists(st.sampled_from(["loc", "title", "caption", "license"]), max_size=3))
+    names = ["loc", *names] if draw(st.integers(0, 5)) else names
+    blank = draw(BLANK)
+    fields = [f"<image:{name}>{blank}{escaped(draw(PATH), style)}</image:{name}>" for name in names]
+    return f"<image:image>{blank}{blank.join(fields)}</image:image>"
+
+
+@st.composite
+def link(draw):
+    language = f'hreflang="{draw(st.sampled_from(["de", "x-default", "", " en "]))}"'
+    address = f'href="{escaped(draw(PATH), "names")}"'
+    both = [language, address] if draw(st.booleans()) else [address, language]
+    rel = draw(st.sampled_from(['rel="alternate"', 'rel="alternate"', 'rel="other"']))
+    return f"<xhtml:link {rel} {' '.join(both)}{draw(st.sampled_from(['', ' ', chr(10)]))}/>"
+
+
+ODD_EXTRAS = st.sampled_from(
+    [
+        "<image:image><image:loc><![CDATA[https://a.example/i.jpg]]></image:loc></image:image>",
+        "<image:image><image:title>no address</image:title></image:image>",
+        "<image:image/>",
+        "<image:image><image:loc>x</image:loc><other/></image:image>",
+        "<image:image><image:loc>x ]]&gt; y</image:loc></image:image>",
+        f"<image:image><image:loc>x</image:loc><image:title>{'t' * 5000}</image:title></image:image>",
+        '<xhtml:link rel="alternate" media="handheld" href="https://m.a.example/"/>',
+        '<xhtml:link hreflang="de" rel="alternate" href="https://a.example/de"/>',
+        "<xhtml:link rel='alternate' hreflang='de' href='https://a.example/de'/>",
+        '<xhtml:link rel="alternate" hreflang="de" href="https://a.example/de"></xhtml:link>',
+        '<xhtml:link rel="alternate" hreflang="de" href="a" href="b"/>',
+        "<video:video><video:title>t</video:title></video:video>",
+        "<!-- note -->",
+    ]
+)
+
+
+@st.composite
+def rich_entry(draw):
+    """An entry with extras in the same place most of the time, as generators write them."""
+    blank = draw(BLANK)
+    fields = [f"<loc>{escaped(draw(URL), 'names')}</loc>"]
+    fields += [f"<lastmod>{draw(DATE)}</lastmod>"] if draw(st.booleans()) else []
+    items = draw(st.lists(st.one_of(image(), link()), max_size=4))
+    items += [draw(ODD_EXTRAS)] if draw(st.integers(0, 12)) == 0 else []
+    place = 1 if draw(st.integers(0, 3)) else draw(st.integers(0, len(fields)))
+    fields[place:place] = items
+    return f"<url>{blank}{blank.join(fields)}{blank}</url>"
 
 
 @st.composite
@@ -74,9 +129,11 @@ def body(draw):
     return draw(BLANK).join(parts) + draw(BLANK) + "</urlset>" + draw(BLANK)
 
 
-def columns_of(text: str, cuts: list[int], *, fast: bool) -> tuple[EntryColumns, Tally, str | None]:
+def columns_of(
+    text: str, cuts: list[int], *, fast: bool, root: str = ROOT
+) -> tuple[EntryColumns, Counter[str], int, str | None]:
     tally, found = Tally(), EntryColumns()
-    reader = Urlset(ROOT, tally, fast=fast)
+    reader = Urlset(root, tally, fast=fast)
     edges = [0, *sorted(min(cut, len(text)) for cut in cuts), len(text)]
     harvests = [reader.feed(text[a:b]) for a, b in itertools.pairwise(edges)]
     harvests.append(reader.feed("", final=True))
@@ -87,7 +144,7 @@ def columns_of(text: str, cuts: list[int], *, fast: bool) -> tuple[EntryColumns,
         found.priorities += harvest.columns.priorities
         found.extras += harvest.columns.extras
     error = harvests[-1].error
-    return found, tally, error.code if error else None
+    return found, tally.problems, tally.skipped, error.code if error else None
 
 
 @settings(max_examples=400, deadline=None)
@@ -101,6 +158,62 @@ def test_both_lanes_give_the_same_entries_wherever_the_document_is_split(text, c
 def test_both_lanes_give_the_same_entries_of_a_document_that_breaks_off(text, end):
     cut = text[:end]
     assert columns_of(cut, [], fast=True)[0] == columns_of(cut, [], fast=False)[0]
+
+
+@settings(max_examples=400, deadline=None)
+@given(
+    st.lists(rich_entry(), max_size=8).map("".join),
+    st.lists(st.integers(0, 3000), max_size=6),
+    st.sampled_from([ANNOUNCING, ROOT[:-1] + IMAGES + ">", ROOT[:-1] + LANGUAGES + ">", ROOT]),
+)
+def test_both_lanes_give_the_same_extras(text, cuts, root):
+    text += "</urlset>"
+    fast = columns_of(text, cuts, fast=True, root=root)
+    assert fast == columns_of(text, [], fast=False, root=root)
+
+
+SHOP = (
+    "<url>\n<loc>https://a.example/{0}</loc>\n<lastmod>2026-11-02</lastmod>\n<image:image>\n"
+    "<image:loc>https://a.example/{0}.jpg?w=1&amp;h=2</image:loc>\n<image:title>Größe &lt; {0}"
+    "</image:title>\n</image:image>\n</url>\n"
+)
+LINK = '<xhtml:link rel="alternate" hreflang="{1}" href="https://a.example/{1}/{0}"/>\n'
+SPOKEN = (
+    "<url>\n<loc>https://a.example/{0}</loc>\n"
+    + LINK.replace("{1}", "de")
+    + LINK.replace("{1}", "en")
+    + "<lastmod>2026-11-02</lastmod></url>\n"
+)
+
+
+@pytest.mark.parametrize("shape", [SHOP, SPOKEN], ids=["images", "languages"])
+def test_usual_images_and_languages_stay_in_the_lane(shape):
+    text = "".join(map(shape.format, range(20)))
+    entries = FastLane(ANNOUNCING).feed(text)
+    assert entries is not None
+    assert len(entries.extras) == 20
+    strict, *_ = columns_of(text + "</urlset>", [], fast=False, root=ANNOUNCING)
+    assert list(entries.extras) == strict.extras
+
+
+def test_entries_without_extras_stay_in_the_lane_of_those_with():
+    lane = FastLane(ANNOUNCING)
+    assert lane.feed(SHOP.format(1) + plain(2) + SHOP.format(2)) is not None
+    first = lane.feed(plain(3))
+    assert first is not None
+    assert list(first.extras) == []
+
+
+@pytest.mark.parametrize("count", [900, 2000])
+def test_extras_that_may_meet_a_limit_are_left_to_the_parser(count):
+    many = "<image:image><image:loc>https://a.example/i.jpg</image:loc></image:image>" * count
+    text = f"<url><loc>https://a.example/</loc>{many}</url>"
+    assert FastLane(ANNOUNCING).feed(text) is None
+
+
+def test_prefixes_that_are_not_announced_are_left_to_the_parser():
+    assert FastLane(ROOT).feed(SHOP.format(1)) is None
+    assert FastLane(ROOT[:-1] + LANGUAGES + ">").feed(SHOP.format(1)) is None
 
 
 def plain(count: int, order: tuple[str, ...] = ("loc", "lastmod")) -> str:

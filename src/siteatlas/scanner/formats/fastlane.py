@@ -1,5 +1,6 @@
 """Reads the plain shape of `<url>` entries with one regular expression, far faster than a parser.
 
+Images and language links may stand in one place of each entry: `quick_extras.py` reads them.
 Believes itself only when every `<` of a stretch belongs to a tag it matched. Whoever leaves the
 lane goes on with the strict parser from `rest`, the exact position where the lane ended.
 """
@@ -11,6 +12,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from siteatlas.scanner.entries import PLAIN_URL
+from siteatlas.scanner.formats.quick_extras import Blocks, block_pattern
 from siteatlas.scanner.formats.salvage import decode
 from siteatlas.scanner.tally import RawEntries
 
@@ -21,17 +23,18 @@ BLANKS = r"\s*+"
 # ASCII only, which the engine matches by a bitmap; anything else is for the strict parser.
 VALUE = r"[\t\n\r -%'-;=-~]++"
 ANY_LOC = r"[^<]*+"
-FIRST_ENTRY = re.compile(
-    r"<url>\s*+((?:<(loc|lastmod|changefreq|priority)>[^<]*+</\2>\s*+)++)</url>"
-)
+# No groups inside what cannot be taken back: Python 3.11 confuses their spans.
+FIELD = "|".join(rf"<{name}>[^<]*+</{name}>\s*+" for name in USUAL_ORDER)
 NAMES = re.compile(r"<(\w+)>")
+EXTRAS = "extras"
 
 
 class FastLane:
     """The lane of one document; `feed` gives None from the moment the document leaves it."""
 
-    def __init__(self) -> None:
+    def __init__(self, root_tag: str = "") -> None:
         self.rest = ""
+        self._block = block_pattern(root_tag)
         self._order: tuple[str, ...] | None = None
         self._locs_are_plain = True
 
@@ -45,7 +48,7 @@ class FastLane:
             return RawEntries() if len(text) <= MAX_REST_CHARS else None
         stretch = text[:end]
         if self._order is None:
-            self._order = _order_of_first_entry(stretch)
+            self._order = _order_of_first_entry(stretch, self._block)
         entries = self._read(stretch) if self._order else None
         self.rest = text if entries is None else text[end:]
         return entries
@@ -65,45 +68,59 @@ class FastLane:
 
     def _match(self, stretch: str, tags: int, loc: str) -> RawEntries | None:
         order = self._order or USUAL_ORDER
-        rows = _entry_pattern(order, loc).findall(stretch)
+        rows = _entry_pattern(order, loc, self._block).findall(stretch)
         if not rows:
             return None
         columns: dict[str, Sequence[str]] = dict(zip(order, zip(*rows, strict=True), strict=True))
         lastmods, changefreqs, priorities = (columns[name] for name in USUAL_ORDER[1:])
         absent = lastmods.count("") + changefreqs.count("") + priorities.count("")
-        if tags != 10 * len(rows) - 2 * absent:
+        blocks = Blocks(columns.get(EXTRAS, ()))
+        if tags != 10 * len(rows) - 2 * absent + blocks.tag_count:
             return None
-        return RawEntries(columns["loc"], lastmods, changefreqs, priorities)
+        extras = blocks.extras()
+        if extras is None:
+            return None
+        return RawEntries(columns["loc"], lastmods, changefreqs, priorities, extras)
 
 
 @lru_cache(maxsize=64)
-def _entry_pattern(order: tuple[str, ...], loc: str) -> re.Pattern[str]:
-    parts = [
-        f"<loc>{BLANKS}({loc}){BLANKS}</loc>{BLANKS}"
-        if name == "loc"
-        else f"(?:<{name}>({VALUE})</{name}>{BLANKS})?+"
-        for name in order
-    ]
-    return re.compile(f"<url>{BLANKS}{''.join(parts)}</url>")
+def _entry_pattern(order: tuple[str, ...], loc: str, block: str | None) -> re.Pattern[str]:
+    parts = {
+        "loc": f"<loc>{BLANKS}({loc}){BLANKS}</loc>{BLANKS}",
+        EXTRAS: f"({block}*+)",
+        **{name: f"(?:<{name}>({VALUE})</{name}>{BLANKS})?" for name in USUAL_ORDER[1:]},
+    }
+    return re.compile(f"<url>{BLANKS}{''.join(parts[name] for name in order)}</url>")
 
 
-def _order_of_first_entry(stretch: str) -> tuple[str, ...] | None:
-    entry = FIRST_ENTRY.search(stretch)
+def _order_of_first_entry(stretch: str, block: str | None) -> tuple[str, ...] | None:
+    """The order that all entries must have; what the first one lacks is expected at its end."""
+    whole, blocks = _first_entry_patterns(block)
+    entry = whole.search(stretch)
     if entry is None:
         return None
-    names = NAMES.findall(entry[1])
+    names = NAMES.findall(blocks.sub(f"<{EXTRAS}>", entry[1]) if blocks else entry[1])
     if len(set(names)) != len(names) or "loc" not in names:
         return None
-    if names == [name for name in USUAL_ORDER if name in names]:
-        return USUAL_ORDER
-    return (*names, *(name for name in USUAL_ORDER if name not in names))
+    usual = (*USUAL_ORDER, EXTRAS) if blocks else USUAL_ORDER
+    if names == [name for name in usual if name in names]:
+        return usual
+    return (*names, *(name for name in usual if name not in names))
+
+
+@lru_cache(maxsize=8)
+def _first_entry_patterns(block: str | None) -> tuple[re.Pattern[str], re.Pattern[str] | None]:
+    """A whole entry, and all that stands in one place beside its fields."""
+    part = FIELD if block is None else f"(?:{FIELD}|{block})"
+    whole = re.compile(rf"<url>\s*+((?:{part})++)</url>")
+    return whole, None if block is None else re.compile(f"{block}++")
 
 
 def _decode_ampersands(entries: RawEntries, stretch: str) -> bool:
     """Decode the only entity that plain URLs hold; False when there are others."""
-    ampersands = stretch.count("&")
-    if ampersands:
-        if ampersands != stretch.count("&amp;"):
+    if "&" in stretch:
+        locs = "\n".join(entries.locs)
+        if locs.count("&") != locs.count("&amp;"):
             return False
-        entries.locs = "\n".join(entries.locs).replace("&amp;", "&").split("\n")
+        entries.locs = locs.replace("&amp;", "&").split("\n")
     return True

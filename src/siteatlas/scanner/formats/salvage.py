@@ -108,7 +108,11 @@ def _without_first(text: str, count: int) -> str:
 
 def decode(text: str) -> str:
     """Text with its references replaced; repairs have made sure that all of them are good."""
-    return REFERENCE.sub(_decode_reference, text) if "&" in text else text
+    if "&" not in text:
+        return text
+    if text.count("&") == text.count("&amp;"):
+        return text.replace("&amp;", "&")
+    return REFERENCE.sub(_decode_reference, text)
 
 
 def _decode_reference(match: re.Match[str]) -> str:

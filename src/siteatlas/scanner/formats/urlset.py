@@ -48,7 +48,7 @@ class Urlset:
     def __init__(self, root_tag: str, tally: Tally, *, fast: bool = True) -> None:
         self._tally = tally
         self._repair = XmlRepair(tally)
-        self._lane = FastLane() if fast else None
+        self._lane = FastLane(root_tag) if fast else None
         self._elements = ElementStream(self._repair.mend(root_tag), ENTRIES, tally)
         root = name_of_root(root_tag)
         self._root_end = f"</{root}"

@@ -1,0 +1,101 @@
+"""Images and language links in their usual spelling, read by patterns for the fast lane.
+
+A block is all that an entry carries beside its four fields, in one place. What is spelled in any
+other way, or is large enough to meet a limit, is left to the strict parser and `extensions.py`,
+which must give the same extras.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from siteatlas.scanner.formats.salvage import decode
+from siteatlas.scanner.tally import Extras
+
+# So many characters hold fewer items and values than any limit of `extensions.py` allows.
+MAX_BLOCK_CHARS = 32 * 1024
+# Not allowed in text; the strict parser knows what to do.
+CDATA_END = "]]>"
+DECLARATION = re.compile(r"""\sxmlns:(image|xhtml)\s*=\s*["'][^"']""")
+
+BLANKS = r"\s*+"
+TEXT = r"[^<\r]{0,4096}+"
+IMAGE_FIELDS = "|".join(
+    f"<image:{name}>{TEXT}</image:{name}>"
+    for name in ("loc", "title", "caption", "geo_location", "license")
+)
+IMAGE = f"<image:image>{BLANKS}(?:(?:{IMAGE_FIELDS}){BLANKS})++</image:image>"
+
+GAP = r"[ \t\r\n]++"
+VALUE = r'[^"<\t\r\n]{1,4096}+'
+LINK_START, LINK_END = f'<xhtml:link{GAP}rel="alternate"{GAP}', r"[ \t\r\n]*+/>"
+LINK = (
+    f'{LINK_START}(?:hreflang="{VALUE}"{GAP}href="{VALUE}"|href="{VALUE}"{GAP}hreflang="{VALUE}")'
+    + LINK_END
+)
+# One search over the blocks of many entries. A sign that XML cannot hold stands between them.
+BETWEEN = "<\x00"
+PARTS = re.compile(
+    rf"<(?:image:(\w++)>([^<]*+)|xhtml:link{GAP}rel=\"alternate\"{GAP}(?:"
+    rf'hreflang="({VALUE})"{GAP}href="({VALUE})"|href="({VALUE})"{GAP}hreflang="({VALUE})")|\x00)'
+)
+
+
+def block_pattern(root_tag: str) -> str | None:
+    """What a block may be after this root, without groups; None when nothing is announced."""
+    announced = set(DECLARATION.findall(root_tag))
+    items = [item for prefix, item in (("image", IMAGE), ("xhtml", LINK)) if prefix in announced]
+    return f"(?:(?:{'|'.join(items)}){BLANKS})" if items else None
+
+
+class Blocks:
+    """The blocks of some entries; an entry without one has an empty text."""
+
+    def __init__(self, blocks: Sequence[str]) -> None:
+        self._blocks = blocks
+        self._joined = BETWEEN.join(blocks) if any(blocks) else ""
+
+    @property
+    def tag_count(self) -> int:
+        """The number of `<` in all of them."""
+        return self._joined.count("<") - self._joined.count(BETWEEN)
+
+    def extras(self) -> Sequence[Extras | None] | None:
+        """What each entry has, nothing when none has any; None when the strict parser must read."""
+        if not self._joined:
+            return ()
+        if max(map(len, self._blocks)) > MAX_BLOCK_CHARS or CDATA_END in self._joined:
+            return None
+        return list(_entries(PARTS.findall(self._joined + BETWEEN)))
+
+
+def _entries(parts: Sequence[tuple[str, ...]]) -> Iterator[Extras | None]:
+    extras: Extras = {}
+    image: Extras = {}
+    for name, text, language, address, address_first, language_last in parts:
+        if name == "image":
+            image = {}
+            extras.setdefault("images", []).append(image)
+        elif name:
+            if value := decode(text).strip():
+                image.setdefault(name, value)
+        elif address or address_first:
+            link = _alternate(address or address_first, language or language_last)
+            extras.setdefault("alternates", []).append(link)
+        else:
+            yield _with_good_images(extras) if extras else None
+            extras = {}
+
+
+def _alternate(address: str, language: str) -> Extras:
+    return {"href": decode(address).strip(), "hreflang": decode(language).strip()}
+
+
+def _with_good_images(extras: Extras) -> Extras | None:
+    """Images without an address are none."""
+    images = extras.get("images")
+    if images and not all("loc" in image for image in images):
+        extras["images"] = [image for image in images if "loc" in image]
+        return {name: items for name, items in extras.items() if items} or None
+    return extras
