@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import timedelta
 from uuid import UUID, uuid4
 
 import httpx
@@ -85,7 +86,29 @@ async def test_fifty_parallel_submits_give_one_active_job(client: httpx.AsyncCli
     assert len({answer.json()["job_id"] for answer in answers}) == 1
     assert sum(not answer.json()["deduplicated"] for answer in answers) == 1
     async with transaction() as session:
-        assert await session.scalar(select(func.count()).select_from(Job)) == 1
+        (limit,) = await session.scalars(select(Job.result_data["max_pages"]))
+        assert limit == 50
+
+
+@pytest.mark.parametrize("widest", [9, None], ids=["largest", "none"])
+async def test_the_widest_of_many_limits_wins_however_the_submits_meet(
+    client: httpx.AsyncClient, widest: int | None
+):
+    for number in range(10):
+        site = f"s{number}.example.com"
+        await submit(client, base_url=site, max_pages=1)
+        limits = [2, widest, 3, 4, 5, 6, 7, 8]
+        await asyncio.gather(*(submit(client, base_url=site, max_pages=n) for n in limits))
+    async with transaction() as session:
+        data = (await session.scalars(select(Job.result_data))).all()
+        assert [job and job["max_pages"] for job in data] == [widest] * 10
+
+
+async def test_a_watched_site_is_not_due_before_its_interval(client: httpx.AsyncClient):
+    await submit(client, watch=True)
+    async with transaction() as session:
+        due = Domain.next_scan_at > func.now() + timedelta(hours=23)
+        assert (await session.scalars(select(due))).all() == [True]
 
 
 async def test_a_site_is_watched_only_when_asked(client: httpx.AsyncClient):

@@ -14,7 +14,8 @@ from siteatlas.api.schemas.jobs import JobStatusAnswer, ScanAccepted, ScanReques
 from siteatlas.insights.jobs import JobView, find_job
 from siteatlas.logs import get_logger
 from siteatlas.net.address import WebAddress
-from siteatlas.queue.submission import Submitted, submit_site
+from siteatlas.queue.new_job import Submitted
+from siteatlas.queue.submission import submit_site
 from siteatlas.storage.repetition import repeat_when_busy
 from siteatlas.storage.session import get_statement_session
 
@@ -62,6 +63,7 @@ async def _submit(
 ) -> tuple[Submitted, bool]:
     """The job, and whether anybody is there to run it."""
     async with get_statement_session() as session, session.begin():
+        served = await context.is_served(session)
         job = await submit_site(
             session,
             address,
@@ -71,7 +73,7 @@ async def _submit(
             interval_hours=context.settings.scan_interval_hours,
             max_attempts=context.settings.max_attempts,
         )
-        return job, await context.is_served(session)
+        return job, served
 
 
 @router.get(

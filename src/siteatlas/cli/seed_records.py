@@ -17,9 +17,10 @@ from siteatlas.net.address import parse_site
 from siteatlas.net.egress import EgressPolicy
 from siteatlas.processor.processing import process_domain_with_own_session
 from siteatlas.queue.job_service import job_service
+from siteatlas.queue.new_job import Submitted
 from siteatlas.queue.statuses import ACTIVE
 from siteatlas.queue.steering import cancel
-from siteatlas.queue.submission import Submitted, submit_site
+from siteatlas.queue.submission import submit_site
 from siteatlas.settings import Settings
 from siteatlas.storage.models import LOCAL_USER_ID, JobStatus, SitemapStatus
 from siteatlas.storage.session import get_session

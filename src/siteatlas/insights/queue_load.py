@@ -11,8 +11,8 @@ from sqlalchemy import Float, extract, func, select, union_all
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from siteatlas.insights.workers import ALIVE_SECONDS
+from siteatlas.queue.new_job import Priority
 from siteatlas.queue.statuses import ACTIVE, FINAL
-from siteatlas.queue.submission import Priority
 from siteatlas.storage.models import Job, JobStatus, Worker
 
 KEPT_SECONDS = 60.0

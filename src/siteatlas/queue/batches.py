@@ -10,8 +10,9 @@ from sqlalchemy import ColumnElement, func, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from siteatlas.net.address import WebAddress
+from siteatlas.queue.new_job import NewJob, Priority, Submitted
 from siteatlas.queue.statuses import ACTIVE
-from siteatlas.queue.submission import NewJob, Priority, Submitted, as_typed, create_many
+from siteatlas.queue.submission import as_typed, create_many
 from siteatlas.storage.domains import register_domains
 from siteatlas.storage.models import Batch, BatchItem, Job, JobStatus
 

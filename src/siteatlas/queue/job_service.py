@@ -16,8 +16,9 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from siteatlas.errors import JobActive, JobDataInvalid, JobNotFound, JobStateConflict
 from siteatlas.net.address import parse_site
+from siteatlas.queue.new_job import NewJob, Submitted
 from siteatlas.queue.statuses import FINAL, parse_status
-from siteatlas.queue.submission import NewJob, Submitted, create
+from siteatlas.queue.submission import create
 from siteatlas.storage.models import LOCAL_USER_ID, Job, JobStatus
 
 

@@ -7,8 +7,8 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from siteatlas.errors import JobActive, JobNotFound, JobStateConflict
+from siteatlas.queue.new_job import Submitted, submitted_of
 from siteatlas.queue.statuses import ACTIVE
-from siteatlas.queue.submission import Submitted, submitted_of
 from siteatlas.storage.domains import delete_domain
 from siteatlas.storage.models import Domain, Job, JobStatus, ScanState
 from siteatlas.storage.scans import end_scan

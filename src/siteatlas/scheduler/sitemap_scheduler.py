@@ -17,8 +17,9 @@ from siteatlas.logs import get_logger
 from siteatlas.net.address import parse_site
 from siteatlas.net.egress import EgressPolicy
 from siteatlas.queue.batches import close_batches
+from siteatlas.queue.new_job import Priority
 from siteatlas.queue.retention import prune_deleted_domains, prune_jobs, prune_workers
-from siteatlas.queue.submission import Priority, submit_site
+from siteatlas.queue.submission import submit_site
 from siteatlas.scheduler.consumer import Consumer
 from siteatlas.settings import Settings, load_settings
 from siteatlas.storage.domains import take_due_domains

@@ -16,6 +16,7 @@ from sqlalchemy.sql.dml import ReturningInsert
 from siteatlas.net.address import WebAddress
 from siteatlas.storage.models import Domain
 
+DEFAULT_INTERVAL_HOURS = 24.0
 SECONDS_AN_HOUR = 3600.0
 
 
@@ -33,13 +34,18 @@ async def register_domain(
     watch: bool = False,
     max_pages: int | None = None,
     scan_interval_hours: float | None = None,
+    default_interval_hours: float = DEFAULT_INTERVAL_HOURS,
 ) -> Domain:
-    """Find or create the site of an address; a deleted one comes back. `watch` never unwatches."""
+    """Find or create the site of an address; a deleted one comes back.
+
+    `watch` never unwatches. A watched site is due one interval from now: its own, or the default.
+    """
     values = registered(
         address,
         created_by=created_by,
         max_pages=max_pages,
         scan_interval_hours=scan_interval_hours,
+        default_interval_hours=default_interval_hours,
     )
     statement = _returning_domain(watch=watch, scheme_given=address.scheme_given)
     found = await session.execute(statement, values, execution_options={"populate_existing": True})
@@ -52,6 +58,7 @@ def registered(
     created_by: UUID,
     max_pages: int | None = None,
     scan_interval_hours: float | None = None,
+    default_interval_hours: float = DEFAULT_INTERVAL_HOURS,
 ) -> dict[str, Any]:
     """The parameters of a registration."""
     return {
@@ -60,6 +67,7 @@ def registered(
         "its_creator": created_by,
         "its_max_pages": max_pages,
         "its_interval": scan_interval_hours,
+        "its_default_interval": default_interval_hours,
     }
 
 
@@ -70,14 +78,16 @@ def _returning_domain(*, watch: bool, scheme_given: bool) -> ReturningInsert[Dom
 
 def registration(*, watch: bool, scheme_given: bool) -> Insert:
     """The statement behind `register_domain`, to be made once and given `registered` values."""
+    given = bindparam("its_interval", type_=Domain.scan_interval_hours.type)
+    default = bindparam("its_default_interval", type_=Domain.scan_interval_hours.type)
     row = insert(Domain).values(
         domain=bindparam("its_name"),
         base_url=bindparam("its_base_url"),
         created_by=bindparam("its_creator"),
         watched=watch,
-        next_scan_at=func.now() if watch else None,
+        next_scan_at=_hours_from_now(func.coalesce(given, default)) if watch else None,
         max_pages=bindparam("its_max_pages"),
-        scan_interval_hours=bindparam("its_interval"),
+        scan_interval_hours=given,
     )
     kept: dict[str, Any] = {
         "deleted_at": None,
@@ -92,7 +102,9 @@ def registration(*, watch: bool, scheme_given: bool) -> Insert:
         kept |= {
             "watched": True,
             "paused": False,
-            "next_scan_at": func.coalesce(Domain.next_scan_at, func.now()),
+            "next_scan_at": _hours_from_now(
+                func.coalesce(given, Domain.scan_interval_hours, default)
+            ),
             "max_pages": func.coalesce(row.excluded.max_pages, Domain.max_pages),
         }
     return row.on_conflict_do_update(index_elements=[Domain.domain], set_=kept)
@@ -125,22 +137,7 @@ async def register_domains(
     return {row.domain: row.id for row in (await session.execute(statement)).all()}
 
 
-async def plan_next_scan(
-    session: AsyncSession, domain_id: UUID, default_interval_hours: float
-) -> None:
-    """A watched site is being scanned now: its next time is one interval away."""
-    statement = (
-        update(Domain)
-        .where(Domain.id == domain_id)
-        .values(next_scan_at=_one_interval_from_now(default_interval_hours))
-        .returning(Domain)
-        .execution_options(synchronize_session=False, populate_existing=True)
-    )
-    await session.execute(statement)
-
-
-def _one_interval_from_now(default_hours: float) -> ColumnElement[datetime]:
-    hours = func.coalesce(Domain.scan_interval_hours, default_hours)
+def _hours_from_now(hours: ColumnElement[Any]) -> ColumnElement[datetime]:
     return func.now() + func.make_interval(0, 0, 0, 0, 0, 0, hours * SECONDS_AN_HOUR)
 
 
@@ -200,7 +197,11 @@ async def take_due_domains(
     statement = (
         update(Domain)
         .where(Domain.id == due.c.id)
-        .values(next_scan_at=_one_interval_from_now(default_interval_hours))
+        .values(
+            next_scan_at=_hours_from_now(
+                func.coalesce(Domain.scan_interval_hours, default_interval_hours)
+            )
+        )
         .returning(Domain)
         .execution_options(synchronize_session=False)
     )

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from sqlalchemy import func, select
 
-from siteatlas.queue.submission import Priority
+from siteatlas.queue.new_job import Priority
 from siteatlas.storage.models import LOCAL_USER_ID, Domain, Job
 from siteatlas.storage.session import get_background_session
 from tests.fixtures.queue import look, submit, take_one
