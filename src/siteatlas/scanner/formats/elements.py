@@ -133,6 +133,18 @@ def name_of_root(root_tag: str) -> str:
     return root_tag[1:].split(None, 1)[0].rstrip("/>")
 
 
+def prefixes_of_root(root_tag: str) -> frozenset[str] | None:
+    """The prefixes that a start tag announces; None when the tag alone makes a document unsound."""
+    if root_tag.endswith("/>") or _has_too_many_attributes(root_tag) or LONG_NAME.search(root_tag):
+        return None
+    parser = etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=False)
+    try:
+        root = etree.fromstring(f"{root_tag[:-1]}/>".encode(), parser)
+    except etree.XMLSyntaxError as failure:
+        return frozenset() if getattr(failure, "code", None) == UNDECLARED_PREFIX else None
+    return frozenset(prefix for prefix in root.nsmap if prefix)
+
+
 def _has_too_many_attributes(text: str) -> bool:
     return (
         text.count("=") > MAX_ATTRIBUTES

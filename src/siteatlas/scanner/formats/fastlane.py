@@ -8,7 +8,7 @@ lane goes on with the strict parser from `rest`, the exact position where the la
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import lru_cache
 
 from siteatlas.scanner.entries import PLAIN_URL
@@ -27,14 +27,17 @@ ANY_LOC = r"[^<]*+"
 FIELD = "|".join(rf"<{name}>[^<]*+</{name}>\s*+" for name in USUAL_ORDER)
 NAMES = re.compile(r"<(\w+)>")
 EXTRAS = "extras"
+# Not allowed in text; the strict parser knows what to do.
+CDATA_END = "]]>"
 
 
 class FastLane:
     """The lane of one document; `feed` gives None from the moment the document leaves it."""
 
-    def __init__(self, root_tag: str = "") -> None:
+    def __init__(self, prefixes: Collection[str] = ()) -> None:
+        """`prefixes` are those that the root of the document announces."""
         self.rest = ""
-        self._block = block_pattern(root_tag)
+        self._block = block_pattern(prefixes)
         self._order: tuple[str, ...] | None = None
         self._locs_are_plain = True
 
@@ -54,6 +57,8 @@ class FastLane:
         return entries
 
     def _read(self, stretch: str) -> RawEntries | None:
+        if CDATA_END in stretch:
+            return None
         tags = stretch.count("<")
         if self._locs_are_plain:
             entries = self._match(stretch, tags, PLAIN_URL)

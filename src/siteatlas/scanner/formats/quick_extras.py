@@ -8,16 +8,14 @@ which must give the same extras.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
+from siteatlas.scanner.formats.extensions import MAX_FIELDS
 from siteatlas.scanner.formats.salvage import decode
 from siteatlas.scanner.tally import Extras
 
-# So many characters hold fewer items and values than any limit of `extensions.py` allows.
+# So many characters hold fewer items than `extensions.py` allows for an entry.
 MAX_BLOCK_CHARS = 32 * 1024
-# Not allowed in text; the strict parser knows what to do.
-CDATA_END = "]]>"
-DECLARATION = re.compile(r"""\sxmlns:(image|xhtml)\s*=\s*["'][^"']""")
 
 BLANKS = r"\s*+"
 TEXT = r"[^<\r]{0,4096}+"
@@ -25,7 +23,7 @@ IMAGE_FIELDS = "|".join(
     f"<image:{name}>{TEXT}</image:{name}>"
     for name in ("loc", "title", "caption", "geo_location", "license")
 )
-IMAGE = f"<image:image>{BLANKS}(?:(?:{IMAGE_FIELDS}){BLANKS})++</image:image>"
+IMAGE = f"<image:image>{BLANKS}(?:(?:{IMAGE_FIELDS}){BLANKS}){{1,{MAX_FIELDS}}}+</image:image>"
 
 GAP = r"[ \t\r\n]++"
 VALUE = r'[^"<\t\r\n]{1,4096}+'
@@ -42,10 +40,9 @@ PARTS = re.compile(
 )
 
 
-def block_pattern(root_tag: str) -> str | None:
-    """What a block may be after this root, without groups; None when nothing is announced."""
-    announced = set(DECLARATION.findall(root_tag))
-    items = [item for prefix, item in (("image", IMAGE), ("xhtml", LINK)) if prefix in announced]
+def block_pattern(prefixes: Collection[str]) -> str | None:
+    """What a block may be where these prefixes are known, without groups; None for nothing."""
+    items = [item for prefix, item in (("image", IMAGE), ("xhtml", LINK)) if prefix in prefixes]
     return f"(?:(?:{'|'.join(items)}){BLANKS})" if items else None
 
 
@@ -65,7 +62,7 @@ class Blocks:
         """What each entry has, nothing when none has any; None when the strict parser must read."""
         if not self._joined:
             return ()
-        if max(map(len, self._blocks)) > MAX_BLOCK_CHARS or CDATA_END in self._joined:
+        if max(map(len, self._blocks)) > MAX_BLOCK_CHARS:
             return None
         return list(_entries(PARTS.findall(self._joined + BETWEEN)))
 

@@ -15,6 +15,8 @@ from siteatlas.scanner.tally import Tally
 UNFINISHED_CHARS = 256 * 1024
 
 PREFIX = r"(?:[\w.-]{1,40}:)?"
+# A field of an image is none of its page.
+OWN_PREFIX = r"(?!(?:image|video|news|mobile|xhtml):)" + PREFIX
 COMMENT_START, COMMENT_END = "<!--", "-->"
 MAX_CODE_POINT = 0x10FFFF
 MAX_DIGITS = 12
@@ -26,10 +28,10 @@ ENTRY_WITH_LOC = re.compile(rf"<{PREFIX}(?:url|sitemap)>\s*<{PREFIX}loc>", re.IG
 CDATA = re.compile(r"<!\[CDATA\[([^<]*?)\]\]>")
 # What follows the address must be its own end or that of its entry, not a stray bracket.
 LOC = re.compile(
-    rf"<{PREFIX}loc(?:\s[^<>]*)?>([^<]*)<(?=/{PREFIX}(?:loc|url|sitemap)\s*>)", re.IGNORECASE
+    rf"<{OWN_PREFIX}loc(?:\s[^<>]*)?>([^<]*)<(?=/{PREFIX}(?:loc|url|sitemap)\s*>)", re.IGNORECASE
 )
 FIELDS = tuple(
-    re.compile(rf"<{PREFIX}{name}\s*>([^<]*)</{PREFIX}{name}\s*>", re.IGNORECASE)
+    re.compile(rf"<{OWN_PREFIX}{name}\s*>([^<]*)</{PREFIX}{name}\s*>", re.IGNORECASE)
     for name in ("lastmod", "changefreq", "priority")
 )
 REFERENCE = re.compile(r"&(?:#(x?)([0-9a-fA-F]+)|(amp|lt|gt|quot|apos));")

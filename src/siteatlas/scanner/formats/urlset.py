@@ -7,13 +7,20 @@ salvaged entry by entry, and the document counts as cut.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 from lxml import etree
 
 from siteatlas.errors import XmlMalformed
 from siteatlas.scanner.entries import build_columns
 from siteatlas.scanner.formats.children import build_children, read_children
-from siteatlas.scanner.formats.elements import ElementStream, local_name, name_of_root, text_of
+from siteatlas.scanner.formats.elements import (
+    ElementStream,
+    local_name,
+    name_of_root,
+    prefixes_of_root,
+    text_of,
+)
 from siteatlas.scanner.formats.extensions import read_extension
 from siteatlas.scanner.formats.fastlane import FastLane
 from siteatlas.scanner.formats.salvage import ENTRY_WITH_LOC, UNFINISHED_CHARS, Salvage
@@ -28,18 +35,29 @@ MAX_TAGS = 256
 
 
 class _FieldNumbers(dict[str, int]):
-    """The column of a tag, -1 for an extension; by the full tag, since names repeat."""
+    """The column of a tag inside entries of one namespace, -1 for an extension."""
+
+    def __init__(self, entry_space: str) -> None:
+        super().__init__()
+        self._entry_space = entry_space
 
     def __missing__(self, tag: str) -> int:
-        name, space = local_name(tag), tag[: -len(local_name(tag))].lower()
-        is_field = name in FIELDS and not any(word in space for word in EXTENSIONS)
-        number = FIELDS.index(name) if is_field else -1
+        name, space = local_name(tag), _space(tag)
+        foreign = space != self._entry_space and any(word in space for word in EXTENSIONS)
+        number = FIELDS.index(name) if name in FIELDS and not foreign else -1
         if len(self) < MAX_TAGS:
             self[tag] = number
         return number
 
 
-FIELD_NUMBERS = _FieldNumbers()
+def _space(tag: str) -> str:
+    """What stands before the name: a namespace, or a prefix that has none."""
+    return tag[: -len(local_name(tag))].lower()
+
+
+@lru_cache(maxsize=64)
+def _field_numbers(entry_tag: str) -> _FieldNumbers:
+    return _FieldNumbers(_space(entry_tag))
 
 
 class Urlset:
@@ -48,10 +66,12 @@ class Urlset:
     def __init__(self, root_tag: str, tally: Tally, *, fast: bool = True) -> None:
         self._tally = tally
         self._repair = XmlRepair(tally)
-        self._lane = FastLane(root_tag) if fast else None
-        self._elements = ElementStream(self._repair.mend(root_tag), ENTRIES, tally)
+        mended = self._repair.mend(root_tag)
+        prefixes = prefixes_of_root(mended) if fast else None
+        self._lane = None if prefixes is None else FastLane(prefixes)
+        self._elements = ElementStream(mended, ENTRIES, tally)
         root = name_of_root(root_tag)
-        self._root_end = f"</{root}"
+        self._root_end = "" if root_tag.endswith("/>") else f"</{root}"
         self._entry_ends = [f"</{_like_root(name, root)}" for name in ENTRIES]
         self._unfinished = ""
         self._salvage: Salvage | None = None
@@ -81,7 +101,7 @@ class Urlset:
             rest = self._unfinished + text
             more = self._salvaged(self._salvage, rest, done=len(elements), final=final)
             return _joined(harvest, more)
-        if self._elements.root_closed and (rest := self._after_root(text)):
+        if self._elements.root_closed and (rest := self._after_root(self._unfinished + text)):
             self._salvage = Salvage(self._tally)
             return _joined(harvest, self._salvaged(self._salvage, rest, final=final))
         harvest.error = self._elements.error
@@ -109,7 +129,8 @@ class Urlset:
 
     def _after_root(self, text: str) -> str:
         """The text behind the end of the root, if entries go on there."""
-        rest = text[text.find(self._root_end) + 1 :] if self._root_end in text else text
+        end = text.find(self._root_end)
+        rest = text if end < 0 else text[end + len(self._root_end) :]
         return rest if ENTRY_WITH_LOC.search(rest) else ""
 
     def _keep_unfinished(self, text: str) -> None:
@@ -144,9 +165,10 @@ def _read_elements(elements: Sequence[etree._Element], tally: Tally) -> RawEntri
 def _read_entry(element: etree._Element, tally: Tally) -> tuple[list[str], Extras | None]:
     values = ["", "", "", ""]
     extras: Extras | None = None
+    numbers = _field_numbers(element.tag)
     for child in element:
         tag = child.tag
-        field = FIELD_NUMBERS[tag]
+        field = numbers[tag]
         if field < 0:
             extras = {} if extras is None else extras
             read_extension(tag, child, extras, tally)
