@@ -93,6 +93,12 @@ class Cluster:
         """The system user that owns the files and runs the server."""
         return server_user_for(self.path, self.data_dir)
 
+    @property
+    def runs(self) -> bool:
+        """Whether there is a server process, be it ready or not."""
+        found = Postmaster.of(self.path)
+        return found is not None and found.lives
+
     def serve(self) -> Path:
         """Make sure that the server accepts connections; gives the directory of its socket."""
         self._check_version()

@@ -64,6 +64,15 @@ class EmbeddedServer:
                 self._count += 1
         return self.url
 
+    def revive(self) -> bool:
+        """Start the server again if it ended under its users; gives whether it had."""
+        with self._one_thread, directory_faults(self.data_dir):
+            if self._count == 0 or self._cluster.runs:
+                return False
+            with self._mutex():
+                self._cluster.serve()
+        return True
+
     def release(self) -> None:
         """Undo one `acquire`. The last user of all processes stops the server."""
         with self._one_thread:

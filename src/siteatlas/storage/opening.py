@@ -6,10 +6,17 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
+from siteatlas.errors import EmbeddedServerError
+from siteatlas.logs import get_logger
 from siteatlas.settings import Settings
 from siteatlas.storage.embedded import EmbeddedServer
 from siteatlas.storage.schema import require_schema, upgrade_schema
 from siteatlas.storage.session import Database, bind_database, create_database
+
+LOOK_SECONDS = 2.0
+REST_SECONDS = 30.0
+
+log = get_logger("storage")
 
 
 @asynccontextmanager
@@ -35,11 +42,33 @@ async def _embedded(settings: Settings, announce: Callable[[str], None]) -> Asyn
     server = EmbeddedServer(settings.data_dir, announce=announce)
     try:
         url = await asyncio.to_thread(server.acquire)
-        async with _opened(settings, url, False) as database:
+        async with _opened(settings, url, False) as database, _kept_alive(server):
             await upgrade_schema(database.engine)
             yield database
     finally:
         await asyncio.to_thread(server.release)
+
+
+@asynccontextmanager
+async def _kept_alive(server: EmbeddedServer) -> AsyncIterator[None]:
+    watch = asyncio.create_task(_revive_when_dead(server))
+    try:
+        yield
+    finally:
+        watch.cancel()
+        await asyncio.gather(watch, return_exceptions=True)
+
+
+async def _revive_when_dead(server: EmbeddedServer) -> None:
+    """Nobody else looks after our own server: whoever uses it starts it again when it died."""
+    while True:
+        await asyncio.sleep(LOOK_SECONDS)
+        try:
+            if await asyncio.to_thread(server.revive):
+                log.warning("embedded_server_revived")
+        except EmbeddedServerError as error:
+            log.warning("embedded_server_lost", reason=error.message)
+            await asyncio.sleep(REST_SECONDS)
 
 
 @asynccontextmanager
