@@ -156,7 +156,7 @@ class AccessError(SiteatlasError):
 
 
 class HostRefused(AccessError):
-    """The Host header does not name this service."""
+    """The Host header does not name this service, as 127.0.0.1 or localhost with its port does."""
 
     code = "host_refused"
 
@@ -260,6 +260,12 @@ class DatabaseRefused(DatabaseUnavailable):
     """The database refuses us: check the user, the password and the name in DATABASE_URL."""
 
     code = "database_refused"
+
+
+class DatabaseRightsMissing(DatabaseUnavailable):
+    """The role in DATABASE_URL lacks rights: let it own the database, or grant it the schema."""
+
+    code = "database_rights_missing"
 
 
 class DatabaseBusy(DatabaseError):

@@ -14,6 +14,7 @@ class PerLoop(threading.local, Generic[OwnedT]):
     """One object for the loop that runs in a thread; that of an ended loop is let go.
 
     A dictionary by loop would keep both for ever: the object holds futures, and those their loop.
+    Loops that take turns in one thread, which is rare, get a new object at each turn.
     """
 
     def __init__(self, make: Callable[[], OwnedT]) -> None:

@@ -61,16 +61,6 @@ class Known:
         self.expired = False
 
 
-def jobs_exist(machine: QueueMachine) -> bool:
-    """Whether anything was submitted."""
-    return bool(machine.jobs)
-
-
-def somebody_holds(machine: QueueMachine) -> bool:
-    """Whether a job was ever claimed, be the claim good or old."""
-    return bool(machine.given)
-
-
 def one_runs(machine: QueueMachine) -> bool:
     """Whether a job is running."""
     return any(job.status == "processing" for job in machine.jobs.values())
@@ -187,7 +177,6 @@ class QueueMachine(RuleBasedStateMachine):
             known.attempt = max(0, known.attempt - 1)
             known.leave("released", "pending")
 
-    @precondition(somebody_holds)
     @rule(data=st.data())
     def heartbeat(self, data: st.DataObject) -> None:
         held = data.draw(st.lists(self._holder(), max_size=3))
@@ -198,7 +187,6 @@ class QueueMachine(RuleBasedStateMachine):
         for job_id in rightful:
             self.jobs[job_id].expired = False
 
-    @precondition(somebody_holds)
     @rule(data=st.data(), progress=st.floats(0, 0.9), finished=st.booleans())
     def write(self, data: st.DataObject, progress: float, finished: bool) -> None:
         one = data.draw(self._holder())
@@ -220,7 +208,6 @@ class QueueMachine(RuleBasedStateMachine):
             job.progress = max(job.progress, progress)
             job.rescues = 0 if finished else job.rescues
 
-    @precondition(somebody_holds)
     @rule(data=st.data())
     def complete(self, data: st.DataObject) -> None:
         one = data.draw(self._holder())
@@ -229,7 +216,6 @@ class QueueMachine(RuleBasedStateMachine):
             self.jobs[one.id].progress = 1.0
             self.jobs[one.id].leave("completed", "completed")
 
-    @precondition(somebody_holds)
     @rule(data=st.data(), transient=st.booleans())
     def fail(self, data: st.DataObject, transient: bool) -> None:
         one = data.draw(self._holder())
@@ -243,7 +229,6 @@ class QueueMachine(RuleBasedStateMachine):
             )
         self.time_comes()
 
-    @precondition(somebody_holds)
     @rule(data=st.data(), snooze=st.booleans())
     def release(self, data: st.DataObject, snooze: bool) -> None:
         one = data.draw(self._holder())
@@ -253,7 +238,6 @@ class QueueMachine(RuleBasedStateMachine):
             job.attempt = max(0, job.attempt - 1)
             job.leave("snoozed" if snooze else "released", "pending")
 
-    @precondition(somebody_holds)
     @rule(data=st.data())
     def stop_as_asked(self, data: st.DataObject) -> None:
         one = data.draw(self._holder())
@@ -261,7 +245,6 @@ class QueueMachine(RuleBasedStateMachine):
         if passed:
             self.jobs[one.id].leave("cancelled", "cancelled")
 
-    @precondition(jobs_exist)
     @rule(data=st.data())
     def cancel(self, data: st.DataObject) -> None:
         job_id = data.draw(st.sampled_from(sorted(self.jobs)))
@@ -276,7 +259,6 @@ class QueueMachine(RuleBasedStateMachine):
             job.cancel_asked = True
             job.status = "cancelled" if job.status == "pending" else job.status
 
-    @precondition(jobs_exist)
     @rule(data=st.data())
     def retry(self, data: st.DataObject) -> None:
         job_id = data.draw(st.sampled_from(sorted(self.jobs)))

@@ -6,11 +6,11 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from sqlalchemy import Integer, func, literal_column, select, update
+from sqlalchemy import Integer, func, literal_column, select, text, update
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from siteatlas.errors import DatabaseTimeout, DatabaseUnavailable
+from siteatlas.errors import DatabaseRightsMissing, DatabaseTimeout, DatabaseUnavailable
 from siteatlas.storage import session as session_module
 from siteatlas.storage.models import Domain
 from siteatlas.storage.session import (
@@ -121,6 +121,18 @@ async def test_a_statement_over_its_limit_is_ended_and_the_database_still_counts
     with pytest.raises(DatabaseTimeout):
         async with get_background_session(statement_seconds=1) as session, session.begin():
             await session.execute(select(func.pg_sleep(30)))
+
+
+async def make_table_as_a_stranger() -> None:
+    async with get_session() as session, session.begin():
+        await session.execute(text("SET LOCAL ROLE pg_monitor"))
+        await session.execute(text("CREATE TABLE refused (id integer)"))
+
+
+@pytest.mark.usefixtures("database")
+async def test_a_role_without_rights_is_told_so() -> None:
+    with pytest.raises(DatabaseRightsMissing):
+        await make_table_as_a_stranger()
 
 
 @pytest.mark.usefixtures("database")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Iterator
 
 import pytest
 
@@ -64,10 +65,24 @@ async def test_work_waits_while_somebody_waits_for_an_answer() -> None:
     assert done == ["piece"]
 
 
-async def test_every_piece_of_an_iterable_is_made_in_its_own_turn() -> None:
+async def test_the_loop_goes_round_between_the_pieces_of_an_iterable() -> None:
     own = Turns()
-    made = [piece async for piece in own.pieces(iter("abc"))]
-    assert made == ["a", "b", "c"]
+    rounds = 0
+
+    def heavy_pieces() -> Iterator[int]:
+        for number in range(10):
+            work()
+            yield number
+
+    async def read() -> list[int]:
+        return [piece async for piece in own.pieces(heavy_pieces())]
+
+    task = asyncio.create_task(read())
+    while not task.done():
+        await asyncio.sleep(0)
+        rounds += 1
+    assert await task == list(range(10))
+    assert rounds >= 10
 
 
 async def test_the_pieces_of_an_iterable_wait_for_people_too() -> None:

@@ -11,7 +11,7 @@ from siteatlas.net.egress import EgressPolicy
 def checked_site(text: str, policy: EgressPolicy) -> WebAddress:
     """A site that may be contacted; AddressError tells why not."""
     address = parse_site(text)
-    policy.for_site(address).check(address)
+    policy.for_site(address).require(address)
     return address
 
 

@@ -5,10 +5,13 @@ Holds documents, candidates and problems, which are few; URL entries are only co
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from siteatlas.cli.reading_order import ReadingOrder
-from siteatlas.errors import JobCancelled, SiteatlasError
+from siteatlas.errors import AddressError, JobCancelled, SiteatlasError
+from siteatlas.net.address import parse_url
 from siteatlas.scanner.events import (
     CandidateJudged,
     ChildrenFound,
@@ -137,7 +140,7 @@ class ReportKeeper:
                 self.report.lose(event.code)
             case RobotsRead():
                 self.robots = event
-                self._order.name(event.sitemap_urls)
+                self._order.name(_addresses(event))
             case _:
                 pass
 
@@ -152,6 +155,10 @@ class ReportKeeper:
         self.report.sitemaps.extend(_broken_off(opened, reason) for opened in self.open.values())
         self.open.clear()
 
+    def arrange(self) -> None:
+        """The scan has ended: list its documents in the order in which they were named."""
+        self.report.sitemaps = self._order.arranged(self.report.sitemaps)
+
     def _count(self, event: EntriesRead) -> None:
         count = len(event.columns)
         self.report.url_count += count
@@ -159,10 +166,6 @@ class ReportKeeper:
         opened = self.open.get(event.url)
         if opened is not None:
             opened.url_count += count
-
-    def arrange(self) -> None:
-        """The scan has ended: list its documents in the order in which they were named."""
-        self.report.sitemaps = self._order.arranged(self.report.sitemaps)
 
     def _close(self, event: DocumentClosed) -> None:
         self._order.redirect(event.requested_url, event.url)
@@ -175,6 +178,13 @@ class ReportKeeper:
         self.report.problems.extend(
             Problem(code, event.url, None, count) for code, count in event.problems.items()
         )
+
+
+def _addresses(robots: RobotsRead) -> Iterator[str]:
+    """What robots.txt names, spelled as the documents will be asked for."""
+    for url in robots.sitemap_urls:
+        with suppress(AddressError):
+            yield parse_url(url, robots.url).url
 
 
 def _candidate(event: CandidateJudged) -> CandidateSeen:

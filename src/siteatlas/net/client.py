@@ -151,7 +151,7 @@ class HttpClient:
         exchange: AsyncExitStack,
     ) -> aiohttp.ClientResponse:
         """One hop with its retries; slot and connection are held by `exchange`."""
-        self._policy.check(address)
+        self._policy.require(address)
         own = self._policy.is_own(address)
         sent = {**headers, **self._own_headers} if own else headers
         for attempt in range(1, self._limits.tries + 1):
@@ -177,7 +177,10 @@ class HttpClient:
         raise AssertionError("FetchLimits.tries must be at least 1")
 
     def _may_pass(self, fault: ScanError, address: WebAddress) -> bool:
-        """Whether a second try, a moment later, may go better: not if the host was never heard."""
+        """Whether a second try, a moment later, may go better.
+
+        A name that does not exist, a port that refuses and a host that was never heard stay so.
+        """
         if isinstance(fault, DnsNameUnknown):
             return False
         if isinstance(fault, Timeout):

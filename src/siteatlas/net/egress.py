@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
-from ipaddress import ip_network
+from ipaddress import IPv4Network, ip_network
 
 from siteatlas.errors import AddressError, ConfigurationError, EgressDenied
+from siteatlas.logs import get_logger
 from siteatlas.net.address import WebAddress, parse_url
 from siteatlas.net.ranges import IpNetwork, is_public, never_opens, read_ip, too_wide
+
+log = get_logger("net")
 
 WEB_PORTS = frozenset({80, 443, 8080, 8443})
 SPECIAL_SUFFIXES = frozenset(
@@ -91,6 +94,14 @@ class EgressPolicy:
         zones = {r.target for r in self.rules if r.matches(address.host, address.port)}
         return replace(self, rules=tuple(r for r in self.rules if r.target in zones))
 
+    def require(self, address: WebAddress) -> None:
+        """Raise EgressDenied like `check`, and write down that somebody wanted to go there."""
+        try:
+            self.check(address)
+        except EgressDenied:
+            note_denial(address.host, address.host, address.port, "address")
+            raise
+
     def check(self, address: WebAddress) -> None:
         """Raise EgressDenied if the address shows by itself that it may not be contacted."""
         if read_ip(address.host) is not None:
@@ -128,6 +139,11 @@ class EgressPolicy:
         return any(
             rule.matches(ip, port) for rule in self.rules if not isinstance(rule.target, str)
         )
+
+
+def note_denial(host: str, to: str, port: int, reason: str) -> None:
+    """Tell the log, and nobody else, why something was refused."""
+    log.warning("egress_denied", host=host, to=to, port=port, reason=reason)
 
 
 def is_private_host(host: str) -> bool:
@@ -175,12 +191,28 @@ def _read_target(target: str, entry: str) -> str | IpNetwork:
     try:
         network = ip_network(target.translate(_BRACKETS))
     except ValueError as error:
-        raise ConfigurationError(f"{entry!r} is not HOST:PORT or CIDR:PORT.") from error
+        raise ConfigurationError(_why_no_range(target.translate(_BRACKETS), entry)) from error
     if too_wide(network):
-        raise ConfigurationError(f"{entry!r} opens too wide a range; name a smaller one.")
+        raise ConfigurationError(_why_too_wide(network, entry))
     if network.num_addresses == 1 and never_opens(network.network_address):
         raise ConfigurationError(f"{entry!r} is an address that cannot be opened.")
     return network
+
+
+def _why_no_range(text: str, entry: str) -> str:
+    try:
+        meant = ip_network(text, strict=False)
+    except ValueError:
+        return f"{entry!r} is not HOST:PORT or CIDR:PORT."
+    if too_wide(meant):
+        return _why_too_wide(meant, entry)
+    return f"{entry!r} does not begin where its range does; write {meant} for the range."
+
+
+def _why_too_wide(network: IpNetwork, entry: str) -> str:
+    if isinstance(network, IPv4Network):
+        return f"{entry!r} is larger than allowed; the largest range is a /8."
+    return f"{entry!r} is larger than allowed; a range lies in fc00::/7, fe80::/10 or 2000::/3."
 
 
 def _read_name(target: str, entry: str) -> str:

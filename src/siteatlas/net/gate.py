@@ -17,13 +17,10 @@ from aiohttp import AddrInfoType
 from aiohttp.abc import AbstractResolver, ResolveResult
 
 from siteatlas.errors import DnsError, DnsNameUnknown, EgressDenied
-from siteatlas.logs import get_logger
 from siteatlas.net.address import WebAddress
-from siteatlas.net.egress import EgressPolicy
+from siteatlas.net.egress import EgressPolicy, note_denial
 from siteatlas.net.ranges import read_ip
 from siteatlas.net.resolver import Resolver
-
-log = get_logger("net")
 
 MOST_CACHED_NAMES = 256
 _FAMILIES = (socket.AF_INET, socket.AF_INET6)
@@ -142,9 +139,7 @@ class Gate(AbstractResolver):
 
 def _denial(target: Target | None, host: str, port: int, reason: str) -> EgressDenied:
     """The same answer for every reason; the reason itself goes to the log alone."""
-    log.warning(
-        "egress_denied", host=target.host if target else host, to=host, port=port, reason=reason
-    )
+    note_denial(target.host if target else host, host, port, reason)
     denied = EgressDenied()
     if target is not None:
         target.denied = denied

@@ -136,7 +136,7 @@ class Processor:
                 urls=result["url_count"],
                 partial=result["partial"],
             )
-        except ScanError:
+        except (ScanError, AddressError):
             await recorder.save_what_remains()
             raise
         except asyncio.CancelledError:
@@ -170,7 +170,7 @@ class Processor:
         if claim.domain is None or claim.base_url is None:
             raise JobDataInvalid
         address = parse_site(claim.base_url)
-        self._policy.check(address)
+        self._policy.require(address)
         return address
 
     async def _open(self, claim: Claim, address: WebAddress) -> OpenedScan:

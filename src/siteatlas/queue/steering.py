@@ -61,7 +61,9 @@ async def retry(session: AsyncSession, job_id: int) -> Submitted:
             rescues=0,
             snoozes=0,
             run_at=func.now(),
+            started_at=None,
             finished_at=None,
+            worker_id=None,
             cancel_requested_at=None,
             updated_at=func.now(),
         )

@@ -10,6 +10,7 @@ from siteatlas.errors import (
     ConnectionFailed,
     DecompressionBomb,
     DnsError,
+    EgressDenied,
     EmptyDocument,
     EncodingChain,
     EncodingUnsupported,
@@ -45,12 +46,14 @@ DOCUMENT_FAULTS = (
     *(GzipMembers, NotASitemap, TooLarge, Truncated, XmlEntities, XmlLimits, XmlMalformed),
 )
 
+NAMED_REFUSED = "The sitemaps that the site names are at addresses that may not be contacted."
+
 Failure = tuple[Candidate, SiteatlasError]
 
 
 def reason_of(failures: Sequence[Failure], home_error: SiteatlasError | None) -> SiteatlasError:
     """A named document's reason, else the site's, else a guessed document's, else absence."""
-    named = [error for candidate, error in failures if not candidate.is_guess]
+    named = [_of_named(error) for candidate, error in failures if not candidate.is_guess]
     guessed = [error for candidate, error in failures if candidate.is_guess]
     return (
         next((error for error in named if not isinstance(error, HttpNotFound)), None)
@@ -59,6 +62,11 @@ def reason_of(failures: Sequence[Failure], home_error: SiteatlasError | None) ->
         or (home_error if not guessed and isinstance(home_error, SITE_FAULTS) else None)
         or NoSitemap()
     )
+
+
+def _of_named(error: SiteatlasError) -> SiteatlasError:
+    """The site itself was allowed: say that what it names is not."""
+    return EgressDenied(NAMED_REFUSED) if isinstance(error, EgressDenied) else error
 
 
 def _fault_of_site(guessed: Sequence[SiteatlasError]) -> SiteatlasError | None:

@@ -212,7 +212,9 @@ class Consumer:
                     await record_cancellation(job.claim)
                     meters.jobs_ended[JobStatus.CANCELLED.value] += 1
                     return JobStatus.CANCELLED
-                return await give_back(job.claim)
+                status = await give_back(job.claim)
+                log.info("job_given_back", job_id=str(job.claim.job_id), domain=job.claim.domain)
+                return status
         return None
 
     async def _poll_loop(self) -> None:

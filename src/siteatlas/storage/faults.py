@@ -17,6 +17,7 @@ from siteatlas.errors import (
     DatabasePoolExhausted,
     DatabaseReadOnly,
     DatabaseRefused,
+    DatabaseRightsMissing,
     DatabaseTimeout,
     DatabaseUnavailable,
     SchemaOutdated,
@@ -28,6 +29,7 @@ MEANINGS: dict[tuple[str, ...], type[DatabaseError]] = {
     ("40001", "40P01", "55P03"): DatabaseBusy,  # serialization failure, deadlock, lock wait
     ("57014",): DatabaseTimeout,
     ("28", "3D"): DatabaseRefused,
+    ("42501",): DatabaseRightsMissing,
     ("25006",): DatabaseReadOnly,
     ("53100",): DatabaseFull,
     ("53300",): DatabaseConnectionsExhausted,

@@ -8,6 +8,7 @@ import logging
 from collections.abc import Iterator
 
 import pytest
+from aiohttp import web
 from sqlalchemy import text
 
 from siteatlas.logs import configure_logging
@@ -80,6 +81,15 @@ async def test_line_breaks_from_outside_never_start_a_new_log_line(log_lines: io
     async with SiteServer({"/robots.txt": "Sitemap: {base}/a%0Ab.xml\n"}) as server:
         await scan_server(server)
     assert "job_failed" in {line["event"] for line in events(log_lines)}
+
+
+async def test_an_address_that_is_refused_is_logged_with_the_reason(log_lines: io.StringIO) -> None:
+    away = web.Response(status=302, headers={"Location": "http://10.0.0.1/a.xml"})
+    robots = "Sitemap: {base}/a.xml"
+    async with SiteServer({"/robots.txt": robots, "/a.xml": away}) as server:
+        await scan_server(server)
+    (denied,) = [line for line in events(log_lines) if line["event"] == "egress_denied"]
+    assert (denied["host"], denied["port"], denied["reason"]) == ("10.0.0.1", 80, "address")
 
 
 async def test_no_session_is_open_while_the_network_is_used() -> None:

@@ -233,3 +233,14 @@ async def test_a_document_that_is_listed_but_not_asked_for_leaves_no_open_fronti
     assert job.result_data is not None
     assert (job.result_data["url_count"], job.result_data["partial"]) == (3, False)
     assert "pending" not in {scan.state for scan in await rows_of(SitemapScan)}
+
+
+async def test_a_site_that_names_only_private_documents_keeps_what_was_looked_at() -> None:
+    robots = "Sitemap: http://169.254.169.254/latest/meta-data\n"
+    async with SiteServer({"/robots.txt": robots}) as server:
+        job = await scan_server(server)
+    assert (job.status, job.error_code) == ("failed", "egress_denied")
+    assert "that the site names" in (job.error or "")
+    kept = {row.url: row.reason for row in await rows_of(Candidate)}
+    assert kept["http://169.254.169.254/latest/meta-data"] == "egress_denied"
+    assert len(kept) > 1

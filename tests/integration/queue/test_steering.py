@@ -66,6 +66,7 @@ async def test_a_failed_job_is_retried_with_all_its_attempts() -> None:
         await retry(session, job_id)
     job = await look(job_id)
     assert (job.status, job.attempt, job.fence) == ("pending", 0, 1)
+    assert (job.started_at, job.worker_id) == (None, None)
 
 
 async def test_a_retry_beside_an_active_job_of_the_site_is_refused() -> None:

@@ -19,6 +19,7 @@ from siteatlas.scanner.events import (
     EntriesRead,
     EntryColumns,
     ProblemSeen,
+    RobotsRead,
     SitemapType,
     Verdict,
 )
@@ -137,3 +138,14 @@ def test_documents_are_listed_as_they_were_named_and_not_as_they_were_read():
     keeper.observe(closed(INDEX, DocumentOutcome.COMPLETE))
     keeper.arrange()
     assert [sitemap.url for sitemap in keeper.report.sitemaps] == [INDEX, CHILD, second]
+
+
+def test_documents_of_robots_txt_are_listed_in_its_order_however_it_spells_them():
+    keeper = ReportKeeper("a.example")
+    named = ("/first.xml", "https://A.example:443/second.xml", "not a url:")
+    keeper.observe(RobotsRead("https://a.example/robots.txt", 200, named))
+    for name in ("second", "first"):
+        keeper.observe(closed(f"https://a.example/{name}.xml", DocumentOutcome.COMPLETE))
+    keeper.arrange()
+    found = [sitemap.url.rpartition("/")[2] for sitemap in keeper.report.sitemaps]
+    assert found == ["first.xml", "second.xml"]

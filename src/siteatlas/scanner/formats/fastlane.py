@@ -38,7 +38,7 @@ class FastLane:
         """`prefixes` are those that the root of the document announces."""
         self.rest = ""
         self._block = block_pattern(prefixes)
-        self._order: tuple[str, ...] | None = None
+        self._order: tuple[str, ...] = ()
         self._locs_are_plain = True
 
     def feed(self, text: str) -> RawEntries | None:
@@ -50,8 +50,7 @@ class FastLane:
             self.rest = text
             return RawEntries() if len(text) <= MAX_REST_CHARS else None
         stretch = text[:end]
-        if self._order is None:
-            self._order = _order_of_first_entry(stretch, self._block)
+        self._order = self._order or _order_of_first_entry(stretch, self._block)
         entries = self._read(stretch) if self._order else None
         self.rest = text if entries is None else text[end:]
         return entries
@@ -72,7 +71,7 @@ class FastLane:
         return entries
 
     def _match(self, stretch: str, tags: int, loc: str) -> RawEntries | None:
-        order = self._order or USUAL_ORDER
+        order = self._order
         rows = _entry_pattern(order, loc, self._block).findall(stretch)
         if not rows:
             return None
@@ -98,15 +97,18 @@ def _entry_pattern(order: tuple[str, ...], loc: str, block: str | None) -> re.Pa
     return re.compile(f"<url>{BLANKS}{''.join(parts[name] for name in order)}</url>")
 
 
-def _order_of_first_entry(stretch: str, block: str | None) -> tuple[str, ...] | None:
-    """The order that all entries must have; what the first one lacks is expected at its end."""
+def _order_of_first_entry(stretch: str, block: str | None) -> tuple[str, ...]:
+    """The order that all entries must have, nothing when the first is not plain.
+
+    What it lacks is expected at its end.
+    """
     whole, blocks = _first_entry_patterns(block)
     entry = whole.search(stretch)
     if entry is None:
-        return None
+        return ()
     names = NAMES.findall(blocks.sub(f"<{EXTRAS}>", entry[1]) if blocks else entry[1])
     if len(set(names)) != len(names) or "loc" not in names:
-        return None
+        return ()
     usual = (*USUAL_ORDER, EXTRAS) if blocks else USUAL_ORDER
     if names == [name for name in usual if name in names]:
         return usual
