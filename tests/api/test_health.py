@@ -10,6 +10,7 @@ import httpx
 import pytest
 from sqlalchemy import text
 from sqlalchemy.pool import QueuePool
+from structlog.testing import capture_logs
 
 from siteatlas.meters import LAG_CHECK_SECONDS, meters, watch_loop_lag
 from siteatlas.storage.schema import needed_revision
@@ -109,3 +110,11 @@ async def test_without_a_database_the_answer_is_503(
     assert (response.status_code, response.json()["code"]) == (503, "database_unavailable")
     assert response.headers["retry-after"] == "5"
     assert alive.status_code == 200
+
+
+async def test_a_request_that_met_no_database_is_in_the_log(cut_off_client: httpx.AsyncClient):
+    with capture_logs() as lines:
+        response = await cut_off_client.get("/api/v3/jobs")
+    assert response.status_code == 503
+    (line,) = [line for line in lines if line["event"] == "request_unserved"]
+    assert (line["path"], line["error"]) == ("/api/v3/jobs", "database_unavailable")

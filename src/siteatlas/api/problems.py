@@ -25,6 +25,7 @@ from siteatlas.errors import (
     NotFoundError,
     SiteatlasError,
 )
+from siteatlas.logs import get_logger
 
 MEDIA_TYPE = "application/problem+json"
 RETRY_SECONDS = "5"
@@ -32,6 +33,8 @@ MOST_FIELD_ERRORS = 100
 LONGEST_POINTER = 200
 REQUEST_ID = "siteatlas.request_id"
 METHODS = ("DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT")
+
+log = get_logger("api")
 
 
 class FieldRefused(Exception):
@@ -74,6 +77,8 @@ async def _on_own_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, SiteatlasError)
     if isinstance(error, ConfigurationError) or error.http_status == SiteatlasError.http_status:
         raise error
+    if isinstance(error, DatabaseError):
+        log.warning("request_unserved", path=request.url.path, error=error.code)
     return problem(request.scope, error)
 
 
