@@ -17,7 +17,7 @@ from itertools import repeat
 from queue import SimpleQueue
 from typing import Any, Literal, get_args
 
-from siteatlas.errors import InputError
+from siteatlas.errors import ConfigurationError, InputError
 from siteatlas.net.address import WebAddress, parse_site
 from siteatlas.net.egress import EgressPolicy
 from siteatlas.net.politeness import Politeness
@@ -32,6 +32,8 @@ USER_AGENT = "Siteatlas (sitemap library)"
 HOST_DELAY = 0.5
 HOST_CONNECTIONS = 2
 PIECES_WAITING = 4
+LONGEST_USER_AGENT = 400
+ALLOW_WORDS = "allow must be a list of texts such as '127.0.0.1:8000'."
 
 Probe = Literal["auto", "full"]
 
@@ -105,8 +107,9 @@ class _Request:
         probe: Probe,
     ) -> _Request:
         _check(site, max_urls, probe)
+        _check_user_agent(user_agent)
         address = parse_site(site)
-        policy = EgressPolicy().with_allowed(*([allow] if isinstance(allow, str) else allow))
+        policy = _policy(allow)
         policy.check(address)
         return cls(address, policy, ScanOptions(max_urls=max_urls, probe=probe), user_agent)
 
@@ -119,6 +122,28 @@ def _check(site: object, max_urls: int | None, probe: object) -> None:
         raise InputError("max_urls must be a whole number from 1 on, or None.")
     if probe not in get_args(Probe):
         raise InputError("probe must be 'auto' or 'full'.")
+
+
+def _check_user_agent(user_agent: object) -> None:
+    if not isinstance(user_agent, str) or not user_agent.strip():
+        raise InputError("user_agent must be a text such as 'my-program/1.0 (me@example.com)'.")
+    if len(user_agent) > LONGEST_USER_AGENT:
+        raise InputError(f"user_agent must have at most {LONGEST_USER_AGENT} characters.")
+    if not (user_agent.isascii() and user_agent.isprintable()):
+        raise InputError("user_agent must be ASCII, on one line and without control characters.")
+
+
+def _policy(allow: object) -> EgressPolicy:
+    entries = [allow] if isinstance(allow, str) else allow
+    if not isinstance(entries, Iterable):
+        raise InputError(ALLOW_WORDS)
+    texts = list(entries)
+    if not all(isinstance(text, str) for text in texts):
+        raise InputError(ALLOW_WORDS)
+    try:
+        return EgressPolicy().with_allowed(*texts)
+    except ConfigurationError as error:
+        raise InputError(f"allow: {error.message}") from error
 
 
 # All scans of one event loop share their manners.

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, ValidationError
 from pydantic.config import JsonDict
+from pydantic_core import PydanticCustomError
 
 from siteatlas.errors import ConfigurationError
 
@@ -33,6 +34,15 @@ def default_data_dir(environment: Mapping[str, str] | None = None) -> Path:
 
 def _env(name: str) -> JsonDict:
     return {"env": name}
+
+
+def _require_plain_characters(text: str) -> str:
+    if text.isascii() and text.isprintable():
+        return text
+    raise PydanticCustomError(
+        "plain_characters",
+        "Only the letters A to Z and a to z, digits, blanks and ASCII punctuation are allowed",
+    )
 
 
 class Settings(BaseModel):
@@ -126,12 +136,12 @@ class Settings(BaseModel):
         json_schema_extra=_env("SITEATLAS_ROBOTS_UNREACHABLE"),
         description="What to do when robots.txt cannot be read: retry later, or proceed.",
     )
-    user_agent: Annotated[str, Field(min_length=1, max_length=400, pattern=r"^[\x20-\x7e]+$")] = (
-        Field(
-            "Siteatlas/0.1 (sitemap reader)",
-            json_schema_extra=_env("SITEATLAS_USER_AGENT"),
-            description="How we introduce ourselves to the sites.",
-        )
+    user_agent: Annotated[
+        str, Field(min_length=1, max_length=400), AfterValidator(_require_plain_characters)
+    ] = Field(
+        "Siteatlas/0.1 (sitemap reader)",
+        json_schema_extra=_env("SITEATLAS_USER_AGENT"),
+        description="How we introduce ourselves to the sites.",
     )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         "info", json_schema_extra=_env("SITEATLAS_LOG_LEVEL"), description="Least level to log."
@@ -204,7 +214,10 @@ def _validated(values: dict[str, Any], origins: Mapping[str, str]) -> Settings:
     except ValidationError as error:
         first = error.errors()[0]
         field = str(first["loc"][0])
-        raise ConfigurationError(
-            f"{environment_name(field)} (from {origins.get(field, 'default')}) "
-            f"cannot be used: {first['msg']}."
-        ) from error
+        origin = origins.get(field, "default")
+        raise unusable_setting(field, origin, f"{first['msg']}.") from error
+
+
+def unusable_setting(field: str, origin: str, reason: str) -> ConfigurationError:
+    """The error for a value that cannot be used, with its name and where it came from."""
+    return ConfigurationError(f"{environment_name(field)} (from {origin}) cannot be used: {reason}")

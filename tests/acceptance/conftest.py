@@ -11,7 +11,10 @@ import pytest
 from siteatlas.demo.server import DemoSite
 from siteatlas.storage.embedded import EmbeddedServer
 from tests.fixtures.commands import Machine, data_directory, running_demo_sites
+from tests.fixtures.database import database, database_name, database_url, postgres_server
 from tests.fixtures.pooler import running_pooler
+
+__all__ = ["database", "database_name", "database_url", "postgres_server"]
 
 
 @pytest.fixture(scope="module")

@@ -66,11 +66,55 @@ def test_a_plain_table_is_readable_and_has_no_escapes(machine: Machine, scanned:
     assert "\x1b" not in result.stdout + result.stderr
 
 
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        ("sitemaps {site} --type atom", "No sitemap of this site matches.\n"),
+        ("sitemaps {site} --status error", "No sitemap of this site matches.\n"),
+        ("urls {site} --contains nowhere", "No URL of this site matches.\n"),
+        ("domains list --watched", "No site matches.\n"),
+        ("jobs list --status cancelled", "No job matches.\n"),
+    ],
+)
+def test_a_filter_that_nothing_matches_is_not_an_empty_store(
+    command: str, words: str, machine: Machine, scanned: DemoSite
+):
+    result = machine.run(*command.format(site=scanned.host_port).split())
+    assert (result.returncode, result.stdout, result.stderr) == (0, "", words)
+
+
+def test_a_filter_accepts_the_words_of_the_api(machine: Machine, scanned: DemoSite):
+    result = machine.json("sitemaps", scanned.host_port, "--status", "complete", "--type", "INDEX")
+    assert {(item["status"], item["type"]) for item in result["items"]} == {("completed", "index")}
+
+
+def test_a_filtered_list_goes_on_with_a_cursor_of_the_api(
+    machine: Machine, service: Service, scanned: DemoSite
+):
+    wanted = f"/api/v3/domains/{scanned.host_port}/sitemaps?status=completed&type=standard&limit=1"
+    begun = service.ask(wanted)
+    filters = ("--status", "completed", "--type", "standard")
+    rest = machine.json("sitemaps", scanned.host_port, *filters, "--cursor", begun["next_cursor"])
+    whole = machine.json("sitemaps", scanned.host_port, *filters)
+    ids = [item["id"] for item in begun["items"] + rest["items"]]
+    assert ids == [item["id"] for item in whole["items"]]
+
+
 def test_watching_an_ended_job_gives_its_end_as_exit_code(machine: Machine, scanned: DemoSite):
     job = machine.json("jobs", "list", "--domain", scanned.base_url)["items"][0]
     result = machine.run("jobs", "watch", str(job["id"]), "--json")
     assert result.returncode == 0
     assert json.loads(result.stdout)["status"] == "completed"
+
+
+def test_only_a_site_that_was_never_scanned_gets_a_first_scan(fresh_machine: Machine, sites: Sites):
+    address = sites["papers"].host_port
+    with fresh_machine.service("--no-scheduler"):
+        first = fresh_machine.run("domains", "add", address).stderr
+        assert first.startswith("A first scan is queued.")
+        fresh_machine.json("scheduler", "run-once")
+        second = fresh_machine.run("domains", "add", address).stderr
+        assert second.startswith("A scan is queued.")
 
 
 def test_without_a_scheduler_a_job_waits_until_one_runs(fresh_machine: Machine, sites: Sites):

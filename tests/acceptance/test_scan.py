@@ -149,10 +149,15 @@ def test_a_limit_holds_for_a_local_file(here: Machine):
 
 def test_the_hint_to_watch_a_site_names_what_the_scan_was_allowed(here: Machine, site: SiteServer):
     command = f"siteatlas domains add {site.host_port}"
-    assert f"Watch this site: {command}\n" in here.run("scan", site.base).stderr
+    usual = here.run("scan", site.base).stderr
+    assert f"Watch this site: {command}\n" in usual
+    assert "SITEATLAS_EGRESS_ALLOW" not in usual
     arguments = ("scan", site.base, "--allow", site.host_port)
     words = here.run(*arguments, SITEATLAS_EGRESS_ALLOW="").stderr
-    assert f"Watch this site: SITEATLAS_EGRESS_ALLOW={site.host_port} {command}\n" in words
+    assert words.endswith(
+        f"Watch this site: SITEATLAS_EGRESS_ALLOW={site.host_port} {command}\n"
+        "The service that scans it needs the same SITEATLAS_EGRESS_ALLOW.\n"
+    )
 
 
 def test_headers_and_user_agent_are_sent_to_an_allowed_host(here: Machine, site: SiteServer):

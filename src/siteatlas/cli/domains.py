@@ -69,6 +69,7 @@ SHAPE: Shape[DomainView] = Shape(
         d.next_scan_at,
     ),
     none="No site is known yet. Add one: siteatlas domains add example.com",
+    none_matches="No site matches.",
 )
 
 app = typer.Typer(
@@ -89,8 +90,10 @@ def add(
 ) -> None:
     """Watch SITE: scan it now and then again and again."""
     settings = prepare()
-    _write(run(_add(settings, site, interval_hours, max_urls)), as_json=as_json)
-    say("A first scan is queued. Without a running service: siteatlas scheduler run-once")
+    domain = run(_add(settings, site, interval_hours, max_urls))
+    _write(domain, as_json=as_json)
+    which = "A first scan" if domain.last_scan_at is None else "A scan"
+    say(f"{which} is queued. Without a running service: siteatlas scheduler run-once")
 
 
 @app.command("list")
@@ -177,7 +180,7 @@ async def _list(settings: Settings, request: ListRequest, watched: bool | None) 
             return await list_domains(session, watched=watched, limit=limit, cursor=cursor)
 
     async with opened(settings):
-        await write_list(request, fetch, SHAPE)
+        await write_list(request, fetch, SHAPE.filtered_by(watched))
 
 
 async def _find(settings: Settings, site: str) -> DomainView:

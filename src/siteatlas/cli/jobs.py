@@ -76,7 +76,8 @@ SHAPE: Shape[JobView] = Shape(
         j.finished_at,
         j.error_code or ", ".join((j.result_data or {}).get("reasons") or []),
     ),
-    none="There is no such job.",
+    none="There is no job yet.",
+    none_matches="No job matches.",
 )
 ATTEMPT_COLUMNS = [
     Column("ATTEMPT", right=True),
@@ -177,7 +178,7 @@ async def _list(
             )
 
     async with opened(settings):
-        await write_list(request, fetch, SHAPE)
+        await write_list(request, fetch, SHAPE.filtered_by(status, domain))
 
 
 async def _find(settings: Settings, ident: str) -> tuple[JobView, list[AttemptView]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
 from siteatlas.cli.output import (
@@ -44,11 +44,18 @@ class ListRequest:
 
 @dataclass(frozen=True, slots=True)
 class Shape(Generic[Item]):
-    """How the items of a list look in a table."""
+    """How the items of a list look in a table, and what to say when there are none."""
 
     columns: Sequence[Column]
     row: Callable[[Item], Sequence[object]]
     none: str
+    none_matches: str
+
+    def filtered_by(self, *filters: object) -> Shape[Item]:
+        """This shape for a list with these filters; None is no filter."""
+        if all(chosen is None for chosen in filters):
+            return self
+        return replace(self, none=self.none_matches)
 
 
 FetchPage = Callable[[int, str | None], Awaitable[Page[Item]]]

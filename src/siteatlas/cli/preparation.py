@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from siteatlas.cli.invocation import TRACE_VERBOSITY, current, show_traces
+from siteatlas.errors import ConfigurationError
 from siteatlas.logs import configure_logging
 from siteatlas.net.egress import EgressPolicy
-from siteatlas.settings import LoadedSettings, Settings, load_settings
+from siteatlas.settings import LoadedSettings, Settings, load_settings, unusable_setting
 
 
 def prepare(*, log_level: str = "warning", **flags: object) -> Settings:
@@ -15,12 +16,20 @@ def prepare(*, log_level: str = "warning", **flags: object) -> Settings:
     environment, the settings file or -v ask for another.
     """
     loaded = load_settings(flags)
-    EgressPolicy.from_text(loaded.settings.egress_allow)
+    _check_allow_list(loaded)
     level = _log_level(loaded, log_level)
     configure_logging(level, loaded.settings.log_format)
     if level == "debug":
         show_traces()
     return loaded.settings
+
+
+def _check_allow_list(loaded: LoadedSettings) -> None:
+    try:
+        EgressPolicy.from_text(loaded.settings.egress_allow)
+    except ConfigurationError as error:
+        origin = loaded.origins["egress_allow"]
+        raise unusable_setting("egress_allow", origin, error.message) from error
 
 
 def _log_level(loaded: LoadedSettings, usual: str) -> str:

@@ -233,7 +233,7 @@ async def _scan(wish: Wish, targets: Targets, first: Target | None) -> int:
         say("Interrupted; the result is not complete.")
         return INTERRUPTED
     if first is not None and first.address is not None and conductor.ended[0].error is None:
-        say(f"Watch this site: {targets.watch_command(first.address)}")
+        targets.say_how_to_watch(first.address)
     codes = [ended.error.exit_code for ended in conductor.ended if ended.error is not None]
     return max([*codes, targets.worst_refusal])
 

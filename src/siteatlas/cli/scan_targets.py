@@ -78,13 +78,15 @@ class Targets:
                 seen.add(target.name)
                 yield target
 
-    def watch_command(self, address: WebAddress) -> str:
-        """What watches a site, with the allow entries that only this scan had."""
+    def say_how_to_watch(self, address: WebAddress) -> None:
+        """Name the command that watches a site, with the allow entries that only this scan had."""
         command = f"siteatlas domains add {address.domain}"
         if self._usual.is_own(address) or not self.policy.is_own(address):
-            return command
+            say(f"Watch this site: {command}")
+            return
         entries = shlex.quote(",".join(self.policy.for_site(address).entries))
-        return f"SITEATLAS_EGRESS_ALLOW={entries} {command}"
+        say(f"Watch this site: SITEATLAS_EGRESS_ALLOW={entries} {command}")
+        say("The service that scans it needs the same SITEATLAS_EGRESS_ALLOW.")
 
     def _site(self, text: str) -> Target:
         address = parse_site(text)

@@ -42,7 +42,10 @@ app = typer.Typer(
 
 @dataclass(frozen=True, slots=True)
 class SchedulerState:
-    """How the scheduler is doing, over all processes."""
+    """How the scheduler is doing; a process that was not seen for a minute counts as gone.
+
+    `last_tick_at` may be of a process that is gone, all else is of the living ones.
+    """
 
     jobs: dict[str, int]
     oldest_pending_at: datetime | None
@@ -87,21 +90,20 @@ def status(as_json: JsonOption = False) -> None:
 
 
 def write_state(state: SchedulerState) -> None:
-    """The state for people; a process that was not seen for a minute counts as gone."""
-    living = [worker for worker in state.workers if worker.seconds_since_seen < ALIVE_SECONDS]
+    """The state for people."""
     write_details(
         [
             *((f"jobs {word}", count) for word, count in state.jobs.items()),
             ("oldest pending", state.oldest_pending_at),
             ("last tick", state.last_tick_at),
             ("next tick", state.next_tick_at),
-            ("workers", len(living)),
+            ("workers", len(state.workers)),
         ]
     )
-    if not living:
+    if not state.workers:
         say("No process works on the queue. Start one: siteatlas serve")
         return
-    write_table(WORKER_COLUMNS, map(_worker_row, living))
+    write_table(WORKER_COLUMNS, map(_worker_row, state.workers))
 
 
 def _worker_row(worker: WorkerView) -> list[object]:
@@ -133,12 +135,13 @@ async def scheduler_state() -> SchedulerState:
         pending = await job_service.get_pending_jobs(session, limit=PENDING_LOOKED_AT)
         workers = await list_workers(session)
         jobs = await count_jobs_by_status(session)
+    living = [worker for worker in workers if worker.seconds_since_seen < ALIVE_SECONDS]
     ticks = [worker.last_tick_at for worker in workers if worker.last_tick_at]
-    coming = [worker.next_tick_at for worker in workers if worker.next_tick_at]
+    coming = [worker.next_tick_at for worker in living if worker.next_tick_at]
     return SchedulerState(
         jobs=jobs,
         oldest_pending_at=min((job.created_at for job in pending), default=None),
         last_tick_at=max(ticks, default=None),
         next_tick_at=min(coming, default=None),
-        workers=workers,
+        workers=living,
     )

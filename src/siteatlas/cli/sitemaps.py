@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Annotated
 
 import typer
@@ -19,10 +20,14 @@ from siteatlas.cli.options import (
 )
 from siteatlas.cli.output import Column, ListFormat
 from siteatlas.cli.preparation import prepare
+from siteatlas.cli.words import read_word
 from siteatlas.insights.domains import find_domain_view
 from siteatlas.insights.pages import DEFAULT_LIMIT, Page
 from siteatlas.insights.sitemaps import SitemapView, list_sitemaps
+from siteatlas.queue.statuses import STATUS_ALIASES
+from siteatlas.scanner.events import SitemapType
 from siteatlas.settings import Settings
+from siteatlas.storage.models import SitemapStatus
 from siteatlas.storage.session import get_session
 
 SHAPE: Shape[SitemapView] = Shape(
@@ -45,7 +50,25 @@ SHAPE: Shape[SitemapView] = Shape(
         s.error_code,
     ),
     none="No sitemap of this site is stored.",
+    none_matches="No sitemap of this site matches.",
 )
+
+
+@dataclass(frozen=True, slots=True)
+class SitemapFilter:
+    """Which sitemaps to list, in the words that are stored."""
+
+    type: str | None
+    status: str | None
+
+    @classmethod
+    def of(cls, type: str | None, status: str | None) -> SitemapFilter:
+        """The filter that was typed; raises InputError for a word that is not known."""
+        return cls(
+            read_word(type, SitemapType, "type"),
+            read_word(status, SitemapStatus, "status", STATUS_ALIASES),
+        )
+
 
 app = typer.Typer(rich_markup_mode=None)
 
@@ -67,12 +90,11 @@ def sitemaps(
     request = ListRequest.of(
         format, as_json=as_json, limit=limit, cursor=cursor, everything=everything
     )
-    run(_list(settings, site, request, type, status))
+    wanted = SitemapFilter.of(type, status)
+    run(_list(settings, site, request, wanted))
 
 
-async def _list(
-    settings: Settings, site: str, request: ListRequest, type: str | None, status: str | None
-) -> None:
+async def _list(settings: Settings, site: str, request: ListRequest, wanted: SitemapFilter) -> None:
     async with opened(settings):
         async with get_session() as session, session.begin():
             domain = await find_domain_view(session, site)
@@ -80,7 +102,12 @@ async def _list(
         async def fetch(limit: int, cursor: str | None) -> Page[SitemapView]:
             async with get_session() as session, session.begin():
                 return await list_sitemaps(
-                    session, domain.id, type=type, status=status, limit=limit, cursor=cursor
+                    session,
+                    domain.id,
+                    type=wanted.type,
+                    status=wanted.status,
+                    limit=limit,
+                    cursor=cursor,
                 )
 
-        await write_list(request, fetch, SHAPE)
+        await write_list(request, fetch, SHAPE.filtered_by(wanted.type, wanted.status))

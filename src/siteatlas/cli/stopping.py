@@ -35,11 +35,14 @@ def quiet_interrupts() -> Iterator[None]:
 
 @contextmanager
 def stop_on_signals(
-    stop: Callable[[], None], clean_up: Callable[[], None] = lambda: None
+    stop: Callable[[], None],
+    clean_up: Callable[[], None] = lambda: None,
+    announce: Callable[[str], None] = say,
 ) -> Iterator[None]:
     """Call `stop` on the first signal; leave at once on the second, or if stopping hangs.
 
     `clean_up` runs before leaving at once, in the midst of anything: it must not wait for a lock.
+    `announce` gets the words for whoever sent the signal.
     """
     loop = asyncio.get_running_loop()
     earlier = {number: signal.getsignal(number) for number in STOP_SIGNALS}
@@ -57,7 +60,7 @@ def stop_on_signals(
         stop()
         # Whoever read our words may be gone; that must not keep us from stopping.
         with suppress(OSError, ValueError):
-            say("Stopping; once more to leave at once.")
+            announce("Stopping; once more to leave at once.")
 
     for number in STOP_SIGNALS:
         loop.add_signal_handler(number, receive, number)

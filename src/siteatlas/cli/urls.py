@@ -39,7 +39,8 @@ SHAPE: Shape[UrlView] = Shape(
         Column("SITEMAP"),
     ],
     row=lambda u: (u.url, u.lastmod, u.changefreq, u.priority, u.sitemap),
-    none="No URL of this site is stored that fits.",
+    none="The sitemaps of this site list no URL.",
+    none_matches="No URL of this site matches.",
 )
 
 app = typer.Typer(rich_markup_mode=None)
@@ -94,7 +95,8 @@ async def _list(
                     session, domain.id, contains=contains, state=state, limit=limit, cursor=cursor
                 )
 
-        await (_write_bare(request, fetch) if bare else write_list(request, fetch, SHAPE))
+        shape = SHAPE.filtered_by(contains, None if state is ListingState.LISTED else state)
+        await (_write_bare(request, fetch) if bare else write_list(request, fetch, shape))
 
 
 async def _write_bare(request: ListRequest, fetch: FetchPage[UrlView]) -> None:

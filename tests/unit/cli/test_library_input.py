@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 
 from siteatlas import scan, scan_sync
-from siteatlas.errors import InputError
+from siteatlas.errors import EgressDenied, InputError
+from siteatlas.library import LONGEST_USER_AGENT
+from siteatlas.settings import Settings
 
 NONSENSE: list[tuple[Any, dict[str, Any], str]] = [
     (None, {}, "site must be"),
@@ -19,6 +21,18 @@ NONSENSE: list[tuple[Any, dict[str, Any], str]] = [
     ("example.com", {"max_urls": "7"}, "max_urls must be"),
     ("example.com", {"probe": "half"}, "probe must be"),
     ("example.com", {"probe": ["auto"]}, "probe must be"),
+    ("example.com", {"allow": ["foo"]}, "allow: 'foo' is not HOST:PORT"),
+    ("example.com", {"allow": "10.0.0.0/4:80"}, "allow: '10.0.0.0/4:80' is larger"),
+    ("example.com", {"allow": [5]}, "allow must be"),
+    ("example.com", {"allow": b"a:1"}, "allow must be"),
+    ("example.com", {"allow": 5}, "allow must be"),
+    ("example.com", {"allow": None}, "allow must be"),
+    ("example.com", {"user_agent": 5}, "user_agent must be a text"),
+    ("example.com", {"user_agent": None}, "user_agent must be a text"),
+    ("example.com", {"user_agent": " "}, "user_agent must be a text"),
+    ("example.com", {"user_agent": "a\r\nb: c"}, "user_agent must be ASCII, on one line"),
+    ("example.com", {"user_agent": "bö→"}, "user_agent must be ASCII"),
+    ("example.com", {"user_agent": "x" * 401}, "user_agent must have at most 400"),
 ]
 
 
@@ -30,3 +44,18 @@ async def test_a_call_that_cannot_be_meant_is_refused(
         await anext(scan(site, **choices))
     with pytest.raises(InputError, match=words):
         next(scan_sync(site, **choices))
+
+
+@pytest.mark.parametrize(
+    "user_agent", ["x" * LONGEST_USER_AGENT, "".join(map(chr, range(33, 127)))]
+)
+def test_what_the_setting_accepts_as_user_agent_the_library_accepts_too(user_agent: str):
+    assert Settings(user_agent=user_agent).user_agent == user_agent
+    # The address is looked at after all other values.
+    with pytest.raises(EgressDenied):
+        next(scan_sync("http://127.0.0.1", user_agent=user_agent))
+
+
+def test_the_setting_and_the_library_agree_on_the_longest_user_agent():
+    with pytest.raises(ValueError, match=f"at most {LONGEST_USER_AGENT} characters"):
+        Settings(user_agent="x" * (LONGEST_USER_AGENT + 1))

@@ -10,7 +10,9 @@ from siteatlas.cli.listing import ListRequest, Shape, read_pages, write_list
 from siteatlas.cli.output import Column, ListFormat
 from siteatlas.insights.pages import MAX_LIMIT, Page
 
-SHAPE: Shape[int] = Shape([Column("N", right=True)], lambda number: [number], "Nothing.")
+SHAPE: Shape[int] = Shape(
+    [Column("N", right=True)], lambda number: [number], "Nothing.", "Nothing matches."
+)
 
 
 class Numbers:
@@ -76,3 +78,12 @@ def test_the_shared_options_make_a_request(everything: bool, limit: int | None):
         ListFormat.TABLE, as_json=True, limit=7, cursor=None, everything=everything
     )
     assert request == ListRequest(ListFormat.JSON, limit, None)
+
+
+@pytest.mark.parametrize(
+    ("filters", "words"), [((None, None), "Nothing.\n"), ((None, False), "Nothing matches.\n")]
+)
+async def test_an_empty_list_says_whether_a_filter_made_it_so(filters, words: str, capfd):
+    shape = SHAPE.filtered_by(*filters)
+    await write_list(ListRequest(ListFormat.TABLE, 2, None), Numbers(0).fetch, shape)
+    assert capfd.readouterr().err == words

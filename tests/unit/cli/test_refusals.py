@@ -59,3 +59,53 @@ def test_a_wrong_setting_ends_with_2(command: list[str], monkeypatch):
     assert result.exit_code == 2
     assert "SITEATLAS_CONCURRENCY" in result.stderr
     assert len(result.stderr.splitlines()) == 2
+
+
+def test_a_wrong_allow_list_is_named_with_its_origin(monkeypatch):
+    monkeypatch.setenv("SITEATLAS_EGRESS_ALLOW", "foo")
+    result = CliRunner().invoke(app, ["jobs", "list"])
+    assert result.exit_code == 2
+    assert (
+        "SITEATLAS_EGRESS_ALLOW (from environment SITEATLAS_EGRESS_ALLOW) cannot be used: "
+        "'foo' is not HOST:PORT or CIDR:PORT."
+    ) in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("entry", "words"),
+    [
+        ("10.0.0.0/4:80", "is larger than allowed; the largest range is a /8."),
+        ("0.0.0.0/0:80", "is larger than allowed; the largest range is a /8."),
+        ("[::/8]:80", "is larger than allowed; a range lies in fc00::/7"),
+        ("10.0.0.1/8:80", "does not begin where its range does; write 10.0.0.0/8"),
+        ("10.0.0.0/33:80", "is not HOST:PORT or CIDR:PORT."),
+    ],
+)
+def test_a_range_that_cannot_be_allowed_is_refused_for_its_true_reason(entry: str, words: str):
+    result = CliRunner().invoke(app, ["scan", "example.com", "--allow", entry])
+    assert result.exit_code == 2
+    assert f"--allow: '{entry}' {words}" in result.stderr
+
+
+@pytest.mark.parametrize("name", ["bö→", "two\nlines", "bell\x07"])
+def test_a_user_agent_that_cannot_be_sent_is_refused_in_words(name: str):
+    result = CliRunner().invoke(app, ["scan", "example.com", "--user-agent", name])
+    assert result.exit_code == 2
+    assert "SITEATLAS_USER_AGENT (from flag) cannot be used: Only the letters" in result.stderr
+    assert "pattern" not in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("option", "words"),
+    [
+        ("--type", "There is no type 'bogus'. Known: standard, index, text, rss, atom."),
+        (
+            "--status",
+            "There is no status 'bogus'. Known: pending, completed, failed, complete, error.",
+        ),
+    ],
+)
+def test_an_unknown_word_of_a_filter_is_refused_before_anything_is_opened(option: str, words: str):
+    result = CliRunner().invoke(app, ["sitemaps", "example.com", option, "bogus"])
+    assert result.exit_code == 2
+    assert result.stderr == f"siteatlas: input_invalid: {words}\n"

@@ -1,0 +1,57 @@
+"""`siteatlas scheduler status` beside workers that live and workers that were killed."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest_asyncio
+from sqlalchemy import update
+
+from siteatlas.queue.workers import WorkerReport, report_worker
+from siteatlas.storage.models import Worker
+from siteatlas.storage.session import Database
+from tests.fixtures.commands import Machine
+from tests.fixtures.database import transaction
+
+NOW = datetime.now(UTC).replace(microsecond=0)
+LONG_AGO = NOW - timedelta(minutes=10)
+
+
+def report(name: str, tick: datetime) -> WorkerReport:
+    ticks = {"last_tick_at": tick, "next_tick_at": tick + timedelta(minutes=5)}
+    return WorkerReport(name, "host", 1, "0.1", slots=4, running=0, **ticks)
+
+
+async def kill(name: str) -> None:
+    """Leave the row of a worker as one that was killed leaves it."""
+    async with transaction() as session:
+        dead = update(Worker).where(Worker.id == name)
+        await session.execute(dead.values(last_seen_at=LONG_AGO))
+
+
+@pytest_asyncio.fixture
+async def here(database: Database, database_url: str, tmp_path: Path) -> Machine:
+    async with transaction() as session:
+        await report_worker(session, report("killed", LONG_AGO))
+        await report_worker(session, report("living", NOW))
+    await kill("killed")
+    return Machine(tmp_path, {"DATABASE_URL": database_url})
+
+
+def test_only_living_workers_are_shown_and_tick(here: Machine):
+    state = here.json("scheduler", "status")
+    assert [worker["id"] for worker in state["workers"]] == ["living"]
+    assert datetime.fromisoformat(state["next_tick_at"]) == NOW + timedelta(minutes=5)
+    words = here.run("scheduler", "status").stdout
+    assert "killed" not in words
+    assert f"{LONG_AGO + timedelta(minutes=5):%H:%M:%S}" not in words
+
+
+async def test_without_a_living_worker_no_tick_comes_but_the_last_one_is_known(here: Machine):
+    await kill("living")
+    result = here.run("scheduler", "status", "--json")
+    state = json.loads(result.stdout)
+    assert (state["workers"], state["next_tick_at"]) == ([], None)
+    assert datetime.fromisoformat(state["last_tick_at"]) == NOW

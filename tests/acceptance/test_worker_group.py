@@ -1,0 +1,84 @@
+"""`siteatlas worker --processes`: what happens when one of its processes is killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.fixtures.commands import PATIENCE, Machine, data_directory
+
+READY = "Working on the queue."
+
+
+@pytest.fixture
+def machine() -> Iterator[Machine]:
+    with data_directory() as folder:
+        yield Machine(folder)
+
+
+def workers_of(group: subprocess.Popen[str]) -> list[int]:
+    """The workers of a group, all of which are at work."""
+    assert group.stderr is not None
+    ready = 0
+    while ready < 2:
+        line = group.stderr.readline()
+        assert line, "the group ended before it was at work"
+        ready += READY in line
+    return [
+        int(pid) for pid in Path(f"/proc/{group.pid}/task/{group.pid}/children").read_text().split()
+    ]
+
+
+def is_running(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def wait_until_gone(pids: list[int]) -> None:
+    give_up = time.monotonic() + PATIENCE
+    while any(map(is_running, pids)):
+        assert time.monotonic() < give_up, "a process stayed behind"
+        time.sleep(0.05)
+
+
+def test_a_killed_worker_is_named_and_gives_the_exit_code(machine: Machine):
+    with machine.process("worker", "--processes", "2") as group:
+        killed, other = workers_of(group)
+        os.kill(killed, signal.SIGKILL)
+        _, words = group.communicate(timeout=PATIENCE)
+    assert group.returncode == 128 + signal.SIGKILL
+    assert f"Process {killed} ended by signal 9; the others are stopped.\n" in words
+    assert "worker_process_ended" in words
+    assert "once more to leave at once" not in words
+    assert not is_running(other)
+    assert machine.postgres_processes() == []
+
+
+def test_workers_end_in_good_order_when_their_group_is_killed(machine: Machine):
+    with machine.process("worker", "--processes", "2") as group:
+        workers = workers_of(group)
+        group.kill()
+        wait_until_gone(workers)
+        _, words = group.communicate(timeout=PATIENCE)
+    assert words.count("worker_group_gone") == 2
+    assert "Traceback" not in words
+    assert machine.postgres_processes() == []
+
+
+def test_a_group_that_is_asked_to_stop_says_so_once(machine: Machine):
+    with machine.process("worker", "--processes", "2") as group:
+        workers = workers_of(group)
+        group.send_signal(signal.SIGINT)
+        _, words = group.communicate(timeout=PATIENCE)
+    assert group.returncode == 0
+    assert words.count("Stopping; once more to leave at once.") == 1
+    assert "worker_process_ended" not in words
+    assert not any(map(is_running, workers))

@@ -1,0 +1,59 @@
+"""Workers that end together, with small programs in their place."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from asyncio.subprocess import Process
+
+import pytest
+
+from siteatlas.cli.worker_group import WorkerGroup
+
+# It ends well when it is asked to, as a worker does.
+OBEYS = "import signal, sys; signal.signal(15, lambda *_: sys.exit(0)); print(); signal.pause()"
+FAILS_WHEN_ASKED = OBEYS.replace("sys.exit(0)", "sys.exit(5)")
+
+
+async def start(program: str = OBEYS) -> Process:
+    command = [sys.executable, "-u", "-c", program]
+    process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
+    assert process.stdout is not None
+    await process.stdout.readline()
+    return process
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV])
+async def test_a_worker_that_a_signal_ended_is_named_and_the_others_are_stopped(number, capfd):
+    killed, other = await start(), await start()
+    killed.send_signal(number)
+    assert await WorkerGroup([other, killed]).ended() == 128 + number
+    assert other.returncode == 0
+    words = f"Process {killed.pid} ended by signal {number:d}; the others are stopped.\n"
+    assert capfd.readouterr().err == words
+
+
+@pytest.mark.parametrize("status", [0, 4])
+async def test_a_worker_that_ended_by_itself_is_named_with_its_status(status: int, capfd):
+    ended, other = await start(f"raise SystemExit({status})"), await start()
+    assert await WorkerGroup([ended, other]).ended() == status
+    assert other.returncode == 0
+    words = f"Process {ended.pid} ended with status {status}; the others are stopped.\n"
+    assert capfd.readouterr().err == words
+
+
+async def test_a_group_that_was_asked_to_stop_has_nothing_to_tell(capfd):
+    group = WorkerGroup([await start(), await start()])
+    group.stop()
+    group.stop()
+    assert await group.ended() == 0
+    assert capfd.readouterr().err == ""
+
+
+async def test_a_worker_that_fails_while_it_stops_gives_the_exit_code(capfd):
+    failing = await start(FAILS_WHEN_ASKED)
+    group = WorkerGroup([await start(), failing])
+    group.stop()
+    assert await group.ended() == 5
+    assert capfd.readouterr().err == f"Process {failing.pid} ended with status 5.\n"
