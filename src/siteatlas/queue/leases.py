@@ -6,12 +6,47 @@ from collections.abc import Iterable
 from datetime import timedelta
 from typing import Any
 
-from sqlalchemy import func, literal, select, tuple_, update
+from sqlalchemy import (
+    Boolean,
+    Double,
+    Interval,
+    bindparam,
+    case,
+    func,
+    select,
+    tuple_,
+    update,
+)
+from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from siteatlas.errors import JobCancelled, LeaseLost
 from siteatlas.queue.claims import Claim
+from siteatlas.storage.bulk import table_of
 from siteatlas.storage.models import Job, JobStatus
+
+# The last hundredth is for the end of the job.
+MOST_PROGRESS = 0.99
+JOBS = table_of(Job)
+FENCE = (
+    update(JOBS)
+    .where(
+        JOBS.c.id == bindparam("of_job"),
+        JOBS.c.fence == bindparam("of_fence"),
+        JOBS.c.status == JobStatus.PROCESSING,
+    )
+    .values(
+        lease_until=func.now() + bindparam("lease", type_=Interval()),
+        heartbeat_at=func.now(),
+        progress=func.greatest(JOBS.c.progress, bindparam("reached", type_=Double())),
+        result_data=func.coalesce(
+            bindparam("result", type_=JSONB(none_as_null=True)), JOBS.c.result_data
+        ),
+        rescues=case((bindparam("finished", type_=Boolean()), 0), else_=JOBS.c.rescues),
+        updated_at=func.now(),
+    )
+    .returning(JOBS.c.cancel_requested_at)
+)
 
 
 async def report_progress(
@@ -29,24 +64,15 @@ async def report_progress(
     to somebody else: LeaseLost rolls the whole transaction back. A finished document clears the
     count of rescues.
     """
-    values: dict[str, Any] = {
-        "lease_until": func.now() + timedelta(seconds=lease_seconds),
-        "heartbeat_at": func.now(),
-        "progress": func.greatest(Job.progress, literal(min(progress, 0.99))),
-        "updated_at": func.now(),
+    values = {
+        "of_job": claim.id,
+        "of_fence": claim.fence,
+        "lease": timedelta(seconds=lease_seconds),
+        "reached": min(progress, MOST_PROGRESS),
+        "result": result_data,
+        "finished": documents_finished,
     }
-    if result_data is not None:
-        values["result_data"] = result_data
-    if documents_finished:
-        values["rescues"] = 0
-    statement = (
-        update(Job)
-        .where(Job.id == claim.id, Job.fence == claim.fence, Job.status == JobStatus.PROCESSING)
-        .values(**values)
-        .returning(Job.cancel_requested_at)
-        .execution_options(synchronize_session=False)
-    )
-    row = (await session.execute(statement)).first()
+    row = (await session.execute(FENCE, values)).first()
     if row is None:
         raise LeaseLost
     if row.cancel_requested_at is not None:
