@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import cache
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import case, func, null, or_, select, update
+from sqlalchemy import Interval, bindparam, case, func, null, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from siteatlas.errors import JobPoison
@@ -66,57 +67,60 @@ def _text(value: Any) -> str | None:
 async def claim(
     session: AsyncSession, worker_id: str, limit: int, lease_seconds: float
 ) -> list[Claim]:
-    """Take up to `limit` waiting jobs whose time has come, most urgent first.
+    """Take up to `limit` waiting jobs whose time has come, most urgent first."""
+    values = {"most": limit, **_taker(worker_id, lease_seconds)}
+    jobs = (await session.execute(_claim_of_many(), values)).scalars().all()
+    return [
+        claim_of(job) for job in sorted(jobs, key=lambda job: (job.priority, job.run_at, job.id))
+    ]
 
-    A CTE, because the planner may otherwise run a LIMIT subquery again and take more rows.
-    """
+
+@cache
+def _claim_of_many() -> Any:
+    """A CTE, because the planner may otherwise run a LIMIT subquery again and take more rows."""
     pick = (
         select(Job.id)
         .where(Job.status == JobStatus.PENDING, Job.run_at <= func.now())
         .order_by(Job.priority, Job.run_at, Job.id)
-        .limit(limit)
+        .limit(bindparam("most"))
         .with_for_update(skip_locked=True, key_share=True)
         .cte("pick")
     )
-    statement = (
-        update(Job)
-        .where(Job.id == pick.c.id, Job.status == JobStatus.PENDING)
-        .values(**_taken(worker_id, lease_seconds))
-        .returning(Job)
-        .execution_options(synchronize_session=False, populate_existing=True)
-    )
-    jobs = (await session.execute(statement)).scalars().all()
-    return [
-        claim_of(job) for job in sorted(jobs, key=lambda job: (job.priority, job.run_at, job.id))
-    ]
+    return _taking().where(Job.id == pick.c.id)
 
 
 async def claim_one(
     session: AsyncSession, job_id: int, worker_id: str, lease_seconds: float
 ) -> Claim | None:
     """Take this waiting job, whatever its priority and time; None when it is not waiting."""
-    statement = (
-        update(Job)
-        .where(Job.id == job_id, Job.status == JobStatus.PENDING)
-        .values(**_taken(worker_id, lease_seconds))
-        .returning(Job)
-        .execution_options(synchronize_session=False, populate_existing=True)
-    )
-    job = (await session.execute(statement)).scalar_one_or_none()
+    statement = _taking().where(Job.id == job_id)
+    taken = await session.execute(statement, _taker(worker_id, lease_seconds))
+    job = taken.scalar_one_or_none()
     return claim_of(job) if job else None
 
 
-def _taken(worker_id: str, lease_seconds: float) -> dict[str, Any]:
-    return {
-        "status": JobStatus.PROCESSING,
-        "fence": Job.fence + 1,
-        "attempt": Job.attempt + 1,
-        "worker_id": worker_id,
-        "lease_until": func.now() + timedelta(seconds=lease_seconds),
-        "heartbeat_at": func.now(),
-        "started_at": func.now(),
-        "updated_at": func.now(),
-    }
+def _taking() -> Any:
+    """Take waiting jobs; which ones is for the caller to say."""
+    return (
+        update(Job)
+        .where(Job.status == JobStatus.PENDING)
+        .values(
+            status=JobStatus.PROCESSING,
+            fence=Job.fence + 1,
+            attempt=Job.attempt + 1,
+            worker_id=bindparam("taker"),
+            lease_until=func.now() + bindparam("lease", type_=Interval()),
+            heartbeat_at=func.now(),
+            started_at=func.now(),
+            updated_at=func.now(),
+        )
+        .returning(Job)
+        .execution_options(synchronize_session=False, populate_existing=True)
+    )
+
+
+def _taker(worker_id: str, lease_seconds: float) -> dict[str, Any]:
+    return {"taker": worker_id, "lease": timedelta(seconds=lease_seconds)}
 
 
 async def rescue(session: AsyncSession, *, blame: bool = True) -> list[Job]:
@@ -127,6 +131,15 @@ async def rescue(session: AsyncSession, *, blame: bool = True) -> list[Job]:
     asked to stop is cancelled. Without `blame` the death is not the job's: the database itself
     was away, so that nobody could renew a lease.
     """
+    jobs: Sequence[Job] = (await session.execute(_rescue(blame=blame))).scalars().all()
+    await record_attempts(
+        session, jobs, outcome="rescued", error_code="lease_expired", refunded=True
+    )
+    return list(jobs)
+
+
+@cache
+def _rescue(*, blame: bool) -> Any:
     silent = (
         select(Job.id)
         .where(Job.status == JobStatus.PROCESSING, Job.lease_until < func.now())
@@ -139,7 +152,7 @@ async def rescue(session: AsyncSession, *, blame: bool = True) -> list[Job]:
     deaths = Job.rescues + (1 if blame else 0)
     poisoned = deaths >= POISON_RESCUES
     ended = or_(cancelled, poisoned)
-    statement = (
+    return (
         update(Job)
         .where(Job.id == silent.c.id)
         .values(
@@ -160,11 +173,6 @@ async def rescue(session: AsyncSession, *, blame: bool = True) -> list[Job]:
         .returning(Job)
         .execution_options(synchronize_session=False, populate_existing=True)
     )
-    jobs: Sequence[Job] = (await session.execute(statement)).scalars().all()
-    await record_attempts(
-        session, jobs, outcome="rescued", error_code="lease_expired", refunded=True
-    )
-    return list(jobs)
 
 
 def _rescue_pause(deaths: Any) -> Any:
