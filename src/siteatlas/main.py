@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 
@@ -18,6 +17,7 @@ from siteatlas.api.border import RequestBorder
 from siteatlas.api.context import ApiContext
 from siteatlas.api.documentation import DESCRIPTION, TAGS
 from siteatlas.api.routes import install_api, operation_id
+from siteatlas.beside import beside
 from siteatlas.logs import get_logger
 from siteatlas.meters import watch_loop_lag
 from siteatlas.net.egress import EgressPolicy, self_check
@@ -79,22 +79,12 @@ def _lifespan(
                 await stack.enter_async_context(open_storage(context.settings, announce=_announce))
             else:
                 bind_database(database)
-            await stack.enter_async_context(_loop_watch())
+            await stack.enter_async_context(beside(watch_loop_lag()))
             if run_scheduler:
                 await stack.enter_async_context(_scheduler(context))
             yield
 
     return lifespan
-
-
-@asynccontextmanager
-async def _loop_watch() -> AsyncIterator[None]:
-    watch = asyncio.create_task(watch_loop_lag())
-    try:
-        yield
-    finally:
-        watch.cancel()
-        await asyncio.gather(watch, return_exceptions=True)
 
 
 @asynccontextmanager

@@ -18,6 +18,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from siteatlas.beside import beside
 from siteatlas.cli.invocation import current
 from siteatlas.cli.output import console_for, is_terminal, printable, say
 from siteatlas.cli.scan_report import ReportKeeper
@@ -46,12 +47,10 @@ class View:
         """Show the progress for as long as the block runs."""
         live = can_move(data_on_terminal=data_on_terminal)
         self._farewell = SHOW_CURSOR + b"\n" if live else b"\n" * data_on_terminal
-        drawing = asyncio.create_task(self._draw() if live else _tell(self._conductor))
         try:
-            yield
+            async with beside(self._draw() if live else _tell(self._conductor)):
+                yield
         finally:
-            drawing.cancel()
-            await asyncio.gather(drawing, return_exceptions=True)
             self._farewell = b""
 
     def abandon(self) -> None:

@@ -9,11 +9,12 @@ from functools import cache
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Interval, bindparam, case, func, null, or_, select, update
+from sqlalchemy import Interval, and_, bindparam, case, func, null, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from siteatlas.errors import JobPoison
 from siteatlas.queue.attempts import record_attempts
+from siteatlas.storage.bulk import table_of
 from siteatlas.storage.models import Job, JobStatus
 
 POISON_RESCUES = 3
@@ -38,6 +39,20 @@ class Claim:
     created_by: UUID
     created_at: datetime
     snoozes: int
+
+    @property
+    def fenced(self) -> dict[str, Any]:
+        """The values of `STILL_HELD`."""
+        return {"of_job": self.id, "of_fence": self.fence}
+
+
+# The fence as a condition: the job is in the state in which it was claimed.
+JOBS = table_of(Job)
+STILL_HELD = and_(
+    JOBS.c.id == bindparam("of_job"),
+    JOBS.c.fence == bindparam("of_fence"),
+    JOBS.c.status == JobStatus.PROCESSING,
+)
 
 
 def claim_of(job: Job) -> Claim:

@@ -11,7 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from siteatlas.errors import JobCancelled, LeaseLost
 from siteatlas.queue.attempts import record_attempts
-from siteatlas.queue.claims import Claim
+from siteatlas.queue.claims import JOBS, STILL_HELD, Claim
 from siteatlas.storage.bulk import table_of
 from siteatlas.storage.models import Job, JobAttempt, JobStatus
 
@@ -24,15 +24,11 @@ MAX_SNOOZES = 6
 
 def _completion() -> Any:
     """The end of the job and the record of its attempt in one statement, made once."""
-    jobs, attempts = table_of(Job), table_of(JobAttempt)
+    jobs, attempts = JOBS, table_of(JobAttempt)
     kept = (jobs.c.fence, jobs.c.attempt, jobs.c.worker_id, jobs.c.started_at)
     ended = (
         update(jobs)
-        .where(
-            jobs.c.id == bindparam("of_job"),
-            jobs.c.fence == bindparam("of_fence"),
-            jobs.c.status == JobStatus.PROCESSING,
-        )
+        .where(STILL_HELD)
         .values(
             status=JobStatus.COMPLETED,
             progress=1.0,
@@ -62,7 +58,7 @@ def backoff_seconds(attempt: int, jitter: float) -> float:
 
 async def complete(session: AsyncSession, claim: Claim, result_data: dict[str, Any]) -> None:
     """The job is done; a wish to cancel that came too late is ignored. LeaseLost if not ours."""
-    values = {"of_job": claim.id, "of_fence": claim.fence, "result": result_data}
+    values = {**claim.fenced, "result": result_data}
     if (await session.execute(COMPLETE, values)).first() is None:
         raise LeaseLost
 
@@ -130,12 +126,12 @@ async def _end(session: AsyncSession, claim: Claim, values: dict[str, Any]) -> J
     """Leave `processing`, guarded by the fence."""
     statement = (
         update(Job)
-        .where(Job.id == claim.id, Job.fence == claim.fence, Job.status == JobStatus.PROCESSING)
+        .where(STILL_HELD)
         .values(lease_until=None, updated_at=func.now(), **values)
         .returning(Job)
         .execution_options(synchronize_session=False, populate_existing=True)
     )
-    job = (await session.execute(statement)).scalar_one_or_none()
+    job = (await session.execute(statement, claim.fenced)).scalar_one_or_none()
     if job is None:
         raise LeaseLost
     return job

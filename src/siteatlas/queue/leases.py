@@ -21,20 +21,14 @@ from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from siteatlas.errors import JobCancelled, LeaseLost
-from siteatlas.queue.claims import Claim
-from siteatlas.storage.bulk import table_of
+from siteatlas.queue.claims import JOBS, STILL_HELD, Claim
 from siteatlas.storage.models import Job, JobStatus
 
 # The last hundredth is for the end of the job.
 MOST_PROGRESS = 0.99
-JOBS = table_of(Job)
 FENCE = (
     update(JOBS)
-    .where(
-        JOBS.c.id == bindparam("of_job"),
-        JOBS.c.fence == bindparam("of_fence"),
-        JOBS.c.status == JobStatus.PROCESSING,
-    )
+    .where(STILL_HELD)
     .values(
         lease_until=func.now() + bindparam("lease", type_=Interval()),
         heartbeat_at=func.now(),
@@ -65,8 +59,7 @@ async def report_progress(
     count of rescues.
     """
     values = {
-        "of_job": claim.id,
-        "of_fence": claim.fence,
+        **claim.fenced,
         "lease": timedelta(seconds=lease_seconds),
         "reached": min(progress, MOST_PROGRESS),
         "result": result_data,

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
+from siteatlas.beside import beside
 from siteatlas.errors import EmbeddedServerError
 from siteatlas.logs import get_logger
 from siteatlas.settings import Settings
@@ -42,21 +43,11 @@ async def _embedded(settings: Settings, announce: Callable[[str], None]) -> Asyn
     server = EmbeddedServer(settings.data_dir, announce=announce)
     try:
         url = await asyncio.to_thread(server.acquire)
-        async with _opened(settings, url, False) as database, _kept_alive(server):
+        async with _opened(settings, url, False) as database, beside(_revive_when_dead(server)):
             await upgrade_schema(database.engine)
             yield database
     finally:
         await asyncio.to_thread(server.release)
-
-
-@asynccontextmanager
-async def _kept_alive(server: EmbeddedServer) -> AsyncIterator[None]:
-    watch = asyncio.create_task(_revive_when_dead(server))
-    try:
-        yield
-    finally:
-        watch.cancel()
-        await asyncio.gather(watch, return_exceptions=True)
 
 
 async def _revive_when_dead(server: EmbeddedServer) -> None:

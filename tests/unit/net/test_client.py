@@ -345,11 +345,13 @@ async def test_leaving_early_gives_slot_and_connection_back(make_client: MakeCli
         while True:
             await connection.send(b"x" * 65536)
 
+    begun = []
     async with RawServer(endless) as server, make_client(server.entry) as client:
         for _ in range(20):
             async with asyncio.timeout(2), client.get(parse_url(server.url())) as response:
-                async for _chunk in response.chunks():
-                    break
+                begun.append(await anext(aiter(response.chunks())))
+    assert len(begun) == server.connections == 20
+    assert all(begun)
 
 
 async def test_an_error_of_the_reader_passes_through(make_client: MakeClient):
