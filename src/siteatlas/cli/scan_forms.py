@@ -23,8 +23,8 @@ from siteatlas.cli.output import (
     json_bytes,
     plain_table,
 )
-from siteatlas.cli.scan_report import ScanReport
 from siteatlas.cli.sitemap_tree import tree_text
+from siteatlas.scanner.report import ScanReport
 
 
 class ScanFormat(StrEnum):

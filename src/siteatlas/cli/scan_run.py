@@ -15,11 +15,11 @@ from typing import TypeVar
 from siteatlas.cli.data_sink import DataSink
 from siteatlas.cli.entry_filter import EntryFilter
 from siteatlas.cli.scan_forms import ScanForm
-from siteatlas.cli.scan_report import ReportKeeper
 from siteatlas.cli.scan_targets import Target
 from siteatlas.errors import OutputFailed, SiteatlasError, UrlLimitReached
 from siteatlas.scanner.document import first_rows
 from siteatlas.scanner.events import EntriesRead, ProblemSeen, ScanEvent
+from siteatlas.scanner.report import ReportKeeper
 
 AT_A_TIME = 4
 

@@ -21,9 +21,9 @@ from rich.text import Text
 from siteatlas.beside import beside
 from siteatlas.cli.invocation import current
 from siteatlas.cli.output import console_for, is_terminal, printable, say
-from siteatlas.cli.scan_report import ReportKeeper
 from siteatlas.cli.scan_run import Conductor, ScanRun
 from siteatlas.cli.sitemap_tree import count_of, describe
+from siteatlas.scanner.report import ReportKeeper
 
 REDRAW_SECONDS = 0.2
 PLAIN_LINE_SECONDS = 10.0

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 from siteatlas.cli.entry_filter import EntryFilter
 from siteatlas.cli.output import percent, say
-from siteatlas.cli.scan_report import ScanReport
 from siteatlas.cli.sitemap_tree import count_of
+from siteatlas.scanner.report import ScanReport
 
 MOST_CODES = 6
 MOST_LINES = 10

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 from siteatlas.cli.output import printable
-from siteatlas.cli.scan_report import ScanReport, SitemapSeen
+from siteatlas.scanner.report import ScanReport, SitemapSeen
 
 MIDDLE, LAST = ("├── ", "│   "), ("└── ", "    ")
 

@@ -15,7 +15,6 @@ from siteatlas.cli.data_sink import DirectSink
 from siteatlas.cli.entry_filter import EntryFilter
 from siteatlas.cli.invocation import ColorChoice, begin
 from siteatlas.cli.scan_forms import ScanForm
-from siteatlas.cli.scan_report import ReportKeeper
 from siteatlas.cli.scan_run import Conductor, ScanRun
 from siteatlas.cli.scan_targets import Target
 from siteatlas.cli.scan_view import can_move, drawn, tree_lines
@@ -31,6 +30,7 @@ from siteatlas.scanner.events import (
     RobotsRead,
     SitemapType,
 )
+from siteatlas.scanner.report import ReportKeeper
 
 INDEX = "https://a.example/index.xml"
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from siteatlas.cli.entry_filter import EntryFilter
-from siteatlas.cli.scan_report import Problem, ScanReport
 from siteatlas.cli.scan_words import problem_words, say_block, say_left_out, say_line
+from siteatlas.scanner.report import Problem, ScanReport
 
 
 def test_five_lines_tell_a_person_how_it_went(capsys):

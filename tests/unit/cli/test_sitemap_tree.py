@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from siteatlas.cli.scan_report import ScanReport, SitemapSeen
 from siteatlas.cli.sitemap_tree import count_of, tree_text
+from siteatlas.scanner.report import ScanReport, SitemapSeen
 
 
 def sitemap(url: str, parent: str | None = None, **more: object) -> SitemapSeen:

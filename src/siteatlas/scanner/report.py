@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from siteatlas.cli.reading_order import ReadingOrder
 from siteatlas.errors import AddressError, JobCancelled, SiteatlasError
 from siteatlas.net.address import parse_url
 from siteatlas.scanner.events import (
@@ -23,6 +22,7 @@ from siteatlas.scanner.events import (
     RobotsRead,
     ScanEvent,
 )
+from siteatlas.scanner.reading_order import ReadingOrder
 
 
 @dataclass(frozen=True, slots=True)

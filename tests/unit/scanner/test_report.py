@@ -6,7 +6,6 @@ import json
 from datetime import UTC, datetime
 
 from siteatlas.cli.output import json_bytes
-from siteatlas.cli.scan_report import ReportKeeper
 from siteatlas.errors import NoSitemap
 from siteatlas.scanner.events import (
     CandidateJudged,
@@ -23,6 +22,7 @@ from siteatlas.scanner.events import (
     SitemapType,
     Verdict,
 )
+from siteatlas.scanner.report import ReportKeeper
 
 INDEX = "https://a.example/index.xml"
 CHILD = "https://a.example/child.xml"

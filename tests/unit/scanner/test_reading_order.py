@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from siteatlas.cli.reading_order import ReadingOrder
+from siteatlas.scanner.reading_order import ReadingOrder
 
 
 @dataclass(frozen=True)
