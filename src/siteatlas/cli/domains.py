@@ -19,7 +19,9 @@ from siteatlas.cli.options import (
     SiteArgument,
 )
 from siteatlas.cli.output import (
+    WIDE,
     Column,
+    Kind,
     ListFormat,
     is_terminal,
     say,
@@ -50,26 +52,27 @@ from siteatlas.storage.session import get_session
 SHAPE: Shape[DomainView] = Shape(
     columns=[
         Column("DOMAIN"),
-        Column("WATCHED"),
-        Column("URLS", right=True),
-        Column("SITEMAPS", right=True),
-        Column("LAST SCAN"),
-        Column("STATUS"),
+        Column("WATCHED", from_width=WIDE),
+        Column("URLS", right=True, kind=Kind.COUNT),
+        Column("SITEMAPS", right=True, kind=Kind.COUNT, from_width=WIDE),
+        Column("STATUS", kind=Kind.STATUS),
         Column("ERROR"),
-        Column("NEXT SCAN"),
+        Column("LAST SCAN", kind=Kind.AGE),
+        Column("NEXT SCAN", kind=Kind.AGE),
     ],
     row=lambda d: (
         d.domain,
         "paused" if d.watched and d.paused else d.watched,
         d.url_count,
         d.sitemap_count,
-        d.last_scan_at,
         d.last_scan_status,
         d.last_error_code,
-        d.next_scan_at,
+        d.last_scan_at,
+        "paused" if d.watched and d.paused else d.next_scan_at,
     ),
     none="No site is known yet. Add one: siteatlas domains add example.com",
     none_matches="No site matches.",
+    record=DomainView,
 )
 
 app = typer.Typer(

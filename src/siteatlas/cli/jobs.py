@@ -21,7 +21,9 @@ from siteatlas.cli.options import (
     LimitOption,
 )
 from siteatlas.cli.output import (
+    WIDE,
     Column,
+    Kind,
     ListFormat,
     percent,
     say,
@@ -59,11 +61,11 @@ SHAPE: Shape[JobView] = Shape(
     columns=[
         Column("ID", right=True),
         Column("DOMAIN"),
-        Column("STATUS"),
+        Column("STATUS", kind=Kind.STATUS),
         Column("PROGRESS", right=True),
-        Column("ATTEMPT", right=True),
-        Column("CREATED"),
-        Column("FINISHED"),
+        Column("ATTEMPT", right=True, from_width=WIDE),
+        Column("CREATED", kind=Kind.AGE),
+        Column("FINISHED", kind=Kind.AGE, from_width=WIDE),
         Column("ERROR"),
     ],
     row=lambda j: (
@@ -78,6 +80,7 @@ SHAPE: Shape[JobView] = Shape(
     ),
     none="There is no job yet.",
     none_matches="No job matches.",
+    record=JobView,
 )
 ATTEMPT_COLUMNS = [
     Column("ATTEMPT", right=True),

@@ -1,7 +1,8 @@
-"""How results reach people and programs: tables, details, JSON and JSON lines.
+"""How results reach people and programs: tables, details, CSV, JSON and JSON lines.
 
 Data goes to stdout, words go to stderr. Text from outside is made harmless here, so that no
-command has to think of it. On a terminal rich draws the tables; elsewhere they are plain text.
+command has to think of it. On a terminal a table fits its width, see `fitting.py`; elsewhere it is
+plain text with full values.
 """
 
 from __future__ import annotations
@@ -9,7 +10,6 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import PurePath
@@ -22,6 +22,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from siteatlas.cli.csv_cells import csv_cell
+from siteatlas.cli.fitting import GAP, Fitted, fit_table
+from siteatlas.cli.fitting import Column as Column  # noqa: PLC0414 commands need one module for tables
+from siteatlas.cli.fitting import Kind as Kind  # noqa: PLC0414 commands need one module for tables
 from siteatlas.cli.invocation import ColorChoice, current
 
 # Control characters, line separators, and the marks that turn the direction of writing.
@@ -30,22 +34,25 @@ BEYOND_JSON = re.compile(r"[\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 JSON_OPTIONS = orjson.OPT_UTC_Z | orjson.OPT_NON_STR_KEYS
 EMPTY_CELL = "-"
 LARGEST_BYTE = 0xFF
+# From these widths a terminal has room for more columns.
+WIDE = 100
+WIDEST = 140
+STATUS_STYLES = {
+    "completed": "green",
+    "processing": "cyan",
+    "partial": "yellow",
+    "failed": "bold red",
+    "cancelled": "dim",
+}
 
 
 class ListFormat(StrEnum):
     """The forms of a list."""
 
     TABLE = "table"
+    CSV = "csv"
     JSON = "json"
     JSONL = "jsonl"
-
-
-@dataclass(frozen=True, slots=True)
-class Column:
-    """The head of a column; numbers stand to the right."""
-
-    name: str
-    right: bool = False
 
 
 def printable(text: str) -> str:
@@ -151,14 +158,61 @@ def write_json_lines(items: Iterable[object]) -> None:
     write_bytes(b"".join(map(json_bytes, items)))
 
 
+def write_csv(names: Sequence[str], rows: Iterable[Sequence[object]], *, head: bool) -> None:
+    """Full values under a line of names, every cell safe to open in a spreadsheet."""
+    lines = [",".join(map(csv_cell, names))] if head else []
+    lines += [",".join(csv_cell(_csv_text(value)) for value in row) for row in rows]
+    write_bytes("".join(f"{line}\r\n" for line in lines).encode("utf-8", "backslashreplace"))
+
+
+def _csv_text(value: object) -> str:
+    """One value as the API writes it; an empty cell for none."""
+    if value is None:
+        return ""
+    if isinstance(value, str):
+        return printable(value)
+    if isinstance(value, StrEnum):
+        return value.value
+    encoded = json_bytes(value).decode().strip()
+    return encoded[1:-1] if encoded.startswith('"') else encoded
+
+
 def write_table(columns: Sequence[Column], rows: Iterable[Sequence[object]]) -> None:
-    """A table: drawn on a terminal, aligned plain text elsewhere."""
-    cells = [[cell_text(value) for value in row] for row in rows]
+    """A table: one line a row as wide as the terminal, or full values as plain text elsewhere."""
     if is_terminal(sys.stdout):
-        console_for(sys.stdout).print(drawn_table(columns, cells))
+        console = console_for(sys.stdout)
+        console.print(terminal_table(columns, list(rows), console.width))
     else:
-        sys.stdout.write(plain_table(columns, cells))
+        sys.stdout.write(
+            plain_table(columns, [[cell_text(value) for value in row] for row in rows])
+        )
         sys.stdout.flush()
+
+
+def terminal_table(
+    columns: Sequence[Column], rows: Sequence[Sequence[object]], width: int
+) -> Table:
+    """A table of one line a row that fits a terminal of this width."""
+    now = datetime.now(UTC)
+    fitted = fit_table(columns, rows, width=width, now=now, text_of=cell_text)
+    table = Table(box=None, pad_edge=False, padding=(0, GAP, 0, 0), header_style="bold")
+    for column in fitted.columns:
+        table.add_column(
+            Text(column.name), justify="right" if column.right else "left", no_wrap=True
+        )
+    for row in fitted.cells:
+        table.add_row(*_styled(fitted, row))
+    return table
+
+
+def _styled(fitted: Fitted, row: Sequence[str]) -> Iterable[Text]:
+    for column, cell in zip(fitted.columns, row, strict=True):
+        yield status_text(cell) if column.kind is Kind.STATUS else Text(cell)
+
+
+def status_text(word: str) -> Text:
+    """The word of a status in its colour; it says the same without."""
+    return Text(word, style=STATUS_STYLES.get(word, ""))
 
 
 def drawn_table(columns: Sequence[Column], cells: Sequence[Sequence[str]]) -> Table:

@@ -18,7 +18,7 @@ from siteatlas.cli.options import (
     LimitOption,
     SiteArgument,
 )
-from siteatlas.cli.output import Column, ListFormat
+from siteatlas.cli.output import WIDE, Column, Kind, ListFormat
 from siteatlas.cli.preparation import prepare
 from siteatlas.cli.words import read_word
 from siteatlas.insights.domains import find_domain_view
@@ -32,12 +32,12 @@ from siteatlas.storage.session import get_session
 
 SHAPE: Shape[SitemapView] = Shape(
     columns=[
-        Column("URL"),
+        Column("URL", kind=Kind.URL),
         Column("TYPE"),
-        Column("FOUND BY"),
-        Column("STATUS"),
-        Column("URLS", right=True),
-        Column("LAST READ"),
+        Column("FOUND BY", from_width=WIDE),
+        Column("STATUS", kind=Kind.STATUS),
+        Column("URLS", right=True, kind=Kind.COUNT),
+        Column("LAST READ", kind=Kind.AGE),
         Column("ERROR"),
     ],
     row=lambda s: (
@@ -51,6 +51,7 @@ SHAPE: Shape[SitemapView] = Shape(
     ),
     none="No sitemap of this site is stored.",
     none_matches="No sitemap of this site matches.",
+    record=SitemapView,
 )
 
 

@@ -12,7 +12,7 @@ from siteatlas.cli.entry_stream import url_lines
 from siteatlas.cli.listing import FetchPage, ListRequest, Shape, read_pages, write_list
 from siteatlas.cli.opening import opened
 from siteatlas.cli.options import AllOption, CursorOption, JsonOption, LimitOption, SiteArgument
-from siteatlas.cli.output import Column, ListFormat, say, write_bytes
+from siteatlas.cli.output import WIDE, WIDEST, Column, Kind, ListFormat, say, write_bytes
 from siteatlas.cli.preparation import prepare
 from siteatlas.insights.domains import find_domain_view
 from siteatlas.insights.pages import DEFAULT_LIMIT, Page
@@ -26,21 +26,24 @@ class UrlFormat(StrEnum):
 
     TABLE = "table"
     URLS = "urls"
+    CSV = "csv"
     JSON = "json"
     JSONL = "jsonl"
 
 
 SHAPE: Shape[UrlView] = Shape(
     columns=[
-        Column("URL"),
-        Column("LASTMOD"),
-        Column("CHANGEFREQ"),
-        Column("PRIORITY", right=True),
-        Column("SITEMAP"),
+        Column("URL", kind=Kind.URL),
+        Column("LASTMOD", kind=Kind.DATE),
+        Column("FIRST SEEN", kind=Kind.AGE),
+        Column("CHANGEFREQ", from_width=WIDEST),
+        Column("PRIORITY", right=True, from_width=WIDEST),
+        Column("SITEMAP", kind=Kind.URL, from_width=WIDE),
     ],
-    row=lambda u: (u.url, u.lastmod, u.changefreq, u.priority, u.sitemap),
+    row=lambda u: (u.url, u.lastmod, u.first_seen_at, u.changefreq, u.priority, u.sitemap),
     none="The sitemaps of this site list no URL.",
     none_matches="No URL of this site matches.",
+    record=UrlView,
 )
 
 app = typer.Typer(rich_markup_mode=None)

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
+from dataclasses import dataclass
+from datetime import UTC, datetime
 
 import pytest
 
@@ -13,6 +17,30 @@ from siteatlas.insights.pages import MAX_LIMIT, Page
 SHAPE: Shape[int] = Shape(
     [Column("N", right=True)], lambda number: [number], "Nothing.", "Nothing matches."
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    name: str
+    seen_at: datetime
+    watched: bool
+    reasons: list[str]
+    error: str | None = None
+
+
+RECORDS: Shape[Record] = Shape(
+    [Column("NAME")], lambda record: [record.name], "Nothing.", "Nothing matches.", Record
+)
+SEEN = datetime(2026, 1, 2, tzinfo=UTC)
+
+
+def pages_of(*pages: list[Record], examined: int | None = None):
+    async def fetch(_: int, cursor: str | None) -> Page[Record]:
+        number = int(cursor or 0)
+        more = number + 1 < len(pages)
+        return Page(pages[number], str(number + 1) if more else None, examined)
+
+    return fetch
 
 
 class Numbers:
@@ -87,3 +115,36 @@ async def test_an_empty_list_says_whether_a_filter_made_it_so(filters, words: st
     shape = SHAPE.filtered_by(*filters)
     await write_list(ListRequest(ListFormat.TABLE, 2, None), Numbers(0).fetch, shape)
     assert capfd.readouterr().err == words
+
+
+async def printed_csv(capfd, *pages: list[Record]) -> list[list[str]]:
+    await write_list(ListRequest(ListFormat.CSV, None, None), pages_of(*pages), RECORDS)
+    return list(csv.reader(io.StringIO(capfd.readouterr().out)))
+
+
+async def test_csv_has_full_values_under_one_line_of_names(capfd):
+    first = Record("a.example", SEEN, watched=True, reasons=["timeout"])
+    second = Record("b.example", SEEN, watched=False, reasons=[], error="lost")
+    assert await printed_csv(capfd, [first], [second]) == [
+        ["name", "seen_at", "watched", "reasons", "error"],
+        ["a.example", "2026-01-02T00:00:00Z", "true", '["timeout"]', ""],
+        ["b.example", "2026-01-02T00:00:00Z", "false", "[]", "lost"],
+    ]
+
+
+async def test_no_cell_of_csv_is_a_formula(capfd):
+    evil = Record("=1+1", SEEN, watched=True, reasons=[], error="@SUM(A1)")
+    rows = await printed_csv(capfd, [evil])
+    assert (rows[1][0], rows[1][4]) == ("'=1+1", "'@SUM(A1)")
+
+
+async def test_an_empty_list_as_csv_still_names_its_columns(capfd):
+    assert await printed_csv(capfd, []) == [["name", "seen_at", "watched", "reasons", "error"]]
+
+
+async def test_json_counts_the_rows_that_a_filter_examined(capfd):
+    record = Record("a", SEEN, watched=True, reasons=[])
+    fetch = pages_of([], [record], examined=10_000)
+    await write_list(ListRequest(ListFormat.JSON, None, None), fetch, RECORDS)
+    answer = json.loads(capfd.readouterr().out)
+    assert (len(answer["items"]), answer["examined"]) == (1, 20_000)

@@ -13,6 +13,7 @@ import pytest
 from siteatlas.cli.invocation import ColorChoice, begin
 from siteatlas.cli.output import (
     Column,
+    Kind,
     cell_text,
     console_for,
     drawn_table,
@@ -21,6 +22,8 @@ from siteatlas.cli.output import (
     plain_table,
     printable,
     say,
+    status_text,
+    terminal_table,
     write_details,
     write_json_lines,
     write_table,
@@ -160,3 +163,21 @@ def test_the_flag_wins_over_the_environment(monkeypatch):
     monkeypatch.setenv("FORCE_COLOR", "1")
     begin(0, quiet=False, color=ColorChoice.NEVER)
     assert not coloured(Terminal())
+
+
+def test_a_row_takes_one_line_of_a_terminal_of_80_columns():
+    stream = Terminal()
+    columns = [Column("URL", kind=Kind.URL), Column("ERROR")]
+    table = terminal_table(columns, [["https://a.example/" + "x" * 200, "no_sitemap"]], 80)
+    console = console_for(stream)
+    console.width = 80
+    console.print(table)
+    lines = stream.getvalue().splitlines()
+    assert len(lines) == 2
+    assert all(len(line) <= 80 + len("\x1b[1m\x1b[0m") * 3 for line in lines)
+
+
+def test_partial_and_failed_have_a_colour_and_a_word():
+    styles = {word: status_text(word).style for word in ("partial", "failed", "completed")}
+    assert len(set(styles.values())) == 3
+    assert status_text("partial").plain == "partial"

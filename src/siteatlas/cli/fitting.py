@@ -1,0 +1,194 @@
+"""Tables that fit a terminal: one line a row, relative times, URLs shortened in the middle.
+
+Owns what is left out where space is short. Where nobody watches, nothing is left out: plain tables,
+CSV and JSON are written elsewhere from the full values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from enum import Enum, auto
+from urllib.parse import urlsplit
+
+from rich.cells import cell_len, set_cell_size
+
+GAP = 2
+ELLIPSIS = "…"
+NARROWEST_URL = 16
+NARROWEST_TEXT = 8
+HEAD_SHARE = 0.4
+JUST_NOW_SECONDS = 5
+MOST_RELATIVE_DAYS = 60
+_UNITS = (("d", 86400), ("h", 3600), ("min", 60), ("s", 1))
+
+
+class Kind(Enum):
+    """What the values of a column are, which decides how they are shown and shortened."""
+
+    TEXT = auto()
+    URL = auto()
+    AGE = auto()
+    DATE = auto()
+    COUNT = auto()
+    STATUS = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """The head of a column; numbers stand to the right.
+
+    A terminal narrower than `from_width` does not show it; other outputs always do.
+    """
+
+    name: str
+    right: bool = False
+    kind: Kind = Kind.TEXT
+    from_width: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Fitted:
+    """Columns and cells that fit, all cells on one line each."""
+
+    columns: Sequence[Column]
+    cells: Sequence[Sequence[str]]
+    widths: Sequence[int]
+
+
+def relative_time(moment: datetime, now: datetime) -> str:
+    """`2 h ago` or `in 3 d`; a date where that says more."""
+    seconds = (now - moment).total_seconds()
+    distance = abs(seconds)
+    if distance < JUST_NOW_SECONDS:
+        return "just now"
+    if distance > MOST_RELATIVE_DAYS * 86400:
+        return f"{moment.astimezone(UTC):%Y-%m-%d}"
+    word, size = next(unit for unit in _UNITS if distance >= unit[1])
+    text = f"{int(distance // size)} {word}"
+    return f"{text} ago" if seconds > 0 else f"in {text}"
+
+
+def shorten_middle(text: str, width: int) -> str:
+    """The two ends of a text that is wider than `width`; the end says more of a URL."""
+    if cell_len(text) <= width:
+        return text
+    room = max(0, width - 1)
+    head = set_cell_size(text, int(room * HEAD_SHARE)).rstrip()
+    return head + ELLIPSIS + _last_cells(text, room - cell_len(head))
+
+
+def shorten_end(text: str, width: int) -> str:
+    """The beginning of a text that is wider than `width`."""
+    if cell_len(text) <= width:
+        return text
+    return set_cell_size(text, max(0, width - 1)).rstrip() + ELLIPSIS
+
+
+def _last_cells(text: str, width: int) -> str:
+    end = text[len(text) - width :] if width > 0 else ""
+    while cell_len(end) > width:
+        end = end[1:]
+    return end
+
+
+def fit_table(
+    columns: Sequence[Column],
+    rows: Sequence[Sequence[object]],
+    *,
+    width: int,
+    now: datetime,
+    text_of: Callable[[object], str],
+) -> Fitted:
+    """The columns and cells of a table that is at most `width` wide, if that is possible."""
+    shown = [number for number, column in enumerate(columns) if column.from_width <= width]
+    heads = [columns[number] for number in shown]
+    cells = [[_cell(columns[n].kind, row[n], now, text_of) for n in shown] for row in rows]
+    heads, cells = _without_shared_origin(heads, cells)
+    widths = _widths(heads, cells, width)
+    return Fitted(
+        [
+            replace(head, name=_shorten(head.kind, head.name, size))
+            for head, size in zip(heads, widths, strict=True)
+        ],
+        [
+            [
+                _shorten(head.kind, cell, size)
+                for head, cell, size in zip(heads, row, widths, strict=True)
+            ]
+            for row in cells
+        ],
+        widths,
+    )
+
+
+def _cell(kind: Kind, value: object, now: datetime, text_of: Callable[[object], str]) -> str:
+    if isinstance(value, datetime) and kind is Kind.AGE:
+        return relative_time(value, now)
+    if isinstance(value, datetime) and kind is Kind.DATE:
+        return f"{value.astimezone(UTC):%Y-%m-%d}"
+    if isinstance(value, int) and not isinstance(value, bool) and kind is Kind.COUNT:
+        return f"{value:,}"
+    return text_of(value)
+
+
+def _shorten(kind: Kind, text: str, width: int) -> str:
+    return (shorten_middle if kind is Kind.URL else shorten_end)(text, width)
+
+
+def _without_shared_origin(
+    heads: list[Column], cells: list[list[str]]
+) -> tuple[list[Column], list[list[str]]]:
+    """The scheme and host that all URLs of a column share stand in its head, once a table."""
+    named: set[str] = set()
+    for number, head in enumerate(heads):
+        origin = shared_origin([row[number] for row in cells]) if head.kind is Kind.URL else None
+        if origin is None:
+            continue
+        for row in cells:
+            row[number] = row[number][len(origin) :]
+        if origin not in named:
+            heads[number] = replace(head, name=f"{head.name} ({origin})")
+            named.add(origin)
+    return heads, cells
+
+
+def shared_origin(urls: Sequence[str]) -> str | None:
+    """The scheme and host of two or more URLs that have no other; None if there is none."""
+    if len(urls) < 2:  # noqa: PLR2004 one URL shares nothing
+        return None
+    origins = {_origin(url) for url in urls}
+    origin = origins.pop()
+    return origin if origin and not origins else None
+
+
+def _origin(url: str) -> str | None:
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return None
+    origin = f"{parts.scheme}://{parts.netloc}"
+    usable = parts.scheme and parts.netloc and url.startswith(f"{origin}/")
+    return origin if usable else None
+
+
+def _widths(heads: Sequence[Column], cells: Sequence[Sequence[str]], width: int) -> list[int]:
+    """The widths of the columns: what they need, less what the widest texts can spare."""
+    columns = zip([head.name for head in heads], *cells, strict=True)
+    widths = [max(map(cell_len, column)) for column in columns]
+    floors = [_narrowest(head) for head in heads]
+    excess = sum(widths) + GAP * (len(widths) - 1) - width
+    for _ in range(excess):
+        spare = [n for n, floor in enumerate(floors) if floor is not None and widths[n] > floor]
+        if not spare:
+            break
+        widths[max(spare, key=widths.__getitem__)] -= 1
+    return widths
+
+
+def _narrowest(head: Column) -> int | None:
+    """How far a column may be shortened; None if not at all."""
+    if head.kind is Kind.URL:
+        return NARROWEST_URL
+    return NARROWEST_TEXT if head.kind is Kind.TEXT and not head.right else None
