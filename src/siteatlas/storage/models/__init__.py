@@ -5,6 +5,7 @@ from siteatlas.storage.models.batch import Batch, BatchItem
 from siteatlas.storage.models.candidate import Candidate
 from siteatlas.storage.models.domain import Domain
 from siteatlas.storage.models.job import Job, JobAttempt, JobStatus
+from siteatlas.storage.models.problem import DomainProblem
 from siteatlas.storage.models.scan import Scan, ScanState, SitemapScan, SitemapScanState
 from siteatlas.storage.models.sitemap import Sitemap, SitemapLink, SitemapStatus, SitemapUrl
 from siteatlas.storage.models.user import LOCAL_USER_ID, SYSTEM_USER_ID, User
@@ -18,6 +19,7 @@ __all__ = [
     "BatchItem",
     "Candidate",
     "Domain",
+    "DomainProblem",
     "Job",
     "JobAttempt",
     "JobStatus",

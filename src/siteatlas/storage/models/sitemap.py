@@ -79,7 +79,8 @@ class SitemapUrl(Base):
     """One listing: a URL in a document, as it was listed.
 
     No foreign keys: they would halve the rate of writing. Domain, job and owner are those of the
-    sitemap. `fingerprint` covers all that is listed beside the URL.
+    sitemap. `fingerprint` covers all that is listed beside the URL. `lastmod_text` is null where
+    `lastmod` was listed in its usual form; see `listed_dates`.
     """
 
     __tablename__ = "sitemap_urls"
@@ -103,3 +104,4 @@ class SitemapUrl(Base):
     first_seen_at: Mapped[CreatedAt]
     missing_scan_id: Mapped[int | None]
     removed_at: Mapped[datetime | None]
+    lastmod_text: Mapped[str | None]

@@ -1,0 +1,104 @@
+"""Migrations run on the data of the version before, and lead to the tables of the models.
+
+A migration that changes existing tables adds a test here that begins with `old_database`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from typing import Any, TypeVar
+
+import pytest_asyncio
+from alembic.autogenerate import compare_metadata
+from alembic.runtime.migration import MigrationContext
+from sqlalchemy import Connection, func, select, text
+
+from siteatlas.storage.models import Base, DomainProblem, SitemapUrl
+from siteatlas.storage.schema import current_revision, needed_revision, upgrade_schema
+from siteatlas.storage.session import Database
+from tests.fixtures.database import PREFIX, PostgresServer
+from tests.fixtures.first_schema import (
+    DOMAIN,
+    FIRST,
+    SITEMAP,
+    TABLES,
+    URLS,
+    columns_of,
+    fill,
+    rows_of,
+)
+
+Result = TypeVar("Result")
+
+
+@pytest_asyncio.fixture
+async def old_database(postgres_server: PostgresServer) -> AsyncIterator[Database]:
+    """A database at revision 0001 with the rows of one watched site."""
+    name = f"{PREFIX}_old"
+    await postgres_server.run(f"CREATE DATABASE {name}")
+    database = postgres_server.open(name)
+    await upgrade_schema(database.engine, FIRST)
+    await on(database, fill)
+    yield database
+    await database.close()
+    await postgres_server.drop(name)
+
+
+async def on(database: Database, work: Callable[..., Result], *arguments: Any) -> Result:
+    """What `work` gives for a connection inside a transaction."""
+    async with database.engine.begin() as connection:
+        return await connection.run_sync(work, *arguments)
+
+
+def all_rows(connection: Connection, columns: dict[str, list[str]]) -> dict[str, list[str]]:
+    return {table: rows_of(connection, table, columns[table]) for table in TABLES}
+
+
+async def test_every_row_of_the_first_version_outlives_all_migrations(old_database: Database):
+    assert await current_revision(old_database.engine) == FIRST
+    columns = await on(old_database, columns_of)
+    before = await on(old_database, all_rows, columns)
+    await upgrade_schema(old_database.engine)
+    assert await current_revision(old_database.engine) == needed_revision()
+    assert await on(old_database, all_rows, columns) == before
+    assert min(len(rows) for rows in before.values()) >= 1
+    assert len(before["sitemap_urls"]) == URLS
+
+
+async def test_the_migrations_make_exactly_the_tables_of_the_models(database: Database):
+    def differences(connection: Connection) -> list[Any]:
+        context = MigrationContext.configure(connection, opts={"compare_type": True})
+        return list(compare_metadata(context, Base.metadata))
+
+    assert await on(database, differences) == []
+
+
+async def test_listings_are_not_rewritten_when_the_listed_text_comes_in(old_database: Database):
+    def file_of(connection: Connection) -> int:
+        return int(
+            connection.execute(text("SELECT pg_relation_filenode('sitemap_urls')")).scalar_one()
+        )
+
+    before = await on(old_database, file_of)
+    await upgrade_schema(old_database.engine, "0002")
+    assert await on(old_database, file_of) == before
+    async with old_database.engine.connect() as connection:
+        without = select(func.count()).where(SitemapUrl.lastmod_text.is_(None))
+        assert (await connection.execute(without)).scalar_one() == URLS
+
+
+async def test_problems_counted_by_the_first_version_are_taken_over(old_database: Database):
+    await upgrade_schema(old_database.engine, "0002")
+    statement = select(
+        DomainProblem.code,
+        DomainProblem.count.label("found"),
+        DomainProblem.domain_id,
+        DomainProblem.sitemap_id,
+        DomainProblem.samples,
+        DomainProblem.resolved_at,
+    ).order_by(DomainProblem.code)
+    async with old_database.engine.connect() as connection:
+        rows = (await connection.execute(statement)).all()
+    assert [(row.code, row.found) for row in rows] == [("lastmod_invalid", 4), ("scope", 100)]
+    assert {(str(row.domain_id), str(row.sitemap_id)) for row in rows} == {(DOMAIN, SITEMAP)}
+    assert all(row.samples == [] and row.resolved_at is None for row in rows)
