@@ -1,4 +1,4 @@
-"""Writes the reference pages that come from the code: commands.md, errors.md and settings.md.
+"""Writes the reference pages that come from the code: commands, errors, problems and settings.
 
 `python docs/generate.py` writes them; with `--check` it only compares and fails on a difference.
 """
@@ -17,6 +17,7 @@ from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
 from siteatlas.cli.main import NOUNS, PROGRAM, app, load_command
 from siteatlas.errors import DatabaseUnavailable, RateLimited, SiteatlasError, error_classes
+from siteatlas.scanner import problem_codes
 from siteatlas.settings import SETTINGS_FILE, Settings, environment_name
 
 REFERENCE = Path(__file__).resolve().parent / "reference"
@@ -46,6 +47,52 @@ Elsewhere: [codes that only HTTP requests meet](http-api.md#problems), and
 
 This page is written by `make docs` from `src/siteatlas/errors.py`.
 """
+
+PROBLEMS_INTRO = """\
+# Problems of documents and scans
+
+A sitemap with faults is read all the same. What was repaired, noticed or left out is counted by
+code. These codes are no errors: a document that carries them can be `complete`. Errors are in
+[errors.md](errors.md).
+
+Each problem of a document has a `count` and up to 20 `samples`. A sample holds the `url` of the
+page, the `value` as it was listed (URL and value are truncated after 200 characters) and the
+number of the `entry` in its document, the first being 1. What is not known is null: a problem of
+the document as a whole belongs to no entry.
+
+- `siteatlas scan` shows problems by code in the summary on stderr; `siteatlas -v scan` lists all
+  of them with what they mean and their samples. `problems[]` of `--json` has `code, url, detail,
+  count, samples`.
+- Scans of the service store them: `GET /api/v3/domains/{domain}/problems` and `siteatlas problems
+  SITE` list them by code, with the first and the last scan that found them.
+
+A stored problem is *current* until a complete read of its document no longer shows it. Then it
+gets a `resolved_at` and is only listed with `state=all` (`--state all`); it becomes current again
+when it comes back. A read that was cut resolves nothing.
+
+This page is written by `make docs` from `src/siteatlas/scanner/problem_codes.py`.
+`tests/architecture/test_problems_docs.py` fails when a code of the scanner is missing there.
+"""
+
+SCAN_INTRO = """\
+Each of these makes a scan *partial* and stands among its `reasons`. So does the
+[error code](errors.md) of a document that was cut or could not be read.
+
+"""
+
+CANDIDATE_INTRO = """\
+The `reason` of a candidate (`GET /api/v3/domains/{domain}/candidates`, `candidates[]` of
+`scan --json`) is an [error code](errors.md), one of the limits above, or one of these:
+
+"""
+
+PROBLEM_GROUPS = (
+    ("Entries that are left out", "", "code", problem_codes.LEFT_OUT),
+    ("Values and entries that are kept, with a remark", "", "code", problem_codes.KEPT),
+    ("The document as a whole", "", "code", problem_codes.DOCUMENT),
+    ("The scan as a whole", SCAN_INTRO, "code", problem_codes.SCAN),
+    ("Candidates", CANDIDATE_INTRO, "reason", problem_codes.CANDIDATE),
+)
 
 SETTINGS_INTRO = f"""\
 # Settings
@@ -115,6 +162,16 @@ def errors_page() -> str:
     for branch, members in families():
         heading = f"## {branch.__name__}\n\n| code | means | HTTP | exit | tried again |"
         parts.append("\n".join([heading, "|---|---|---|---|---|", *map(error_row, members)]) + "\n")
+    return "\n".join(parts)
+
+
+def problems_page() -> str:
+    """The whole text of problems.md."""
+    parts = [PROBLEMS_INTRO]
+    for title, text, name, codes in PROBLEM_GROUPS:
+        rows = [f"| `{code}` | {meaning} |" for code, meaning in codes.items()]
+        table = "\n".join([f"| {name} | means |", "|---|---|", *rows])
+        parts.append(f"## {title}\n\n{text}{table}\n")
     return "\n".join(parts)
 
 
@@ -238,6 +295,7 @@ def cell(text: str) -> str:
 PAGES: dict[str, Callable[[], str]] = {
     "commands.md": commands_page,
     "errors.md": errors_page,
+    "problems.md": problems_page,
     "settings.md": settings_page,
 }
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from siteatlas.scanner.crawl import LIMITS
+from siteatlas.scanner.problem_codes import CANDIDATE, MEANINGS
 
 # Calls whose text arguments are codes, and functions whose text results are.
 CALLS = frozenset({"note", "skip", "tell_problem", "ProblemSeen", "ValueColumn"})
@@ -43,6 +44,10 @@ def codes(project: Path) -> set[str]:
     files = (project / "src" / "siteatlas" / "scanner").rglob("*.py")
     trees = [ast.parse(file.read_text(encoding="utf-8")) for file in files]
     return {code for tree in trees for code in codes_in(tree)} | LIMITS
+
+
+def test_every_code_of_the_scanner_has_a_meaning(codes: set[str]):
+    assert sorted(codes - set(MEANINGS) - set(CANDIDATE)) == []
 
 
 def test_the_reference_lists_every_code_of_the_scanner(project: Path, codes: set[str]):

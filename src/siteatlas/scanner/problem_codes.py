@@ -1,0 +1,79 @@
+"""What the codes of problems mean: the one place for their texts.
+
+The command line explains them from here, and `docs/generate.py` writes problems.md from here.
+Errors have texts of their own, in `errors.py`.
+"""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import Final
+
+LEFT_OUT: Final = {
+    "loc_missing": "an entry without a URL",
+    "url_too_long": "a URL of more than 8,192 characters",
+    "control_char": "a URL with a control character in it",
+    "bad_unicode": "a URL with a character that is none, such as a replacement character",
+    "credentials": "a URL with a user name or password",
+    "bad_url": "a URL that is not http or https, or has no usable host",
+    "relative_url": (
+        "a URL without scheme and host; as a child of an index it is followed all the same"
+    ),
+    "entry_malformed": "an entry that is lost because the XML around it is broken",
+}
+KEPT: Final = {
+    "entry_salvaged": "an entry that was read though the XML around it is broken",
+    "lastmod_invalid": "a `lastmod` that is no date; the entry is kept without it",
+    "lastmod_future": "a `lastmod` more than a day in the future",
+    "changefreq_invalid": (
+        "a `changefreq` that the protocol does not know; the entry is kept without it"
+    ),
+    "priority_invalid": "a `priority` that is no number from 0 to 1; the entry is kept without it",
+    "duplicate_url": "a URL that the same document has listed before",
+    "url_long": "a URL of 2,049 to 8,192 characters",
+    "extras_cut": "images, videos or other [extras](extras.md) beyond their limits were cut",
+    "off_host": "a page on another site",
+    "private_host": "a page whose host is an address or name of a private network",
+    "scope": (
+        "a page outside of the directory of the sitemap, which search engines ignore unless "
+        "robots.txt names the sitemap or an index above it"
+    ),
+}
+DOCUMENT: Final = {
+    "bare_ampersand": "`&` that begins no entity; taken as `&amp;`",
+    "html_entity": "an entity of HTML, such as `&nbsp;`; replaced by its character",
+    "forbidden_char": "a character that XML forbids; replaced",
+    "namespace": (
+        "the root has another namespace, prefix or case than the protocol says, or a prefix is "
+        "not declared"
+    ),
+    "doctype": "a document type declaration before the root",
+    "leading_blanks": "blanks before the XML declaration or the root",
+    "content_after_end": "something stands behind the end of the root",
+    "encoding_not_utf8": "the document is encoded in something else than UTF-8",
+    "encoding_lie": "the bytes are not in the encoding that the document names",
+    "encoding_unknown": "the document names an encoding that nobody knows",
+    "encoding_conflict": (
+        "byte order mark, XML declaration and HTTP header name different encodings"
+    ),
+    "gzip_trailing_garbage": "bytes behind the last part of a gzip file",
+    "duplicate_content": "another document of this scan has exactly the same bytes",
+    "over_50000_entries": "more entries than the protocol allows; all are read, up to 250,000",
+    "over_50_mib": "more bytes than the protocol allows; all are read, up to 100 MiB",
+}
+SCAN: Final = {
+    "url_limit": "as many URLs as asked for were read; there may be more",
+    "document_limit": "more than 10,000 documents",
+    "depth_limit": "indexes nested deeper than 5",
+    "cross_host_cap": "more than 20 documents of one foreign host",
+    "robots_truncated": "robots.txt is longer than 500 KiB; the rest was not read",
+}
+CANDIDATE: Final = {
+    "soft_404": "the site answers this guess, and any other path, with a page",
+    "duplicate": "it leads to a document that was read already",
+    "cross_host": "an index lists it on a foreign host that the site itself did not name",
+    "robots_disallowed": "a guess that robots.txt does not allow",
+    "unchanged": "the site says that it did not change; only library users ask for that yet",
+    "done_before": "an earlier attempt at this scan has read it; seen by library users only",
+}
+MEANINGS: Final = MappingProxyType(LEFT_OUT | KEPT | DOCUMENT | SCAN)
