@@ -21,7 +21,10 @@ The docstring of a class is its default message; it never names our inside.
 from __future__ import annotations
 
 import inspect
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
+
+if TYPE_CHECKING:
+    from siteatlas.scanner.report import ScanReport
 
 
 class SiteatlasError(Exception):
@@ -345,6 +348,20 @@ class ScanError(SiteatlasError):
 
     code = "scan_failed"
     exit_code = 3
+
+
+class PartialScan(ScanError):
+    """Some sitemaps of the site could not be read completely.
+
+    `report` says which, unless the error was raised without one.
+    """
+
+    code = "partial_scan"
+    exit_code = 1
+
+    def __init__(self, message: str | None = None, *, report: ScanReport | None = None) -> None:
+        super().__init__(message)
+        self.report = report
 
 
 class NoSitemap(ScanError):

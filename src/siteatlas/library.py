@@ -1,7 +1,7 @@
 """The Python API: the entries of a site's sitemaps, one after the other, without a database.
 
 `scan` is for asynchronous programs, `scan_sync` for all others. Both read as fast as they are
-asked, and stop their work when nobody asks any more.
+asked, stop their work when nobody asks any more, and report what could not be read.
 """
 
 from __future__ import annotations
@@ -9,29 +9,55 @@ from __future__ import annotations
 import asyncio
 import sys
 import threading
-from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Iterator, Mapping
-from contextlib import aclosing, closing, suppress
+import warnings
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterable,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Generator,
+    Iterable,
+    Iterator,
+    Mapping,
+)
+from contextlib import aclosing, closing, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import repeat
 from queue import SimpleQueue
 from typing import Any, Literal, get_args
 
-from siteatlas.errors import ConfigurationError, InputError
+from siteatlas.errors import (
+    ConfigurationError,
+    InputError,
+    PartialScan,
+    SiteatlasError,
+    UrlLimitReached,
+)
 from siteatlas.net.address import WebAddress, parse_site
 from siteatlas.net.egress import EgressPolicy
 from siteatlas.net.politeness import Politeness
 from siteatlas.per_loop import PerLoop
 from siteatlas.scanner.analyzer import SitemapAnalyzer
-from siteatlas.scanner.events import EntriesRead
+from siteatlas.scanner.events import EntriesRead, ScanEvent
 from siteatlas.scanner.options import ScanOptions
+from siteatlas.scanner.report import ReportKeeper, ScanReport
 
-__all__ = ["Entry", "scan", "scan_sync"]
+__all__ = [
+    "AsyncScan",
+    "Entry",
+    "PartialScanWarning",
+    "ScanReport",
+    "SyncScan",
+    "scan",
+    "scan_sync",
+]
 
 USER_AGENT = "Siteatlas (sitemap library)"
 HOST_DELAY = 0.5
 HOST_CONNECTIONS = 2
-PIECES_WAITING = 4
+EVENTS_WAITING = 4
 LONGEST_USER_AGENT = 400
 ALLOW_WORDS = "allow must be a list of texts such as '127.0.0.1:8000'."
 
@@ -50,42 +76,115 @@ class Entry:
     sitemap: str
 
 
-async def scan(
+class PartialScanWarning(UserWarning):
+    """Some sitemaps of the site could not be read completely; `report` says which."""
+
+    def __init__(self, report: ScanReport) -> None:
+        super().__init__(_partial_words(report))
+        self.report = report
+
+
+class AsyncScan(AsyncIterable[Entry]):
+    """The entries of a scan that is read with `async for`, and its report."""
+
+    def __init__(self, request: _Request) -> None:
+        self._keeper = ReportKeeper(request.name)
+        self._entries = _entries_of(request, self._keeper)
+
+    @property
+    def report(self) -> ScanReport:
+        """What was read so far; `status` is `processing` until the last entry was given."""
+        return self._keeper.report
+
+    def __aiter__(self) -> AsyncIterator[Entry]:
+        return self._entries
+
+    def __anext__(self) -> Awaitable[Entry]:
+        return anext(self._entries)
+
+    async def aclose(self) -> None:
+        """End the scan, if it still runs."""
+        await self._entries.aclose()
+
+
+class SyncScan(Iterable[Entry]):
+    """The entries of a scan that is read with `for`, and its report."""
+
+    def __init__(self, request: _Request) -> None:
+        self._keeper = ReportKeeper(request.name)
+        self._entries = _entries_from_thread(request, self._keeper)
+
+    @property
+    def report(self) -> ScanReport:
+        """What was read so far; `status` is `processing` until the last entry was given."""
+        return self._keeper.report
+
+    def __iter__(self) -> Iterator[Entry]:
+        return self._entries
+
+    def __next__(self) -> Entry:
+        return next(self._entries)
+
+    def close(self) -> None:
+        """End the scan, if it still runs."""
+        self._entries.close()
+
+
+def scan(
     site: str,
     *,
+    only: bool = False,
     max_urls: int | None = None,
     allow: Iterable[str] = (),
     user_agent: str = USER_AGENT,
     probe: Probe = "auto",
-) -> AsyncGenerator[Entry, None]:
-    """The entries of all sitemaps of `site`, as they are read.
+    strict: bool = False,
+) -> AsyncScan:
+    """The entries of all sitemaps of `site`, as they are read; `only` reads just the one named.
 
-    Raises a SiteatlasError with the true reason when not one sitemap could be read. `allow` names
-    hosts of your own as HOST:PORT; they may be private and are read without a pause.
+    Reading them raises a SiteatlasError with the true reason when not one sitemap could be read.
+    When some could not be read completely, a PartialScanWarning comes after the last entry, or
+    PartialScan is raised if `strict`. `allow` names hosts of your own as HOST:PORT; they may be
+    private and are read without a pause.
     """
-    request = _Request.of(site, max_urls, allow, user_agent, probe)
-    async with aclosing(_pieces(request)) as pieces:
-        async for piece in pieces:
-            for entry in piece:
-                yield entry
+    return AsyncScan(
+        _request(
+            site,
+            only=only,
+            max_urls=max_urls,
+            allow=allow,
+            user_agent=user_agent,
+            probe=probe,
+            strict=strict,
+        )
+    )
 
 
 def scan_sync(
     site: str,
     *,
+    only: bool = False,
     max_urls: int | None = None,
     allow: Iterable[str] = (),
     user_agent: str = USER_AGENT,
     probe: Probe = "auto",
-) -> Generator[Entry, None, None]:
+    strict: bool = False,
+) -> SyncScan:
     """The same for programs without an event loop, and for notebooks, which have one.
 
     The scan runs in a thread of its own and ends with the loop that reads it, also by `break`.
     """
-    request = _Request.of(site, max_urls, allow, user_agent, probe)
-    with closing(_ThreadedScan(request)) as reading:
-        for piece in reading.pieces():
-            yield from piece
+    return SyncScan(
+        _request(
+            site,
+            only=only,
+            max_urls=max_urls,
+            allow=allow,
+            user_agent=user_agent,
+            probe=probe,
+            strict=strict,
+        )
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,22 +195,33 @@ class _Request:
     policy: EgressPolicy
     options: ScanOptions
     user_agent: str
+    strict: bool
 
-    @classmethod
-    def of(
-        cls,
-        site: str,
-        max_urls: int | None,
-        allow: Iterable[str],
-        user_agent: str,
-        probe: Probe,
-    ) -> _Request:
-        _check(site, max_urls, probe)
-        _check_user_agent(user_agent)
-        address = parse_site(site)
-        policy = _policy(allow)
-        policy.check(address)
-        return cls(address, policy, ScanOptions(max_urls=max_urls, probe=probe), user_agent)
+    @property
+    def name(self) -> str:
+        """The site as a report names it."""
+        return self.address.domain if self.address.is_site_root else self.address.url
+
+
+def _request(
+    site: str,
+    *,
+    only: bool,
+    max_urls: int | None,
+    allow: Iterable[str],
+    user_agent: str,
+    probe: Probe,
+    strict: bool,
+) -> _Request:
+    _check(site, max_urls, probe)
+    _check_flags(only=only, strict=strict)
+    _check_user_agent(user_agent)
+    address = parse_site(site)
+    policy = _policy(allow)
+    policy.check(address)
+    document = address.url if only else None
+    options = ScanOptions(max_urls=max_urls, probe=probe, only_document=document)
+    return _Request(address, policy, options, user_agent, strict)
 
 
 def _check(site: object, max_urls: int | None, probe: object) -> None:
@@ -122,6 +232,12 @@ def _check(site: object, max_urls: int | None, probe: object) -> None:
         raise InputError("max_urls must be a whole number from 1 on, or None.")
     if probe not in get_args(Probe):
         raise InputError("probe must be 'auto' or 'full'.")
+
+
+def _check_flags(**flags: object) -> None:
+    for name, value in flags.items():
+        if not isinstance(value, bool):
+            raise InputError(f"{name} must be True or False.")
 
 
 def _check_user_agent(user_agent: object) -> None:
@@ -150,12 +266,64 @@ def _policy(allow: object) -> EgressPolicy:
 _politeness = PerLoop(lambda: Politeness(HOST_DELAY, HOST_CONNECTIONS))
 
 
-async def _pieces(request: _Request) -> AsyncGenerator[list[Entry], None]:
+def _events(request: _Request) -> AsyncGenerator[ScanEvent, None]:
     analyzer = SitemapAnalyzer(request.policy, _politeness.here(), user_agent=request.user_agent)
-    async with aclosing(analyzer.scan(request.address, request.options)) as events:
-        async for event in events:
+    return analyzer.scan(request.address, request.options)
+
+
+async def _entries_of(request: _Request, keeper: ReportKeeper) -> AsyncGenerator[Entry, None]:
+    with _reported(keeper):
+        async with aclosing(_events(request)) as events:
+            async for event in events:
+                keeper.observe(event)
+                if isinstance(event, EntriesRead):
+                    for entry in _entries(event):
+                        yield entry
+    _judge(request, keeper.report)
+
+
+def _entries_from_thread(request: _Request, keeper: ReportKeeper) -> Generator[Entry, None, None]:
+    with _reported(keeper), closing(_ThreadedScan(request)) as reading:
+        for event in reading.events():
+            keeper.observe(event)
             if isinstance(event, EntriesRead):
-                yield _entries(event)
+                yield from _entries(event)
+    _judge(request, keeper.report)
+
+
+@contextmanager
+def _reported(keeper: ReportKeeper) -> Iterator[None]:
+    """Note in the report how the reading inside ended."""
+    try:
+        yield
+    except SiteatlasError as error:
+        keeper.report.fail(error)
+        raise
+    except BaseException:
+        keeper.interrupt()
+        raise
+    else:
+        keeper.report.status = "completed"
+    finally:
+        keeper.arrange()
+
+
+def _judge(request: _Request, report: ScanReport) -> None:
+    """Warn of an incomplete result, or raise if the caller is strict.
+
+    The caller's own limit is no surprise to the caller.
+    """
+    asked_for = {UrlLimitReached.code} if request.options.max_urls is not None else set()
+    if set(report.reasons) <= asked_for:
+        return
+    if request.strict:
+        raise PartialScan(_partial_words(report), report=report)
+    # Past the generator, to the line that reads it.
+    warnings.warn(PartialScanWarning(report), stacklevel=3)
+
+
+def _partial_words(report: ScanReport) -> str:
+    return f"The scan of {report.site} is partial: {', '.join(report.reasons)}."
 
 
 def _entries(event: EntriesRead) -> list[Entry]:
@@ -174,19 +342,19 @@ def _entries(event: EntriesRead) -> list[Entry]:
 
 
 class _ThreadedScan:
-    """A scan in a thread with an event loop of its own, a few pieces ahead of its reader."""
+    """A scan in a thread with an event loop of its own, a few events ahead of its reader."""
 
     def __init__(self, request: _Request) -> None:
         self._request = request
-        self._found: SimpleQueue[list[Entry] | BaseException | None] = SimpleQueue()
-        self._room = asyncio.Semaphore(PIECES_WAITING)
+        self._found: SimpleQueue[ScanEvent | BaseException | None] = SimpleQueue()
+        self._room = asyncio.Semaphore(EVENTS_WAITING)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._task: asyncio.Task[None] | None = None
         self._started = threading.Event()
         self._thread = threading.Thread(target=self._run, name="siteatlas-scan", daemon=True)
         self._thread.start()
 
-    def pieces(self) -> Iterator[list[Entry]]:
+    def events(self) -> Iterator[ScanEvent]:
         """What was read, until the end; raises what ended it too early."""
         while (found := self._found.get()) is not None:
             if isinstance(found, BaseException):
@@ -215,7 +383,7 @@ class _ThreadedScan:
             asyncio.run(self._read())
         except asyncio.CancelledError:
             pass
-        except BaseException as error:  # noqa: BLE001 it is raised where the pieces are read
+        except BaseException as error:  # noqa: BLE001 it is raised where the events are read
             end = error
         finally:
             self._started.set()
@@ -224,7 +392,7 @@ class _ThreadedScan:
     async def _read(self) -> None:
         self._loop, self._task = asyncio.get_running_loop(), asyncio.current_task()
         self._started.set()
-        async with aclosing(_pieces(self._request)) as pieces:
-            async for piece in pieces:
+        async with aclosing(_events(self._request)) as events:
+            async for event in events:
                 await self._room.acquire()
-                self._found.put(piece)
+                self._found.put(event)

@@ -28,6 +28,7 @@ from siteatlas.scanner.events import (
     DocumentClosed,
     DocumentOpened,
     DocumentOutcome,
+    DocumentRequested,
     EntriesRead,
     ProblemSeen,
     RobotsRead,
@@ -113,6 +114,10 @@ class Recorder:
     async def _(self, event: ProblemSeen) -> None:
         log.warning("scan_problem", code=event.code, url=event.url, detail=event.detail)
         self._add_reason(event.code)
+
+    @record.register
+    async def _(self, event: DocumentRequested) -> None:
+        """Only a person who watches the scan needs it."""
 
     @record.register
     async def _(self, event: DocumentOpened) -> None:

@@ -120,6 +120,15 @@ class CandidateJudged:
 
 
 @dataclass(frozen=True, slots=True)
+class DocumentRequested:
+    """A document is asked for; what comes next is that it opens, closes or is judged."""
+
+    url: str
+    method: DiscoveryMethod
+    parent_url: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class DocumentOpened:
     """A document answered and is a sitemap. `url` is its address after redirects and its name in
     all later events; `requested_url` is the address that led to it.
@@ -200,6 +209,7 @@ ScanEvent = (
     RobotsRead
     | SiteResolved
     | CandidateJudged
+    | DocumentRequested
     | DocumentOpened
     | EntriesRead
     | ChildrenFound

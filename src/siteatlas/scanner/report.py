@@ -14,9 +14,11 @@ from siteatlas.net.address import parse_url
 from siteatlas.scanner.events import (
     CandidateJudged,
     ChildrenFound,
+    DiscoveryMethod,
     DocumentClosed,
     DocumentOpened,
     DocumentOutcome,
+    DocumentRequested,
     EntriesRead,
     ProblemSeen,
     RobotsRead,
@@ -109,6 +111,7 @@ class ReportKeeper:
     def __init__(self, site: str) -> None:
         self.report = ScanReport(site)
         self.open: dict[str, OpenSitemap] = {}
+        self.requested: dict[str, DocumentRequested] = {}
         self.dated_count = 0
         self.robots: RobotsRead | None = None
         self._expected: set[str] = set()
@@ -124,7 +127,10 @@ class ReportKeeper:
         match event:
             case EntriesRead():
                 self._count(event)
+            case DocumentRequested():
+                self.requested[event.url] = event
             case DocumentOpened():
+                self.requested.pop(event.requested_url, None)
                 self.open[event.url] = _open_sitemap(event)
                 self._expected.add(event.requested_url)
                 self._order.redirect(event.requested_url, event.url)
@@ -134,6 +140,7 @@ class ReportKeeper:
             case DocumentClosed():
                 self._close(event)
             case CandidateJudged():
+                self.requested.pop(event.url, None)
                 self.report.candidates.append(_candidate(event))
             case ProblemSeen():
                 self.report.problems.append(Problem(event.code, event.url, event.detail))
@@ -150,10 +157,24 @@ class ReportKeeper:
         self.report.lose(JobCancelled.code)
         self.break_off(JobCancelled("The scan was interrupted."))
 
+    @property
+    def awaited(self) -> list[str]:
+        """Documents that are being waited for or read, the longest-waiting first."""
+        return [*self.open, *self.requested]
+
     def break_off(self, reason: SiteatlasError) -> None:
-        """Nothing more comes: what is open counts with the entries that it gave so far."""
+        """Nothing more comes: what is open counts with the entries that it gave so far.
+
+        A document that was asked for and has not answered is unread; a guess may be none.
+        """
         self.report.sitemaps.extend(_broken_off(opened, reason) for opened in self.open.values())
+        self.report.sitemaps.extend(
+            _unanswered(request, reason)
+            for request in self.requested.values()
+            if request.method is not DiscoveryMethod.COMMON_PATH
+        )
         self.open.clear()
+        self.requested.clear()
 
     def arrange(self) -> None:
         """The scan has ended: list its documents in the order in which they were named."""
@@ -168,6 +189,7 @@ class ReportKeeper:
             opened.url_count += count
 
     def _close(self, event: DocumentClosed) -> None:
+        self.requested.pop(event.requested_url, None)
         self._order.redirect(event.requested_url, event.url)
         opened = self.open.pop(event.url, None)
         parent = event.parent_url or (opened.parent if opened else None)
@@ -200,6 +222,24 @@ def _candidate(event: CandidateJudged) -> CandidateSeen:
 
 def _open_sitemap(event: DocumentOpened) -> OpenSitemap:
     return OpenSitemap(event.url, event.type, event.method, event.parent_url, event.http_status)
+
+
+def _unanswered(request: DocumentRequested, reason: SiteatlasError) -> SitemapSeen:
+    return SitemapSeen(
+        url=request.url,
+        type=None,
+        discovery_method=request.method,
+        status="failed",
+        outcome=DocumentOutcome.UNREAD,
+        url_count=0,
+        error_code=reason.code,
+        error=reason.message,
+        http_status=None,
+        parent=request.parent_url,
+        wire_bytes=0,
+        decoded_bytes=0,
+        fetch_seconds=0.0,
+    )
 
 
 def _broken_off(sitemap: OpenSitemap, reason: SiteatlasError) -> SitemapSeen:

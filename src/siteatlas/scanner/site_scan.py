@@ -72,8 +72,11 @@ class SiteScan:
             raise self._reason()
 
     async def _scan_one_document(self, url: str, stack: AsyncExitStack) -> None:
-        client = await stack.enter_async_context(self._open_client(self._site))
-        await self._crawl.add(url, self._site, DiscoveryMethod.MANUAL)
+        """Read one document and its children; of robots.txt only its manners are kept."""
+        client, base, _ = await self._resolve(stack)
+        # An address without a scheme is read where the site answers.
+        given = self._site.path if url == self._site.url else url
+        await self._crawl.add(given, base, DiscoveryMethod.MANUAL)
         await self._crawl.run(self._crawl.visitor(client))
 
     async def _scan_site(self, stack: AsyncExitStack) -> None:

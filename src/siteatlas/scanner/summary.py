@@ -10,6 +10,7 @@ from siteatlas.scanner.events import (
     ChildrenFound,
     DocumentClosed,
     DocumentOpened,
+    DocumentRequested,
     EntriesRead,
     EntryColumns,
     ProblemSeen,
@@ -48,7 +49,7 @@ class ScanSummary:
                 self._close(event)
             case RobotsRead() | SiteResolved() | CandidateJudged() | ChildrenFound():
                 pass
-            case ProblemSeen():
+            case ProblemSeen() | DocumentRequested():
                 pass
             case _:
                 assert_never(event)

@@ -29,6 +29,7 @@ from siteatlas.scanner.events import (
     DocumentClosed,
     DocumentOpened,
     DocumentOutcome,
+    DocumentRequested,
     EntriesRead,
     EntryColumns,
     KnownDocument,
@@ -131,6 +132,7 @@ class Visitor:
         if known is not None and known.done:
             return await self._pass_over(candidate, known)
         reading = _Reading(candidate, candidate.address.url)
+        await self._emit(DocumentRequested(reading.url, candidate.method, candidate.parent_url))
         try:
             return await self._ask(reading, known)
         except (ScanError, AddressError) as error:

@@ -19,6 +19,8 @@ NONSENSE: list[tuple[Any, dict[str, Any], str]] = [
     ("example.com", {"max_urls": True}, "max_urls must be"),
     ("example.com", {"max_urls": 1.5}, "max_urls must be"),
     ("example.com", {"max_urls": "7"}, "max_urls must be"),
+    ("example.com", {"only": 1}, "only must be True or False"),
+    ("example.com", {"strict": "yes"}, "strict must be True or False"),
     ("example.com", {"probe": "half"}, "probe must be"),
     ("example.com", {"probe": ["auto"]}, "probe must be"),
     ("example.com", {"allow": ["foo"]}, "allow: 'foo' is not HOST:PORT"),

@@ -48,7 +48,7 @@ async def test_reads_the_sitemap_that_robots_txt_names(site, make_analyzer):
     assert site.paths == ["/robots.txt", "/sitemap.xml"]
     kinds = [type(event).__name__ for event in record.events]
     assert kinds == [
-        *("RobotsRead", "SiteResolved", "CandidateJudged"),
+        *("RobotsRead", "SiteResolved", "DocumentRequested", "CandidateJudged"),
         *("DocumentOpened", "EntriesRead", "DocumentClosed"),
     ]
     assert record.all(RobotsRead)[0].sitemap_urls == (f"{site.base}/sitemap.xml",)
@@ -248,7 +248,27 @@ async def test_only_one_document_is_scanned_when_asked_for(site, make_analyzer):
     options = ScanOptions(only_document=f"{site.base}/one.xml")
     record = await record_scan(make_analyzer(site.host_port), site.base, options)
     assert record.outcomes == {"/one.xml": "complete", "/a.xml": "complete"}
-    assert "/robots.txt" not in site.paths
+    assert site.paths == ["/robots.txt", "/one.xml", "/a.xml"]
+    assert not record.all(SiteResolved)
+
+
+async def test_one_document_is_left_alone_while_robots_txt_cannot_be_read(site, make_analyzer):
+    site.pages |= {
+        "/robots.txt": lambda _: web.Response(status=503),
+        "/one.xml": urlset_of(pages("a", 1)),
+    }
+    options = ScanOptions(only_document=f"{site.base}/one.xml")
+    record = await record_scan(make_analyzer(site.host_port), site.base, options)
+    assert record.error_code == "robots_unreachable"
+    assert "/one.xml" not in site.paths
+
+
+async def test_the_reason_of_the_only_document_is_the_reason_of_the_scan(site, make_analyzer):
+    site.pages |= {"/robots.txt": ROBOTS, "/sitemap.xml": urlset_of(pages("p", 3))}
+    options = ScanOptions(only_document=f"{site.base}/one.xml")
+    record = await record_scan(make_analyzer(site.host_port), site.base, options)
+    assert record.error_code == "http_not_found"
+    assert site.paths == ["/robots.txt", "/one.xml"]
 
 
 async def test_closing_the_events_ends_the_scan_and_its_connections(site, make_analyzer):
