@@ -13,7 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from siteatlas.insights.workers import ALIVE_SECONDS
 from siteatlas.queue.new_job import Priority
 from siteatlas.queue.statuses import ACTIVE, FINAL
-from siteatlas.storage.models import Job, JobStatus, Worker
+from siteatlas.storage.models import SITEMAP_JOB, Job, JobStatus, Worker
 
 KEPT_SECONDS = 60.0
 
@@ -54,7 +54,10 @@ async def queue_load(session: AsyncSession, ended: EndedJobs) -> QueueLoad:
 async def _count(session: AsyncSession, statuses: Iterable[JobStatus]) -> dict[str, int]:
     """One count per status, each through the index that this status has."""
     counts = (
-        select(func.count()).select_from(Job).where(Job.status == status).scalar_subquery()
+        select(func.count())
+        .select_from(Job)
+        .where(Job.status == status, Job.job_type == SITEMAP_JOB)
+        .scalar_subquery()
         for status in statuses
     )
     numbers = (await session.execute(select(*counts))).one()
@@ -66,7 +69,9 @@ async def _oldest_pending_seconds(session: AsyncSession) -> float:
     firsts = union_all(
         *(
             select(func.min(Job.run_at).label("run_at")).where(
-                Job.status == JobStatus.PENDING, Job.priority == int(priority)
+                Job.status == JobStatus.PENDING,
+                Job.job_type == SITEMAP_JOB,
+                Job.priority == int(priority),
             )
             for priority in Priority
         )

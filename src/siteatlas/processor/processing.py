@@ -46,7 +46,7 @@ from siteatlas.processor.recorder import (
 from siteatlas.queue.claims import Claim, claim_one
 from siteatlas.queue.endings import MAX_SNOOZES
 from siteatlas.queue.job_service import job_service
-from siteatlas.queue.leases import heartbeat, report_progress
+from siteatlas.queue.leases import assign_domain, heartbeat, report_progress
 from siteatlas.queue.statuses import FINAL
 from siteatlas.scanner.analyzer import ScanOptions, SitemapAnalyzer
 from siteatlas.settings import Settings, load_settings
@@ -100,7 +100,10 @@ class Processor:
         """The border of one job: whatever goes wrong in it becomes its status."""
         try:
             async with asyncio.timeout(SCAN_SECONDS):
-                await self._scan_and_publish(claim, pulse)
+                address = _address_of(claim)
+                claim = await self._registered(claim, address)
+                self._policy.require(address)
+                await self._scan_and_publish(claim, address, pulse)
         except LeaseLost:
             raise
         except JobCancelled:
@@ -120,8 +123,20 @@ class Processor:
             return await self._failed(claim, SiteatlasError(), transient=True)
         return JobStatus.COMPLETED
 
-    async def _scan_and_publish(self, claim: Claim, pulse: Pulse) -> None:
-        address = self._address_of(claim)
+    async def _registered(self, claim: Claim, address: WebAddress) -> Claim:
+        """The claim with its site, so that whatever becomes of the job reaches the site too."""
+        if claim.domain_id is not None:
+            return claim
+
+        async def register() -> UUID:
+            async with get_background_session() as session, session.begin():
+                site = await register_domain(session, address, created_by=claim.created_by)
+                await assign_domain(session, claim, site.id)
+                return site.id
+
+        return replace(claim, domain_id=await repeat_when_busy(register))
+
+    async def _scan_and_publish(self, claim: Claim, address: WebAddress, pulse: Pulse) -> None:
         scan = await repeat_when_busy(lambda: self._open(claim, address))
         recorder = Recorder(
             claim, scan, lease_seconds=self._settings.lease_seconds, budget=self._budget
@@ -166,20 +181,11 @@ class Processor:
         async with aclosing(self._analyzer.scan(address, options, memory)) as events:
             await store_domain_data(events, recorder, pulse)
 
-    def _address_of(self, claim: Claim) -> WebAddress:
-        if claim.domain is None or claim.base_url is None:
-            raise JobDataInvalid
-        address = parse_site(claim.base_url)
-        self._policy.require(address)
-        return address
-
     async def _open(self, claim: Claim, address: WebAddress) -> OpenedScan:
+        assert claim.domain_id is not None
+        domain_id = claim.domain_id
         await turns().people_first()
         async with get_background_session() as session, session.begin():
-            domain_id = claim.domain_id
-            if domain_id is None:
-                domain = await register_domain(session, address, created_by=claim.created_by)
-                domain_id = domain.id
             scan_id, resumed = await open_scan(
                 session, job_id=claim.id, domain_id=domain_id, max_pages=claim.max_pages
             )
@@ -223,6 +229,12 @@ class Processor:
             )
         except DatabaseUnavailable:
             return None
+
+
+def _address_of(claim: Claim) -> WebAddress:
+    if claim.domain is None or claim.base_url is None:
+        raise JobDataInvalid
+    return parse_site(claim.base_url)
 
 
 async def _save_in_time(recorder: Recorder) -> None:

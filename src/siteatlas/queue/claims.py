@@ -15,7 +15,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from siteatlas.errors import JobPoison
 from siteatlas.queue.attempts import record_attempts
 from siteatlas.storage.bulk import table_of
-from siteatlas.storage.models import Job, JobStatus
+from siteatlas.storage.models import SITEMAP_JOB, Job, JobStatus
 
 POISON_RESCUES = 3
 RESCUE_BACKOFF_SECONDS = 5.0
@@ -95,7 +95,11 @@ def _claim_of_many() -> Any:
     """A CTE, because the planner may otherwise run a LIMIT subquery again and take more rows."""
     pick = (
         select(Job.id)
-        .where(Job.status == JobStatus.PENDING, Job.run_at <= func.now())
+        .where(
+            Job.status == JobStatus.PENDING,
+            Job.job_type == SITEMAP_JOB,
+            Job.run_at <= func.now(),
+        )
         .order_by(Job.priority, Job.run_at, Job.id)
         .limit(bindparam("most"))
         .with_for_update(skip_locked=True, key_share=True)
@@ -118,7 +122,7 @@ def _taking() -> Any:
     """Take waiting jobs; which ones is for the caller to say."""
     return (
         update(Job)
-        .where(Job.status == JobStatus.PENDING)
+        .where(Job.status == JobStatus.PENDING, Job.job_type == SITEMAP_JOB)
         .values(
             status=JobStatus.PROCESSING,
             fence=Job.fence + 1,
@@ -157,7 +161,11 @@ async def rescue(session: AsyncSession, *, blame: bool = True) -> list[Job]:
 def _rescue(*, blame: bool) -> Any:
     silent = (
         select(Job.id)
-        .where(Job.status == JobStatus.PROCESSING, Job.lease_until < func.now())
+        .where(
+            Job.status == JobStatus.PROCESSING,
+            Job.job_type == SITEMAP_JOB,
+            Job.lease_until < func.now(),
+        )
         .order_by(Job.id)
         .limit(RESCUE_BATCH)
         .with_for_update(skip_locked=True, key_share=True)
@@ -206,6 +214,7 @@ async def disown(session: AsyncSession, worker_id: str, running: Collection[int]
         update(Job)
         .where(
             Job.status == JobStatus.PROCESSING,
+            Job.job_type == SITEMAP_JOB,
             Job.worker_id == worker_id,
             Job.id.not_in(list(running)),
         )

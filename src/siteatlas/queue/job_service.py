@@ -1,7 +1,8 @@
 """The job table under its older names: a guarded front of the verbs in this room.
 
 New code calls the verbs. What comes through here can set a job back or end it by hand, but never
-while a worker holds its lease, and it cannot start one: only a claim does.
+while a worker holds its lease, and it cannot start one: only a claim does. Jobs of other types can
+be created, found and updated here for programs that share the table; nobody here works on them.
 """
 
 from __future__ import annotations
@@ -14,33 +15,54 @@ from sqlalchemy import func, or_, select, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from siteatlas.errors import JobActive, JobDataInvalid, JobNotFound, JobStateConflict
+from siteatlas.errors import (
+    InputError,
+    JobActive,
+    JobDataInvalid,
+    JobNotFound,
+    JobStateConflict,
+)
 from siteatlas.net.address import parse_site
-from siteatlas.queue.new_job import NewJob, Submitted
-from siteatlas.queue.statuses import FINAL, parse_status
+from siteatlas.queue.new_job import NewJob, Submitted, submitted_of
+from siteatlas.queue.renewal import as_new
+from siteatlas.queue.statuses import parse_status
 from siteatlas.queue.submission import create
-from siteatlas.storage.models import LOCAL_USER_ID, Job, JobStatus
+from siteatlas.storage.domains import register_domain
+from siteatlas.storage.models import LOCAL_USER_ID, SITEMAP_JOB, Job, JobStatus
 
 
 class JobService:
     """Creates, finds and updates jobs. The caller owns the transaction."""
 
     async def create(self, session: AsyncSession, data: Mapping[str, Any]) -> Submitted:
-        """Queue a job from `{job_id, job_type, status, created_by, result_data}`."""
+        """Queue a job from `{job_id, job_type, status, created_by, result_data}`.
+
+        A sitemap job names its site in `result_data.domain`; the site is registered, and an
+        active job of the same site is joined. A job of another type is stored as it is given.
+        """
+        _require_pending(data.get("status"))
+        job_id = _uuid("job_id", data.get("job_id"))
+        created_by = _uuid("created_by", data.get("created_by")) or LOCAL_USER_ID
+        job_type = data.get("job_type") or SITEMAP_JOB
+        if job_type != SITEMAP_JOB:
+            return await _create_other(session, str(job_type), data, job_id, created_by)
         result_data = data.get("result_data") or {}
         domain = result_data.get("domain")
         if not domain:
             raise JobDataInvalid
         address = parse_site(domain)
+        domain_id = _uuid("domain_id", data.get("domain_id"))
+        if domain_id is None:
+            domain_id = (await register_domain(session, address, created_by=created_by)).id
         return await create(
             session,
             NewJob(
                 domain=address.domain,
                 base_url=domain,
-                domain_id=data.get("domain_id"),
-                created_by=UUID(str(data.get("created_by") or LOCAL_USER_ID)),
+                domain_id=domain_id,
+                created_by=created_by,
                 max_pages=result_data.get("max_pages"),
-                job_id=UUID(str(data["job_id"])) if data.get("job_id") else None,
+                job_id=job_id,
             ),
         )
 
@@ -74,19 +96,15 @@ class JobService:
         result_data: dict[str, Any] | None = None,
         error: str | None = None,
     ) -> Job:
-        """Set the status of a job by hand; refused while a worker holds its lease."""
+        """Set the status of a job by hand; refused while a worker holds its lease.
+
+        A job that is pending again starts anew: no progress, no error, no result of before.
+        """
         word = parse_status(status)
         if word is JobStatus.PROCESSING:
             raise JobStateConflict("Only the claim of a worker starts a job.")
-        values: dict[str, Any] = {"status": word, "updated_at": func.now(), "error": error}
-        if word == JobStatus.PENDING:
-            values |= {"attempt": 0, "rescues": 0, "run_at": func.now(), "finished_at": None}
-        if word in FINAL:
-            values["finished_at"] = func.now()
-        if progress is not None:
-            values["progress"] = progress
-        if result_data is not None:
-            values["result_data"] = result_data
+        given = {"progress": progress, "result_data": result_data, "error": error}
+        values = _of_status(word) | {name: v for name, v in given.items() if v is not None}
         unheld = or_(Job.lease_until.is_(None), Job.lease_until < func.now())
         statement = (
             update(Job)
@@ -106,10 +124,58 @@ class JobService:
         return job
 
 
+def _of_status(word: JobStatus) -> dict[str, Any]:
+    if word is JobStatus.PENDING:
+        return as_new()
+    values: dict[str, Any] = {"status": word, "updated_at": func.now(), "error": None}
+    if word is not JobStatus.FAILED:
+        values["error_code"] = None
+    return values | {"finished_at": func.now()}
+
+
 def _names(job_id: int | UUID | str) -> Any:
     if isinstance(job_id, int) or (isinstance(job_id, str) and job_id.isdecimal()):
         return Job.id == int(job_id)
-    return Job.job_id == UUID(str(job_id))
+    try:
+        return Job.job_id == UUID(str(job_id))
+    except ValueError as error:
+        raise InputError(
+            f"{job_id!r} is no job. A job is named by its number or its UUID."
+        ) from error
+
+
+def _uuid(name: str, value: Any) -> UUID | None:
+    if not value:
+        return None
+    try:
+        return UUID(str(value))
+    except ValueError as error:
+        raise InputError(f"{name} {str(value)!r} is not a UUID.") from error
+
+
+def _require_pending(status: Any) -> None:
+    if status is not None and parse_status(str(status)) is not JobStatus.PENDING:
+        raise InputError(
+            f"A new job cannot be {status}: it is created pending, and a worker takes it from "
+            "there. Leave the status out, or change it later with update_status."
+        )
+
+
+async def _create_other(
+    session: AsyncSession, job_type: str, data: Mapping[str, Any], job_id: UUID | None, owner: UUID
+) -> Submitted:
+    job = Job(
+        job_type=job_type,
+        created_by=owner,
+        domain_id=_uuid("domain_id", data.get("domain_id")),
+        result_data=data.get("result_data"),
+    )
+    if job_id is not None:
+        job.job_id = job_id
+    session.add(job)
+    await session.flush()
+    await session.refresh(job)
+    return submitted_of(job, deduplicated=False)
 
 
 job_service = JobService()

@@ -9,11 +9,15 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from siteatlas.queue.new_job import NewJob
 from siteatlas.queue.statuses import ACTIVE
-from siteatlas.storage.models import Job, JobStatus
+from siteatlas.storage.models import SITEMAP_JOB, Job, JobStatus
 
 FIND_ACTIVE = (
     select(Job)
-    .where(Job.dedup_key == bindparam("site"), Job.status.in_(ACTIVE))
+    .where(
+        Job.dedup_key == bindparam("site"),
+        Job.job_type == SITEMAP_JOB,
+        Job.status.in_(ACTIVE),
+    )
     .execution_options(populate_existing=True)
 )
 

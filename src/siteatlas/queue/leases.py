@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import timedelta
 from typing import Any
+from uuid import UUID
 
 from sqlalchemy import (
     Boolean,
@@ -43,6 +44,14 @@ FENCE = (
 )
 
 
+ASSIGN_DOMAIN = (
+    update(JOBS)
+    .where(STILL_HELD)
+    .values(domain_id=bindparam("of_domain", type_=JOBS.c.domain_id.type), updated_at=func.now())
+    .returning(JOBS.c.id)
+)
+
+
 async def report_progress(
     session: AsyncSession,
     claim: Claim,
@@ -70,6 +79,13 @@ async def report_progress(
         raise LeaseLost
     if row.cancel_requested_at is not None:
         raise JobCancelled
+
+
+async def assign_domain(session: AsyncSession, claim: Claim, domain_id: UUID) -> None:
+    """Note the site of a job that was created without one. LeaseLost if the job is not ours."""
+    values = {**claim.fenced, "of_domain": domain_id}
+    if (await session.execute(ASSIGN_DOMAIN, values)).first() is None:
+        raise LeaseLost
 
 
 async def heartbeat(

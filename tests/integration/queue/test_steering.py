@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from sqlalchemy import func
 
 from siteatlas.errors import (
     InputError,
@@ -16,7 +17,7 @@ from siteatlas.queue.job_service import job_service
 from siteatlas.queue.statuses import parse_status
 from siteatlas.queue.steering import cancel, retry
 from siteatlas.storage.session import get_background_session
-from tests.fixtures.queue import look, submit, take_one
+from tests.fixtures.queue import change, look, submit, take_one
 
 pytestmark = pytest.mark.usefixtures("database")
 
@@ -132,3 +133,36 @@ async def test_a_job_cannot_be_set_to_processing_by_hand() -> None:
     with pytest.raises(JobStateConflict):
         async with get_background_session() as session, session.begin():
             await job_service.update_status(session, submitted.id, "processing")
+
+
+SCANNED = {"domain": "example.com", "max_pages": 7, "url_count": 3, "partial": False}
+
+
+async def test_a_job_that_is_retried_starts_without_progress_error_and_result() -> None:
+    job_id = await failed_job()
+    await change(job_id, progress=0.6, result_data=SCANNED)
+    async with get_background_session() as session, session.begin():
+        await retry(session, job_id)
+    job = await look(job_id)
+    assert (job.status, job.progress, job.error, job.error_code) == ("pending", 0.0, None, None)
+    assert job.result_data == {"domain": "example.com", "max_pages": 7}
+
+
+async def test_a_job_that_is_set_back_by_hand_starts_without_progress_error_and_result() -> None:
+    submitted = await submit("example.com", max_pages=7)
+    claim = await take_one()
+    async with get_background_session() as session, session.begin():
+        await complete(session, claim, SCANNED)
+    await change(submitted.id, cancel_requested_at=func.now(), error_code="no_sitemap")
+    async with get_background_session() as session, session.begin():
+        await job_service.update_status(session, submitted.id, "pending")
+    job = await look(submitted.id)
+    assert (job.status, job.progress, job.error_code) == ("pending", 0.0, None)
+    assert job.result_data == {"domain": "example.com", "max_pages": 7}
+    assert (job.started_at, job.finished_at, job.cancel_requested_at) == (None, None, None)
+
+
+async def test_a_malformed_job_id_is_refused_with_the_forms_that_are_known() -> None:
+    with pytest.raises(InputError, match="number or its UUID"):
+        async with get_background_session() as session, session.begin():
+            await job_service.get_by_id(session, "latest")

@@ -4,7 +4,7 @@ from siteatlas.storage.models.base import Base
 from siteatlas.storage.models.batch import Batch, BatchItem
 from siteatlas.storage.models.candidate import Candidate
 from siteatlas.storage.models.domain import Domain
-from siteatlas.storage.models.job import Job, JobAttempt, JobStatus
+from siteatlas.storage.models.job import SITEMAP_JOB, Job, JobAttempt, JobStatus
 from siteatlas.storage.models.problem import DomainProblem
 from siteatlas.storage.models.scan import Scan, ScanState, SitemapScan, SitemapScanState
 from siteatlas.storage.models.sitemap import Sitemap, SitemapLink, SitemapStatus, SitemapUrl
@@ -13,6 +13,7 @@ from siteatlas.storage.models.worker import Worker
 
 __all__ = [
     "LOCAL_USER_ID",
+    "SITEMAP_JOB",
     "SYSTEM_USER_ID",
     "Base",
     "Batch",

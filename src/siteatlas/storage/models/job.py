@@ -24,6 +24,7 @@ class JobStatus(StrEnum):
 
 
 ACTIVE = "status IN ('pending', 'processing')"
+SITEMAP_JOB = "sitemap"
 
 
 class Job(Base):
@@ -31,6 +32,8 @@ class Job(Base):
 
     `fence` grows with every claim and never goes back; together with `id` it is the right to
     write. `attempt` may be refunded. `lease_until` has no index, so that heartbeats stay HOT.
+    Other programs may keep jobs in the same table: only rows of the type `SITEMAP_JOB` are ever
+    claimed, counted or pruned here. `dedup_key` is unique over the active jobs of all types.
     """
 
     __tablename__ = "jobs"
@@ -80,6 +83,16 @@ class Job(Base):
     updated_at: Mapped[CreatedAt]
     started_at: Mapped[datetime | None]
     finished_at: Mapped[datetime | None]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Every column by its name, in types that JSON knows."""
+        return {column.key: _plain(getattr(self, column.key)) for column in self.__table__.columns}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return value.isoformat()
+    return str(value) if isinstance(value, UUID) else value
 
 
 class JobAttempt(Base):

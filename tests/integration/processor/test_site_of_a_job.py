@@ -1,0 +1,63 @@
+"""A job that was created without its site belongs to it once a worker has registered it."""
+
+from __future__ import annotations
+
+import pytest
+
+from siteatlas.insights.jobs import list_jobs
+from siteatlas.queue.job_service import job_service
+from siteatlas.storage.models import LOCAL_USER_ID, Domain, Job
+from siteatlas.storage.session import get_background_session, get_session
+from tests.fixtures.pipeline import job_of, pages, rows_of, settings_for, urlset, work
+from tests.fixtures.site_server import SiteServer
+
+pytestmark = pytest.mark.usefixtures("database")
+
+
+async def insert_job(domain: str) -> int:
+    """A plain row, as a program that knows only the table writes it."""
+    job = Job(created_by=LOCAL_USER_ID, result_data={"domain": domain})
+    async with get_background_session() as session, session.begin():
+        session.add(job)
+        await session.flush()
+        return job.id
+
+
+async def jobs_listed_for(domain: str) -> list[int]:
+    async with get_session() as session, session.begin():
+        return [job.id for job in (await list_jobs(session, domain=domain)).items]
+
+
+async def test_an_inserted_job_belongs_to_its_site_when_it_has_completed() -> None:
+    async with SiteServer({"/sitemap.xml": urlset(pages("a", 3))}) as server:
+        job_id = await insert_job(server.host_port)
+        await work(settings_for(server))
+    (domain,) = await rows_of(Domain)
+    job = await job_of(job_id)
+    assert (job.status, job.domain_id) == ("completed", domain.id)
+    assert (domain.last_scan_status, domain.url_count) == ("completed", 3)
+    assert await jobs_listed_for(server.host_port) == [job_id]
+
+
+async def test_the_failure_of_an_inserted_job_reaches_its_site() -> None:
+    async with SiteServer() as server:
+        job_id = await insert_job(server.host_port)
+        await work(settings_for(server))
+    (domain,) = await rows_of(Domain)
+    assert (await job_of(job_id)).domain_id == domain.id
+    assert (domain.last_scan_status, domain.last_error_code) == ("failed", "no_sitemap")
+    assert domain.failures_in_a_row == 1
+
+
+async def test_a_refused_address_of_an_inserted_job_is_noted_on_its_site() -> None:
+    await insert_job("127.0.0.1:9")
+    await work(settings_for())
+    (domain,) = await rows_of(Domain)
+    assert (domain.domain, domain.last_error_code) == ("127.0.0.1:9", "egress_denied")
+
+
+async def test_a_job_of_the_older_front_belongs_to_its_site_at_once() -> None:
+    async with get_background_session() as session, session.begin():
+        data = {"result_data": {"domain": "www.example.com", "max_pages": 100}}
+        created = await job_service.create(session, data)
+    assert await jobs_listed_for("example.com") == [created.id]
