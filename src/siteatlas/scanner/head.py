@@ -18,11 +18,11 @@ MAX_LINE_CHARS = 8192 + 64
 BLANK = re.compile(r"[\s\x00\ufeff]*")
 MISC = re.compile(r"\s*+(?:<\?.*?\?>|<!--.*?-->)", re.DOTALL)
 DOCTYPE = re.compile(
-    r"""\s*+<!DOCTYPE\s++([^\s>\[]++)((?:[^\[>"']|"[^"]*+"|'[^']*+')*+)(\[.*?\]\s*+)?>""",
+    r"""\s*+<!DOCTYPE\s++([^\s>\[]++)([^\[>"']*+(?:(?:"[^"]*+"|'[^']*+')[^\[>"']*+)*)(\[.*?\]\s*+)?>""",
     re.DOTALL | re.IGNORECASE,
 )
-ROOT = re.compile(r"""\s*+(<([^\s/>!?&<]++)(?:[^>"']|"[^"]*+"|'[^']*+')*+>)""")
-COMMENT_LINES = re.compile(r"(?:#[^\r\n]*+[\r\n]\s*+)*+")
+ROOT = re.compile(r"""\s*+(<([^\s/>!?&<]++)[^>"']*+(?:(?:"[^"]*+"|'[^']*+')[^>"']*+)*>)""")
+COMMENT_LINES = re.compile(r"(?:#[^\r\n]*+[\r\n]\s*+)*")
 URL_LINE = re.compile(r"https?://[^\s<>]", re.IGNORECASE)
 HTML_NAMES = frozenset(
     ("html", "head", "body", "title", "meta", "script", "style", "div", "p", "br")
@@ -67,7 +67,7 @@ def read_head(text: str, tally: Tally, *, final: bool) -> Head | None:
 
 
 def _text_head(content: str, *, final: bool) -> Head | None:
-    comments = COMMENT_LINES.match(content)
+    comments = COMMENT_LINES.match(content, 0, MAX_HEAD_CHARS)
     lines = content[comments.end() :] if comments else content
     unfinished = "\n" not in lines and "\r" not in lines
     if not final and unfinished and len(lines) < MAX_LINE_CHARS:

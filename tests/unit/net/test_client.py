@@ -208,7 +208,7 @@ async def test_a_server_that_has_answered_before_is_asked_again_when_it_falls_si
         await connection.request()
         if server.connections > 1:
             await asyncio.sleep(30)
-        await connection.answer(b"ok")
+        await connection.answer(b"ok", headers=("Connection: close",))
 
     limits = replace(QUICK, first_byte=0.1)
     async with (

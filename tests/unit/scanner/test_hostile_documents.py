@@ -221,6 +221,7 @@ ROWS = {
     ),
     "T10-nul": Row(f"{ONE}\n{TWO}\nhttps://a.example/\x00".encode(), [ONE, TWO]),
     "T10-html": Row(f"{ONE}\n<html>\n<p>x</p>\n".encode(), code="not_a_sitemap"),
+    "T10-comments": Row(b"#\n" * MIB + ONE.encode(), code="not_a_sitemap"),
     "T10-late": Row(
         "\n".join([ONE] * 5000 + ["nonsense"] * 6000).encode(), [ONE] * 5000, "not_a_sitemap"
     ),

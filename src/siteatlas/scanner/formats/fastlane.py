@@ -23,7 +23,8 @@ BLANKS = r"\s*+"
 # ASCII only, which the engine matches by a bitmap; anything else is for the strict parser.
 VALUE = r"[\t\n\r -%'-;=-~]++"
 ANY_LOC = r"[^<]*+"
-# No groups inside what cannot be taken back: Python 3.11 confuses their spans.
+# Only single characters are matched possessively: CPython 3.11.0 to 3.11.4 match possessive groups
+# wrongly (gh-106052), and later ones fail on captures inside them (gh-101955).
 FIELD = "|".join(rf"<{name}>[^<]*+</{name}>\s*+" for name in USUAL_ORDER)
 NAMES = re.compile(r"<(\w+)>")
 EXTRAS = "extras"
@@ -91,7 +92,7 @@ class FastLane:
 def _entry_pattern(order: tuple[str, ...], loc: str, block: str | None) -> re.Pattern[str]:
     parts = {
         "loc": f"<loc>{BLANKS}({loc}){BLANKS}</loc>{BLANKS}",
-        EXTRAS: f"({block}*+)",
+        EXTRAS: f"({block}*)",
         **{name: f"(?:<{name}>({VALUE})</{name}>{BLANKS})?" for name in USUAL_ORDER[1:]},
     }
     return re.compile(f"<url>{BLANKS}{''.join(parts[name] for name in order)}</url>")
@@ -119,8 +120,8 @@ def _order_of_first_entry(stretch: str, block: str | None) -> tuple[str, ...]:
 def _first_entry_patterns(block: str | None) -> tuple[re.Pattern[str], re.Pattern[str] | None]:
     """A whole entry, and all that stands in one place beside its fields."""
     part = FIELD if block is None else f"(?:{FIELD}|{block})"
-    whole = re.compile(rf"<url>\s*+((?:{part})++)</url>")
-    return whole, None if block is None else re.compile(f"{block}++")
+    whole = re.compile(rf"<url>\s*+((?:{part})+)</url>")
+    return whole, None if block is None else re.compile(f"{block}+")
 
 
 def _decode_ampersands(entries: RawEntries, stretch: str) -> bool:

@@ -23,7 +23,7 @@ IMAGE_FIELDS = "|".join(
     f"<image:{name}>{TEXT}</image:{name}>"
     for name in ("loc", "title", "caption", "geo_location", "license")
 )
-IMAGE = f"<image:image>{BLANKS}(?:(?:{IMAGE_FIELDS}){BLANKS}){{1,{MAX_FIELDS}}}+</image:image>"
+IMAGE = f"<image:image>{BLANKS}(?:(?:{IMAGE_FIELDS}){BLANKS}){{1,{MAX_FIELDS}}}</image:image>"
 
 GAP = r"[ \t\r\n]++"
 VALUE = r'[^"<\t\r\n]{1,4096}+'
