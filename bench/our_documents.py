@@ -12,7 +12,7 @@ from siteatlas.scanner.robots import parse_robots
 def read(question: Question) -> Answer:
     content = fetch(question.url)
     if question.kind == "robots":
-        return Answer(children=full(parse_robots(content, "Siteatlas").sitemaps, question))
+        return Answer(children=full(parse_robots(content).sitemaps, question))
     answer = Answer()
     reader = DocumentReader()
     try:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import secrets
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from siteatlas.errors import (
     AddressError,
@@ -29,7 +29,7 @@ from siteatlas.net.client import HttpClient, Response
 from siteatlas.scanner.body import Body, BodyLimits
 from siteatlas.scanner.document import DocumentReader
 from siteatlas.scanner.events import SitemapType
-from siteatlas.scanner.robots import MAX_BYTES, Robots, parse_robots
+from siteatlas.scanner.robots import MAX_BYTES, AgentRules, Robots, parse_robots
 from siteatlas.scanner.tally import Tally
 
 ROBOTS_WIRE_BYTES = 1024 * 1024
@@ -38,11 +38,15 @@ CHARSET = re.compile(r"charset\s*=\s*[\"']?([A-Za-z0-9._:-]{1,40})", re.IGNORECA
 
 @dataclass(frozen=True, slots=True)
 class RobotsAnswer:
-    """What came of asking for robots.txt; `address` is the one that answered, if any did."""
+    """What came of asking for robots.txt; `address` is the one that answered, if any did.
+
+    `rules` are those for our own user agent.
+    """
 
     address: WebAddress
-    status: int | None
-    robots: Robots
+    status: int | None = None
+    robots: Robots = field(default_factory=Robots)
+    rules: AgentRules = field(default_factory=AgentRules)
     is_cut: bool = False
 
 
@@ -63,7 +67,7 @@ async def ask_robots(client: HttpClient, base: WebAddress, user_agent: str) -> R
     except EncodingUnsupported:
         return await _ask_robots(client, address, user_agent, accept_encoding="identity")
     except (RedirectInvalid, RedirectLoop, TooManyRedirects):
-        return RobotsAnswer(address, None, Robots())
+        return RobotsAnswer(address)
 
 
 async def _ask_robots(
@@ -81,9 +85,13 @@ async def _ask_robots(
                 "so the site must not be scanned now."
             )
         content = b"" if error else await _robots_content(response)
-        robots = parse_robots(content, user_agent)
+        robots = parse_robots(content)
         return RobotsAnswer(
-            response.address, response.status, robots, is_cut=len(content) > MAX_BYTES
+            response.address,
+            response.status,
+            robots,
+            robots.rules_of(user_agent),
+            is_cut=len(content) > MAX_BYTES,
         )
 
 

@@ -64,7 +64,8 @@ class OriginSearch:
         self._crawl = crawl
         self._client = client
         self._base = base
-        self._robots = robots.robots
+        self._sitemaps = robots.robots.sitemaps
+        self._rules = robots.rules
         self._robots_answered = robots.status is not None
         self._options = options
         self._guesses = guesses
@@ -103,7 +104,7 @@ class OriginSearch:
         if path is not None:
             await self._crawl.add(path, self._base, DiscoveryMethod.MANUAL)
         if self._options.robots_sitemaps:
-            await self._add_all(self._robots.sitemaps, self._base, DiscoveryMethod.ROBOTS_TXT)
+            await self._add_all(self._sitemaps, self._base, DiscoveryMethod.ROBOTS_TXT)
         await self._read()
 
     async def _add_all(
@@ -114,7 +115,7 @@ class OriginSearch:
 
     async def _look_at_home(self) -> HomePage | None:
         """The home page, if we may see it; a site that does not answer at all is given up."""
-        if not self._robots.allows("/"):
+        if not self._rules.allows("/"):
             return None
         try:
             home = await ask_home_page(self._client, self._base)
@@ -137,7 +138,7 @@ class OriginSearch:
 
     async def _guess(self, home: HomePage | None) -> None:
         paths = guessed_paths(home.hints if home else ())
-        if any(map(self._robots.allows, paths)):
+        if any(map(self._rules.allows, paths)):
             self._visitor.random_path = await ask_random_path(self._client, self._base)
         if self._visitor.random_path.type is not None:
             paths = paths[:1]
@@ -149,7 +150,7 @@ class OriginSearch:
         """Try one path; False when no guess is left."""
         address = parse_url(path, self._base.url)
         candidate = Candidate(address, DiscoveryMethod.COMMON_PATH)
-        if not self._robots.allows(path):
+        if not self._rules.allows(path):
             await self._crawl.skip(candidate, "robots_disallowed")
         elif not self._guesses.take():
             return False

@@ -67,6 +67,7 @@ SCAN: Final = {
     "depth_limit": "indexes nested deeper than 5",
     "cross_host_cap": "more than 20 documents of one foreign host",
     "robots_truncated": "robots.txt is longer than 500 KiB; the rest was not read",
+    "sitemap_line_limit": "robots.txt names more than 10,000 sitemaps; the others were not read",
 }
 CANDIDATE: Final = {
     "soft_404": "the site answers this guess, and any other path, with a page",

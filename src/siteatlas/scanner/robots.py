@@ -1,118 +1,195 @@
-"""Reads robots.txt: the sitemaps it names, and what it lets us fetch, as RFC 9309 and Google do.
+"""Reads robots.txt as RFC 9309 and Google do: the sitemaps it names and its rules for every agent.
 
-Takes bytes; fetching is `discovery.py`'s.
+Takes bytes; fetching is `discovery.py`'s, matching paths with rules `robots_rules.py`'s.
 """
 
 from __future__ import annotations
 
 import codecs
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from siteatlas.scanner.robots_rules import Rule, RuleSet, percent_encoded
 
 MAX_BYTES = 500 * 1024
 MAX_LINE_CHARS = 16 * 1024
-MAX_SITEMAPS = 1000
-MAX_RULES = 10_000
+# No scan reads more documents, and at fifty bytes a line these fill the bytes that are read.
+MAX_SITEMAPS = 10_000
 ANY_AGENT = "*"
 LINE_END = re.compile(r"\r\n|\n|\r")
-DIRECTIVE = re.compile(r"([A-Za-z][A-Za-z_-]*(?: agent)?)\s*:\s*(.*)", re.DOTALL)
+DIRECTIVE = re.compile(r"([a-z][a-z_-]*(?: agent)?)\s*:\s*(.*)", re.DOTALL | re.IGNORECASE)
 # Google and crawler-commons forgive a missing colon if the line has exactly two words.
 WITHOUT_COLON = re.compile(r"([A-Za-z][A-Za-z_-]*)\s+(\S+)")
 BARE_URL = re.compile(r"https?://\S+", re.IGNORECASE)
 SITEMAP_KEYS = ("sitemap", "site-map")
 AGENT_KEYS = frozenset({"user-agent", "useragent", "user agent"})
 DISALLOW_KEYS = frozenset({"disallow", "dissallow", "dissalow", "disalow", "diasllow", "disallaw"})
+RULE_KEYS = DISALLOW_KEYS | {"allow"}
 DELAY_KEYS = frozenset({"crawl-delay", "crawldelay"})
-RULE_KEYS = DISALLOW_KEYS | DELAY_KEYS | {"allow"}
-AGENT_TOKEN = re.compile(r"[A-Za-z_-]+")
-STARS = re.compile(r"\*+")
+# The RFC knows letters, `_` and `-` only, but `MJ12bot` and `archive.org_bot` are names in use.
+AGENT_TOKEN = re.compile(r"[A-Za-z0-9_.-]+")
+UNDECODED_BYTE = re.compile(r"[\udc80-\udcff]")
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
-    """One path pattern; the longest one that matches decides."""
+class Directive(NamedTuple):
+    """One line that says something: its number from 1 on, its key in lower case, its value."""
 
-    pattern: str
-    allow: bool
+    line: int
+    key: str
+    value: str
 
-    def matches(self, path: str) -> bool:
-        """Whether the pattern covers a path; `*` is anything, `$` at the end is the end.
 
-        Takes each part at its first place, which needs no way back, whatever the pattern.
-        """
-        anchored = self.pattern.endswith("$")
-        first, *parts = STARS.split(self.pattern[:-1] if anchored else self.pattern)
-        if not path.startswith(first):
-            return False
-        position = len(first)
-        last = parts.pop() if anchored and parts else None
-        for part in parts:
-            position = path.find(part, position) + len(part)
-            if position < len(part):
-                return False
-        if last is not None:
-            return len(path) - len(last) >= position and path.endswith(last)
-        return not anchored or position == len(path)
+class AgentRules:
+    """What robots.txt says to one agent; without anything said, everything is allowed."""
+
+    def __init__(self, rules: Iterable[Rule] = (), crawl_delay: float | None = None) -> None:
+        self._rules = RuleSet(rules)
+        self.crawl_delay = crawl_delay
+
+    def rule_for(self, path: str) -> Rule | None:
+        """The rule that decides on a path (with its query); None when no rule covers it."""
+        return self._rules.match(path)
+
+    def allows(self, path: str) -> bool:
+        """Whether the agent may fetch a path."""
+        rule = self.rule_for(path)
+        return rule is None or rule.allow
 
 
 @dataclass(slots=True, eq=False)
 class _Group:
-    is_named: bool = False
+    """Rules that follow one or more User-agent lines, shared by all agents that these name."""
+
     rules: list[Rule] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class _Agent:
+    """One agent: its groups, which count as one, and the delay that it is asked to keep."""
+
+    groups: list[_Group] = field(default_factory=list)
     crawl_delay: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
 class Robots:
-    """What a site says to us; without anything said, everything is allowed."""
+    """A robots.txt. `sitemaps_cut` says that it names more sitemaps than are read."""
 
-    sitemaps: tuple[str, ...] = ()
-    rules: tuple[Rule, ...] = ()
-    crawl_delay: float | None = None
+    def __init__(
+        self,
+        sitemaps: tuple[str, ...] = (),
+        agents: Mapping[str, _Agent] | None = None,
+        *,
+        sitemaps_cut: bool = False,
+    ) -> None:
+        self.sitemaps = sitemaps
+        self.sitemaps_cut = sitemaps_cut
+        self._agents = agents or {}
+        self._compiled: dict[str, AgentRules] = {}
 
-    def allows(self, path: str) -> bool:
-        """Whether we may fetch a path; at equal length, allow wins."""
-        matching = [rule for rule in self.rules if rule.matches(path)]
-        if not matching:
-            return True
-        return max(matching, key=lambda rule: (len(rule.pattern), rule.allow)).allow
+    def rules_of(self, agent: str) -> AgentRules:
+        """What holds for an agent (`Name/1.0 (…)` or `Name`): its own groups, else those of `*`."""
+        token = agent_token(agent)
+        key = token if token is not None and token in self._agents else ANY_AGENT
+        if key not in self._compiled:
+            found = self._agents.get(key, _Agent())
+            rules = (rule for group in found.groups for rule in group.rules)
+            self._compiled[key] = AgentRules(rules, found.crawl_delay)
+        return self._compiled[key]
 
+    def allows(self, agent: str, path: str) -> bool:
+        """Whether an agent may fetch a path."""
+        return self.rules_of(agent).allows(path)
 
-def parse_robots(content: bytes, user_agent: str) -> Robots:
-    """Read the first 500 KiB, whole lines only; the group of our agent counts before `*`."""
-    sitemaps: dict[str, None] = {}
-    ours, others = _Group(), _Group()
-    wanted = {ANY_AGENT: others, _agent_token(user_agent): ours}
-    current: list[_Group] = []
-    agents_open = False
-    for key, value in _directives(content):
-        if key.startswith(SITEMAP_KEYS):
-            if value and len(sitemaps) < MAX_SITEMAPS:
-                sitemaps.setdefault(value)
-        elif key in AGENT_KEYS:
-            current = current if agents_open else []
-            group = wanted.get(_agent_token(value))
-            if group is not None and group not in current:
-                group.is_named = True
-                current.append(group)
-            agents_open = True
-        elif key in RULE_KEYS:
-            agents_open = False
-            for group in current:
-                _add_to_group(group, key, value)
-    chosen = ours if ours.is_named else others
-    return Robots(tuple(sitemaps), tuple(chosen.rules), chosen.crawl_delay)
+    def rule_for(self, agent: str, path: str) -> Rule | None:
+        """The rule, with its line, that decides whether an agent may fetch a path."""
+        return self.rules_of(agent).rule_for(path)
 
 
-def _directives(content: bytes) -> Iterator[tuple[str, str]]:
-    text = _whole_lines(content).decode(_encoding(content), "replace").lstrip("\ufeff")
-    for line in LINE_END.split(text):
+def agent_token(agent: str) -> str | None:
+    """The name by which an agent is compared; `*` only if it stands alone or before a blank."""
+    if agent.startswith(ANY_AGENT):
+        return ANY_AGENT if not agent[1:2].strip() else None
+    token = AGENT_TOKEN.match(agent)
+    return token.group().lower() if token else None
+
+
+def parse_robots(content: bytes) -> Robots:
+    """Read the first 500 KiB, whole lines only."""
+    parser = _Parser()
+    for directive in _directives(content):
+        parser.take(directive)
+    return Robots(tuple(parser.sitemaps), parser.agents, sitemaps_cut=parser.sitemaps_cut)
+
+
+class _Parser:
+    """Sorts directives into sitemaps and groups. Lines it does not know end no group."""
+
+    def __init__(self) -> None:
+        self.sitemaps: dict[str, None] = {}
+        self.sitemaps_cut = False
+        self.agents: dict[str, _Agent] = {}
+        self._group = _Group()
+        self._agents_open = False
+        self._delay_of: list[_Agent] = []
+        self._delay_open = False
+
+    def take(self, directive: Directive) -> None:
+        """Take the next line."""
+        if directive.key.startswith(SITEMAP_KEYS):
+            self._take_sitemap(directive.value)
+        elif directive.key in AGENT_KEYS:
+            self._take_agent(agent_token(directive.value))
+        elif directive.key in RULE_KEYS:
+            self._take_rule(directive)
+        elif directive.key in DELAY_KEYS:
+            self._take_delay(_seconds(directive.value))
+
+    def _take_sitemap(self, value: str) -> None:
+        url = UNDECODED_BYTE.sub(lambda match: percent_encoded(match[0]), value)
+        if not url or url in self.sitemaps:
+            return
+        if len(self.sitemaps) < MAX_SITEMAPS:
+            self.sitemaps[url] = None
+        else:
+            self.sitemaps_cut = True
+
+    def _take_agent(self, token: str | None) -> None:
+        if not self._agents_open:
+            self._group = _Group()
+        if not (self._agents_open and self._delay_open):
+            self._delay_of = []
+        self._agents_open = self._delay_open = True
+        if token is not None:
+            agent = self.agents.setdefault(token, _Agent())
+            if not agent.groups or agent.groups[-1] is not self._group:
+                agent.groups.append(self._group)
+            self._delay_of.append(agent)
+
+    def _take_rule(self, directive: Directive) -> None:
+        self._agents_open = False
+        if directive.value:
+            allow = directive.key not in DISALLOW_KEYS
+            self._group.rules.append(Rule(directive.value, allow, directive.line))
+
+    def _take_delay(self, seconds: float | None) -> None:
+        """The delay of the agents named last; the first one counts. It ends no list of agents."""
+        if seconds is None:
+            return
+        for agent in self._delay_of:
+            agent.crawl_delay = seconds
+        self._delay_of = []
+        self._delay_open = False
+
+
+def _directives(content: bytes) -> Iterator[Directive]:
+    for number, line in enumerate(LINE_END.split(_text(_whole_lines(content))), start=1):
         statement = line[:MAX_LINE_CHARS].partition("#")[0].replace("\x00", "").strip()
         if _is_bare_sitemap(statement):
-            yield SITEMAP_KEYS[0], statement
+            yield Directive(number, SITEMAP_KEYS[0], statement)
         elif match := DIRECTIVE.fullmatch(statement) or WITHOUT_COLON.fullmatch(statement):
-            yield match[1].lower(), match[2].strip()
+            yield Directive(number, match[1].lower(), match[2].strip())
 
 
 def _is_bare_sitemap(statement: str) -> bool:
@@ -120,8 +197,11 @@ def _is_bare_sitemap(statement: str) -> bool:
     return BARE_URL.fullmatch(statement) is not None and "sitemap" in statement.lower()
 
 
-def _encoding(content: bytes) -> str:
-    return "utf-16" if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "utf-8"
+def _text(content: bytes) -> str:
+    """UTF-8 with its invalid bytes kept for later, or UTF-16 if the byte order mark says so."""
+    if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return content.decode("utf-16", "replace")
+    return content.decode("utf-8", "surrogateescape").lstrip("\ufeff")
 
 
 def _whole_lines(content: bytes) -> bytes:
@@ -129,23 +209,6 @@ def _whole_lines(content: bytes) -> bytes:
         return content
     content = content[:MAX_BYTES]
     return content[: max(content.rfind(b"\n"), content.rfind(b"\r")) + 1]
-
-
-def _agent_token(agent: str) -> str:
-    if agent.startswith(ANY_AGENT):
-        return ANY_AGENT
-    token = AGENT_TOKEN.match(agent)
-    return token.group().lower() if token else ""
-
-
-def _add_to_group(group: _Group, key: str, value: str) -> None:
-    if key in DELAY_KEYS:
-        group.crawl_delay = _seconds(value)
-    elif value and len(group.rules) < MAX_RULES:
-        if key in DISALLOW_KEYS:
-            group.rules.append(Rule(value, allow=False))
-        elif key == "allow":
-            group.rules.append(Rule(value, allow=True))
 
 
 def _seconds(value: str) -> float | None:

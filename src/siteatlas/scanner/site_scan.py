@@ -29,7 +29,6 @@ from siteatlas.scanner.options import ScanOptions
 from siteatlas.scanner.origin_search import Guesses, OriginSearch
 from siteatlas.scanner.origins import NEXT_ORIGIN_ON, origins_of, other_host, worth_asking
 from siteatlas.scanner.reasons import reason_of
-from siteatlas.scanner.robots import Robots
 from siteatlas.scanner.visit import Emit
 
 log = get_logger("scanner")
@@ -147,20 +146,22 @@ class SiteScan:
             await self._emit(RobotsRead(address.url, None, (), error_code=error.code))
             proceed = self._options.robots_unreachable == "proceed"
             if proceed and isinstance(error, (RobotsUnreachable, Timeout)):
-                return RobotsAnswer(address, None, Robots())
+                return RobotsAnswer(address)
             raise
 
     async def _settle(self, origin: WebAddress, answer: RobotsAnswer) -> WebAddress:
         """Tell what robots.txt said and choose the base of all relative addresses."""
-        robots, url = answer.robots, answer.address.url
+        robots, url, delay = answer.robots, answer.address.url, answer.rules.crawl_delay
         if answer.status is not None:
-            await self._emit(RobotsRead(url, answer.status, robots.sitemaps, robots.crawl_delay))
+            await self._emit(RobotsRead(url, answer.status, robots.sitemaps, delay))
         if answer.is_cut:
             await self._crawl.tell_problem("robots_truncated", url)
+        if robots.sitemaps_cut:
+            await self._crawl.tell_problem("sitemap_line_limit", url)
         same_site = bare_host(answer.address.host) == bare_host(origin.host)
         base = parse_url("/", url) if same_site else origin
-        if robots.crawl_delay:
-            self._politeness.set_crawl_delay(base, robots.crawl_delay)
+        if delay:
+            self._politeness.set_crawl_delay(base, delay)
         return base
 
     def _reason(self) -> SiteatlasError:

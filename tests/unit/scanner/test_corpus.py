@@ -71,7 +71,7 @@ def test_reads_what_the_author_meant(case, chunk):
 
 @pytest.mark.parametrize("case", parameters([case for case in CASES if case.kind == "robots"]))
 def test_finds_the_sitemaps_that_robots_txt_names(case):
-    robots = parse_robots(case.file.read_bytes(), "Siteatlas/0.1")
+    robots = parse_robots(case.file.read_bytes())
     found = [absolute(url, f"{ORIGIN}/robots.txt") for url in robots.sitemaps]
     assert found == case.expected["sitemaps"]
 

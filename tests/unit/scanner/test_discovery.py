@@ -7,7 +7,13 @@ from aiohttp import web
 
 from siteatlas.net.address import parse_site
 from siteatlas.scanner.analyzer import ScanOptions
-from siteatlas.scanner.events import CandidateJudged, DiscoveryMethod, RobotsRead, SiteResolved
+from siteatlas.scanner.events import (
+    CandidateJudged,
+    DiscoveryMethod,
+    ProblemSeen,
+    RobotsRead,
+    SiteResolved,
+)
 from siteatlas.scanner.origin_search import MAX_GUESSES
 from siteatlas.scanner.origins import origins_of
 from siteatlas.scanner.well_known import USUAL_PATHS, Cms, guessed_paths
@@ -104,6 +110,35 @@ async def test_guesses_keep_to_robots_txt_but_named_sitemaps_are_read(site, make
     assert "/sitemap.xml" not in site.paths
     assert record.verdicts["/sitemap.xml"] == "skipped robots_disallowed"
     assert record.verdicts["/sitemap.txt"] == "accepted"
+
+
+async def test_more_sitemap_lines_than_are_read_are_told_as_a_problem(site, make_analyzer):
+    site.pages["/robots.txt"] = "".join(f"Sitemap: /{n}.xml\n" for n in range(10_001))
+    site.pages["/0.xml"] = SITEMAP
+    record = await record_scan(
+        make_analyzer(site.host_port), site.base, ScanOptions(max_documents=1)
+    )
+    assert record.urls == URLS
+    problems = {problem.code for problem in record.all(ProblemSeen)}
+    assert problems == {"sitemap_line_limit", "document_limit"}
+
+
+async def test_a_group_for_another_name_with_stars_does_not_keep_us_out(site, make_analyzer):
+    site.pages |= {
+        "/robots.txt": "User-agent: *WordPress*\nDisallow: /",
+        "/sitemap.xml": SITEMAP,
+    }
+    record = await record_scan(make_analyzer(site.host_port), site.base)
+    assert record.urls == URLS
+
+
+async def test_a_sitemap_address_is_asked_for_with_the_bytes_that_robots_txt_has(
+    site, make_analyzer
+):
+    site.pages |= {"/robots.txt": "Sitemap: /é.xml".encode("latin-1"), "/%E9.xml": SITEMAP}
+    record = await record_scan(make_analyzer(site.host_port), site.base)
+    assert site.paths[:2] == ["/robots.txt", "/%E9.xml"]
+    assert record.urls == URLS
 
 
 async def test_the_given_url_is_tried_first_when_it_is_not_the_home_page(site, make_analyzer):

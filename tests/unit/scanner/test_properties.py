@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from siteatlas.errors import ScanError
 from siteatlas.scanner.body import Body
-from siteatlas.scanner.robots import Rule, parse_robots
+from siteatlas.scanner.robots import parse_robots
+from siteatlas.scanner.robots_rules import Rule, RuleSet
 from siteatlas.scanner.tally import Tally
 from tests.fixtures.documents import ReadDocument, index_of, read, urlset
 
@@ -184,17 +185,19 @@ ROBOTS_LINE = st.one_of(
     st.text("/ax$", max_size=12),
 )
 def test_any_robots_txt_is_read(lines, end, path):
-    robots = parse_robots(end.join(lines).encode(), "Siteatlas/1.0")
+    robots = parse_robots(end.join(lines).encode())
+    delay = robots.rules_of("Siteatlas/1.0").crawl_delay
     assert all(robots.sitemaps)
-    assert robots.crawl_delay is None or robots.crawl_delay >= 0
-    assert robots.allows("/" + path) in {True, False}
+    assert delay is None or delay >= 0
+    assert robots.allows("Siteatlas/1.0", "/" + path) in {True, False}
 
 
 @given(st.binary(max_size=3000))
 def test_any_bytes_are_a_robots_txt(content):
-    robots = parse_robots(content, "Siteatlas/1.0")
-    assert all(robots.sitemaps)
-    assert robots.crawl_delay is None or robots.crawl_delay >= 0
+    robots = parse_robots(content)
+    delay = robots.rules_of("Siteatlas/1.0").crawl_delay
+    assert all(url.encode() for url in robots.sitemaps)
+    assert delay is None or delay >= 0
 
 
 @settings(max_examples=500, deadline=None)
@@ -202,10 +205,24 @@ def test_any_bytes_are_a_robots_txt(content):
 def test_a_rule_matches_as_its_regular_expression_does(body, anchored, path):
     pattern = body + ("$" if anchored else "")
     expression = re.sub(r"\*+", ".*", body) + ("$" if anchored else "")
-    assert Rule(pattern, allow=False).matches(path) == bool(re.match(expression, path))
+    rule = Rule(pattern, allow=False)
+    assert (RuleSet([rule]).match(path) is rule) == bool(re.match(expression, path))
+
+
+PATTERN = st.builds(str.__add__, st.text("/ab*", max_size=6), st.sampled_from(["", "$"]))
+
+
+@settings(max_examples=500, deadline=None)
+@given(st.lists(st.tuples(PATTERN, st.booleans()), max_size=12), st.text("/ab", max_size=12))
+def test_of_many_rules_the_longest_that_matches_decides(patterns, path):
+    rules = [Rule(text, allow, line) for line, (text, allow) in enumerate(patterns, start=1)]
+    covering = [rule for rule in rules if RuleSet([rule]).match(path)]
+    ranked = sorted(covering, key=lambda rule: (-len(rule.pattern), not rule.allow, rule.line))
+    assert RuleSet(rules).match(path) == next(iter(ranked), None)
 
 
 def test_no_rule_takes_long():
     started = time.perf_counter()
-    assert not Rule("/" + "*a" * 8000 + "b$", allow=False).matches("/" + "a" * 2000)
+    rule = Rule("/" + "*a" * 8000 + "b$", allow=False)
+    assert RuleSet([rule]).match("/" + "a" * 2000) is None
     assert time.perf_counter() - started < 0.5

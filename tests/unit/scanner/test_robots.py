@@ -6,7 +6,8 @@ import time
 
 import pytest
 
-from siteatlas.scanner.robots import MAX_BYTES, Robots, parse_robots
+from siteatlas.scanner.robots import MAX_BYTES, MAX_SITEMAPS, AgentRules, parse_robots
+from siteatlas.scanner.robots_rules import Rule
 
 AGENT = "Siteatlas/0.1 (sitemap reader)"
 
@@ -20,7 +21,7 @@ NOT_SITEMAPS = (
 
 
 def sitemaps(text: str | bytes) -> tuple[str, ...]:
-    return parse_robots(text.encode() if isinstance(text, str) else text, AGENT).sitemaps
+    return parse_robots(text.encode() if isinstance(text, str) else text).sitemaps
 
 
 @pytest.mark.parametrize(
@@ -84,8 +85,23 @@ def test_names_each_sitemap_once_and_in_order():
     assert sitemaps("Sitemap: /b\nSitemap: /a\nSitemap: /b") == ("/b", "/a")
 
 
-def test_takes_a_thousand_sitemap_lines_at_most():
-    assert len(sitemaps("".join(f"Sitemap: /{number}\n" for number in range(1500)))) == 1000
+def test_takes_ten_thousand_sitemap_lines_and_says_when_there_are_more():
+    lines = [f"Sitemap: /{number}\n" for number in range(MAX_SITEMAPS)]
+    whole = parse_robots("".join(lines).encode())
+    assert (len(whole.sitemaps), whole.sitemaps_cut) == (10_000, False)
+    cut = parse_robots("".join([*lines, "Sitemap: /0\n", "Sitemap: /more\n"]).encode())
+    assert (len(cut.sitemaps), cut.sitemaps_cut) == (10_000, True)
+
+
+def test_a_repeated_sitemap_line_is_not_one_too_many():
+    lines = [f"Sitemap: /{number}\n" for number in range(MAX_SITEMAPS)]
+    assert not parse_robots("".join([*lines, "Sitemap: /0\n"]).encode()).sitemaps_cut
+
+
+def test_bytes_of_a_sitemap_address_that_are_not_utf_8_are_percent_encoded():
+    latin = "Sitemap: https://a.example/é.xml".encode("latin-1")
+    assert sitemaps(latin) == ("https://a.example/%E9.xml",)
+    assert sitemaps("Sitemap: https://a.example/é.xml") == ("https://a.example/é.xml",)
 
 
 def test_reads_500_kib_and_whole_lines_only():
@@ -99,8 +115,9 @@ def test_bytes_that_are_not_utf_8_do_no_harm():
     assert sitemaps(b"# caf\xe9\nSitemap: /a") == ("/a",)
 
 
-def rules(text: str) -> Robots:
-    return parse_robots(text.encode(), AGENT)
+def rules(text: str | bytes, agent: str = AGENT) -> AgentRules:
+    content = text.encode() if isinstance(text, str) else text
+    return parse_robots(content).rules_of(agent)
 
 
 def test_without_rules_everything_is_allowed():
@@ -152,3 +169,106 @@ def test_the_longest_rule_decides_and_allow_wins_at_equal_length():
 )
 def test_reads_the_crawl_delay(value, delay):
     assert rules(f"User-agent: *\nCrawl-delay: {value}").crawl_delay == delay
+
+
+@pytest.mark.parametrize("name", ["*WordPress*", "*bot", "*',"])
+def test_a_name_that_begins_with_a_star_is_not_the_star(name):
+    text = f"User-agent: {name}\nDisallow: /\n\nUser-agent: *\nDisallow: /private"
+    assert rules(text).allows("/sitemap.xml")
+    assert not rules(text).allows("/private")
+
+
+@pytest.mark.parametrize("name", ["*", "* ", "* all of you", "*\tall"])
+def test_a_star_alone_or_before_a_blank_is_everybody(name):
+    assert not rules(f"User-agent: {name}\nDisallow: /a").allows("/a")
+
+
+@pytest.mark.parametrize(
+    "key", ["User Agent", "user agent", "USER AGENT", "User-Agent", "UserAgent"]
+)
+def test_names_agents_with(key):
+    assert not rules(f"{key}: *\nDisallow: /a").allows("/a")
+
+
+@pytest.mark.parametrize("agent", ["a", "b"])
+def test_a_crawl_delay_does_not_end_a_list_of_agents(agent):
+    text = "User-agent: a\nCrawl-delay: 5\nUser-agent: b\nDisallow: /x"
+    assert not rules(text, agent).allows("/x")
+
+
+def test_a_crawl_delay_holds_for_the_agents_named_before_it():
+    text = (
+        "User-agent: a\nUser-agent: b\nCrawl-delay: 5\n"
+        "User-agent: c\nDisallow: /x\nCrawl-delay: 7\nUser-agent: d\nDisallow: /y"
+    )
+    assert [rules(text, agent).crawl_delay for agent in "abcd"] == [5, 5, 7, None]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "path"),
+    [
+        ("/foo/bar?baz=quz", "/foo/bar?baz=quz"),
+        ("/ツ", "/%E3%83%84"),
+        ("/%E3%83%84", "/ツ"),
+        ("/%e3%83%84", "/%E3%83%84"),
+        ("/%62%61%7A", "/baz"),
+        ("/baz", "/%62%61%7A"),
+        ("/~user", "/%7euser"),
+        ("/%7Euser", "/~user"),
+        ("/a%3cb", "/a%3Cb"),
+        ("/a<b", "/a%3Cb"),
+        ("/a b", "/a%20b"),
+        ("/file-%2A.html", "/file-*.html"),
+        ("/price-%24", "/price-$"),
+        ("/a$b", "/a$b"),
+        ("/*é$", "/caf%C3%A9"),
+    ],
+)
+def test_percent_encoding_makes_no_difference_to(pattern, path):
+    assert not rules(f"User-agent: *\nDisallow: {pattern}").allows(path)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "path"),
+    [
+        ("/a%2Fb", "/a/b"),
+        ("/a/b", "/a%2Fb"),
+        ("/a%3Fb", "/a?b"),
+        ("/file-%2A.html", "/file-x.html"),
+    ],
+)
+def test_an_encoded_reserved_character_is_not_the_character_itself(pattern, path):
+    assert rules(f"User-agent: *\nDisallow: {pattern}").allows(path)
+
+
+def test_bytes_of_a_rule_that_are_not_utf_8_are_compared_as_bytes():
+    text = "User-agent: *\nDisallow: /é".encode("latin-1")
+    assert not rules(text).allows("/%E9")
+    assert rules(text).allows("/%C3%A9")
+
+
+@pytest.mark.parametrize(
+    "agent", ["crawler1", "Crawler1/2.0", "MJ12bot/v1.4 (more)", "archive.org_bot"]
+)
+def test_names_of_agents_are_compared_in_full(agent):
+    text = f"User-agent: {agent}\nDisallow: /a\n\nUser-agent: *\nDisallow: /b"
+    assert not rules(text, agent).allows("/a")
+    for other in ("crawler", "crawler2", "MJ", "archive"):
+        assert rules(text, other).allows("/a")
+        assert not rules(text, other).allows("/b")
+
+
+def test_the_groups_of_an_agent_count_as_one():
+    text = "User-agent: a\nDisallow: /x\nUser-agent: b\nDisallow: /y\nUser-agent: A\nDisallow: /z"
+    found = [rules(text, "a").allows(path) for path in ("/x", "/y", "/z")]
+    assert found == [False, True, False]
+
+
+def test_tells_the_rule_that_decides_and_its_line():
+    text = "# ours\r\nUser-agent: a\r\nDisallow: /shop\r\nAllow: /shop/*.html$\r\n"
+    robots = parse_robots(text.encode())
+    assert robots.rule_for("a", "/shop/1") == Rule("/shop", allow=False, line=3)
+    assert robots.rule_for("a", "/shop/1.html") == Rule("/shop/*.html$", allow=True, line=4)
+    assert robots.rule_for("a", "/") is None
+    assert robots.allows("b", "/shop/1")
+    assert not robots.allows("a", "/shop/1")
