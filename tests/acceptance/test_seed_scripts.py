@@ -2,44 +2,20 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
-from subprocess import CompletedProcess
 
 import pytest
 
 from siteatlas.demo.server import DemoSite
 from tests.fixtures.commands import Machine
+from tests.fixtures.scripts import Scripts, value_of
 
 Sites = dict[str, DemoSite]
-
-
-class Scripts:
-    """Runs the programs from their own folder, as the documents do."""
-
-    def __init__(self, machine: Machine, folder: Path) -> None:
-        self._machine = machine
-        self._folder = folder
-
-    def run(self, program: str, *arguments: str) -> CompletedProcess[str]:
-        path = self._folder / program
-        return self._machine.execute([sys.executable, path.name, *arguments], cwd=path.parent)
-
-    def lines(self, program: str, *arguments: str) -> list[str]:
-        result = self.run(program, *arguments)
-        assert result.returncode == 0, result.stderr
-        return result.stdout.splitlines()
 
 
 @pytest.fixture
 def scripts(machine: Machine, project: Path) -> Scripts:
     return Scripts(machine, project / "scripts")
-
-
-def value_of(name: str, lines: list[str]) -> str:
-    return next(
-        line.partition(": ")[2] for line in lines if line.strip(" -").startswith(f"{name}:")
-    )
 
 
 def test_a_site_goes_from_pending_to_completed(scripts: Scripts, sites: Sites):

@@ -7,12 +7,17 @@ from typing import Any
 
 import httpx
 import pytest
+from sqlalchemy import text
+from structlog.testing import capture_logs
 
 from siteatlas.main import create_app
 from siteatlas.net.egress import EgressPolicy
 from siteatlas.settings import Settings
 from siteatlas.storage.session import Database, bound_database
 from tests.api.conftest import BASE_URL
+from tests.fixtures.pipeline import pages, urlset
+from tests.fixtures.site_server import SiteServer
+from tests.fixtures.waiting import wait_until
 
 
 async def moved_on(client: httpx.AsyncClient, status_url: str) -> dict[str, Any]:
@@ -39,6 +44,43 @@ async def test_the_lifespan_runs_the_scheduler_and_a_submit_reaches_it(database:
         status = await moved_on(client, submitted["status_url"])
     assert status["status"] != "pending" or status["attempt"] > 0
     assert app.state.api.wake is None
+
+
+async def test_the_end_of_the_lifespan_stops_the_scheduler(database: Database):
+    app = create_app(Settings(), EgressPolicy(), database=database)
+    before = asyncio.all_tasks()
+    with capture_logs() as lines:
+        async with app.router.lifespan_context(app):
+            assert asyncio.all_tasks() > before
+    events = [line["event"] for line in lines]
+    assert events.index("scheduler_started") < events.index("scheduler_stopped")
+    await wait_until(lambda: asyncio.all_tasks() <= before)
+
+
+async def test_a_job_that_crashes_is_answered_without_our_inside(database: Database):
+    async with database.engine.begin() as connection:
+        await connection.execute(text("ALTER TABLE sitemaps ADD CHECK (false)"))
+    async with SiteServer({"/sitemap.xml": urlset(pages("a", 3))}) as site:
+        policy = EgressPolicy.from_text(site.host_port)
+        app = create_app(Settings(max_attempts=1), policy, database=database)
+        transport = httpx.ASGITransport(app=app)
+        async with (
+            app.router.lifespan_context(app),
+            httpx.AsyncClient(transport=transport, base_url=BASE_URL) as client,
+        ):
+            body = {"base_url": site.base}
+            submitted = (await client.post("/api/v3/sitemap/scan", json=body)).json()
+            await wait_until(lambda: ended(client, submitted["status_url"]))
+            answer = await client.get(submitted["status_url"])
+    job = answer.json()
+    assert (job["status"], job["error_code"]) == ("failed", "internal_error")
+    assert job["error"] == "Something went wrong inside Siteatlas."
+    for word in ("Traceback", "asyncpg", "sqlalchemy", "sitemaps", "check constraint"):
+        assert word not in answer.text
+
+
+async def ended(client: httpx.AsyncClient, status_url: str) -> bool:
+    return (await client.get(status_url)).json()["status"] not in {"pending", "processing"}
 
 
 async def test_a_database_that_was_handed_in_stays_open(database: Database):

@@ -7,14 +7,14 @@ from contextlib import suppress
 
 import pytest
 from aiohttp import web
-from sqlalchemy import select
+from sqlalchemy import select, text
 
 from siteatlas.net.egress import EgressPolicy
 from siteatlas.processor.processing import Processor, process_domain_with_own_session
 from siteatlas.processor.pulse import Pulse
 from siteatlas.queue.steering import cancel, retry
-from siteatlas.storage.models import Job, Scan, Sitemap, SitemapScan, SitemapUrl
-from siteatlas.storage.session import get_background_session
+from siteatlas.storage.models import Job, JobAttempt, Scan, Sitemap, SitemapScan, SitemapUrl
+from siteatlas.storage.session import bound_database, get_background_session
 from tests.fixtures.pipeline import (
     index,
     job_of,
@@ -161,14 +161,35 @@ async def test_a_job_without_a_site_fails_and_the_others_go_on() -> None:
     assert (await job_of(good.id)).status == "completed"
 
 
+async def forbid_documents_of(server: SiteServer) -> None:
+    """From now on the database refuses the documents of this site, which nobody expects of it."""
+    refused = f"ALTER TABLE sitemaps ADD CHECK (url NOT LIKE '%{server.host_port}%')"
+    async with bound_database().engine.begin() as connection:
+        await connection.execute(text(refused))
+
+
 async def test_the_error_of_a_crash_says_nothing_of_our_inside() -> None:
+    site = {"/sitemap.xml": urlset(pages("a", 3))}
+    async with SiteServer(site) as broken, SiteServer(site) as good:
+        await forbid_documents_of(broken)
+        crashing = await submit_server(broken, max_attempts=1)
+        other = await submit_server(good)
+        report = await work(settings_for(broken, good))
+    job = await job_of(crashing.id)
+    assert report.found == 2
+    assert (job.status, job.error_code) == ("failed", "internal_error")
+    assert job.error == "Something went wrong inside Siteatlas."
+    endings = {(one.outcome, one.error) for one in await rows_of(JobAttempt)}
+    assert endings == {("failed", job.error), ("completed", None)}
+    assert (await job_of(other.id)).status == "completed"
+
+
+async def test_a_site_that_may_not_be_contacted_fails_with_that_reason() -> None:
     async with SiteServer({"/sitemap.xml": urlset(pages("a", 3))}) as server:
         submitted = await submit_server(server)
-        await change(
-            submitted.id, domain_id=None, created_by=(await job_of(submitted.id)).created_by
-        )
         await change(submitted.id, job_metadata={"base_url": "http://127.0.0.1:1/"})
         await work(settings_for(server))
+        assert server.paths == []
     job = await job_of(submitted.id)
     assert (job.status, job.error_code) == ("failed", "egress_denied")
     assert job.error == "This address may not be contacted."
@@ -184,6 +205,38 @@ async def test_the_older_entry_point_runs_one_waiting_job(monkeypatch: pytest.Mo
     job = await job_of(submitted.id)
     assert job.result_data is not None
     assert (job.status, job.result_data["url_count"]) == ("completed", 10)
+
+
+async def test_the_older_entry_point_and_the_scheduler_leave_the_same_records(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with slow_site(released()) as by_name, slow_site(released()) as by_clock:
+        settings = settings_for(by_name, by_clock)
+        monkeypatch.setenv("SITEATLAS_EGRESS_ALLOW", settings.egress_allow)
+        first = await submit_server(by_name)
+        await process_domain_with_own_session(job_id=first.id, domain=first.domain)
+        second = await submit_server(by_clock)
+        await work(settings)
+    assert await traces_of(first.id, by_name) == await traces_of(second.id, by_clock)
+
+
+def released() -> asyncio.Event:
+    event = asyncio.Event()
+    event.set()
+    return event
+
+
+async def traces_of(job_id: int, server: SiteServer) -> tuple[object, ...]:
+    """What a job left behind, without what differs from run to run."""
+    job = await job_of(job_id)
+    assert job.result_data is not None
+    attempts = [one.outcome for one in await rows_of(JobAttempt) if one.job_id == job_id]
+    documents = [row for row in await rows_of(Sitemap) if row.last_job_id == job.job_id]
+    return (
+        (job.status, job.progress, job.attempt, job.created_by, job.error, attempts),
+        {key: job.result_data[key] for key in ("url_count", "sitemap_count", "partial", "reasons")},
+        sorted((row.url.removeprefix(server.base), row.status, row.url_count) for row in documents),
+    )
 
 
 async def test_cancelling_a_snoozed_job_ends_its_scan_too() -> None:

@@ -1,0 +1,82 @@
+"""How far a job has come can be read from its row while it runs."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from siteatlas.processor import recorder
+from tests.fixtures.pipeline import index, job_of, pages, settings_for, submit_server, urlset, work
+from tests.fixtures.site_server import SiteServer
+from tests.fixtures.waiting import wait_until
+
+pytestmark = pytest.mark.usefixtures("database")
+
+DOCUMENTS = 4
+
+
+class StepwiseSite(SiteServer):
+    """An index of four documents, each of which is answered when it is let go."""
+
+    def __init__(self) -> None:
+        self.gates = [asyncio.Event() for _ in range(DOCUMENTS)]
+        names = [f"{{base}}/{number}.xml" for number in range(DOCUMENTS)]
+        super().__init__({"/robots.txt": "Sitemap: {base}/index.xml", "/index.xml": index(names)})
+        for number, gate in enumerate(self.gates):
+            self.pages[f"/{number}.xml"] = self._answer_after(gate, number)
+
+    def _answer_after(self, gate: asyncio.Event, number: int):
+        async def answer(_request: object) -> str:
+            await gate.wait()
+            return urlset(pages(str(number), 10))
+
+        return answer
+
+
+async def test_progress_grows_with_each_document_and_ends_at_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(recorder, "FLUSH_SECONDS", 0)  # write each document as it ends
+    seen: list[float] = []
+    async with StepwiseSite() as server:
+        job = await submit_server(server)
+        seen.append((await job_of(job.id)).progress)
+        running = asyncio.create_task(work(settings_for(server)))
+
+        async def moved_on() -> bool:
+            return (await job_of(job.id)).progress > seen[-1]
+
+        for gate in server.gates:
+            await wait_until(moved_on)
+            now = await job_of(job.id)
+            assert now.status == "processing"
+            seen.append(now.progress)
+            gate.set()
+        await running
+    done = await job_of(job.id)
+    assert seen == sorted(set(seen))
+    assert (seen[0], len(seen)) == (0, 5)
+    assert 0 < seen[1] < seen[-1] < 1
+    assert (done.status, done.progress) == ("completed", 1.0)
+
+
+async def test_what_was_read_so_far_is_shown_while_the_job_runs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(recorder, "FLUSH_SECONDS", 0)
+    async with StepwiseSite() as server:
+        job = await submit_server(server)
+        running = asyncio.create_task(work(settings_for(server)))
+        server.gates[0].set()
+
+        async def ten_urls() -> bool:
+            data = (await job_of(job.id)).result_data or {}
+            return data.get("url_count") == 10
+
+        await wait_until(ten_urls)
+        data = (await job_of(job.id)).result_data or {}
+        for gate in server.gates:
+            gate.set()
+        await running
+    assert (data["sitemap_count"], data["known_sitemap_count"]) == (2, 5)

@@ -1,0 +1,111 @@
+"""What the environment says about the scheduler reaches its clock and its claims."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from sqlalchemy import func, update
+
+from siteatlas.net.address import parse_site
+from siteatlas.net.egress import EgressPolicy
+from siteatlas.scheduler.sitemap_scheduler import (
+    TICK,
+    SitemapScheduler,
+    enqueue_due_domains,
+    process_pending_sitemaps,
+)
+from siteatlas.settings import Settings, load_settings
+from siteatlas.storage.domains import register_domain
+from siteatlas.storage.models import LOCAL_USER_ID, Domain, Job
+from siteatlas.storage.session import get_background_session
+from tests.fixtures.pipeline import rows_of
+from tests.fixtures.waiting import wait_until
+
+pytestmark = pytest.mark.usefixtures("database")
+
+FAR_AWAY = timedelta(seconds=30)
+
+
+@pytest.fixture(autouse=True)
+def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No variable of the machine that runs the tests decides them."""
+    for name in ("INTERVAL_MINUTES", "BATCH_SIZE", "MAX_INSTANCES"):
+        monkeypatch.delenv(f"SITEMAP_SCHEDULER_{name}", raising=False)
+
+
+async def interval_of_the_clock() -> timedelta:
+    """The time from the first tick of a started scheduler to its second."""
+    scheduler = SitemapScheduler(load_settings().settings, EgressPolicy())
+    started = datetime.now(UTC)
+    await scheduler.start()
+    try:
+        await wait_until(
+            lambda: (
+                scheduler.next_tick_at is not None
+                and scheduler.next_tick_at - datetime.now(UTC) > FAR_AWAY
+            )
+        )
+        assert scheduler.next_tick_at is not None
+        return scheduler.next_tick_at - started
+    finally:
+        await scheduler.shutdown()
+
+
+async def add_jobs_that_fail_at_once(count: int) -> None:
+    """Jobs without a site: they end without any network."""
+    async with get_background_session() as session, session.begin():
+        session.add_all(Job(created_by=LOCAL_USER_ID, result_data={}) for _ in range(count))
+
+
+async def statuses() -> list[str]:
+    return sorted(job.status for job in await rows_of(Job))
+
+
+async def test_the_interval_of_the_environment_reaches_the_clock(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("SITEMAP_SCHEDULER_INTERVAL_MINUTES", "7")
+    assert timedelta(minutes=7) <= await interval_of_the_clock() < timedelta(minutes=7, seconds=30)
+
+
+async def test_the_clock_ticks_every_five_minutes_by_default() -> None:
+    assert timedelta(minutes=5) <= await interval_of_the_clock() < timedelta(minutes=5, seconds=30)
+
+
+async def test_the_number_of_instances_of_the_environment_reaches_the_clock(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("SITEMAP_SCHEDULER_MAX_INSTANCES", "3")
+    scheduler = SitemapScheduler(load_settings().settings, EgressPolicy())
+    await scheduler.start()
+    instances = scheduler._clock.get_job(TICK).max_instances
+    await scheduler.shutdown()
+    assert instances == 3
+
+
+async def test_the_batch_size_of_the_environment_limits_the_due_sites_of_a_tick(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("SITEMAP_SCHEDULER_BATCH_SIZE", "2")
+    async with get_background_session() as session, session.begin():
+        for number in range(5):
+            site = parse_site(f"site-{number}.example.com")
+            await register_domain(session, site, created_by=LOCAL_USER_ID, watch=True)
+        await session.execute(update(Domain).values(next_scan_at=func.now() - timedelta(minutes=1)))
+    settings = load_settings().settings
+    assert [await enqueue_due_domains(settings) for _ in range(4)] == [2, 2, 1, 0]
+
+
+async def test_without_a_limit_ten_jobs_are_taken() -> None:
+    await add_jobs_that_fail_at_once(12)
+    report = await process_pending_sitemaps()
+    assert (report.looked_for, report.found) == (10, 10)
+    assert await statuses() == ["failed"] * 10 + ["pending"] * 2
+
+
+async def test_a_limit_of_the_caller_is_kept() -> None:
+    await add_jobs_that_fail_at_once(5)
+    report = await process_pending_sitemaps(3, settings=Settings(), policy=EgressPolicy())
+    assert report.found == 3
+    assert await statuses() == ["failed"] * 3 + ["pending"] * 2
