@@ -13,7 +13,8 @@ from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from sqlalchemy import Connection, func, select, text
 
-from siteatlas.storage.models import Base, DomainProblem, SitemapUrl
+from siteatlas.storage.domains import tombstone
+from siteatlas.storage.models import Base, Domain, DomainProblem, Job, SitemapUrl
 from siteatlas.storage.schema import current_revision, needed_revision, upgrade_schema
 from siteatlas.storage.session import Database
 from tests.fixtures.database import PREFIX, PostgresServer
@@ -54,13 +55,19 @@ def all_rows(connection: Connection, columns: dict[str, list[str]]) -> dict[str,
     return {table: rows_of(connection, table, columns[table]) for table in TABLES}
 
 
+def renamed_if_deleted(row: str) -> str:
+    """A row of `domains` as revision 0004 makes it; its id comes first."""
+    return row.replace(",deleted.example,", f",#{row[1:37]},")
+
+
 async def test_every_row_of_the_first_version_outlives_all_migrations(old_database: Database):
     assert await current_revision(old_database.engine) == FIRST
     columns = await on(old_database, columns_of)
     before = await on(old_database, all_rows, columns)
     await upgrade_schema(old_database.engine)
     assert await current_revision(old_database.engine) == needed_revision()
-    assert await on(old_database, all_rows, columns) == before
+    after = await on(old_database, all_rows, columns)
+    assert after == before | {"domains": [renamed_if_deleted(row) for row in before["domains"]]}
     assert min(len(rows) for rows in before.values()) >= 1
     assert len(before["sitemap_urls"]) == URLS
 
@@ -102,3 +109,30 @@ async def test_problems_counted_by_the_first_version_are_taken_over(old_database
     assert [(row.code, row.found) for row in rows] == [("lastmod_invalid", 4), ("scope", 100)]
     assert {(str(row.domain_id), str(row.sitemap_id)) for row in rows} == {(DOMAIN, SITEMAP)}
     assert all(row.samples == [] and row.resolved_at is None for row in rows)
+
+
+async def test_a_site_deleted_in_the_first_version_gives_up_its_name_and_its_jobs(
+    old_database: Database,
+):
+    retried = (
+        "INSERT INTO jobs (status, domain_id, created_by, dedup_key, fence, lease_until) "
+        "SELECT status, id, created_by, domain, 1, now() FROM domains "
+        "CROSS JOIN (VALUES ('processing'), ('failed')) AS of_deleted (status) "
+        "WHERE deleted_at IS NOT NULL"
+    )
+    await on(old_database, lambda connection: connection.execute(text(retried)))
+    await upgrade_schema(old_database.engine, "0004")
+    statement = (
+        select(Domain.id, Domain.domain, Job.status, Job.lease_until)
+        .join(Job, Job.domain_id == Domain.id)
+        .where(Domain.deleted_at.is_not(None))
+        .order_by(Job.id)
+    )
+    async with old_database.engine.connect() as connection:
+        rows = (await connection.execute(statement)).all()
+        watched = select(Domain.domain, Domain.watched).where(Domain.deleted_at.is_(None))
+        kept = (await connection.execute(watched)).all()
+    assert [row.status for row in rows] == ["cancelled", "failed"]
+    assert rows[0].lease_until is None
+    assert {row.domain for row in rows} == {tombstone(rows[0].id)}
+    assert [tuple(row) for row in kept] == [("example.com", True)]

@@ -6,18 +6,24 @@ Each call removes a small portion in one transaction; the caller repeats it whil
 from __future__ import annotations
 
 from datetime import timedelta
+from uuid import UUID
 
-from sqlalchemy import and_, delete, func, or_, select
+from sqlalchemy import ColumnElement, and_, delete, func, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from siteatlas.queue.batches import freeze_items
+from siteatlas.storage.bulk import table_of
 from siteatlas.storage.models import (
-    SITEMAP_JOB,
+    Base,
     BatchItem,
+    Candidate,
     Domain,
     Job,
     JobStatus,
+    Scan,
     Sitemap,
+    SitemapLink,
+    SitemapScan,
     SitemapUrl,
     Worker,
 )
@@ -26,7 +32,7 @@ COMPLETED_DAYS = 30
 FAILED_DAYS = 90
 WORKER_HOURS = 24
 JOBS_A_TIME = 1_000
-URLS_A_TIME = 20_000
+ROWS_A_TIME = 20_000
 
 
 async def prune_jobs(session: AsyncSession) -> int:
@@ -41,7 +47,7 @@ async def prune_jobs(session: AsyncSession) -> int:
     )
     statement = (
         select(Job.id)
-        .where(Job.job_type == SITEMAP_JOB, or_(old_completed, old_failed))
+        .where(or_(old_completed, old_failed))
         .order_by(Job.id)
         .limit(JOBS_A_TIME)
         .with_for_update(skip_locked=True)
@@ -65,30 +71,59 @@ async def prune_workers(session: AsyncSession) -> int:
 
 
 async def prune_deleted_domains(session: AsyncSession) -> int:
-    """Remove the rows of one deleted site, URLs first, a portion at a time."""
-    statement = select(Domain.id).where(Domain.deleted_at.is_not(None)).limit(1)
+    """Remove a batch of the rows of one deleted site; the site itself when it has no others.
+
+    The lock leaves each site to one process. A deleted site never comes back: the same host, added
+    again, is another site.
+    """
+    deleted = select(Domain.id).where(Domain.deleted_at.is_not(None)).limit(1)
+    statement = deleted.with_for_update(skip_locked=True)
     domain_id = (await session.execute(statement)).scalar()
     if domain_id is None:
         return 0
-    portion = (
-        select(SitemapUrl.sitemap_id, SitemapUrl.url_hash)
-        .join(Sitemap, Sitemap.id == SitemapUrl.sitemap_id)
-        .where(Sitemap.domain_id == domain_id)
-        .limit(URLS_A_TIME)
-        .cte("portion")
-    )
+    for table, belongs in _rows_of(domain_id):
+        if removed := await _remove_batch(session, table, belongs):
+            return removed
+    if detached := await _detach_jobs(session, domain_id):
+        return detached
+    await session.execute(delete(Domain).where(Domain.id == domain_id))
+    return 1
+
+
+def _rows_of(domain_id: UUID) -> list[tuple[type[Base], ColumnElement[bool]]]:
+    """The tables that grow with a site, those that refer to others first."""
+    documents = select(Sitemap.id).where(Sitemap.domain_id == domain_id)
+    scans = select(Scan.id).where(Scan.domain_id == domain_id)
+    return [
+        (SitemapUrl, SitemapUrl.sitemap_id.in_(documents)),
+        (SitemapScan, SitemapScan.scan_id.in_(scans)),
+        (SitemapLink, SitemapLink.parent_id.in_(documents)),
+        (Sitemap, Sitemap.domain_id == domain_id),
+        (Scan, Scan.domain_id == domain_id),
+        (Candidate, Candidate.domain_id == domain_id),
+    ]
+
+
+async def _remove_batch(
+    session: AsyncSession, table: type[Base], belongs: ColumnElement[bool]
+) -> int:
+    rows = table_of(table)
+    keys = list(rows.primary_key)
+    batch = select(*keys).where(belongs).limit(ROWS_A_TIME).cte("batch")
     removed = await session.execute(
-        delete(SitemapUrl)
-        .where(
-            SitemapUrl.sitemap_id == portion.c.sitemap_id,
-            SitemapUrl.url_hash == portion.c.url_hash,
-        )
-        .returning(SitemapUrl.url_hash)
+        delete(rows).where(*(key == batch.c[key.name] for key in keys)).returning(keys[0])
+    )
+    return len(removed.all())
+
+
+async def _detach_jobs(session: AsyncSession, domain_id: UUID) -> int:
+    """Records of jobs outlive their site and keep its name in `result_data`."""
+    batch = select(Job.id).where(Job.domain_id == domain_id).limit(JOBS_A_TIME).cte("batch")
+    detached = await session.execute(
+        update(Job)
+        .where(Job.id == batch.c.id)
+        .values(domain_id=None)
+        .returning(Job.id)
         .execution_options(synchronize_session=False)
     )
-    count = len(removed.all())
-    if count < URLS_A_TIME:
-        await session.execute(
-            delete(Domain).where(Domain.id == domain_id, Domain.deleted_at.is_not(None))
-        )
-    return count + 1
+    return len(detached.all())

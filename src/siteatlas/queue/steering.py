@@ -6,12 +6,11 @@ from sqlalchemy import case, func, null, select, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from siteatlas.errors import JobActive, JobNotFound, JobStateConflict
+from siteatlas.errors import DomainNotFound, JobActive, JobNotFound, JobStateConflict
 from siteatlas.queue.new_job import Submitted, submitted_of
-from siteatlas.queue.renewal import as_new
 from siteatlas.queue.statuses import ACTIVE
-from siteatlas.storage.domains import delete_domain
-from siteatlas.storage.models import SITEMAP_JOB, Domain, Job, JobStatus, ScanState
+from siteatlas.storage.domains import delete_domain, find_domain
+from siteatlas.storage.models import Domain, Job, JobStatus, ScanState
 from siteatlas.storage.scans import end_scan
 
 
@@ -20,7 +19,7 @@ async def cancel(session: AsyncSession, job_id: int) -> str:
     waiting = Job.status == JobStatus.PENDING
     statement = (
         update(Job)
-        .where(Job.id == job_id, Job.job_type == SITEMAP_JOB, Job.status.in_(ACTIVE))
+        .where(Job.id == job_id, Job.status.in_(ACTIVE))
         .values(
             status=case((waiting, JobStatus.CANCELLED.value), else_=Job.status),
             finished_at=case((waiting, func.now()), else_=null()),
@@ -41,11 +40,15 @@ async def cancel(session: AsyncSession, job_id: int) -> str:
     raise JobStateConflict(f"The job is {current} and cannot be cancelled any more.")
 
 
-async def remove_site(session: AsyncSession, domain: Domain) -> None:
-    """Delete a site: its waiting job is cancelled, a running one must be stopped first."""
-    statement = select(Job.id, Job.status).where(
-        Job.domain_id == domain.id, Job.job_type == SITEMAP_JOB, Job.status.in_(ACTIVE)
-    )
+async def remove_site(session: AsyncSession, name: str) -> None:
+    """Delete a site: its waiting job is cancelled, a running one must be stopped first.
+
+    The site is locked before its jobs are looked at, so that none is added meanwhile.
+    """
+    domain = await find_domain(session, name, lock=True)
+    if domain is None:
+        raise DomainNotFound
+    statement = select(Job.id, Job.status).where(Job.domain_id == domain.id, Job.status.in_(ACTIVE))
     for job in (await session.execute(statement.with_for_update())).all():
         if job.status == JobStatus.PROCESSING:
             raise JobActive("A job of this site is running. Cancel it first.")
@@ -54,15 +57,27 @@ async def remove_site(session: AsyncSession, domain: Domain) -> None:
 
 
 async def retry(session: AsyncSession, job_id: int) -> Submitted:
-    """Queue a failed or cancelled job again, with all its attempts."""
+    """Queue a failed or cancelled job again, with all its attempts.
+
+    The job of a deleted site leaves it: the worker registers the site of its address anew.
+    """
+    deleted = await _site_is_deleted(session, job_id)
     statement = (
         update(Job)
-        .where(
-            Job.id == job_id,
-            Job.job_type == SITEMAP_JOB,
-            Job.status.in_((JobStatus.FAILED, JobStatus.CANCELLED)),
+        .where(Job.id == job_id, Job.status.in_((JobStatus.FAILED, JobStatus.CANCELLED)))
+        .values(
+            status=JobStatus.PENDING,
+            domain_id=null() if deleted else Job.domain_id,
+            attempt=0,
+            rescues=0,
+            snoozes=0,
+            run_at=func.now(),
+            started_at=None,
+            finished_at=None,
+            worker_id=None,
+            cancel_requested_at=None,
+            updated_at=func.now(),
         )
-        .values(**as_new())
         .returning(Job)
         .execution_options(synchronize_session=False, populate_existing=True)
     )
@@ -77,9 +92,16 @@ async def retry(session: AsyncSession, job_id: int) -> Submitted:
     raise JobStateConflict(f"The job is {current}; only failed or cancelled jobs can be retried.")
 
 
+async def _site_is_deleted(session: AsyncSession, job_id: int) -> bool:
+    """Whether the site of a job was deleted; until the transaction ends nobody deletes it."""
+    owner = select(Job.domain_id).where(Job.id == job_id).scalar_subquery()
+    statement = select(Domain.deleted_at).where(Domain.id == owner)
+    lock = statement.with_for_update(read=True, key_share=True)
+    return (await session.execute(lock)).scalar() is not None
+
+
 async def _status_of(session: AsyncSession, job_id: int) -> str:
-    named = select(Job.status).where(Job.id == job_id, Job.job_type == SITEMAP_JOB)
-    status = (await session.execute(named)).scalar()
+    status = (await session.execute(select(Job.status).where(Job.id == job_id))).scalar()
     if status is None:
         raise JobNotFound
     return status

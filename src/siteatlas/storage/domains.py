@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import cache
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, bindparam, func, select, update
+from sqlalchemy import ColumnElement, bindparam, case, func, literal, select, update
 from sqlalchemy.dialects.postgresql import Insert, insert
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.sql.dml import ReturningInsert
@@ -18,11 +18,14 @@ from siteatlas.storage.models import Domain
 
 DEFAULT_INTERVAL_HOURS = 24.0
 SECONDS_AN_HOUR = 3600.0
+SCHEDULED = (Domain.watched, ~Domain.paused, Domain.deleted_at.is_(None))
 
 
-async def find_domain(session: AsyncSession, domain: str) -> Domain | None:
-    """The site of this name, unless it was deleted."""
+async def find_domain(session: AsyncSession, domain: str, *, lock: bool = False) -> Domain | None:
+    """The site of this name, unless it was deleted; `lock` keeps it until the transaction ends."""
     statement = select(Domain).where(Domain.domain == domain, Domain.deleted_at.is_(None))
+    if lock:
+        statement = statement.with_for_update().execution_options(populate_existing=True)
     return (await session.execute(statement)).scalar_one_or_none()
 
 
@@ -36,7 +39,7 @@ async def register_domain(
     scan_interval_hours: float | None = None,
     default_interval_hours: float = DEFAULT_INTERVAL_HOURS,
 ) -> Domain:
-    """Find or create the site of an address; a deleted one comes back.
+    """Find or create the site of an address; one that was deleted is created anew.
 
     `watch` never unwatches. A watched site is due one interval from now: its own, or the default.
     """
@@ -76,8 +79,11 @@ def _returning_domain(*, watch: bool, scheme_given: bool) -> ReturningInsert[Dom
     return registration(watch=watch, scheme_given=scheme_given).returning(Domain)
 
 
-def registration(*, watch: bool, scheme_given: bool) -> Insert:
-    """The statement behind `register_domain`, to be made once and given `registered` values."""
+def registration(*, watch: bool, scheme_given: bool, scanned_now: bool = False) -> Insert:
+    """The statement behind `register_domain`, to be made once and given `registered` values.
+
+    `scanned_now`: a scan of the whole site goes with it, so that the next one is an interval away.
+    """
     given = bindparam("its_interval", type_=Domain.scan_interval_hours.type)
     default = bindparam("its_default_interval", type_=Domain.scan_interval_hours.type)
     row = insert(Domain).values(
@@ -90,7 +96,6 @@ def registration(*, watch: bool, scheme_given: bool) -> Insert:
         scan_interval_hours=given,
     )
     kept: dict[str, Any] = {
-        "deleted_at": None,
         "updated_at": func.now(),
         "scan_interval_hours": func.coalesce(
             row.excluded.scan_interval_hours, Domain.scan_interval_hours
@@ -98,13 +103,14 @@ def registration(*, watch: bool, scheme_given: bool) -> Insert:
     }
     if scheme_given:
         kept["base_url"] = row.excluded.base_url
+    one_interval_away = _hours_from_now(func.coalesce(given, Domain.scan_interval_hours, default))
+    if scanned_now:
+        kept["next_scan_at"] = _if_watched(one_interval_away)
     if watch:
         kept |= {
             "watched": True,
             "paused": False,
-            "next_scan_at": _hours_from_now(
-                func.coalesce(given, Domain.scan_interval_hours, default)
-            ),
+            "next_scan_at": one_interval_away,
             "max_pages": func.coalesce(row.excluded.max_pages, Domain.max_pages),
         }
     return row.on_conflict_do_update(index_elements=[Domain.domain], set_=kept)
@@ -116,9 +122,13 @@ def _base_url(address: WebAddress) -> str:
 
 
 async def register_domains(
-    session: AsyncSession, addresses: Sequence[WebAddress], *, created_by: UUID
+    session: AsyncSession,
+    addresses: Sequence[WebAddress],
+    *,
+    created_by: UUID,
+    default_interval_hours: float = DEFAULT_INTERVAL_HOURS,
 ) -> dict[str, UUID]:
-    """Find or create many sites in one statement; their ids by name.
+    """Find or create many sites that are scanned now, in one statement; their ids by name.
 
     In the order of their names, so that two lists of the same sites cannot wait for each other.
     """
@@ -126,19 +136,27 @@ async def register_domains(
         {"domain": address.domain, "base_url": _base_url(address), "created_by": created_by}
         for address in sorted(addresses, key=lambda address: address.domain)
     ]
+    interval = func.coalesce(Domain.scan_interval_hours, default_interval_hours)
+    kept = {"updated_at": func.now(), "next_scan_at": _if_watched(_hours_from_now(interval))}
     statement = (
         insert(Domain)
         .values(rows)
-        .on_conflict_do_update(
-            index_elements=[Domain.domain], set_={"deleted_at": None, "updated_at": func.now()}
-        )
+        .on_conflict_do_update(index_elements=[Domain.domain], set_=kept)
         .returning(Domain.domain, Domain.id)
     )
     return {row.domain: row.id for row in (await session.execute(statement)).all()}
 
 
 def _hours_from_now(hours: ColumnElement[Any]) -> ColumnElement[datetime]:
-    return func.now() + func.make_interval(0, 0, 0, 0, 0, 0, hours * SECONDS_AN_HOUR)
+    return func.now() + _hours(hours)
+
+
+def _hours(hours: ColumnElement[Any]) -> ColumnElement[timedelta]:
+    return func.make_interval(0, 0, 0, 0, 0, 0, hours * SECONDS_AN_HOUR)
+
+
+def _if_watched(moment: ColumnElement[datetime]) -> ColumnElement[datetime | None]:
+    return case((Domain.watched, moment), else_=Domain.next_scan_at)
 
 
 async def change_domain(
@@ -150,14 +168,19 @@ async def change_domain(
     scan_interval_hours: float | None = None,
     max_pages: int | None = None,
 ) -> None:
-    """Change what was given and leave the rest. Watching a site makes it due at once."""
+    """Change what was given and leave the rest.
+
+    Watching a site makes it due at once. A new interval counts from the last scan, or from now.
+    """
+    if scan_interval_hours is not None:
+        domain.scan_interval_hours = scan_interval_hours
+        if domain.watched:
+            domain.next_scan_at = _after_last_scan(scan_interval_hours)
     if watched is not None:
         domain.watched = watched
         domain.next_scan_at = func.now() if watched else None
     if paused is not None:
         domain.paused = paused
-    if scan_interval_hours is not None:
-        domain.scan_interval_hours = scan_interval_hours
     if max_pages is not None:
         domain.max_pages = max_pages
     domain.updated_at = func.now()
@@ -165,12 +188,34 @@ async def change_domain(
     await session.refresh(domain)
 
 
+def _after_last_scan(hours: float) -> ColumnElement[datetime]:
+    """One interval after the last scan, and not in the past."""
+    last = func.coalesce(Domain.last_scan_at, func.now())
+    return func.greatest(func.now(), last + _hours(literal(hours)))
+
+
 async def delete_domain(session: AsyncSession, domain: Domain) -> None:
-    """Mark a site as deleted; its rows are removed later, in small steps."""
+    """Mark a site as deleted and free its name; its rows are removed later, in small batches."""
+    domain.domain = tombstone(domain.id)
     domain.deleted_at = func.now()
     domain.watched = False
     domain.next_scan_at = None
     await session.flush()
+
+
+def tombstone(domain_id: UUID) -> str:
+    """The name of a deleted site; no host can have it, because hosts contain no `#`."""
+    return f"#{domain_id}"
+
+
+async def seconds_until_due(session: AsyncSession) -> float | None:
+    """How long until a watched site is due, not more than zero when one is; None without any.
+
+    By the clock of the database, which all processes share.
+    """
+    remaining = func.extract("epoch", func.min(Domain.next_scan_at) - func.now())
+    seconds = (await session.execute(select(remaining).where(*SCHEDULED))).scalar()
+    return None if seconds is None else float(seconds)
 
 
 async def take_due_domains(
@@ -183,12 +228,7 @@ async def take_due_domains(
     """
     due = (
         select(Domain.id)
-        .where(
-            Domain.watched,
-            ~Domain.paused,
-            Domain.deleted_at.is_(None),
-            Domain.next_scan_at <= func.now(),
-        )
+        .where(*SCHEDULED, Domain.next_scan_at <= func.now())
         .order_by(Domain.next_scan_at)
         .limit(limit)
         .with_for_update(skip_locked=True)
