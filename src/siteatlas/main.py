@@ -91,11 +91,11 @@ def _lifespan(
 async def _scheduler(context: ApiContext) -> AsyncIterator[None]:
     scheduler = SitemapScheduler(context.settings, context.policy)
     await scheduler.start()
-    context.wake = scheduler.wake
+    context.wake, context.reschedule = scheduler.wake, scheduler.reschedule
     try:
         yield
     finally:
-        context.wake = None
+        context.wake = context.reschedule = None
         await scheduler.shutdown()
 
 

@@ -20,6 +20,8 @@ from pydantic_core import PydanticCustomError
 from siteatlas.errors import ConfigurationError
 
 SETTINGS_FILE = "siteatlas.toml"
+SHORTEST_INTERVAL_HOURS = 0.016
+LONGEST_INTERVAL_HOURS = 8760
 
 
 def default_data_dir(environment: Mapping[str, str] | None = None) -> Path:
@@ -45,6 +47,12 @@ def _require_plain_characters(text: str) -> str:
     )
 
 
+IntervalHours = Annotated[
+    float,
+    Field(ge=SHORTEST_INTERVAL_HOURS, le=LONGEST_INTERVAL_HOURS, allow_inf_nan=False),
+]
+
+
 class Settings(BaseModel):
     """Every setting, its default and its limits. The environment name stands beside each."""
 
@@ -58,12 +66,12 @@ class Settings(BaseModel):
     scheduler_interval_minutes: Annotated[float, Field(gt=0, le=1440)] = Field(
         5,
         json_schema_extra=_env("SITEMAP_SCHEDULER_INTERVAL_MINUTES"),
-        description="Minutes between two ticks of the scheduler.",
+        description="Minutes between two ticks; sites that are due are queued at their time.",
     )
     scheduler_batch_size: Annotated[int, Field(ge=1, le=1000)] = Field(
         20,
         json_schema_extra=_env("SITEMAP_SCHEDULER_BATCH_SIZE"),
-        description="Most jobs that one tick claims.",
+        description="Most jobs that one tick claims, and due sites queued in one transaction.",
     )
     scheduler_max_instances: Annotated[int, Field(ge=1, le=10)] = Field(
         1,
@@ -126,10 +134,10 @@ class Settings(BaseModel):
         json_schema_extra=_env("SITEATLAS_MAX_URLS_PER_SCAN"),
         description="Most URLs that one scan stores when the submitter names no limit.",
     )
-    scan_interval_hours: Annotated[float, Field(ge=0.01, le=8760)] = Field(
+    scan_interval_hours: IntervalHours = Field(
         24,
         json_schema_extra=_env("SITEATLAS_SCAN_INTERVAL_HOURS"),
-        description="Hours between two scans of a watched site.",
+        description="Hours between two scans of a watched site; 0.016 is about one minute.",
     )
     robots_unreachable: Literal["retry", "proceed"] = Field(
         "retry",

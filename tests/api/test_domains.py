@@ -113,6 +113,36 @@ async def test_a_forgotten_site_is_gone(client: httpx.AsyncClient):
     assert (await client.get(DOMAINS)).json()["items"] == []
 
 
+async def test_a_forgotten_site_that_is_added_again_is_a_new_one(client: httpx.AsyncClient):
+    first = (await client.post(DOMAINS, json={"domain": "example.com"})).json()
+    await client.delete(f"{DOMAINS}/example.com")
+    response = await client.post(DOMAINS, json={"domain": "example.com", "watch": False})
+    again = response.json()
+    assert response.status_code == 201
+    assert again["id"] != first["id"]
+    assert again["created_at"] > first["created_at"]
+    assert [item["id"] for item in (await client.get(DOMAINS)).json()["items"]] == [again["id"]]
+    jobs = (await client.get("/api/v3/jobs")).json()["items"]
+    assert [(job["domain"], job["status"]) for job in jobs] == [("example.com", "cancelled")]
+
+
+async def test_a_changed_interval_moves_the_next_scan(client: httpx.AsyncClient):
+    before = (await client.post(DOMAINS, json={"domain": "example.com"})).json()
+    change = {"scan_interval_hours": 0.02}
+    after = (await client.patch(f"{DOMAINS}/example.com", json=change)).json()
+    assert after["next_scan_at"] < before["next_scan_at"]
+
+
+async def test_an_interval_below_a_minute_is_refused_with_the_shortest_one(
+    client: httpx.AsyncClient,
+):
+    body = {"domain": "example.com", "scan_interval_hours": 0.01}
+    response = await client.post(DOMAINS, json=body)
+    (error,) = response.json()["errors"]
+    assert (response.status_code, error["pointer"]) == (422, "#/scan_interval_hours")
+    assert "0.016" in error["message"]
+
+
 async def test_a_site_with_a_running_job_cannot_be_forgotten(client: httpx.AsyncClient):
     async with transaction() as session:
         await add_job(session, await add_domain(session), status="processing")

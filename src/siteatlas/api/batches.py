@@ -54,6 +54,7 @@ async def create_site_batch(
             created_by=user,
             max_pages=body.max_pages,
             max_attempts=context.settings.max_attempts,
+            interval_hours=context.settings.scan_interval_hours,
         )
         items = await list_batch_items(session, batch_id)
         served = await context.is_served(session)

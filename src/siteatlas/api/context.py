@@ -20,11 +20,12 @@ TRUSTED_SECONDS = 10.0
 
 @dataclass(slots=True)
 class ApiContext:
-    """`wake` is None in a process that does not work on jobs itself."""
+    """`wake` and `reschedule` are None in a process that does not work on jobs itself."""
 
     settings: Settings
     policy: EgressPolicy
     wake: Callable[[], None] | None = None
+    reschedule: Callable[[], None] | None = None
     ended_jobs: EndedJobs = field(init=False, default_factory=EndedJobs)
     _worker_seen_until: float = field(init=False, default=0.0)
 
@@ -32,6 +33,11 @@ class ApiContext:
         """Tell the consumer of this process, if there is one, that a job was committed."""
         if self.wake is not None:
             self.wake()
+
+    def schedule_changed(self) -> None:
+        """Tell the scheduler of this process, if there is one, that a site may be due earlier."""
+        if self.reschedule is not None:
+            self.reschedule()
 
     async def is_served(self, session: AsyncSession) -> bool:
         """Whether anybody works on jobs; a worker that was just seen is not looked for again."""

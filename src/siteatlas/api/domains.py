@@ -21,6 +21,7 @@ from siteatlas.queue.steering import remove_site
 from siteatlas.queue.submission import watch_site
 from siteatlas.storage.domains import change_domain, find_domain, register_domain
 from siteatlas.storage.models import Domain
+from siteatlas.storage.repetition import repeat_when_busy
 from siteatlas.storage.session import AsyncSession, get_session
 
 PREFIX = "/api/v3/domains"
@@ -109,14 +110,18 @@ async def get_domain(domain: DomainName) -> DomainView:
 @router.patch(
     "/{domain}", summary="Change a site", response_model=DomainAnswer, responses=problems(404)
 )
-async def patch_domain(domain: DomainName, body: DomainChange) -> DomainView:
-    """Watch, pause, or change interval and limit."""
+async def patch_domain(domain: DomainName, body: DomainChange, context: Context) -> DomainView:
+    """Watch, pause, or change interval and limit.
+
+    A new interval counts from the last scan, or from now if there was none.
+    """
     async with get_session() as session, session.begin():
-        found = await find_domain(session, parse_site(domain).domain)
+        found = await find_domain(session, parse_site(domain).domain, lock=True)
         if found is None:
             raise DomainNotFound
         await change_domain(session, found, **body.changes())
         view = domain_view(found)
+    context.schedule_changed()
     log.info("domain_changed", domain=view.domain)
     return view
 
@@ -128,10 +133,16 @@ async def patch_domain(domain: DomainName, body: DomainChange) -> DomainView:
     responses=problems(404, 409),
 )
 async def remove_domain(domain: DomainName) -> None:
-    """Remove a site and, in small steps later, all that is known of it."""
+    """Remove a site at once and, in small steps later, all that is stored of it.
+
+    Added again, it is a new site with a history of its own. Records of its jobs stay as long as
+    those of other jobs.
+    """
+    name = parse_site(domain).domain
+    await repeat_when_busy(lambda: _remove(name))
+    log.info("domain_deleted", domain=name)
+
+
+async def _remove(name: str) -> None:
     async with get_session() as session, session.begin():
-        found = await find_domain(session, parse_site(domain).domain)
-        if found is None:
-            raise DomainNotFound
-        await remove_site(session, found)
-    log.info("domain_deleted", domain=found.domain)
+        await remove_site(session, name)

@@ -41,7 +41,7 @@ from siteatlas.net.address import parse_site
 from siteatlas.net.egress import EgressPolicy
 from siteatlas.queue.steering import remove_site
 from siteatlas.queue.submission import watch_site
-from siteatlas.settings import Settings
+from siteatlas.settings import LONGEST_INTERVAL_HOURS, SHORTEST_INTERVAL_HOURS, Settings
 from siteatlas.storage.domains import (
     change_domain,
     find_domain,
@@ -84,7 +84,12 @@ app = typer.Typer(
 def add(
     site: SiteArgument,
     interval_hours: Annotated[
-        float | None, typer.Option(min=0.01, max=8760, help="Hours between two scans.")
+        float | None,
+        typer.Option(
+            min=SHORTEST_INTERVAL_HOURS,
+            max=LONGEST_INTERVAL_HOURS,
+            help="Hours between two scans; 0.016 is about one minute.",
+        ),
     ] = None,
     max_urls: Annotated[
         int | None, typer.Option(min=1, max=50_000_000, help="Most URLs that a scan stores.")
@@ -193,7 +198,7 @@ async def _find(settings: Settings, site: str) -> DomainView:
 
 async def _set_paused(settings: Settings, site: str, *, paused: bool) -> DomainView:
     async with opened(settings), get_session() as session, session.begin():
-        domain = await find_domain(session, parse_site(site).domain)
+        domain = await find_domain(session, parse_site(site).domain, lock=True)
         if domain is None:
             raise DomainNotFound
         await change_domain(session, domain, paused=paused)
@@ -201,9 +206,7 @@ async def _set_paused(settings: Settings, site: str, *, paused: bool) -> DomainV
 
 
 async def _remove(settings: Settings, site: str) -> str:
+    name = parse_site(site).domain
     async with opened(settings), get_session() as session, session.begin():
-        domain = await find_domain(session, parse_site(site).domain)
-        if domain is None:
-            raise DomainNotFound
-        await remove_site(session, domain)
-        return domain.domain
+        await remove_site(session, name)
+    return name

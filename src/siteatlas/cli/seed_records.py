@@ -40,7 +40,11 @@ async def queue_site(settings: Settings, domain: str, *, reset: bool) -> Submitt
             for job in waiting.items:
                 await cancel(session, job.id)
         return await submit_site(
-            session, address, created_by=LOCAL_USER_ID, max_attempts=settings.max_attempts
+            session,
+            address,
+            created_by=LOCAL_USER_ID,
+            interval_hours=settings.scan_interval_hours,
+            max_attempts=settings.max_attempts,
         )
 
 

@@ -22,7 +22,7 @@ from siteatlas.insights.pages import (
 )
 from siteatlas.net.address import parse_site
 from siteatlas.queue.statuses import parse_status
-from siteatlas.storage.models import Domain, Job, JobAttempt, JobStatus
+from siteatlas.storage.models import SITEMAP_JOB, Domain, Job, JobAttempt, JobStatus
 
 _UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 MOST_ATTEMPTS_SHOWN = 100
@@ -127,16 +127,20 @@ async def list_attempts(session: AsyncSession, job_id: int) -> list[AttemptView]
 
 async def count_jobs_by_status(session: AsyncSession) -> dict[str, int]:
     """How many jobs are in each state; every state is there."""
-    statement = select(Job.status, func.count().label("number")).group_by(Job.status)
+    statement = (
+        select(Job.status, func.count().label("number"))
+        .where(Job.job_type == SITEMAP_JOB)
+        .group_by(Job.status)
+    )
     counted = {row.status: row.number for row in await session.execute(statement)}
     return {status.value: counted.get(status.value, 0) for status in JobStatus}
 
 
 def _jobs() -> Select[Job, str | None]:
-    """Jobs with the name of their site, which stays known when the site is deleted."""
+    """Sitemap jobs with the name of their site, which stays known when the site is deleted."""
     named = func.coalesce(Domain.domain, Job.result_data["domain"].astext)
     kept = (Domain.id == Job.domain_id) & Domain.deleted_at.is_(None)
-    statement = select(Job, named).outerjoin(Domain, kept)
+    statement = select(Job, named).outerjoin(Domain, kept).where(Job.job_type == SITEMAP_JOB)
     return statement.execution_options(populate_existing=True)
 
 

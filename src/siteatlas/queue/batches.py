@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -13,7 +13,7 @@ from siteatlas.net.address import WebAddress
 from siteatlas.queue.new_job import NewJob, Priority, Submitted
 from siteatlas.queue.statuses import ACTIVE
 from siteatlas.queue.submission import as_typed, create_many
-from siteatlas.storage.domains import register_domains
+from siteatlas.storage.domains import DEFAULT_INTERVAL_HOURS, register_domains
 from siteatlas.storage.models import Batch, BatchItem, Job, JobStatus
 
 BATCHES_A_TIME = 50
@@ -36,12 +36,14 @@ async def create_batch(
     created_by: UUID,
     max_pages: int | None,
     max_attempts: int = 5,
+    interval_hours: float = DEFAULT_INTERVAL_HOURS,
 ) -> UUID:
     """Queue every usable entry and remember the others as failed."""
     batch = Batch(total=len(entries), max_pages=max_pages, created_by=created_by)
     session.add(batch)
     await session.flush()
-    jobs = await _submit(session, entries, created_by, max_pages, max_attempts)
+    ids = await _register(session, entries, created_by, interval_hours)
+    jobs = await _submit(session, entries, ids, batch, max_attempts)
     await session.execute(
         insert(BatchItem),
         [_item(batch.id, n, entry, jobs.get(_site_of(entry))) for n, entry in enumerate(entries)],
@@ -49,30 +51,44 @@ async def create_batch(
     return batch.id
 
 
+async def _register(
+    session: AsyncSession, entries: Sequence[BatchEntry], created_by: UUID, interval_hours: float
+) -> dict[str, UUID]:
+    addresses = _addresses(entries)
+    if not addresses:
+        return {}
+    return await register_domains(
+        session,
+        list(addresses.values()),
+        created_by=created_by,
+        default_interval_hours=interval_hours,
+    )
+
+
+def _addresses(entries: Sequence[BatchEntry]) -> dict[str, WebAddress]:
+    return {entry.address.domain: entry.address for entry in entries if entry.address}
+
+
 async def _submit(
     session: AsyncSession,
     entries: Sequence[BatchEntry],
-    created_by: UUID,
-    max_pages: int | None,
+    ids: Mapping[str, UUID],
+    batch: Batch,
     max_attempts: int,
 ) -> dict[str, Submitted]:
-    addresses = {entry.address.domain: entry.address for entry in entries if entry.address}
-    if not addresses:
-        return {}
-    ids = await register_domains(session, list(addresses.values()), created_by=created_by)
     jobs = [
         NewJob(
             domain=domain,
             base_url=as_typed(address),
-            created_by=created_by,
+            created_by=batch.created_by,
             domain_id=ids[domain],
-            max_pages=max_pages,
+            max_pages=batch.max_pages,
             priority=Priority.BATCH,
             max_attempts=max_attempts,
         )
-        for domain, address in sorted(addresses.items())
+        for domain, address in sorted(_addresses(entries).items())
     ]
-    return await create_many(session, jobs)
+    return await create_many(session, jobs) if jobs else {}
 
 
 def _site_of(entry: BatchEntry) -> str:

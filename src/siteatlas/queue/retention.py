@@ -14,6 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from siteatlas.queue.batches import freeze_items
 from siteatlas.storage.bulk import table_of
 from siteatlas.storage.models import (
+    SITEMAP_JOB,
     Base,
     BatchItem,
     Candidate,
@@ -47,7 +48,7 @@ async def prune_jobs(session: AsyncSession) -> int:
     )
     statement = (
         select(Job.id)
-        .where(or_(old_completed, old_failed))
+        .where(Job.job_type == SITEMAP_JOB, or_(old_completed, old_failed))
         .order_by(Job.id)
         .limit(JOBS_A_TIME)
         .with_for_update(skip_locked=True)

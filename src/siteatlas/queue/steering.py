@@ -8,9 +8,10 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from siteatlas.errors import DomainNotFound, JobActive, JobNotFound, JobStateConflict
 from siteatlas.queue.new_job import Submitted, submitted_of
+from siteatlas.queue.renewal import as_new
 from siteatlas.queue.statuses import ACTIVE
 from siteatlas.storage.domains import delete_domain, find_domain
-from siteatlas.storage.models import Domain, Job, JobStatus, ScanState
+from siteatlas.storage.models import SITEMAP_JOB, Domain, Job, JobStatus, ScanState
 from siteatlas.storage.scans import end_scan
 
 
@@ -19,7 +20,7 @@ async def cancel(session: AsyncSession, job_id: int) -> str:
     waiting = Job.status == JobStatus.PENDING
     statement = (
         update(Job)
-        .where(Job.id == job_id, Job.status.in_(ACTIVE))
+        .where(Job.id == job_id, Job.job_type == SITEMAP_JOB, Job.status.in_(ACTIVE))
         .values(
             status=case((waiting, JobStatus.CANCELLED.value), else_=Job.status),
             finished_at=case((waiting, func.now()), else_=null()),
@@ -48,7 +49,9 @@ async def remove_site(session: AsyncSession, name: str) -> None:
     domain = await find_domain(session, name, lock=True)
     if domain is None:
         raise DomainNotFound
-    statement = select(Job.id, Job.status).where(Job.domain_id == domain.id, Job.status.in_(ACTIVE))
+    statement = select(Job.id, Job.status).where(
+        Job.domain_id == domain.id, Job.job_type == SITEMAP_JOB, Job.status.in_(ACTIVE)
+    )
     for job in (await session.execute(statement.with_for_update())).all():
         if job.status == JobStatus.PROCESSING:
             raise JobActive("A job of this site is running. Cancel it first.")
@@ -64,20 +67,12 @@ async def retry(session: AsyncSession, job_id: int) -> Submitted:
     deleted = await _site_is_deleted(session, job_id)
     statement = (
         update(Job)
-        .where(Job.id == job_id, Job.status.in_((JobStatus.FAILED, JobStatus.CANCELLED)))
-        .values(
-            status=JobStatus.PENDING,
-            domain_id=null() if deleted else Job.domain_id,
-            attempt=0,
-            rescues=0,
-            snoozes=0,
-            run_at=func.now(),
-            started_at=None,
-            finished_at=None,
-            worker_id=None,
-            cancel_requested_at=None,
-            updated_at=func.now(),
+        .where(
+            Job.id == job_id,
+            Job.job_type == SITEMAP_JOB,
+            Job.status.in_((JobStatus.FAILED, JobStatus.CANCELLED)),
         )
+        .values(**as_new(), domain_id=null() if deleted else Job.domain_id)
         .returning(Job)
         .execution_options(synchronize_session=False, populate_existing=True)
     )
@@ -101,7 +96,8 @@ async def _site_is_deleted(session: AsyncSession, job_id: int) -> bool:
 
 
 async def _status_of(session: AsyncSession, job_id: int) -> str:
-    status = (await session.execute(select(Job.status).where(Job.id == job_id))).scalar()
+    named = select(Job.status).where(Job.id == job_id, Job.job_type == SITEMAP_JOB)
+    status = (await session.execute(named)).scalar()
     if status is None:
         raise JobNotFound
     return status

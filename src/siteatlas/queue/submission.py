@@ -54,7 +54,8 @@ async def submit_site(
 ) -> Submitted:
     """Register the site of an address and queue a scan of it, or join the active one.
 
-    A watched site is scanned again one interval from now, its own or `interval_hours`.
+    A watched site is scanned again one interval from now, its own or `interval_hours`; only a
+    scan of a single document leaves the time of its next scan as it is.
     """
     new = NewJob(
         domain=address.domain,
@@ -66,33 +67,31 @@ async def submit_site(
         max_attempts=max_attempts,
     )
     known = registered(address, created_by=created_by, default_interval_hours=interval_hours)
-    done = await _register_and_insert(session, address, known, new.columns(), watch=watch)
+    registering = _registration_and_job(
+        tuple(new.columns()),
+        watch=watch,
+        scheme_given=address.scheme_given,
+        whole_site=document is None,
+    )
+    done = await _register_and_insert(session, registering, known, new.columns())
     if done.id is None:
         return await _join_or_insert(session, replace(new, domain_id=done.domain_id))
     return submitted_of(done, deduplicated=False)
 
 
 async def _register_and_insert(
-    session: AsyncSession,
-    address: WebAddress,
-    known: dict[str, Any],
-    columns: dict[str, Any],
-    *,
-    watch: bool,
+    session: AsyncSession, statement: Select[Any], known: dict[str, Any], columns: dict[str, Any]
 ) -> Any:
     """The id of the site and its new job, in one statement; no job when one is active."""
-    statement = _registration_and_job(
-        tuple(columns), watch=watch, scheme_given=address.scheme_given
-    )
     values = known | {f"job_{name}": value for name, value in columns.items()}
     return (await session.execute(statement, values)).one()
 
 
 @cache
 def _registration_and_job(
-    columns: tuple[str, ...], *, watch: bool, scheme_given: bool
+    columns: tuple[str, ...], *, watch: bool, scheme_given: bool, whole_site: bool
 ) -> Select[Any]:
-    known = registration(watch=watch, scheme_given=scheme_given)
+    known = registration(watch=watch, scheme_given=scheme_given, scanned_now=whole_site)
     site = known.returning(Domain.id).cte("site")
     row: dict[str, ColumnElement[Any]] = {
         name: bindparam(f"job_{name}", type_=JOBS.c[name].type) for name in columns

@@ -1,7 +1,8 @@
 """The clock: APScheduler ticks that queue due sites, take waiting jobs, and tidy up.
 
-It is the backstop of the consumer's own polling. It never waits for the jobs that it starts,
-except in `process_pending_sitemaps`, which is the whole path in one call.
+The tick is the backstop of the consumer's own polling and of the due clock, which queues each site
+at its time. It never waits for the jobs that it starts, except in `process_pending_sitemaps`, which
+is the whole path in one call.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from siteatlas.queue.new_job import Priority
 from siteatlas.queue.retention import prune_deleted_domains, prune_jobs, prune_workers
 from siteatlas.queue.submission import submit_site
 from siteatlas.scheduler.consumer import Consumer
+from siteatlas.scheduler.due_clock import DueClock
 from siteatlas.settings import Settings, load_settings
 from siteatlas.storage.domains import take_due_domains
 from siteatlas.storage.models import SYSTEM_USER_ID
@@ -54,6 +56,8 @@ class SitemapScheduler:
         self._clock = AsyncIOScheduler(timezone=UTC)
         self._stop = asyncio.Event()
         self._working: asyncio.Task[None] | None = None
+        self._due_clock = DueClock(self._enqueue_due)
+        self._watching: asyncio.Task[None] | None = None
 
     @property
     def worker_id(self) -> str:
@@ -69,6 +73,10 @@ class SitemapScheduler:
     def wake(self) -> None:
         """A job was queued in this process: take it without waiting for the next poll."""
         self._consumer.wake()
+
+    def reschedule(self) -> None:
+        """A site may be due earlier than it was."""
+        self._due_clock.look()
 
     async def start(self) -> None:
         """Start the clock and the consumer."""
@@ -90,11 +98,14 @@ class SitemapScheduler:
         self._clock.add_job(prune, "interval", minutes=RETENTION_MINUTES, id="prune", **common)
         self._clock.start()
         self._working = asyncio.create_task(self._consumer.run(self._stop))
+        self._watching = asyncio.create_task(self._due_clock.run())
         log.info("scheduler_started", interval_minutes=minutes, worker_id=self.worker_id)
 
     async def shutdown(self) -> None:
         """Stop the clock, let the consumer give back its jobs, and wait for it."""
         await self._consumer.stop_taking()
+        if self._watching is not None:
+            self._watching.cancel()
         if self._clock.running:
             self._clock.shutdown(wait=False)
         self._stop.set()
@@ -115,9 +126,21 @@ class SitemapScheduler:
             return
         log.info("tick_ended", looked_for=limit, found=found, due_enqueued=due)
 
+    async def _enqueue_due(self) -> None:
+        if await enqueue_due_domains(self._settings):
+            self._consumer.wake()
+
 
 async def enqueue_due_domains(settings: Settings) -> int:
-    """Queue a scan of each watched site whose time has come, in one transaction."""
+    """Queue a scan of each watched site whose time has come, a batch at a time until none is."""
+    total = 0
+    while queued := await _enqueue_batch(settings):
+        total += queued
+    return total
+
+
+async def _enqueue_batch(settings: Settings) -> int:
+    """Queue as many due sites as one transaction takes; the number that was taken."""
     async with get_background_session() as session, session.begin():
         due = await take_due_domains(
             session, settings.scheduler_batch_size, settings.scan_interval_hours
@@ -128,6 +151,7 @@ async def enqueue_due_domains(settings: Settings) -> int:
                 parse_site(domain.base_url),
                 created_by=SYSTEM_USER_ID,
                 max_pages=domain.max_pages,
+                interval_hours=settings.scan_interval_hours,
                 priority=Priority.SCHEDULED,
                 max_attempts=settings.max_attempts,
             )

@@ -15,7 +15,6 @@ from siteatlas.insights.pages import DEFAULT_LIMIT, LARGEST_BIGINT, LONGEST_CURS
 LARGEST_INT = 2**31 - 1
 MOST_PAGES = 50_000_000
 LONGEST_ADDRESS = 2048
-MOST_HOURS = 8760
 
 JOB_ID = "0d4f5cbb-6c5c-4b8e-9c0f-5d6a4f3a2b11"
 DOMAIN_ID = "7f1f7c4e-52a9-4a55-8a4e-0a3c1b7f9d20"
@@ -49,7 +48,6 @@ Share = Annotated[float, declared(minimum=0, maximum=1)]
 FreeObject = dict[str, Any]
 
 MaxPages = Annotated[int, Field(ge=1, le=MOST_PAGES)]
-IntervalHours = Annotated[float, Field(ge=0.01, le=MOST_HOURS, allow_inf_nan=False)]
 
 
 class RequestShape(BaseModel):

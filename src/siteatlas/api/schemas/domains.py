@@ -17,7 +17,6 @@ from siteatlas.api.schemas.base import (
     Address,
     AnswerShape,
     Count,
-    IntervalHours,
     MaxPages,
     Name,
     QueryShape,
@@ -29,7 +28,9 @@ from siteatlas.api.schemas.base import (
     declared,
     examples,
 )
+from siteatlas.settings import IntervalHours
 
+INTERVAL = "Hours between two scans; 0.016 is about one minute."
 DOMAIN = {
     "id": DOMAIN_ID,
     "domain": "example.com",
@@ -86,7 +87,7 @@ class DomainRequest(RequestShape):
 
     domain: Address = Field(description="The site, with or without scheme.")
     watch: bool = Field(True, description="False registers the site without watching it.")
-    scan_interval_hours: IntervalHours | None = None
+    scan_interval_hours: IntervalHours | None = Field(None, description=INTERVAL)
     max_pages: MaxPages | None = None
 
 
@@ -99,7 +100,9 @@ class DomainChange(RequestShape):
 
     watched: bool | None = Field(None, description="Watching makes the site due at once.")
     paused: bool | None = None
-    scan_interval_hours: IntervalHours | None = None
+    scan_interval_hours: IntervalHours | None = Field(
+        None, description=f"{INTERVAL} A new one counts from the last scan, or from now."
+    )
     max_pages: MaxPages | None = None
 
     @model_validator(mode="after")

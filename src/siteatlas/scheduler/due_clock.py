@@ -1,0 +1,61 @@
+"""The due clock: sleeps until the next watched site is due, then has the due sites queued.
+
+The earliest time is asked of the database, and asked again now and then, because other processes
+change it too. Who queues a site when several clocks go off at once is decided by row locks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+
+from siteatlas.scheduler.patience import Patience
+from siteatlas.storage.domains import seconds_until_due
+from siteatlas.storage.session import get_background_session
+
+SHORTEST_SLEEP = 1.0
+# Less than half of the shortest interval: what others schedule is known before it is due.
+LONGEST_SLEEP = 25.0
+# Timers may fire a little early; without a margin the clock would look twice.
+MARGIN_SECONDS = 0.02
+
+
+class DueClock:
+    """One per process. Looks at most once a second, however often it is told to."""
+
+    def __init__(self, enqueue_due: Callable[[], Awaitable[None]]) -> None:
+        self._enqueue_due = enqueue_due
+        self._told_to_look = asyncio.Event()
+
+    def look(self) -> None:
+        """Ask the database again: a time was changed in this process."""
+        self._told_to_look.set()
+
+    async def run(self) -> None:
+        """Have sites queued when they are due, until cancelled."""
+        patience = Patience("due clock")
+        while True:
+            sleep = LONGEST_SLEEP
+            self._told_to_look.clear()
+            async with patience.round():
+                sleep = await self._round()
+            await asyncio.sleep(SHORTEST_SLEEP)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(sleep - SHORTEST_SLEEP):
+                    await self._told_to_look.wait()
+
+    async def _round(self) -> float:
+        """Have queued what is due; how long to sleep then."""
+        remaining = await _remaining()
+        if remaining is not None and remaining <= 0:
+            await self._enqueue_due()
+            remaining = await _remaining()
+        if remaining is None:
+            return LONGEST_SLEEP
+        return min(max(remaining + MARGIN_SECONDS, SHORTEST_SLEEP), LONGEST_SLEEP)
+
+
+async def _remaining() -> float | None:
+    async with get_background_session() as session, session.begin():
+        return await seconds_until_due(session)
