@@ -16,7 +16,6 @@ NOT_ITS_BUSINESS = (
     "siteatlas.processor.recorder",
     "siteatlas.processor.portion_writer",
     "siteatlas.storage.portions",
-    "siteatlas.storage.scans",
     "siteatlas.storage.sitemaps",
     "siteatlas.storage.url_stream",
     "siteatlas.storage.urls",

@@ -166,3 +166,15 @@ async def test_a_malformed_job_id_is_refused_with_the_forms_that_are_known() -> 
     with pytest.raises(InputError, match="number or its UUID"):
         async with get_background_session() as session, session.begin():
             await job_service.get_by_id(session, "latest")
+
+
+async def test_pending_jobs_are_listed_by_type_and_up_to_the_limit() -> None:
+    ours = [await submit(f"{name}.example.com") for name in "abc"]
+    async with get_background_session() as session, session.begin():
+        foreign = await job_service.create(session, {"job_type": "email", "result_data": {}})
+        listed = await job_service.get_pending_jobs(session)
+        two = await job_service.get_pending_jobs(session, job_type="sitemap", limit=2)
+        others = await job_service.get_pending_jobs(session, job_type="email")
+    assert [job.id for job in listed] == [job.id for job in ours]
+    assert [job.id for job in two] == [job.id for job in ours[:2]]
+    assert [job.id for job in others] == [foreign.id]

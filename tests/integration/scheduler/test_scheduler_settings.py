@@ -20,6 +20,7 @@ from siteatlas.storage.domains import register_domain
 from siteatlas.storage.models import LOCAL_USER_ID, Domain, Job
 from siteatlas.storage.session import get_background_session
 from tests.fixtures.pipeline import rows_of
+from tests.fixtures.transactions import watched_transactions
 from tests.fixtures.waiting import wait_until
 
 pytestmark = pytest.mark.usefixtures("database")
@@ -84,7 +85,7 @@ async def test_the_number_of_instances_of_the_environment_reaches_the_clock(
     assert instances == 3
 
 
-async def test_the_batch_size_of_the_environment_limits_the_due_sites_of_a_tick(
+async def test_due_sites_are_queued_in_batches_of_the_size_in_the_environment(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("SITEMAP_SCHEDULER_BATCH_SIZE", "2")
@@ -93,8 +94,12 @@ async def test_the_batch_size_of_the_environment_limits_the_due_sites_of_a_tick(
             site = parse_site(f"site-{number}.example.com")
             await register_domain(session, site, created_by=LOCAL_USER_ID, watch=True)
         await session.execute(update(Domain).values(next_scan_at=func.now() - timedelta(minutes=1)))
-    settings = load_settings().settings
-    assert [await enqueue_due_domains(settings) for _ in range(4)] == [2, 2, 1, 0]
+    with watched_transactions() as watched:
+        while await enqueue_due_domains(load_settings().settings):
+            pass
+    queued = [sum("INSERT INTO jobs" in text for text in one.statements) for one in watched.all]
+    assert [number for number in queued if number] == [2, 2, 1]
+    assert await statuses() == ["pending"] * 5
 
 
 async def test_without_a_limit_ten_jobs_are_taken() -> None:
