@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import os
 import signal
@@ -111,10 +112,54 @@ def test_only_a_site_that_was_never_scanned_gets_a_first_scan(fresh_machine: Mac
     address = sites["papers"].host_port
     with fresh_machine.service("--no-scheduler"):
         first = fresh_machine.run("domains", "add", address).stderr
-        assert first.startswith("A first scan is queued.")
+        assert first.startswith(f"Watching {address} every 24 h; its first scan is queued as job ")
         fresh_machine.json("scheduler", "run-once")
         second = fresh_machine.run("domains", "add", address).stderr
-        assert second.startswith("A scan is queued.")
+        assert second.startswith(f"Watching {address} every 24 h; a scan is queued as job ")
+
+
+def test_several_sites_are_added_at_once_and_the_bad_ones_named(
+    fresh_machine: Machine, sites: Sites
+):
+    good = [sites["papers"].host_port, sites["blog"].host_port]
+    result = fresh_machine.run("domains", "add", good[0], "ftp://c.example", good[1])
+    assert result.returncode == 1
+    assert "address_scheme: ftp://c.example" in result.stderr
+    assert "No process works on the queue." in result.stderr
+    known = fresh_machine.json("domains", "list")["items"]
+    assert {domain["domain"] for domain in known} == set(good)
+
+
+def test_watching_a_job_that_nobody_works_on_says_so_and_gives_up_in_time(
+    fresh_machine: Machine, sites: Sites
+):
+    fresh_machine.run("domains", "add", sites["papers"].host_port)
+    result = fresh_machine.run("jobs", "watch", "--timeout", "1")
+    assert result.returncode == 1
+    assert "No process works on the queue, so job 1 waits." in result.stderr
+    assert "siteatlas jobs watch 1" in result.stderr
+    assert "pending" in result.stdout
+
+
+def test_a_partial_job_fails_a_watch_that_asks_for_all(
+    machine: Machine, service: Service, sites: Sites
+):
+    job = service.scan(sites["rooms"])
+    number = str(job["id"])
+    lenient = machine.run("jobs", "watch", number)
+    strict = machine.run("jobs", "watch", number, "--fail-on", "partial")
+    assert (lenient.returncode, strict.returncode) == (0, 1)
+    assert "partial: truncated" in machine.run("jobs", "show", number).stdout
+
+
+@pytest.mark.parametrize("command", ["domains list", "jobs list", "sitemaps {site}", "urls {site}"])
+def test_every_stored_list_can_be_csv(command: str, machine: Machine, scanned: DemoSite):
+    words = command.format(site=scanned.host_port).split()
+    printed = machine.run(*words, "--format", "csv").stdout
+    rows = list(csv.DictReader(printed.splitlines()))
+    items = machine.json(*words)["items"]
+    assert len(rows) == len(items)
+    assert set(rows[0]) == set(items[0])
 
 
 def test_without_a_scheduler_a_job_waits_until_one_runs(fresh_machine: Machine, sites: Sites):

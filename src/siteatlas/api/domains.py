@@ -10,13 +10,21 @@ from siteatlas.access.users import CurrentUser, current_user
 from siteatlas.api.addresses import site_at
 from siteatlas.api.context import Context
 from siteatlas.api.documentation import LOCATION, problems
+from siteatlas.api.scans import NO_WORKER, STATUS_PATH
 from siteatlas.api.schemas.base import LONGEST_ADDRESS, PageAnswer
-from siteatlas.api.schemas.domains import DomainAnswer, DomainChange, DomainRequest, DomainsQuery
+from siteatlas.api.schemas.domains import (
+    DomainAdded,
+    DomainAnswer,
+    DomainChange,
+    DomainRequest,
+    DomainsQuery,
+)
 from siteatlas.errors import DomainNotFound
 from siteatlas.insights.domains import DomainView, domain_view, find_domain_view, list_domains
 from siteatlas.insights.pages import Page
 from siteatlas.logs import get_logger
 from siteatlas.net.address import WebAddress, parse_site
+from siteatlas.queue.new_job import Submitted
 from siteatlas.queue.steering import remove_site
 from siteatlas.queue.submission import watch_site
 from siteatlas.storage.domains import change_domain, find_domain, register_domain
@@ -48,28 +56,34 @@ async def get_domains(query: Annotated[DomainsQuery, Query()]) -> Page[DomainVie
     "",
     summary="Watch a site",
     status_code=status.HTTP_201_CREATED,
-    response_model=DomainAnswer,
+    response_model=DomainAdded,
     responses={
         201: LOCATION,
-        200: {"model": DomainAnswer, "description": "The site was known already."},
+        200: {"model": DomainAdded, "description": "The site was known already."},
         **problems(),
     },
 )
 async def add_domain(
     body: DomainRequest, response: Response, context: Context, user: CurrentUser
-) -> DomainView:
+) -> DomainAdded:
     """Register a site, watch it and queue its first scan; a known site is taken up again."""
     address = site_at("#/domain", body.domain, context.policy)
     async with get_session() as session, session.begin():
         known = await find_domain(session, address.domain)
-        domain = await _register(session, address, body, context, user)
+        domain, job = await _register(session, address, body, context, user)
         view = domain_view(domain)
+        served = job is None or await context.is_served(session)
     context.jobs_waiting()
     log.info("domain_registered", domain=view.domain, watched=view.watched)
     if known is not None:
         response.status_code = status.HTTP_200_OK
     response.headers["Location"] = f"{PREFIX}/{view.domain}"
-    return view
+    return DomainAdded(
+        **dict(DomainAnswer.model_validate(view)),
+        job_id=None if job is None else job.job_id,
+        status_url=None if job is None else STATUS_PATH.format(job_id=job.job_id),
+        warning=None if served else NO_WORKER,
+    )
 
 
 async def _register(
@@ -78,15 +92,17 @@ async def _register(
     body: DomainRequest,
     context: Context,
     user: CurrentUser,
-) -> Domain:
+) -> tuple[Domain, Submitted | None]:
+    """The site, and the job of its scan if it is watched."""
     if not body.watch:
-        return await register_domain(
+        domain = await register_domain(
             session,
             address,
             created_by=user,
             max_pages=body.max_pages,
             scan_interval_hours=body.scan_interval_hours,
         )
+        return domain, None
     return await watch_site(
         session,
         address,

@@ -9,12 +9,17 @@ import typer
 from pydantic import SecretStr
 
 from siteatlas.cli.options import JsonOption
-from siteatlas.cli.output import Column, write_json, write_table
+from siteatlas.cli.output import WIDE, Column, Kind, write_json, write_table
 from siteatlas.settings import LoadedSettings, environment_name, load_settings
 
 PASSWORD = re.compile(r"(://[^:@/?]*):.*@")
 PASSWORD_IN_QUERY = re.compile(r"(?i)([?&][a-z_]*password=)[^&]*")
-COLUMNS = [Column("SETTING"), Column("VALUE"), Column("ENVIRONMENT"), Column("FROM")]
+COLUMNS = [
+    Column("SETTING", kind=Kind.NAME),
+    Column("VALUE", kind=Kind.PROSE),
+    Column("ENVIRONMENT", kind=Kind.NAME, from_width=WIDE),
+    Column("FROM", kind=Kind.PROSE),
+]
 
 app = typer.Typer(help="The settings of Siteatlas.", no_args_is_help=True, rich_markup_mode=None)
 

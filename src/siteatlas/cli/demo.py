@@ -12,7 +12,7 @@ import typer
 from siteatlas.cli.border import INTERRUPTED, run
 from siteatlas.cli.demo_tour import Tour, Visit, new_client
 from siteatlas.cli.listener import base_url, listen
-from siteatlas.cli.output import Column, say, write_table
+from siteatlas.cli.output import Column, Kind, say, write_table
 from siteatlas.cli.preparation import prepare
 from siteatlas.cli.service import Service
 from siteatlas.demo.server import DemoServer
@@ -20,11 +20,11 @@ from siteatlas.settings import Settings, default_data_dir
 
 COLUMNS = [
     Column("SITE"),
-    Column("STATUS"),
-    Column("SITEMAPS", right=True),
-    Column("URLS", right=True),
-    Column("REASON"),
-    Column("STORY"),
+    Column("STATUS", kind=Kind.STATUS),
+    Column("SITEMAPS", right=True, kind=Kind.COUNT),
+    Column("URLS", right=True, kind=Kind.COUNT),
+    Column("REASON", kind=Kind.PROSE),
+    Column("STORY", kind=Kind.PROSE),
 ]
 
 app = typer.Typer(rich_markup_mode=None)

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from typing import Annotated
 
 import typer
 
-from siteatlas.cli.border import run
+from siteatlas.cli.border import report, run
+from siteatlas.cli.fitting import relative_time
 from siteatlas.cli.listing import ListRequest, Shape, write_list
 from siteatlas.cli.opening import opened
 from siteatlas.cli.options import (
@@ -29,7 +33,7 @@ from siteatlas.cli.output import (
     write_json,
 )
 from siteatlas.cli.preparation import prepare
-from siteatlas.errors import DomainNotFound, InputError
+from siteatlas.errors import AddressError, DomainNotFound, InputError
 from siteatlas.insights.domains import (
     DomainView,
     domain_view,
@@ -37,8 +41,10 @@ from siteatlas.insights.domains import (
     list_domains,
 )
 from siteatlas.insights.pages import DEFAULT_LIMIT, Page
-from siteatlas.net.address import parse_site
+from siteatlas.insights.workers import any_worker_alive
+from siteatlas.net.address import WebAddress, parse_site
 from siteatlas.net.egress import EgressPolicy
+from siteatlas.queue.new_job import Submitted
 from siteatlas.queue.steering import remove_site
 from siteatlas.queue.submission import watch_site
 from siteatlas.settings import LONGEST_INTERVAL_HOURS, SHORTEST_INTERVAL_HOURS, Settings
@@ -48,6 +54,9 @@ from siteatlas.storage.domains import (
 )
 from siteatlas.storage.models import LOCAL_USER_ID
 from siteatlas.storage.session import get_session
+
+STDIN = "-"
+COMMENT = "#"
 
 SHAPE: Shape[DomainView] = Shape(
     columns=[
@@ -80,9 +89,38 @@ app = typer.Typer(
 )
 
 
+@dataclass(frozen=True, slots=True)
+class Watching:
+    """How the sites that are added are watched."""
+
+    interval_hours: float | None
+    max_urls: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Added:
+    """A site that is watched from now on, and the job of its next scan."""
+
+    domain: DomainView
+    job: Submitted
+    interval_hours: float
+
+    def line(self) -> str:
+        """What was done, in one line."""
+        which = "its first scan" if self.domain.last_scan_at is None else "a scan"
+        done = "has been queued already" if self.job.deduplicated else "is queued"
+        watching = f"Watching {self.domain.domain} every {self.interval_hours:g} h"
+        return f"{watching}; {which} {done} as job {self.job.id}."
+
+
 @app.command()
 def add(
-    site: SiteArgument,
+    sites: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="SITE", help="Hosts such as example.com, or - for a list on stdin, one a line."
+        ),
+    ],
     interval_hours: Annotated[
         float | None,
         typer.Option(
@@ -96,12 +134,46 @@ def add(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Watch SITE: scan it now and then again and again."""
+    """Watch sites: scan each now and then again and again.
+
+    Exit code 1 if one of several sites could not be added; the others are.
+    """
     settings = prepare()
-    domain = run(_add(settings, site, interval_hours, max_urls))
-    _write(domain, as_json=as_json)
-    which = "A first scan" if domain.last_scan_at is None else "A scan"
-    say(f"{which} is queued. Without a running service: siteatlas scheduler run-once")
+    typed = list(_typed(sites))
+    addresses = _usable(typed, EgressPolicy.from_text(settings.egress_allow))
+    if addresses:
+        run(_add(settings, addresses, Watching(interval_hours, max_urls), as_json=as_json))
+    raise typer.Exit(0 if len(addresses) == len(typed) else 1)
+
+
+def _typed(sites: list[str]) -> Iterator[str]:
+    """The sites that were named; blank lines and comments of a list are passed over."""
+    for site in sites:
+        if site != STDIN:
+            yield site
+            continue
+        for line in sys.stdin:
+            text = line.partition(f" {COMMENT}")[0].strip()
+            if text and not text.startswith(COMMENT):
+                yield text
+
+
+def _usable(typed: list[str], policy: EgressPolicy) -> list[WebAddress]:
+    """The addresses that can be scanned; the others are named, and a single one is an error."""
+    if not typed:
+        raise InputError("No site is named. Give hosts such as example.com, or a list on stdin.")
+    usable: list[WebAddress] = []
+    for text in typed:
+        try:
+            address = parse_site(text)
+            policy.check(address)
+        except AddressError as error:
+            if len(typed) == 1:
+                raise
+            report(error, about=text)
+        else:
+            usable.append(address)
+    return usable
 
 
 @app.command("list")
@@ -133,13 +205,17 @@ def show(site: SiteArgument, as_json: JsonOption = False) -> None:
 @app.command()
 def pause(site: SiteArgument, as_json: JsonOption = False) -> None:
     """Stop scanning SITE until it is resumed."""
-    _write(run(_set_paused(prepare(), site, paused=True)), as_json=as_json)
+    domain = run(_set_paused(prepare(), site, paused=True))
+    _write_changed(domain, f"Paused {domain.domain}.", as_json=as_json)
 
 
 @app.command()
 def resume(site: SiteArgument, as_json: JsonOption = False) -> None:
     """Scan SITE again as before."""
-    _write(run(_set_paused(prepare(), site, paused=False)), as_json=as_json)
+    domain = run(_set_paused(prepare(), site, paused=False))
+    due = domain.next_scan_at
+    when = f"; next scan: {relative_time(due, datetime.now(UTC))}" if due else ""
+    _write_changed(domain, f"Resumed {domain.domain}{when}.", as_json=as_json)
 
 
 @app.command()
@@ -164,22 +240,45 @@ def _write(domain: DomainView, *, as_json: bool) -> None:
         write_details((name, getattr(domain, name)) for name in fields)
 
 
+def _write_changed(domain: DomainView, line: str, *, as_json: bool) -> None:
+    if as_json:
+        write_json(domain)
+    else:
+        say(line)
+
+
 async def _add(
-    settings: Settings, site: str, interval_hours: float | None, max_urls: int | None
-) -> DomainView:
-    address = parse_site(site)
-    EgressPolicy.from_text(settings.egress_allow).check(address)
-    async with opened(settings), get_session() as session, session.begin():
-        domain = await watch_site(
+    settings: Settings, addresses: list[WebAddress], watching: Watching, *, as_json: bool
+) -> None:
+    """Add each site in a transaction of its own, so that what was said is also done."""
+    added: list[Added] = []
+    async with opened(settings):
+        for address in addresses:
+            added.append(await _add_one(settings, address, watching))
+            if not as_json:
+                say(added[-1].line())
+        async with get_session() as session, session.begin():
+            served = await any_worker_alive(session)
+    if as_json:
+        items = [asdict(one.domain) | {"job_id": one.job.job_id} for one in added]
+        write_json(items[0] if len(items) == 1 else {"items": items, "next_cursor": None})
+    if not served:
+        say("No process works on the queue. Start one: siteatlas serve")
+
+
+async def _add_one(settings: Settings, address: WebAddress, watching: Watching) -> Added:
+    async with get_session() as session, session.begin():
+        domain, job = await watch_site(
             session,
             address,
             created_by=LOCAL_USER_ID,
-            scan_interval_hours=interval_hours,
+            scan_interval_hours=watching.interval_hours,
             default_interval_hours=settings.scan_interval_hours,
-            max_pages=max_urls,
+            max_pages=watching.max_urls,
             max_attempts=settings.max_attempts,
         )
-        return domain_view(domain)
+        interval = domain.scan_interval_hours or settings.scan_interval_hours
+        return Added(domain_view(domain), job, interval)
 
 
 async def _list(settings: Settings, request: ListRequest, watched: bool | None) -> None:

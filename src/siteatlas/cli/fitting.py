@@ -18,6 +18,7 @@ GAP = 2
 ELLIPSIS = "…"
 NARROWEST_URL = 16
 NARROWEST_TEXT = 8
+NARROWEST_PROSE = 12
 HEAD_SHARE = 0.4
 JUST_NOW_SECONDS = 5
 MOST_RELATIVE_DAYS = 60
@@ -25,9 +26,14 @@ _UNITS = (("d", 86400), ("h", 3600), ("min", 60), ("s", 1))
 
 
 class Kind(Enum):
-    """What the values of a column are, which decides how they are shown and shortened."""
+    """What the values of a column are, which decides how they are shown and shortened.
+
+    Prose is never shortened: it takes as many lines as it needs. A name stays whole on its line.
+    """
 
     TEXT = auto()
+    NAME = auto()
+    PROSE = auto()
     URL = auto()
     AGE = auto()
     DATE = auto()
@@ -134,6 +140,8 @@ def _cell(kind: Kind, value: object, now: datetime, text_of: Callable[[object], 
 
 
 def _shorten(kind: Kind, text: str, width: int) -> str:
+    if kind is Kind.PROSE:
+        return text
     return (shorten_middle if kind is Kind.URL else shorten_end)(text, width)
 
 
@@ -191,4 +199,6 @@ def _narrowest(head: Column) -> int | None:
     """How far a column may be shortened; None if not at all."""
     if head.kind is Kind.URL:
         return NARROWEST_URL
+    if head.kind is Kind.PROSE:
+        return NARROWEST_PROSE
     return NARROWEST_TEXT if head.kind is Kind.TEXT and not head.right else None

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import fields
+from dataclasses import asdict
+from enum import StrEnum
 from functools import partial
 from typing import Annotated
 
 import typer
 
-from siteatlas.cli.border import run
+from siteatlas.cli.border import complain, run
+from siteatlas.cli.job_summary import is_partial, result_of, shown_status, write_summary
 from siteatlas.cli.listing import ListRequest, Shape, write_list
 from siteatlas.cli.opening import opened
 from siteatlas.cli.options import (
@@ -27,12 +29,11 @@ from siteatlas.cli.output import (
     ListFormat,
     percent,
     say,
-    write_details,
     write_json,
-    write_table,
 )
 from siteatlas.cli.preparation import prepare
 from siteatlas.cli.progress import ProgressLine
+from siteatlas.cli.words import alternatives, completing
 from siteatlas.errors import JobNotFound
 from siteatlas.insights.jobs import (
     AttemptView,
@@ -42,6 +43,7 @@ from siteatlas.insights.jobs import (
     list_jobs,
 )
 from siteatlas.insights.pages import DEFAULT_LIMIT, Page
+from siteatlas.insights.workers import any_worker_alive
 from siteatlas.queue.steering import cancel as cancel_job
 from siteatlas.queue.steering import retry as retry_job
 from siteatlas.settings import Settings
@@ -52,9 +54,11 @@ WATCH_SECONDS = 0.5
 ACTIVE = {JobStatus.PENDING, JobStatus.PROCESSING}
 
 
-def _shown_status(job: JobView) -> str:
-    """A scan that lost something says so."""
-    return "partial" if (job.result_data or {}).get("partial") else job.status
+class FailOn(StrEnum):
+    """Which ends of a job make `watch` fail; each includes those before it."""
+
+    FAILED = "failed"
+    PARTIAL = "partial"
 
 
 SHAPE: Shape[JobView] = Shape(
@@ -71,25 +75,17 @@ SHAPE: Shape[JobView] = Shape(
     row=lambda j: (
         j.id,
         j.domain,
-        _shown_status(j),
+        shown_status(j),
         percent(j.progress),
         f"{j.attempt}/{j.max_attempts}",
         j.created_at,
         j.finished_at,
-        j.error_code or ", ".join((j.result_data or {}).get("reasons") or []),
+        j.error_code or ", ".join(result_of(j).get("reasons") or []),
     ),
     none="There is no job yet.",
     none_matches="No job matches.",
     record=JobView,
 )
-ATTEMPT_COLUMNS = [
-    Column("ATTEMPT", right=True),
-    Column("OUTCOME"),
-    Column("ENDED"),
-    Column("WORKER"),
-    Column("ERROR"),
-]
-
 app = typer.Typer(
     help="The queue: what waits, runs and has ended.", no_args_is_help=True, rich_markup_mode=None
 )
@@ -98,7 +94,14 @@ app = typer.Typer(
 @app.command("list")
 def list_(
     *,
-    status: Annotated[str | None, typer.Option(help="Only jobs of this status.")] = None,
+    status: Annotated[
+        str | None,
+        typer.Option(
+            metavar=alternatives(JobStatus),
+            autocompletion=completing(JobStatus),
+            help="Only jobs of this status.",
+        ),
+    ] = None,
     domain: Annotated[str | None, typer.Option(help="Only jobs of this site.")] = None,
     limit: LimitOption = DEFAULT_LIMIT,
     cursor: CursorOption = None,
@@ -116,33 +119,44 @@ def list_(
 
 @app.command()
 def show(job: JobArgument, as_json: JsonOption = False) -> None:
-    """Show one job and its attempts."""
+    """Show one job: how it ended, what it found, and its attempts."""
     found, attempts = run(_find(prepare(), job))
     if as_json:
-        write_json(found)
-        return
-    _write(found)
-    if attempts:
-        write_table(
-            ATTEMPT_COLUMNS,
-            ((a.attempt, a.outcome, a.ended_at, a.worker_id, a.error_code) for a in attempts),
-        )
+        write_json({**asdict(found), "attempts": attempts})
+    else:
+        write_summary(found, attempts)
 
 
 @app.command()
 def watch(
     job: Annotated[
-        str | None, typer.Argument(metavar="[JOB]", help="Its number or UUID; else the newest.")
+        str | None, typer.Argument(metavar="JOB", help="Its number or UUID; else the newest.")
+    ] = None,
+    fail_on: Annotated[
+        FailOn, typer.Option(help="With partial, a job that lost something ends with 1 as well.")
+    ] = FailOn.FAILED,
+    timeout: Annotated[
+        float | None,
+        typer.Option(min=0, metavar="SECONDS", help="Stop watching after this time, with 1."),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Follow a job until it ends; exit code 0 if it completed, 1 if not."""
-    ended = run(_watch(prepare(), job))
+    seen = run(_watch(prepare(), job, timeout))
     if as_json:
-        write_json(ended)
+        write_json(seen)
     else:
-        _write(ended)
-    raise typer.Exit(0 if ended.status == JobStatus.COMPLETED else 1)
+        write_summary(seen)
+    if seen.status in ACTIVE:
+        complain(f"Job {seen.id} goes on. Watch it again: siteatlas jobs watch {seen.id}")
+    raise typer.Exit(watch_exit_code(seen, fail_on))
+
+
+def watch_exit_code(job: JobView, fail_on: FailOn) -> int:
+    """0 for a job that completed and, if that was asked for, lost nothing."""
+    if job.status != JobStatus.COMPLETED:
+        return 1
+    return 1 if fail_on is FailOn.PARTIAL and is_partial(job) else 0
 
 
 @app.command()
@@ -157,10 +171,6 @@ def cancel(job: JobArgument, as_json: JsonOption = False) -> None:
     """Cancel a job; a running one stops within seconds."""
     changed = run(_cancel(prepare(), job))
     _write_changed(changed, as_json=as_json)
-
-
-def _write(job: JobView) -> None:
-    write_details((field.name, getattr(job, field.name)) for field in fields(job))
 
 
 def _write_changed(job: JobView, *, as_json: bool) -> None:
@@ -190,21 +200,41 @@ async def _find(settings: Settings, ident: str) -> tuple[JobView, list[AttemptVi
         return job, await list_attempts(session, job.id)
 
 
-async def _watch(settings: Settings, ident: str | None) -> JobView:
+async def _watch(settings: Settings, ident: str | None, patience: float | None) -> JobView:
+    """The job once it has ended, or as it is when the time is up."""
     async with opened(settings):
         ident = ident or await _newest()
+        idle = IdleNotice()
         with ProgressLine() as progress:
             while True:
                 async with get_session() as session, session.begin():
                     job = await find_job(session, ident)
+                    served = await any_worker_alive(session)
                 if job.status not in ACTIVE:
                     return job
-                progress.show(partial(_progress_text, job))
+                if patience is not None and progress.seconds >= patience:
+                    return job
+                idle.notice(job, served=served)
+                progress.show(partial(_progress_text, job, served=served))
                 await asyncio.sleep(WATCH_SECONDS)
 
 
-def _progress_text(job: JobView) -> str:
-    return f"Job {job.id} ({job.domain}): {_shown_status(job)}, {percent(job.progress)}"
+class IdleNotice:
+    """Says once, until that changes, that nobody works on the queue."""
+
+    def __init__(self) -> None:
+        self._said = False
+
+    def notice(self, job: JobView, *, served: bool) -> None:
+        """Tell a person who waits for nothing."""
+        if not served and not self._said:
+            say(f"No process works on the queue, so job {job.id} waits. Start one: siteatlas serve")
+        self._said = not served
+
+
+def _progress_text(job: JobView, *, served: bool) -> str:
+    waits = "" if served else ", no process works on the queue"
+    return f"Job {job.id} ({job.domain}): {shown_status(job)}, {percent(job.progress)}{waits}"
 
 
 async def _newest() -> str:

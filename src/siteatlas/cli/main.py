@@ -5,15 +5,17 @@ from __future__ import annotations
 import gc
 import platform
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperCommand, TyperGroup
+from typer.core import TyperArgument, TyperCommand, TyperGroup
 
 from siteatlas.cli.invocation import ColorChoice, begin
 
 PROGRAM = "siteatlas"
+COMPLETION_OPTIONS = {"install_completion", "show_completion"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +75,23 @@ def load_command(name: str) -> TyperCommand | TyperGroup:
     command = typer.main.get_command(noun_app)
     assert isinstance(command, (TyperCommand, TyperGroup))
     command.name = name
+    _tidy_help(command)
     return command
+
+
+def _tidy_help(command: Any) -> None:
+    """Name arguments in usage lines as other programs do; completion belongs to the root alone."""
+    command.params = [p for p in command.params if p.name not in COMPLETION_OPTIONS]
+    for parameter in command.params:
+        if isinstance(parameter, TyperArgument):
+            parameter.get_usage_pieces = partial(_usage, parameter)  # type: ignore[method-assign]
+    for inner in getattr(command, "commands", {}).values():
+        _tidy_help(inner)
+
+
+def _usage(argument: TyperArgument, _context: Any) -> list[str]:
+    name = argument.display_name_raw + ("..." if argument.nargs != 1 else "")
+    return [name if argument.required else f"[{name}]"]
 
 
 app = typer.Typer(

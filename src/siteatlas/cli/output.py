@@ -196,9 +196,13 @@ def terminal_table(
     now = datetime.now(UTC)
     fitted = fit_table(columns, rows, width=width, now=now, text_of=cell_text)
     table = Table(box=None, pad_edge=False, padding=(0, GAP, 0, 0), header_style="bold")
-    for column in fitted.columns:
+    for column, size in zip(fitted.columns, fitted.widths, strict=True):
         table.add_column(
-            Text(column.name), justify="right" if column.right else "left", no_wrap=True
+            Text(column.name),
+            justify="right" if column.right else "left",
+            width=size,
+            no_wrap=column.kind is not Kind.PROSE,
+            overflow="fold",
         )
     for row in fitted.cells:
         table.add_row(*_styled(fitted, row))

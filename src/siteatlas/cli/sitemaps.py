@@ -20,7 +20,7 @@ from siteatlas.cli.options import (
 )
 from siteatlas.cli.output import WIDE, Column, Kind, ListFormat
 from siteatlas.cli.preparation import prepare
-from siteatlas.cli.words import read_word
+from siteatlas.cli.words import alternatives, completing, read_word
 from siteatlas.insights.domains import find_domain_view
 from siteatlas.insights.pages import DEFAULT_LIMIT, Page
 from siteatlas.insights.sitemaps import SitemapView, list_sitemaps
@@ -78,8 +78,22 @@ app = typer.Typer(rich_markup_mode=None)
 def sitemaps(
     site: SiteArgument,
     *,
-    type: Annotated[str | None, typer.Option(help="Only this type.")] = None,
-    status: Annotated[str | None, typer.Option(help="Only this status.")] = None,
+    type: Annotated[
+        str | None,
+        typer.Option(
+            metavar=alternatives(SitemapType),
+            autocompletion=completing(SitemapType),
+            help="Only this type.",
+        ),
+    ] = None,
+    status: Annotated[
+        str | None,
+        typer.Option(
+            metavar=alternatives(SitemapStatus),
+            autocompletion=completing(SitemapStatus),
+            help="Only this status.",
+        ),
+    ] = None,
     limit: LimitOption = DEFAULT_LIMIT,
     cursor: CursorOption = None,
     everything: AllOption = False,

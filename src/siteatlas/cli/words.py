@@ -1,8 +1,8 @@
-"""Words of a closed set that people type, such as those of a filter."""
+"""Words of a closed set that people type, such as those of a filter, and words for numbers."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum
 
 from siteatlas.errors import InputError
@@ -21,3 +21,23 @@ def read_word(
     except ValueError as error:
         words = ", ".join([*known, *older])
         raise InputError(f"There is no {what} {typed!r}. Known: {words}.") from error
+
+
+def completing(*known: Iterable[str]) -> Callable[[str], list[str]]:
+    """The completion of a word of these sets by the shell."""
+    words = [str(word) for group in known for word in group]
+
+    def complete(incomplete: str) -> list[str]:
+        return [word for word in words if word.startswith(incomplete.lower())]
+
+    return complete
+
+
+def alternatives(known: Iterable[str]) -> str:
+    """The words of a set, as the help of an option shows them."""
+    return "|".join(known)
+
+
+def counted(number: int, noun: str) -> str:
+    """`1 URL`, `1,200 URLs`."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"

@@ -111,8 +111,8 @@ async def watch_site(
     default_interval_hours: float = DEFAULT_INTERVAL_HOURS,
     max_pages: int | None = None,
     max_attempts: int = 5,
-) -> Domain:
-    """Watch a site from now on, beginning with a scan of it."""
+) -> tuple[Domain, Submitted]:
+    """Watch a site from now on, beginning with a scan of it: the site and the job of the scan."""
     domain = await register_domain(
         session,
         address,
@@ -130,8 +130,7 @@ async def watch_site(
         max_pages=domain.max_pages,
         max_attempts=max_attempts,
     )
-    await create(session, new)
-    return domain
+    return domain, await create(session, new)
 
 
 def as_typed(address: WebAddress) -> str:

@@ -17,6 +17,7 @@ from siteatlas.api.schemas.base import (
     Address,
     AnswerShape,
     Count,
+    Line,
     MaxPages,
     Name,
     QueryShape,
@@ -51,6 +52,11 @@ DOMAIN = {
     "created_by": USER_ID,
     "created_at": NOON,
     "updated_at": LATER,
+}
+ADDED = DOMAIN | {
+    "job_id": JOB_ID,
+    "status_url": f"/api/v3/sitemap/status/{JOB_ID}",
+    "warning": None,
 }
 SCAN = {
     "id": 7,
@@ -142,6 +148,16 @@ class DomainAnswer(AnswerShape):
     created_by: UUID
     created_at: datetime
     updated_at: datetime
+
+
+class DomainAdded(DomainAnswer):
+    """A site that was registered, and the scan of it that was queued."""
+
+    model_config = ConfigDict(json_schema_extra=examples(ADDED))
+
+    job_id: UUID | None = Field(None, description="The job of the scan; null without `watch`.")
+    status_url: Line | None = Field(None, description="Where to follow the scan.")
+    warning: Line | None = Field(None, description="Set when nobody is there to run the job.")
 
 
 class ScanAnswer(AnswerShape):

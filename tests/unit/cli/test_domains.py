@@ -1,0 +1,38 @@
+"""Which sites `siteatlas domains add` takes, without a database."""
+
+from __future__ import annotations
+
+import io
+import sys
+
+import pytest
+
+from siteatlas.cli.domains import _typed, _usable
+from siteatlas.errors import AddressError, InputError
+from siteatlas.net.egress import EgressPolicy
+
+POLICY = EgressPolicy.from_text("")
+
+
+def test_a_list_on_stdin_may_have_comments_and_blank_lines(monkeypatch):
+    lines = "# ours\na.example\n\n  b.example   # the shop\n"
+    monkeypatch.setattr(sys, "stdin", io.StringIO(lines))
+    assert list(_typed(["first.example", "-"])) == ["first.example", "a.example", "b.example"]
+
+
+def test_bad_sites_among_others_are_named_and_the_good_ones_stay(capsys):
+    usable = _usable(["a.example", "ftp://b.example", "10.0.0.1"], POLICY)
+    assert [address.domain for address in usable] == ["a.example"]
+    words = capsys.readouterr().err
+    assert "ftp://b.example" in words
+    assert "10.0.0.1" in words
+
+
+def test_a_single_bad_site_is_an_error_of_its_own():
+    with pytest.raises(AddressError):
+        _usable(["ftp://b.example"], POLICY)
+
+
+def test_an_empty_list_is_refused():
+    with pytest.raises(InputError, match="No site is named"):
+        _usable([], POLICY)
