@@ -1,9 +1,10 @@
 # Builds one image for the API, the workers and the migrations; see docker-compose.yml.
+# Never built on a Docker engine so far; its steps were run by hand.
 
 FROM python:3.13-slim AS build
 WORKDIR /build
-COPY requirements-dev.lock ./
-RUN python -m pip install --no-cache-dir --require-hashes -r requirements-dev.lock
+COPY requirements-build.lock ./
+RUN python -m pip install --no-cache-dir --require-hashes -r requirements-build.lock
 COPY pyproject.toml README.md LICENSE ./
 COPY src ./src
 RUN python -m hatchling build -t wheel

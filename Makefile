@@ -6,8 +6,11 @@ ARGS ?=
 
 VENV := .venv
 BIN := $(VENV)/bin
+# What running needs, and on top of it what developing needs.
 READY := $(VENV)/.ready
-PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+READY_DEV := $(VENV)/.ready-dev
+# pip shows its progress where somebody watches and is silent elsewhere.
+PIP := $(BIN)/python -m pip --disable-pip-version-check $(shell [ -t 2 ] || echo --quiet)
 POOLED_TESTS := tests/integration tests/acceptance tests/faults --ignore=tests/integration/embedded
 COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header
 
@@ -20,10 +23,11 @@ demo: $(READY) ## a first look: scan small sites on this machine and show the re
 run: $(READY) ## serve the API on this machine
 	$(BIN)/siteatlas serve $(ARGS)
 
-test: $(READY) ## run the tests
+test: $(READY_DEV) ## run the tests
+	@echo "All tests take about 8 minutes on two cores. Some of them: make test ARGS=\"tests/unit -k robots\""
 	$(BIN)/python -m pytest -n 2 --dist loadfile $(ARGS)
 
-test-pooled: $(READY) ## run the tests with PostgreSQL again, through PgBouncer
+test-pooled: $(READY_DEV) ## run the tests with PostgreSQL again, through PgBouncer
 	@if PATH="$$PATH:/usr/sbin" command -v pgbouncer >/dev/null; then \
 		echo "The tests with PostgreSQL through PgBouncer in transaction mode:"; \
 		SITEATLAS_TEST_POOLED=1 $(BIN)/python -m pytest -n 2 --dist loadfile $(POOLED_TESTS) $(ARGS); \
@@ -33,7 +37,7 @@ test-pooled: $(READY) ## run the tests with PostgreSQL again, through PgBouncer
 		echo "Skipped: the tests through PgBouncer, because pgbouncer is not installed."; \
 	fi
 
-faults: $(READY) ## kill, freeze, restart and cut everything many times; prints what was measured
+faults: $(READY_DEV) ## kill, freeze, restart and cut everything many times; prints what was measured
 	SITEATLAS_FAULTS=full $(BIN)/python -m pytest tests/faults $(ARGS)
 	@if PATH="$$PATH:/usr/sbin" command -v pgbouncer >/dev/null; then \
 		echo "Again through PgBouncer, with fewer kills and restarts:"; \
@@ -43,7 +47,7 @@ faults: $(READY) ## kill, freeze, restart and cut everything many times; prints 
 			--ignore tests/faults/test_broken_twins.py $(ARGS); \
 	fi
 
-check: $(READY) ## everything that must hold: format, lint, types, imports, tests
+check: $(READY_DEV) ## everything that must hold: format, lint, types, imports, tests
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
@@ -61,21 +65,22 @@ test-wheel: $(READY) ## build the wheel, install it into a clean environment and
 		SITEATLAS_DATA_DIR=$$folder/data $(CURDIR)/build/wheel/env/bin/siteatlas demo --exit; \
 		status=$$?; rm -rf $$folder; exit $$status
 
-format: $(READY) ## put the code into its form and repair what can be repaired
+format: $(READY_DEV) ## put the code into its form and repair what can be repaired
 	$(BIN)/ruff check --fix --exit-zero --quiet .
 	$(BIN)/ruff format .
 
-docs: $(READY) ## write the reference pages that come from the code
+docs: $(READY_DEV) ## write the reference pages that come from the code
 	$(BIN)/python docs/generate.py $(ARGS)
 
-bench: $(READY) ## measure against the peers, on this machine, in one run
+bench: $(READY_DEV) ## measure against the peers, on this machine, in one run
 	$(BIN)/python -m bench.run $(ARGS)
 
-conformance: $(READY) ## let the peers read our corpus and write the page that compares them
+conformance: $(READY_DEV) ## let the peers read our corpus and write the page that compares them
 	$(BIN)/python -m bench.conformance $(ARGS)
 
-lock: $(READY) ## choose the versions of all dependencies anew
+lock: $(READY_DEV) ## choose the versions of all dependencies anew
 	$(COMPILE) pyproject.toml -o requirements.lock $(ARGS)
+	$(COMPILE) --group pyproject.toml:build -o requirements-build.lock $(ARGS)
 	$(COMPILE) --group dev pyproject.toml -o requirements-dev.lock $(ARGS)
 
 dist: $(READY) ## build the wheel and the source archive into dist/
@@ -88,12 +93,17 @@ clean: ## remove the environment, the caches and what was built
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-$(READY): requirements-dev.lock pyproject.toml
+$(READY): requirements.lock requirements-build.lock pyproject.toml
 	@command -v $(PYTHON) >/dev/null || { echo "$(PYTHON) was not found. Install Python 3.11 or later, or name one: make PYTHON=/path/to/python3"; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Siteatlas needs Python 3.11 or later; this is $$($(PYTHON) --version 2>&1 | head -n 1). Name another one: make PYTHON=python3.12"; exit 1; }
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { echo "$(PYTHON) cannot make environments. On Debian and Ubuntu: apt-get install python3-venv"; exit 1; }
-	@echo "Setting up $(VENV) ..."
+	@echo "Installing $$(grep -c == requirements.lock) packages into $(VENV): a download of 50 MB, 220 MB on disk. This happens once."
 	@$(PYTHON) -m venv $(VENV)
-	@$(PIP) install --require-hashes -r requirements-dev.lock
+	@$(PIP) install --require-hashes -r requirements.lock -r requirements-build.lock
 	@$(PIP) install --no-deps --no-build-isolation -e .
+	@touch $@
+
+$(READY_DEV): $(READY) requirements-dev.lock
+	@echo "Installing the tools of developers into $(VENV): 150 MB more on disk. This happens once."
+	@$(PIP) install --require-hashes -r requirements-dev.lock
 	@touch $@
