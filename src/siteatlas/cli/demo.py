@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from siteatlas.cli.border import INTERRUPTED, run
+from siteatlas.cli.demo_invitation import invitation, program_name
 from siteatlas.cli.demo_tour import Tour, Visit, new_client
 from siteatlas.cli.listener import base_url, listen
 from siteatlas.cli.output import Column, Kind, say, write_table
@@ -20,12 +21,13 @@ from siteatlas.settings import Settings, default_data_dir
 
 COLUMNS = [
     Column("SITE"),
+    Column("ADDRESS", kind=Kind.URL),
     Column("STATUS", kind=Kind.STATUS),
     Column("SITEMAPS", right=True, kind=Kind.COUNT),
     Column("URLS", right=True, kind=Kind.COUNT),
-    Column("REASON", kind=Kind.PROSE),
-    Column("STORY", kind=Kind.PROSE),
+    Column("REASON"),
 ]
+NAME_WIDTH = 10
 
 app = typer.Typer(rich_markup_mode=None)
 
@@ -82,7 +84,9 @@ async def _demo(settings: Settings, listener: socket.socket, *, leave: bool) -> 
         elif leave or touring.exception() is not None:
             service.stop()
         else:
-            say(f"Look around: {base_url(listener)} (Ctrl-C stops the demo)")
+            address = base_url(listener)
+            for line in invitation(address, server.sites, own.data_dir, program_name()):
+                say(line)
         await serving
         return touring.result() if toured else None
 
@@ -97,6 +101,9 @@ async def _tour(ready: asyncio.Event, address: str, server: DemoServer) -> list[
         say(f"Scanning {len(server.sites)} demo sites through {address}")
         visits = await tour.scan(server.sites)
     write_table(COLUMNS, map(_row, visits))
+    say("")
+    for site in server.sites:
+        say(f"{site.name:<{NAME_WIDTH}}{site.story}")
     for visit in visits:
         if not visit.as_told:
             say(f"{visit.site.name} did not end as told: expected {visit.site.expected_status}.")
@@ -106,9 +113,9 @@ async def _tour(ready: asyncio.Event, address: str, server: DemoServer) -> list[
 def _row(visit: Visit) -> list[object]:
     return [
         visit.site.name,
+        visit.site.base_url,
         visit.shown_status,
         visit.sitemaps,
         visit.urls,
         visit.reason,
-        visit.site.story,
     ]

@@ -1,0 +1,55 @@
+"""The commands that the demo prints: real addresses, and lines that fit a small terminal."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from siteatlas.cli.demo_invitation import invitation, program_name
+from siteatlas.demo.server import DemoServer
+
+ADDRESS = "http://127.0.0.1:54321"
+
+
+async def lines() -> list[str]:
+    async with DemoServer() as server:
+        data_dir = Path("/home/some-person/.local/share/siteatlas-demo")
+        return invitation(ADDRESS, server.sites, data_dir, ".venv/bin/siteatlas")
+
+
+async def test_the_invitation_fits_eighty_columns():
+    assert max(map(len, await lines())) <= 80
+
+
+async def test_the_stories_of_the_sites_fit_eighty_columns():
+    async with DemoServer() as server:
+        assert max(len(site.story) for site in server.sites) <= 70
+
+
+async def test_a_data_directory_with_a_blank_is_quoted():
+    async with DemoServer() as server:
+        text = "\n".join(invitation(ADDRESS, server.sites, Path("/my data"), "siteatlas"))
+    assert "SITEATLAS_DATA_DIR='/my data'" in text
+
+
+def test_a_program_on_the_path_is_called_by_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    program = tmp_path / "siteatlas"
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert program_name(str(program)) == "siteatlas"
+
+
+def test_a_program_beside_the_path_is_called_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert program_name(".venv/bin/siteatlas") == ".venv/bin/siteatlas"
+
+
+def test_a_module_is_called_through_its_interpreter():
+    assert program_name("/somewhere/cli/__main__.py") == f"{sys.executable} -m siteatlas.cli"
