@@ -63,6 +63,21 @@ def test_migrations_go_past_the_pooler_and_all_others_through_it(ours):
     assert hosts == {"migrate": "db", "api": "pgbouncer", "worker": "pgbouncer"}
 
 
+def test_there_is_no_default_password(project):
+    text = (project / "docker-compose.yml").read_text(encoding="utf-8")
+    uses = re.findall(r"\$\{POSTGRES_PASSWORD([^}]*)\}", text)
+    assert len(uses) >= 3
+    assert [use for use in uses if not use.startswith(":?")] == []
+
+
+@pytest.mark.parametrize(
+    "page", ["README.md", "docker-compose.yml", "Dockerfile", "docs/how-to/run-as-a-service.md"]
+)
+def test_what_was_never_run_is_said_where_it_is_offered(project, page):
+    text = (project / page).read_text(encoding="utf-8")
+    assert "Docker engine" in text
+
+
 def test_every_variable_is_a_setting(ours):
     known = {environment_name(field) for field in Settings.model_fields}
     used = {name for service in ours.values() for name in service["environment"]}

@@ -14,8 +14,9 @@ from siteatlas.storage.models.base import Base, CreatedAt
 class Domain(Base):
     """A site: host without a leading `www.`, with its port when that is not the default.
 
-    The counters are those of the last published scan. `next_scan_at` is set while the site is
-    watched; a paused site keeps it but is not scanned.
+    The counters are of all that is stored, as of the last published scan. `next_scan_at` is set
+    while the site is watched; a paused site keeps it but is not scanned. A deleted site has given
+    its name away, see `storage.domains.tombstone`.
     """
 
     __tablename__ = "domains"
