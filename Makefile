@@ -2,6 +2,8 @@
 # Needs Python 3.11 or later and a package index; no database, no Docker, no root.
 
 PYTHON ?= python3
+# The interpreters of `make test-versions`; empty: the oldest and the newest that are found.
+PYTHONS ?=
 ARGS ?=
 
 VENV := .venv
@@ -15,7 +17,7 @@ POOLED_TESTS := tests/integration tests/acceptance tests/faults --ignore=tests/i
 COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header
 
 .DEFAULT_GOAL := help
-.PHONY: demo run test test-pooled test-wheel faults check format docs bench conformance lock dist clean help
+.PHONY: demo run test test-pooled test-versions test-wheel faults check format docs bench conformance lock dist clean help
 
 demo: $(READY) ## a first look: scan small sites on this machine and show the result
 	$(BIN)/siteatlas demo $(ARGS)
@@ -36,6 +38,9 @@ test-pooled: $(READY_DEV) ## run the tests with PostgreSQL again, through PgBoun
 	else \
 		echo "Skipped: the tests through PgBouncer, because pgbouncer is not installed."; \
 	fi
+
+test-versions: ## run the tests without a database on several Pythons: PYTHONS="python3.11 python3.13"
+	$(PYTHON) scripts/test_versions.py $(PYTHONS) $(ARGS)
 
 faults: $(READY_DEV) ## kill, freeze, restart and cut everything many times; prints what was measured
 	SITEATLAS_FAULTS=full $(BIN)/python -m pytest tests/faults $(ARGS)
@@ -91,7 +96,7 @@ clean: ## remove the environment, the caches and what was built
 	find src tests bench docs -name __pycache__ -type d -prune -exec rm -rf {} +
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 $(READY): requirements.lock requirements-build.lock pyproject.toml
 	@command -v $(PYTHON) >/dev/null || { echo "$(PYTHON) was not found. Install Python 3.11 or later, or name one: make PYTHON=/path/to/python3"; exit 1; }
