@@ -14,7 +14,7 @@ def read(question: Question) -> Answer:
     if question.kind == "robots":
         return Answer(children=full(parse_robots(content).sitemaps, question))
     answer = Answer()
-    reader = DocumentReader()
+    reader = DocumentReader(base_url=question.stands_for)
     try:
         for harvests in (reader.feed(content), reader.close()):
             for harvest in harvests:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from functools import lru_cache
 from ipaddress import AddressValueError, IPv6Address
 
 import ada_url
@@ -22,6 +23,9 @@ from siteatlas.errors import (
 
 LONGEST_ADDRESS = 2048
 LONGEST_NAME = 253
+LONGEST_LABEL = 63
+# A name in its longest encoding and a port.
+LONGEST_AUTHORITY = 1024
 DEFAULT_PORTS = {"http": 80, "https": 443}
 
 _OUTER_BLANKS = " \t\r\n"
@@ -97,6 +101,28 @@ def parse_url(text: str, base: str | None = None) -> WebAddress:
     if found.origin != start.origin:
         raise AddressError
     return found
+
+
+def resolve_url(text: str, base: str) -> str | None:
+    """A listed page as a full URL, the way a browser resolves it; None when it is no URL."""
+    try:
+        return ada_url.URL(text, base=base).href
+    except ValueError:
+        return None
+
+
+@lru_cache(maxsize=4096)
+def is_valid_authority(text: str) -> bool:
+    """Whether host and port, as they stand in a listed URL, could be asked for at all."""
+    if len(text) > LONGEST_AUTHORITY:
+        return False
+    try:
+        name = ada_url.URL(f"http://{text}/").hostname.removesuffix(".")
+    except ValueError:
+        return False
+    return len(name) <= LONGEST_NAME and all(
+        0 < len(label) <= LONGEST_LABEL for label in name.split(".")
+    )
 
 
 def _prepared(text: str) -> str:

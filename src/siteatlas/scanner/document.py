@@ -37,6 +37,8 @@ class DocumentReader:
 
     `feed` and `close` yield once per piece of at most 64 KiB, so that the caller can give way in
     between, and raise a ScanError when the document cannot be read on; what was yielded stands.
+    `base_url` is the address of the document: relative pages are resolved against it, or left out
+    where it is not known.
     Drops of bytes are gathered to `gather` bytes first, so that a drip costs no more than a stream.
     """
 
@@ -45,6 +47,7 @@ class DocumentReader:
         content_encoding: str | None = None,
         charset: str | None = None,
         *,
+        base_url: str | None = None,
         limits: BodyLimits | None = None,
         max_entries: int = MAX_ENTRIES,
         gather: int = GATHERED_BYTES,
@@ -53,6 +56,7 @@ class DocumentReader:
         self.type: SitemapType | None = None
         self.entry_count = 0
         self.child_count = 0
+        self._base_url = base_url
         self._max_entries = max_entries
         self._gather = gather
         self._gathered = b""
@@ -128,7 +132,7 @@ class DocumentReader:
             if head is None:
                 return None
             self.type, text, self._head = head.type, head.rest, ""
-            self._format = reader_for(head, self.tally)
+            self._format = reader_for(head, self.tally, self._base_url)
         return self._counted(self._format.feed(text, final=final))
 
     def _note_size(self) -> None:

@@ -1,6 +1,7 @@
 """Turns raw entries into columns: judges each URL, reads dates, priorities and frequencies.
 
-Values repeat a lot, so each kind has a bounded cache. URLs stay as listed.
+Values repeat a lot, so each kind has a bounded cache. URLs stay as listed; relative ones are
+resolved against the address of the document.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from email.utils import parsedate_to_datetime
 from itertools import compress
 from typing import Generic, TypeVar
 
+from siteatlas.net.address import is_valid_authority, resolve_url
 from siteatlas.scanner.events import EntryColumns
 from siteatlas.scanner.tally import RawEntries, Tally
 
@@ -23,9 +25,11 @@ CACHED_VALUES = 32_768
 CHANGE_FREQUENCIES = frozenset(
     ("always", "hourly", "daily", "weekly", "monthly", "yearly", "never")
 )
-# The ordinary URL, for one match over hundreds of entries; must stay narrower than ACCEPTED.
+# The ordinary URL, for one match over hundreds of entries; must stay narrower than ACCEPTED. Its
+# host is judged apart.
 PLAIN_URL = r"https?://[0-9A-Za-z.:_~%\[\]-]{1,255}+(?:[/?#][!-;=?-~]{0,7900}+)?"
 IS_PLAIN_URL = re.compile(PLAIN_URL).fullmatch
+ORIGIN = re.compile(r"https?://([^/?#\\]*)", re.IGNORECASE)
 ACCEPTED = re.compile(
     r"[hH][tT][tT][pP][sS]?://[^/?#\\@\s\x00-\x1f\x7f-\x9f\ufffd\ud800-\udfff]++"
     r"(?:[/?#\\][^\x00-\x1f\x7f-\x9f\ufffd\ud800-\udfff]*+)?"
@@ -129,7 +133,7 @@ FREQUENCIES = ValueColumn(_read_frequency, "changefreq_invalid")
 def fault_of_url(url: str) -> str | None:
     """Why a trimmed loc cannot be kept, as a code; None for a URL that can."""
     if len(url) <= MAX_URL_CHARS and ACCEPTED.fullmatch(url):
-        return None
+        return None if _has_valid_host(url) else "bad_url"
     if not url:
         return "loc_missing"
     if len(url) > MAX_URL_CHARS:
@@ -143,18 +147,37 @@ def fault_of_url(url: str) -> str | None:
     return "bad_url" if SCHEME.match(url) else "relative_url"
 
 
-def build_columns(raw: RawEntries, tally: Tally) -> EntryColumns:
-    """The columns of the entries that can be kept; the others are counted in the tally."""
-    if not raw.locs_are_plain:
-        return _judged_columns(raw, tally)
-    return _read_columns(list(raw.locs), raw, tally)
+def _has_valid_host(url: str) -> bool:
+    origin = ORIGIN.match(url)
+    return origin is not None and is_valid_authority(origin[1])
 
 
-def _judged_columns(raw: RawEntries, tally: Tally) -> EntryColumns:
+def _have_valid_hosts(urls: Sequence[str]) -> bool:
+    """Whether all hosts are valid; the pages of one site cost one comparison each."""
+    origin = ORIGIN.match(urls[0]) if urls else None
+    if origin is None or not is_valid_authority(origin[1]):
+        return not urls
+    own = f"{origin[0]}/"
+    return all(_has_valid_host(url) for url in urls if not url.startswith(own))
+
+
+def build_columns(raw: RawEntries, tally: Tally, base: str | None = None) -> EntryColumns:
+    """The columns of the entries that can be kept; the others are counted in the tally.
+
+    `base` is the address of the document; without one, relative URLs cannot be kept.
+    """
+    if raw.locs_are_plain and _have_valid_hosts(raw.locs):
+        return _read_columns(list(raw.locs), raw, tally)
+    return _judged_columns(raw, tally, base)
+
+
+def _judged_columns(raw: RawEntries, tally: Tally, base: str | None) -> EntryColumns:
     urls = [loc.strip() for loc in raw.locs]
-    if all(map(IS_PLAIN_URL, urls)):
+    if all(map(IS_PLAIN_URL, urls)) and _have_valid_hosts(urls):
         return _read_columns(urls, raw, tally)
     faults = list(map(fault_of_url, urls))
+    if base is not None and "relative_url" in faults:
+        _resolve(urls, faults, base, tally)
     if faults.count(None) == len(faults):
         return _read_columns(urls, raw, tally)
     for fault in faults:
@@ -168,6 +191,18 @@ def _judged_columns(raw: RawEntries, tally: Tally) -> EntryColumns:
         extras=list(compress(raw.extras, good)),
     )
     return _read_columns(list(compress(urls, good)), kept, tally)
+
+
+def _resolve(urls: list[str], faults: list[str | None], base: str, tally: Tally) -> None:
+    """Replace the relative URLs by full ones, and their faults by what is wrong with those."""
+    for index, fault in enumerate(faults):
+        if fault == "relative_url":
+            url = resolve_url(urls[index], base)
+            if url is None:
+                faults[index] = "bad_url"
+            else:
+                tally.note("relative_url")
+                urls[index], faults[index] = url, fault_of_url(url)
 
 
 def _read_columns(urls: list[str], raw: RawEntries, tally: Tally) -> EntryColumns:

@@ -16,12 +16,16 @@ LEFT_OUT: Final = {
     "bad_unicode": "a URL with a character that is none, such as a replacement character",
     "credentials": "a URL with a user name or password",
     "bad_url": "a URL that is not http or https, or has no usable host",
-    "relative_url": (
-        "a URL without scheme and host; as a child of an index it is followed all the same"
-    ),
     "entry_malformed": "an entry that is lost because the XML around it is broken",
 }
 KEPT: Final = {
+    "relative_url": (
+        "a URL without scheme and host, resolved against the address of the sitemap; left out "
+        "in a local file, which has no address, and in a text list if it does not begin as a path"
+    ),
+    "several_locs": (
+        "an entry with more than one `loc`; of a page the first is kept, of an index all are read"
+    ),
     "entry_salvaged": "an entry that was read though the XML around it is broken",
     "lastmod_invalid": "a `lastmod` that is no date; the entry is kept without it",
     "lastmod_future": "a `lastmod` more than a day in the future",

@@ -187,7 +187,9 @@ class Visitor:
         return await self._close_complete(reading, response)
 
     async def _read(self, reading: _Reading, response: Response) -> None:
-        reader = DocumentReader(response.content_encoding, charset_of(response))
+        reader = DocumentReader(
+            response.content_encoding, charset_of(response), base_url=response.address.url
+        )
         reading.reader = reader
         reading.placement = Placement(response.address, self._frontier.hosts, reader.tally)
         try:

@@ -19,7 +19,7 @@ from tests.fixtures.raw_server import PathServer, redirect, whole_answer
 from tests.fixtures.scans import record_scan
 from tests.unit.net.conftest import FakeResolver
 
-LIMITS = FetchLimits(dns=0.5, connect=1, first_byte=1, idle=1, document=3, tries=1)
+LIMITS = FetchLimits(dns=0.5, connect=5, first_byte=5, idle=5, document=10, tries=1)
 PUBLIC, PRIVATE = "93.184.215.14", "127.0.0.1"
 GOOD = whole_answer(urlset_of(["https://a.example/good"]))
 NAMED = whole_answer(b"Sitemap: /s.xml\nSitemap: /good.xml")

@@ -55,8 +55,26 @@ async def test_reads_the_sitemap_that_robots_txt_names(site, make_analyzer):
     assert record.all(SiteResolved) == [SiteResolved(site.base)]
 
 
+async def test_relative_pages_are_resolved_against_the_address_behind_the_redirects(
+    site, make_analyzer
+):
+    async def moved(_request: web.BaseRequest) -> web.StreamResponse:
+        return web.Response(status=302, headers={"Location": "/deep/down/s.xml"})
+
+    listed = urlset_of(["page.html", "../up", "/root?a#b", "//b.example/c"])
+    site.pages |= {"/robots.txt": ROBOTS, "/sitemap.xml": moved, "/deep/down/s.xml": listed}
+    record = await record_scan(make_analyzer(site.host_port), site.base)
+    assert record.urls == [
+        *(f"{site.base}/deep/down/page.html", f"{site.base}/deep/up", f"{site.base}/root?a#b"),
+        "http://b.example/c",
+    ]
+    closed = record.all(DocumentClosed)[0]
+    assert (closed.entry_count, closed.skipped_count) == (4, 0)
+    assert closed.problems == {"relative_url": 4, "off_host": 1, "scope": 2}
+
+
 async def test_a_closed_document_carries_its_figures(site, make_analyzer):
-    content = urlset_of([*pages("p", 2), "nonsense"])
+    content = urlset_of([*pages("p", 2), "mailto:a@b.example"])
     headers = {"ETag": '"v1"', "Last-Modified": "Mon, 02 Nov 2026 10:00:00 GMT"}
     site.pages |= {
         "/robots.txt": ROBOTS,
@@ -66,7 +84,7 @@ async def test_a_closed_document_carries_its_figures(site, make_analyzer):
     closed = record.all(DocumentClosed)[0]
     assert closed.outcome is DocumentOutcome.COMPLETE
     assert (closed.entry_count, closed.skipped_count) == (2, 1)
-    assert closed.problems == {"relative_url": 1, "off_host": 2}
+    assert closed.problems == {"bad_url": 1, "off_host": 2}
     assert closed.decoded_bytes == len(content)
     assert 0 < closed.wire_bytes < 2 * len(content)
     assert closed.validators == Validators('"v1"', "Mon, 02 Nov 2026 10:00:00 GMT")

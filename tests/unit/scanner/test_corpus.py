@@ -49,7 +49,8 @@ def column(document: ReadDocument, name: str) -> dict[str, object]:
 @pytest.mark.parametrize("case", parameters([case for case in CASES if case.kind != "robots"]))
 def test_reads_what_the_author_meant(case, chunk):
     content, base = case.file.read_bytes(), ORIGIN + case.path
-    document = read([content[at : at + chunk] for at in range(0, len(content), chunk)])
+    chunks = [content[at : at + chunk] for at in range(0, len(content), chunk)]
+    document = read(chunks, base_url=base)
     expected = case.expected
     assert document.urls == expected["urls"]
     assert [absolute(child.url, base) for child in document.children] == expected.get(

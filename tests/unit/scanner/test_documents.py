@@ -138,6 +138,50 @@ def test_an_index_gives_its_children_with_their_dates():
     assert document.problems == {"relative_url": 1, "loc_missing": 1}
 
 
+SEVERAL = "<loc>https://a.example/1</loc><loc> </loc><loc>https://a.example/2</loc>"
+
+
+@pytest.mark.parametrize("end", ["", "<url><loc></broken>"], ids=["parsed", "salvaged"])
+@pytest.mark.parametrize("chunk", [7, 65536])
+def test_an_index_gives_every_loc_of_an_entry(end, chunk):
+    content = f"<sitemapindex>{end}<sitemap>{SEVERAL}<lastmod>2026-01-01</lastmod></sitemap>"
+    document = read(pieces(f"{content}</sitemapindex>".encode(), chunk))
+    assert [(child.url, child.lastmod and child.lastmod.year) for child in document.children] == [
+        ("https://a.example/1", 2026),
+        ("https://a.example/2", 2026),
+    ]
+    assert (document.problems["several_locs"], "loc_missing" in document.problems) == (1, False)
+
+
+@pytest.mark.parametrize("end", ["", "<url><loc></broken>"], ids=["parsed", "salvaged"])
+def test_of_several_locs_of_a_page_the_first_is_kept_and_the_others_are_counted(end):
+    document = read(urlset(f"{end}<url>{SEVERAL}</url><url><loc>{TWO}</loc></url>"))
+    assert document.urls == [ONE, TWO]
+    assert document.problems["several_locs"] == 1
+
+
+BASE = "https://a.example/blog/feed"
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"<rss><channel><item><link>../1</link></item></channel></rss>",
+        b"<feed><entry><link href='/1'/></entry></feed>",
+        b"https://a.example/0\n" * 5 + b"/1\nnothing\n// a comment\n./x y",
+        urlset("<url><loc>/1</loc></url>"),
+        urlset("<url></broken><url><loc>/1</loc></url>"),
+    ],
+    ids=["rss", "atom", "text", "urlset", "salvaged"],
+)
+def test_relative_urls_of_every_format_are_resolved(content):
+    document = read(content, base_url=BASE)
+    assert [url for url in document.urls if not url.endswith("/0")] == [ONE]
+    left_out = read(content)
+    assert [url for url in left_out.urls if not url.endswith("/0")] == []
+    assert left_out.problems["relative_url"] == document.problems["relative_url"]
+
+
 def test_reads_rss_and_atom_feeds():
     rss = read(
         f"<rss><channel><link>https://a.example/</link><item><link>{ONE}</link>"

@@ -59,10 +59,75 @@ def test_skips_with_a_reason(url, fault):
     assert fault_of_url(url) == fault
 
 
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://.xn--abc/",
+        "http://.xn--…/",
+        "http://example.com&><'\"/",
+        "http://a..b/",
+        "http://[::1/",
+        "http://:80/x",
+        "http://%zz/",
+        "http://a.example:99999/",
+        "http://1.2.3.999/",
+        f"http://{'a' * 64}.example/",
+        f"http://{'a.' * 127}example/",
+        f"http://{'a' * 5000}/",
+    ],
+)
+def test_a_host_that_nobody_can_ask_makes_a_url_bad(url):
+    assert fault_of_url(url) == "bad_url"
+    for plain in (True, False):
+        tally = Tally()
+        raw = RawEntries(["https://a.example/", url, "https://b.example"], locs_are_plain=plain)
+        assert build_columns(raw, tally).urls == ["https://a.example/", "https://b.example"]
+        assert (tally.skipped, tally.problems) == (1, {"bad_url": 1})
+
+
 @given(st.from_regex(r"https?://[!-~]{1,40}", fullmatch=True))
-def test_a_plain_url_is_always_one_that_is_kept(url):
+def test_a_plain_url_is_kept_if_its_host_is_valid(url):
     if IS_PLAIN_URL(url):
-        assert fault_of_url(url) is None
+        raw = RawEntries([url], locs_are_plain=True)
+        kept = build_columns(raw, Tally()).urls
+        assert kept == ([url] if fault_of_url(url) is None else [])
+        assert fault_of_url(url) in (None, "bad_url")
+
+
+@pytest.mark.parametrize(
+    ("loc", "url"),
+    [
+        ("/a", "https://w.example/a"),
+        ("b.html", "https://w.example/shop/b.html"),
+        ("../ü x", "https://w.example/%C3%BC%20x"),
+        ("?page=2", "https://w.example/shop/s.xml?page=2"),
+        ("//b.example/c", "https://b.example/c"),
+    ],
+)
+def test_a_relative_url_is_resolved_against_the_document(loc, url):
+    tally = Tally()
+    raw = RawEntries(["https://w.example/1", loc], ["2026-01-01", "2026-01-02"])
+    columns = build_columns(raw, tally, "https://w.example/shop/s.xml")
+    assert columns.urls == ["https://w.example/1", url]
+    assert [moment.day for moment in columns.lastmods if moment] == [1, 2]
+    assert (tally.skipped, tally.problems) == (0, {"relative_url": 1})
+
+
+@pytest.mark.parametrize(
+    ("loc", "fault"),
+    [
+        ("//", "bad_url"),
+        ("//a..b/", "bad_url"),
+        ("//[::1/", "bad_url"),
+        ("//me:secret@a.example/", "credentials"),
+        ("/" + "ü" * 8000, "url_too_long"),
+        ("mailto:a@b.example", "bad_url"),
+    ],
+)
+def test_what_is_no_url_in_full_either_is_left_out(loc, fault):
+    tally = Tally()
+    assert build_columns(RawEntries([loc]), tally, "https://w.example/s.xml").urls == []
+    assert (tally.skipped, tally.problems[fault]) == (1, 1)
 
 
 @pytest.mark.parametrize(

@@ -70,6 +70,40 @@ def test_videos_with_attributes_and_repeated_fields():
     }
 
 
+def test_attributes_of_repeated_video_tags_stand_in_lists_as_long_as_their_values():
+    extras = extras_of(
+        '<video:video><video:price currency="EUR" type="rent">1.99</video:price>'
+        '<video:price currency="USD">2.49</video:price><video:price type="own">9</video:price>'
+        '<video:content_segment_loc duration="60">https://v.example/1</video:content_segment_loc>'
+        '<video:content_segment_loc duration="90">https://v.example/2</video:content_segment_loc>'
+        "<video:price_type>as a tag</video:price_type></video:video>"
+    )
+    assert extras == {
+        "videos": [
+            {
+                "price": ["1.99", "2.49", "9"],
+                "price_currency": ["EUR", "USD", None],
+                "price_type": "as a tag",
+                "content_segment_loc": ["https://v.example/1", "https://v.example/2"],
+                "content_segment_loc_duration": ["60", "90"],
+            }
+        ]
+    }
+
+
+def test_too_many_attributes_of_a_repeated_tag_are_cut():
+    names = "".join(f' a{number}="x"' for number in range(9))
+    content = (
+        f"<url><loc>{ONE}</loc><video:video><video:tag{names}>t</video:tag></video:video></url>"
+    )
+    document = read(urlset(content, attributes=DECLARED))
+    extras = document.columns.extras[0]
+    assert extras is not None
+    (video,) = extras["videos"]
+    assert len(video) == 1 + 8
+    assert document.problems == {"extras_cut": 1}
+
+
 def test_news():
     extras = extras_of(
         "<news:news><news:publication><news:name>N</news:name><news:language>en</news:language>"

@@ -28,7 +28,15 @@ PATH = st.text(
     max_size=12,
 )
 URL = st.builds("https://a.example/{}".format, PATH)
-ODD_URL = st.one_of(URL, PATH, st.just("ftp://x/"), st.just("http://u@h/"), st.just(""))
+ODD_URL = st.one_of(
+    URL,
+    PATH,
+    st.sampled_from(["ftp://x/", "http://u@h/", "", "/relative", "//h/", "../x", "//a..b/"]),
+    st.sampled_from(
+        ["http://a..b/", "http://:80/x", "http://%zz/", "http://a:99999/", "http://[::1"]
+    ),
+)
+BASE = "https://a.example/deep/s.xml"
 DATE = st.sampled_from(["2026-11-02", "2026-11-02T10:00:00+01:00", "2026", "junk", " 2026-01-01 "])
 FREQUENCY = st.sampled_from(["daily", "Weekly", "often"])
 PRIORITY = st.sampled_from(["0.5", "1", "-1", "high"])
@@ -135,6 +143,7 @@ ODDITIES = st.sampled_from(
         '<url id="1"></url>',
         "<!-- <url><loc>https://a.example/no</loc></url> -->",
         "<url><lastmod></lastmod></url>",
+        "<url><loc>https://a.example/1</loc><loc>https://a.example/2</loc></url>",
     ]
 )
 
@@ -148,10 +157,10 @@ def body(draw):
 
 
 def columns_of(
-    text: str, cuts: list[int], *, fast: bool, root: str = ROOT
+    text: str, cuts: list[int], *, fast: bool, root: str = ROOT, base: str | None = None
 ) -> tuple[EntryColumns, Counter[str], int, str | None]:
     tally, found = Tally(), EntryColumns()
-    reader = Urlset(root, tally, fast=fast)
+    reader = Urlset(root, tally, base, fast=fast)
     edges = [0, *sorted(min(cut, len(text)) for cut in cuts), len(text)]
     harvests = [reader.feed(text[a:b]) for a, b in itertools.pairwise(edges)]
     harvests.append(reader.feed("", final=True))
@@ -166,9 +175,10 @@ def columns_of(
 
 
 @settings(max_examples=400, deadline=None)
-@given(body(), st.lists(st.integers(0, 3000), max_size=8))
-def test_both_lanes_give_the_same_entries_wherever_the_document_is_split(text, cuts):
-    assert columns_of(text, cuts, fast=True) == columns_of(text, [], fast=False)
+@given(body(), st.lists(st.integers(0, 3000), max_size=8), st.sampled_from([None, BASE]))
+def test_both_lanes_give_the_same_entries_wherever_the_document_is_split(text, cuts, base):
+    fast = columns_of(text, cuts, fast=True, base=base)
+    assert fast == columns_of(text, [], fast=False, base=base)
 
 
 @settings(max_examples=100, deadline=None)

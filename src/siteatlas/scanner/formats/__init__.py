@@ -22,17 +22,17 @@ class Format(Protocol):
         """What is complete and was held back, for a document that breaks off."""
 
 
-def reader_for(head: Head, tally: Tally) -> Format:
-    """The reader of a document with this head."""
+def reader_for(head: Head, tally: Tally, base: str | None = None) -> Format:
+    """The reader of a document with this head; `base` is the address of the document, if known."""
     match head.type:
         case SitemapType.STANDARD:
-            return Urlset(head.root_tag, tally)
+            return Urlset(head.root_tag, tally, base)
         case SitemapType.INDEX:
-            return Urlset(head.root_tag, tally, fast=False)
+            return Urlset(head.root_tag, tally, base, fast=False)
         case SitemapType.TEXT:
-            return TextList(tally)
+            return TextList(tally, base)
         case SitemapType.RSS:
-            return Feed(head.root_tag, "item", tally)
+            return Feed(head.root_tag, "item", tally, base)
         case SitemapType.ATOM:
-            return Feed(head.root_tag, "entry", tally)
+            return Feed(head.root_tag, "entry", tally, base)
     assert_never(head.type)

@@ -13,11 +13,15 @@ from siteatlas.scanner.tally import Tally
 
 
 def read_children(elements: Iterable[etree._Element], tally: Tally) -> list[ChildLink]:
-    """The children of `<sitemap>` elements."""
+    """The children of `<sitemap>` elements; one that has several addresses gives as many."""
     rows = []
     for element in elements:
-        fields = {local_name(child.tag): text_of(child) for child in reversed(element)}
-        rows.append((fields.get("loc", ""), fields.get("lastmod", "")))
+        fields = [(local_name(child.tag), text_of(child)) for child in element]
+        locs = [text for name, text in fields if name == "loc" and text.strip()]
+        lastmod = next((text for name, text in fields if name == "lastmod"), "")
+        if len(locs) > 1:
+            tally.note("several_locs", len(locs) - 1)
+        rows += [(loc, lastmod) for loc in locs or [""]]
     return build_children(rows, tally)
 
 

@@ -16,6 +16,7 @@ from siteatlas.scanner.tally import Extras, Tally
 
 MAX_ITEMS = 1000
 MAX_FIELDS = 64
+MAX_REPEATED_ATTRIBUTES = 8
 MAX_VALUE_CHARS = 4096
 VALUE_COST = 16
 MAX_DEPTH = 8
@@ -102,16 +103,35 @@ def _fields(element: etree._Element, tally: Tally, depth: int = 1) -> Extras:
     An attribute of a child stands beside it, as `restriction_relationship` beside `restriction`.
     """
     fields: Extras = {}
+    repeated: dict[str, list[etree._Element]] = {}
     for child in islice(element, MAX_FIELDS):
         name = local_name(child.tag)
-        value = _value(child, tally, depth)
         if name in REPEATED_FIELDS:
-            _append(fields, name, value, tally)
-        elif value:
+            repeated.setdefault(name, []).append(child)
+            continue
+        if value := _value(child, tally, depth):
             fields.setdefault(name, value)
         for key, text in child.items():
             fields.setdefault(f"{name}_{local_name(str(key))}", _cut(str(text), tally))
+    for name, children in repeated.items():
+        _add_repeated(fields, name, children, tally, depth)
     return fields
+
+
+def _add_repeated(
+    fields: Extras, name: str, children: list[etree._Element], tally: Tally, depth: int
+) -> None:
+    """Add a list of the values, and beside it one as long for each attribute, None where absent."""
+    for child in children:
+        _append(fields, name, _value(child, tally, depth), tally)
+    kept = children[: len(fields[name])]
+    keys = list(dict.fromkeys(str(key) for child in kept for key in child.keys()))  # noqa: SIM118
+    if len(keys) > MAX_REPEATED_ATTRIBUTES:
+        tally.note("extras_cut")
+    for key in keys[:MAX_REPEATED_ATTRIBUTES]:
+        texts = [child.get(key) for child in kept]
+        values = [None if text is None else _cut(text, tally) for text in texts]
+        fields.setdefault(f"{name}_{local_name(key)}", values)
 
 
 def _value(child: etree._Element, tally: Tally, depth: int) -> Extras | str:

@@ -17,8 +17,9 @@ WEB_SCHEMES = ("http://", "https://")
 class Feed:
     """One feed document; `item` is the name of its entries, `item` for RSS, `entry` for Atom."""
 
-    def __init__(self, root_tag: str, item: str, tally: Tally) -> None:
+    def __init__(self, root_tag: str, item: str, tally: Tally, base: str | None = None) -> None:
         self._tally = tally
+        self._base = base
         self._repair = XmlRepair(tally)
         self._elements = ElementStream(self._repair.mend(root_tag), [item], tally)
 
@@ -27,7 +28,7 @@ class Feed:
         text = self._repair.feed(text, final=final)
         rows = [_read_item(element) for element in self._elements.read(text, final=final)]
         raw = RawEntries([link for link, _ in rows], [date for _, date in rows])
-        return Harvest(build_columns(raw, self._tally), error=self._elements.error)
+        return Harvest(build_columns(raw, self._tally, self._base), error=self._elements.error)
 
     def release(self) -> Harvest:
         """Nothing is held back but what is not complete."""

@@ -92,14 +92,20 @@ class Salvage:
             position = start + len(COMMENT_START)
 
     def _read(self, kind: str, segment: str, found: Salvaged) -> None:
-        loc = LOC.search(segment)
-        if loc is None:
+        locs = [decode(loc) for loc in LOC.findall(segment)]
+        if not locs:
             self._tally.skip("entry_malformed")
             return
         self._tally.note("entry_salvaged")
+        locs = [loc for loc in locs if loc.strip()] or locs[:1]
+        if len(locs) > 1:
+            self._tally.note("several_locs", len(locs) - 1)
         matches = [pattern.search(segment) for pattern in FIELDS]
-        values = (decode(loc[1]), *(match[1] if match else "" for match in matches))
-        (found.children if kind == "sitemap" else found.pages).append(values)
+        values = [match[1] if match else "" for match in matches]
+        if kind == "sitemap":
+            found.children += [(loc, *values) for loc in locs]
+        else:
+            found.pages.append((locs[0], *values))
 
 
 def _without_first(text: str, count: int) -> str:

@@ -1,20 +1,28 @@
-"""Reads plain text sitemaps: one URL a line, nothing else."""
+"""Reads plain text sitemaps: one URL a line, nothing else.
+
+Of relative URLs, only those that are clearly paths are resolved; any other line may be prose.
+"""
 
 from __future__ import annotations
 
+import re
+
 from siteatlas.errors import NotASitemap
+from siteatlas.net.address import resolve_url
 from siteatlas.scanner.entries import MAX_URL_CHARS, build_columns
 from siteatlas.scanner.tally import Harvest, RawEntries, Tally
 
 # Nothing is given out before so many lines are there, or all of them.
 LINES_TO_JUDGE = 100
+PATH = re.compile(r"\.{0,2}/\S*")
 
 
 class TextList:
     """One text document: text in, columns out. Blank lines and `#` comments are passed over."""
 
-    def __init__(self, tally: Tally) -> None:
+    def __init__(self, tally: Tally, base: str | None = None) -> None:
         self._tally = tally
+        self._base = base
         self._unfinished = ""
         self._line_too_long = False
         self._urls = 0
@@ -31,7 +39,8 @@ class TextList:
             del lines[0]
         if len(self._unfinished) > MAX_URL_CHARS:
             self._drop_long_line()
-        self._waiting += [line for line in map(str.strip, lines) if line and line[0] != "#"]
+        kept = [line for line in map(str.strip, lines) if line and line[0] != "#"]
+        self._waiting += [self._full(line) if line[0] in "./" else line for line in kept]
         if not (final or self._urls or len(self._waiting) >= LINES_TO_JUDGE):
             return Harvest()
         return self.release()
@@ -46,6 +55,16 @@ class TextList:
             harvest = Harvest() if first else harvest
             harvest.error = NotASitemap("More than half of the lines are no URLs.")
         return harvest
+
+    def _full(self, line: str) -> str:
+        """A path in full, where the address of the document is known; else the line as it is."""
+        if self._base is None or not PATH.fullmatch(line):
+            return line
+        url = resolve_url(line, self._base)
+        if url is None:
+            return line
+        self._tally.note("relative_url")
+        return url
 
     def _drop_long_line(self) -> None:
         if not self._line_too_long:

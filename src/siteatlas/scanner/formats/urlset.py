@@ -63,8 +63,11 @@ def _field_numbers(entry_tag: str) -> _FieldNumbers:
 class Urlset:
     """One document: text in, columns and children out. `fast` False keeps it off the fast lane."""
 
-    def __init__(self, root_tag: str, tally: Tally, *, fast: bool = True) -> None:
+    def __init__(
+        self, root_tag: str, tally: Tally, base: str | None = None, *, fast: bool = True
+    ) -> None:
         self._tally = tally
+        self._base = base
         self._repair = XmlRepair(tally)
         mended = self._repair.mend(root_tag)
         prefixes = prefixes_of_root(mended) if fast else None
@@ -84,7 +87,7 @@ class Urlset:
         if self._lane is not None:
             raw = None if final else self._lane.feed(text)
             if raw is not None:
-                return Harvest(build_columns(raw, self._tally))
+                return Harvest(build_columns(raw, self._tally, self._base))
             text = self._lane.rest + text if final else self._lane.rest
             self._lane = None
         return self._parsed(text, final=final)
@@ -113,7 +116,8 @@ class Urlset:
         if {local_name(tag) for tag in {element.tag for element in elements}} != {"url"}:
             children = [element for element in elements if local_name(element.tag) == "sitemap"]
             elements = [element for element in elements if local_name(element.tag) != "sitemap"]
-        columns = build_columns(_read_elements(elements, self._tally), self._tally)
+        raw = _read_elements(elements, self._tally)
+        columns = build_columns(raw, self._tally, self._base)
         return Harvest(columns, read_children(children, self._tally))
 
     def _salvaged(self, salvage: Salvage, text: str, *, done: int = 0, final: bool) -> Harvest:
@@ -121,8 +125,9 @@ class Urlset:
         locs, lastmods, changefreqs, priorities = (
             zip(*found.pages, strict=True) if found.pages else ((),) * 4
         )
+        raw = RawEntries(locs, lastmods, changefreqs, priorities)
         return Harvest(
-            build_columns(RawEntries(locs, lastmods, changefreqs, priorities), self._tally),
+            build_columns(raw, self._tally, self._base),
             build_children(found.children, self._tally),
             XmlMalformed() if final else None,
         )
@@ -174,4 +179,6 @@ def _read_entry(element: etree._Element, tally: Tally) -> tuple[list[str], Extra
             read_extension(tag, child, extras, tally)
         elif not values[field]:
             values[field] = (text_of(child) if not field and len(child) else child.text) or ""
+        elif not field and text_of(child).strip():
+            tally.note("several_locs")
     return values, extras or None
