@@ -147,9 +147,9 @@ class Settings(BaseModel):
     user_agent: Annotated[
         str, Field(min_length=1, max_length=400), AfterValidator(_require_plain_characters)
     ] = Field(
-        "Siteatlas/0.1 (sitemap reader)",
+        "Siteatlas/0.1 (sitemap reader; robots.txt name: Siteatlas)",
         json_schema_extra=_env("SITEATLAS_USER_AGENT"),
-        description="How we introduce ourselves to the sites.",
+        description="How we introduce ourselves to sites; add a contact address of your own.",
     )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         "info", json_schema_extra=_env("SITEATLAS_LOG_LEVEL"), description="Least level to log."
