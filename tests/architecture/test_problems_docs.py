@@ -13,7 +13,7 @@ from siteatlas.scanner.problem_codes import CANDIDATE, MEANINGS
 
 # Calls whose text arguments are codes, and functions whose text results are.
 CALLS = frozenset({"note", "skip", "tell_problem", "ProblemSeen", "ValueColumn"})
-FUNCTIONS = frozenset({"fault_of_url", "_judge", "_reason_abroad", "add"})
+FUNCTIONS = frozenset({"fault_of_url", "_judge", "add"})
 
 
 def name_of(call: ast.Call) -> str:

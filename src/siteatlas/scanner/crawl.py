@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import replace
 
 from siteatlas.errors import AddressError, RateLimited, SiteatlasError
 from siteatlas.logs import get_logger
@@ -18,6 +19,8 @@ from siteatlas.scanner.events import (
     ChildLink,
     ChildrenFound,
     DiscoveryMethod,
+    DocumentClosed,
+    DocumentOutcome,
     ProblemSeen,
     ScanMemory,
     Verdict,
@@ -45,6 +48,7 @@ class Crawl:
         self._emit = emit
         self._budget = UrlBudget(options.max_urls, options.urls_done)
         self._told: Counter[str] = Counter()
+        self._refused: set[str] = set()
         self.frontier = Frontier(
             site.host, max_documents=options.max_documents, max_depth=options.max_depth
         )
@@ -62,16 +66,17 @@ class Crawl:
             follow=self._follow,
         )
 
-    async def add(self, url: str, base: WebAddress, method: DiscoveryMethod) -> bool:
-        """Queue a place that the site named; False when it is none or not wanted."""
+    async def add(
+        self, url: str, base: WebAddress, method: DiscoveryMethod, *, may_be_page: bool = False
+    ) -> bool:
+        """Queue a place that the site or a person named; False when it is none or not wanted."""
         try:
-            candidate = Candidate(parse_url(url, base.url), method)
+            address = parse_url(url, base.url)
         except AddressError as error:
-            shown = _shown(url)
-            await self._tell(CandidateJudged(shown, method, Verdict.REJECTED, error.code))
+            await self._refuse(CandidateJudged(_shown(url), method, Verdict.REJECTED), error)
             return False
-        self.frontier.hosts.name(candidate.address.host)
-        return await self.add_candidate(candidate)
+        self.frontier.hosts.name(address.host)
+        return await self.add_candidate(Candidate(address, method, may_be_page=may_be_page))
 
     async def add_candidate(self, candidate: Candidate) -> bool:
         """Queue a candidate; False when it was seen before or a limit is in the way."""
@@ -86,6 +91,25 @@ class Crawl:
         await self._tell(CandidateJudged(url, candidate.method, Verdict.SKIPPED, reason))
         if reason in LIMITS:
             await self.tell_problem(reason, url)
+
+    async def _refuse(
+        self, judged: CandidateJudged, error: AddressError, parent_url: str | None = None
+    ) -> None:
+        """A named place that cannot or may not be asked for is a document that is not read."""
+        if judged.url in self._refused or not await self._tell(replace(judged, reason=error.code)):
+            return
+        self._refused.add(judged.url)
+        await self._emit(
+            DocumentClosed(
+                url=judged.url,
+                requested_url=judged.url,
+                outcome=DocumentOutcome.UNREAD,
+                method=judged.method,
+                parent_url=parent_url,
+                error_code=error.code,
+                error=error.message,
+            )
+        )
 
     async def tell_problem(self, code: str, url: str | None = None) -> None:
         """Tell of something that touches the whole scan, once."""
@@ -142,12 +166,23 @@ class Crawl:
             if candidate is None:
                 continue
             if not self.frontier.hosts.follows(candidate.address.host, parent_host):
-                await self.skip(candidate, _reason_abroad(candidate, client))
+                await self._leave_out(candidate, client)
                 continue
             links.append(ChildLink(candidate.address.url, child.lastmod))
             await self.add_candidate(candidate)
         if links:
             await self._emit(ChildrenFound(parent_url, tuple(links)))
+
+    async def _leave_out(self, candidate: Candidate, client: HttpClient) -> None:
+        """An entry on a foreign host is not followed; one that is forbidden at all is refused."""
+        try:
+            client.check(candidate.address)
+        except AddressError as error:
+            url = candidate.address.url
+            judged = CandidateJudged(url, candidate.method, Verdict.SKIPPED)
+            await self._refuse(judged, error, candidate.parent_url)
+        else:
+            await self.skip(candidate, "cross_host")
 
     async def _child(
         self, child: ChildLink, parent: Candidate, parent_url: str, parent_host: str
@@ -156,8 +191,8 @@ class Crawl:
         try:
             address = parse_url(child.url, parent_url)
         except AddressError as error:
-            shown = _shown(child.url)
-            await self._tell(CandidateJudged(shown, method, Verdict.SKIPPED, error.code))
+            judged = CandidateJudged(_shown(child.url), method, Verdict.SKIPPED)
+            await self._refuse(judged, error, parent_url)
             return None
         return Candidate(
             address,
@@ -168,19 +203,13 @@ class Crawl:
             listed_lastmod=child.lastmod,
         )
 
-    async def _tell(self, event: CandidateJudged) -> None:
+    async def _tell(self, event: CandidateJudged) -> bool:
+        """Tell of a candidate; False when the same was told of many others."""
         self._told[f"{event.method} {event.reason}"] += 1
-        if self._told[f"{event.method} {event.reason}"] <= MOST_TOLD_PER_REASON:
-            await self._emit(event)
-
-
-def _reason_abroad(candidate: Candidate, client: HttpClient) -> str:
-    """Why an entry on a foreign host is passed over: forbidden at all, or just not followed."""
-    try:
-        client.check(candidate.address)
-    except AddressError as error:
-        return error.code
-    return "cross_host"
+        if self._told[f"{event.method} {event.reason}"] > MOST_TOLD_PER_REASON:
+            return False
+        await self._emit(event)
+        return True
 
 
 def _shown(url: str) -> str:

@@ -13,7 +13,11 @@ from siteatlas.scanner.hosts import SiteHosts
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A place where a sitemap may be, and how it came to our notice."""
+    """A place where a sitemap may be, and how it came to our notice.
+
+    `may_be_page`: a person gave the address, and its name is not that of a sitemap. If it is none,
+    the address named the site and nothing is lost.
+    """
 
     address: WebAddress
     method: DiscoveryMethod
@@ -21,6 +25,7 @@ class Candidate:
     parent_url: str | None = None
     parent_host: str | None = None
     listed_lastmod: datetime | None = None
+    may_be_page: bool = False
 
     @property
     def is_guess(self) -> bool:

@@ -12,7 +12,8 @@ class ScanOptions:
 
     `max_urls` counts URLs over all documents, `urls_done` those that an earlier attempt at this
     scan has stored. `only_document` scans exactly that sitemap and its children.
-    `robots_sitemaps` False passes over the Sitemap lines of robots.txt.
+    `manual_documents` are sitemaps that a person named earlier; they are read in addition to what
+    the site names. `robots_sitemaps` False passes over the Sitemap lines of robots.txt.
     """
 
     max_urls: int | None = None
@@ -22,5 +23,6 @@ class ScanOptions:
     documents_in_flight: int = 4
     robots_unreachable: Literal["retry", "proceed"] = "retry"
     only_document: str | None = None
+    manual_documents: tuple[str, ...] = ()
     urls_done: int = 0
     robots_sitemaps: bool = True

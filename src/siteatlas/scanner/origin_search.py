@@ -27,7 +27,7 @@ from siteatlas.scanner.events import DiscoveryMethod
 from siteatlas.scanner.frontier import Candidate
 from siteatlas.scanner.home_page import HomePage, ask_home_page
 from siteatlas.scanner.options import ScanOptions
-from siteatlas.scanner.well_known import guessed_paths
+from siteatlas.scanner.well_known import guessed_paths, names_document
 
 log = get_logger("scanner")
 
@@ -101,8 +101,11 @@ class OriginSearch:
         self._crawl.raise_if_rate_limited()
 
     async def _read_named(self, path: str | None) -> None:
+        method = DiscoveryMethod.MANUAL
         if path is not None:
-            await self._crawl.add(path, self._base, DiscoveryMethod.MANUAL)
+            may_be_page = not names_document(path)
+            await self._crawl.add(path, self._base, method, may_be_page=may_be_page)
+        await self._add_all(self._options.manual_documents, self._base, method)
         if self._options.robots_sitemaps:
             await self._add_all(self._sitemaps, self._base, DiscoveryMethod.ROBOTS_TXT)
         await self._read()

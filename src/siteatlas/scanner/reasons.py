@@ -53,7 +53,7 @@ Failure = tuple[Candidate, SiteatlasError]
 
 def reason_of(failures: Sequence[Failure], home_error: SiteatlasError | None) -> SiteatlasError:
     """A named document's reason, else the site's, else a guessed document's, else absence."""
-    named = [_of_named(error) for candidate, error in failures if not candidate.is_guess]
+    named = [_of_named(error) for candidate, error in failures if _is_named(candidate, error)]
     guessed = [error for candidate, error in failures if candidate.is_guess]
     return (
         next((error for error in named if not isinstance(error, HttpNotFound)), None)
@@ -62,6 +62,13 @@ def reason_of(failures: Sequence[Failure], home_error: SiteatlasError | None) ->
         or (home_error if not guessed and isinstance(home_error, SITE_FAULTS) else None)
         or NoSitemap()
     )
+
+
+def _is_named(candidate: Candidate, error: SiteatlasError) -> bool:
+    """Whether a sitemap was named there; of a page only the faults of its site matter."""
+    if candidate.may_be_page:
+        return isinstance(error, SITE_FAULTS)
+    return not candidate.is_guess
 
 
 def _of_named(error: SiteatlasError) -> SiteatlasError:

@@ -280,7 +280,7 @@ class Visitor:
             page_for_all = isinstance(error, HtmlInstead) and self.random_path.answers_everything
             reason = SOFT_404 if candidate.is_guess and page_for_all else error.code
             await self._judge(candidate, Verdict.REJECTED, reason, reading=reading)
-        if candidate.is_guess and not reading.opened:
+        if (candidate.is_guess or candidate.may_be_page) and not reading.opened:
             return VisitResult(outcome, error)
         return await self._close(reading, outcome, error)
 

@@ -81,7 +81,7 @@ PATHS_OF_CMS: dict[Cms, tuple[str, ...]] = {
     Cms.NEXT: ("/sitemap-0.xml", "/server-sitemap.xml"),
     Cms.NUXT: ("/sitemapindex.xml",),
     Cms.GHOST: ("/sitemap-posts.xml", "/sitemap-pages.xml", "/rss/"),
-    Cms.DRUPAL: ("/admin/config/search/xmlsitemap", "/rss.xml"),
+    Cms.DRUPAL: ("/rss.xml",),
     Cms.VBULLETIN: ("/core/xmlsitemap.php",),
 }
 LAST_PATHS = ("/.sitemap.xml", "/feed", "/rss.xml", "/atom.xml", "/feed.xml")
@@ -101,6 +101,15 @@ SIGNS: dict[Cms, str] = {
     Cms.VBULLETIN: r"vbulletin",
 }
 ANY_SIGN = re.compile("|".join(f"(?P<{cms.value}>{sign})" for cms, sign in SIGNS.items()))
+
+
+# The names that sitemaps and feeds have as files.
+DOCUMENT_NAME = re.compile(r"[^/]\.(?:xml|txt|rss|atom|rdf|gz)\Z", re.IGNORECASE)
+
+
+def names_document(path: str) -> bool:
+    """Whether a path (with its query) has the name of a sitemap document, not that of a page."""
+    return DOCUMENT_NAME.search(path.partition("?")[0]) is not None
 
 
 def hints_in(text: str) -> frozenset[Cms]:
