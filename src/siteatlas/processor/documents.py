@@ -43,6 +43,12 @@ class Document:
     seen: set[int] = field(default_factory=set)
     closed: DocumentClosed | None = None
 
+    def found_by(self, method: DiscoveryMethod) -> None:
+        """Note how the document was found; one that a person named stays so."""
+        if self.method is not DiscoveryMethod.MANUAL:
+            self.method = method
+            self.changes["discovery_method"] = method.value
+
     def close(self, event: DocumentClosed) -> None:
         """Remember how the reading ended; what was loaded for comparing is dropped."""
         self.closed = event
@@ -108,7 +114,7 @@ class DocumentBook:
                 id=sitemap.id,
                 url=sitemap.url,
                 requested_url=sitemap.requested_url or sitemap.url,
-                method=DiscoveryMethod.SITEMAP_INDEX,
+                method=DiscoveryMethod(sitemap.discovery_method),
                 stored=True,
                 fresh=False,
             )

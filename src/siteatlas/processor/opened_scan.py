@@ -10,10 +10,14 @@ from siteatlas.storage.sitemaps import KnownSitemap
 
 @dataclass(frozen=True, slots=True)
 class OpenedScan:
-    """The scan that a job works on, and what was stored of its site before."""
+    """The scan that a job works on, and what was stored of its site before.
+
+    `manual` are the addresses of documents that a person named for this site.
+    """
 
     id: int
     domain_id: UUID
     domain: str
     resumed: bool
     known: dict[UUID, KnownSitemap]
+    manual: tuple[str, ...] = ()

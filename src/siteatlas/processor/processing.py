@@ -55,7 +55,7 @@ from siteatlas.storage.models import JobStatus
 from siteatlas.storage.repetition import repeat_when_busy
 from siteatlas.storage.scans import open_scan
 from siteatlas.storage.session import get_background_session
-from siteatlas.storage.sitemaps import load_sitemaps
+from siteatlas.storage.sitemaps import load_manual_documents, load_sitemaps
 from siteatlas.turns import turns
 
 log = get_logger("processor")
@@ -176,6 +176,7 @@ class Processor:
             urls_done=done,
             robots_unreachable=self._settings.robots_unreachable,
             only_document=claim.document,
+            manual_documents=scan.manual,
         )
         log.info("scan_started", scan_id=scan.id, resumed=scan.resumed)
         async with aclosing(self._analyzer.scan(address, options, memory)) as events:
@@ -190,13 +191,15 @@ class Processor:
                 session, job_id=claim.id, domain_id=domain_id, max_pages=claim.max_pages
             )
             known = await load_sitemaps(session, domain_id, scan_id)
+            manual = await load_manual_documents(session, domain_id) if known else ()
             await report_progress(
                 session,
                 claim,
                 lease_seconds=self._settings.lease_seconds,
                 progress=START_PROGRESS,
             )
-        return OpenedScan(scan_id, domain_id, claim.domain or address.domain, resumed, known)
+        name = claim.domain or address.domain
+        return OpenedScan(scan_id, domain_id, name, resumed, known, manual)
 
     async def _failed(
         self, claim: Claim, error: SiteatlasError, *, transient: bool = False

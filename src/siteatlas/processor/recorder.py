@@ -122,11 +122,8 @@ class Recorder:
     @record.register
     async def _(self, event: DocumentOpened) -> None:
         document = self._arrive(event.url, event.requested_url, event.method)
-        document.changes |= {
-            "type": event.type.value,
-            "discovery_method": event.method.value,
-            "http_status": event.http_status,
-        }
+        document.found_by(event.method)
+        document.changes |= {"type": event.type.value, "http_status": event.http_status}
         if event.listed_lastmod is not None:
             document.changes["lastmod"] = event.listed_lastmod
         if not document.fresh:
@@ -163,7 +160,7 @@ class Recorder:
     @record.register
     async def _(self, event: DocumentClosed) -> None:
         document = self._arrive(event.url, event.requested_url, event.method)
-        document.changes.setdefault("discovery_method", event.method.value)
+        document.found_by(event.method)
         document.close(event)
         self._expect(document)
         self._link(event.parent_url, document)

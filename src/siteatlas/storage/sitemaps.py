@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import ARRAY, Uuid, any_, bindparam, func, select, update
+from sqlalchemy import ARRAY, Uuid, any_, bindparam, exists, func, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from siteatlas.storage.bulk import insert_rows, replace_rows, table_of, update_rows
@@ -18,6 +19,7 @@ from siteatlas.storage.models import (
     SitemapLink,
     SitemapScan,
     SitemapScanState,
+    SitemapStatus,
     SitemapUrl,
 )
 
@@ -61,6 +63,7 @@ LOAD = (
         SITEMAPS.c.url,
         SITEMAPS.c.requested_url,
         SITEMAPS.c.type,
+        SITEMAPS.c.discovery_method,
         SITEMAPS.c.url_count,
         SCANNED.c.state,
     )
@@ -69,6 +72,25 @@ LOAD = (
         (SCANNED.c.sitemap_id == SITEMAPS.c.id) & (SCANNED.c.scan_id == bindparam("scan")),
     )
     .where(SITEMAPS.c.domain_id == bindparam("domain"))
+)
+
+# How long a document that a person named is asked for after it could last be read.
+MANUAL_GRACE_DAYS = 30
+LOAD_MANUAL = (
+    select(func.coalesce(SITEMAPS.c.requested_url, SITEMAPS.c.url))
+    .where(
+        SITEMAPS.c.domain_id == bindparam("domain"),
+        SITEMAPS.c.discovery_method == "manual",
+        or_(
+            SITEMAPS.c.status == SitemapStatus.COMPLETED,
+            exists().where(
+                SCANNED.c.sitemap_id == SITEMAPS.c.id,
+                SCANNED.c.state.in_(READ),
+                SCANNED.c.finished_at > func.now() - timedelta(days=MANUAL_GRACE_DAYS),
+            ),
+        ),
+    )
+    .order_by(SITEMAPS.c.created_at, SITEMAPS.c.url)
 )
 
 
@@ -80,6 +102,7 @@ class KnownSitemap:
     url: str
     requested_url: str | None
     type: str | None
+    discovery_method: str
     url_count: int
     state: SitemapScanState | None
     children: tuple[UUID, ...] = field(default=())
@@ -97,12 +120,21 @@ async def load_sitemaps(
             url=row.url,
             requested_url=row.requested_url,
             type=row.type,
+            discovery_method=row.discovery_method,
             url_count=row.url_count,
             state=SitemapScanState(row.state) if row.state else None,
             children=tuple(children.get(row.id, ())),
         )
         for row in rows
     }
+
+
+async def load_manual_documents(session: AsyncSession, domain_id: UUID) -> tuple[str, ...]:
+    """Addresses of the documents that a person named and that were read as sitemaps.
+
+    One that fails now is still asked for, but not for ever: the site may have given it up.
+    """
+    return tuple((await session.scalars(LOAD_MANUAL, {"domain": domain_id})).all())
 
 
 async def _load_children(session: AsyncSession, domain_id: UUID) -> dict[UUID, list[UUID]]:

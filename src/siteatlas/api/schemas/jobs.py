@@ -106,7 +106,12 @@ class ScanRequest(RequestShape):
         )
     )
 
-    base_url: Address = Field(description="The site, with or without scheme, or one sitemap of it.")
+    base_url: Address = Field(
+        description=(
+            "The site, with or without scheme, a page of it, or one sitemap of it. "
+            "A sitemap that could be read is read by later scans too."
+        )
+    )
     max_pages: MaxPages | None = Field(
         None, description="Most URLs that the scan stores; without it the operator's limit holds."
     )
