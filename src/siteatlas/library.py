@@ -219,6 +219,8 @@ def _request(
     address = parse_site(site)
     policy = _policy(allow)
     policy.check(address)
+    if only and address.is_site_root:
+        raise InputError("only=True needs the address of a sitemap, not of a site.")
     document = address.url if only else None
     options = ScanOptions(max_urls=max_urls, probe=probe, only_document=document)
     return _Request(address, policy, options, user_agent, strict)

@@ -244,7 +244,20 @@ def test_a_local_index_lists_its_children_and_fetches_nothing(here: Machine, sit
     child = f"<sitemap><loc>{site.base}/sitemap.xml</loc></sitemap>"
     (here.data_dir / "index.xml").write_text(f"<sitemapindex>{child}</sitemapindex>")
     result = here.run("scan", "./index.xml", "--format", "urls")
-    assert result.stdout == f"{site.base}/sitemap.xml\n"
+    assert result.stdout == ""
+    assert "index.xml: 0 URLs in 1 sitemap" in result.stderr
+    assert "The file is an index of 1 sitemap" in result.stderr
+    assert f"siteatlas scan --only {site.base}/sitemap.xml" in result.stderr
+    table = here.run("scan", "./index.xml").stdout.splitlines()
+    assert table[2].split() == [
+        f"{site.base}/sitemap.xml",
+        *["-", "sitemap_index", "-", "skipped"],
+        "not_fetched",
+    ]
+    assert (
+        f"└── {site.base}/sitemap.xml  not fetched"
+        in here.run("scan", "./index.xml", "--format", "tree").stdout
+    )
     assert site.requests == []
 
 
@@ -347,7 +360,7 @@ def test_a_second_interrupt_leaves_at_once_and_gives_the_terminal_back(here: Mac
     )
     os.close(slave)
     output.close()
-    words = read_words(master, until=b" documents")
+    words = read_words(master, until=b" document")
     scan.send_signal(signal.SIGINT)
     words += read_words(master, until=b"leave at once")
     scan.send_signal(signal.SIGINT)

@@ -9,7 +9,7 @@ from collections.abc import Coroutine
 from typing import NoReturn, TypeVar
 
 from siteatlas.cli.invocation import current
-from siteatlas.cli.output import printable
+from siteatlas.cli.output import complain
 from siteatlas.errors import (
     BindRefused,
     ConfigurationError,
@@ -84,7 +84,7 @@ def report(error: SiteatlasError, *, about: str | None = None) -> None:
 
 def complain_twice(error: SiteatlasError, message: str, advice: str | None) -> None:
     """The line and the advice of an error in words that fit the place where it happened."""
-    complain(f"siteatlas: {error.code}: {' '.join(message.split())}")
+    complain(f"siteatlas: {error.code}: {' '.join(message.split())}", style="red")
     if advice:
         complain(advice)
 
@@ -93,8 +93,3 @@ def advice_for(error: SiteatlasError) -> str | None:
     """What a person can do about `error`."""
     found = (ADVICE[kind] for kind in type(error).__mro__ if kind in ADVICE)
     return next(found, None)
-
-
-def complain(text: str) -> None:
-    """A line on stderr that is shown even when quiet was asked for."""
-    print(printable(text), file=sys.stderr, flush=True)  # noqa: T201

@@ -18,33 +18,50 @@ from siteatlas.cli.output import JSON_OPTIONS, UNPRINTABLE, harmless_json, print
 from siteatlas.scanner.events import EntriesRead, EntryColumns
 
 FIELDS = ("url", "lastmod", "changefreq", "priority", "sitemap", "extras")
-CSV_HEAD = (",".join(f'"{name}"' for name in FIELDS) + "\r\n").encode()
+SITE = "site"
 LINE_OPTIONS = JSON_OPTIONS | orjson.OPT_APPEND_NEWLINE
 ESCAPED_IN_JSON = re.compile(r"[\"\\\x00-\x1f\ud800-\udfff]")
 
-EntryEncoder = Callable[[EntriesRead], bytes]
+# Takes the name of the site and a piece of its entries.
+EntryEncoder = Callable[[str, EntriesRead], bytes]
 # A column of texts, or one text that is the same for every entry.
 Part = str | Sequence[str]
 
 
-def encode_nothing(_event: EntriesRead) -> bytes:
+def csv_head(*, with_site: bool = False) -> bytes:
+    """The names of the columns."""
+    names = (SITE, *FIELDS) if with_site else FIELDS
+    return (",".join(f'"{name}"' for name in names) + "\r\n").encode()
+
+
+def encode_nothing(_site: str, _event: EntriesRead) -> bytes:
     """For formats that print their result at the end."""
     return b""
 
 
-def encode_urls(event: EntriesRead) -> bytes:
+def encode_urls(_site: str, event: EntriesRead) -> bytes:
     """One URL a line."""
     return url_lines(event.columns.urls)
 
 
-def encode_objects(event: EntriesRead) -> bytes:
+def encode_objects(_site: str, event: EntriesRead) -> bytes:
     """One JSON object a line."""
     return object_lines(event.url, event.columns)
 
 
-def encode_csv(event: EntriesRead) -> bytes:
+def encode_objects_of_site(site: str, event: EntriesRead) -> bytes:
+    """One JSON object a line, which begins with the site."""
+    return object_lines(event.url, event.columns, site=site)
+
+
+def encode_csv(_site: str, event: EntriesRead) -> bytes:
     """One row of CSV a line."""
     return csv_lines(event.url, event.columns)
+
+
+def encode_csv_of_site(site: str, event: EntriesRead) -> bytes:
+    """One row of CSV a line, which begins with the site."""
+    return csv_lines(event.url, event.columns, site=site)
 
 
 def url_lines(urls: list[str]) -> bytes:
@@ -58,14 +75,17 @@ def url_lines(urls: list[str]) -> bytes:
     return ("\n".join(urls) + "\n").encode("utf-8", "backslashreplace")
 
 
-def object_lines(sitemap: str, columns: EntryColumns) -> bytes:
+def object_lines(sitemap: str, columns: EntryColumns, *, site: str | None = None) -> bytes:
     """Entries as JSON lines, with the field names of the API; harmless on a terminal."""
     if not columns.urls:
         return b""
     if not _is_plain_json(columns.urls):
-        return harmless_json(b"".join(map(_object_line, _rows(sitemap, columns))))
+        of_site = {} if site is None else {SITE: site}
+        rows = _rows(sitemap, columns)
+        return harmless_json(b"".join(_object_line(row, of_site) for row in rows))
     parts: list[Part] = [
-        '{"url":"',
+        "{" if site is None else f'{{"{SITE}":{_json_text(site)},',
+        '"url":"',
         columns.urls,
         '","lastmod":',
         _json_texts(columns.lastmods),
@@ -80,7 +100,7 @@ def object_lines(sitemap: str, columns: EntryColumns) -> bytes:
     return harmless_json(_woven(parts, len(columns)))
 
 
-def csv_lines(sitemap: str, columns: EntryColumns) -> bytes:
+def csv_lines(sitemap: str, columns: EntryColumns, *, site: str | None = None) -> bytes:
     """Entries as rows of CSV; every cell is quoted, and none is a formula."""
     if not columns.urls:
         return b""
@@ -88,6 +108,7 @@ def csv_lines(sitemap: str, columns: EntryColumns) -> bytes:
     lastmods, changefreqs, priorities = map(_csv_texts, texts)
     plain = is_plain_csv(columns.urls)
     parts: list[Part] = [
+        "" if site is None else f"{csv_cell(printable(site))},",
         '"' if plain else "",
         columns.urls if plain else list(map(csv_cell, map(printable, columns.urls))),
         '","' if plain else ',"',
@@ -177,5 +198,5 @@ def _rows(sitemap: str, columns: EntryColumns) -> Sequence[tuple[object, ...]]:
     )
 
 
-def _object_line(row: tuple[object, ...]) -> bytes:
-    return orjson.dumps(dict(zip(FIELDS, row, strict=True)), option=LINE_OPTIONS)
+def _object_line(row: tuple[object, ...], of_site: dict[str, str]) -> bytes:
+    return orjson.dumps(of_site | dict(zip(FIELDS, row, strict=True)), option=LINE_OPTIONS)

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from siteatlas.cli.border import complain, run
+from siteatlas.cli.border import run
 from siteatlas.cli.job_summary import is_partial, result_of, shown_status, write_summary
 from siteatlas.cli.listing import ListRequest, Shape, write_list
 from siteatlas.cli.opening import opened
@@ -27,6 +27,7 @@ from siteatlas.cli.output import (
     Column,
     Kind,
     ListFormat,
+    complain,
     percent,
     say,
     write_json,

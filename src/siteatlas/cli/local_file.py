@@ -1,6 +1,6 @@
 """A sitemap in a local file, read as a stream of the same events that a scan yields.
 
-The children of an index are listed as its entries; nothing is fetched.
+The children of an index are told and not fetched.
 """
 
 from __future__ import annotations
@@ -12,9 +12,11 @@ from io import FileIO
 from pathlib import Path
 
 from siteatlas.cli.side_thread import SideThread
+from siteatlas.cli.sitemap_tree import NOT_FETCHED
 from siteatlas.errors import Blocked, HtmlInstead, InputError, ScanError, UrlLimitReached
 from siteatlas.scanner.document import DocumentReader, first_rows
 from siteatlas.scanner.events import (
+    CandidateJudged,
     ChildLink,
     ChildrenFound,
     DiscoveryMethod,
@@ -25,6 +27,7 @@ from siteatlas.scanner.events import (
     EntryColumns,
     ScanEvent,
     SitemapType,
+    Verdict,
 )
 from siteatlas.scanner.tally import Harvest
 
@@ -72,7 +75,7 @@ async def read_local_file(
         except ScanError as error:
             fault = _of_a_file(error)
             yield reading.closed(fault)
-            if not reading.entries:
+            if not reading.gave_something:
                 raise fault from error
         else:
             yield reading.closed()
@@ -102,10 +105,16 @@ class _Reading:
     def __init__(self, name: str, max_urls: int | None) -> None:
         self.reader = DocumentReader()
         self.entries = 0
+        self.children = 0
         self._max_urls = max_urls
         self._name = name
         self._opened = False
         self._started = time.monotonic()
+
+    @property
+    def gave_something(self) -> bool:
+        """Whether anything was read."""
+        return bool(self.entries or self.children)
 
     def take(self, harvests: Iterable[Harvest]) -> Iterator[ScanEvent]:
         """The events of what was read; raises UrlLimitReached behind the last wanted entry."""
@@ -113,15 +122,22 @@ class _Reading:
             if not self._opened and self.reader.type is not None:
                 self._opened = True
                 yield self._open(self.reader.type)
-            if harvest.children:
-                yield ChildrenFound(self._name, tuple(harvest.children))
-            found = _with_children(harvest.columns, harvest.children)
-            columns = self._within_limit(found)
+            yield from self._children(harvest.children)
+            columns = self._within_limit(harvest.columns)
             if columns.urls:
                 self.entries += len(columns)
                 yield EntriesRead(self._name, columns)
-            if len(columns) < len(found):
+            if len(columns) < len(harvest.columns):
                 raise UrlLimitReached
+
+    def _children(self, children: list[ChildLink]) -> Iterator[ScanEvent]:
+        self.children += len(children)
+        if children:
+            yield ChildrenFound(self._name, tuple(children))
+        for child in children:
+            yield CandidateJudged(
+                child.url, DiscoveryMethod.SITEMAP_INDEX, Verdict.SKIPPED, NOT_FETCHED
+            )
 
     def _within_limit(self, columns: EntryColumns) -> EntryColumns:
         if self._max_urls is None:
@@ -130,7 +146,7 @@ class _Reading:
 
     def closed(self, error: ScanError | None = None) -> DocumentClosed:
         """The end of the file, good or bad."""
-        broken = DocumentOutcome.CUT if self.entries else DocumentOutcome.UNREAD
+        broken = DocumentOutcome.CUT if self.gave_something else DocumentOutcome.UNREAD
         return DocumentClosed(
             url=self._name,
             requested_url=self._name,
@@ -157,16 +173,3 @@ class _Reading:
             depth=0,
             http_status=None,
         )
-
-
-def _with_children(columns: EntryColumns, children: list[ChildLink]) -> EntryColumns:
-    if not children:
-        return columns
-    nothing: list[None] = [None] * len(children)
-    return EntryColumns(
-        [*columns.urls, *(child.url for child in children)],
-        [*columns.lastmods, *(child.lastmod for child in children)],
-        [*columns.changefreqs, *nothing],
-        [*columns.priorities, *nothing],
-        [*columns.extras, *nothing],
-    )

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 import platform
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
@@ -38,7 +40,10 @@ NOUNS = {
     "scheduler": Noun("scheduler", "The scheduler: run-once, status."),
     "db": Noun("database", "The schema of the database: upgrade, current."),
     "config": Noun("configuration", "The settings, and where each value comes from."),
+    "help": Noun("help", "The help of a command, as with --help."),
 }
+# Put by the library before the words of a choice that it does not know.
+NEEDLESS_WORDS = "Value error, "
 
 
 class CommandTree(TyperGroup):
@@ -54,6 +59,16 @@ class CommandTree(TyperGroup):
         name, _, rest = super().resolve_command(*arguments)
         return name, load_command(name) if name else None, rest
 
+    def parse_args(self, *arguments: Any) -> Any:
+        """Read the options before the command."""
+        with _plain_words():
+            return super().parse_args(*arguments)
+
+    def invoke(self, *arguments: Any) -> Any:
+        """Read the rest of the line and run the command."""
+        with _plain_words():
+            return super().invoke(*arguments)
+
     def main(self, *arguments: Any, **keywords: Any) -> Any:
         """Run the command line; errors become words and an exit code."""
         try:
@@ -62,6 +77,15 @@ class CommandTree(TyperGroup):
             from siteatlas.cli.border import exit_with
 
             exit_with(error)
+
+
+@contextmanager
+def _plain_words() -> Iterator[None]:
+    try:
+        yield
+    except typer.BadParameter as error:
+        error.message = error.message.removeprefix(NEEDLESS_WORDS)
+        raise
 
 
 def load_command(name: str) -> TyperCommand | TyperGroup:

@@ -23,7 +23,7 @@ from rich.table import Table
 from rich.text import Text
 
 from siteatlas.cli.csv_cells import csv_cell
-from siteatlas.cli.fitting import GAP, Fitted, fit_table
+from siteatlas.cli.fitting import GAP, fit_table
 from siteatlas.cli.fitting import Column as Column  # noqa: PLC0414 commands need one module for tables
 from siteatlas.cli.fitting import Kind as Kind  # noqa: PLC0414 commands need one module for tables
 from siteatlas.cli.invocation import ColorChoice, current
@@ -43,6 +43,9 @@ STATUS_STYLES = {
     "partial": "yellow",
     "failed": "bold red",
     "cancelled": "dim",
+    "cut": "yellow",
+    "unread": "bold red",
+    "skipped": "dim",
 }
 
 
@@ -106,9 +109,17 @@ def can_show_progress() -> bool:
     return is_terminal(sys.stdout) and is_terminal(sys.stderr) and not current().quiet
 
 
-def say(text: str) -> None:
-    """A line of words on stderr, unless quiet was asked for."""
+def say(text: str, *, style: str = "") -> None:
+    """A line of words on stderr, unless quiet was asked for; `style` holds where colour may."""
     if not current().quiet:
+        complain(text, style=style)
+
+
+def complain(text: str, *, style: str = "") -> None:
+    """A line on stderr that is shown even when quiet was asked for."""
+    if style and is_terminal(sys.stderr):
+        console_for(sys.stderr).print(Text(printable(text), style=style), soft_wrap=True)
+    else:
         print(printable(text), file=sys.stderr, flush=True)  # noqa: T201
 
 
@@ -205,12 +216,12 @@ def terminal_table(
             overflow="fold",
         )
     for row in fitted.cells:
-        table.add_row(*_styled(fitted, row))
+        table.add_row(*_in_colour(fitted.columns, row))
     return table
 
 
-def _styled(fitted: Fitted, row: Sequence[str]) -> Iterable[Text]:
-    for column, cell in zip(fitted.columns, row, strict=True):
+def _in_colour(columns: Sequence[Column], row: Sequence[str]) -> Iterable[Text]:
+    for column, cell in zip(columns, row, strict=True):
         yield status_text(cell) if column.kind is Kind.STATUS else Text(cell)
 
 
@@ -227,7 +238,7 @@ def drawn_table(columns: Sequence[Column], cells: Sequence[Sequence[str]]) -> Ta
             Text(column.name), justify="right" if column.right else "left", overflow="fold"
         )
     for row in cells:
-        table.add_row(*(Text(cell) for cell in row))
+        table.add_row(*_in_colour(columns, row))
     return table
 
 

@@ -6,10 +6,7 @@ import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import datetime
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
@@ -18,97 +15,63 @@ from siteatlas.cli.data_sink import DataSink, open_sink
 from siteatlas.cli.entry_filter import EntryFilter
 from siteatlas.cli.output import is_terminal, say
 from siteatlas.cli.preparation import prepare
+from siteatlas.cli.scan_arguments import (
+    AllowOption,
+    ExcludeOption,
+    FailOn,
+    FailOnOption,
+    FormatOption,
+    HeaderOption,
+    IncludeOption,
+    JsonOption,
+    MaxUrlsOption,
+    OnlyOption,
+    OutputOption,
+    Probe,
+    ProbeOption,
+    RateOption,
+    SinceOption,
+    SitesArgument,
+    TimeoutOption,
+    UserAgentOption,
+    chosen_format,
+)
 from siteatlas.cli.scan_faults import say_fault
 from siteatlas.cli.scan_forms import ScanFormat, form_of
 from siteatlas.cli.scan_run import Conductor
 from siteatlas.cli.scan_targets import STDIN, Target, Targets
 from siteatlas.cli.scan_view import View
-from siteatlas.cli.scan_words import say_block, say_left_out, say_line
+from siteatlas.cli.scan_words import say_block, say_children, say_left_out, say_line
 from siteatlas.cli.sitemap_tree import count_of
 from siteatlas.cli.steady_pace import SteadyPace
 from siteatlas.cli.stopping import quiet_interrupts, stop_on_signals
-from siteatlas.errors import AddressError, ConfigurationError, OutputClosed
+from siteatlas.errors import (
+    ConfigurationError,
+    InputError,
+    OutputClosed,
+    PartialScan,
+)
 from siteatlas.net.egress import EgressPolicy
 from siteatlas.net.own_headers import read_header_lines
 from siteatlas.net.politeness import Politeness
 from siteatlas.scanner.analyzer import SitemapAnalyzer
-from siteatlas.scanner.entries import read_date
 from siteatlas.scanner.options import ScanOptions
+from siteatlas.scanner.report import ScanReport
 from siteatlas.settings import Settings
-
-
-class Probe(StrEnum):
-    """Whether usual places are tried even if robots.txt names sitemaps."""
-
-    AUTO = "auto"
-    FULL = "full"
-
-
-def _read_since(text: str) -> datetime:
-    moment = read_date(text.strip())
-    if moment is None:
-        raise typer.BadParameter("a date such as 2026-01-31 or 2026-01-31T08:00:00Z is needed.")
-    return moment
-
-
-SiteArgument = Annotated[
-    str,
-    typer.Argument(
-        help="A host such as example.com, a sitemap's URL, a file such as ./sitemap.xml.gz, "
-        "or - for a list of sites on stdin."
-    ),
-]
-FormatOption = Annotated[ScanFormat, typer.Option("--format", help="What to print.")]
-JsonOption = Annotated[bool, typer.Option("--json", help="Short for --format json.")]
-OutputOption = Annotated[
-    Path | None,
-    typer.Option("--output", "-o", metavar="FILE", help="Where to, instead of stdout."),
-]
-MaxUrlsOption = Annotated[
-    int | None, typer.Option(min=1, max=50_000_000, help="Stop after so many URLs of a site.")
-]
-SinceOption = Annotated[
-    datetime | None,
-    typer.Option(metavar="DATE", parser=_read_since, help="Only URLs with a lastmod from then on."),
-]
-IncludeOption = Annotated[
-    list[str] | None,
-    typer.Option(metavar="PATTERN", help="Only URLs that fit, such as '*/blog/*'. Repeatable."),
-]
-ExcludeOption = Annotated[
-    list[str] | None,
-    typer.Option(metavar="PATTERN", help="No URLs that fit, such as '*.pdf'. Repeatable."),
-]
-AllowOption = Annotated[
-    list[str] | None,
-    typer.Option(metavar="HOST:PORT", help="A host of your own, which may be private. Repeatable."),
-]
-UserAgentOption = Annotated[
-    str | None, typer.Option(help="How to introduce ourselves.  [env: SITEATLAS_USER_AGENT]")
-]
-HeaderOption = Annotated[
-    list[str] | None,
-    typer.Option(metavar="'NAME: VALUE'", help="Sent to hosts named by --allow. Repeatable."),
-]
-RateOption = Annotated[
-    float | None,
-    typer.Option(min=0.001, max=1000, help="Most requests a second to one host."),
-]
-ProbeOption = Annotated[
-    Probe, typer.Option(help="Try the usual places only if need be, or always.")
-]
 
 app = typer.Typer(rich_markup_mode=None)
 
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What to print of what is found, how and where."""
+    """What to print of what is found, how and where, and what counts as a failure."""
 
     format: ScanFormat
     output: Path | None
     max_urls: int | None
     wanted: EntryFilter
+    timeout: float | None
+    fail_on: FailOn | None
 
     @property
     def streams(self) -> bool:
@@ -120,15 +83,24 @@ class Wish:
         """Whether the data go to a terminal."""
         return self.output is None and is_terminal(sys.stdout)
 
+    def fails(self, report: ScanReport) -> bool:
+        """Whether a scan that found something is still a failure."""
+        if self.fail_on is None:
+            return False
+        return report.partial or (self.fail_on is FailOn.PROBLEMS and bool(report.problems))
+
 
 @app.command()
 def scan(
-    site: SiteArgument,
+    sites: SitesArgument,
     *,
-    format: FormatOption = ScanFormat.TABLE,
+    only: OnlyOption = False,
+    format: FormatOption = None,
     as_json: JsonOption = False,
     output: OutputOption = None,
     max_urls: MaxUrlsOption = None,
+    timeout: TimeoutOption = None,
+    fail_on: FailOnOption = None,
     since: SinceOption = None,
     include: IncludeOption = None,
     exclude: ExcludeOption = None,
@@ -142,6 +114,7 @@ def scan(
 
     Example: siteatlas scan example.com --format urls > urls.txt
     """
+    chosen = chosen_format(format, as_json=as_json)
     settings = prepare(user_agent=user_agent)
     usual = EgressPolicy.from_text(settings.egress_allow)
     policy = _policy(usual, allow or [])
@@ -156,13 +129,20 @@ def scan(
     analyzer = SitemapAnalyzer(
         policy, _pace(settings, rate), user_agent=settings.user_agent, headers=headers
     )
-    targets = Targets(analyzer, policy, usual, options)
-    first = None if site == STDIN else _target(site, targets)
-    chosen = ScanFormat.JSON if as_json else format
-    wish = Wish(chosen, output, None if wanted.keeps_all else max_urls, wanted)
+    targets = Targets(analyzer, policy, usual, options, only=only)
+    first = _target(sites[0], targets) if _is_one(sites) else None
+    kept = None if wanted.keeps_all else max_urls
+    wish = Wish(chosen, output, kept, wanted, timeout, fail_on)
     with quiet_interrupts():
-        code = run(_scan(wish, targets, first))
+        code = run(_scan(wish, targets, first, sites))
     raise typer.Exit(code)
+
+
+def _is_one(sites: list[str]) -> bool:
+    """Whether one site or file is meant, rather than a list."""
+    if STDIN in sites and len(sites) > 1:
+        raise InputError("- reads all sites from stdin; give it alone.")
+    return sites != [STDIN] and len(sites) == 1
 
 
 def _policy(usual: EgressPolicy, allow: list[str]) -> EgressPolicy:
@@ -186,7 +166,7 @@ def _named(option: str) -> Iterator[None]:
 def _target(site: str, targets: Targets) -> Target:
     try:
         return targets.of(site)
-    except AddressError as error:
+    except InputError as error:
         trace(error)
         say_fault(error, site, targets.policy)
         raise typer.Exit(error.exit_code) from error
@@ -206,12 +186,17 @@ def _pace(settings: Settings, rate: float | None) -> Politeness:
     return Politeness(settings.host_delay, settings.host_connections)
 
 
-async def _scan(wish: Wish, targets: Targets, first: Target | None) -> int:
+async def _scan(wish: Wish, targets: Targets, first: Target | None, sites: list[str]) -> int:
     """Read everything, write it, say how it went; gives the exit code."""
     form = form_of(wish.format, many=first is None, terminal=wish.on_terminal)
     sink = open_sink(wish.output)
     conductor = Conductor(
-        sink, form, wish.wanted, max_urls=wish.max_urls, hold_reports=wish.on_terminal
+        sink,
+        form,
+        wish.wanted,
+        max_urls=wish.max_urls,
+        timeout=wish.timeout,
+        hold_reports=wish.on_terminal,
     )
     view = View(conductor)
 
@@ -219,7 +204,7 @@ async def _scan(wish: Wish, targets: Targets, first: Target | None) -> int:
         sink.abandon()
         view.abandon()
 
-    listed = targets.listed() if first is None else _only(first)
+    listed = targets.listed(sites) if first is None else _only(first)
     try:
         with stop_on_signals(conductor.stop, clean_up):
             kept = await _conduct(conductor, listed, wish, sink, view)
@@ -234,8 +219,14 @@ async def _scan(wish: Wish, targets: Targets, first: Target | None) -> int:
         return INTERRUPTED
     if first is not None and first.address is not None and conductor.ended[0].error is None:
         targets.say_how_to_watch(first.address)
+    return _exit_code(conductor, targets, wish)
+
+
+def _exit_code(conductor: Conductor, targets: Targets, wish: Wish) -> int:
     codes = [ended.error.exit_code for ended in conductor.ended if ended.error is not None]
-    return max([*codes, targets.worst_refusal])
+    reports = [ended.keeper.report for ended in conductor.ended if ended.error is None]
+    failed = PartialScan.exit_code if any(map(wish.fails, reports)) else 0
+    return max([*codes, targets.worst_refusal, failed])
 
 
 async def _conduct(
@@ -269,6 +260,7 @@ def _say_ends(conductor: Conductor, targets: Targets, *, many: bool) -> None:
             say_block(ended.keeper.report, ended.keeper.dated_count, ended.seconds)
         else:
             say_line(ended.keeper.report, ended.seconds)
+        say_children(ended.keeper.report)
 
 
 def _say_written(conductor: Conductor, wish: Wish) -> None:

@@ -8,13 +8,16 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from siteatlas.cli.entry_stream import (
-    CSV_HEAD,
     EntryEncoder,
+    csv_head,
     encode_csv,
+    encode_csv_of_site,
     encode_nothing,
     encode_objects,
+    encode_objects_of_site,
     encode_urls,
 )
+from siteatlas.cli.fitting import Kind
 from siteatlas.cli.output import (
     Column,
     cell_text,
@@ -23,7 +26,7 @@ from siteatlas.cli.output import (
     json_bytes,
     plain_table,
 )
-from siteatlas.cli.sitemap_tree import tree_text
+from siteatlas.cli.sitemap_tree import tree_text, unfetched_children
 from siteatlas.scanner.report import ScanReport
 
 
@@ -43,7 +46,7 @@ SITEMAP_COLUMNS = [
     Column("TYPE"),
     Column("FOUND BY"),
     Column("URLS", right=True),
-    Column("OUTCOME"),
+    Column("OUTCOME", kind=Kind.STATUS),
     Column("ERROR"),
 ]
 
@@ -71,9 +74,10 @@ def form_of(format: ScanFormat, *, many: bool, terminal: bool) -> ScanForm:
         case ScanFormat.URLS:
             return ScanForm(entries=encode_urls)
         case ScanFormat.JSONL:
-            return ScanForm(entries=encode_objects)
+            return ScanForm(entries=encode_objects_of_site if many else encode_objects)
         case ScanFormat.CSV:
-            return ScanForm(entries=encode_csv, head=CSV_HEAD)
+            encode = encode_csv_of_site if many else encode_csv
+            return ScanForm(entries=encode, head=csv_head(with_site=many))
         case ScanFormat.TREE:
             return ScanForm(report=tree_text)
         case ScanFormat.TABLE:
@@ -103,6 +107,9 @@ def _rows(report: ScanReport) -> list[list[str]]:
             for value in (s.url, s.type, s.discovery_method, s.url_count, s.outcome, s.error_code)
         ]
         for s in report.sitemaps
+    ] + [
+        [cell_text(value) for value in (c.url, None, c.method, None, c.verdict, c.reason)]
+        for c in unfetched_children(report)
     ]
 
 

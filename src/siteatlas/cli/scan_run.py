@@ -16,7 +16,7 @@ from siteatlas.cli.data_sink import DataSink
 from siteatlas.cli.entry_filter import EntryFilter
 from siteatlas.cli.scan_forms import ScanForm
 from siteatlas.cli.scan_targets import Target
-from siteatlas.errors import OutputFailed, SiteatlasError, UrlLimitReached
+from siteatlas.errors import OutputFailed, ScanTimeout, SiteatlasError, UrlLimitReached
 from siteatlas.scanner.document import first_rows
 from siteatlas.scanner.events import EntriesRead, ProblemSeen, ScanEvent
 from siteatlas.scanner.report import ReportKeeper
@@ -45,12 +45,28 @@ class ScanRun:
         """Seconds since the start, or until the end."""
         return self.seconds or time.monotonic() - self.started
 
+    def fail(self, error: SiteatlasError) -> None:
+        """The target gave nothing."""
+        self.keeper.report.fail(error)
+        self.error = error
+
+    def expire(self, seconds: float | None) -> None:
+        """The time is over: what was read so far is the result, if there is any."""
+        fault = ScanTimeout(f"The scan was ended after {seconds:g} seconds.")
+        report = self.keeper.report
+        report.lose(fault.code)
+        self.keeper.break_off(fault)
+        if any(sitemap.status == "completed" for sitemap in report.sitemaps):
+            report.status = "completed"
+        else:
+            self.fail(fault)
+
 
 class Conductor:
     """Runs targets against one sink. `active` and `ended` are for whoever shows progress.
 
-    `hold_reports` keeps what is written for each site until `finish`, so that it does not run over
-    a terminal on which a picture moves.
+    `timeout` is in seconds and holds for each target. `hold_reports` keeps what is written for each
+    site until `finish`, so that it does not run over a terminal on which a picture moves.
     """
 
     def __init__(
@@ -60,6 +76,7 @@ class Conductor:
         wanted: EntryFilter,
         *,
         max_urls: int | None = None,
+        timeout: float | None = None,
         hold_reports: bool = False,
     ) -> None:
         self.active: list[ScanRun] = []
@@ -69,6 +86,7 @@ class Conductor:
         self._form = form
         self._wanted = wanted
         self._max_urls = max_urls
+        self._timeout = timeout
         self._hold_reports = hold_reports
         self._held: list[bytes] = []
         self._stopping = asyncio.Event()
@@ -114,14 +132,16 @@ class Conductor:
         run = ScanRun(target, ReportKeeper(target.name))
         self.active.append(run)
         try:
-            await self._unless_stopped(self._read(run))
+            async with asyncio.timeout(self._timeout):
+                await self._unless_stopped(self._read(run))
+        except TimeoutError:
+            run.expire(self._timeout)
         except _Stopped:
             run.keeper.interrupt()
         except OutputFailed:
             raise
         except SiteatlasError as error:
-            run.keeper.report.fail(error)
-            run.error = error
+            run.fail(error)
         run.seconds = run.elapsed
         run.keeper.arrange()
         self.active.remove(run)
@@ -141,7 +161,7 @@ class Conductor:
                 # No pause from here on, so that an interrupt cannot part count and output.
                 keeper.observe(wanted)
                 if isinstance(wanted, EntriesRead):
-                    sink.put(encode(wanted))
+                    sink.put(encode(run.target.name, wanted))
                     if keeper.report.url_count == self._max_urls:
                         keeper.observe(ProblemSeen(UrlLimitReached.code))
                         keeper.break_off(UrlLimitReached())

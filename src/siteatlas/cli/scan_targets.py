@@ -1,17 +1,17 @@
-"""What `siteatlas scan` is told to read: a site, a local file, or a list of sites from stdin."""
+"""What `siteatlas scan` is told to read: sites, local files, or a list of sites from stdin."""
 
 from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from dataclasses import dataclass, replace
 
 from siteatlas.cli.local_file import local_path, may_be_site, read_local_file
 from siteatlas.cli.output import is_terminal, say
 from siteatlas.cli.scan_faults import say_fault
 from siteatlas.cli.side_thread import SideThread
-from siteatlas.errors import AddressError
+from siteatlas.errors import InputError
 from siteatlas.net.address import WebAddress, parse_site
 from siteatlas.net.egress import EgressPolicy
 from siteatlas.scanner.analyzer import SitemapAnalyzer
@@ -21,6 +21,7 @@ from siteatlas.scanner.options import ScanOptions
 STDIN = "-"
 LONGEST_LINE = 8192
 COMMENT = "#"
+NO_DOCUMENT = "--only needs the address of a sitemap, such as https://example.com/sitemap.xml."
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +37,8 @@ class Target:
 class Targets:
     """Turns words into targets. Addresses are checked before anything is asked.
 
-    `usual` is the policy of other commands, without what was allowed for this scan.
+    `usual` is the policy of other commands, without what was allowed for this scan. With `only`,
+    an address means the one document there.
     """
 
     def __init__(
@@ -45,15 +47,18 @@ class Targets:
         policy: EgressPolicy,
         usual: EgressPolicy,
         options: ScanOptions,
+        *,
+        only: bool = False,
     ) -> None:
         self._analyzer = analyzer
         self.policy = policy
         self._usual = usual
         self._options = options
+        self._only = only
         self.worst_refusal = 0
 
     def of(self, text: str) -> Target:
-        """The target of an argument; raises AddressError for what is neither file nor site."""
+        """The target of an argument; raises InputError for what is neither file nor site."""
         path = local_path(text)
         if path is None:
             return self._site(text)
@@ -61,17 +66,18 @@ class Targets:
             say(f"Reading the file {text}. The site of this name would be https://{text}")
         return Target(str(path), lambda: read_local_file(path, self._options.max_urls), text)
 
-    async def listed(self) -> AsyncIterator[Target]:
-        """The sites on stdin, each once; a bad line is reported, remembered and passed over."""
+    async def listed(self, sites: Sequence[str] = (STDIN,)) -> AsyncIterator[Target]:
+        """Several sites, or those on stdin, each once.
+
+        One that cannot be meant is reported, remembered in `worst_refusal` and passed over.
+        """
+        from_stdin = list(sites) == [STDIN]
         seen: set[str] = set()
-        async for line in _stdin_lines():
-            text = line.partition(f" {COMMENT}")[0].strip()
-            if not text or text.startswith(COMMENT):
-                continue
+        async for text in _stdin_sites() if from_stdin else _given(sites):
             try:
-                target = self._site(text)
-            except AddressError as error:
-                say_fault(error, text, self.policy, may_be_file=False)
+                target = self._site(text) if from_stdin else self.of(text)
+            except InputError as error:
+                say_fault(error, text, self.policy, may_be_file=not from_stdin)
                 self.worst_refusal = max(self.worst_refusal, error.exit_code)
                 continue
             if target.name not in seen:
@@ -92,7 +98,25 @@ class Targets:
         address = parse_site(text)
         self.policy.check(address)
         name = address.domain if address.is_site_root else address.url
-        return Target(name, lambda: self._analyzer.scan(address, self._options), text, address)
+        options = self._options
+        if self._only:
+            if address.is_site_root:
+                raise InputError(NO_DOCUMENT)
+            options = replace(options, only_document=address.url)
+        return Target(name, lambda: self._analyzer.scan(address, options), text, address)
+
+
+async def _given(sites: Sequence[str]) -> AsyncIterator[str]:
+    for site in sites:
+        yield site
+
+
+async def _stdin_sites() -> AsyncIterator[str]:
+    """The lines of stdin without comments and blanks."""
+    async for line in _stdin_lines():
+        text = line.partition(f" {COMMENT}")[0].strip()
+        if text and not text.startswith(COMMENT):
+            yield text
 
 
 async def _stdin_lines() -> AsyncIterator[str]:

@@ -31,6 +31,7 @@ BAR_WIDTH = 24
 # Room for the bar, the prompt and what a terminal may wrap.
 LINES_BELOW = 4
 LEAST_LINES = 3
+MOST_NAMED = 3
 STDERR = 2
 SHOW_CURSOR = b"\x1b[?25h"
 
@@ -84,7 +85,24 @@ async def _tell(conductor: Conductor) -> None:
     while True:
         await asyncio.sleep(PLAIN_LINE_SECONDS)
         for run in conductor.active:
-            say(f"{run.target.name}: {_counts(run)}")
+            say(f"{run.target.name}: {_counts(run)}{awaited_words(run.keeper)}")
+
+
+def awaited_words(keeper: ReportKeeper) -> str:
+    """Which documents hold the scan up."""
+    parts = [
+        f"{verb} {_some_of(urls)}"
+        for verb, urls in (("reading", list(keeper.open)), ("waiting for", list(keeper.requested)))
+        if urls
+    ]
+    if not parts and keeper.robots is None:
+        parts = ["waiting for robots.txt"]
+    return "".join(f"; {part}" for part in parts)
+
+
+def _some_of(urls: list[str]) -> str:
+    more = len(urls) - MOST_NAMED
+    return ", ".join(urls[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def drawn(conductor: Conductor, height: int) -> RenderableType:
@@ -137,9 +155,10 @@ def _bar(run: ScanRun) -> Table:
 def _counts(run: ScanRun) -> str:
     found, seconds = run.keeper.report, run.elapsed
     rate = found.url_count / seconds if seconds else 0
+    expected = count_of(run.keeper.documents_expected, "document")
     return (
-        f"{len(found.sitemaps):,} of {run.keeper.documents_expected:,} documents, "
-        f"{found.url_count:,} URLs, {rate:,.0f} a second, {seconds:.0f} s"
+        f"{len(found.sitemaps):,} of {expected}, {count_of(found.url_count, 'URL')}, "
+        f"{rate:,.0f} a second, {seconds:.0f} s"
     )
 
 

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from collections.abc import Iterator
 
 from siteatlas.cli.entry_filter import EntryFilter
-from siteatlas.cli.output import percent, say
-from siteatlas.cli.sitemap_tree import count_of
+from siteatlas.cli.output import STATUS_STYLES, percent, say
+from siteatlas.cli.sitemap_tree import count_of, unfetched_children
 from siteatlas.scanner.report import ScanReport
 
 MOST_CODES = 6
 MOST_LINES = 10
 LABEL_WIDTH = 10
+PARTIAL_STYLE = STATUS_STYLES["partial"]
 # Below, the clock says more about itself than about the scan.
 SHORTEST_MEASURED = 0.05
 
@@ -28,7 +30,7 @@ def say_block(report: ScanReport, dated: int, seconds: float) -> None:
         _line("lastmod", f"{percent(dated / report.url_count)} of the URLs have one")
     _line("problems", problem_words(report))
     if report.partial:
-        _line("PARTIAL", ", ".join(report.reasons))
+        _line("PARTIAL", ", ".join(report.reasons), style=PARTIAL_STYLE)
     _line("time", _time_words(report, seconds))
 
 
@@ -37,13 +39,23 @@ def say_line(report: ScanReport, seconds: float) -> None:
     partial = f", PARTIAL: {', '.join(report.reasons)}" if report.partial else ""
     say(
         f"{report.site}: {count_of(report.url_count, 'URL')} in "
-        f"{count_of(len(report.sitemaps), 'sitemap')}, {_time_words(report, seconds)}{partial}."
+        f"{count_of(len(report.sitemaps), 'sitemap')}, {_time_words(report, seconds)}{partial}.",
+        style=PARTIAL_STYLE if report.partial else "",
     )
     lines = list(_fault_lines(report))
     for line in lines[:MOST_LINES]:
         say(f"  {line}")
     if len(lines) > MOST_LINES:
         say(f"  … and {len(lines) - MOST_LINES:,} more")
+
+
+def say_children(report: ScanReport) -> None:
+    """That a local index names sitemaps which were not fetched, and how to read one."""
+    children = unfetched_children(report)
+    if children:
+        count = count_of(len(children), "sitemap")
+        say(f"The file is an index of {count}; a scan of a local file fetches nothing.")
+        say(f"Read one: siteatlas scan --only {shlex.quote(children[0].url)}")
 
 
 def say_left_out(wanted: EntryFilter) -> None:
@@ -80,11 +92,11 @@ def problem_words(report: ScanReport) -> str:
     return ", ".join(shown) + (f" and {more} more kinds" if more else "")
 
 
-def _line(label: str, text: str) -> None:
-    say(f"  {label.ljust(LABEL_WIDTH)}{text}")
+def _line(label: str, text: str, style: str = "") -> None:
+    say(f"  {label.ljust(LABEL_WIDTH)}{text}", style=style)
 
 
 def _time_words(report: ScanReport, seconds: float) -> str:
     if seconds < SHORTEST_MEASURED:
         return f"{seconds:.1f} s"
-    return f"{seconds:.1f} s, {report.url_count / seconds:,.0f} URLs a second"
+    return f"{seconds:.1f} s, {count_of(round(report.url_count / seconds), 'URL')} a second"

@@ -6,8 +6,10 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 from siteatlas.cli.output import printable
-from siteatlas.scanner.report import ScanReport, SitemapSeen
+from siteatlas.scanner.report import CandidateSeen, ScanReport, SitemapSeen
 
+# The reason of a sitemap that a local index names.
+NOT_FETCHED = "not_fetched"
 MIDDLE, LAST = ("├── ", "│   "), ("└── ", "    ")
 
 
@@ -16,7 +18,16 @@ def tree_text(report: ScanReport) -> bytes:
     lines = [printable(f"{report.site}  {count_of(report.url_count, 'URL')}")]
     roots, children = families(report.sitemaps)
     lines.extend(_branches(roots, children, ""))
+    unfetched = unfetched_children(report)
+    for position, child in enumerate(unfetched, start=1):
+        fork, _ = LAST if position == len(unfetched) else MIDDLE
+        lines.append(printable(f"    {fork}{child.url}  not fetched"))
     return ("\n".join(lines) + "\n").encode("utf-8", "backslashreplace")
+
+
+def unfetched_children(report: ScanReport) -> list[CandidateSeen]:
+    """The children of a local index."""
+    return [candidate for candidate in report.candidates if candidate.reason == NOT_FETCHED]
 
 
 def families(
@@ -38,8 +49,6 @@ def families(
 def describe(sitemap: SitemapSeen) -> str:
     """One document in a line: where it is, what it gave, and what went wrong."""
     words = [count_of(sitemap.url_count, "URL") if sitemap.type != "index" else "index"]
-    if sitemap.type == "index" and sitemap.url_count:
-        words.append(count_of(sitemap.url_count, "sitemap"))
     if sitemap.error_code:
         words.append(f"{sitemap.outcome}: {sitemap.error_code}")
     return printable(f"{sitemap.url}  {', '.join(words)}")

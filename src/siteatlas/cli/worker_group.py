@@ -10,8 +10,8 @@ from asyncio.subprocess import Process
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from siteatlas.cli.border import complain
 from siteatlas.cli.invocation import current
+from siteatlas.cli.output import complain
 from siteatlas.cli.stopping import SIGNAL_EXIT, stop_on_signals
 from siteatlas.logs import get_logger
 

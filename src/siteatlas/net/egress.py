@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from ipaddress import IPv4Network, ip_network
 
 from siteatlas.errors import AddressError, ConfigurationError, EgressDenied
@@ -35,6 +36,16 @@ SELF_CHECK = (
 _ENTRY = re.compile(r"(?P<target>.+):(?P<port>\*|[0-9]{1,5})", re.DOTALL)
 _BRACKETS = str.maketrans("", "", "[]")
 _HIGHEST_PORT = 65535
+
+
+class Refusal(StrEnum):
+    """Why an address is refused before anything is looked up."""
+
+    PORT = "port"
+    RESERVED_NAME = "reserved_name"
+    PRIVATE_ADDRESS = "private_address"
+    NEVER_OPENS = "never_opens"
+    OURS = "ours"
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,12 +115,26 @@ class EgressPolicy:
 
     def check(self, address: WebAddress) -> None:
         """Raise EgressDenied if the address shows by itself that it may not be contacted."""
-        if read_ip(address.host) is not None:
-            self.check_socket(address.host, address.host, address.port)
-            return
-        usual = address.port in WEB_PORTS and not _is_special(address.host)
-        if address.host in self.refused or not (usual or self.is_own(address)):
+        if self.refusal(address) is not None:
             raise EgressDenied
+
+    def refusal(self, address: WebAddress) -> Refusal | None:
+        """Why the address shows by itself that it may not be contacted; nothing is looked up.
+
+        For whoever typed the address. A stranger is only told that it is refused.
+        """
+        host, port, ip = address.host, address.port, read_ip(address.host)
+        if not self.refused.isdisjoint({host, str(ip)}):
+            return Refusal.OURS
+        if ip is not None and never_opens(ip):
+            return Refusal.NEVER_OPENS
+        if self._allows(host, port) or (ip is not None and self._allows_range(host, port)):
+            return None
+        if ip is not None and not is_public(ip):
+            return Refusal.PRIVATE_ADDRESS
+        if ip is None and _is_special(host):
+            return Refusal.RESERVED_NAME
+        return None if port in WEB_PORTS else Refusal.PORT
 
     def check_socket(self, host: str, ip: str, port: int) -> None:
         """Raise EgressDenied unless a socket to `ip` and `port` may be opened for `host`."""

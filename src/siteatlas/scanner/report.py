@@ -157,11 +157,6 @@ class ReportKeeper:
         self.report.lose(JobCancelled.code)
         self.break_off(JobCancelled("The scan was interrupted."))
 
-    @property
-    def awaited(self) -> list[str]:
-        """Documents that are being waited for or read, the longest-waiting first."""
-        return [*self.open, *self.requested]
-
     def break_off(self, reason: SiteatlasError) -> None:
         """Nothing more comes: what is open counts with the entries that it gave so far.
 

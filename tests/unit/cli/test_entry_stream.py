@@ -11,7 +11,7 @@ import orjson
 from hypothesis import given
 from hypothesis import strategies as st
 
-from siteatlas.cli.entry_stream import CSV_HEAD, csv_lines, object_lines, url_lines
+from siteatlas.cli.entry_stream import csv_head, csv_lines, object_lines, url_lines
 from siteatlas.scanner.events import EntryColumns
 
 SITEMAP = "https://a.example/sitemap.xml"
@@ -115,7 +115,7 @@ def test_csv_has_the_fields_of_the_json_lines():
         [0.8, None],
         [{"images": ["https://a.example/i.png"]}, None],
     )
-    rows = list(csv.DictReader(io.StringIO((CSV_HEAD + csv_lines(SITEMAP, columns)).decode())))
+    rows = list(csv.DictReader(io.StringIO((csv_head() + csv_lines(SITEMAP, columns)).decode())))
     assert rows == [
         {
             "url": "https://a.example/?a=1,2",
@@ -134,3 +134,14 @@ def test_csv_has_the_fields_of_the_json_lines():
             "extras": "",
         },
     ]
+
+
+def test_a_site_stands_first_also_beside_unusual_urls():
+    columns = EntryColumns(['https://a.example/"'], [None], [None], [None], [None])
+    (row,) = map(orjson.loads, object_lines("s", columns, site='"a"').splitlines())
+    assert list(row)[:2] == ["site", "url"]
+    assert row["site"] == '"a"'
+    lines = (csv_head(with_site=True) + csv_lines("s", columns, site='=1"a"')).decode()
+    (cells,) = csv.DictReader(io.StringIO(lines))
+    assert cells["site"] == '\'=1"a"'
+    assert cells["url"] == 'https://a.example/"'

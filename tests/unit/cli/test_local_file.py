@@ -11,7 +11,7 @@ import pytest
 
 from siteatlas.cli.local_file import local_path, may_be_site, read_local_file
 from siteatlas.errors import HtmlInstead, InputError, ScanError
-from siteatlas.scanner.events import DocumentClosed, EntriesRead, ScanEvent
+from siteatlas.scanner.events import CandidateJudged, DocumentClosed, EntriesRead, ScanEvent
 
 URLSET = (
     "<urlset>" + "".join(f"<url><loc>https://a.example/{n}</loc></url>" for n in range(3))
@@ -39,7 +39,18 @@ async def test_a_compressed_file_gives_its_urls(tmp_path: Path):
 async def test_an_index_lists_its_children(tmp_path: Path):
     path = tmp_path / "index.xml"
     path.write_text(INDEX)
-    assert urls_in(await events_of(path)) == ["https://a.example/child.xml"]
+    events = await events_of(path)
+    assert urls_in(events) == []
+    (judged,) = [event for event in events if isinstance(event, CandidateJudged)]
+    assert (judged.url, judged.reason) == ("https://a.example/child.xml", "not_fetched")
+
+
+async def test_an_index_that_breaks_off_is_cut(tmp_path: Path):
+    path = tmp_path / "index.xml"
+    path.write_text(INDEX.removesuffix("</sitemapindex>"))
+    events = await events_of(path)
+    assert isinstance(events[-1], DocumentClosed)
+    assert (events[-1].outcome, events[-1].error_code) == ("cut", "truncated")
 
 
 async def test_a_broken_file_gives_what_it_has(tmp_path: Path):

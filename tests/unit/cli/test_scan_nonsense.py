@@ -20,7 +20,14 @@ from siteatlas.cli.main import app
         (("./missing.xml",), 2, "cannot be read"),
         ((".",), 2, "is a directory; give a file"),
         (("/",), 2, "is a directory; give a file"),
-        (("foo",), 2, "foo: This address may not be contacted, and there is no file of this name"),
+        (("foo",), 2, "a name without a dot is not public, and there is no file of this name here"),
+        (("example.com:3000",), 2, "port 3000 is none of the web ports 80, 443, 8080, 8443.\nIf"),
+        (("10.0.0.1",), 2, "it is not a public address.\nIf this is your own site, allow it"),
+        (("printer.lan",), 2, "names ending in .lan are not public.\nIf this is your own site"),
+        (("a.example", "--json", "--format", "urls"), 2, "--json and --format urls contradict"),
+        (("a.example", "--format", "xml"), 2, "'--format': 'xml' is not one of"),
+        (("a.example", "--only"), 2, "--only needs the address of a sitemap"),
+        (("-", "a.example"), 2, "- reads all sites from stdin; give it alone."),
         (("foo/bar.xml",), 2, "and there is no file of this name here."),
         (("not a host",), 2, "and there is no file of this name here."),
         (("10.0.0.1",), 2, "allow it: --allow 10.0.0.1:443"),
@@ -47,9 +54,14 @@ def test_nonsense_is_refused_in_words(arguments: tuple[str, ...], code: int, wor
 def test_no_way_is_offered_to_what_never_opens(site: str):
     result = CliRunner().invoke(app, ["scan", site])
     assert result.exit_code == 2
-    assert (
-        result.stderr == f"siteatlas: egress_denied: {site}: This address may not be contacted.\n"
-    )
+    words = f"{site}: This address may not be contacted: no setting opens it."
+    assert result.stderr == f"siteatlas: egress_denied: {words}\n"
+
+
+def test_no_way_is_offered_to_a_name_that_leads_nowhere():
+    result = CliRunner().invoke(app, ["scan", "https://nosuchhost.invalid"])
+    assert result.exit_code == 2
+    assert result.stderr.endswith("names ending in .invalid are not public.\n")
 
 
 @pytest.mark.parametrize("site", ["127.0.0.1:1", "http://foo", "foo:80", "169.254.169.254"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import csv
 import json
 from collections.abc import AsyncGenerator, AsyncIterator
 
@@ -17,6 +18,7 @@ from siteatlas.errors import NoSitemap, OutputClosed
 from siteatlas.scanner.events import (
     DiscoveryMethod,
     DocumentOpened,
+    DocumentRequested,
     EntriesRead,
     EntryColumns,
     ScanEvent,
@@ -70,11 +72,14 @@ class Stage:
         many: bool = False,
         wanted: EntryFilter | None = None,
         max_urls: int | None = None,
+        timeout: float | None = None,
     ) -> None:
         self.written = bytearray()
         form = form_of(format, many=many, terminal=False)
         sink = DirectSink(self.written.extend)
-        self.conductor = Conductor(sink, form, wanted or EntryFilter(), max_urls=max_urls)
+        self.conductor = Conductor(
+            sink, form, wanted or EntryFilter(), max_urls=max_urls, timeout=timeout
+        )
 
     async def run(self, *targets: Target) -> str:
         await self.conductor.run(listed(*targets))
@@ -142,3 +147,53 @@ async def test_a_closed_output_ends_everything():
     conductor = Conductor(DirectSink(refuse), form, EntryFilter())
     with pytest.raises(OutputClosed):
         await conductor.run(listed(Target("a", endless_site), Target("b", endless_site)))
+
+
+async def silent_site() -> AsyncGenerator[ScanEvent, None]:
+    yield DocumentRequested(SITEMAP, DiscoveryMethod.ROBOTS_TXT)
+    await asyncio.Event().wait()
+
+
+async def half_silent_site() -> AsyncGenerator[ScanEvent, None]:
+    yield DocumentRequested(f"{SITEMAP}.gz", DiscoveryMethod.ROBOTS_TXT)
+    async for event in endless_site():
+        yield event
+
+
+async def test_a_scan_ends_at_its_timeout_with_what_was_read():
+    stage = Stage(ScanFormat.URLS, timeout=0.1)
+    assert await stage.run(Target("a.example", half_silent_site)) == "https://a.example/1\n"
+    (ended,) = stage.conductor.ended
+    report = ended.keeper.report
+    assert ended.error is None
+    assert (report.status, report.partial) == ("completed", True)
+    assert report.reasons == ["scan_timeout"]
+    assert {(s.url, s.outcome, s.error_code) for s in report.sitemaps} == {
+        (SITEMAP, "cut", "scan_timeout"),
+        (f"{SITEMAP}.gz", "unread", "scan_timeout"),
+    }
+
+
+async def test_a_scan_that_read_nothing_by_its_timeout_has_failed():
+    stage = Stage(ScanFormat.URLS, timeout=0.1)
+    await stage.run(Target("a.example", silent_site))
+    (ended,) = stage.conductor.ended
+    assert ended.error is not None
+    assert ended.error.message == "The scan was ended after 0.1 seconds."
+    assert (ended.keeper.report.status, ended.keeper.report.error_code) == (
+        "failed",
+        "scan_timeout",
+    )
+
+
+async def test_entries_of_several_sites_name_their_site():
+    stage = Stage(ScanFormat.JSONL, many=True)
+    written = await stage.run(Target("a.example", small_site), Target("b.example", small_site))
+    sites = [json.loads(line)["site"] for line in written.splitlines()]
+    assert sorted(sites) == ["a.example"] * 3 + ["b.example"] * 3
+    stage = Stage(ScanFormat.CSV, many=True)
+    rows = list(csv.DictReader((await stage.run(Target("a.example", small_site))).splitlines()))
+    assert next(iter(rows[0])) == "site"
+    assert [row["site"] for row in rows] == ["a.example"] * 3
+    alone = Stage(ScanFormat.JSONL)
+    assert "site" not in json.loads((await alone.run(Target("a", small_site))).splitlines()[0])

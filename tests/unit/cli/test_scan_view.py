@@ -17,7 +17,7 @@ from siteatlas.cli.invocation import ColorChoice, begin
 from siteatlas.cli.scan_forms import ScanForm
 from siteatlas.cli.scan_run import Conductor, ScanRun
 from siteatlas.cli.scan_targets import Target
-from siteatlas.cli.scan_view import can_move, drawn, tree_lines
+from siteatlas.cli.scan_view import awaited_words, can_move, drawn, tree_lines
 from siteatlas.scanner.events import (
     ChildLink,
     ChildrenFound,
@@ -25,6 +25,7 @@ from siteatlas.scanner.events import (
     DocumentClosed,
     DocumentOpened,
     DocumentOutcome,
+    DocumentRequested,
     EntriesRead,
     EntryColumns,
     RobotsRead,
@@ -123,3 +124,15 @@ def test_beside_a_pipe_nothing_moves(monkeypatch, terminal):
     with os.fdopen(reader), os.fdopen(writer, "w") as pipe:
         monkeypatch.setattr(sys, "stdout", pipe)
         assert not can_move(data_on_terminal=False)
+
+
+def test_the_lines_of_a_slow_scan_name_what_holds_it_up():
+    keeper = ReportKeeper("a.example")
+    assert awaited_words(keeper) == "; waiting for robots.txt"
+    keeper.observe(RobotsRead("https://a.example/robots.txt", 200, (INDEX,)))
+    assert awaited_words(keeper) == ""
+    for number in range(5):
+        keeper.observe(DocumentRequested(f"/{number}.xml", DiscoveryMethod.SITEMAP_INDEX))
+    assert awaited_words(keeper) == "; waiting for /0.xml, /1.xml, /2.xml and 2 more"
+    keeper.observe(opened("/0.xml", None, SitemapType.STANDARD))
+    assert awaited_words(keeper).startswith("; reading /0.xml; waiting for /1.xml, ")

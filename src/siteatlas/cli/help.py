@@ -1,0 +1,25 @@
+"""`siteatlas help`: the same text as `--help`, for whoever tries the word first."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(rich_markup_mode=None)
+
+
+@app.command(name="help")
+def show_help(
+    context: typer.Context,
+    command: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[COMMAND]...", help="Such as `scan`, or `jobs list`."),
+    ] = None,
+) -> None:
+    """Show the help of a command, or of all.
+
+    Example: siteatlas help scan
+    """
+    root = context.find_root()
+    root.command.main([*(command or []), "--help"], prog_name=root.info_name)
