@@ -17,7 +17,7 @@ POOLED_TESTS := tests/integration tests/acceptance tests/faults --ignore=tests/i
 COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header
 
 .DEFAULT_GOAL := help
-.PHONY: demo run test test-pooled test-versions test-wheel faults check format docs bench conformance lock dist clean help
+.PHONY: demo run test test-pooled test-versions test-wheel faults mutations reports check format docs bench conformance lock dist clean help
 
 demo: $(READY) ## a first look: scan small sites on this machine and show the result
 	$(BIN)/siteatlas demo $(ARGS)
@@ -51,6 +51,12 @@ faults: $(READY_DEV) ## kill, freeze, restart and cut everything many times; pri
 			--ignore tests/faults/test_plans.py --ignore tests/faults/test_queue_machine.py \
 			--ignore tests/faults/test_broken_twins.py $(ARGS); \
 	fi
+
+mutations: $(READY_DEV) ## change the code in small ways and see a test go red for each
+	$(BIN)/python -m tests.mutations.run $(ARGS)
+
+reports: $(READY_DEV) ## run the tests and write their results into the completion reports
+	$(BIN)/python docs/reports/figures.py $(ARGS)
 
 check: $(READY_DEV) ## everything that must hold: format, lint, types, imports, tests
 	$(BIN)/ruff format --check .

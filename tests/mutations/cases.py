@@ -1,0 +1,344 @@
+"""Small untruths about the code, each with the tests that must notice it.
+
+A case that no longer fits the code is to be written anew: what it says must still be noticed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+SETTINGS_TESTS = "tests/integration/scheduler/test_scheduler_settings.py"
+SESSIONS = "tests/integration/processor/test_scan_sessions.py"
+RECOVERY = "tests/integration/processor/test_recovery.py"
+JOB_TYPES = "tests/integration/queue/test_job_types.py"
+STEERING = "tests/integration/queue/test_steering.py"
+SITE_OF_A_JOB = "tests/integration/processor/test_site_of_a_job.py"
+APPLICATION = "tests/api/test_application.py"
+SEQUENCES = "tests/acceptance/test_submit_sequences.py"
+STATUS_LIFE = "tests/acceptance/test_status_life.py"
+STATEMENTS = "tests/architecture/test_statements.py"
+TRANSACTIONS = "tests/architecture/test_transactions.py"
+
+
+@dataclass(frozen=True)
+class Edit:
+    """In `file`, below the package, `old` stands `times` times and becomes `new`."""
+
+    file: str
+    old: str
+    new: str
+    times: int = 1
+
+
+@dataclass(frozen=True)
+class Mutation:
+    """What the changed code does, and the tests that go red."""
+
+    says: str
+    edits: tuple[Edit, ...]
+    tests: tuple[str, ...]
+
+
+def mutation(says: str, tests: str, *edits: Edit) -> Mutation:
+    return Mutation(says, edits, tuple(tests.split()))
+
+
+MUTATIONS = (
+    mutation(
+        "the clock has an interval of its own",
+        f"{SETTINGS_TESTS}::test_the_interval_of_the_environment_reaches_the_clock",
+        Edit(
+            "scheduler/sitemap_scheduler.py",
+            "minutes = self._settings.scheduler_interval_minutes",
+            "minutes = 999",
+        ),
+    ),
+    mutation(
+        "the interval is read from another variable",
+        f"{SETTINGS_TESTS}::test_the_interval_of_the_environment_reaches_the_clock",
+        Edit(
+            "settings.py",
+            '_env("SITEMAP_SCHEDULER_INTERVAL_MINUTES")',
+            '_env("SITEATLAS_INTERVAL_MINUTES")',
+        ),
+    ),
+    mutation(
+        "the default interval is 15 minutes",
+        f"{SETTINGS_TESTS}::test_the_clock_ticks_every_five_minutes_by_default",
+        Edit(
+            "settings.py",
+            '5,\n        json_schema_extra=_env("SITEMAP_SCHEDULER_INTERVAL_MINUTES")',
+            '15,\n        json_schema_extra=_env("SITEMAP_SCHEDULER_INTERVAL_MINUTES")',
+        ),
+    ),
+    mutation(
+        "the number of instances does not reach the clock",
+        f"{SETTINGS_TESTS}::test_the_number_of_instances_of_the_environment_reaches_the_clock",
+        Edit(
+            "scheduler/sitemap_scheduler.py",
+            '"max_instances": self._settings.scheduler_max_instances',
+            '"max_instances": 1',
+        ),
+    ),
+    mutation(
+        "the batch size does not reach the query for due sites",
+        f"{SETTINGS_TESTS}::test_due_sites_are_queued_in_batches_of_the_size_in_the_environment",
+        Edit(
+            "scheduler/sitemap_scheduler.py",
+            "session, settings.scheduler_batch_size, settings.scan_interval_hours",
+            "session, 777, settings.scan_interval_hours",
+        ),
+    ),
+    mutation(
+        "the default limit of process_pending_sitemaps is 500",
+        f"{SETTINGS_TESTS}::test_without_a_limit_ten_jobs_are_taken",
+        Edit("scheduler/sitemap_scheduler.py", "limit: int = 10, *", "limit: int = 500, *"),
+    ),
+    mutation(
+        "get_pending_jobs lists jobs of every type",
+        f"{STEERING}::test_pending_jobs_are_listed_by_type_and_up_to_the_limit",
+        Edit("queue/job_service.py", ", Job.job_type == job_type)", ")"),
+    ),
+    mutation(
+        "jobs of every type are claimed and rescued",
+        f"{JOB_TYPES}::test_a_job_of_another_type_is_not_claimed "
+        f"{JOB_TYPES}::test_a_job_of_another_type_is_neither_rescued_nor_disowned",
+        Edit(
+            "queue/claims.py",
+            "Job.job_type == SITEMAP_JOB",
+            "Job.job_type == Job.job_type",
+            times=4,
+        ),
+    ),
+    mutation(
+        "a job inserted without its site keeps none",
+        f"{SITE_OF_A_JOB}",
+        Edit(
+            "processor/processing.py",
+            "await assign_domain(session, claim, site.id)",
+            "await noop()",
+        ),
+        Edit(
+            "processor/processing.py",
+            "def _address_of",
+            "async def noop() -> None: ...\n\n\ndef _address_of",
+        ),
+    ),
+    mutation(
+        "the end of the application leaves the scheduler running",
+        f"{APPLICATION}::test_the_end_of_the_lifespan_stops_the_scheduler",
+        Edit("main.py", "        await scheduler.shutdown()\n", ""),
+    ),
+    mutation(
+        "the application does not start the scheduler",
+        f"{APPLICATION}::test_the_lifespan_runs_the_scheduler_and_a_submit_reaches_it",
+        Edit("main.py", "    await scheduler.start()\n", ""),
+    ),
+    mutation(
+        "a scan reports no progress",
+        "tests/integration/processor/test_progress.py",
+        Edit(
+            "processor/recorder.py",
+            "START_PROGRESS + READING_PROGRESS * ended / max(1, known)",
+            "START_PROGRESS",
+        ),
+    ),
+    mutation(
+        "a job that is set back keeps its progress",
+        f"{STEERING}",
+        Edit("queue/renewal.py", '        "progress": 0.0,\n', ""),
+    ),
+    mutation(
+        "a crash inside a job is not caught",
+        f"{RECOVERY}::test_the_error_of_a_crash_says_nothing_of_our_inside",
+        Edit(
+            "processor/processing.py",
+            '        except Exception:\n            log.exception("job_crashed")\n'
+            "            return await self._failed(claim, SiteatlasError(), transient=True)\n",
+            "",
+        ),
+    ),
+    mutation(
+        "the error of a crash is the text of the exception",
+        f"{RECOVERY}::test_the_error_of_a_crash_says_nothing_of_our_inside "
+        f"{APPLICATION}::test_a_job_that_crashes_is_answered_without_our_inside",
+        Edit(
+            "processor/processing.py",
+            '        except Exception:\n            log.exception("job_crashed")\n'
+            "            return await self._failed(claim, SiteatlasError(), transient=True)\n",
+            '        except Exception as error:\n            log.exception("job_crashed")\n'
+            "            return await self._failed(claim, SiteatlasError(repr(error)), transient=True)\n",
+        ),
+    ),
+    mutation(
+        "the status route always says pending",
+        f"{STATUS_LIFE}",
+        Edit(
+            "api/scans.py",
+            "        return await find_job(session, job_id)",
+            '        return dataclasses.replace(await find_job(session, job_id), status="pending")',
+        ),
+        Edit("api/scans.py", "from typing import", "import dataclasses\nfrom typing import"),
+    ),
+    mutation(
+        "the processor uses sessions of requests",
+        f"{SESSIONS}::test_each_step_of_a_job_has_a_background_session_of_its_own",
+        Edit(
+            "processor/processing.py",
+            "import get_background_session\n",
+            "import get_session as get_background_session\n",
+        ),
+    ),
+    mutation(
+        "the processor opens sessions from a factory of its own",
+        f"{TRANSACTIONS}::test_background_work_opens_background_sessions_only",
+        Edit(
+            "processor/processing.py",
+            "async with get_background_session() as session, session.begin():\n            scan_id",
+            "async with AsyncSession(bound_database().engine) as session, session.begin():\n"
+            "            scan_id",
+        ),
+    ),
+    mutation(
+        "the last rows are written in a session beside that of the status",
+        f"{SESSIONS}::test_no_step_of_a_job_is_nested_in_another",
+        Edit(
+            "processor/publication.py",
+            "        await write_portion(session, portion, scan_id=scan.id)\n",
+            "        async with get_background_session() as other, other.begin():\n"
+            "            await write_portion(other, portion, scan_id=scan.id)\n",
+        ),
+    ),
+    mutation(
+        "the status after an error is written in the session that failed",
+        f"{SESSIONS}::test_the_status_after_an_error_is_written_in_a_session_of_its_own",
+        Edit(
+            "processor/publication.py",
+            "async with get_background_session() as session, session.begin():\n"
+            "        if claim.domain_id is not None:",
+            "async with kept_session() as session, session.begin():\n"
+            "        if claim.domain_id is not None:",
+        ),
+        Edit(
+            "processor/publication.py",
+            "async def record_failure",
+            "KEPT: list[AsyncSession] = []\n\n\n"
+            "@asynccontextmanager\nasync def kept_session():\n"
+            "    yield KEPT[-1]\n\n\n"
+            "async def record_failure",
+        ),
+        Edit(
+            "processor/publication.py",
+            "        await write_portion(session, portion, scan_id=scan.id)\n",
+            "        KEPT.append(session)\n"
+            "        await write_portion(session, portion, scan_id=scan.id)\n",
+        ),
+        Edit(
+            "processor/publication.py",
+            "from typing import Any\n",
+            "from contextlib import asynccontextmanager\nfrom typing import Any\n",
+        ),
+    ),
+    mutation(
+        "a step that failed leaves its transaction open",
+        f"{SESSIONS}::test_a_failed_job_leaves_no_connection_in_use",
+        Edit(
+            "storage/session.py",
+            '            async with factory(info={"limits": own}) as session:\n'
+            "                yield session\n",
+            '            session = factory(info={"limits": own})\n'
+            "            await session.connection()\n"
+            "            yield session\n",
+        ),
+        Edit(
+            "processor/publication.py",
+            "get_background_session() as session, session.begin()",
+            "get_background_session() as session",
+            times=3,
+        ),
+    ),
+    mutation(
+        "the driver is given SQL as text",
+        f"{STATEMENTS}",
+        Edit(
+            "storage/url_stream.py",
+            "        await session.execute(BEGINNING)\n",
+            '        await driver.execute("SELECT 1")\n',
+        ),
+    ),
+    mutation(
+        "a second module goes past SQLAlchemy",
+        f"{STATEMENTS}",
+        Edit(
+            "storage/portions.py",
+            "async def write_portion(",
+            "async def raw(connection):\n    return await connection.get_raw_connection()\n\n\n"
+            "async def write_portion(",
+        ),
+    ),
+    mutation(
+        "a router leaves the transaction to others",
+        f"{TRANSACTIONS}::test_each_router_begins_and_ends_its_own_transactions",
+        Edit(
+            "api/scans.py",
+            "get_statement_session() as session, session.begin()",
+            "get_statement_session() as session",
+            times=2,
+        ),
+    ),
+    mutation(
+        "a service opens a session of its own",
+        f"{TRANSACTIONS}::test_statement_modules_are_given_their_session",
+        Edit(
+            "queue/job_service.py",
+            "        statement = select(Job).where(_names(job_id))\n",
+            "        async with get_session() as session:\n            pass\n"
+            "        statement = select(Job).where(_names(job_id))\n",
+        ),
+    ),
+    mutation(
+        "the scheduler reads sites itself",
+        "tests/architecture/test_scheduler_room.py",
+        Edit(
+            "scheduler/consumer.py",
+            "from siteatlas.settings import Settings\n",
+            "from siteatlas.scanner.analyzer import SitemapAnalyzer\n"
+            "from siteatlas.settings import Settings\n",
+        ),
+    ),
+    mutation(
+        "check_job shows no result",
+        f"{SEQUENCES}::test_a_submit_by_http_is_listed_processed_and_shown_with_its_values",
+        Edit(
+            "cli/seed_scripts.py",
+            '    write_line(f"Status: {job.status}")\n'
+            '    write_line(f"Result Data: {job.result_data}")\n'
+            "    if",
+            '    write_line(f"Status: {job.status}")\n    write_line("Result Data: {}")\n    if',
+        ),
+    ),
+    mutation(
+        "check_domain_sitemaps shows nobody as the owner",
+        f"{SEQUENCES}::test_a_submit_by_http_is_listed_processed_and_shown_with_its_values",
+        Edit("cli/seed_scripts.py", "Created by: {sitemap.created_by}", "Created by: nobody"),
+    ),
+    mutation(
+        "check_job ignores the number that it is given",
+        f"{SEQUENCES}::test_a_failed_job_is_shown_with_its_error",
+        Edit("cli/seed_scripts.py", "return await find_job(session, ident)", "raise JobNotFound"),
+    ),
+    mutation(
+        "the monitor looks once and repeats what it saw",
+        f"{SEQUENCES}::test_the_monitor_sees_a_submitted_job_become_completed",
+        Edit(
+            "cli/seed_scripts.py",
+            "        write_state(await scheduler_state())\n        while",
+            "        first = await scheduler_state()\n        write_state(first)\n        while",
+        ),
+        Edit(
+            "cli/seed_scripts.py",
+            "            write_state(await scheduler_state())",
+            "            write_state(first)",
+        ),
+    ),
+)
