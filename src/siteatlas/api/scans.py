@@ -10,7 +10,9 @@ from siteatlas.access.users import CurrentUser, current_user
 from siteatlas.api.addresses import site_at
 from siteatlas.api.context import Context
 from siteatlas.api.documentation import LOCATION, problems
+from siteatlas.api.problems import FieldRefused
 from siteatlas.api.schemas.jobs import JobStatusAnswer, ScanAccepted, ScanRequest
+from siteatlas.errors import AddressError, JobActive
 from siteatlas.insights.jobs import JobView, find_job
 from siteatlas.logs import get_logger
 from siteatlas.net.address import WebAddress
@@ -20,6 +22,8 @@ from siteatlas.storage.repetition import repeat_when_busy
 from siteatlas.storage.session import get_statement_session
 
 NO_WORKER = "No worker has been seen for a minute. Start one with: siteatlas worker"
+NO_DOCUMENT = "With only_document, base_url must be the address of a sitemap."
+READS_LESS = "A scan of one document of this site is active and does not cover this. Try again."
 STATUS_PATH = "/api/v3/sitemap/status/{job_id}"
 
 log = get_logger("api")
@@ -42,6 +46,8 @@ async def scan_domain(
 ) -> ScanAccepted:
     """Queue a scan of the site, or join the one that is waiting or running."""
     address = site_at("#/base_url", body.base_url, context.policy)
+    if body.only_document and address.is_site_root:
+        raise FieldRefused(("#/base_url", AddressError(NO_DOCUMENT)))
     job, served = await repeat_when_busy(lambda: _submit(address, body, context, user))
     context.jobs_waiting()
     log.info("job_submitted", job_id=job.job_id, domain=job.domain, deduplicated=job.deduplicated)
@@ -64,15 +70,19 @@ async def _submit(
     """The job, and whether anybody is there to run it."""
     async with get_statement_session() as session, session.begin():
         served = await context.is_served(session)
+        document = address.url if body.only_document else None
         job = await submit_site(
             session,
             address,
             created_by=user,
             max_pages=body.max_pages,
             watch=body.watch,
+            document=document,
             interval_hours=context.settings.scan_interval_hours,
             max_attempts=context.settings.max_attempts,
         )
+        if job.document is not None and job.document != document:
+            raise JobActive(READS_LESS)
         return job, served
 
 

@@ -19,6 +19,7 @@ from siteatlas.storage.scans import (
     end_scan,
     lock_domain,
     publish_scan,
+    record_domain_counts,
     record_domain_failure,
     record_domain_success,
 )
@@ -54,16 +55,39 @@ async def _publish(
         distinct = await count_distinct_urls(session, scan.domain_id) if stored[0] > 1 else urls
         counts = ScanCounts(sitemaps, urls, distinct)
         await publish_scan(session, scan.id, counts, recorder.reasons)
-        await record_domain_success(
+        await _note_on_site(
             session,
-            scan.domain_id,
-            ScanCounts(*stored, distinct),
-            partial=bool(recorder.reasons),
+            claim,
+            scan,
+            reasons=recorder.reasons,
+            stored=ScanCounts(*stored, distinct),
             origin=portion.origin,
         )
         result = _result(claim, scan, counts, recorder.reasons, largest)
         await complete(session, claim, result)
         return result
+
+
+async def _note_on_site(
+    session: AsyncSession,
+    claim: Claim,
+    scan: OpenedScan,
+    *,
+    reasons: list[str],
+    stored: ScanCounts,
+    origin: str | None,
+) -> None:
+    """A scan of one document says nothing on the site but how much is stored of it."""
+    if claim.document is not None:
+        await record_domain_counts(session, scan.domain_id, stored)
+        return
+    await record_domain_success(
+        session,
+        scan.domain_id,
+        stored,
+        partial=bool(reasons),
+        origin=origin,
+    )
 
 
 def _result(
@@ -98,7 +122,8 @@ async def _record_failure(claim: Claim, *, code: str, message: str, transient: b
         if claim.domain_id is not None:
             await lock_domain(session, claim.domain_id)
         status = await fail(session, claim, code=code, message=message, transient=transient)
-        await _end_scan(session, claim.id, claim.domain_id, status, code)
+        site = claim.domain_id if claim.document is None else None
+        await _end_scan(session, claim.id, site, status, code)
         return status
 
 

@@ -47,7 +47,10 @@ class NewJob:
 
 @dataclass(frozen=True, slots=True)
 class Submitted:
-    """The answer to a submission; `deduplicated` when the site already had an active job."""
+    """The answer to a submission; `deduplicated` when the site already had an active job.
+
+    `document` is the only one that such a job reads; None for the whole site.
+    """
 
     id: int
     job_id: UUID
@@ -56,6 +59,7 @@ class Submitted:
     deduplicated: bool
     domain: str
     max_pages: int | None
+    document: str | None = None
 
 
 class JobRow(Protocol):

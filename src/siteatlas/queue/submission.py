@@ -70,7 +70,8 @@ async def submit_site(
     registering = _registration_and_job(
         tuple(new.columns()),
         watch=watch,
-        scheme_given=address.scheme_given,
+        # The address of a document says nothing on where scans of the site begin.
+        scheme_given=address.scheme_given and document is None,
         whole_site=document is None,
     )
     done = await _register_and_insert(session, registering, known, new.columns())
@@ -150,7 +151,8 @@ async def _join_or_insert(session: AsyncSession, new: NewJob) -> Submitted:
     for _ in range(JOIN_TRIES):
         job = await join(session, new)
         if job is not None:
-            return submitted_of(job, deduplicated=True)
+            document = (job.job_metadata or {}).get("document")
+            return replace(submitted_of(job, deduplicated=True), document=document)
         for inserted in await _insert(session, [new]):
             return submitted_of(inserted, deduplicated=False)
     raise ConflictError("The jobs of this site end faster than they can be joined. Try again.")

@@ -54,6 +54,16 @@ PUBLISH = (
         published_seq=PUBLISHED_SEQUENCE.next_value(),
     )
 )
+NOTE_COUNTS = (
+    update(DOMAINS)
+    .where(DOMAINS.c.id == bindparam("of_domain"))
+    .values(
+        sitemap_count=bindparam("sitemaps"),
+        url_count=bindparam("urls"),
+        distinct_url_count=bindparam("distinct_urls"),
+        updated_at=func.now(),
+    )
+)
 NOTE_SUCCESS = (
     update(DOMAINS)
     .where(DOMAINS.c.id == bindparam("of_domain"))
@@ -169,6 +179,11 @@ async def record_domain_success(
     status = "partial" if partial else "completed"
     values = {"of_domain": domain_id, "ended": status, "answered_at": origin}
     await session.execute(NOTE_SUCCESS, values | asdict(counts))
+
+
+async def record_domain_counts(session: AsyncSession, domain_id: UUID, counts: ScanCounts) -> None:
+    """Put new counters on a site of which one document was read; how its scans end stays."""
+    await session.execute(NOTE_COUNTS, {"of_domain": domain_id} | asdict(counts))
 
 
 async def record_domain_failure(session: AsyncSession, domain_id: UUID, error_code: str) -> None:

@@ -103,6 +103,7 @@ class ScanRequest(RequestShape):
         json_schema_extra=examples(
             {"base_url": "example.com", "max_pages": 1000},
             {"base_url": "https://www.example.com/sitemap.xml", "watch": True},
+            {"base_url": "https://www.example.com/news.xml", "only_document": True},
         )
     )
 
@@ -116,6 +117,11 @@ class ScanRequest(RequestShape):
         None, description="Most URLs that the scan stores; without it the operator's limit holds."
     )
     watch: bool = Field(False, description="Keep watching the site after this scan.")
+    only_document: bool = Field(
+        False,
+        description="Read just the sitemap at `base_url`, and its children if it is an index. "
+        "All else that is stored of the site stays as it is.",
+    )
 
 
 class ScanAccepted(AnswerShape):
