@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from siteatlas.cli.seed_scripts import check_domain_sitemaps, run_script
+from sitemap_scheduler.launch import launch
 
 if __name__ == "__main__":
-    run_script(check_domain_sitemaps)
+    launch("check_domain_sitemaps")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from siteatlas.cli.seed_scripts import add_test_sitemap, run_script
+from launch import launch
 
 if __name__ == "__main__":
-    run_script(add_test_sitemap)
+    launch("add_test_sitemap")

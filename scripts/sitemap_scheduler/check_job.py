@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from siteatlas.cli.seed_scripts import check_job, run_script
+from launch import launch
 
 if __name__ == "__main__":
-    run_script(check_job)
+    launch("check_job")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from siteatlas.cli.seed_scripts import debug_pending_jobs, run_script
+from launch import launch
 
 if __name__ == "__main__":
-    run_script(debug_pending_jobs)
+    launch("debug_pending_jobs")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from siteatlas.cli.seed_scripts import monitor_scheduler, run_script
+from launch import launch
 
 if __name__ == "__main__":
-    run_script(monitor_scheduler)
+    launch("monitor_scheduler")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from siteatlas.cli.seed_scripts import reset_sitemap_status, run_script
+from launch import launch
 
 if __name__ == "__main__":
-    run_script(reset_sitemap_status)
+    launch("reset_sitemap_status")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from siteatlas.cli.seed_scripts import run_script, trigger_scheduler
+from launch import launch
 
 if __name__ == "__main__":
-    run_script(trigger_scheduler)
+    launch("trigger_scheduler")

@@ -39,7 +39,7 @@ from siteatlas.net.address import WebAddress, parse_site
 from siteatlas.net.egress import EgressPolicy
 from siteatlas.net.politeness import Politeness
 from siteatlas.per_loop import PerLoop
-from siteatlas.scanner.analyzer import SitemapAnalyzer
+from siteatlas.scanner.analyzer import USER_AGENT, SitemapAnalyzer
 from siteatlas.scanner.events import EntriesRead, ScanEvent
 from siteatlas.scanner.options import ScanOptions
 from siteatlas.scanner.report import ReportKeeper, ScanReport
@@ -54,9 +54,6 @@ __all__ = [
     "scan_sync",
 ]
 
-USER_AGENT = "Siteatlas (sitemap library)"
-HOST_DELAY = 0.5
-HOST_CONNECTIONS = 2
 EVENTS_WAITING = 4
 LONGEST_USER_AGENT = 400
 ALLOW_WORDS = "allow must be a list of texts such as '127.0.0.1:8000'."
@@ -265,7 +262,7 @@ def _policy(allow: object) -> EgressPolicy:
 
 
 # All scans of one event loop share their manners.
-_politeness = PerLoop(lambda: Politeness(HOST_DELAY, HOST_CONNECTIONS))
+_politeness = PerLoop(Politeness)
 
 
 def _events(request: _Request) -> AsyncGenerator[ScanEvent, None]:

@@ -1,9 +1,15 @@
-"""The application: the only place where API, pages, scheduler and database are put together."""
+"""The application: the only place where API, pages, scheduler and database are put together.
+
+`siteatlas serve` runs it. Another server can run it too: `uvicorn siteatlas.main:app`, or
+`uvicorn --factory siteatlas.main:create_app`; settings then come from the environment and the file.
+"""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from functools import cache
+from typing import Any
 
 from fastapi import FastAPI
 from starlette.middleware import Middleware
@@ -18,20 +24,18 @@ from siteatlas.api.context import ApiContext
 from siteatlas.api.documentation import DESCRIPTION, TAGS
 from siteatlas.api.routes import install_api, operation_id
 from siteatlas.beside import beside
-from siteatlas.logs import get_logger
+from siteatlas.logs import configure_logging
 from siteatlas.meters import watch_loop_lag
 from siteatlas.net.egress import EgressPolicy, self_check
 from siteatlas.scheduler.sitemap_scheduler import SitemapScheduler
-from siteatlas.settings import Settings
+from siteatlas.settings import Settings, load_settings
 from siteatlas.storage.opening import open_storage
 from siteatlas.storage.session import Database, bind_database
 from siteatlas.web.static_files import install_static_files
 
-log = get_logger("main")
-
 
 def create_app(
-    settings: Settings,
+    settings: Settings | None = None,
     policy: EgressPolicy | None = None,
     *,
     run_scheduler: bool = True,
@@ -40,8 +44,12 @@ def create_app(
     """The web application; its lifespan opens the database and runs the scheduler.
 
     A database that is handed in belongs to the caller and stays open. Without `run_scheduler`
-    jobs are queued here and run by `siteatlas worker`.
+    jobs are queued here and run by `siteatlas worker`. Without `settings` the application reads
+    them and configures logging, as a server that knows nothing of Siteatlas needs it.
     """
+    if settings is None:
+        settings = load_settings().settings
+        configure_logging(settings.log_level, settings.log_format)
     context = ApiContext(settings, policy or EgressPolicy.from_text(settings.egress_allow))
     app = FastAPI(
         title="Siteatlas",
@@ -76,7 +84,7 @@ def _lifespan(
         self_check()
         async with AsyncExitStack() as stack:
             if database is None:
-                await stack.enter_async_context(open_storage(context.settings, announce=_announce))
+                await stack.enter_async_context(open_storage(context.settings))
             else:
                 bind_database(database)
             await stack.enter_async_context(beside(watch_loop_lag()))
@@ -99,5 +107,13 @@ async def _scheduler(context: ApiContext) -> AsyncIterator[None]:
         await scheduler.shutdown()
 
 
-def _announce(text: str) -> None:
-    log.info("storage", text=text)
+@cache
+def _app() -> FastAPI:
+    return create_app()
+
+
+def __getattr__(name: str) -> Any:
+    """`app` is made when somebody asks for it, so that an import reads no settings."""
+    if name == "app":
+        return _app()
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -71,7 +71,11 @@ class Settings(BaseModel):
     scheduler_batch_size: Annotated[int, Field(ge=1, le=1000)] = Field(
         20,
         json_schema_extra=_env("SITEMAP_SCHEDULER_BATCH_SIZE"),
-        description="Most jobs that one tick claims, and due sites queued in one transaction.",
+        description=(
+            "Due sites queued in one transaction, and most jobs that one tick or `scheduler "
+            "run-once` claims. When it is set, also the most jobs that one poll claims; otherwise "
+            "a poll claims a job for each free slot (`SITEATLAS_CONCURRENCY`)."
+        ),
     )
     scheduler_max_instances: Annotated[int, Field(ge=1, le=10)] = Field(
         1,
@@ -159,6 +163,12 @@ class Settings(BaseModel):
         json_schema_extra=_env("SITEATLAS_LOG_FORMAT"),
         description="Log lines for people (console) or programs (json).",
     )
+
+    @property
+    def claim_limit(self) -> int | None:
+        """The most jobs to claim at once; None, for each free slot, unless somebody chose it."""
+        chosen = "scheduler_batch_size" in self.model_fields_set
+        return self.scheduler_batch_size if chosen else None
 
 
 @dataclass(frozen=True, slots=True)

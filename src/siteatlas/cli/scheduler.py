@@ -14,7 +14,7 @@ from siteatlas.cli.options import JsonOption
 from siteatlas.cli.output import Column, say, write_details, write_json, write_table
 from siteatlas.cli.preparation import prepare
 from siteatlas.insights.jobs import count_jobs_by_status
-from siteatlas.insights.workers import ALIVE_SECONDS, WorkerView, list_workers
+from siteatlas.insights.workers import WorkerView, list_workers
 from siteatlas.net.egress import EgressPolicy
 from siteatlas.queue.job_service import job_service
 from siteatlas.scheduler.sitemap_scheduler import TickReport, process_pending_sitemaps
@@ -135,7 +135,7 @@ async def scheduler_state() -> SchedulerState:
         pending = await job_service.get_pending_jobs(session, limit=PENDING_LOOKED_AT)
         workers = await list_workers(session)
         jobs = await count_jobs_by_status(session)
-    living = [worker for worker in workers if worker.seconds_since_seen < ALIVE_SECONDS]
+    living = [worker for worker in workers if worker.alive]
     ticks = [worker.last_tick_at for worker in workers if worker.last_tick_at]
     coming = [worker.next_tick_at for worker in living if worker.next_tick_at]
     return SchedulerState(

@@ -21,6 +21,7 @@ from siteatlas.queue.new_job import Submitted
 from siteatlas.queue.statuses import ACTIVE
 from siteatlas.queue.steering import cancel
 from siteatlas.queue.submission import submit_site
+from siteatlas.scheduler.sitemap_scheduler import TickReport, process_pending_sitemaps
 from siteatlas.settings import Settings
 from siteatlas.storage.models import LOCAL_USER_ID, JobStatus, SitemapStatus
 from siteatlas.storage.session import get_session
@@ -48,18 +49,26 @@ async def queue_site(settings: Settings, domain: str, *, reset: bool) -> Submitt
         )
 
 
-async def find_newest_job(settings: Settings, domain: str) -> JobView | None:
-    """The newest job of a site, if it ever had one."""
-    async with opened(settings), get_session() as session, session.begin():
-        page = await list_jobs(session, domain=domain, limit=1)
-        return page.items[0] if page.items else None
+async def site_with_newest_job(
+    settings: Settings, domain: str
+) -> tuple[DomainView, list[SitemapView], JobView | None]:
+    """A site, its documents, and its newest job if it ever had one."""
+    async with opened(settings):
+        async with get_session() as session, session.begin():
+            page = await list_jobs(session, domain=domain, limit=1)
+        return *await _site_with_sitemaps(domain), page.items[0] if page.items else None
 
 
 async def site_with_sitemaps(
     settings: Settings, domain: str
 ) -> tuple[DomainView, list[SitemapView]]:
     """A site and its documents, all of them."""
-    async with opened(settings), get_session() as session, session.begin():
+    async with opened(settings):
+        return await _site_with_sitemaps(domain)
+
+
+async def _site_with_sitemaps(domain: str) -> tuple[DomainView, list[SitemapView]]:
+    async with get_session() as session, session.begin():
         site = await find_domain_view(session, domain)
         sitemaps: list[SitemapView] = []
         cursor = None
@@ -69,6 +78,17 @@ async def site_with_sitemaps(
             cursor = page.next_cursor
             if cursor is None:
                 return site, sitemaps
+
+
+async def run_scheduler(settings: Settings) -> tuple[TickReport, list[JobView]]:
+    """One run of the scheduler, and the jobs that it ran as they are now."""
+    policy = EgressPolicy.from_text(settings.egress_allow)
+    async with opened(settings):
+        report = await process_pending_sitemaps(
+            settings.scheduler_batch_size, settings=settings, policy=policy
+        )
+        async with get_session() as session, session.begin():
+            return report, [await find_job(session, job_id) for job_id in report.outcomes]
 
 
 async def process_document(settings: Settings, sitemap_id: UUID) -> JobView:

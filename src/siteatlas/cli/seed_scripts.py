@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Annotated
 from uuid import UUID
 
@@ -16,13 +17,14 @@ from siteatlas.cli.border import exit_with, run
 from siteatlas.cli.opening import opened
 from siteatlas.cli.output import write_line
 from siteatlas.cli.preparation import prepare
-from siteatlas.cli.scheduler import run_scheduler_once, scheduler_state, write_state
+from siteatlas.cli.scheduler import scheduler_state, write_state
 from siteatlas.cli.seed_records import (
-    find_newest_job,
     process_document,
     queue_site,
     reset_document,
     reset_job,
+    run_scheduler,
+    site_with_newest_job,
     site_with_sitemaps,
 )
 from siteatlas.errors import InputError, JobNotFound
@@ -30,6 +32,7 @@ from siteatlas.insights.jobs import JobView, find_job, list_jobs
 from siteatlas.insights.sitemaps import SitemapView
 from siteatlas.queue.job_service import job_service
 from siteatlas.settings import Settings
+from siteatlas.storage.models import JobStatus
 from siteatlas.storage.session import get_session
 
 MOST_PENDING_SHOWN = 100
@@ -69,14 +72,13 @@ def check_sitemap(
 ) -> None:
     """Show how far the scan of a site is."""
     settings = prepare()
-    site, sitemaps = run(site_with_sitemaps(settings, domain))
-    job = run(find_newest_job(settings, domain))
+    site, sitemaps, job = run(site_with_newest_job(settings, domain))
     write_line(f"Domain: {site.domain}")
     write_line(f"Status: {job.status if job else 'never scanned'}")
     write_line(f"Sitemaps: {site.sitemap_count}")
     write_line(f"URLs: {site.url_count}")
-    if job and job.error_code:
-        write_line(f"Error: {job.error_code}: {job.error}")
+    if job:
+        _write_error(job)
     if detailed:
         _write_sitemaps(site.domain, sitemaps)
 
@@ -162,11 +164,15 @@ def check_domain_sitemaps(
 
 
 def _trigger(settings: Settings) -> None:
-    report = run(run_scheduler_once(settings, settings.scheduler_batch_size))
+    """Run the scheduler once; exit code 1 when one of the jobs that it ran has failed."""
+    report, jobs = run(run_scheduler(settings))
     write_line(f"Found {report.found} pending sitemap jobs")
     write_line(f"Queued {report.due_enqueued} due domains")
-    for job_id, outcome in report.outcomes.items():
-        write_line(f"Job {job_id}: {outcome}")
+    for job in jobs:
+        write_line(f"Job {job.job_id}: {report.outcomes[str(job.job_id)]}")
+        _write_error(job)
+    if JobStatus.FAILED in {job.status for job in jobs}:
+        raise typer.Exit(1)
 
 
 def _write_job(job: JobView) -> None:
@@ -175,8 +181,12 @@ def _write_job(job: JobView) -> None:
     write_line(f"Job Type: {job.job_type}")
     write_line(f"Status: {job.status}")
     write_line(f"Result Data: {job.result_data}")
-    if job.error_code:
-        write_line(f"Error: {job.error_code}: {job.error}")
+    _write_error(job)
+
+
+def _write_error(job: JobView) -> None:
+    if job.error_code or job.error:
+        write_line(": ".join(part for part in ("Error", job.error_code, job.error) if part))
 
 
 def _write_sitemaps(domain: str, sitemaps: list[SitemapView]) -> None:
@@ -210,7 +220,13 @@ async def _job(settings: Settings, ident: str | None) -> JobView:
 
 async def _monitor(settings: Settings, interval: float | None) -> None:
     async with opened(settings):
-        write_state(await scheduler_state())
+        await _write_state_now()
         while interval is not None:
             await asyncio.sleep(interval)
-            write_state(await scheduler_state())
+            write_line("")
+            await _write_state_now()
+
+
+async def _write_state_now() -> None:
+    write_line(f"--- {datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC ---")
+    write_state(await scheduler_state())

@@ -51,6 +51,11 @@ async def queue_load(session: AsyncSession, ended: EndedJobs) -> QueueLoad:
     )
 
 
+async def count_waiting(session: AsyncSession) -> int:
+    """How many jobs wait, for a worker or for their time."""
+    return (await _count(session, [JobStatus.PENDING]))[JobStatus.PENDING.value]
+
+
 async def _count(session: AsyncSession, statuses: Iterable[JobStatus]) -> dict[str, int]:
     """One count per status, each through the index that this status has."""
     counts = (
@@ -83,5 +88,6 @@ async def _oldest_pending_seconds(session: AsyncSession) -> float:
 
 async def _living_workers(session: AsyncSession) -> int:
     since = func.now() - timedelta(seconds=ALIVE_SECONDS)
-    counted = select(func.count()).select_from(Worker).where(Worker.last_seen_at > since)
+    alive = (Worker.last_seen_at > since, Worker.slots > 0)
+    counted = select(func.count()).select_from(Worker).where(*alive)
     return int(await session.scalar(counted) or 0)

@@ -14,7 +14,8 @@ ALIVE_SECONDS = 60
 MOST_WORKERS_SHOWN = 1000
 ANY_ALIVE = select(
     exists().where(
-        Worker.last_seen_at > func.clock_timestamp() - bindparam("age", type_=Interval())
+        Worker.last_seen_at > func.clock_timestamp() - bindparam("age", type_=Interval()),
+        Worker.slots > 0,
     )
 )
 
@@ -35,9 +36,14 @@ class WorkerView:
     next_tick_at: datetime | None
     seconds_since_seen: float
 
+    @property
+    def alive(self) -> bool:
+        """Whether it was seen within the last minute and has not stopped since."""
+        return self.slots > 0 and self.seconds_since_seen < ALIVE_SECONDS
+
 
 async def list_workers(session: AsyncSession) -> list[WorkerView]:
-    """The registered processes, those seen last first."""
+    """The registered processes, those seen last first; also those that stopped."""
     age = extract("epoch", func.clock_timestamp() - Worker.last_seen_at).cast(Float)
     statement = (
         select(Worker, age)

@@ -17,6 +17,8 @@ from siteatlas.net.address import WebAddress
 
 log = get_logger("net")
 
+HOST_DELAY = 0.5
+HOST_CONNECTIONS = 2
 OWN_CONNECTIONS = 16
 LONGEST_CRAWL_DELAY = 30.0
 FAILURES_TO_OPEN = 5
@@ -45,7 +47,11 @@ class Politeness:
     """Hands out slots to hosts. `delay` is in seconds between two starts."""
 
     def __init__(
-        self, delay: float, connections: int, *, clock: Callable[[], float] = time.monotonic
+        self,
+        delay: float = HOST_DELAY,
+        connections: int = HOST_CONNECTIONS,
+        *,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._delay = delay
         self._connections = connections

@@ -42,6 +42,7 @@ class Document:
     fingerprints: dict[int, int | None] = field(default_factory=dict)
     seen: set[int] = field(default_factory=set)
     closed: DocumentClosed | None = None
+    read_count: int = 0
 
     def found_by(self, method: DiscoveryMethod) -> None:
         """Note how the document was found; one that a person named stays so."""
@@ -52,6 +53,7 @@ class Document:
     def close(self, event: DocumentClosed) -> None:
         """Remember how the reading ended; what was loaded for comparing is dropped."""
         self.closed = event
+        self.read_count = len(self.seen)
         self.fingerprints, self.seen = {}, set()
         read = event.outcome in (DocumentOutcome.COMPLETE, DocumentOutcome.UNCHANGED)
         self.changes |= {
@@ -80,6 +82,7 @@ class Document:
             "state": SitemapScanState(self.closed.outcome.value).value,
             "http_status": self.closed.http_status,
             "error_code": self.closed.error_code,
+            "url_count": self.read_count,
             "skipped_count": self.closed.skipped_count,
             "wire_bytes": self.closed.wire_bytes,
             "decoded_bytes": self.closed.decoded_bytes,
@@ -95,6 +98,7 @@ def unasked_row(sitemap_id: UUID) -> dict[str, Any]:
         "state": SitemapScanState.UNREAD.value,
         "http_status": None,
         "error_code": "not_asked",
+        "url_count": 0,
         "skipped_count": 0,
         "wire_bytes": 0,
         "decoded_bytes": 0,

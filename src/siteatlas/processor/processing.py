@@ -7,8 +7,10 @@ that holds it keeps its lease alive.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from contextlib import aclosing, suppress
 from dataclasses import replace
+from typing import Any
 from uuid import UUID
 
 from siteatlas.errors import (
@@ -17,6 +19,7 @@ from siteatlas.errors import (
     DatabaseUnavailable,
     JobCancelled,
     JobDataInvalid,
+    JobNotFound,
     LeaseLost,
     RateLimited,
     ScanError,
@@ -170,7 +173,7 @@ class Processor:
         pulse: Pulse,
     ) -> None:
         memory = memory_of(scan.known) if scan.resumed else memory_of({})
-        done = sum(s.url_count for s in scan.known.values() if s.url in memory.documents)
+        done = sum(s.read_count for s in scan.known.values() if s.url in memory.documents)
         options = ScanOptions(
             max_urls=claim.max_pages or self._settings.max_urls_per_scan,
             urls_done=done,
@@ -198,16 +201,20 @@ class Processor:
                 lease_seconds=self._settings.lease_seconds,
                 progress=START_PROGRESS,
             )
-        name = claim.domain or address.domain
-        return OpenedScan(scan_id, domain_id, name, resumed, known, manual)
+        return OpenedScan(scan_id, domain_id, address.domain, resumed, known, manual)
 
     async def _failed(
         self, claim: Claim, error: SiteatlasError, *, transient: bool = False
     ) -> JobStatus | None:
         transient = transient or error.transient
-        level = "info" if isinstance(error, (ScanError, AddressError)) else "warning"
-        getattr(log, level)(
-            "job_failed", error_code=error.code, error=error.message, transient=transient
+        again = transient and claim.attempt < claim.max_attempts
+        quiet = again and isinstance(error, (ScanError, AddressError))
+        (log.info if quiet else log.warning)(
+            "job_failed",
+            error_code=error.code,
+            error=error.message,
+            transient=transient,
+            retried=again,
         )
         try:
             return await record_failure(
@@ -252,27 +259,54 @@ async def process_domain_with_own_session(
     domain: str | None = None,
     user_id: str | UUID | None = None,  # noqa: ARG001  # a job keeps its owner
     max_urls: int | None = None,
+    options: Mapping[str, Any] | None = None,
 ) -> JobStatus | None:
-    """Run one waiting job now, in this process; a job that another worker holds is left alone.
+    """Run one waiting job now, in this process, with a database that is open in it.
 
-    A front over the claim, for callers that know a job only by its id. Site and owner are those
-    that the job was submitted with, and so is the limit unless `max_urls` names another.
+    A front over the claim, for callers that know a job only by its id. None when there is nothing
+    to run: the job is unknown (a warning says so), or it is not waiting. `domain` is the site of
+    a job that names none; one that names another keeps it, with a warning. `user_id` changes
+    nothing: a job belongs to whoever submitted it. `max_urls`, or `max_urls` in `options`, takes
+    the place of the job's own limit.
     """
     settings = load_settings().settings
     processor = Processor(settings, EgressPolicy.from_text(settings.egress_allow))
-    async with get_background_session() as session, session.begin():
-        job = await job_service.get_by_id(session, job_id)
-        claim = await claim_one(session, job.id, "own-session", settings.lease_seconds)
+    claim = await _claim_waiting(job_id, settings.lease_seconds)
     if claim is None:
-        log.info("job_not_waiting", job_id=str(job_id), domain=domain)
         return None
-    if max_urls is not None:
-        claim = replace(claim, max_pages=max_urls)
+    limit = max_urls if max_urls is not None else (options or {}).get("max_urls")
+    claim = replace(_with_site(claim, domain), max_pages=limit or claim.max_pages)
     keeper = asyncio.create_task(_keep_lease(claim, settings.lease_seconds))
     try:
         return await processor.run(claim, Pulse())
     finally:
         keeper.cancel()
+
+
+async def _claim_waiting(job_id: str | int | UUID, lease_seconds: float) -> Claim | None:
+    try:
+        async with get_background_session() as session, session.begin():
+            job = await job_service.get_by_id(session, job_id)
+            claim = await claim_one(session, job.id, "own-session", lease_seconds)
+    except JobNotFound:
+        log.warning("job_not_found", job_id=str(job_id))
+        return None
+    if claim is None:
+        log.info("job_not_waiting", job_id=str(job_id), status=job.status)
+    return claim
+
+
+def _with_site(claim: Claim, domain: str | None) -> Claim:
+    """The claim with a site: its own, or the given one when it has none."""
+    if not domain:
+        return claim
+    if claim.domain is None:
+        return replace(claim, domain=domain, base_url=domain)
+    with suppress(AddressError):
+        if parse_site(domain).domain == parse_site(claim.domain).domain:
+            return claim
+    log.warning("domain_differs", job_id=str(claim.job_id), domain=claim.domain, given=domain)
+    return claim
 
 
 async def _keep_lease(claim: Claim, lease_seconds: float) -> None:

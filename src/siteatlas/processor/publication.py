@@ -52,8 +52,10 @@ async def _publish(
         await write_portion(session, portion, scan_id=scan.id)
         sitemaps, urls, largest = await summarise_scan(session, scan.id, SUMMARISED_SITEMAPS)
         stored = await count_domain(session, scan.domain_id)
-        distinct = await count_distinct_urls(session, scan.domain_id) if stored[0] > 1 else urls
-        counts = ScanCounts(sitemaps, urls, distinct)
+        distinct = (
+            await count_distinct_urls(session, scan.domain_id) if stored[0] > 1 else stored[1]
+        )
+        counts = ScanCounts(sitemaps, urls, min(urls, distinct))
         await publish_scan(session, scan.id, counts, recorder.reasons)
         await _note_on_site(
             session,

@@ -71,7 +71,7 @@ class Recorder:
         self._listed = {sitemap.id for sitemap in done}
         self._ended = set(self._listed)
         self.reasons: list[str] = []
-        self.url_count = sum(sitemap.url_count for sitemap in done)
+        self.url_count = sum(sitemap.read_count for sitemap in done)
 
     @singledispatchmethod
     async def record(self, event: ScanEvent) -> None:

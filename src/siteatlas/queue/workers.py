@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from sqlalchemy import delete, func
@@ -46,6 +46,13 @@ async def report_worker(session: AsyncSession, report: WorkerReport) -> None:
     )
 
 
-async def forget_worker(session: AsyncSession, worker_id: str) -> None:
-    """Remove the row of a process that ends in good order."""
-    await session.execute(delete(Worker).where(Worker.id == worker_id))
+async def sign_off_worker(session: AsyncSession, report: WorkerReport) -> None:
+    """Note that a process ends in good order.
+
+    One that ticked keeps its row, without slots: when the last tick was stays known. Retention
+    removes it with the rows of processes that were killed.
+    """
+    if report.last_tick_at is None:
+        await session.execute(delete(Worker).where(Worker.id == report.id))
+    else:
+        await report_worker(session, replace(report, slots=0, running=0, next_tick_at=None))

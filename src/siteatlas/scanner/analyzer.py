@@ -23,27 +23,29 @@ from siteatlas.scanner.summary import ScanSummary
 __all__ = ["ScanOptions", "SitemapAnalyzer"]
 
 EVENTS_WAITING = 8
+USER_AGENT = "Siteatlas (sitemap library)"
 
 
 class SitemapAnalyzer:
     """Finds and reads the sitemaps of sites. Holds no state of its own between scans.
 
-    `headers` go only to hosts that the policy names as the operator's own.
+    Without arguments it contacts public addresses only, at the usual pace. `headers` go only to
+    hosts that the policy names as the operator's own.
     """
 
     def __init__(
         self,
-        policy: EgressPolicy,
-        politeness: Politeness,
+        policy: EgressPolicy | None = None,
+        politeness: Politeness | None = None,
         *,
-        user_agent: str,
+        user_agent: str = USER_AGENT,
         limits: FetchLimits = FetchLimits(),
         resolver: Resolver | None = None,
         headers: Mapping[str, str] | None = None,
         tls: ssl.SSLContext | None = None,
     ) -> None:
-        self._policy = policy
-        self._politeness = politeness
+        self._policy = EgressPolicy() if policy is None else policy
+        self._politeness = Politeness() if politeness is None else politeness
         self._user_agent = user_agent
         self._limits = limits
         self._resolver = resolver

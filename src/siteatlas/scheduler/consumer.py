@@ -26,7 +26,7 @@ from siteatlas.processor.publication import give_back, note_ended_job, record_ca
 from siteatlas.queue.claims import Claim, claim, disown, rescue
 from siteatlas.queue.leases import heartbeat
 from siteatlas.queue.statuses import FINAL
-from siteatlas.queue.workers import WorkerReport, forget_worker, report_worker
+from siteatlas.queue.workers import WorkerReport, report_worker, sign_off_worker
 from siteatlas.scheduler.contact import Contact
 from siteatlas.scheduler.patience import Patience
 from siteatlas.scheduler.slots import RunningJob, Slots, StopReason
@@ -73,11 +73,20 @@ class Taken:
 
 
 def _described(job: Job) -> dict[str, Any]:
-    return {"job_id": str(job.job_id), "status": str(job.status), "rescues": job.rescues}
+    return {
+        "job_id": str(job.job_id),
+        "domain": (job.result_data or {}).get("domain"),
+        "status": str(job.status),
+        "rescues": job.rescues,
+        "error_code": job.error_code,
+    }
 
 
 class Consumer:
-    """One per process. `run` works until it is told to stop; `run_once` works off what is there."""
+    """One per process. `run` works until it is told to stop; `run_once` works off what is there.
+
+    `claimed` counts the jobs that it took since it was made.
+    """
 
     def __init__(self, settings: Settings, policy: EgressPolicy) -> None:
         self._settings = settings
@@ -92,6 +101,7 @@ class Consumer:
         self._group: asyncio.TaskGroup | None = None
         self.worker_id = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
         self.outcomes: dict[str, str] = {}
+        self.claimed = 0
         self.last_tick_at: datetime | None = None
         self.next_tick_at: Callable[[], datetime | None] = lambda: None
 
@@ -120,7 +130,7 @@ class Consumer:
                 get_background_session() as session,
                 session.begin(),
             ):
-                await forget_worker(session, self.worker_id)
+                await sign_off_worker(session, self._report())
         log.info("worker_stopped", worker_id=self.worker_id)
 
     async def run_once(self, limit: int) -> int:
@@ -135,7 +145,7 @@ class Consumer:
             for loop in loops:
                 loop.cancel()
         async with get_background_session() as session, session.begin():
-            await forget_worker(session, self.worker_id)
+            await sign_off_worker(session, self._report())
         return found
 
     async def take(self, limit: int) -> int:
@@ -148,6 +158,7 @@ class Consumer:
             self._lost_track = False
             self._contact.made()
             taken.tell()
+            self.claimed += len(taken.claims)
             for one in taken.claims:
                 self._start(one)
         return len(taken.claims)
@@ -224,7 +235,7 @@ class Consumer:
             taken = 0
             self._wake.clear()
             async with patience.round():
-                taken = await self.take(self._slots.free)
+                taken = await self.take(self._settings.claim_limit or self._slots.free)
             pause = SHORTEST_POLL if taken else min(pause * 1.5, LONGEST_POLL)
             with suppress(TimeoutError):
                 async with asyncio.timeout(pause):

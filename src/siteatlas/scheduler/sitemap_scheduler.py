@@ -8,12 +8,16 @@ is the whole path in one call.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Coroutine
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
 
 from apscheduler.schedulers.asyncio import AsyncIOScheduler
 
-from siteatlas.errors import DatabaseError
+from siteatlas.errors import DatabaseError, SiteatlasError
+from siteatlas.insights.queue_load import count_waiting
 from siteatlas.logs import get_logger
 from siteatlas.net.address import parse_site
 from siteatlas.net.egress import EgressPolicy
@@ -25,8 +29,10 @@ from siteatlas.scheduler.consumer import Consumer
 from siteatlas.scheduler.due_clock import DueClock
 from siteatlas.settings import Settings, load_settings
 from siteatlas.storage.domains import take_due_domains
+from siteatlas.storage.faults import translated_faults
 from siteatlas.storage.models import SYSTEM_USER_ID
-from siteatlas.storage.session import get_background_session
+from siteatlas.storage.scans import record_domain_failure
+from siteatlas.storage.session import AsyncSession, get_background_session
 
 log = get_logger("scheduler")
 
@@ -55,6 +61,7 @@ class SitemapScheduler:
         self._consumer.next_tick_at = lambda: self.next_tick_at
         self._clock = AsyncIOScheduler(timezone=UTC)
         self._stop = asyncio.Event()
+        self._claimed_before = 0
         self._working: asyncio.Task[None] | None = None
         self._due_clock = DueClock(self._enqueue_due)
         self._watching: asyncio.Task[None] | None = None
@@ -114,49 +121,107 @@ class SitemapScheduler:
         log.info("scheduler_stopped", worker_id=self.worker_id)
 
     async def tick(self) -> None:
-        """Queue the sites that are due, then take waiting jobs."""
+        """Queue the sites that are due, then take waiting jobs. Nothing that fails ends a tick."""
         limit = self._settings.scheduler_batch_size
         self._consumer.last_tick_at = datetime.now(UTC)
         log.info("tick_started", looked_for=limit)
-        try:
-            due = await enqueue_due_domains(self._settings)
-            found = await self._consumer.take(limit)
-        except DatabaseError as error:
-            log.warning("tick_skipped", reason=error.code)
+        due = await _step("due_domains", enqueue_due_domains(self._settings))
+        taken = await _step("claim", self._consumer.take(limit))
+        waiting = await _step("count", _count_waiting())
+        if due is taken is waiting is None:
             return
-        log.info("tick_ended", looked_for=limit, found=found, due_enqueued=due)
+        found, self._claimed_before = self._found(), self._consumer.claimed
+        log.info("tick_ended", looked_for=limit, found=found, due_enqueued=due, waiting=waiting)
+
+    def _found(self) -> int:
+        """The jobs claimed since the last tick: most of them by polls, which come more often."""
+        return self._consumer.claimed - self._claimed_before
 
     async def _enqueue_due(self) -> None:
         if await enqueue_due_domains(self._settings):
             self._consumer.wake()
 
 
+async def _step(name: str, work: Coroutine[Any, Any, int]) -> int | None:
+    """One step of a tick; when it fails, that is logged and the next one comes."""
+    try:
+        return await work
+    except DatabaseError as error:
+        log.warning("tick_skipped", step=name, reason=error.code)
+    except Exception:
+        log.exception("tick_failed", step=name)
+    return None
+
+
+async def _count_waiting() -> int:
+    async with get_background_session() as session, session.begin():
+        return await count_waiting(session)
+
+
+@dataclass(frozen=True, slots=True)
+class _DueSite:
+    """A watched site whose time has come, apart from its row: that expires with a savepoint."""
+
+    id: UUID
+    domain: str
+    base_url: str
+    max_pages: int | None
+
+
 async def enqueue_due_domains(settings: Settings) -> int:
-    """Queue a scan of each watched site whose time has come, a batch at a time until none is."""
+    """Queue a scan of each watched site whose time has come, a batch at a time until none is.
+
+    A site that cannot be queued is noted as failed until its next time; the others go on.
+    """
     total = 0
-    while queued := await _enqueue_batch(settings):
-        total += queued
+    while results := await _enqueue_batch(settings):
+        total += sum(results)
     return total
 
 
-async def _enqueue_batch(settings: Settings) -> int:
-    """Queue as many due sites as one transaction takes; the number that was taken."""
+async def _enqueue_batch(settings: Settings) -> list[bool]:
+    """Take as many due sites as one transaction takes; for each, whether it was queued."""
     async with get_background_session() as session, session.begin():
-        due = await take_due_domains(
+        domains = await take_due_domains(
             session, settings.scheduler_batch_size, settings.scan_interval_hours
         )
-        for domain in due:
-            await submit_site(
-                session,
-                parse_site(domain.base_url),
-                created_by=SYSTEM_USER_ID,
-                max_pages=domain.max_pages,
-                interval_hours=settings.scan_interval_hours,
-                priority=Priority.SCHEDULED,
-                max_attempts=settings.max_attempts,
-            )
-            log.info("domain_due", domain=domain.domain)
-    return len(due)
+        due = [_DueSite(d.id, d.domain, d.base_url, d.max_pages) for d in domains]
+        return [await _enqueue(session, site, settings) for site in due]
+
+
+async def _enqueue(session: AsyncSession, site: _DueSite, settings: Settings) -> bool:
+    try:
+        with translated_faults():
+            async with session.begin_nested():
+                await _submit(session, site, settings)
+    except DatabaseError:
+        raise
+    except Exception as error:
+        own = error if isinstance(error, SiteatlasError) else SiteatlasError()
+        log.warning(
+            "due_domain_failed",
+            domain=site.domain,
+            base_url=site.base_url,
+            error_code=own.code,
+            error=own.message,
+            exc_info=None if error is own else error,
+        )
+        await record_domain_failure(session, site.id, own.code)
+        return False
+    log.info("domain_due", domain=site.domain)
+    return True
+
+
+async def _submit(session: AsyncSession, site: _DueSite, settings: Settings) -> None:
+    await submit_site(
+        session,
+        parse_site(site.base_url),
+        created_by=SYSTEM_USER_ID,
+        max_pages=site.max_pages,
+        interval_hours=settings.scan_interval_hours,
+        priority=Priority.SCHEDULED,
+        max_attempts=settings.max_attempts,
+    )
 
 
 async def process_pending_sitemaps(
@@ -169,7 +234,8 @@ async def process_pending_sitemaps(
     due = await enqueue_due_domains(settings)
     consumer = Consumer(settings, policy)
     found = await consumer.run_once(limit)
-    log.info("tick_ended", looked_for=limit, found=found, due_enqueued=due)
+    waiting = await _count_waiting()
+    log.info("tick_ended", looked_for=limit, found=found, due_enqueued=due, waiting=waiting)
     return TickReport(limit, found, due, consumer.outcomes)
 
 

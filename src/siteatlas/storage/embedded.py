@@ -31,7 +31,8 @@ USERS = "users.lock"
 log = get_logger("storage")
 
 
-def _announce_to_log(text: str) -> None:
+def announce_to_log(text: str) -> None:
+    """Say in the log what the server is doing."""
     log.info("embedded_server", text=text)
 
 
@@ -44,7 +45,7 @@ class EmbeddedServer:
     """
 
     def __init__(
-        self, data_dir: Path, *, announce: Callable[[str], None] = _announce_to_log
+        self, data_dir: Path, *, announce: Callable[[str], None] = announce_to_log
     ) -> None:
         self.data_dir = data_dir.expanduser().resolve()
         self._announce = announce

@@ -9,8 +9,8 @@ from contextlib import asynccontextmanager
 from siteatlas.beside import beside
 from siteatlas.errors import EmbeddedServerError
 from siteatlas.logs import get_logger
-from siteatlas.settings import Settings
-from siteatlas.storage.embedded import EmbeddedServer
+from siteatlas.settings import Settings, load_settings
+from siteatlas.storage.embedded import EmbeddedServer, announce_to_log
 from siteatlas.storage.schema import require_schema, upgrade_schema
 from siteatlas.storage.session import Database, bind_database, create_database
 
@@ -22,14 +22,20 @@ log = get_logger("storage")
 
 @asynccontextmanager
 async def open_storage(
-    settings: Settings, *, announce: Callable[[str], None], check_schema: bool = True
+    settings: Settings | None = None,
+    *,
+    announce: Callable[[str], None] | None = None,
+    check_schema: bool = True,
 ) -> AsyncIterator[Database]:
     """Bind the database that the settings name, or the embedded one, to this process.
 
-    The embedded server's schema is brought up to date; elsewhere an outdated one is refused.
+    Without `settings` they are read here; without `announce` a start of the embedded server is
+    only logged. The embedded server's schema is brought up to date; elsewhere an outdated one is
+    refused.
     """
+    settings = settings or load_settings().settings
     if settings.database_url is None:
-        async with _embedded(settings, announce) as database:
+        async with _embedded(settings, announce or announce_to_log) as database:
             yield database
         return
     async with _opened(settings, settings.database_url.get_secret_value(), True) as database:

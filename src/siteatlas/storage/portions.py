@@ -9,6 +9,7 @@ from uuid import UUID
 
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from siteatlas.storage.models import SitemapScanState
 from siteatlas.storage.sitemaps import (
     close_sitemap_scans,
     insert_sitemaps,
@@ -80,9 +81,15 @@ async def write_portion(session: AsyncSession, portion: Portion, *, scan_id: int
     await close_sitemap_scans(
         session,
         scan_id,
-        [row | {"url_count": counts[key]} for key, row in portion.closed.items()],
+        [_with_count(row, counts[key]) for key, row in portion.closed.items()],
     )
     await record_candidates(session, list(portion.candidates.values()))
+
+
+def _with_count(row: dict[str, Any], listed: int) -> dict[str, Any]:
+    """A document that did not change lists what is stored of it, though nothing of it was read."""
+    unchanged = row["state"] == SitemapScanState.UNCHANGED
+    return row | {"url_count": listed} if unchanged else row
 
 
 def _with_id(rows: Mapping[UUID, dict[str, Any]]) -> list[dict[str, Any]]:

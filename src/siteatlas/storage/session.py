@@ -2,7 +2,7 @@
 
 Every transaction is short and limited on the server's side. Callers own the transaction:
 `async with get_background_session() as session, session.begin(): …`. One database is bound to a
-process at a time; `main` and the command line bind it.
+process at a time; `main` and the command line bind it, other programs with `open_storage`.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ __all__ = [
     "get_background_session",
     "get_session",
     "get_statement_session",
+    "session_dependency",
 ]
 
 log = get_logger("storage")
@@ -159,14 +160,23 @@ def bind_database(database: Database | None) -> None:
 def bound_database() -> Database:
     """The database of this process."""
     if not _bound:
-        raise DatabaseUnavailable("No database is open in this process.")
+        raise DatabaseUnavailable(
+            "No database is open in this process. Open one first: "
+            "async with siteatlas.storage.opening.open_storage(settings)"
+        )
     return _bound[-1]
 
 
 @asynccontextmanager
 async def get_session() -> AsyncIterator[AsyncSession]:
-    """A session for one request."""
+    """A session for one request, as a context manager."""
     async with bound_database().session(REQUEST_LIMITS) as session:
+        yield session
+
+
+async def session_dependency() -> AsyncIterator[AsyncSession]:
+    """The same for a route that declares it with `Depends`; it owns the transaction too."""
+    async with get_session() as session:
         yield session
 
 

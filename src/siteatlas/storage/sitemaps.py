@@ -44,13 +44,13 @@ LARGEST = (
         SITEMAPS.c.id,
         SITEMAPS.c.url,
         SITEMAPS.c.type,
-        SITEMAPS.c.url_count,
+        SCANNED.c.url_count,
         func.count().over().label("documents"),
-        func.sum(SITEMAPS.c.url_count).over().label("urls"),
+        func.sum(SCANNED.c.url_count).over().label("urls"),
     )
     .join(SCANNED, SCANNED.c.sitemap_id == SITEMAPS.c.id)
     .where(SCANNED.c.scan_id == bindparam("scan"), SCANNED.c.state.in_(READ))
-    .order_by(SITEMAPS.c.url_count.desc(), SITEMAPS.c.url)
+    .order_by(SCANNED.c.url_count.desc(), SITEMAPS.c.url)
     .limit(bindparam("most"))
 )
 COUNT_DOMAIN = select(
@@ -66,6 +66,7 @@ LOAD = (
         SITEMAPS.c.discovery_method,
         SITEMAPS.c.url_count,
         SCANNED.c.state,
+        SCANNED.c.url_count.label("read_count"),
     )
     .outerjoin(
         SCANNED,
@@ -96,7 +97,10 @@ LOAD_MANUAL = (
 
 @dataclass(frozen=True, slots=True)
 class KnownSitemap:
-    """A stored document, with what the current scan already did with it."""
+    """A stored document, with what the current scan already did with it.
+
+    `url_count` is what is stored of it, `read_count` what the current scan has read in it.
+    """
 
     id: UUID
     url: str
@@ -105,6 +109,7 @@ class KnownSitemap:
     discovery_method: str
     url_count: int
     state: SitemapScanState | None
+    read_count: int = 0
     children: tuple[UUID, ...] = field(default=())
 
 
@@ -123,6 +128,7 @@ async def load_sitemaps(
             discovery_method=row.discovery_method,
             url_count=row.url_count,
             state=SitemapScanState(row.state) if row.state else None,
+            read_count=row.read_count or 0,
             children=tuple(children.get(row.id, ())),
         )
         for row in rows
@@ -209,7 +215,7 @@ async def count_domain(session: AsyncSession, domain_id: UUID) -> tuple[int, int
 async def summarise_scan(
     session: AsyncSession, scan_id: int, limit: int
 ) -> tuple[int, int, list[dict[str, Any]]]:
-    """Documents read and listings stored by a scan, and the largest documents."""
+    """Documents and listings that a scan read, and its largest documents."""
     rows = (await session.execute(LARGEST, {"scan": scan_id, "most": limit})).all()
     documents, urls = (rows[0].documents, int(rows[0].urls)) if rows else (0, 0)
     return (

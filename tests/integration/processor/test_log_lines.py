@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import io
-import json
-import logging
-from collections.abc import Iterator
 
 import pytest
 from aiohttp import web
-from sqlalchemy import text
+from sqlalchemy import func, text
 
-from siteatlas.logs import configure_logging
 from siteatlas.storage.session import bound_database
+from tests.fixtures.log_lines import events, log_lines, logged
 from tests.fixtures.pipeline import (
     index,
     pages,
@@ -22,25 +19,11 @@ from tests.fixtures.pipeline import (
     urlset,
     work,
 )
+from tests.fixtures.queue import change
 from tests.fixtures.site_server import SiteServer
 
+__all__ = ["log_lines"]
 pytestmark = pytest.mark.usefixtures("database")
-
-
-@pytest.fixture
-def log_lines() -> Iterator[io.StringIO]:
-    """All log lines of the test as JSON; logging is put back as it was."""
-    root = logging.getLogger()
-    before, level = list(root.handlers), root.level
-    stream = io.StringIO()
-    configure_logging("info", "json", stream)
-    yield stream
-    root.handlers[:] = before
-    root.setLevel(level)
-
-
-def events(stream: io.StringIO) -> list[dict[str, object]]:
-    return [json.loads(line) for line in stream.getvalue().splitlines()]
 
 
 async def test_each_phase_of_a_job_is_logged_with_job_and_site(log_lines: io.StringIO) -> None:
@@ -73,8 +56,26 @@ async def test_a_tick_says_what_it_looked_for_and_found(log_lines: io.StringIO) 
 async def test_a_failure_is_logged_with_its_code(log_lines: io.StringIO) -> None:
     async with SiteServer() as server:
         await scan_server(server)
-    (failed,) = [line for line in events(log_lines) if line["event"] == "job_failed"]
+    (failed,) = logged(log_lines, "job_failed")
     assert (failed["error_code"], failed["transient"]) == ("no_sitemap", False)
+
+
+async def test_a_final_failure_is_a_warning_and_one_that_is_retried_is_not(
+    log_lines: io.StringIO,
+) -> None:
+    async with SiteServer({"/robots.txt": lambda _request: web.Response(status=503)}) as server:
+        settings = settings_for(server)
+        job = await submit_server(server, max_attempts=2)
+        for _ in range(2):
+            await change(job.id, run_at=func.now())
+            await work(settings)
+    failures = logged(log_lines, "job_failed")
+    assert [(line["level"], line["retried"]) for line in failures] == [
+        ("info", True),
+        ("warning", False),
+    ]
+    assert {line["error_code"] for line in failures} == {"robots_unreachable"}
+    assert failures[1]["error"]
 
 
 async def test_line_breaks_from_outside_never_start_a_new_log_line(log_lines: io.StringIO) -> None:
