@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
+import sysconfig
 from pathlib import Path
 
 import pytest
@@ -82,9 +85,13 @@ def test_one_sitemap_is_found_reset_and_scanned_alone(scripts: Scripts, sites: S
 def test_the_job_of_a_site_is_set_back_and_the_monitor_sees_it(scripts: Scripts, sites: Sites):
     site = sites["card"]
     scripts.lines("sitemap_scheduler/add_test_sitemap.py", "--domain", site.base_url)
-    scripts.lines("sitemap_scheduler/trigger_scheduler.py")
+    triggered = scripts.run("sitemap_scheduler/trigger_scheduler.py")
     job = scripts.lines("sitemap_scheduler/check_job.py", "--latest")
     assert value_of("Status", job) == "failed"
+    assert triggered.returncode == 1
+    uuid, reason = value_of("Job UUID", job), value_of("Error", job)
+    assert reason.startswith("no_sitemap: ")
+    assert triggered.stdout.splitlines()[2:] == [f"Job {uuid}: failed", f"Error: {reason}"]
     scripts.lines(
         "sitemap_scheduler/reset_sitemap_status.py",
         "--domain",
@@ -93,10 +100,35 @@ def test_the_job_of_a_site_is_set_back_and_the_monitor_sees_it(scripts: Scripts,
         "pending",
     )
     monitor = scripts.lines("sitemap_scheduler/monitor_scheduler.py", "--once")
+    assert re.fullmatch(r"--- 20\d\d-\d\d-\d\d \d\d:\d\d:\d\d UTC ---", monitor[0])
     assert "jobs pending     1" in monitor
+    reset = scripts.lines("sitemap_scheduler/check_sitemap.py", "--domain", site.base_url)
+    assert [line for line in reset if line.startswith("Error")] == []
 
 
 def test_programs_refuse_unclear_arguments(scripts: Scripts):
     result = scripts.run("sitemap_scheduler/check_job.py")
     assert result.returncode == 2
     assert result.stderr == "siteatlas: input_invalid: Give either --id or --latest.\n"
+
+
+def test_without_its_environment_a_program_says_what_to_do(project: Path):
+    interpreter = Path(sysconfig.get_config_var("BINDIR")) / "python3"
+    for program in ("sitemap_scheduler/check_job.py", "check_domain_sitemaps.py"):
+        path = project / "scripts" / program
+        command = [str(interpreter), "-S", path.name, "example.com"]
+        result = subprocess.run(
+            command, cwd=path.parent, capture_output=True, text=True, check=False
+        )
+        assert result.returncode == 2
+        assert "Run it with .venv/bin/python, or run `make run` first" in result.stderr
+        assert "Traceback" not in result.stderr
+
+
+def test_a_look_at_a_site_opens_the_database_once(fresh_machine: Machine, project: Path):
+    scripts = Scripts(fresh_machine, project / "scripts")
+    site = fresh_machine.environment["SITEATLAS_EGRESS_ALLOW"].split(",")[0]
+    scripts.lines("sitemap_scheduler/add_test_sitemap.py", "--domain", site)
+    looked = scripts.run("sitemap_scheduler/check_sitemap.py", "--domain", site)
+    assert looked.stderr.count("Starting the embedded PostgreSQL") == 1
+    assert "Status: pending" in looked.stdout.splitlines()

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Annotated, Any
 
 import httpx
 import pytest
-from sqlalchemy import text
+from fastapi import Depends, FastAPI
+from sqlalchemy import func, select, text
 from structlog.testing import capture_logs
 
+from siteatlas import main
 from siteatlas.main import create_app
 from siteatlas.net.egress import EgressPolicy
 from siteatlas.settings import Settings
-from siteatlas.storage.session import Database, bound_database
+from siteatlas.storage.models import Job
+from siteatlas.storage.session import AsyncSession, Database, bound_database, session_dependency
 from tests.api.conftest import BASE_URL
 from tests.fixtures.pipeline import pages, urlset
 from tests.fixtures.site_server import SiteServer
@@ -110,3 +113,34 @@ async def test_the_environment_cannot_make_the_framework_send_telemetry(
     async with app.router.lifespan_context(app):
         pass
     assert not app._native_telemetry.enabled()
+
+
+async def test_another_server_makes_the_application_from_the_environment(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("DATABASE_URL", database_url)
+    monkeypatch.setenv("SITEATLAS_PORT", "8123")
+    app = create_app()
+    transport = httpx.ASGITransport(app=app)
+    async with (
+        app.router.lifespan_context(app),
+        httpx.AsyncClient(transport=transport, base_url="http://localhost:8123") as client,
+    ):
+        assert (await client.get("/health/database")).status_code == 200
+    assert main.app is main.app
+    assert isinstance(main.app, FastAPI)
+
+
+async def test_a_route_of_another_application_gets_its_session_by_dependency(database: Database):
+    other = FastAPI()
+
+    @other.get("/waiting")
+    async def waiting(session: Annotated[AsyncSession, Depends(session_dependency)]) -> int:
+        async with session.begin():
+            return int(await session.scalar(select(func.count()).select_from(Job)) or 0)
+
+    assert bound_database() is database
+    transport = httpx.ASGITransport(app=other)
+    async with httpx.AsyncClient(transport=transport, base_url=BASE_URL) as client:
+        answer = await client.get("/waiting")
+    assert (answer.status_code, answer.json()) == (200, 0)

@@ -68,9 +68,9 @@ class LimitedSession(Session):
 
 
 @event.listens_for(LimitedSession, "after_begin")
-def _set_limits(session: Session, _transaction: SessionTransaction, connection: Connection) -> None:
+def _set_limits(session: Session, transaction: SessionTransaction, connection: Connection) -> None:
     limits: dict[str, str] = session.info["limits"]
-    if limits:
+    if limits and not transaction.nested:
         connection.execute(_setting(tuple(limits.items())))
 
 

@@ -9,7 +9,7 @@ import pytest
 from aiohttp import web
 
 from siteatlas.net.address import parse_site
-from siteatlas.scanner.analyzer import ScanOptions
+from siteatlas.scanner.analyzer import ScanOptions, SitemapAnalyzer
 from siteatlas.scanner.events import (
     ChildLink,
     ChildrenFound,
@@ -378,3 +378,10 @@ async def test_a_failure_stands_under_error_in_that_shape(make_analyzer):
     result = await make_analyzer().analyze_domain_sitemaps("http://127.0.0.1:9")
     assert result["error"]
     assert result["total_sitemaps"] == 0
+
+
+async def test_an_analyzer_without_arguments_contacts_public_addresses_only(site):
+    site.pages["/sitemap.xml"] = urlset_of(["{base}/a"]).decode()
+    result = await SitemapAnalyzer().analyze_domain_sitemaps(site.base)
+    assert result["error"] == "This address may not be contacted."
+    assert site.requests == []
