@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest_asyncio
 from sqlalchemy import update
 
+from siteatlas.net.address import parse_site
+from siteatlas.queue.submission import submit_site
 from siteatlas.queue.workers import WorkerReport, report_worker
-from siteatlas.storage.models import Worker
+from siteatlas.storage.models import LOCAL_USER_ID, Job, Worker
 from siteatlas.storage.session import Database
 from tests.fixtures.commands import Machine
 from tests.fixtures.database import transaction
@@ -55,3 +57,16 @@ async def test_without_a_living_worker_no_tick_comes_but_the_last_one_is_known(h
     state = json.loads(result.stdout)
     assert (state["workers"], state["next_tick_at"]) == ([], None)
     assert datetime.fromisoformat(state["last_tick_at"]) == NOW
+
+
+async def test_a_job_that_waits_for_its_time_is_not_the_oldest_that_waits(here: Machine):
+    async with transaction() as session:
+        for name, created in (("snoozed", LONG_AGO), ("due", NOW)):
+            address = parse_site(f"{name}.example")
+            job = await submit_site(session, address, created_by=LOCAL_USER_ID)
+            later = NOW + timedelta(hours=1) if name == "snoozed" else NOW
+            change = update(Job).where(Job.id == job.id)
+            await session.execute(change.values(created_at=created, run_at=later))
+    state = here.json("scheduler", "status")
+    assert state["jobs"]["pending"] == 2
+    assert datetime.fromisoformat(state["oldest_pending_at"]) == NOW

@@ -112,6 +112,21 @@ async def test_the_values_at_fault_are_named(cut_off_client: httpx.AsyncClient):
 
 
 @pytest.mark.parametrize(
+    ("path", "place", "pointer"),
+    [
+        ("/api/v3/jobs?limit=0", "query", "#/limit"),
+        ("/api/v3/jobs?sort=age", "query", "#/sort"),
+        ("/api/v3/sitemaps/7", "path", "#/sitemap_id"),
+    ],
+)
+async def test_every_pointer_is_one_into_the_part_that_is_named(
+    cut_off_client: httpx.AsyncClient, path: str, place: str, pointer: str
+):
+    (error,) = (await cut_off_client.get(path)).json()["errors"]
+    assert (error["in"], error["pointer"]) == (place, pointer)
+
+
+@pytest.mark.parametrize(
     "path",
     [
         "/api/v3/jobs?limit=0",

@@ -55,6 +55,32 @@ async def test_a_site_named_twice_shares_one_job(client: httpx.AsyncClient):
     assert batch["items"][0]["job_id"] == batch["items"][1]["job_id"]
 
 
+async def test_a_name_given_twice_counts_once_everywhere(client: httpx.AsyncClient):
+    batch = await create(client, "example.com", "example.org", "example.com")
+    answer = await status(client, batch)
+    assert batch["total_domains"] == answer["total_domains"] == 2
+    assert [item["domain"] for item in batch["items"]] == list(answer["domain_statuses"])
+
+
+async def test_a_partial_site_is_completed_and_says_what_is_missing(client: httpx.AsyncClient):
+    batch = await create(client, "example.com", "example.org", "10.0.0.1")
+    lost = {"domain": "example.com", "partial": True, "reasons": ["truncated"]}
+    whole = {"domain": "example.org", "partial": False, "reasons": []}
+    await end(batch["items"][0], "completed", result_data=lost)
+    await end(batch["items"][1], "completed", result_data=whole)
+    answer = await status(client, batch)
+    assert (answer["completed_domains"], answer["partial_domains"]) == (2, 1)
+    told = {
+        name: (one["status"], one["partial"], one["reasons"])
+        for name, one in answer["domain_statuses"].items()
+    }
+    assert told == {
+        "example.com": ("completed", True, ["truncated"]),
+        "example.org": ("completed", False, []),
+        "10.0.0.1": ("failed", None, []),
+    }
+
+
 async def test_a_batch_without_a_usable_site_is_refused(cut_off_client: httpx.AsyncClient):
     response = await cut_off_client.post(CREATE, json={"domains": ["10.0.0.1", ""]})
     problem = response.json()

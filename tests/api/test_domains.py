@@ -179,3 +179,17 @@ async def test_an_unknown_site_can_be_neither_changed_nor_forgotten(
     body = {"paused": True} if method == "PATCH" else None
     response = await client.request(method, f"{DOMAINS}/unknown.example", json=body)
     assert (response.status_code, response.json()["code"]) == (404, "domain_not_found")
+
+
+async def test_watching_a_site_names_the_job_of_its_scan(client: httpx.AsyncClient):
+    added = (await client.post(DOMAINS, json={"domain": "example.com"})).json()
+    job = (await client.get(added["status_url"])).json()
+    assert (job["job_id"], job["domain"]) == (added["job_id"], "example.com")
+    again = (await client.post(DOMAINS, json={"domain": "example.com"})).json()
+    assert again["job_id"] == added["job_id"]
+
+
+async def test_a_site_that_is_not_watched_has_no_job(client: httpx.AsyncClient):
+    body = {"domain": "example.com", "watch": False}
+    added = (await client.post(DOMAINS, json=body)).json()
+    assert (added["job_id"], added["status_url"]) == (None, None)

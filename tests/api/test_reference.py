@@ -142,12 +142,57 @@ def test_the_examples_of_a_shape_fit_it(shape: type[base.AnswerShape]):
 
 def test_every_body_and_answer_has_an_example(document: dict[str, Any]):
     parts = {"BatchItemAnswer", "DomainStatusAnswer", "PoolAnswer", "FieldProblem", "ListingState"}
+    parts.add("FoundSitemap")
     bare = [
         name
         for name, schema in document["components"]["schemas"].items()
         if "examples" not in schema and name not in parts and not name.startswith(("Page", "Exam"))
     ]
     assert bare == []
+
+
+@pytest.mark.parametrize(
+    ("shape", "field", "word"),
+    [
+        ("JobStatusAnswer", "status", "cancelled"),
+        ("ScanAccepted", "status", "pending"),
+        ("BatchStatusAnswer", "status", "processing"),
+        ("DomainStatusAnswer", "status", "failed"),
+        ("SitemapAnswer", "status", "completed"),
+        ("SitemapAnswer", "discovery_method", "robots_txt"),
+        ("CandidateAnswer", "verdict", "skipped"),
+        ("ScanAnswer", "state", "published"),
+        ("AttemptAnswer", "outcome", "snoozed"),
+    ],
+)
+def test_a_word_of_a_closed_set_is_an_enumeration(document, shape: str, field: str, word: str):
+    assert word in document["components"]["schemas"][shape]["properties"][field]["enum"]
+
+
+def test_the_result_of_a_job_has_a_shape_of_its_own(document: dict[str, Any]):
+    shapes = document["components"]["schemas"]
+    for job in ("JobStatusAnswer", "JobAnswer", "JobDetailAnswer"):
+        kinds = shapes[job]["properties"]["result_data"]["anyOf"]
+        assert kinds == [{"$ref": "#/components/schemas/ScanResult"}, {"type": "null"}]
+    fields = {"domain", "partial", "reasons", "sitemap_count", "sitemaps", "sitemaps_truncated"}
+    assert fields <= set(shapes["ScanResult"]["properties"])
+
+
+def test_an_unusual_result_is_passed_on_as_it_is():
+    example = jobs.STATUS | {"result_data": {"domain": 7, "sitemaps": "none", "own": True}}
+    shown = jobs.JobStatusAnswer.model_validate(example).model_dump()
+    assert shown["result_data"] == {"domain": 7, "sitemaps": "none", "own": True}
+
+
+@pytest.mark.parametrize("shape", ["ScanRequest", "BatchRequest"])
+def test_no_example_of_a_scan_limits_it(document: dict[str, Any], shape: str):
+    examples = document["components"]["schemas"][shape]["examples"]
+    assert all("max_pages" not in example for example in examples)
+
+
+def test_an_empty_page_of_a_search_is_explained(document: dict[str, Any]):
+    page = document["components"]["schemas"]["ExaminedPageAnswer_UrlAnswer_"]
+    assert "not the end" in page["properties"]["examined"]["description"]
 
 
 def test_every_route_knows_who_is_asking():

@@ -85,10 +85,10 @@ async def get_batch_status(batch_id: UUID) -> BatchView:
 
 
 def _entries(texts: list[str], policy: EgressPolicy) -> list[BatchEntry]:
-    """One entry per line; FieldRefused when no line can be used."""
+    """One entry for each different line; FieldRefused when no line can be used."""
     entries: list[BatchEntry] = []
     faults: list[tuple[str, AddressError]] = []
-    for position, text in enumerate(texts):
+    for text, position in _first_positions(texts).items():
         try:
             entries.append(BatchEntry(_storable(text), checked_site(text, policy)))
         except AddressError as error:
@@ -97,6 +97,14 @@ def _entries(texts: list[str], policy: EgressPolicy) -> list[BatchEntry]:
     if len(faults) == len(entries):
         raise FieldRefused(*faults, detail="None of the domains can be scanned.")
     return entries
+
+
+def _first_positions(texts: list[str]) -> dict[str, int]:
+    """Each name and where it stands first: the status of a batch has one entry for a name."""
+    positions: dict[str, int] = {}
+    for position, text in enumerate(texts):
+        positions.setdefault(text, position)
+    return positions
 
 
 def _storable(text: str) -> str:

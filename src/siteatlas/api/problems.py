@@ -93,8 +93,9 @@ async def _on_field_refused(request: Request, error: Exception) -> Response:
 async def _on_validation_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
     errors = [
-        _field_error(_pointer(fault["loc"]), fault["type"], fault["msg"])
+        _field_error(_pointer(loc[1:]), fault["type"], fault["msg"], place=str(loc[0]))
         for fault in error.errors()[:MOST_FIELD_ERRORS]
+        if (loc := fault["loc"])
     ]
     return problem(request.scope, InputError(), errors=errors)
 
@@ -146,15 +147,14 @@ def _answer(status: int, body: Mapping[str, Any], headers: Mapping[str, str]) ->
     return Response(content, status, headers=dict(headers), media_type=MEDIA_TYPE)
 
 
-def _field_error(pointer: str, code: str, message: str) -> dict[str, str]:
-    return {"pointer": pointer, "code": code, "message": message}
+def _field_error(pointer: str, code: str, message: str, place: str = "body") -> dict[str, str]:
+    return {"in": place, "pointer": pointer, "code": code, "message": message}
 
 
-def _pointer(location: Sequence[str | int]) -> str:
-    """A JSON pointer for the body; the name of the place and of the value for the rest."""
-    where, *steps = location
+def _pointer(steps: Sequence[str | int]) -> str:
+    """A JSON pointer into the part of the request that holds the value."""
     path = "".join(f"/{_escaped(step)}" for step in steps)
-    return (f"#{path}" if where == "body" else f"{where}{path}")[:LONGEST_POINTER]
+    return f"#{path}"[:LONGEST_POINTER]
 
 
 def _escaped(step: str | int) -> str:

@@ -21,7 +21,7 @@ SHORTEST_MEASURED = 0.05
 
 def say_block(report: ScanReport, dated: int, seconds: float) -> None:
     """Sitemaps, URLs, dates, problems, time: one line each."""
-    unread = sum(sitemap.outcome == "unread" for sitemap in report.sitemaps)
+    unread = _unread(report)
     say("")
     read = len(report.sitemaps) - unread
     _line("sitemaps", f"{read:,} read" + (f", {unread:,} not" if unread else ""))
@@ -39,7 +39,8 @@ def say_line(report: ScanReport, seconds: float) -> None:
     partial = f", PARTIAL: {', '.join(report.reasons)}" if report.partial else ""
     say(
         f"{report.site}: {count_of(report.url_count, 'URL')} in "
-        f"{count_of(len(report.sitemaps), 'sitemap')}, {_time_words(report, seconds)}{partial}.",
+        f"{count_of(len(report.sitemaps) - _unread(report), 'sitemap')}, "
+        f"{_time_words(report, seconds)}{partial}.",
         style=PARTIAL_STYLE if report.partial else "",
     )
     lines = list(_fault_lines(report))
@@ -47,6 +48,11 @@ def say_line(report: ScanReport, seconds: float) -> None:
         say(f"  {line}")
     if len(lines) > MOST_LINES:
         say(f"  … and {len(lines) - MOST_LINES:,} more")
+
+
+def _unread(report: ScanReport) -> int:
+    """Documents of which nothing was read; like the service, a scan does not count them."""
+    return sum(sitemap.outcome == "unread" for sitemap in report.sitemaps)
 
 
 def say_children(report: ScanReport) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Annotated
 
 import typer
@@ -11,7 +11,7 @@ import typer
 from siteatlas.cli.border import run
 from siteatlas.cli.opening import opened
 from siteatlas.cli.options import JsonOption
-from siteatlas.cli.output import Column, say, write_details, write_json, write_table
+from siteatlas.cli.output import Column, Kind, say, write_details, write_json, write_table
 from siteatlas.cli.preparation import prepare
 from siteatlas.insights.jobs import count_jobs_by_status
 from siteatlas.insights.workers import WorkerView, list_workers
@@ -28,10 +28,10 @@ WORKER_COLUMNS = [
     Column("SLOTS", right=True),
     Column("RUNNING", right=True),
     Column("SEEN (S AGO)", right=True),
-    Column("LAST TICK"),
-    Column("NEXT TICK"),
+    Column("LAST TICK", kind=Kind.AGE),
+    Column("NEXT TICK", kind=Kind.AGE),
 ]
-OUTCOME_COLUMNS = [Column("JOB"), Column("OUTCOME")]
+OUTCOME_COLUMNS = [Column("JOB", kind=Kind.NAME), Column("OUTCOME", kind=Kind.STATUS)]
 
 app = typer.Typer(
     help="The scheduler, which takes jobs and queues due sites.",
@@ -45,6 +45,7 @@ class SchedulerState:
     """How the scheduler is doing; a process that was not seen for a minute counts as gone.
 
     `last_tick_at` may be of a process that is gone, all else is of the living ones.
+    `oldest_pending_at` is of a job that could run now: one that waits for its time is not late.
     """
 
     jobs: dict[str, int]
@@ -135,12 +136,15 @@ async def scheduler_state() -> SchedulerState:
         pending = await job_service.get_pending_jobs(session, limit=PENDING_LOOKED_AT)
         workers = await list_workers(session)
         jobs = await count_jobs_by_status(session)
+    now = datetime.now(UTC)
     living = [worker for worker in workers if worker.alive]
     ticks = [worker.last_tick_at for worker in workers if worker.last_tick_at]
     coming = [worker.next_tick_at for worker in living if worker.next_tick_at]
     return SchedulerState(
         jobs=jobs,
-        oldest_pending_at=min((job.created_at for job in pending), default=None),
+        oldest_pending_at=min(
+            (job.created_at for job in pending if job.run_at <= now), default=None
+        ),
         last_tick_at=max(ticks, default=None),
         next_tick_at=min(coming, default=None),
         workers=living,

@@ -20,7 +20,11 @@ NOTHING_SCANNED = "No site of this batch could be scanned."
 
 @dataclass(frozen=True, slots=True)
 class BatchItemView:
-    """One site of a batch, in the order of submission; `progress` is 1 when it has ended."""
+    """One site of a batch, in the order of submission; `progress` is 1 when it has ended.
+
+    `partial` and `reasons` come from the job; they are unknown before its end and once its record
+    has been pruned.
+    """
 
     domain: str
     job_id: UUID | None
@@ -31,6 +35,8 @@ class BatchItemView:
     start_time: datetime | None
     end_time: datetime | None
     updated_at: datetime | None
+    partial: bool | None
+    reasons: list[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,17 +50,23 @@ class DomainStatusView:
     processing_time: float | None
     error: str | None
     error_code: str | None
+    partial: bool | None
+    reasons: list[str]
 
 
 @dataclass(frozen=True, slots=True)
 class BatchView:
-    """A batch, counted from its items. Cancelled and refused sites count as failed."""
+    """A batch, counted from its items. Cancelled and refused sites count as failed.
+
+    Partial sites count as completed; `partial_domains` says how many of those they are.
+    """
 
     batch_id: UUID
     status: str
     total_domains: int
     completed_domains: int
     failed_domains: int
+    partial_domains: int
     progress: float
     created_at: datetime
     updated_at: datetime
@@ -88,6 +100,8 @@ async def list_batch_items(session: AsyncSession, batch_id: UUID) -> list[BatchI
             func.coalesce(BatchItem.started_at, Job.started_at).label("started_at"),
             func.coalesce(BatchItem.finished_at, Job.finished_at).label("finished_at"),
             Job.updated_at,
+            Job.result_data["partial"].astext.label("partial"),
+            Job.result_data["reasons"].label("reasons"),
         )
         .outerjoin(Job, Job.id == BatchItem.job_id)
         .where(BatchItem.batch_id == batch_id)
@@ -104,6 +118,8 @@ async def list_batch_items(session: AsyncSession, batch_id: UUID) -> list[BatchI
             start_time=row.started_at,
             end_time=row.finished_at,
             updated_at=row.updated_at,
+            partial=None if row.partial is None else row.partial == "true",
+            reasons=row.reasons or [],
         )
         for row in await session.execute(statement)
     ]
@@ -124,6 +140,7 @@ def _batch_view(batch: Batch, items: Sequence[BatchItemView]) -> BatchView:
         total_domains=batch.total,
         completed_domains=completed if batch.completed is None else batch.completed,
         failed_domains=failed if batch.failed is None else batch.failed,
+        partial_domains=sum(item.partial is True for item in items),
         progress=_mean([item.progress for item in items]),
         created_at=batch.created_at,
         updated_at=max([batch.created_at, *touched]),
@@ -155,6 +172,8 @@ def _domain_status(item: BatchItemView) -> DomainStatusView:
         processing_time=_seconds(item.start_time, item.end_time),
         error=item.error,
         error_code=item.error_code,
+        partial=item.partial,
+        reasons=item.reasons,
     )
 
 

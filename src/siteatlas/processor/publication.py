@@ -109,6 +109,7 @@ def _result(
         "partial": bool(reasons),
         "reasons": reasons,
         "sitemaps": largest,
+        "sitemaps_truncated": counts.sitemaps > len(largest),
     }
 
 

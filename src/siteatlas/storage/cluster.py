@@ -39,6 +39,8 @@ from siteatlas.storage.server_user import SHELL, ServerUser, server_user_for
 
 DATABASE = "siteatlas"
 START_SECONDS = 300
+STARTING = "Waiting for PostgreSQL to start"
+RECOVERING = "Waiting for PostgreSQL; recovery after a crash takes a while"
 STOP_SECONDS = 120
 ORPHANS_PAUSE_SECONDS = 0.1
 NOT_ALLOWED = re.compile("Permission denied|Read-only file system|Operation not permitted")
@@ -108,10 +110,12 @@ class Cluster:
             if found and found.accepts_connections:
                 return found.socket_dir
             if found and found.lives:
-                self._await_ready(found.pid, patience)
+                self._await_ready(found.pid, patience, waiting_for=STARTING)
                 continue
             logged = self._logged_so_far()
-            if not self._await_ready(self._start(found), patience):
+            # The server removes its lock file when it stops: one without a process is a crash.
+            waiting_for = STARTING if found is None else RECOVERING
+            if not self._await_ready(self._start(found), patience, waiting_for=waiting_for):
                 self._judge_failed_start(logged, patience)
 
     def stop(self) -> None:
@@ -202,13 +206,13 @@ class Cluster:
         for name in (SOCKET_NAME, f"{SOCKET_NAME}.lock"):
             (socket_dir / name).unlink(missing_ok=True)
 
-    def _await_ready(self, pid: int, patience: Patience) -> bool:
+    def _await_ready(self, pid: int, patience: Patience, *, waiting_for: str) -> bool:
         """True once the server accepts connections; False when its process ended."""
         while process_lives(pid):
             found = Postmaster.of(self.path)
             if found and found.accepts_connections:
                 return True
-            if not patience.pause("Waiting for PostgreSQL; recovery after a crash takes a while"):
+            if not patience.pause(waiting_for):
                 raise EmbeddedServerError(
                     f"PostgreSQL is not ready after {START_SECONDS} seconds. It goes on starting "
                     f"(see {self.path / 'log'}); try again later."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -22,6 +23,9 @@ from siteatlas.errors import (
     DatabaseUnavailable,
     SchemaOutdated,
 )
+from siteatlas.storage.database_url import parse_database_url
+
+DEFAULT_PORT = 5432
 
 AWAY_CLASSES = ("08", "53", "57P", "58")
 # What the states of SQL (or the first two signs of their classes) mean to us.
@@ -79,3 +83,39 @@ def translated_faults() -> Iterator[None]:
         if own is None:
             raise
         raise own from error
+
+
+@contextmanager
+def located_faults(url: str) -> Iterator[None]:
+    """Say of a database that is away where it was looked for and why it did not answer.
+
+    Only for the operator of this process: the address is nobody else's business.
+    """
+    try:
+        yield
+    except DatabaseUnavailable as error:
+        if type(error) is not DatabaseUnavailable or error.message != DatabaseUnavailable().message:
+            raise
+        where, why = server_of(url), reason_of(error)
+        raise DatabaseUnavailable(f"The database at {where} cannot be reached: {why}.") from error
+
+
+def server_of(url: str) -> str:
+    """The host and port in a database address, without user and password."""
+    address = parse_database_url(url)
+    host = address.host or address.query.get("host") or "localhost"
+    port = address.port or address.query.get("port") or DEFAULT_PORT
+    return f"{host}:{port}"
+
+
+def reason_of(error: BaseException) -> str:
+    """Why a connection failed, as the operating system or the server said it."""
+    first = error
+    while first.__cause__ is not None:
+        first = first.__cause__
+    if isinstance(first, TimeoutError):
+        return "no answer in time"
+    if isinstance(first, OSError) and first.errno is not None and first.errno > 0:
+        return os.strerror(first.errno)
+    text = getattr(first, "strerror", None) or str(first) or type(first).__name__
+    return str(text).rstrip(".")

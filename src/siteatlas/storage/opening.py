@@ -11,6 +11,7 @@ from siteatlas.errors import EmbeddedServerError
 from siteatlas.logs import get_logger
 from siteatlas.settings import Settings, load_settings
 from siteatlas.storage.embedded import EmbeddedServer, announce_to_log
+from siteatlas.storage.faults import located_faults
 from siteatlas.storage.schema import require_schema, upgrade_schema
 from siteatlas.storage.session import Database, bind_database, create_database
 
@@ -38,10 +39,12 @@ async def open_storage(
         async with _embedded(settings, announce or announce_to_log) as database:
             yield database
         return
-    async with _opened(settings, settings.database_url.get_secret_value(), True) as database:
-        if check_schema:
-            await require_schema(database.engine)
-        yield database
+    url = settings.database_url.get_secret_value()
+    with located_faults(url):
+        async with _opened(settings, url, True) as database:
+            if check_schema:
+                await require_schema(database.engine)
+            yield database
 
 
 @asynccontextmanager

@@ -141,6 +141,15 @@ def test_a_server_left_by_a_killed_process_is_used_on_and_stopped_by_the_next(da
     assert not processes_naming(data_dir)
 
 
+def test_a_first_start_speaks_of_starting_and_of_no_crash(data_dir, monkeypatch):
+    monkeypatch.setattr(patience, "WORD_EVERY_SECONDS", 0.001)
+    words: list[str] = []
+    with EmbeddedServer(data_dir, announce=words.append):
+        pass
+    assert any(word.startswith("Waiting for PostgreSQL to start") for word in words)
+    assert not any("crash" in word for word in words)
+
+
 async def test_a_killed_server_is_recovered_with_a_word_and_without_loss(data_dir, monkeypatch):
     monkeypatch.setattr(patience, "WORD_EVERY_SECONDS", 0.001)
     owner = joined(data_dir)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from aiohttp import web
 
+from siteatlas.processor import publication
 from siteatlas.storage.models import (
     LOCAL_USER_ID,
     Candidate,
@@ -68,6 +69,16 @@ async def test_a_valid_site_is_stored_with_job_domain_and_owner_on_every_documen
     urls = await rows_of(SitemapUrl)
     assert len(urls) == 100
     assert all(url.lastmod is not None and url.removed_at is None for url in urls)
+
+
+@pytest.mark.parametrize(("most", "truncated"), [(2, True), (3, False)])
+async def test_a_result_that_leaves_documents_out_says_so(monkeypatch, most: int, truncated: bool):
+    monkeypatch.setattr(publication, "SUMMARISED_SITEMAPS", most)
+    async with shop() as server:
+        job = await scan_server(server)
+    assert job.result_data is not None
+    assert (len(job.result_data["sitemaps"]), job.result_data["sitemap_count"]) == (most, 3)
+    assert job.result_data["sitemaps_truncated"] is truncated
 
 
 async def test_the_result_tells_counts_and_the_documents() -> None:

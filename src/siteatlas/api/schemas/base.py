@@ -5,12 +5,15 @@ Bounds of requests are enforced. Bounds of answers are declared only: an answer 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated, Any, Generic, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.config import JsonDict
 
 from siteatlas.insights.pages import DEFAULT_LIMIT, LARGEST_BIGINT, LONGEST_CURSOR, MAX_LIMIT
+from siteatlas.scanner.events import SitemapType
+from siteatlas.storage.models import JobStatus
 
 LARGEST_INT = 2**31 - 1
 MOST_PAGES = 50_000_000
@@ -21,6 +24,10 @@ DOMAIN_ID = "7f1f7c4e-52a9-4a55-8a4e-0a3c1b7f9d20"
 SITEMAP_ID = "3b9a8d52-1f64-4f0e-9d7c-6e2b8c1a4f35"
 BATCH_ID = "c2a41e0b-9f1d-4c52-8f7b-2e6d5a8b9c03"
 USER_ID = "5905e9fe-6c61-4694-b09a-6602017b000a"
+SITEMAP_COUNT = (
+    "Documents that were read, to their end or in part, indexes included. Those of which nothing "
+    "could be read are not counted; the list of documents has them as `failed`."
+)
 NOON = "2025-11-15T12:00:00Z"
 LATER = "2025-11-15T12:00:04Z"
 
@@ -28,6 +35,11 @@ LATER = "2025-11-15T12:00:04Z"
 def declared(**bounds: Any) -> Any:
     """Bounds that stand in the schema and are not enforced."""
     return Field(json_schema_extra=bounds)
+
+
+def one_of(words: Iterable[str]) -> Any:
+    """The words of a closed set: generated clients get an enumeration of them."""
+    return declared(enum=[str(word) for word in words])
 
 
 def examples(*values: dict[str, Any]) -> JsonDict:
@@ -46,6 +58,8 @@ SmallCount = Annotated[int, declared(minimum=0, maximum=LARGEST_INT, format="int
 Seconds = Annotated[float, declared(minimum=0)]
 Share = Annotated[float, declared(minimum=0, maximum=1)]
 FreeObject = dict[str, Any]
+JobStatusWord = Annotated[str, one_of(JobStatus)]
+SitemapTypeWord = Annotated[str, one_of(SitemapType)]
 
 MaxPages = Annotated[int, Field(ge=1, le=MOST_PAGES)]
 

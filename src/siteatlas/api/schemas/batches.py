@@ -16,6 +16,7 @@ from siteatlas.api.schemas.base import (
     Address,
     AnswerShape,
     FreeObject,
+    JobStatusWord,
     Line,
     MaxPages,
     Paragraph,
@@ -47,6 +48,7 @@ STATUS = {
     "total_domains": 1,
     "completed_domains": 1,
     "failed_domains": 0,
+    "partial_domains": 1,
     "progress": 1.0,
     "created_at": NOON,
     "updated_at": LATER,
@@ -62,10 +64,12 @@ STATUS = {
             "processing_time": 4.0,
             "error": None,
             "error_code": None,
+            "partial": True,
+            "reasons": ["truncated"],
         }
     },
     "error": None,
-    "metadata": {"max_pages": 1000},
+    "metadata": {"max_pages": None},
 }
 
 
@@ -73,7 +77,7 @@ class BatchRequest(RequestShape):
     """Sites to scan."""
 
     model_config = ConfigDict(
-        json_schema_extra=examples({"domains": ["example.com", "example.org"], "max_pages": 1000})
+        json_schema_extra=examples({"domains": ["example.com", "example.org"]})
     )
 
     domains: Annotated[list[Address], Field(min_length=1, max_length=MOST_DOMAINS)]
@@ -94,8 +98,8 @@ class BatchCreated(AnswerShape):
     model_config = ConfigDict(json_schema_extra=examples(CREATED))
 
     batch_id: UUID
-    status: Word
-    total_domains: SmallCount
+    status: JobStatusWord
+    total_domains: SmallCount = Field(description="Different names in the request.")
     status_url: Line
     items: Annotated[list[BatchItemAnswer], declared(maxItems=MOST_DOMAINS)]
     warning: Line | None = Field(None, description="Set when nobody is there to run the jobs.")
@@ -104,13 +108,20 @@ class BatchCreated(AnswerShape):
 class DomainStatusAnswer(AnswerShape):
     """How far one site of a batch has come."""
 
-    status: Word
+    status: JobStatusWord
     job_id: UUID | None
     start_time: datetime | None
     end_time: datetime | None
     processing_time: Seconds | None
     error: Paragraph | None
     error_code: Word | None
+    partial: bool | None = Field(
+        description="Whether something of the site is missing; null while that is not known, "
+        "and once the record of the job has been pruned."
+    )
+    reasons: Annotated[list[Word], declared(maxItems=100)] = Field(
+        description="Codes that say what is missing and why."
+    )
 
 
 class BatchStatusAnswer(AnswerShape):
@@ -119,10 +130,13 @@ class BatchStatusAnswer(AnswerShape):
     model_config = ConfigDict(json_schema_extra=examples(STATUS))
 
     batch_id: UUID
-    status: Word
+    status: JobStatusWord
     total_domains: SmallCount
     completed_domains: SmallCount
     failed_domains: SmallCount
+    partial_domains: SmallCount = Field(
+        description="How many of the completed sites are known to be partial."
+    )
     progress: Share
     created_at: datetime
     updated_at: datetime

@@ -13,6 +13,7 @@ from siteatlas.api.schemas.base import (
     JOB_ID,
     LATER,
     NOON,
+    SITEMAP_COUNT,
     USER_ID,
     Address,
     AnswerShape,
@@ -23,14 +24,19 @@ from siteatlas.api.schemas.base import (
     QueryShape,
     RequestShape,
     Seconds,
+    SitemapTypeWord,
     SmallCount,
     Url,
     Word,
     declared,
     examples,
+    one_of,
 )
+from siteatlas.scanner.events import DiscoveryMethod, Verdict
 from siteatlas.settings import IntervalHours
+from siteatlas.storage.models import ScanState
 
+SCAN_ENDS = ("completed", "partial", "failed")
 INTERVAL = "Hours between two scans; 0.016 is about one minute."
 DOMAIN = {
     "id": DOMAIN_ID,
@@ -139,12 +145,12 @@ class DomainAnswer(AnswerShape):
     next_scan_at: datetime | None
     max_pages: Count | None
     last_scan_at: datetime | None
-    last_scan_status: Word | None
+    last_scan_status: Annotated[str, one_of(SCAN_ENDS)] | None
     last_error_code: Word | None
     failures_in_a_row: SmallCount
     url_count: Count
     distinct_url_count: Count
-    sitemap_count: Count
+    sitemap_count: Count = Field(description=SITEMAP_COUNT)
     created_by: UUID
     created_at: datetime
     updated_at: datetime
@@ -167,13 +173,13 @@ class ScanAnswer(AnswerShape):
 
     id: Count
     job_id: UUID
-    state: Word
+    state: Annotated[str, one_of(ScanState)]
     partial: bool
     reasons: Annotated[list[Word], declared(maxItems=100)]
     error_code: Word | None
     started_at: datetime
     finished_at: datetime | None
-    sitemap_count: Count
+    sitemap_count: Count = Field(description=SITEMAP_COUNT)
     url_count: Count
     distinct_url_count: Count
     published_seq: Count | None
@@ -185,10 +191,10 @@ class CandidateAnswer(AnswerShape):
     model_config = ConfigDict(json_schema_extra=examples(CANDIDATE))
 
     url: Url
-    method: Word
-    verdict: Word
+    method: Annotated[str, one_of(DiscoveryMethod)]
+    verdict: Annotated[str, one_of(Verdict)]
     reason: Word | None
-    type: Word | None
+    type: SitemapTypeWord | None
     http_status: SmallCount | None
     scan_id: Count
     checked_at: datetime

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 from uuid import UUID
 
 from pydantic import ConfigDict, Field
@@ -15,12 +15,14 @@ from siteatlas.api.schemas.base import (
     LONGEST_ADDRESS,
     MOST_PAGES,
     NOON,
+    SITEMAP_COUNT,
     SITEMAP_ID,
     USER_ID,
     Address,
     AnswerShape,
     Count,
     FreeObject,
+    JobStatusWord,
     Line,
     MaxPages,
     Name,
@@ -28,15 +30,28 @@ from siteatlas.api.schemas.base import (
     QueryShape,
     RequestShape,
     Share,
+    SitemapTypeWord,
     SmallCount,
+    Url,
     Word,
     declared,
     examples,
+    one_of,
 )
 
 StatusWord = Literal[
     "pending", "processing", "completed", "failed", "cancelled", "complete", "error"
 ]
+
+ATTEMPT_OUTCOMES = (
+    "completed",
+    "failed",
+    "retried",
+    "released",
+    "snoozed",
+    "rescued",
+    "cancelled",
+)
 
 ACCEPTED = {
     "job_id": JOB_ID,
@@ -44,8 +59,27 @@ ACCEPTED = {
     "status_url": f"/api/v3/sitemap/status/{JOB_ID}",
     "created_at": NOON,
     "deduplicated": False,
-    "max_pages": 1000,
+    "max_pages": None,
     "warning": None,
+}
+RESULT = {
+    "domain": "example.com",
+    "max_pages": None,
+    "scan_id": 7,
+    "sitemap_count": 1,
+    "url_count": 12,
+    "distinct_url_count": 12,
+    "partial": False,
+    "reasons": [],
+    "sitemaps": [
+        {
+            "id": SITEMAP_ID,
+            "url": "https://example.com/sitemap.xml",
+            "type": "standard",
+            "url_count": 12,
+        }
+    ],
+    "sitemaps_truncated": False,
 }
 STATUS = {
     "job_id": JOB_ID,
@@ -55,20 +89,7 @@ STATUS = {
     "domain": "example.com",
     "domain_id": DOMAIN_ID,
     "created_by": USER_ID,
-    "result_data": {
-        "domain": "example.com",
-        "max_pages": 1000,
-        "partial": False,
-        "reasons": [],
-        "sitemaps": [
-            {
-                "id": SITEMAP_ID,
-                "url": "https://example.com/sitemap.xml",
-                "type": "standard",
-                "url_count": 12,
-            }
-        ],
-    },
+    "result_data": RESULT,
     "error": None,
     "error_code": None,
     "attempt": 1,
@@ -96,12 +117,59 @@ ATTEMPT = {
 }
 
 
+class FoundSitemap(AnswerShape):
+    """A document that a scan read, and how many URLs it lists."""
+
+    id: UUID
+    url: Url
+    type: SitemapTypeWord
+    url_count: Count
+
+
+class ScanResult(AnswerShape):
+    """What a scan found. While it runs, only some of these fields are there."""
+
+    model_config = ConfigDict(json_schema_extra=examples(RESULT))
+
+    domain: Name | None = None
+    max_pages: Count | None = Field(None, description="The limit that this scan had, if any.")
+    scan_id: Count | None = None
+    sitemap_count: Count | None = Field(None, description=SITEMAP_COUNT)
+    known_sitemap_count: Count | None = Field(
+        None, description="Documents known so far; only while the scan runs."
+    )
+    url_count: Count | None = None
+    distinct_url_count: Count | None = None
+    partial: bool | None = Field(None, description="Whether something of the site is missing.")
+    reasons: Annotated[list[Word], declared(maxItems=100)] | None = Field(
+        None, description="Codes that say what is missing and why."
+    )
+    sitemaps: Annotated[list[FoundSitemap], declared(maxItems=100)] | None = Field(
+        None, description="The largest documents, at most 100."
+    )
+    sitemaps_truncated: bool | None = Field(
+        None, description="Whether `sitemaps` leaves documents out; `sitemap_count` counts all."
+    )
+
+
+def _only_scan_result(schema: dict[str, Any]) -> None:
+    """The stored object is passed on as it is, and described as the result of a scan."""
+    kinds: list[dict[str, Any]] = schema["anyOf"]
+    schema["anyOf"] = [kind for kind in kinds if "$ref" in kind or kind.get("type") == "null"]
+
+
+ResultData = Annotated[
+    FreeObject | ScanResult | None,
+    Field(union_mode="left_to_right", json_schema_extra=_only_scan_result),
+]
+
+
 class ScanRequest(RequestShape):
     """A site to scan."""
 
     model_config = ConfigDict(
         json_schema_extra=examples(
-            {"base_url": "example.com", "max_pages": 1000},
+            {"base_url": "example.com"},
             {"base_url": "https://www.example.com/sitemap.xml", "watch": True},
             {"base_url": "https://www.example.com/news.xml", "only_document": True},
         )
@@ -130,7 +198,7 @@ class ScanAccepted(AnswerShape):
     model_config = ConfigDict(json_schema_extra=examples(ACCEPTED))
 
     job_id: UUID
-    status: Word
+    status: JobStatusWord
     status_url: Line
     created_at: datetime
     deduplicated: bool
@@ -145,12 +213,12 @@ class JobStatusAnswer(AnswerShape):
 
     job_id: UUID
     id: Count
-    status: Word
+    status: JobStatusWord
     progress: Share
     domain: Name | None
     domain_id: UUID | None
     created_by: UUID
-    result_data: FreeObject | None
+    result_data: ResultData
     error: Paragraph | None
     error_code: Word | None
     attempt: SmallCount
@@ -182,7 +250,7 @@ class AttemptAnswer(AnswerShape):
     worker_id: Name | None
     started_at: datetime | None
     ended_at: datetime
-    outcome: Word
+    outcome: Annotated[str, one_of(ATTEMPT_OUTCOMES)]
     error_code: Word | None
     error: Paragraph | None
 

@@ -24,14 +24,19 @@ INVALID = NOT_FOUND | {
     "detail": "The request holds a value that cannot be used.",
     "instance": "/api/v3/sitemap/scan",
     "code": "input_invalid",
-    "errors": [{"pointer": "#/base_url", "code": "missing", "message": "Field required"}],
+    "errors": [
+        {"in": "body", "pointer": "#/base_url", "code": "missing", "message": "Field required"}
+    ],
 }
 
 
 class FieldProblem(AnswerShape):
     """One value at fault: where it stands and what is wrong with it."""
 
-    pointer: Line = Field(description="A JSON pointer into the body, or `query/…`, `path/…`.")
+    place: Annotated[str, declared(enum=["body", "query", "path", "header", "cookie"])] = Field(
+        alias="in", description="The part of the request that holds the value."
+    )
+    pointer: Line = Field(description="A JSON pointer into that part, such as `#/limit`.")
     code: Word
     message: Line
 

@@ -24,14 +24,18 @@ from siteatlas.api.schemas.base import (
     Paragraph,
     QueryShape,
     Seconds,
+    SitemapTypeWord,
     SmallCount,
     Url,
     Word,
     declared,
     examples,
+    one_of,
 )
 from siteatlas.insights.sitemaps import MOST_PARENTS_SHOWN
 from siteatlas.insights.urls import ListingState
+from siteatlas.scanner.events import DiscoveryMethod
+from siteatlas.storage.models import SitemapStatus
 
 SITEMAP = {
     "id": SITEMAP_ID,
@@ -77,9 +81,9 @@ class SitemapAnswer(AnswerShape):
     url: Url
     domain: Name
     domain_id: UUID
-    type: Word | None
-    discovery_method: Word
-    status: Word
+    type: SitemapTypeWord | None
+    discovery_method: Annotated[str, one_of(DiscoveryMethod)]
+    status: Annotated[str, one_of(SitemapStatus)]
     job_id: UUID
     created_by: UUID
     created_at: datetime
@@ -114,7 +118,10 @@ class UrlAnswer(AnswerShape):
 class ExaminedPageAnswer(PageAnswer[ItemT], Generic[ItemT]):
     """One page of a list that may be searched; it may be empty while `next_cursor` leads on."""
 
-    examined: SmallCount | None = Field(description="Rows that were looked at for this page.")
+    examined: SmallCount | None = Field(
+        description="Rows that were looked at for this page, at most 10,000. With `contains`, a "
+        "page without items is not the end: the end is where `next_cursor` is null."
+    )
 
 
 class SitemapsQuery(QueryShape):
@@ -134,7 +141,8 @@ class UrlsQuery(QueryShape):
         min_length=1,
         max_length=500,
         pattern=r"^[^\x00]*$",
-        description="Text inside the URL, in any case. One request examines up to 10,000 rows.",
+        description="Text inside the URL, in any case. One request examines up to 10,000 rows; go "
+        "on with `next_cursor` until it is null, even if a page has no items.",
     )
     state: ListingState = Field(
         ListingState.LISTED, description="Listed now, removed since, or all of them."
