@@ -56,11 +56,11 @@ code. These codes are no errors: a document that carries them can be `complete`.
 [errors.md](errors.md).
 
 Each problem of a document has a `count` and up to 20 `samples`. A sample holds the `url` of the
-page, the `value` as it was listed (URL and value are truncated after 200 characters) and the
+page, the `value` as it was listed (truncated after 500 and 200 characters) and the
 number of the `entry` in its document, the first being 1. What is not known is null: a problem of
 the document as a whole belongs to no entry.
 
-- `siteatlas scan` shows problems by code in the summary on stderr; `siteatlas -v scan` lists all
+- `siteatlas scan` shows problems by code in the summary on stderr; `siteatlas scan -v` lists all
   of them with what they mean and their samples. `problems[]` of `--json` has `code, url, detail,
   count, samples`.
 - Scans of the service store them: `GET /api/v3/domains/{domain}/problems` and `siteatlas problems

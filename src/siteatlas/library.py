@@ -41,6 +41,7 @@ from siteatlas.net.politeness import Politeness
 from siteatlas.per_loop import PerLoop
 from siteatlas.scanner.analyzer import USER_AGENT, SitemapAnalyzer
 from siteatlas.scanner.events import EntriesRead, ScanEvent
+from siteatlas.scanner.listed_dates import listed_texts
 from siteatlas.scanner.options import ScanOptions
 from siteatlas.scanner.report import ReportKeeper, ScanReport
 
@@ -63,7 +64,7 @@ Probe = Literal["auto", "full"]
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One URL as a sitemap lists it; `lastmod` is in UTC, `sitemap` the address of the document."""
+    """One URL as listed; `lastmod` is in UTC, its text None where that is a full timestamp."""
 
     url: str
     lastmod: datetime | None
@@ -71,6 +72,7 @@ class Entry:
     priority: float | None
     extras: Mapping[str, Any] | None
     sitemap: str
+    lastmod_text: str | None = None
 
 
 class PartialScanWarning(UserWarning):
@@ -327,17 +329,17 @@ def _partial_words(report: ScanReport) -> str:
 
 def _entries(event: EntriesRead) -> list[Entry]:
     columns = event.columns
-    return list(
-        map(
-            Entry,
-            columns.urls,
-            columns.lastmods,
-            columns.changefreqs,
-            columns.priorities,
-            columns.extras,
-            repeat(event.url),
-        )
+    rows = map(
+        Entry,
+        columns.urls,
+        columns.lastmods,
+        columns.changefreqs,
+        columns.priorities,
+        columns.extras,
+        repeat(event.url),
+        listed_texts(columns.lastmods, columns.listed_lastmods()),
     )
+    return list(rows)
 
 
 class _ThreadedScan:

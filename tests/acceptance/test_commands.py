@@ -73,6 +73,7 @@ def test_a_plain_table_is_readable_and_has_no_escapes(machine: Machine, scanned:
         ("sitemaps {site} --type atom", "No sitemap of this site matches.\n"),
         ("sitemaps {site} --status error", "No sitemap of this site matches.\n"),
         ("urls {site} --contains nowhere", "No URL of this site matches.\n"),
+        ("problems {site} --code scope", "No problem of this site matches.\n"),
         ("domains list --watched", "No site matches.\n"),
         ("jobs list --status cancelled", "No job matches.\n"),
     ],

@@ -54,6 +54,7 @@ async def test_an_async_scan_gives_typed_entries(site: SiteServer):
         url=f"{site.base}/a",
         lastmod=datetime(2026, 1, 2, tzinfo=UTC),
         changefreq="daily",
+        lastmod_text="2026-01-02",
         priority=0.8,
         extras=None,
         sitemap=f"{site.base}/small.xml",

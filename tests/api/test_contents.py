@@ -95,6 +95,7 @@ async def test_a_url_has_exactly_the_promised_fields(client: httpx.AsyncClient):
         await add_urls(session, sitemap.id, [(1, "https://example.com/a")], priority=0.8)
     (listed,) = await items(client, f"{SITE}/urls")
     promised = "url lastmod changefreq priority sitemap sitemap_id first_seen_at removed_at extras"
+    promised += " lastmod_text"
     assert sorted(listed) == sorted(promised.split())
     assert (listed["priority"], listed["sitemap"]) == (0.8, sitemap.url)
 

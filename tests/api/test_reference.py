@@ -25,6 +25,7 @@ DELETE /api/v3/domains/{domain}
 GET /api/v3/domains
 GET /api/v3/domains/{domain}
 GET /api/v3/domains/{domain}/candidates
+GET /api/v3/domains/{domain}/problems
 GET /api/v3/domains/{domain}/scans
 GET /api/v3/domains/{domain}/sitemaps
 GET /api/v3/domains/{domain}/urls
@@ -142,7 +143,7 @@ def test_the_examples_of_a_shape_fit_it(shape: type[base.AnswerShape]):
 
 def test_every_body_and_answer_has_an_example(document: dict[str, Any]):
     parts = {"BatchItemAnswer", "DomainStatusAnswer", "PoolAnswer", "FieldProblem", "ListingState"}
-    parts.add("FoundSitemap")
+    parts |= {"FoundSitemap", "ProblemState", "SampleAnswer"}
     bare = [
         name
         for name, schema in document["components"]["schemas"].items()

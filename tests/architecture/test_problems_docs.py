@@ -12,7 +12,9 @@ from siteatlas.scanner.crawl import LIMITS
 from siteatlas.scanner.problem_codes import CANDIDATE, MEANINGS
 
 # Calls whose text arguments are codes, and functions whose text results are.
-CALLS = frozenset({"note", "skip", "tell_problem", "ProblemSeen", "ValueColumn"})
+CALLS = frozenset(
+    {"note", "skip", "tell_problem", "ProblemSeen", "ValueColumn", "DateColumn", "_note"}
+)
 FUNCTIONS = frozenset({"fault_of_url", "_judge", "add"})
 
 

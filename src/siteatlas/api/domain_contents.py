@@ -1,4 +1,4 @@
-"""What is known of a site: documents, URLs, candidates and scans."""
+"""What is known of a site: documents, URLs, problems, candidates and scans."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from siteatlas.access.users import current_user
 from siteatlas.api.documentation import problems
 from siteatlas.api.domains import PREFIX, DomainName
 from siteatlas.api.schemas.base import PageAnswer
+from siteatlas.api.schemas.domain_problems import ProblemAnswer, ProblemsQuery
 from siteatlas.api.schemas.domains import (
     CandidateAnswer,
     CandidatesQuery,
@@ -26,6 +27,7 @@ from siteatlas.api.schemas.sitemaps import (
 from siteatlas.insights.candidates import CandidateView, list_candidates
 from siteatlas.insights.domains import find_domain_view
 from siteatlas.insights.pages import Page
+from siteatlas.insights.problems import ProblemFilter, ProblemView, list_problems
 from siteatlas.insights.scans import ScanView, list_scans
 from siteatlas.insights.sitemaps import SitemapView, list_sitemaps
 from siteatlas.insights.urls import UrlView, list_domain_urls
@@ -78,6 +80,22 @@ async def get_domain_urls(
             limit=query.limit,
             cursor=query.cursor,
         )
+
+
+@router.get(
+    "/{domain}/problems",
+    summary="List the problems of a site's documents",
+    response_model=PageAnswer[ProblemAnswer],
+    responses=problems(404),
+)
+async def get_domain_problems(
+    domain: DomainName, query: Annotated[ProblemsQuery, Query()]
+) -> Page[ProblemView]:
+    """What is wrong in the documents of a site, by code, with samples."""
+    wanted = ProblemFilter(query.code, query.sitemap, query.state)
+    async with get_session() as session, session.begin():
+        site = await find_domain_view(session, domain)
+        return await list_problems(session, site.id, wanted, limit=query.limit, cursor=query.cursor)
 
 
 @router.get(

@@ -73,4 +73,5 @@ def _rows_where(wanted: list[bool], columns: EntryColumns) -> EntryColumns:
         list(compress(columns.changefreqs, wanted)),
         list(compress(columns.priorities, wanted)),
         list(compress(columns.extras, wanted)),
+        list(compress(columns.lastmod_texts, wanted)),
     )

@@ -16,11 +16,13 @@ import orjson
 from siteatlas.cli.csv_cells import csv_cell, is_plain_csv
 from siteatlas.cli.output import JSON_OPTIONS, UNPRINTABLE, harmless_json, printable
 from siteatlas.scanner.events import EntriesRead, EntryColumns
+from siteatlas.scanner.listed_dates import listed_texts
 
-FIELDS = ("url", "lastmod", "changefreq", "priority", "sitemap", "extras")
+FIELDS = ("url", "lastmod", "changefreq", "priority", "sitemap", "extras", "lastmod_text")
 SITE = "site"
 LINE_OPTIONS = JSON_OPTIONS | orjson.OPT_APPEND_NEWLINE
 ESCAPED_IN_JSON = re.compile(r"[\"\\\x00-\x1f\ud800-\udfff]")
+PLAIN_DATES = re.compile(r"(?:[0-9][0-9T:.Z-]*,)*")
 
 # Takes the name of the site and a piece of its entries.
 EntryEncoder = Callable[[str, EntriesRead], bytes]
@@ -95,6 +97,8 @@ def object_lines(sitemap: str, columns: EntryColumns, *, site: str | None = None
         _json_texts(columns.priorities),
         f',"sitemap":{_json_text(sitemap)},"extras":',
         _extras_texts(columns.extras),
+        ',"lastmod_text":',
+        _listed_texts(columns),
         "}\n",
     ]
     return harmless_json(_woven(parts, len(columns)))
@@ -119,6 +123,8 @@ def csv_lines(sitemap: str, columns: EntryColumns, *, site: str | None = None) -
         priorities,
         f'",{csv_cell(printable(sitemap))},',
         _extras_cells(columns.extras),
+        ",",
+        _listed_cells(columns),
         "\r\n",
     ]
     return _woven(parts, len(columns))
@@ -180,6 +186,29 @@ def _extras_cells(extras: Sequence[dict[str, Any] | None]) -> Part:
     return ['""' if e is None else csv_cell(_harmless_text(e)) for e in extras]
 
 
+def _listed_texts(columns: EntryColumns) -> Part:
+    texts = listed_texts(columns.lastmods, columns.listed_lastmods())
+    if texts.count(None) == len(texts):
+        return "null"
+    if _are_plain_dates(texts):
+        return [f'"{text}"' if text else "null" for text in texts]
+    return list(map(_json_text, texts))
+
+
+def _listed_cells(columns: EntryColumns) -> Part:
+    texts = listed_texts(columns.lastmods, columns.listed_lastmods())
+    if texts.count(None) == len(texts):
+        return '""'
+    if _are_plain_dates(texts):
+        return [f'"{text or ""}"' for text in texts]
+    return [csv_cell(printable(text or "")) for text in texts]
+
+
+def _are_plain_dates(texts: Sequence[str | None]) -> bool:
+    """Whether these texts stand in JSON and CSV as they are, and none is a formula."""
+    return PLAIN_DATES.fullmatch("".join([f"{text}," for text in texts if text])) is not None
+
+
 def _harmless_text(value: object) -> str:
     return harmless_json(orjson.dumps(value, option=JSON_OPTIONS)).decode()
 
@@ -193,6 +222,7 @@ def _rows(sitemap: str, columns: EntryColumns) -> Sequence[tuple[object, ...]]:
             columns.priorities,
             repeat(sitemap, len(columns)),
             columns.extras,
+            listed_texts(columns.lastmods, columns.listed_lastmods()),
             strict=True,
         )
     )

@@ -44,6 +44,11 @@ def current() -> Invocation:
     return _current.get(UNSET)
 
 
+def say_more() -> None:
+    """From now on, this invocation is at least verbose."""
+    _current.set(replace(current(), verbosity=max(current().verbosity, 1)))
+
+
 def show_traces() -> None:
     """From now on, an error of this invocation shows where it happened."""
     _current.set(replace(current(), trace=True))

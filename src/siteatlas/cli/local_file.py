@@ -15,6 +15,7 @@ from siteatlas.cli.side_thread import SideThread
 from siteatlas.cli.sitemap_tree import NOT_FETCHED
 from siteatlas.errors import Blocked, HtmlInstead, InputError, ScanError, UrlLimitReached
 from siteatlas.scanner.document import DocumentReader, first_rows
+from siteatlas.scanner.duplicates import DuplicateUrls
 from siteatlas.scanner.events import (
     CandidateJudged,
     ChildLink,
@@ -104,6 +105,7 @@ class _Reading:
 
     def __init__(self, name: str, max_urls: int | None) -> None:
         self.reader = DocumentReader()
+        self._duplicates = DuplicateUrls(self.reader.tally)
         self.entries = 0
         self.children = 0
         self._max_urls = max_urls
@@ -125,6 +127,7 @@ class _Reading:
             yield from self._children(harvest.children)
             columns = self._within_limit(harvest.columns)
             if columns.urls:
+                self._duplicates.note(columns.urls)
                 self.entries += len(columns)
                 yield EntriesRead(self._name, columns)
             if len(columns) < len(harvest.columns):
@@ -161,6 +164,7 @@ class _Reading:
             decoded_bytes=self.reader.decoded_bytes,
             seconds=time.monotonic() - self._started,
             problems=dict(self.reader.tally.problems),
+            samples=self.reader.tally.kept_samples(),
         )
 
     def _open(self, kind: SitemapType) -> DocumentOpened:

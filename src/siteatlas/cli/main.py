@@ -36,6 +36,7 @@ NOUNS = {
     "domains": Noun("domains", "The sites: add, list, show, pause, resume, remove."),
     "sitemaps": Noun("sitemaps", "The sitemaps of a site, as stored."),
     "urls": Noun("urls", "The URLs of a site, as stored."),
+    "problems": Noun("problems", "The problems of a site's sitemaps, as stored."),
     "jobs": Noun("jobs", "The queue: list, show, watch, retry, cancel."),
     "scheduler": Noun("scheduler", "The scheduler: run-once, status."),
     "db": Noun("database", "The schema of the database: upgrade, current."),

@@ -13,6 +13,7 @@ import typer
 from siteatlas.cli.border import INTERRUPTED, run, trace
 from siteatlas.cli.data_sink import DataSink, open_sink
 from siteatlas.cli.entry_filter import EntryFilter
+from siteatlas.cli.invocation import say_more
 from siteatlas.cli.output import is_terminal, say
 from siteatlas.cli.preparation import prepare
 from siteatlas.cli.scan_arguments import (
@@ -34,6 +35,7 @@ from siteatlas.cli.scan_arguments import (
     SitesArgument,
     TimeoutOption,
     UserAgentOption,
+    VerboseOption,
     chosen_format,
 )
 from siteatlas.cli.scan_faults import say_fault
@@ -109,11 +111,14 @@ def scan(
     header: HeaderOption = None,
     rate: RateOption = None,
     probe: ProbeOption = Probe.AUTO,
+    verbose: VerboseOption = False,
 ) -> None:
     """Read the sitemaps of SITE now and print what they hold. Nothing is stored.
 
     Example: siteatlas scan example.com --format urls > urls.txt
     """
+    if verbose:
+        say_more()
     chosen = chosen_format(format, as_json=as_json)
     settings = prepare(user_agent=user_agent)
     usual = EgressPolicy.from_text(settings.egress_allow)

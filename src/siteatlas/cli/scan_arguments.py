@@ -100,6 +100,9 @@ RateOption = Annotated[
     float | None,
     typer.Option(min=0.001, max=1000, help="Most requests a second to one host."),
 ]
+VerboseOption = Annotated[
+    bool, typer.Option("--verbose", "-v", help="Show all problems with samples, and a log.")
+]
 ProbeOption = Annotated[
     Probe, typer.Option(help="Try the usual places only if need be, or always.")
 ]

@@ -7,7 +7,9 @@ from collections import Counter
 from collections.abc import Iterator
 
 from siteatlas.cli.entry_filter import EntryFilter
+from siteatlas.cli.invocation import current
 from siteatlas.cli.output import STATUS_STYLES, percent, say
+from siteatlas.cli.problem_lines import ProblemLines, ShownProblem, meaning_of
 from siteatlas.cli.sitemap_tree import count_of, unfetched_children
 from siteatlas.scanner.report import ScanReport
 
@@ -32,10 +34,34 @@ def say_block(report: ScanReport, dated: int, seconds: float) -> None:
     if report.partial:
         _line("PARTIAL", ", ".join(report.reasons), style=PARTIAL_STYLE)
     _line("time", _time_words(report, seconds))
+    if current().verbosity:
+        say_problems(report)
+    elif report.problems:
+        _line("", "-v shows what these codes mean, and where")
+
+
+def say_problems(report: ScanReport) -> None:
+    """Every problem and faulty document by code, with what it means and samples."""
+    lines = ProblemLines()
+    for problem in sorted(_shown_problems(report), key=lambda problem: problem.code):
+        for line in lines.of(problem):
+            say(f"  {line}")
+
+
+def _shown_problems(report: ScanReport) -> Iterator[ShownProblem]:
+    for problem in report.problems:
+        remark = problem.detail or ""
+        yield ShownProblem(problem.code, problem.url, problem.count, problem.samples, remark)
+    for sitemap in report.sitemaps:
+        if sitemap.error_code:
+            yield ShownProblem(sitemap.error_code, sitemap.url, 1, remark=sitemap.outcome)
 
 
 def say_line(report: ScanReport, seconds: float) -> None:
-    """The same in a line, and a line for each of the first problems and faulty documents."""
+    """The same in a line, and a line for each of the first problems and faulty documents.
+
+    With `-v` all of them follow, with samples.
+    """
     partial = f", PARTIAL: {', '.join(report.reasons)}" if report.partial else ""
     say(
         f"{report.site}: {count_of(report.url_count, 'URL')} in "
@@ -43,11 +69,14 @@ def say_line(report: ScanReport, seconds: float) -> None:
         f"{_time_words(report, seconds)}{partial}.",
         style=PARTIAL_STYLE if report.partial else "",
     )
+    if current().verbosity:
+        say_problems(report)
+        return
     lines = list(_fault_lines(report))
     for line in lines[:MOST_LINES]:
         say(f"  {line}")
     if len(lines) > MOST_LINES:
-        say(f"  … and {len(lines) - MOST_LINES:,} more")
+        say(f"  … and {len(lines) - MOST_LINES:,} more; -v shows all of them with samples")
 
 
 def _unread(report: ScanReport) -> int:
@@ -78,7 +107,8 @@ def _fault_lines(report: ScanReport) -> Iterator[str]:
     for problem in report.problems:
         where = f" in {problem.url}" if problem.url else ""
         what = f": {problem.detail}" if problem.detail else ""
-        yield f"{problem.code} ({problem.count}){where}{what}"
+        meaning = meaning_of(problem.code)
+        yield f"{problem.code} ({problem.count:,}){where}{what}: {meaning}"
     for sitemap in report.sitemaps:
         if sitemap.error_code:
             yield f"{sitemap.error_code} in {sitemap.url}: {sitemap.outcome}"

@@ -35,6 +35,7 @@ from siteatlas.insights.pages import (
     page_size,
     parse_bigint,
 )
+from siteatlas.scanner.listed_dates import restored_text
 from siteatlas.storage.models import Sitemap, SitemapUrl
 
 MOST_EXAMINED = 10_000
@@ -51,7 +52,10 @@ class ListingState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class UrlView:
-    """One listing as others see it; `sitemap` is the URL of the document that lists it."""
+    """One listing as others see it; `sitemap` is the URL of the document that lists it.
+
+    `lastmod_text` is the date as listed, None where that is a full timestamp.
+    """
 
     url: str
     lastmod: datetime | None
@@ -62,6 +66,7 @@ class UrlView:
     first_seen_at: datetime
     removed_at: datetime | None
     extras: dict[str, Any] | None
+    lastmod_text: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,4 +226,5 @@ def _view(row: Any) -> UrlView:
         first_seen_at=row.first_seen_at,
         removed_at=row.removed_at,
         extras=row.extras,
+        lastmod_text=restored_text(row.lastmod, row.lastmod_text),
     )

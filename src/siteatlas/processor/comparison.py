@@ -10,7 +10,9 @@ import orjson
 from xxhash import xxh3_64_intdigest
 
 from siteatlas.processor.documents import Document
+from siteatlas.scanner.duplicates import DUPLICATE_URL
 from siteatlas.scanner.events import EntryColumns
+from siteatlas.scanner.listed_dates import stored_texts
 from siteatlas.storage.hashes import SIGN_BIT, TWO_TO_64, url_hashes
 from siteatlas.storage.url_rows import UrlRows
 
@@ -38,8 +40,16 @@ class Fingerprints:
     def __init__(self) -> None:
         self._endings = Endings()
 
-    def of_columns(self, columns: EntryColumns, extras: list[str | None]) -> list[int]:
-        """One fingerprint per entry; written out, because it runs once per listed URL."""
+    def of_columns(
+        self,
+        columns: EntryColumns,
+        extras: list[str | None],
+        lastmod_texts: list[str | None] | None = None,
+    ) -> list[int]:
+        """One fingerprint per entry; written out, because it runs once per listed URL.
+
+        Texts of dates are part of it only where they are stored.
+        """
         digest, endings = xxh3_64_intdigest, self._endings
         plain = zip(columns.changefreqs, columns.priorities, strict=True)
         texts = [
@@ -48,6 +58,9 @@ class Fingerprints:
             else f"{(moment - EPOCH) // MICROSECOND}{endings[kind]}{extra or ''}"
             for moment, kind, extra in zip(columns.lastmods, plain, extras, strict=True)
         ]
+        if lastmod_texts and lastmod_texts.count(None) != len(lastmod_texts):
+            pairs = zip(texts, lastmod_texts, strict=True)
+            texts = [text if listed is None else f"{listed}|{text}" for text, listed in pairs]
         return [h - TWO_TO_64 if (h := digest(text.encode())) >= SIGN_BIT else h for text in texts]
 
 
@@ -60,10 +73,14 @@ class Comparison:
     def sort(
         self, document: Document, columns: EntryColumns, new: UrlRows, changed: UrlRows
     ) -> None:
-        """Append the entries of a document that must be written to `new` or `changed`."""
+        """Append the entries of a document that must be written to `new` or `changed`.
+
+        Those that the document has listed before are noted in its tally.
+        """
         extras = [None if extra is None else _json(extra) for extra in columns.extras]
         hashes = url_hashes(columns.urls)
-        prints = self._fingerprints.of_columns(columns, extras)
+        lastmod_texts = stored_texts(columns.lastmods, columns.listed_lastmods())
+        prints = self._fingerprints.of_columns(columns, extras, lastmod_texts)
         all_columns = (
             hashes,
             columns.urls,
@@ -72,31 +89,36 @@ class Comparison:
             columns.priorities,
             extras,
             prints,
+            lastmod_texts,
         )
         if not document.fingerprints and _all_first(document.seen, hashes):
             document.seen.update(hashes)
             _extend(new, document.id, len(hashes), all_columns)
             return
-        fresh, different = self._pick(document, hashes, prints)
+        fresh, different, repeated = self._pick(document, hashes, prints)
+        for index in repeated:
+            document.tally.note(DUPLICATE_URL, url=columns.urls[index])
         _extend(new, document.id, len(fresh), _at(all_columns, fresh))
         _extend(changed, document.id, len(different), _at(all_columns, different))
 
     @staticmethod
     def _pick(
         document: Document, hashes: list[int], prints: list[int]
-    ) -> tuple[list[int], list[int]]:
+    ) -> tuple[list[int], list[int], list[int]]:
         fresh: list[int] = []
         different: list[int] = []
+        repeated: list[int] = []
         seen, stored = document.seen, document.fingerprints
         for index, key in enumerate(hashes):
             if key in seen:
+                repeated.append(index)
                 continue
             seen.add(key)
             if key not in stored:
                 fresh.append(index)
             elif stored[key] != prints[index]:
                 different.append(index)
-        return fresh, different
+        return fresh, different, repeated
 
 
 def _all_first(seen: set[int], hashes: list[int]) -> bool:
@@ -120,6 +142,7 @@ def _extend(rows: UrlRows, sitemap_id: UUID, count: int, columns: tuple[list[Any
         rows.priority,
         rows.extras,
         rows.fingerprint,
+        rows.lastmod_text,
     )
     for target, values in zip(targets, columns, strict=True):
         target.extend(values)

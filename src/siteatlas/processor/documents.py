@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -15,8 +15,10 @@ from siteatlas.scanner.events import (
     KnownDocument,
     ScanMemory,
 )
+from siteatlas.scanner.tally import Tally
 from siteatlas.storage.hashes import url_hash
 from siteatlas.storage.models import SitemapScanState, SitemapStatus
+from siteatlas.storage.problems import FoundProblem
 from siteatlas.storage.sitemaps import KnownSitemap
 from siteatlas.storage.texts import unaltered
 
@@ -30,6 +32,7 @@ class Document:
     """One document: its identity, what is stored of it, and what changed since the last write.
 
     `stored` documents have a row; `fresh` ones had none before this attempt, so no listings either.
+    `tally` holds the problems that show only in comparison.
     """
 
     id: UUID
@@ -41,6 +44,7 @@ class Document:
     changes: dict[str, Any] = field(default_factory=dict)
     fingerprints: dict[int, int | None] = field(default_factory=dict)
     seen: set[int] = field(default_factory=set)
+    tally: Tally = field(default_factory=Tally)
     closed: DocumentClosed | None = None
     read_count: int = 0
 
@@ -87,8 +91,21 @@ class Document:
             "wire_bytes": self.closed.wire_bytes,
             "decoded_bytes": self.closed.decoded_bytes,
             "seconds": self.closed.seconds,
-            "problems": dict(self.closed.problems) or None,
+            "problems": self._problem_counts() or None,
         }
+
+    def found_problems(self) -> list[FoundProblem]:
+        """The problems of a closed document, with samples."""
+        assert self.closed is not None
+        samples = {**self.closed.samples, **self.tally.kept_samples()}
+        return [
+            FoundProblem(self.id, code, count, [asdict(one) for one in samples.get(code, ())])
+            for code, count in self._problem_counts().items()
+        ]
+
+    def _problem_counts(self) -> dict[str, int]:
+        assert self.closed is not None
+        return {**self.closed.problems, **self.tally.problems}
 
 
 def unasked_row(sitemap_id: UUID) -> dict[str, Any]:

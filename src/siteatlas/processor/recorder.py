@@ -166,6 +166,9 @@ class Recorder:
         self._link(event.parent_url, document)
         self._touch(document)
         self._portion.closed[document.id] = document.scan_row()
+        self._portion.problems += document.found_problems()
+        if event.outcome is DocumentOutcome.COMPLETE and not document.fresh:
+            self._portion.read_completely.add(document.id)
         self._ended.add(document.id)
         meters.documents[event.outcome.value] += 1
         meters.fetched_bytes += event.wire_bytes

@@ -64,6 +64,7 @@ class Crawl:
             budget=self._budget,
             emit=self._emit,
             follow=self._follow,
+            find_duplicates=self._options.find_duplicates,
         )
 
     async def add(
@@ -201,6 +202,7 @@ class Crawl:
             parent_url=parent_url,
             parent_host=parent_host,
             listed_lastmod=child.lastmod,
+            below_robots=parent.named_by_robots,
         )
 
     async def _tell(self, event: CandidateJudged) -> bool:

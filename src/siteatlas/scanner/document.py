@@ -165,4 +165,5 @@ def first_rows(columns: EntryColumns, count: int) -> EntryColumns:
         columns.changefreqs[:count],
         columns.priorities[:count],
         columns.extras[:count],
+        columns.lastmod_texts[:count],
     )

@@ -89,6 +89,7 @@ class TextDecoder:
             return self._decoder.decode(data, final)
         except UnicodeDecodeError:
             if self._instead is not None:
+                self._tally.note("encoding_not_utf8", value=self._instead)
                 self._decoder = _decoder(self._instead)
                 self._decoder.errors = LENIENT_BYTES
                 self._instead = None
@@ -115,6 +116,8 @@ class TextDecoder:
     def _use(self, name: str) -> None:
         self._decoder = _decoder(name)
         self._lenient = LENIENT_WIDE if WIDE.match(name) else LENIENT_BYTES
+        if name != "utf-8":
+            self._tally.note("encoding_not_utf8", value=name)
 
     def _use_claim(self, head: bytes) -> None:
         declared = _declared(head)
@@ -124,7 +127,7 @@ class TextDecoder:
         self._note_conflict(declared, self._http_charset)
         name = _character_set(claim)
         if name is None:
-            self._tally.note("encoding_unknown")
+            self._tally.note("encoding_unknown", value=claim)
         elif SINGLE_BYTE.fullmatch(name):
             self._instead = "cp1252" if name in LATIN else name
         elif not WIDE.match(name):
@@ -135,7 +138,7 @@ class TextDecoder:
         names = {_character_set(claim) for claim in claims if claim} - {None, "ascii"}
         families = {WIDE_ORDER.sub("", name) for name in names if name}
         if len(families) > 1:
-            self._tally.note("encoding_conflict")
+            self._tally.note("encoding_conflict", value=", ".join(filter(None, claims)))
 
 
 def _declared(head: bytes) -> str | None:

@@ -8,19 +8,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from itertools import compress
 from typing import Generic, TypeVar
 
 from siteatlas.net.address import is_valid_authority, resolve_url
 from siteatlas.scanner.events import EntryColumns
-from siteatlas.scanner.tally import RawEntries, Tally
+from siteatlas.scanner.tally import MAX_SAMPLES, RawEntries, Tally
 
 MAX_URL_CHARS = 8192
 USUAL_URL_CHARS = 2048
 YEARS = range(1970, 2101)
 MAX_DATE_CHARS = 64
+FUTURE = timedelta(days=1)
 CACHED_VALUES = 32_768
 CHANGE_FREQUENCIES = frozenset(
     ("always", "hourly", "daily", "weekly", "monthly", "yearly", "never")
@@ -48,6 +49,24 @@ LENIENT_DATE = re.compile(
 T = TypeVar("T")
 
 
+class Entries:
+    """The kept entries of a batch, with their places among all entries of the batch."""
+
+    def __init__(self, urls: Sequence[str], places: Sequence[int]) -> None:
+        self._urls = urls
+        self._places = places
+
+    def note(
+        self, code: str, indexes: Sequence[int], tally: Tally, values: Sequence[str] | None = None
+    ) -> None:
+        """Count a problem of these entries, with samples of the first."""
+        for index in indexes[:MAX_SAMPLES]:
+            value = None if values is None else values[index]
+            tally.note(code, url=self._urls[index], value=value, place=self._places[index])
+        if len(indexes) > MAX_SAMPLES:
+            tally.note(code, len(indexes) - MAX_SAMPLES)
+
+
 class ValueColumn(dict[str, T | None], Generic[T]):
     """Reads one kind of value; a value that cannot be read is None and counted as a problem."""
 
@@ -65,7 +84,7 @@ class ValueColumn(dict[str, T | None], Generic[T]):
             self[raw] = value
         return value
 
-    def column(self, raws: Sequence[str], tally: Tally) -> list[T | None]:
+    def column(self, raws: Sequence[str], tally: Tally, entries: Entries) -> list[T | None]:
         """The values of a whole column."""
         if raws[0] == raws[-1] and raws.count(raws[0]) == len(raws):
             values = [self[raws[0]]] * len(raws)
@@ -73,10 +92,38 @@ class ValueColumn(dict[str, T | None], Generic[T]):
             values = list(map(self.__getitem__, raws))
         empty = values.count(None)
         if empty and empty != raws.count(""):
-            pairs = zip(raws, values, strict=True)
-            wrong = sum(1 for raw, value in pairs if value is None and raw.strip())
-            if wrong:
-                tally.note(self._problem, wrong)
+            pairs = enumerate(zip(raws, values, strict=True))
+            wrong = [index for index, (raw, value) in pairs if value is None and raw.strip()]
+            entries.note(self._problem, wrong, tally, raws)
+        return values
+
+
+class DateColumn(ValueColumn[datetime]):
+    """Reads dates and notes those in the future.
+
+    Values stay in the cache for long, so what was in the future then is looked at again.
+    """
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(read_date, problem)
+        self._future: set[str] = set()
+
+    def __missing__(self, raw: str) -> datetime | None:
+        value = super().__missing__(raw)
+        if len(self) <= 1:
+            self._future.clear()
+        if value is not None and value > datetime.now(UTC) + FUTURE:
+            self._future.add(raw)
+        return value
+
+    def column(self, raws: Sequence[str], tally: Tally, entries: Entries) -> list[datetime | None]:
+        """The dates of a whole column."""
+        values = super().column(raws, tally, entries)
+        if self._future and not self._future.isdisjoint(raws):
+            limit = datetime.now(UTC) + FUTURE
+            pairs = enumerate(values)
+            ahead = [index for index, value in pairs if value is not None and value > limit]
+            entries.note("lastmod_future", ahead, tally, raws)
         return values
 
 
@@ -125,7 +172,7 @@ def _read_frequency(text: str) -> str | None:
     return word if word in CHANGE_FREQUENCIES else None
 
 
-LASTMODS = ValueColumn(read_date, "lastmod_invalid")
+LASTMODS = DateColumn("lastmod_invalid")
 PRIORITIES = ValueColumn(_read_priority, "priority_invalid")
 FREQUENCIES = ValueColumn(_read_frequency, "changefreq_invalid")
 
@@ -166,31 +213,33 @@ def build_columns(raw: RawEntries, tally: Tally, base: str | None = None) -> Ent
 
     `base` is the address of the document; without one, relative URLs cannot be kept.
     """
-    if raw.locs_are_plain and _have_valid_hosts(raw.locs):
-        return _read_columns(list(raw.locs), raw, tally)
-    return _judged_columns(raw, tally, base)
+    plain = raw.locs_are_plain and _have_valid_hosts(raw.locs)
+    columns = _read_columns(raw, tally) if plain else _judged_columns(raw, tally, base)
+    tally.entries += len(raw.locs)
+    return columns
 
 
 def _judged_columns(raw: RawEntries, tally: Tally, base: str | None) -> EntryColumns:
-    urls = [loc.strip() for loc in raw.locs]
+    urls = raw.locs = [loc.strip() for loc in raw.locs]
     if all(map(IS_PLAIN_URL, urls)) and _have_valid_hosts(urls):
-        return _read_columns(urls, raw, tally)
+        return _read_columns(raw, tally)
     faults = list(map(fault_of_url, urls))
     if base is not None and "relative_url" in faults:
         _resolve(urls, faults, base, tally)
     if faults.count(None) == len(faults):
-        return _read_columns(urls, raw, tally)
-    for fault in faults:
+        return _read_columns(raw, tally)
+    for place, fault in enumerate(faults):
         if fault is not None:
-            tally.skip(fault)
+            tally.skip(fault, url=urls[place] or None, place=place)
     good = [fault is None for fault in faults]
     kept = RawEntries(
+        locs=list(compress(urls, good)),
         lastmods=list(compress(raw.lastmods, good)),
         changefreqs=list(compress(raw.changefreqs, good)),
         priorities=list(compress(raw.priorities, good)),
         extras=list(compress(raw.extras, good)),
     )
-    return _read_columns(list(compress(urls, good)), kept, tally)
+    return _read_columns(kept, tally, list(compress(range(len(urls)), good)))
 
 
 def _resolve(urls: list[str], faults: list[str | None], base: str, tally: Tally) -> None:
@@ -201,18 +250,28 @@ def _resolve(urls: list[str], faults: list[str | None], base: str, tally: Tally)
             if url is None:
                 faults[index] = "bad_url"
             else:
-                tally.note("relative_url")
+                tally.note("relative_url", url=url, value=urls[index], place=index)
                 urls[index], faults[index] = url, fault_of_url(url)
 
 
-def _read_columns(urls: list[str], raw: RawEntries, tally: Tally) -> EntryColumns:
+def _read_columns(
+    raw: RawEntries, tally: Tally, places: Sequence[int] | None = None
+) -> EntryColumns:
+    urls = list(raw.locs)
+    entries = Entries(urls, range(len(urls)) if places is None else places)
     if urls and max(map(len, urls)) > USUAL_URL_CHARS:
-        tally.note("url_long", sum(len(url) > USUAL_URL_CHARS for url in urls))
+        long = [index for index, url in enumerate(urls) if len(url) > USUAL_URL_CHARS]
+        entries.note("url_long", long, tally)
     absent = [None] * len(urls)
+
+    def column(kind: ValueColumn[T], raws: Sequence[str]) -> list[T | None]:
+        return kind.column(raws, tally, entries) if raws else [*absent]
+
     return EntryColumns(
         urls=urls,
-        lastmods=LASTMODS.column(raw.lastmods, tally) if raw.lastmods else [*absent],
-        changefreqs=FREQUENCIES.column(raw.changefreqs, tally) if raw.changefreqs else [*absent],
-        priorities=PRIORITIES.column(raw.priorities, tally) if raw.priorities else [*absent],
+        lastmods=column(LASTMODS, raw.lastmods),
+        changefreqs=column(FREQUENCIES, raw.changefreqs),
+        priorities=column(PRIORITIES, raw.priorities),
         extras=list(raw.extras) if raw.extras else [*absent],
+        lastmod_texts=list(raw.lastmods),
     )

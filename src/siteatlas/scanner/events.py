@@ -74,26 +74,49 @@ class ChildLink:
     lastmod: datetime | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class ProblemSample:
+    """One place where a document has a problem, as far as it is known.
+
+    `url` is the page, `value` what was listed, both truncated; `entry` counts from 1.
+    """
+
+    url: str | None = None
+    value: str | None = None
+    entry: int | None = None
+
+
 @dataclass(slots=True)
 class EntryColumns:
-    """URL entries column by column; all lists have the same length."""
+    """URL entries column by column; all lists have the same length.
+
+    `lastmod_texts` are the dates as listed, "" where there is none; `listed_dates.py` says which
+    of them tell more than `lastmods` do. Alone of all columns it may be left empty.
+    """
 
     urls: list[str] = field(default_factory=list)
     lastmods: list[datetime | None] = field(default_factory=list)
     changefreqs: list[str | None] = field(default_factory=list)
     priorities: list[float | None] = field(default_factory=list)
     extras: list[dict[str, Any] | None] = field(default_factory=list)
+    lastmod_texts: list[str] = field(default_factory=list)
 
     def __len__(self) -> int:
         return len(self.urls)
 
     def extend(self, more: EntryColumns) -> None:
         """Add entries at the end."""
+        if more.lastmod_texts or self.lastmod_texts:
+            self.lastmod_texts = [*self.listed_lastmods(), *more.listed_lastmods()]
         self.urls += more.urls
         self.lastmods += more.lastmods
         self.changefreqs += more.changefreqs
         self.priorities += more.priorities
         self.extras += more.extras
+
+    def listed_lastmods(self) -> list[str]:
+        """The dates as listed, one for each entry."""
+        return self.lastmod_texts or [""] * len(self.urls)
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +190,7 @@ class DocumentClosed:
     A document that never opened (unreachable, not a sitemap) closes as `unread` without an opened
     event; `method` and `parent_url` then say where it came from. Validators and hash are only
     there when the outcome is `complete` or `unchanged`. `problems` counts what was repaired or
-    skipped, by code.
+    skipped, by code; `samples` are a few of the places, for some of these codes.
     """
 
     url: str
@@ -187,6 +210,7 @@ class DocumentClosed:
     validators: Validators = Validators()
     content_hash: str | None = None
     problems: Mapping[str, int] = field(default_factory=dict)
+    samples: Mapping[str, tuple[ProblemSample, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

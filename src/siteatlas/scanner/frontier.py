@@ -26,6 +26,12 @@ class Candidate:
     parent_host: str | None = None
     listed_lastmod: datetime | None = None
     may_be_page: bool = False
+    below_robots: bool = False
+
+    @property
+    def named_by_robots(self) -> bool:
+        """Whether robots.txt names this document or an index above it."""
+        return self.below_robots or self.method is DiscoveryMethod.ROBOTS_TXT
 
     @property
     def is_guess(self) -> bool:

@@ -1,6 +1,6 @@
 """Where the listed pages are: on the site, on another one, inside a private network.
 
-Only counts; pages are stored as listed and never fetched. The common case costs one comparison.
+Only notes; pages are stored as listed and never fetched. The common case costs one comparison.
 """
 
 from __future__ import annotations
@@ -19,12 +19,18 @@ MAX_OWN_ORIGINS = 16
 
 
 class Placement:
-    """Counts the misplaced pages of one document in its tally."""
+    """Notes the misplaced pages of one document in its tally.
 
-    def __init__(self, document: WebAddress, hosts: SiteHosts, tally: Tally) -> None:
+    A document that robots.txt names, or that stands below an index that it names, may list any page
+    of its host: `anywhere`.
+    """
+
+    def __init__(
+        self, document: WebAddress, hosts: SiteHosts, tally: Tally, *, anywhere: bool = False
+    ) -> None:
         directory = document.path.partition("?")[0].rpartition("/")[0] + "/"
         self._origin = document.origin + "/"
-        self._scope = None if directory == "/" else document.origin + directory
+        self._scope = None if anywhere or directory == "/" else document.origin + directory
         self._hosts = hosts
         self._tally = tally
         self._own_origins: tuple[str, ...] = ()
@@ -38,14 +44,14 @@ class Placement:
         for url in [url for url in urls if not url.startswith(own)]:
             code = self._code_of(url)
             if code is not None:
-                self._tally.note(code)
+                self._tally.note(code, url=url)
         if self._scope is not None:
             self._note_scope(self._scope, urls)
 
     def _note_scope(self, scope: str, urls: Sequence[str]) -> None:
-        outside = sum(url.startswith(self._origin) and not url.startswith(scope) for url in urls)
-        if outside:
-            self._tally.note("scope", outside)
+        for url in urls:
+            if url.startswith(self._origin) and not url.startswith(scope):
+                self._tally.note("scope", url=url)
 
     def _code_of(self, url: str) -> str | None:
         match = HOST.match(url)

@@ -27,6 +27,8 @@ CDATA_START, CDATA_END = "<![CDATA[", "]]>"
 CDATA = re.compile(r"<!\[CDATA\[.*?(?:\]\]>|\Z)", re.DOTALL)
 REPLACEMENT = "\ufffd"
 
+SHOWN_CHARS = 60
+
 
 class XmlRepair:
     """Takes text as it comes, gives text that ends behind a `>`, so no tag or entity is split."""
@@ -90,16 +92,24 @@ class XmlRepair:
         if is_number:
             return self._mend_number(number)
         if name is None:
-            self._tally.note("bare_ampersand")
+            self._note("bare_ampersand", match)
             return "&amp;"
         if name in PREDEFINED:
             return match.group()
         characters = html5.get(name + ";")
         if characters is None:
-            self._tally.note("bare_ampersand")
+            self._note("bare_ampersand", match)
             return "&amp;" + match.group()[1:]
-        self._tally.note("html_entity")
+        self._note("html_entity", match)
         return "".join(f"&#{ord(character)};" for character in characters)
+
+    def _note(self, code: str, match: re.Match[str]) -> None:
+        """Count a repair; its sample is the text around, on one line."""
+        if not self._tally.wants_sample(code):
+            self._tally.note(code)
+            return
+        around = match.string[max(0, match.start() - SHOWN_CHARS) : match.end() + SHOWN_CHARS]
+        self._tally.note(code, value=" ".join(around.split()))
 
     def _mend_number(self, number: str) -> str:
         code = int(number[1:], 16) if number[0] in "xX" else int(number)

@@ -5,6 +5,7 @@ Holds documents, candidates and problems, which are few; URL entries are only co
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -20,11 +21,15 @@ from siteatlas.scanner.events import (
     DocumentOutcome,
     DocumentRequested,
     EntriesRead,
+    ProblemSample,
     ProblemSeen,
     RobotsRead,
     ScanEvent,
 )
 from siteatlas.scanner.reading_order import ReadingOrder
+
+# Documents with samples per code; thousands of documents often have the same problem.
+MOST_SAMPLED = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +71,7 @@ class Problem:
     url: str | None
     detail: str | None
     count: int = 1
+    samples: tuple[ProblemSample, ...] = ()
 
 
 @dataclass(slots=True)
@@ -115,6 +121,7 @@ class ReportKeeper:
         self.dated_count = 0
         self.robots: RobotsRead | None = None
         self._expected: set[str] = set()
+        self._sampled: Counter[str] = Counter()
         self._order = ReadingOrder()
 
     @property
@@ -193,8 +200,14 @@ class ReportKeeper:
         if event.outcome in (DocumentOutcome.CUT, DocumentOutcome.UNREAD):
             self.report.lose(event.error_code or event.outcome)
         self.report.problems.extend(
-            Problem(code, event.url, None, count) for code, count in event.problems.items()
+            Problem(code, event.url, None, count, self._samples(event, code))
+            for code, count in event.problems.items()
         )
+
+    def _samples(self, event: DocumentClosed, code: str) -> tuple[ProblemSample, ...]:
+        """The samples of a problem, for as many documents as memory is spent on."""
+        self._sampled[code] += 1
+        return event.samples.get(code, ()) if self._sampled[code] <= MOST_SAMPLED else ()
 
 
 def _addresses(robots: RobotsRead) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""What one document gave: raw entries as its format reads them, and the count of its faults.
+"""What one document gave: raw entries as its format reads them, and its problems with samples.
 
 Formats fill these; `entries.py` turns raw entries into columns.
 """
@@ -11,30 +11,84 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from siteatlas.errors import ScanError
-from siteatlas.scanner.events import ChildLink, EntryColumns
+from siteatlas.scanner.events import ChildLink, EntryColumns, ProblemSample
+
+MAX_SAMPLES = 20
+MAX_SAMPLE_URL_CHARS = 500
+MAX_SAMPLE_VALUE_CHARS = 200
+ELLIPSIS = "…"
 
 Extras = dict[str, Any]
 
 
 @dataclass(slots=True)
 class Tally:
-    """Faults of one document by code; `skipped` entries are not part of its columns.
+    """Problems of one document by code; `skipped` entries are not part of its columns.
 
-    `extras_left` is how many characters of extras the entry being read may still have.
+    `entries` are those that were read before the ones in work; `extras_left` is how many characters
+    of extras the entry being read may still have.
     """
 
     problems: Counter[str] = field(default_factory=Counter)
+    samples: dict[str, list[ProblemSample]] = field(default_factory=dict)
+    entries: int = 0
     skipped: int = 0
     extras_left: int = 0
 
-    def note(self, code: str, count: int = 1) -> None:
-        """Count something that was repaired or set aside without losing an entry."""
-        self.problems[code] += count
+    def note(
+        self,
+        code: str,
+        count: int = 1,
+        *,
+        url: str | None = None,
+        value: str | None = None,
+        place: int | None = None,
+    ) -> None:
+        """Count something that was repaired or set aside without losing an entry.
 
-    def skip(self, code: str, count: int = 1) -> None:
-        """Count entries that cannot be kept."""
+        A URL or a value makes a sample; `place` is the index among the entries in work.
+        """
         self.problems[code] += count
+        if (url is not None or value is not None) and self.wants_sample(code):
+            entry = None if place is None else self.entries + place + 1
+            self.samples.setdefault(code, []).append(
+                ProblemSample(
+                    _truncated(url, MAX_SAMPLE_URL_CHARS),
+                    _truncated(value, MAX_SAMPLE_VALUE_CHARS),
+                    entry,
+                )
+            )
+
+    def skip(
+        self,
+        code: str,
+        count: int = 1,
+        *,
+        url: str | None = None,
+        value: str | None = None,
+        place: int | None = None,
+    ) -> None:
+        """Count entries that cannot be kept."""
+        self.note(code, count, url=url, value=value, place=place)
         self.skipped += count
+
+    def wants_sample(self, code: str) -> bool:
+        """Whether one more sample of this problem would be kept."""
+        return len(self.samples.get(code, ())) < MAX_SAMPLES
+
+    def kept_samples(self) -> dict[str, tuple[ProblemSample, ...]]:
+        """The samples by code."""
+        return {code: tuple(samples) for code, samples in self.samples.items()}
+
+
+def storable_text(text: str, longest: int) -> str:
+    """Text from outside, truncated, without what JSON and PostgreSQL cannot hold."""
+    cut = text if len(text) <= longest else text[: longest - 1] + ELLIPSIS
+    return cut.encode("utf-8", "replace").decode().replace("\x00", "\ufffd")
+
+
+def _truncated(text: str | None, longest: int) -> str | None:
+    return None if text is None else storable_text(text.strip(), longest)
 
 
 @dataclass(slots=True)

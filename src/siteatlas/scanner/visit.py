@@ -22,6 +22,7 @@ from siteatlas.logs import get_logger
 from siteatlas.net.client import HttpClient, Response
 from siteatlas.scanner.discovery import RandomPathAnswer, charset_of
 from siteatlas.scanner.document import DocumentReader, first_rows
+from siteatlas.scanner.duplicates import DuplicateUrls
 from siteatlas.scanner.events import (
     DONE_BEFORE,
     CandidateJudged,
@@ -98,6 +99,7 @@ class _Reading:
     http_status: int | None = None
     reader: DocumentReader | None = None
     placement: Placement | None = None
+    duplicates: DuplicateUrls | None = None
     opened: bool = False
     waiting: EntryColumns = field(default_factory=EntryColumns)
     entries_sent: int = 0
@@ -117,6 +119,7 @@ class Visitor:
         budget: UrlBudget,
         emit: Emit,
         follow: FollowChildren,
+        find_duplicates: bool = True,
     ) -> None:
         self._client = client
         self._frontier = frontier
@@ -124,6 +127,7 @@ class Visitor:
         self._budget = budget
         self._emit = emit
         self._follow = follow
+        self._find_duplicates = find_duplicates
         self.random_path = RandomPathAnswer()
 
     async def visit(self, candidate: Candidate) -> VisitResult:
@@ -191,7 +195,13 @@ class Visitor:
             response.content_encoding, charset_of(response), base_url=response.address.url
         )
         reading.reader = reader
-        reading.placement = Placement(response.address, self._frontier.hosts, reader.tally)
+        reading.placement = Placement(
+            response.address,
+            self._frontier.hosts,
+            reader.tally,
+            anywhere=reading.candidate.named_by_robots,
+        )
+        reading.duplicates = DuplicateUrls(reader.tally) if self._find_duplicates else None
         try:
             async for chunk in response.chunks():
                 await self._take_all(reading, reader.feed(chunk))
@@ -215,6 +225,8 @@ class Visitor:
             columns = first_rows(harvest.columns, kept)
             if reading.placement is not None:
                 reading.placement.note(columns.urls)
+            if reading.duplicates is not None:
+                reading.duplicates.note(columns.urls)
             reading.waiting.extend(columns)
             # Extras may be large, so entries that have some do not wait for company.
             if len(reading.waiting) >= ENTRIES_PER_EVENT or (kept and columns.extras[-1]):
@@ -309,6 +321,7 @@ class Visitor:
                 validators=reading.validators,
                 content_hash=reader.content_hash() if reader and complete else None,
                 problems=dict(reader.tally.problems) if reader else {},
+                samples=reader.tally.kept_samples() if reader else {},
             )
         )
         return VisitResult(outcome, error, reading.opened)

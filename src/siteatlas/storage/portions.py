@@ -10,6 +10,7 @@ from uuid import UUID
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from siteatlas.storage.models import SitemapScanState
+from siteatlas.storage.problems import FoundProblem, record_problems
 from siteatlas.storage.sitemaps import (
     close_sitemap_scans,
     insert_sitemaps,
@@ -25,13 +26,18 @@ from siteatlas.storage.urls import insert_urls, update_urls
 
 @dataclass(slots=True)
 class Portion:
-    """Rows that wait to be written. `closed` are the documents whose reading ended."""
+    """Rows that wait to be written. `closed` are the documents whose reading ended.
+
+    `read_completely` are stored documents that were: other problems of theirs are over.
+    """
 
     new_sitemaps: dict[UUID, dict[str, Any]] = field(default_factory=dict)
     changed_sitemaps: dict[UUID, dict[str, Any]] = field(default_factory=dict)
     links: set[tuple[UUID, UUID]] = field(default_factory=set)
     pending: list[UUID] = field(default_factory=list)
     closed: dict[UUID, dict[str, Any]] = field(default_factory=dict)
+    problems: list[FoundProblem] = field(default_factory=list)
+    read_completely: set[UUID] = field(default_factory=set)
     candidates: dict[int, Mapping[str, Any]] = field(default_factory=dict)
     origin: str | None = None
     new_urls: UrlRows = field(default_factory=UrlRows)
@@ -83,6 +89,7 @@ async def write_portion(session: AsyncSession, portion: Portion, *, scan_id: int
         scan_id,
         [_with_count(row, counts[key]) for key, row in portion.closed.items()],
     )
+    await record_problems(session, scan_id, portion.problems, portion.read_completely)
     await record_candidates(session, list(portion.candidates.values()))
 
 

@@ -27,6 +27,7 @@ class UrlRows:
     priority: list[float | None] = field(default_factory=list)
     extras: list[str | None] = field(default_factory=list)
     fingerprint: list[int] = field(default_factory=list)
+    lastmod_text: list[str | None] = field(default_factory=list)
     size: int = 0
     contested: bool = False
 
@@ -48,6 +49,7 @@ class UrlRows:
             "p_priority": _joined(None if p is None else str(p) for p in self.priority),
             "p_extras": _joined(self.extras),
             "p_fingerprint": self.fingerprint,
+            "p_lastmod_text": self.lastmod_text,
         }
 
 

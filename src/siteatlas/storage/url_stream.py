@@ -34,6 +34,7 @@ COLUMNS = (
     "priority",
     "extras",
     "fingerprint",
+    "lastmod_text",
 )
 ROWS_PER_PIECE = 1_000
 COPY_SECONDS = 30
@@ -136,12 +137,14 @@ def _starts(runs: Iterable[tuple[UUID, int]]) -> Iterator[bytes]:
 def _endings(rows: UrlRows) -> Iterator[bytes]:
     """What comes after the URL, for each row."""
     middles = map(_middle, rows.changefreq, rows.priority, rows.extras)
-    for lastmod, middle, fingerprint in zip(rows.lastmod, middles, rows.fingerprint, strict=True):
+    parts = zip(rows.lastmod, middles, rows.fingerprint, rows.lastmod_text, strict=True)
+    for lastmod, middle, fingerprint, listed in parts:
+        end = NULL if listed is None else _sized(listed.encode())
         if lastmod is None:
-            yield NULL + middle + _bigint(8, fingerprint)
+            yield NULL + middle + _bigint(8, fingerprint) + end
         else:
             passed = (lastmod - POSTGRES_EPOCH) // MICROSECOND
-            yield _bigint(8, passed) + middle + _bigint(8, fingerprint)
+            yield _bigint(8, passed) + middle + _bigint(8, fingerprint) + end
 
 
 def _middle(changefreq: str | None, priority: float | None, extras: str | None) -> bytes:

@@ -2,7 +2,8 @@
 
 New ones go in by `url_stream`. For the others a column goes in as one parameter and is unnested on
 the server: several times faster than row by row. Texts travel joined by line breaks, which no URL
-can hold, because the driver looks at every element of an array; numbers travel as arrays.
+can hold, because the driver looks at every element of an array. Numbers travel as arrays, and so
+do texts of dates, which may be anything.
 """
 
 from __future__ import annotations
@@ -58,6 +59,7 @@ def _unnested() -> Subquery:
         "priority": _split("priority"),
         "extras": _split("extras"),
         "fingerprint": _array("fingerprint", BigInteger()),
+        "lastmod_text": _array("lastmod_text", Text()),
     }
     rows = func.unnest(*columns.values()).table_valued(*columns, name="listed").render_derived()
     sitemap_ids = Grouping(bind("p_sitemap_ids", type_=ARRAY(Uuid())))
@@ -70,6 +72,7 @@ def _unnested() -> Subquery:
         cast(rows.c.priority, REAL).label("priority"),
         cast(rows.c.extras, JSONB).label("extras"),
         rows.c.fingerprint,
+        rows.c.lastmod_text,
     ).subquery("rows")
 
 
@@ -85,7 +88,7 @@ def _insert_statement() -> Any:
 
 def _update_statement() -> Any:
     rows = _unnested()
-    names = ("lastmod", "changefreq", "priority", "extras", "fingerprint")
+    names = ("lastmod", "changefreq", "priority", "extras", "fingerprint", "lastmod_text")
     return (
         update(TABLE)
         .where(TABLE.c.sitemap_id == rows.c.sitemap_id, TABLE.c.url_hash == rows.c.url_hash)

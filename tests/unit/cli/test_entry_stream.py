@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from siteatlas.cli.entry_stream import csv_head, csv_lines, object_lines, url_lines
 from siteatlas.scanner.events import EntryColumns
+from siteatlas.scanner.listed_dates import listed_text
 
 SITEMAP = "https://a.example/sitemap.xml"
 
@@ -28,11 +29,17 @@ def entries(encoded: bytes) -> list[dict[str, Any]]:
 
 def test_an_entry_has_the_fields_of_the_api():
     columns = EntryColumns(
-        ["https://a.example/"], [datetime(2026, 1, 2, tzinfo=UTC)], ["daily"], [0.8], [None]
+        ["https://a.example/"],
+        [datetime(2026, 1, 2, tzinfo=UTC)],
+        ["daily"],
+        [0.8],
+        [None],
+        ["2026-01-02"],
     )
     assert object_lines(SITEMAP, columns) == (
         b'{"url":"https://a.example/","lastmod":"2026-01-02T00:00:00Z","changefreq":"daily",'
-        b'"priority":0.8,"sitemap":"https://a.example/sitemap.xml","extras":null}\n'
+        b'"priority":0.8,"sitemap":"https://a.example/sitemap.xml","extras":null,'
+        b'"lastmod_text":"2026-01-02"}\n'
     )
 
 
@@ -76,6 +83,7 @@ ROWS = st.lists(
         st.sampled_from([None, "daily", "weekly"]),
         st.sampled_from([None, 0.0, 0.5, 1.0]),
         st.none() | st.dictionaries(TEXTS, TEXTS, max_size=2),
+        st.sampled_from(["", "2026", "2026-01-02", "2026-01-02T10:00Z", "=1+1"]) | TEXTS,
     ),
     min_size=1,
     max_size=6,
@@ -89,20 +97,27 @@ def columns_of_rows(rows: list[tuple[Any, ...]]) -> EntryColumns:
 @given(ROWS)
 def test_json_lines_hold_exactly_what_was_listed(rows: list[tuple[Any, ...]]):
     lines = object_lines(SITEMAP, columns_of_rows(rows)).split(b"\n")[:-1]
-    fields = ("url", "lastmod", "changefreq", "priority", "extras")
+    fields = ("url", "lastmod", "changefreq", "priority", "extras", "lastmod_text")
     found = [tuple(orjson.loads(line)[name] for name in fields) for line in lines]
     expected = [
-        (url, orjson.loads(orjson.dumps(moment, option=orjson.OPT_UTC_Z)), word, number, extras)
-        for url, moment, word, number, extras in rows
+        (
+            url,
+            orjson.loads(orjson.dumps(moment, option=orjson.OPT_UTC_Z)),
+            word,
+            number,
+            extras,
+            listed_text(moment, listed),
+        )
+        for url, moment, word, number, extras, listed in rows
     ]
     assert found == expected
 
 
 @given(ROWS)
-def test_csv_has_a_row_of_six_cells_for_every_entry_and_no_formula(rows: list[tuple[Any, ...]]):
+def test_csv_has_a_row_of_seven_cells_for_every_entry_and_no_formula(rows: list[tuple[Any, ...]]):
     encoded = csv_lines(SITEMAP, columns_of_rows(rows)).decode()
     read = list(csv.reader(io.StringIO(encoded, newline=""), strict=True))
-    assert [len(cells) for cells in read] == [6] * len(rows)
+    assert [len(cells) for cells in read] == [7] * len(rows)
     assert not any(cell.strip().startswith(("=", "+", "-", "@")) for row in read for cell in row)
     assert "\x1b" not in encoded
 
@@ -114,6 +129,7 @@ def test_csv_has_the_fields_of_the_json_lines():
         ["daily", None],
         [0.8, None],
         [{"images": ["https://a.example/i.png"]}, None],
+        ["2026-01-02", 'soon, "maybe"'],
     )
     rows = list(csv.DictReader(io.StringIO((csv_head() + csv_lines(SITEMAP, columns)).decode())))
     assert rows == [
@@ -124,6 +140,7 @@ def test_csv_has_the_fields_of_the_json_lines():
             "priority": "0.8",
             "sitemap": SITEMAP,
             "extras": '{"images":["https://a.example/i.png"]}',
+            "lastmod_text": "2026-01-02",
         },
         {
             "url": "https://a.example/b",
@@ -132,6 +149,7 @@ def test_csv_has_the_fields_of_the_json_lines():
             "priority": "",
             "sitemap": SITEMAP,
             "extras": "",
+            "lastmod_text": 'soon, "maybe"',
         },
     ]
 

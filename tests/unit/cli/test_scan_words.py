@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from siteatlas.cli.entry_filter import EntryFilter
+from siteatlas.cli.invocation import ColorChoice, begin
 from siteatlas.cli.scan_words import problem_words, say_block, say_left_out, say_line
+from siteatlas.scanner.events import ProblemSample
 from siteatlas.scanner.report import Problem, ScanReport
 
 
@@ -17,6 +19,7 @@ def test_five_lines_tell_a_person_how_it_went(capsys):
         "  lastmod   25% of the URLs have one",
         "  problems  bad_url (3)",
         "  time      2.0 s, 500 URLs a second",
+        "            -v shows what these codes mean, and where",
     ]
 
 
@@ -25,7 +28,7 @@ def test_a_log_gets_one_line_and_the_problems(capsys):
     say_line(report, seconds=0.0)
     assert capsys.readouterr().err.splitlines() == [
         "a.example: 0 URLs in 0 sitemaps, 0.0 s.",
-        "  bad_url (3) in x\\x1b",
+        "  bad_url (3) in x\\x1b: a URL that is not http or https, or has no usable host",
     ]
 
 
@@ -45,7 +48,27 @@ def test_a_log_is_not_flooded(capsys):
     say_line(ScanReport("a.example", problems=problems), seconds=1.0)
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == 12
-    assert lines[-1] == "  … and 490 more"
+    assert lines[-1] == "  … and 490 more; -v shows all of them with samples"
+
+
+def test_verbose_shows_every_problem_with_what_it_means_and_samples(capsys):
+    sample = ProblemSample("https://a.example/1", "x\x1b", 12)
+    problems = [
+        Problem("lastmod_invalid", "https://a.example/s.xml", None, 3, (sample,)),
+        Problem("duplicate_content", "https://a.example/t.xml", None),
+    ]
+    begin(1, quiet=False, color=ColorChoice.AUTO)
+    try:
+        say_line(ScanReport("a.example", problems=problems), seconds=0.0)
+    finally:
+        begin(0, quiet=False, color=ColorChoice.AUTO)
+    assert capsys.readouterr().err.splitlines()[1:] == [
+        "  duplicate_content: another document of this scan has exactly the same bytes",
+        "    1 in https://a.example/t.xml",
+        "  lastmod_invalid: a lastmod that is no date; the entry is kept without it",
+        "    3 in https://a.example/s.xml",
+        "      entry 12: https://a.example/1  'x\\x1b'",
+    ]
 
 
 def test_without_urls_nothing_is_said_of_their_dates(capsys):

@@ -70,7 +70,7 @@ async def test_relative_pages_are_resolved_against_the_address_behind_the_redire
     ]
     closed = record.all(DocumentClosed)[0]
     assert (closed.entry_count, closed.skipped_count) == (4, 0)
-    assert closed.problems == {"relative_url": 4, "off_host": 1, "scope": 2}
+    assert closed.problems == {"relative_url": 4, "off_host": 1}
 
 
 async def test_a_closed_document_carries_its_figures(site, make_analyzer):

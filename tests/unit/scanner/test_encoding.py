@@ -21,17 +21,34 @@ def text_of(
     return "".join([*parts, decoder.decode(b"", final=True)]), dict(tally.problems)
 
 
+NOT_UTF_8 = {"encoding_not_utf8": 1}
 LONG = "<urlset>" + "ü€語" * 200
 
 
-@pytest.mark.parametrize("codec", ["utf-8", "utf-8-sig", "utf-16", "utf-32"])
-def test_reads_unicode_by_its_byte_order_mark(codec):
+@pytest.mark.parametrize("codec", ["utf-8", "utf-8-sig"])
+def test_utf_8_is_no_problem(codec):
     assert text_of(LONG.encode(codec)) == (LONG, {})
+
+
+@pytest.mark.parametrize("codec", ["utf-16", "utf-32"])
+def test_reads_unicode_by_its_byte_order_mark(codec):
+    assert text_of(LONG.encode(codec)) == (LONG, NOT_UTF_8)
+
+
+def test_ascii_declared_as_latin_1_is_utf_8_as_well():
+    text = '<?xml version="1.0" encoding="iso-8859-1"?>' + "plain" * 80
+    assert text_of(text.encode()) == (text, {})
+
+
+def test_the_sample_of_another_encoding_is_its_name():
+    tally = Tally()
+    TextDecoder(None, tally).decode(LONG.encode("utf-16"), final=True)
+    assert [sample.value for sample in tally.samples["encoding_not_utf8"]] == ["utf-16-le"]
 
 
 @pytest.mark.parametrize("codec", ["utf-16-le", "utf-16-be"])
 def test_reads_utf_16_without_a_mark(codec):
-    assert text_of(LONG.encode(codec)) == (LONG, {})
+    assert text_of(LONG.encode(codec)) == (LONG, NOT_UTF_8)
 
 
 @pytest.mark.parametrize(
@@ -40,14 +57,14 @@ def test_reads_utf_16_without_a_mark(codec):
 )
 def test_reads_the_declared_encoding(codec, words):
     text = f'<?xml version="1.0" encoding="{codec}"?>{words * 80}'
-    assert text_of(text.encode(codec)) == (text, {})
+    assert text_of(text.encode(codec)) == (text, NOT_UTF_8)
 
 
 def test_reads_the_encoding_of_the_http_header():
     text = "<urlset>" + "привет" * 80
     assert text_of(text.encode("cp1251"), charset="windows-1251") == (
         text,
-        {},
+        NOT_UTF_8,
     )
 
 
@@ -68,7 +85,7 @@ def test_utf_8_bytes_declared_as_latin_1_are_read_and_counted():
 
 def test_declared_latin_1_is_read_as_such():
     text = '<?xml version="1.0" encoding="iso-8859-1"?>' + "grün" * 80
-    assert text_of(text.encode("latin-1")) == (text, {})
+    assert text_of(text.encode("latin-1")) == (text, NOT_UTF_8)
 
 
 def test_an_unknown_encoding_is_read_as_utf_8_and_counted():

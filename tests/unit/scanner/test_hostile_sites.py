@@ -237,9 +237,28 @@ async def test_rows_t7_t8_u7_misplaced_pages_are_stored_and_counted(site, make_a
     site.pages |= {"/robots.txt": "Sitemap: /a/s.xml", "/a/s.xml": urlset_of(pages)}
     record = await record_scan(make_analyzer(site.host_port), site.base)
     assert record.urls == pages
-    problems = record.all(DocumentClosed)[0].problems
-    assert problems == {"off_host": 1, "private_host": 3, "scope": 1}
+    closed = record.all(DocumentClosed)[0]
+    assert closed.problems == {"off_host": 1, "private_host": 3}
+    assert [sample.url for sample in closed.samples["off_host"]] == ["https://c.example/3"]
+    assert [sample.url for sample in closed.samples["private_host"]] == pages[3:]
     assert site.paths == ["/robots.txt", "/a/s.xml"]
+
+
+@pytest.mark.parametrize(("named", "noted"), [(True, {}), (False, {"scope": 1})])
+async def test_a_page_outside_of_the_directory_is_noted_unless_robots_txt_vouches_for_its_index(
+    site, make_analyzer, named, noted
+):
+    pages = [f"{site.base}/a/1", f"{site.base}/2"]
+    site.pages |= {
+        "/robots.txt": "Sitemap: /sitemap.xml" if named else "",
+        "/sitemap.xml": index_of([f"{site.base}/a/s.xml"]),
+        "/a/s.xml": urlset_of(pages),
+    }
+    record = await record_scan(make_analyzer(site.host_port), site.base)
+    closed = {event.url.rpartition("/")[2]: event for event in record.all(DocumentClosed)}["s.xml"]
+    assert closed.problems == noted
+    shown = [sample.url for sample in closed.samples.get("scope", ())]
+    assert shown == [pages[1]] * len(noted)
 
 
 @pytest.mark.parametrize(

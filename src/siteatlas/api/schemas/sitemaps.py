@@ -19,6 +19,7 @@ from siteatlas.api.schemas.base import (
     Count,
     FreeObject,
     ItemT,
+    Line,
     Name,
     PageAnswer,
     Paragraph,
@@ -61,7 +62,7 @@ SITEMAP = {
 }
 URL = {
     "url": "https://example.com/about",
-    "lastmod": NOON,
+    "lastmod": "2025-11-15T00:00:00Z",
     "changefreq": "weekly",
     "priority": 0.5,
     "sitemap": "https://example.com/sitemap.xml",
@@ -69,6 +70,7 @@ URL = {
     "first_seen_at": LATER,
     "removed_at": None,
     "extras": {"images": [{"loc": "https://example.com/about.png"}]},
+    "lastmod_text": "2025-11-15",
 }
 
 
@@ -113,6 +115,9 @@ class UrlAnswer(AnswerShape):
     first_seen_at: datetime
     removed_at: datetime | None
     extras: FreeObject | None
+    lastmod_text: Line | None = Field(
+        description="`lastmod` as listed, unless that is a full timestamp."
+    )
 
 
 class ExaminedPageAnswer(PageAnswer[ItemT], Generic[ItemT]):

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from lxml import etree
 
-from siteatlas.scanner.entries import LASTMODS, fault_of_url
+from siteatlas.scanner.entries import LASTMODS, Entries, fault_of_url
 from siteatlas.scanner.events import ChildLink
 from siteatlas.scanner.formats.elements import local_name, text_of
 from siteatlas.scanner.tally import Tally
@@ -20,22 +20,28 @@ def read_children(elements: Iterable[etree._Element], tally: Tally) -> list[Chil
         locs = [text for name, text in fields if name == "loc" and text.strip()]
         lastmod = next((text for name, text in fields if name == "lastmod"), "")
         if len(locs) > 1:
-            tally.note("several_locs", len(locs) - 1)
+            tally.note("several_locs", len(locs) - 1, url=locs[0], value=locs[1])
         rows += [(loc, lastmod) for loc in locs or [""]]
     return build_children(rows, tally)
 
 
 def build_children(rows: Iterable[Sequence[str]], tally: Tally) -> list[ChildLink]:
     """The children that can be kept, from loc and lastmod; a relative one stays relative here."""
-    children = (_child(row[0].strip(), row[1], tally) for row in rows)
-    return [child for child in children if child is not None]
+    children: list[ChildLink] = []
+    for url, lastmod, *_ in rows:
+        child = _child(url.strip(), lastmod, tally)
+        tally.entries += 1
+        if child is not None:
+            children.append(child)
+    return children
 
 
 def _child(url: str, lastmod: str, tally: Tally) -> ChildLink | None:
     fault = fault_of_url(url)
     if fault == "relative_url":
-        tally.note(fault)
+        tally.note(fault, url=url, place=0)
     elif fault is not None:
-        tally.skip(fault)
+        tally.skip(fault, url=url or None, place=0)
         return None
-    return ChildLink(url, LASTMODS.column([lastmod], tally)[0])
+    moment = LASTMODS.column([lastmod], tally, Entries([url], [0]))[0]
+    return ChildLink(url, moment)

@@ -94,12 +94,12 @@ class Salvage:
     def _read(self, kind: str, segment: str, found: Salvaged) -> None:
         locs = [decode(loc) for loc in LOC.findall(segment)]
         if not locs:
-            self._tally.skip("entry_malformed")
+            self._tally.skip("entry_malformed", value=segment)
             return
-        self._tally.note("entry_salvaged")
+        self._tally.note("entry_salvaged", url=locs[0])
         locs = [loc for loc in locs if loc.strip()] or locs[:1]
         if len(locs) > 1:
-            self._tally.note("several_locs", len(locs) - 1)
+            self._tally.note("several_locs", len(locs) - 1, url=locs[0], value=locs[1])
         matches = [pattern.search(segment) for pattern in FIELDS]
         values = [match[1] if match else "" for match in matches]
         if kind == "sitemap":

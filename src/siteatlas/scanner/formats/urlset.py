@@ -179,6 +179,6 @@ def _read_entry(element: etree._Element, tally: Tally) -> tuple[list[str], Extra
             read_extension(tag, child, extras, tally)
         elif not values[field]:
             values[field] = (text_of(child) if not field and len(child) else child.text) or ""
-        elif not field and text_of(child).strip():
-            tally.note("several_locs")
+        elif not field and (more := text_of(child).strip()):
+            tally.note("several_locs", url=values[0], value=more)
     return values, extras or None

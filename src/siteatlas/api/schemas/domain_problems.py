@@ -1,0 +1,87 @@
+"""Shapes of the problems of a site's documents."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated
+from uuid import UUID
+
+from pydantic import ConfigDict, Field
+
+from siteatlas.api.schemas.base import (
+    LATER,
+    LONGEST_ADDRESS,
+    NOON,
+    SITEMAP_ID,
+    AnswerShape,
+    Count,
+    Line,
+    QueryShape,
+    SmallCount,
+    Url,
+    Word,
+    declared,
+    examples,
+)
+from siteatlas.insights.problems import ProblemState
+from siteatlas.scanner.tally import MAX_SAMPLES
+
+PROBLEM = {
+    "code": "lastmod_invalid",
+    "meaning": "a `lastmod` that is no date; the entry is kept without it",
+    "sitemap": "https://example.com/sitemap.xml",
+    "sitemap_id": SITEMAP_ID,
+    "count": 1,
+    "samples": [{"url": "https://example.com/about", "value": "yesterday", "entry": 12}],
+    "first_scan_id": 3,
+    "last_scan_id": 7,
+    "first_seen_at": NOON,
+    "last_seen_at": LATER,
+    "resolved_at": None,
+}
+
+
+class SampleAnswer(AnswerShape):
+    """One place where a document has a problem; what is not known is null."""
+
+    url: Line | None = Field(description="The page, truncated after 500 characters.")
+    value: Line | None = Field(description="What was listed, truncated after 200 characters.")
+    entry: SmallCount | None = Field(description="The number of the entry, from 1.")
+
+
+class ProblemAnswer(AnswerShape):
+    """One kind of problem in one document, as the last read that showed it found it."""
+
+    model_config = ConfigDict(json_schema_extra=examples(PROBLEM))
+
+    code: Word
+    meaning: Line | None
+    sitemap: Url
+    sitemap_id: UUID
+    count: Count
+    samples: Annotated[list[SampleAnswer], declared(maxItems=MAX_SAMPLES)]
+    first_scan_id: Count
+    last_scan_id: Count
+    first_seen_at: datetime
+    last_seen_at: datetime
+    resolved_at: datetime | None = Field(
+        description="When a complete read of the document no longer showed it."
+    )
+
+
+class ProblemsQuery(QueryShape):
+    """Which problems to list."""
+
+    code: str | None = Field(
+        None, min_length=1, max_length=64, pattern=r"^[a-z0-9_]+$", description="Only this code."
+    )
+    sitemap: str | None = Field(
+        None,
+        min_length=1,
+        max_length=LONGEST_ADDRESS,
+        pattern=r"^[^\x00]*$",
+        description="Only the document with this URL.",
+    )
+    state: ProblemState = Field(
+        ProblemState.CURRENT, description="In the document now, over since, or all of them."
+    )

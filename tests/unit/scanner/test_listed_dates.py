@@ -1,0 +1,60 @@
+"""`lastmod` as listed: kept where it tells more than the time that was read, and stored briefly."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from siteatlas.scanner.entries import read_date
+from siteatlas.scanner.listed_dates import listed_text, restored_text, stored_text
+
+FULL = [
+    "2025-12-28T10:00:00Z",
+    "2025-12-28T10:00:00+00:00",
+    "2025-12-28T10:00:00.123456Z",
+    "2025-12-28T10:00:00+0200",
+    "2025-12-28 10:00:00 UTC",
+    "Sun, 28 Dec 2025 10:00:00 GMT",
+    "Sun, 28 Dec 2025 10:00:00 +0100",
+]
+AT_MIDNIGHT = ["2025-12-28T00:00:00Z", "2025-12-28T02:00:00+02:00"]
+SHORTER = ["2026", "2025-12", "2025-12-28", "2025-12-28T10:00Z", "2025-12-28T10:00:00", "20251228"]
+UNREADABLE = ["yesterday", "0000-00-00", "2025-13-45", "28.12.2025"]
+
+
+@pytest.mark.parametrize("text", FULL + AT_MIDNIGHT)
+def test_a_full_timestamp_needs_no_text(text):
+    assert read_date(text) is not None
+    assert listed_text(read_date(text), text) is None
+
+
+@pytest.mark.parametrize("text", SHORTER + UNREADABLE)
+def test_what_is_less_than_a_timestamp_is_kept_as_listed(text):
+    assert listed_text(read_date(text), f" {text}\n") == text
+
+
+@pytest.mark.parametrize("text", ["", "  \n"])
+def test_an_absent_date_has_no_text(text):
+    assert listed_text(None, text) is None
+
+
+def test_a_long_text_is_truncated_and_can_be_stored():
+    text = listed_text(None, "\x00\ud800" + "x" * 1000)
+    assert text is not None
+    assert (len(text), text[:3], text[-1]) == (200, "\ufffd?x", "…")
+
+
+@pytest.mark.parametrize("text", ["2025-12-28", *FULL])
+def test_the_usual_forms_cost_no_byte(text):
+    assert stored_text(read_date(text), text) is None
+
+
+DATES = st.dates().map(str)
+
+
+@given(st.sampled_from([*FULL, *AT_MIDNIGHT, *SHORTER, *UNREADABLE, ""]) | DATES | st.text())
+@example("2025-12-28T00:00:00Z")
+def test_what_is_stored_gives_the_listed_text_back(text):
+    moment = read_date(text.strip()) if len(text) <= 64 else None
+    assert restored_text(moment, stored_text(moment, text)) == listed_text(moment, text)
