@@ -55,7 +55,7 @@ def urls(
     *,
     contains: Annotated[str | None, typer.Option(help="Only URLs with this text.")] = None,
     state: Annotated[
-        ListingState, typer.Option(help="Whether the sitemaps list it now.")
+        ListingState, typer.Option(help="Listed, removed or all. Nothing is removed yet.")
     ] = ListingState.LISTED,
     limit: LimitOption = DEFAULT_LIMIT,
     cursor: CursorOption = None,

@@ -148,7 +148,7 @@ class DomainAnswer(AnswerShape):
     last_scan_status: Annotated[str, one_of(SCAN_ENDS)] | None
     last_error_code: Word | None
     failures_in_a_row: SmallCount
-    url_count: Count
+    url_count: Count = Field(description="All stored listings, also those of earlier scans.")
     distinct_url_count: Count
     sitemap_count: Count = Field(description=SITEMAP_COUNT)
     created_by: UUID
@@ -180,7 +180,7 @@ class ScanAnswer(AnswerShape):
     started_at: datetime
     finished_at: datetime | None
     sitemap_count: Count = Field(description=SITEMAP_COUNT)
-    url_count: Count
+    url_count: Count = Field(description="Listings that this scan read.")
     distinct_url_count: Count
     published_seq: Count | None
 

@@ -90,7 +90,7 @@ class SitemapAnswer(AnswerShape):
     created_by: UUID
     created_at: datetime
     last_read_at: datetime | None
-    url_count: Count
+    url_count: Count = Field(description="All stored listings, also those of earlier scans.")
     http_status: SmallCount | None
     wire_bytes: Count
     decoded_bytes: Count
@@ -113,7 +113,7 @@ class UrlAnswer(AnswerShape):
     sitemap: Url
     sitemap_id: UUID
     first_seen_at: datetime
-    removed_at: datetime | None
+    removed_at: datetime | None = Field(description="Always null: nothing is removed yet.")
     extras: FreeObject | None
     lastmod_text: Line | None = Field(
         description="`lastmod` as listed, unless that is a full timestamp."
@@ -150,5 +150,7 @@ class UrlsQuery(QueryShape):
         "on with `next_cursor` until it is null, even if a page has no items.",
     )
     state: ListingState = Field(
-        ListingState.LISTED, description="Listed now, removed since, or all of them."
+        ListingState.LISTED,
+        description="Listed, removed, or all of them. Nothing is removed yet: a URL that a sitemap "
+        "no longer lists stays listed, and `removed` is empty.",
     )
