@@ -77,16 +77,17 @@ def table(run: Run, pooled: Run | None) -> str:
     """The results by folder, then all of them, then those through the pooler."""
     lines = ["| tests | passed | failed | skipped |", "|---|---|---|---|"]
     lines += [_row(f"`{group}`", run.counts(group)) for group in GROUPS]
-    lines.append(_row(f"all, in {run.seconds:.0f} s (`make test`)", run.counts()))
+    lines.append(_row(f"together, in {run.seconds:.0f} s", run.counts()))
     if pooled is None:
-        lines.append("| through PgBouncer (`make test-pooled`) | not run | | |")
+        lines.append(_row("through PgBouncer", Counter()))
     else:
-        label = f"through PgBouncer, in {pooled.seconds:.0f} s (`make test-pooled`)"
-        lines.append(_row(label, pooled.counts()))
+        lines.append(_row(f"through PgBouncer, in {pooled.seconds:.0f} s", pooled.counts()))
     return "\n".join(lines)
 
 
 def _row(label: str, counts: Counter[str]) -> str:
+    if not counts.total():
+        return f"| {label} | not run | | |"
     numbers = " | ".join(f"{counts[word]:,}" for word in ("passed", "failed", "skipped"))
     return f"| {label} | {numbers} |"
 

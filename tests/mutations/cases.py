@@ -13,11 +13,16 @@ RECOVERY = "tests/integration/processor/test_recovery.py"
 JOB_TYPES = "tests/integration/queue/test_job_types.py"
 STEERING = "tests/integration/queue/test_steering.py"
 SITE_OF_A_JOB = "tests/integration/processor/test_site_of_a_job.py"
+LOG_LINES = "tests/integration/processor/test_log_lines.py"
+OWN_SESSION = "tests/integration/processor/test_own_session.py"
 APPLICATION = "tests/api/test_application.py"
 SEQUENCES = "tests/acceptance/test_submit_sequences.py"
 STATUS_LIFE = "tests/acceptance/test_status_life.py"
 STATEMENTS = "tests/architecture/test_statements.py"
 TRANSACTIONS = "tests/architecture/test_transactions.py"
+
+OF_A_FAILURE = "        if claim.domain_id is not None:\n"
+FAILURE_BEGINS = f"async with get_background_session() as session, session.begin():\n{OF_A_FAILURE}"
 
 
 @dataclass(frozen=True)
@@ -87,6 +92,15 @@ MUTATIONS = (
             "scheduler/sitemap_scheduler.py",
             "session, settings.scheduler_batch_size, settings.scan_interval_hours",
             "session, 777, settings.scan_interval_hours",
+        ),
+    ),
+    mutation(
+        "a poll claims as many jobs as there are free slots",
+        f"{SETTINGS_TESTS}::test_a_poll_claims_no_more_jobs_than_the_batch_size_of_the_environment",
+        Edit(
+            "scheduler/consumer.py",
+            "self._settings.claim_limit or self._slots.free",
+            "self._slots.free",
         ),
     ),
     mutation(
@@ -171,6 +185,20 @@ MUTATIONS = (
         ),
     ),
     mutation(
+        "a final failure is logged as information",
+        f"{LOG_LINES}::test_a_final_failure_is_a_warning_and_one_that_is_retried_is_not",
+        Edit("processor/processing.py", "(log.info if quiet else log.warning)(", "log.info("),
+    ),
+    mutation(
+        "an unknown job is passed over in silence",
+        f"{OWN_SESSION}::test_an_unknown_job_is_a_warning_and_no_error",
+        Edit(
+            "processor/processing.py",
+            '        log.warning("job_not_found", job_id=str(job_id))\n',
+            "",
+        ),
+    ),
+    mutation(
         "the status route always says pending",
         f"{STATUS_LIFE}",
         Edit(
@@ -200,8 +228,8 @@ MUTATIONS = (
         ),
     ),
     mutation(
-        "the last rows are written in a session beside that of the status",
-        f"{SESSIONS}::test_no_step_of_a_job_is_nested_in_another",
+        "the last rows of a scan are not written with its status",
+        f"{SESSIONS}::test_the_status_of_a_success_is_written_with_the_last_rows",
         Edit(
             "processor/publication.py",
             "        await write_portion(session, portion, scan_id=scan.id)\n",
@@ -210,51 +238,46 @@ MUTATIONS = (
         ),
     ),
     mutation(
-        "the status after an error is written in the session that failed",
-        f"{SESSIONS}::test_the_status_after_an_error_is_written_in_a_session_of_its_own",
+        "a transaction of a job is open beside another one",
+        f"{SESSIONS}::test_no_step_of_a_job_is_nested_in_another",
         Edit(
             "processor/publication.py",
-            "async with get_background_session() as session, session.begin():\n"
-            "        if claim.domain_id is not None:",
-            "async with kept_session() as session, session.begin():\n"
-            "        if claim.domain_id is not None:",
-        ),
-        Edit(
-            "processor/publication.py",
-            "async def record_failure",
-            "KEPT: list[AsyncSession] = []\n\n\n"
-            "@asynccontextmanager\nasync def kept_session():\n"
-            "    yield KEPT[-1]\n\n\n"
-            "async def record_failure",
-        ),
-        Edit(
-            "processor/publication.py",
-            "        await write_portion(session, portion, scan_id=scan.id)\n",
-            "        KEPT.append(session)\n"
-            "        await write_portion(session, portion, scan_id=scan.id)\n",
-        ),
-        Edit(
-            "processor/publication.py",
-            "from typing import Any\n",
-            "from contextlib import asynccontextmanager\nfrom typing import Any\n",
+            "        stored = await count_domain(session, scan.domain_id)\n",
+            "        async with get_background_session() as other, other.begin():\n"
+            "            stored = await count_domain(other, scan.domain_id)\n",
         ),
     ),
     mutation(
-        "a step that failed leaves its transaction open",
+        "the status after an error is written in the session that failed",
+        f"{SESSIONS}::test_the_status_after_an_error_is_written_in_a_session_of_its_own",
+        Edit(
+            "storage/session.py",
+            "                yield session\n\n    async def close",
+            "                _newest[:] = [session]\n                yield session\n\n    async def close",
+        ),
+        Edit(
+            "storage/session.py", "_bound: list", "_newest: list[AsyncSession] = []\n_bound: list"
+        ),
+        Edit("processor/publication.py", "import AsyncSession,", "import _newest, AsyncSession,"),
+        Edit(
+            "processor/publication.py",
+            FAILURE_BEGINS,
+            f"session = _newest[0]\n    async with session.begin():\n{OF_A_FAILURE}",
+        ),
+    ),
+    mutation(
+        "the session that writes a failure stays open",
         f"{SESSIONS}::test_a_failed_job_leaves_no_connection_in_use",
         Edit(
             "storage/session.py",
             '            async with factory(info={"limits": own}) as session:\n'
             "                yield session\n",
-            '            session = factory(info={"limits": own})\n'
-            "            await session.connection()\n"
-            "            yield session\n",
+            '            session = factory(info={"limits": own})\n            yield session\n',
         ),
         Edit(
             "processor/publication.py",
-            "get_background_session() as session, session.begin()",
-            "get_background_session() as session",
-            times=3,
+            FAILURE_BEGINS,
+            f"async with get_background_session() as session:\n{OF_A_FAILURE}",
         ),
     ),
     mutation(

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -19,7 +23,8 @@ from siteatlas.settings import Settings, load_settings
 from siteatlas.storage.domains import register_domain
 from siteatlas.storage.models import LOCAL_USER_ID, Domain, Job
 from siteatlas.storage.session import get_background_session
-from tests.fixtures.pipeline import rows_of
+from tests.fixtures.pipeline import rows_of, submit_server
+from tests.fixtures.site_server import SiteServer
 from tests.fixtures.transactions import watched_transactions
 from tests.fixtures.waiting import wait_until
 
@@ -33,6 +38,7 @@ def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     """No variable of the machine that runs the tests decides them."""
     for name in ("INTERVAL_MINUTES", "BATCH_SIZE", "MAX_INSTANCES"):
         monkeypatch.delenv(f"SITEMAP_SCHEDULER_{name}", raising=False)
+    monkeypatch.delenv("SITEATLAS_CONCURRENCY", raising=False)
 
 
 async def interval_of_the_clock() -> timedelta:
@@ -100,6 +106,55 @@ async def test_due_sites_are_queued_in_batches_of_the_size_in_the_environment(
     queued = [sum("INSERT INTO jobs" in text for text in one.statements) for one in watched.all]
     assert [number for number in queued if number] == [2, 2, 1]
     assert await statuses() == ["pending"] * 5
+
+
+@asynccontextmanager
+async def scheduler_on_sites_that_hang(count: int) -> AsyncIterator[SitemapScheduler]:
+    """A running scheduler, from the environment, with a job for each of some sites."""
+    let_go = asyncio.Event()
+
+    async def hanging(_request: object) -> str:
+        await let_go.wait()
+        return ""
+
+    async with AsyncExitStack() as stack:
+        servers = [SiteServer({"/robots.txt": hanging}) for _ in range(count)]
+        for server in servers:
+            await stack.enter_async_context(server)
+            await submit_server(server)
+        stack.callback(let_go.set)
+        policy = EgressPolicy.from_text(",".join(server.host_port for server in servers))
+        scheduler = SitemapScheduler(load_settings().settings, policy)
+        await scheduler.start()
+        stack.push_async_callback(scheduler.shutdown)
+        stack.callback(let_go.set)
+        yield scheduler
+
+
+async def is_processing(count: int) -> bool:
+    return (await statuses()).count("processing") == count
+
+
+async def test_a_poll_claims_no_more_jobs_than_the_batch_size_of_the_environment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("SITEMAP_SCHEDULER_BATCH_SIZE", "2")
+    async with scheduler_on_sites_that_hang(5):
+        await wait_until(lambda: is_processing(5))
+        claims = Counter(job.started_at for job in await rows_of(Job))
+    assert sorted(claims.values()) == [1, 2, 2]
+
+
+async def test_no_more_jobs_run_at_once_than_there_are_slots(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("SITEATLAS_CONCURRENCY", "2")
+    async with scheduler_on_sites_that_hang(5) as scheduler:
+        await wait_until(lambda: is_processing(2))
+        for _ in range(5):
+            scheduler.wake()
+            await asyncio.sleep(0.1)
+        assert await statuses() == ["pending"] * 3 + ["processing"] * 2
 
 
 async def test_without_a_limit_ten_jobs_are_taken() -> None:
