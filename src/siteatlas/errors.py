@@ -438,6 +438,13 @@ class ConnectionFailed(ScanError):
     transient = True
 
 
+class ProxyFailed(ScanError):
+    """The proxy of SITEATLAS_PROXY cannot be reached, or refuses us."""
+
+    code = "proxy_failed"
+    transient = True
+
+
 class TlsError(ScanError):
     """The certificate of the site cannot be trusted."""
 

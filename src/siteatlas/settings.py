@@ -123,6 +123,11 @@ class Settings(BaseModel):
         json_schema_extra=_env("SITEATLAS_EGRESS_ALLOW"),
         description="Private targets that may be contacted: HOST:PORT or CIDR:PORT, by commas.",
     )
+    proxy: SecretStr | None = Field(
+        None,
+        json_schema_extra=_env("SITEATLAS_PROXY"),
+        description="HTTP proxy for all requests to sites: http://[USER:PASSWORD@]HOST:PORT.",
+    )
     host_delay: Annotated[float, Field(ge=0, le=3600)] = Field(
         0.5,
         json_schema_extra=_env("SITEATLAS_HOST_DELAY"),

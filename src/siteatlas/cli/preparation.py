@@ -6,6 +6,7 @@ from siteatlas.cli.invocation import TRACE_VERBOSITY, current, show_traces
 from siteatlas.errors import ConfigurationError
 from siteatlas.logs import configure_logging
 from siteatlas.net.egress import EgressPolicy
+from siteatlas.net.proxy import Proxy
 from siteatlas.settings import LoadedSettings, Settings, load_settings, unusable_setting
 
 
@@ -17,6 +18,7 @@ def prepare(*, log_level: str = "warning", **flags: object) -> Settings:
     """
     loaded = load_settings(flags)
     _check_allow_list(loaded)
+    _check_proxy(loaded)
     level = _log_level(loaded, log_level)
     configure_logging(level, loaded.settings.log_format)
     if level == "debug":
@@ -30,6 +32,15 @@ def _check_allow_list(loaded: LoadedSettings) -> None:
     except ConfigurationError as error:
         origin = loaded.origins["egress_allow"]
         raise unusable_setting("egress_allow", origin, error.message) from error
+
+
+def _check_proxy(loaded: LoadedSettings) -> None:
+    if loaded.settings.proxy is None:
+        return
+    try:
+        Proxy.parse(loaded.settings.proxy.get_secret_value())
+    except ConfigurationError as error:
+        raise unusable_setting("proxy", loaded.origins["proxy"], error.message) from error
 
 
 def _log_level(loaded: LoadedSettings, usual: str) -> str:

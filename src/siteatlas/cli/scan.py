@@ -56,6 +56,7 @@ from siteatlas.errors import (
 from siteatlas.net.egress import EgressPolicy
 from siteatlas.net.own_headers import read_header_lines
 from siteatlas.net.politeness import Politeness
+from siteatlas.net.proxy import Proxy
 from siteatlas.scanner.analyzer import SitemapAnalyzer
 from siteatlas.scanner.options import ScanOptions
 from siteatlas.scanner.report import ScanReport
@@ -130,10 +131,7 @@ def scan(
         probe=probe.value,
         robots_unreachable=settings.robots_unreachable,
     )
-    headers = _headers(header or [], policy)
-    analyzer = SitemapAnalyzer(
-        policy, _pace(settings, rate), user_agent=settings.user_agent, headers=headers
-    )
+    analyzer = _analyzer(settings, policy, header or [], rate)
     targets = Targets(analyzer, policy, usual, options, only=only)
     first = _target(sites[0], targets) if _is_one(sites) else None
     kept = None if wanted.keeps_all else max_urls
@@ -177,12 +175,32 @@ def _target(site: str, targets: Targets) -> Target:
         raise typer.Exit(error.exit_code) from error
 
 
+def _analyzer(
+    settings: Settings, policy: EgressPolicy, header: list[str], rate: float | None
+) -> SitemapAnalyzer:
+    return SitemapAnalyzer(
+        policy,
+        _pace(settings, rate),
+        user_agent=settings.user_agent,
+        headers=_headers(header, policy),
+        proxy=_proxy(settings),
+    )
+
+
 def _headers(lines: list[str], policy: EgressPolicy) -> dict[str, str]:
     with _named("--header"):
         headers = read_header_lines(lines)
     if headers and not policy.rules:
         raise ConfigurationError("Headers go only to hosts of your own. Name them with --allow.")
     return headers
+
+
+def _proxy(settings: Settings) -> Proxy | None:
+    if settings.proxy is None:
+        return None
+    proxy = Proxy.parse(settings.proxy.get_secret_value())
+    say(f"Through the proxy {proxy}, which decides which addresses names lead to.")
+    return proxy
 
 
 def _pace(settings: Settings, rate: float | None) -> Politeness:

@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from errno import ECONNREFUSED
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 import aiohttp
 from yarl import URL
@@ -40,6 +40,7 @@ from siteatlas.net.gate import Gate, aim
 from siteatlas.net.limits import FetchLimits
 from siteatlas.net.own_headers import checked_headers
 from siteatlas.net.politeness import Politeness
+from siteatlas.net.proxy import Proxy
 from siteatlas.net.resolver import Resolver, SystemResolver
 from siteatlas.net.response import CHUNK_BYTES, Budget, Response
 from siteatlas.turns import turns
@@ -61,7 +62,8 @@ class HttpClient:
     """Fetches documents for one scan; use it with `async with`.
 
     `headers` are the operator's own and go only to hosts that the policy names as his. `tls`
-    replaces the default trust store.
+    replaces the default trust store. With a `proxy`, all other hosts are asked through it: it
+    resolves their names, so which addresses those lead to is its business.
     """
 
     def __init__(
@@ -74,8 +76,10 @@ class HttpClient:
         resolver: Resolver | None = None,
         headers: Mapping[str, str] | None = None,
         tls: ssl.SSLContext | None = None,
+        proxy: Proxy | None = None,
     ) -> None:
         self._policy = policy
+        self._proxy = proxy
         self._politeness = politeness
         self._limits = limits
         self._user_agent = user_agent
@@ -213,9 +217,12 @@ class HttpClient:
             raise EgressDenied
         since = time.monotonic()
         try:
-            with aim(address) as target:
+            proxy = None if self._policy.is_own(address) else self._proxy
+            with aim(address, proxy) as target:
                 async with asyncio.timeout(min(budget.left, self._longest_opening)):
-                    raw = await self._session.get(url, headers=headers, allow_redirects=False)
+                    raw = await self._session.get(
+                        url, allow_redirects=False, **_way(headers, address, proxy)
+                    )
                 try:
                     self._gate.verify_peers(target)
                     self._check_head(raw, conditional=_is_conditional(headers))
@@ -299,6 +306,15 @@ async def _named_faults(
         return await handler(request)
     except LIBRARY_FAULTS as error:
         raise fault_of(error) from error
+
+
+def _way(headers: Mapping[str, str], address: WebAddress, proxy: Proxy | None) -> dict[str, Any]:
+    """Headers and proxy of a request; a tunnel keeps what is for the proxy from the site."""
+    if proxy is None:
+        return {"headers": headers}
+    if address.url.startswith("https:"):
+        return {"headers": headers, "proxy": proxy.url, "proxy_headers": proxy.headers}
+    return {"headers": {**headers, **proxy.headers}, "proxy": proxy.url}
 
 
 def _conditions(etag: str | None, last_modified: str | None) -> dict[str, str]:

@@ -26,6 +26,7 @@ from siteatlas.errors import (
     HttpNotFound,
     HttpProtocolError,
     HttpStatusUnexpected,
+    ProxyFailed,
     RateLimited,
     ScanError,
     ServerError,
@@ -62,6 +63,10 @@ def fault_of(error: BaseException) -> SiteatlasError:
         return ours
     if isinstance(error, TimeoutError):
         return Timeout()
+    if isinstance(error, aiohttp.ClientHttpProxyError):
+        return _proxy_fault(error.status)
+    if isinstance(error, aiohttp.ClientProxyConnectionError):
+        return ProxyFailed("The proxy of SITEATLAS_PROXY cannot be reached.")
     if isinstance(error, aiohttp.ClientPayloadError):
         return _payload_fault(error)
     if _cause(error, *_BROKEN_HANDSHAKE):
@@ -76,6 +81,13 @@ def fault_of(error: BaseException) -> SiteatlasError:
     return HttpProtocolError()
 
 
+def _proxy_fault(status: int) -> ScanError:
+    """The proxy opened no tunnel: it has no way to the site, or none for us."""
+    if 500 <= status <= 599:  # noqa: PLR2004
+        return ConnectionFailed(f"The proxy cannot reach the site (status {status}).")
+    return ProxyFailed(f"The proxy refuses the connection (status {status}).")
+
+
 def error_for_status(status: int, retry_after: float | None = None) -> ScanError | None:
     """The error that a final status means for a document; None for 200 and 304."""
     if status in {200, 304}:
@@ -84,6 +96,8 @@ def error_for_status(status: int, retry_after: float | None = None) -> ScanError
         return RateLimited(retry_after=retry_after)
     if status in {401, 403, 451}:
         return Blocked(f"The site refuses our requests (status {status}).")
+    if status == 407:  # noqa: PLR2004
+        return ProxyFailed("The proxy asks for a user name and a password (status 407).")
     if status in {404, 410}:
         return HttpNotFound()
     if status == 204:  # noqa: PLR2004

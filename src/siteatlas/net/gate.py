@@ -16,9 +16,10 @@ from dataclasses import dataclass, field
 from aiohttp import AddrInfoType
 from aiohttp.abc import AbstractResolver, ResolveResult
 
-from siteatlas.errors import DnsError, DnsNameUnknown, EgressDenied
+from siteatlas.errors import DnsError, DnsNameUnknown, EgressDenied, ProxyFailed
 from siteatlas.net.address import WebAddress
 from siteatlas.net.egress import EgressPolicy, note_denial
+from siteatlas.net.proxy import Proxy
 from siteatlas.net.ranges import read_ip
 from siteatlas.net.resolver import Resolver
 
@@ -28,27 +29,32 @@ _FAMILIES = (socket.AF_INET, socket.AF_INET6)
 
 @dataclass(slots=True)
 class Target:
-    """The one host and port that the running request may connect to."""
+    """The one host and port that the running request may connect to: the site's, or the proxy's.
+
+    A proxy is the operator's choice and may have any address.
+    """
 
     host: str
     port: int
     addresses: frozenset[str]
     sockets: list[tuple[socket.socket, str]] = field(default_factory=list)
     denied: EgressDenied | None = None
+    is_proxy: bool = False
 
 
 _target: ContextVar[Target | None] = ContextVar("target", default=None)
 
 
 @contextlib.contextmanager
-def aim(address: WebAddress) -> Iterator[Target]:
+def aim(address: WebAddress, proxy: Proxy | None = None) -> Iterator[Target]:
     """Name the target of the requests inside; a denial at the gate comes out as EgressDenied.
 
     The gate's own exception is kept on the target, because aiohttp and its helpers may wrap it,
     try the next address or swallow it.
     """
-    literal = read_ip(address.host) is not None
-    target = Target(address.host, address.port, frozenset({address.host} if literal else ()))
+    host, port = (address.host, address.port) if proxy is None else (proxy.host, proxy.port)
+    literal = frozenset({host} if read_ip(host) is not None else ())
+    target = Target(host, port, literal, is_proxy=proxy is not None)
     token = _target.set(target)
     try:
         yield target
@@ -80,10 +86,10 @@ class Gate(AbstractResolver):
         target = _target.get()
         if target is None or (target.host, target.port) != (host, port):
             raise _denial(target, host, port, "not the target")
-        addresses = await self._addresses(host)
+        addresses = await self._addresses_of(target)
         try:
             for ip in addresses:
-                self._policy.check_socket(host, ip, port)
+                self._check(target, ip)
         except EgressDenied as denied:
             self._cache.pop(host, None)
             raise _denial(target, host, port, "record") from denied
@@ -100,7 +106,7 @@ class Gate(AbstractResolver):
         if family not in _FAMILIES:
             raise _denial(target, ip, port, "family")
         try:
-            self._policy.check_socket(target.host, ip, port)
+            self._check(target, ip)
         except EgressDenied as denied:
             raise _denial(target, ip, port, "address") from denied
         opened = socket.socket(family, kind, protocol)
@@ -119,6 +125,18 @@ class Gate(AbstractResolver):
     async def close(self) -> None:
         """Forget all addresses."""
         self._cache.clear()
+
+    def _check(self, target: Target, ip: str) -> None:
+        if not target.is_proxy:
+            self._policy.check_socket(target.host, ip, target.port)
+
+    async def _addresses_of(self, target: Target) -> Sequence[str]:
+        try:
+            return await self._addresses(target.host)
+        except DnsError as error:
+            if target.is_proxy:
+                raise ProxyFailed("The name of the proxy cannot be resolved.") from error
+            raise
 
     async def _addresses(self, host: str) -> Sequence[str]:
         known = self._cache.get(host)

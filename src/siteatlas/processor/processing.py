@@ -31,6 +31,7 @@ from siteatlas.meters import meters
 from siteatlas.net.address import WebAddress, parse_site
 from siteatlas.net.egress import EgressPolicy
 from siteatlas.net.politeness import Politeness
+from siteatlas.net.proxy import Proxy
 from siteatlas.processor.budget import EntryBudget
 from siteatlas.processor.documents import memory_of
 from siteatlas.processor.opened_scan import OpenedScan
@@ -71,6 +72,14 @@ OUTAGE_PAUSE_SECONDS = 3.0
 HEARTBEATS_PER_LEASE = 4
 
 
+def _proxy(settings: Settings) -> Proxy | None:
+    if settings.proxy is None:
+        return None
+    proxy = Proxy.parse(settings.proxy.get_secret_value())
+    log.warning("egress_through_proxy", proxy=str(proxy))
+    return proxy
+
+
 class Processor:
     """Runs jobs. One per process: its jobs share the manners towards hosts and the memory."""
 
@@ -82,6 +91,7 @@ class Processor:
             policy,
             Politeness(settings.host_delay, settings.host_connections),
             user_agent=settings.user_agent,
+            proxy=_proxy(settings),
         )
 
     async def run(self, claim: Claim, pulse: Pulse) -> JobStatus | None:

@@ -14,6 +14,7 @@ from siteatlas.net.client import FetchLimits, HttpClient
 from siteatlas.net.egress import EgressPolicy
 from siteatlas.net.own_headers import checked_headers
 from siteatlas.net.politeness import Politeness
+from siteatlas.net.proxy import Proxy
 from siteatlas.net.resolver import Resolver
 from siteatlas.scanner.events import ScanEvent, ScanMemory
 from siteatlas.scanner.options import ScanOptions
@@ -43,6 +44,7 @@ class SitemapAnalyzer:
         resolver: Resolver | None = None,
         headers: Mapping[str, str] | None = None,
         tls: ssl.SSLContext | None = None,
+        proxy: Proxy | None = None,
     ) -> None:
         self._policy = EgressPolicy() if policy is None else policy
         self._politeness = Politeness() if politeness is None else politeness
@@ -51,6 +53,7 @@ class SitemapAnalyzer:
         self._resolver = resolver
         self._headers = checked_headers(headers or {})
         self._tls = tls
+        self._proxy = proxy
 
     async def scan(
         self,
@@ -126,4 +129,5 @@ class SitemapAnalyzer:
             resolver=self._resolver,
             headers=self._headers,
             tls=self._tls,
+            proxy=self._proxy,
         )

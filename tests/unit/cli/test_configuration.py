@@ -7,9 +7,9 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from siteatlas.cli.configuration import without_password
+from siteatlas.cli.configuration import settings_shown, without_password
 from siteatlas.cli.main import app
-from siteatlas.settings import Settings
+from siteatlas.settings import Settings, load_settings
 
 
 @pytest.fixture
@@ -54,3 +54,9 @@ def test_a_wrong_value_is_named_with_its_origin(monkeypatch):
     result = CliRunner().invoke(app, ["config", "show"])
     assert result.exit_code == 2
     assert "SITEATLAS_PORT (from environment SITEATLAS_PORT)" in result.stderr
+
+
+def test_the_password_of_a_proxy_is_hidden():
+    environment = {"SITEATLAS_PROXY": "http://me:secret@proxy.example.net:3128"}
+    shown = {line.setting: line.value for line in settings_shown(load_settings({}, environment))}
+    assert shown["proxy"] == "http://me:***@proxy.example.net:3128"

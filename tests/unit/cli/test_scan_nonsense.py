@@ -67,3 +67,11 @@ def test_no_way_is_offered_to_a_name_that_leads_nowhere():
 @pytest.mark.parametrize("site", ["127.0.0.1:1", "http://foo", "foo:80", "169.254.169.254"])
 def test_what_cannot_be_a_file_is_not_looked_for(site: str):
     assert "no file" not in CliRunner().invoke(app, ["scan", site]).stderr
+
+
+def test_a_proxy_that_is_none_is_refused_without_its_secret(monkeypatch):
+    monkeypatch.setenv("SITEATLAS_PROXY", "socks5://me:secret@proxy:1080")
+    result = CliRunner().invoke(app, ["scan", "example.com"])
+    assert result.exit_code == 2
+    assert "SITEATLAS_PROXY (from environment SITEATLAS_PROXY) cannot be used" in result.stderr
+    assert "secret" not in result.stderr

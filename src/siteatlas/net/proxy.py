@@ -1,0 +1,57 @@
+"""The operator's own way out: an HTTP proxy that opens the connections in our place.
+
+Owns its address and credentials. Which requests go through it is decided in `client.py`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from urllib.parse import SplitResult, unquote, urlsplit
+
+import aiohttp
+from yarl import URL
+
+from siteatlas.errors import ConfigurationError
+
+SHAPE = "It must be http://HOST:PORT or http://USER:PASSWORD@HOST:PORT."
+
+
+@dataclass(frozen=True, slots=True)
+class Proxy:
+    """An HTTP proxy; as text it is shown without its credentials."""
+
+    host: str
+    port: int
+    credentials: str | None = field(default=None, repr=False)
+
+    @classmethod
+    def parse(cls, text: str) -> Proxy:
+        """Read the address of a proxy; raises ConfigurationError without repeating the text."""
+        try:
+            parts = urlsplit(text)
+            host, port = parts.hostname, parts.port
+        except ValueError as error:
+            raise ConfigurationError(SHAPE) from error
+        rest = (parts.path.removesuffix("/"), parts.query, parts.fragment)
+        if parts.scheme != "http" or not host or not port or any(rest) or not host.isascii():
+            raise ConfigurationError(SHAPE)
+        return cls(host, port, _credentials(parts))
+
+    @property
+    def url(self) -> URL:
+        """Where it listens."""
+        return URL.build(scheme="http", host=self.host, port=self.port)
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """What it must be told with every request and every tunnel."""
+        return {"Proxy-Authorization": self.credentials} if self.credentials else {}
+
+    def __str__(self) -> str:
+        return f"http://{f'[{self.host}]' if ':' in self.host else self.host}:{self.port}"
+
+
+def _credentials(parts: SplitResult) -> str | None:
+    if parts.username is None:
+        return None
+    return aiohttp.encode_basic_auth(unquote(parts.username), unquote(parts.password or ""))
