@@ -200,11 +200,13 @@ def _has_valid_host(url: str) -> bool:
 
 
 def _have_valid_hosts(urls: Sequence[str]) -> bool:
-    """Whether all hosts are valid; the pages of one site cost one comparison each."""
+    """Whether all hosts of plain URLs are valid; the pages of one site cost one search."""
     origin = ORIGIN.match(urls[0]) if urls else None
     if origin is None or not is_valid_authority(origin[1]):
         return not urls
     own = f"{origin[0]}/"
+    if "\n".join(("", *urls)).count(f"\n{own}") == len(urls):
+        return True
     return all(_has_valid_host(url) for url in urls if not url.startswith(own))
 
 
