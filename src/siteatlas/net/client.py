@@ -43,6 +43,7 @@ from siteatlas.net.politeness import Politeness
 from siteatlas.net.proxy import Proxy
 from siteatlas.net.resolver import Resolver, SystemResolver
 from siteatlas.net.response import CHUNK_BYTES, Budget, Response
+from siteatlas.net.waiting import current_waits
 from siteatlas.turns import turns
 
 __all__ = ["FetchLimits", "HttpClient", "Response", "error_for_status", "retry_after_seconds"]
@@ -177,7 +178,8 @@ class HttpClient:
                     return raw
                 delay = max(delay, wait)
             await exchange.aclose()
-            await asyncio.sleep(delay)
+            with current_waits().request(), current_waits().wait(delay):
+                await asyncio.sleep(delay)
         raise AssertionError("FetchLimits.tries must be at least 1")
 
     def _may_pass(self, fault: ScanError, address: WebAddress) -> bool:

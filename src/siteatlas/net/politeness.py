@@ -1,6 +1,7 @@
 """Politeness per host: connections at a time, pause between requests, rest after failures.
 
-One instance serves the whole process. What counts as a failure is decided by `client.py`.
+One instance serves the whole process. What counts as a failure is decided by `client.py`; whoever
+runs a job is told through `waiting.py` when it waits here.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from dataclasses import dataclass
 from siteatlas.errors import ConnectionFailed, RateLimited
 from siteatlas.logs import get_logger
 from siteatlas.net.address import WebAddress
+from siteatlas.net.waiting import Waits, current_waits
 
 log = get_logger("net")
 
@@ -67,11 +69,13 @@ class Politeness:
         The operator's own hosts know no delay. A host that asked for a pause is waited for if the
         pause ends within `patience` seconds; else RateLimited says how long it lasts.
         """
-        host = await self._enter(address, own=own, patience=patience)
-        try:
-            yield
-        finally:
-            self._leave(host)
+        waits = current_waits()
+        with waits.request():
+            host = await self._enter(self._host(address, own=own), patience, waits)
+            try:
+                yield
+            finally:
+                self._leave(host)
 
     def set_crawl_delay(self, address: WebAddress, seconds: float) -> None:
         """Wait at least so long between requests to this host, up to 30 seconds."""
@@ -121,18 +125,16 @@ class Politeness:
         for key in unused[: MOST_IDLE_HOSTS // 2]:
             del self._hosts[key]
 
-    async def _enter(self, address: WebAddress, *, own: bool, patience: float) -> _Host:
-        host = self._host(address, own=own)
+    async def _enter(self, host: _Host, patience: float, waits: Waits) -> _Host:
         host.users += 1
         try:
             self._refuse_resting(host)
-            await host.free.acquire()
+            await _acquire(host.free, waits)
         except BaseException:
             host.users -= 1
             raise
         try:
-            await self._wait_for_end_of_pause(host, patience)
-            await self._wait_for_turn(host)
+            await self._wait_for_turn(host, patience, waits)
             self._refuse_resting(host)
         except BaseException:
             self._leave(host)
@@ -143,21 +145,33 @@ class Politeness:
         host.users -= 1
         host.free.release()
 
-    async def _wait_for_end_of_pause(self, host: _Host, patience: float) -> None:
-        while (left := host.paused_until - self._clock()) > 0:
-            if left > patience:
-                raise RateLimited(retry_after=left)
-            await asyncio.sleep(left)
+    async def _wait_for_turn(self, host: _Host, patience: float, waits: Waits) -> None:
+        """Wait for the end of a pause and of the delay, then take the next start."""
+        while (left := self._left(host, patience)) > 0 or waits.is_idle:
+            if left > 0:
+                with waits.wait(left):
+                    await asyncio.sleep(left)
+            else:
+                # A slot may be long in coming, so the turn is looked at again after it.
+                await waits.active()
+        host.next_start = self._clock() + host.delay
 
-    async def _wait_for_turn(self, host: _Host) -> None:
-        if not host.delay:
-            return
+    def _left(self, host: _Host, patience: float) -> float:
+        """Seconds until the next request may start; RateLimited if a pause takes too long."""
         now = self._clock()
-        start = max(now, host.next_start)
-        host.next_start = start + host.delay
-        if start > now:
-            await asyncio.sleep(start - now)
+        paused = host.paused_until - now
+        if paused > patience:
+            raise RateLimited(retry_after=paused)
+        return max(paused, host.next_start - now if host.delay else 0.0)
 
     def _refuse_resting(self, host: _Host) -> None:
         if host.closed_until > self._clock():
             raise ConnectionFailed("The site failed several times in a row and is left to rest.")
+
+
+async def _acquire(free: asyncio.Semaphore, waits: Waits) -> None:
+    if not free.locked():
+        await free.acquire()
+        return
+    with waits.wait():
+        await free.acquire()
