@@ -94,3 +94,26 @@ def test_a_wrong_rule_for_private_addresses_is_named(runner: CliRunner):
     result = runner.invoke(app, ["scan", "a.example", "--allow", "not a rule"])
     assert result.exit_code == 2
     assert "not a rule" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "usage"),
+    [
+        ("urls", "urls [OPTIONS] SITE\n"),
+        ("jobs watch", "jobs watch [OPTIONS] [JOB]\n"),
+        ("domains add", "domains add [OPTIONS] SITE...\n"),
+    ],
+)
+def test_a_usage_line_names_its_arguments_plainly(runner: CliRunner, words: str, usage: str):
+    assert usage in runner.invoke(app, [*words.split(), "--help"]).output
+
+
+@pytest.mark.parametrize("name", NOUNS)
+def test_completion_is_an_option_of_the_root_alone(runner: CliRunner, name: str):
+    assert "--install-completion" not in runner.invoke(app, [name, "--help"]).output
+    assert "--install-completion" in runner.invoke(app, ["--help"]).output
+
+
+def test_a_filter_lists_its_words_in_the_help(runner: CliRunner):
+    listed = runner.invoke(app, ["jobs", "list", "--help"]).output
+    assert "pending|processing|completed|failed|cancelled" in listed

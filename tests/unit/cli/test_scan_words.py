@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from siteatlas.cli.entry_filter import EntryFilter
 from siteatlas.cli.invocation import ColorChoice, begin
 from siteatlas.cli.scan_words import problem_words, say_block, say_left_out, say_line
 from siteatlas.scanner.events import ProblemSample
-from siteatlas.scanner.report import Problem, ScanReport
+from siteatlas.scanner.report import Problem, ScanReport, SitemapSeen
 
 
 def test_five_lines_tell_a_person_how_it_went(capsys):
@@ -30,6 +32,14 @@ def test_a_log_gets_one_line_and_the_problems(capsys):
         "a.example: 0 URLs in 0 sitemaps, 0.0 s.",
         "  bad_url (3) in x\\x1b: a URL that is not http or https, or has no usable host",
     ]
+
+
+def test_a_document_of_which_nothing_was_read_is_not_counted(capsys):
+    about = ("https://a.example/1.xml", "standard", "robots_txt", "completed", "complete")
+    seen = SitemapSeen(*about, 5, None, None, 200, None, 1, 1, 0.1)
+    lost = replace(seen, url="https://a.example/2.xml", outcome="unread")
+    say_line(ScanReport("a.example", sitemaps=[seen, lost]), seconds=0.0)
+    assert "in 1 sitemap," in capsys.readouterr().err
 
 
 def test_problems_are_added_up_by_code_and_the_rare_ones_left_out():
