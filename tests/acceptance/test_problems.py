@@ -1,12 +1,14 @@
-"""Problems from a site on loopback to the lines that a person reads."""
+"""Problems from a site on loopback to the lines that a person reads, with and without a database."""
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Iterator
 
 import pytest
 
-from tests.fixtures.commands import Machine
+from siteatlas.storage.embedded import EmbeddedServer
+from tests.fixtures.commands import Machine, data_directory
 from tests.fixtures.documents import urlset
 from tests.fixtures.site_server import SiteServer
 from tests.fixtures.thread_server import running_site
@@ -25,13 +27,13 @@ def site() -> Iterator[SiteServer]:
         yield running
 
 
-def groups(site: SiteServer) -> list[str]:
+def groups(site: SiteServer, remark: str = "") -> list[str]:
     return [
         "duplicate_url: a URL that the same document has listed before",
-        f"  1 in {site.base}/s.xml",
+        f"  1 in {site.base}/s.xml{remark}",
         f"    {site.base}/1",
         "lastmod_invalid: a lastmod that is no date; the entry is kept without it",
-        f"  1 in {site.base}/s.xml",
+        f"  1 in {site.base}/s.xml{remark}",
         f"    entry 1: {site.base}/1  'yesterday'",
     ]
 
@@ -40,3 +42,24 @@ def test_a_verbose_scan_shows_each_problem_with_samples(fresh_machine: Machine, 
     result = fresh_machine.run("scan", "-v", "--allow", site.host_port, site.base)
     shown = [line[2:] for line in result.stderr.splitlines() if line.startswith("  ")]
     assert shown == groups(site)
+
+
+@pytest.fixture
+def allowed_machine(site: SiteServer) -> Iterator[Machine]:
+    """A machine whose database keeps running between commands, and that may scan the site."""
+    with data_directory() as folder, EmbeddedServer(folder, announce=lambda _text: None):
+        yield Machine(folder, {"SITEATLAS_EGRESS_ALLOW": site.host_port})
+
+
+def test_a_stored_site_shows_the_same_problems(allowed_machine: Machine, site: SiteServer):
+    allowed_machine.run("domains", "add", site.base)
+    allowed_machine.run("scheduler", "run-once")
+    result = allowed_machine.run("problems", site.host_port)
+    assert result.stdout.splitlines() == groups(site, ", scan 1")
+    listed = allowed_machine.json("problems", site.host_port)["items"]
+    assert [item["code"] for item in listed] == ["duplicate_url", "lastmod_invalid"]
+    assert listed[1]["samples"] == [{"url": f"{site.base}/1", "value": "yesterday", "entry": 1}]
+    table = allowed_machine.run("problems", site.host_port, "--format", "csv", "--code", "scope")
+    assert list(csv.reader(table.stdout.splitlines())) == [list(listed[0])]
+    urls = allowed_machine.json("urls", site.host_port)["items"]
+    assert {item["lastmod_text"] for item in urls} == {"yesterday", "2026"}
