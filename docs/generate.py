@@ -66,6 +66,10 @@ the document as a whole belongs to no entry.
 - Scans of the service store them: `GET /api/v3/domains/{domain}/problems` and `siteatlas problems
   SITE` list them by code, with the first and the last scan that found them.
 
+Looking for URLs that a document lists twice (`duplicate_url`) takes time, which a scan that writes
+URLs does not spend: `scan` looks in the formats `table`, `tree` and `json`, and with `-v` in all.
+The library does not. The service always knows, since it compares with what is stored.
+
 A stored problem is *current* until a complete read of its document no longer shows it. Then it
 gets a `resolved_at` and is only listed with `state=all` (`--state all`); it becomes current again
 when it comes back. A read that was cut resolves nothing.

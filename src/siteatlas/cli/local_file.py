@@ -30,6 +30,7 @@ from siteatlas.scanner.events import (
     SitemapType,
     Verdict,
 )
+from siteatlas.scanner.options import ScanOptions
 from siteatlas.scanner.tally import Harvest
 
 READ_BYTES = 256 * 1024
@@ -58,10 +59,10 @@ def may_be_site(text: str) -> bool:
 
 
 async def read_local_file(
-    path: Path, max_urls: int | None = None
+    path: Path, options: ScanOptions = ScanOptions()
 ) -> AsyncGenerator[ScanEvent, None]:
     """The events of one file; raises ScanError when it gives nothing, InputError without it."""
-    reading = _Reading(str(path), max_urls)
+    reading = _Reading(str(path), options)
     thread = SideThread("file")
     # Without a buffer, closing does not wait for a read that is still under way in the thread.
     with await thread.submit(lambda: _opened(path)) as file:
@@ -103,12 +104,12 @@ def _unreadable(error: OSError) -> InputError:
 class _Reading:
     """The state of one file while it is read."""
 
-    def __init__(self, name: str, max_urls: int | None) -> None:
+    def __init__(self, name: str, options: ScanOptions) -> None:
         self.reader = DocumentReader()
-        self._duplicates = DuplicateUrls(self.reader.tally)
+        self._duplicates = DuplicateUrls(self.reader.tally) if options.find_duplicates else None
         self.entries = 0
         self.children = 0
-        self._max_urls = max_urls
+        self._max_urls = options.max_urls
         self._name = name
         self._opened = False
         self._started = time.monotonic()
@@ -127,7 +128,8 @@ class _Reading:
             yield from self._children(harvest.children)
             columns = self._within_limit(harvest.columns)
             if columns.urls:
-                self._duplicates.note(columns.urls)
+                if self._duplicates is not None:
+                    self._duplicates.note(columns.urls)
                 self.entries += len(columns)
                 yield EntriesRead(self._name, columns)
             if len(columns) < len(harvest.columns):

@@ -13,7 +13,7 @@ import typer
 from siteatlas.cli.border import INTERRUPTED, run, trace
 from siteatlas.cli.data_sink import DataSink, open_sink
 from siteatlas.cli.entry_filter import EntryFilter
-from siteatlas.cli.invocation import say_more
+from siteatlas.cli.invocation import current, say_more
 from siteatlas.cli.output import is_terminal, say
 from siteatlas.cli.preparation import prepare
 from siteatlas.cli.scan_arguments import (
@@ -62,6 +62,8 @@ from siteatlas.scanner.options import ScanOptions
 from siteatlas.scanner.report import ScanReport
 from siteatlas.settings import Settings
 
+STREAMED = frozenset({ScanFormat.URLS, ScanFormat.JSONL, ScanFormat.CSV})
+
 app = typer.Typer(rich_markup_mode=None)
 
 
@@ -79,7 +81,7 @@ class Wish:
     @property
     def streams(self) -> bool:
         """Whether data are written while the scan runs."""
-        return self.format in {ScanFormat.URLS, ScanFormat.JSONL, ScanFormat.CSV}
+        return self.format in STREAMED
 
     @property
     def on_terminal(self) -> bool:
@@ -130,6 +132,8 @@ def scan(
         max_urls=max_urls if wanted.keeps_all else None,
         probe=probe.value,
         robots_unreachable=settings.robots_unreachable,
+        # Who asks for URLs wants them fast; who asks for a report wants all that is wrong.
+        find_duplicates=chosen not in STREAMED or bool(current().verbosity),
     )
     analyzer = _analyzer(settings, policy, header or [], rate)
     targets = Targets(analyzer, policy, usual, options, only=only)

@@ -64,7 +64,7 @@ class Targets:
             return self._site(text)
         if may_be_site(text):
             say(f"Reading the file {text}. The site of this name would be https://{text}")
-        return Target(str(path), lambda: read_local_file(path, self._options.max_urls), text)
+        return Target(str(path), lambda: read_local_file(path, self._options), text)
 
     async def listed(self, sites: Sequence[str] = (STDIN,)) -> AsyncIterator[Target]:
         """Several sites, or those on stdin, each once.

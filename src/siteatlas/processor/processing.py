@@ -190,7 +190,6 @@ class Processor:
             robots_unreachable=self._settings.robots_unreachable,
             only_document=claim.document,
             manual_documents=scan.manual,
-            find_duplicates=False,
         )
         log.info("scan_started", scan_id=scan.id, resumed=scan.resumed)
         async with aclosing(self._analyzer.scan(address, options, memory)) as events:

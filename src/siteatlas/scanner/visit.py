@@ -119,7 +119,7 @@ class Visitor:
         budget: UrlBudget,
         emit: Emit,
         follow: FollowChildren,
-        find_duplicates: bool = True,
+        find_duplicates: bool = False,
     ) -> None:
         self._client = client
         self._frontier = frontier

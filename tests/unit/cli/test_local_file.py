@@ -12,6 +12,8 @@ import pytest
 from siteatlas.cli.local_file import local_path, may_be_site, read_local_file
 from siteatlas.errors import HtmlInstead, InputError, ScanError
 from siteatlas.scanner.events import CandidateJudged, DocumentClosed, EntriesRead, ScanEvent
+from siteatlas.scanner.options import ScanOptions
+from tests.fixtures.documents import urlset_of
 
 URLSET = (
     "<urlset>" + "".join(f"<url><loc>https://a.example/{n}</loc></url>" for n in range(3))
@@ -20,7 +22,7 @@ INDEX = "<sitemapindex><sitemap><loc>https://a.example/child.xml</loc></sitemap>
 
 
 async def events_of(path: Path, max_urls: int | None = None) -> list[ScanEvent]:
-    return [event async for event in read_local_file(path, max_urls)]
+    return [event async for event in read_local_file(path, ScanOptions(max_urls=max_urls))]
 
 
 def urls_in(events: list[ScanEvent]) -> list[str]:
@@ -130,3 +132,15 @@ def test_a_directory_is_refused_in_words(tmp_path: Path, monkeypatch, name: str)
     (tmp_path / "folder").mkdir()
     with pytest.raises(InputError, match="is a directory; give a file"):
         local_path(name)
+
+
+@pytest.mark.parametrize(("look", "found"), [(True, {"duplicate_url": 1}), (False, {})])
+async def test_urls_listed_twice_are_noted_where_a_report_is_wanted(
+    tmp_path: Path, look: bool, found: dict[str, int]
+):
+    path = tmp_path / "s.xml"
+    path.write_bytes(urlset_of(["https://a.example/1", "https://a.example/1"]))
+    options = ScanOptions(find_duplicates=look)
+    events = [event async for event in read_local_file(path, options)]
+    (closed,) = [event for event in events if isinstance(event, DocumentClosed)]
+    assert closed.problems == found
