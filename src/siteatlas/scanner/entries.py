@@ -107,20 +107,21 @@ class DateColumn(ValueColumn[datetime]):
     def __init__(self, problem: str) -> None:
         super().__init__(read_date, problem)
         self._future: set[str] = set()
+        self._limit = datetime.now(UTC) + FUTURE
 
     def __missing__(self, raw: str) -> datetime | None:
         value = super().__missing__(raw)
         if len(self) <= 1:
             self._future.clear()
-        if value is not None and value > datetime.now(UTC) + FUTURE:
+        if value is not None and value > self._limit:
             self._future.add(raw)
         return value
 
     def column(self, raws: Sequence[str], tally: Tally, entries: Entries) -> list[datetime | None]:
         """The dates of a whole column."""
+        limit = self._limit = datetime.now(UTC) + FUTURE
         values = super().column(raws, tally, entries)
         if self._future and not self._future.isdisjoint(raws):
-            limit = datetime.now(UTC) + FUTURE
             pairs = enumerate(values)
             ahead = [index for index, value in pairs if value is not None and value > limit]
             entries.note("lastmod_future", ahead, tally, raws)
