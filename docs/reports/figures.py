@@ -97,7 +97,7 @@ def block(run: Run, pooled: Run | None, commit: str) -> str:
     started = run.started.strftime("%Y-%m-%d %H:%M") if run.started else "an unknown time"
     origin = (
         f"Run of {started}, commit `{commit}`, Python {platform.python_version()}, "
-        f"embedded PostgreSQL {installed_programs().version}:"
+        f"embedded PostgreSQL {installed_programs().version()}:"
     )
     return f"{BEGINNING}\n{origin}\n\n{table(run, pooled)}\n{END}"
 

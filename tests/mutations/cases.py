@@ -334,10 +334,8 @@ MUTATIONS = (
         f"{SEQUENCES}::test_a_submit_by_http_is_listed_processed_and_shown_with_its_values",
         Edit(
             "cli/seed_scripts.py",
-            '    write_line(f"Status: {job.status}")\n'
-            '    write_line(f"Result Data: {job.result_data}")\n'
-            "    if",
-            '    write_line(f"Status: {job.status}")\n    write_line("Result Data: {}")\n    if',
+            'write_line(f"Result Data: {job.result_data}")\n    _write_error(job)',
+            'write_line("Result Data: {}")\n    _write_error(job)',
         ),
     ),
     mutation(
@@ -355,13 +353,14 @@ MUTATIONS = (
         f"{SEQUENCES}::test_the_monitor_sees_a_submitted_job_become_completed",
         Edit(
             "cli/seed_scripts.py",
-            "        write_state(await scheduler_state())\n        while",
-            "        first = await scheduler_state()\n        write_state(first)\n        while",
+            "    write_state(await scheduler_state())\n",
+            "    if not SEEN:\n        SEEN.append(await scheduler_state())\n"
+            "    write_state(SEEN[0])\n",
         ),
         Edit(
             "cli/seed_scripts.py",
-            "            write_state(await scheduler_state())",
-            "            write_state(first)",
+            "MOST_PENDING_SHOWN = 100\n",
+            "SEEN = []\nMOST_PENDING_SHOWN = 100\n",
         ),
     ),
 )
