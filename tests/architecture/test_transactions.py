@@ -89,5 +89,5 @@ def test_savepoints_stand_where_a_conflict_must_not_end_the_caller_s_transaction
     package: Path,
 ) -> None:
     found = offenders(package, list(package.rglob("*.py")), {"begin_nested"})
-    assert set(found) <= SAVEPOINTS
+    assert set(found) == SAVEPOINTS
     assert {len(calls) for calls in found.values()} == {1}

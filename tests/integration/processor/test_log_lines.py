@@ -93,18 +93,6 @@ async def test_an_address_that_is_refused_is_logged_with_the_reason(log_lines: i
     assert (denied["host"], denied["port"], denied["reason"]) == ("10.0.0.1", 80, "address")
 
 
-async def test_no_session_is_open_while_the_network_is_used() -> None:
-    checked_out: list[int] = []
-
-    def answer(_request: object) -> str:
-        checked_out.append(bound_database().engine.pool.checkedout())  # type: ignore[attr-defined]
-        return urlset(pages("a", 3))
-
-    async with SiteServer({"/robots.txt": "Sitemap: {base}/a.xml", "/a.xml": answer}) as server:
-        await scan_server(server)
-    assert checked_out == [0]
-
-
 async def test_the_engine_carries_the_option_that_the_standard_asks_for() -> None:
     assert bound_database().engine.get_execution_options()["no_prepare"] is True
 

@@ -84,6 +84,19 @@ async def test_no_step_of_a_job_is_nested_in_another() -> None:
     assert watched.savepoints == 0
 
 
+async def test_no_session_is_open_while_the_network_is_used() -> None:
+    in_use: list[int] = []
+
+    def answer(_request: object) -> str:
+        in_use.append(checked_out())
+        return urlset(pages("a", 3))
+
+    async with SiteServer({"/robots.txt": "Sitemap: {base}/a.xml", "/a.xml": answer}) as server:
+        status, _ = await run_alone(server)
+    assert status is JobStatus.COMPLETED
+    assert in_use == [0]
+
+
 async def test_the_status_after_an_error_is_written_in_a_session_of_its_own() -> None:
     async with SiteServer(SITE) as server:
         await break_the_table_of_urls()
