@@ -313,6 +313,12 @@ class EmbeddedDirectoryUnusable(EmbeddedServerError):
     code = "embedded_directory_unusable"
 
 
+class EmbeddedUserUnknown(EmbeddedServerError):
+    """The user id of this process has no name on this machine, and PostgreSQL needs one."""
+
+    code = "embedded_user_unknown"
+
+
 class JobError(SiteatlasError):
     """The job cannot go on."""
 

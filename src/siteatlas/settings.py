@@ -93,6 +93,14 @@ class Settings(BaseModel):
         json_schema_extra=_env("SITEATLAS_DATA_DIR"),
         description="Directory of the embedded PostgreSQL.",
     )
+    server_user: str | None = Field(
+        None,
+        json_schema_extra=_env("SITEATLAS_SERVER_USER"),
+        description=(
+            "When root starts the embedded PostgreSQL: the user that runs it. Default: the owner "
+            "of the data, else `siteatlas` if there is such a user, else `nobody`."
+        ),
+    )
     concurrency: Annotated[int, Field(ge=1, le=1000)] = Field(
         32,
         json_schema_extra=_env("SITEATLAS_CONCURRENCY"),

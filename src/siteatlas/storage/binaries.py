@@ -7,11 +7,11 @@ from __future__ import annotations
 import importlib.metadata
 import importlib.util
 import re
-import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
 from siteatlas.errors import EmbeddedBinaryMissing
+from siteatlas.storage.program_copy import copy_programs
 from siteatlas.storage.server_user import ServerUser, current_user
 
 MAJOR_VERSION = 18
@@ -76,24 +76,9 @@ def _can_run(user: ServerUser, programs: Programs) -> bool:
 def _copied(installed: Programs, copies: Path) -> Programs:
     """Copy the programs with the libraries beside them; they find each other by relative path."""
     version = importlib.metadata.version(DISTRIBUTION)
-    target = copies / version
     package = installed.folder.parent
-    if not target.is_dir():
-        unfinished = copies / "unfinished"
-        shutil.rmtree(copies, ignore_errors=True)
-        shutil.copytree(
-            package, unfinished / PACKAGE, symlinks=True, ignore=shutil.ignore_patterns(*NOT_COPIED)
-        )
+    if not (copies / version).is_dir():
         libraries = package.with_name(f"{PACKAGE}.libs")
-        if libraries.is_dir():
-            shutil.copytree(libraries, unfinished / libraries.name, symlinks=True)
-        _open_to_all(copies)
-        unfinished.rename(target)
-    return Programs(target / PACKAGE / FOLDER)
-
-
-def _open_to_all(folder: Path) -> None:
-    folder.chmod(0o755)
-    for path in folder.rglob("*"):
-        if not path.is_symlink():
-            path.chmod(0o755 if path.is_dir() or path.stat().st_mode & 0o100 else 0o644)
+        folders = [folder for folder in (package, libraries) if folder.is_dir()]
+        copy_programs(folders, copies, version, NOT_COPIED)
+    return Programs(copies / version / PACKAGE / FOLDER)

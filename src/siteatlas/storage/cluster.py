@@ -20,11 +20,11 @@ from siteatlas.logs import get_logger
 from siteatlas.storage.binaries import MAJOR_VERSION, Programs, programs_for
 from siteatlas.storage.directories import (
     DISK_FULL,
-    REMEDY,
     check_reach,
     make_private,
-    socket_directory,
+    make_socket_directory,
 )
+from siteatlas.storage.owned_files import REMEDY, owned_sizes, read_owned
 from siteatlas.storage.patience import Patience
 from siteatlas.storage.postmaster import (
     LOCK_FILE,
@@ -38,6 +38,7 @@ from siteatlas.storage.postmaster import (
 from siteatlas.storage.server_user import SHELL, ServerUser, server_user_for
 
 DATABASE = "siteatlas"
+LOGS = "log"
 START_SECONDS = 300
 STARTING = "Waiting for PostgreSQL to start"
 RECOVERING = "Waiting for PostgreSQL; recovery after a crash takes a while"
@@ -84,16 +85,19 @@ log = get_logger("storage")
 class Cluster:
     """The data directory of the embedded server and the processes on it."""
 
-    def __init__(self, data_dir: Path, announce: Callable[[str], None]) -> None:
+    def __init__(
+        self, data_dir: Path, announce: Callable[[str], None], user_name: str | None = None
+    ) -> None:
         self.data_dir = data_dir
         self.path = data_dir / "postgres"
         self._start_log = data_dir / "postgres.log"
         self._announce = announce
+        self._user_name = user_name
 
     @property
     def user(self) -> ServerUser:
         """The system user that owns the files and runs the server."""
-        return server_user_for(self.path, self.data_dir)
+        return server_user_for(self.path, self.data_dir, named=self._user_name)
 
     @property
     def runs(self) -> bool:
@@ -129,10 +133,12 @@ class Cluster:
             if not patience.pause("Waiting for PostgreSQL to write its last data"):
                 log.warning("embedded_server_still_stopping", pid=found.pid)
                 return
+        if found.socket_dir.parent != self.data_dir:
+            self.user.remove_directory(found.socket_dir)
 
     def _check_version(self) -> None:
         try:
-            written_by = (self.path / "PG_VERSION").read_text(encoding="utf-8").strip()
+            written_by = read_owned(self.data_dir, self.path.name, "PG_VERSION").strip()
         except FileNotFoundError:
             return
         if written_by != str(MAJOR_VERSION):
@@ -144,17 +150,21 @@ class Cluster:
 
     def _start(self, leftover: Postmaster | None) -> int:
         user = self.user
+        is_new = not (self.path / "PG_VERSION").exists()
+        if is_new:
+            user.require_name()
         check_reach(self.data_dir, user)
         programs = programs_for(user, self.data_dir)
-        socket_dir = socket_directory(self.data_dir, user)
-        make_private(socket_dir, user)
+        socket_dir = make_socket_directory(self.data_dir, user)
         self._write_settings(socket_dir)
-        if not (self.path / "PG_VERSION").exists():
+        if is_new:
             self._initialise(user, programs)
         self._announce("Starting the embedded PostgreSQL")
         self._clear(leftover, socket_dir, user)
         self._start_log.unlink(missing_ok=True)
         with self._start_log.open("xb") as start_log:
+            if user.is_other:
+                os.fchown(start_log.fileno(), user.uid, user.gid)
             command = [programs.path("postgres"), "-D", str(self.path)]
             return user.run_detached(command, start_log)
 
@@ -200,11 +210,8 @@ class Cluster:
         whether processes of the dead server still use its memory.
         """
         if leftover and process_exists(leftover.pid):
-            lock_file = self.path / LOCK_FILE
-            _, newline, rest = lock_file.read_text(encoding="utf-8").partition("\n")
-            user.write(lock_file, f"{NO_PROCESS}{newline}{rest}")
-        for name in (SOCKET_NAME, f"{SOCKET_NAME}.lock"):
-            (socket_dir / name).unlink(missing_ok=True)
+            user.replace_first_line(self.path / LOCK_FILE, str(NO_PROCESS))
+        user.remove(socket_dir / SOCKET_NAME, socket_dir / f"{SOCKET_NAME}.lock")
 
     def _await_ready(self, pid: int, patience: Patience, *, waiting_for: str) -> bool:
         """True once the server accepts connections; False when its process ended."""
@@ -215,25 +222,29 @@ class Cluster:
             if not patience.pause(waiting_for):
                 raise EmbeddedServerError(
                     f"PostgreSQL is not ready after {START_SECONDS} seconds. It goes on starting "
-                    f"(see {self.path / 'log'}); try again later."
+                    f"(see {self.path / LOGS}); try again later."
                 )
         return False
 
-    def _judge_failed_start(self, logged: dict[Path, int], patience: Patience) -> None:
+    def _judge_failed_start(self, logged: dict[str, int], patience: Patience) -> None:
         """Return when another attempt is worth while, else say why the server ended."""
-        said = self._start_log.read_text(encoding="utf-8", errors="replace")
-        for path in self._logged_so_far():
-            with path.open("rb") as file:
-                file.seek(logged.get(path, 0))
-                said += file.read().decode("utf-8", errors="replace")
+        said = self._said_since(0, self._start_log.name)
+        for name in self._logged_so_far():
+            said += self._said_since(logged.get(name, 0), self.path.name, LOGS, name)
         waiting_for = "Waiting for the processes of a killed PostgreSQL to end"
         if ORPHANS_LEFT not in said or not patience.pause(
             waiting_for, seconds=ORPHANS_PAUSE_SECONDS
         ):
             raise self._failure(said)
 
-    def _logged_so_far(self) -> dict[Path, int]:
-        return {path: path.stat().st_size for path in (self.path / "log").glob("*.log")}
+    def _logged_so_far(self) -> dict[str, int]:
+        return owned_sizes(self.data_dir, self.path.name, LOGS, suffix=".log")
+
+    def _said_since(self, start: int, *names: str) -> str:
+        try:
+            return read_owned(self.data_dir, *names, start=start)
+        except (OSError, EmbeddedDirectoryUnusable):
+            return ""
 
     def _failure(self, said: str) -> EmbeddedServerError:
         lines = [line.strip() for line in said.splitlines() if line.strip()]

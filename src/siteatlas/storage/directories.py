@@ -6,12 +6,14 @@ import contextlib
 import errno
 import os
 import re
+import stat
 import tempfile
 from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
 
 from siteatlas.errors import EmbeddedDirectoryUnusable
+from siteatlas.storage.owned_files import REMEDY, is_empty, own_directory
 from siteatlas.storage.postmaster import SOCKET_NAME
 from siteatlas.storage.server_user import ServerUser
 
@@ -21,9 +23,6 @@ OPEN_TO_TRAVERSAL = 0o755
 # The driver reads ":" as a port and "," as a second host; PostgreSQL splits at ",".
 UNSPEAKABLE = re.compile(r"[:,'\"\\%]")
 DISK_FULL = re.compile("No space left on device|Disk quota exceeded|Check free disk space")
-REMEDY = (
-    "Set SITEATLAS_DATA_DIR to another directory, or DATABASE_URL to use another PostgreSQL server."
-)
 
 
 @contextlib.contextmanager
@@ -47,12 +46,18 @@ def make_data_dir(data_dir: Path) -> None:
     for path in reversed(missing):
         path.mkdir(exist_ok=True)
         if is_root or path == data_dir:
-            path.chmod(OPEN_TO_TRAVERSAL if is_root else PRIVATE)
+            with own_directory(path) as made:
+                os.fchmod(made, OPEN_TO_TRAVERSAL if is_root else PRIVATE)
     if not data_dir.is_dir():
         raise EmbeddedDirectoryUnusable(f"{data_dir} is not a directory. {REMEDY}")
-    about = data_dir.stat()
-    if is_root and about.st_uid == 0 and not any(data_dir.iterdir()):
-        data_dir.chmod(about.st_mode | 0o011)
+    if is_root and data_dir.stat().st_uid == 0:
+        _open_empty_to_traversal(data_dir)
+
+
+def _open_empty_to_traversal(data_dir: Path) -> None:
+    with own_directory(data_dir) as handle:
+        if is_empty(handle):
+            os.fchmod(handle, stat.S_IMODE(os.fstat(handle).st_mode) | 0o011)
 
 
 def make_private(directory: Path, user: ServerUser) -> None:
@@ -80,12 +85,33 @@ def check_reach(data_dir: Path, user: ServerUser) -> None:
         )
 
 
-def socket_directory(data_dir: Path, user: ServerUser) -> Path:
-    """Beside the data; in a short temporary directory when no socket could be named there."""
-    name = f"siteatlas-{user.uid}-{sha256(os.fsencode(data_dir)).hexdigest()[:16]}"
+def make_socket_directory(data_dir: Path, user: ServerUser) -> Path:
+    """Beside the data; in a short temporary directory when no socket could be named there.
+
+    Anybody can guess the name of the temporary one and take it first; a random name follows then.
+    Not below /run/user, which ends with the last session of its user, unlike the server.
+    """
+    beside = data_dir / "run"
+    if _can_hold_socket(beside):
+        make_private(beside, user)
+        return beside
     places = ["/tmp"] if user.is_other else [tempfile.gettempdir(), "/tmp"]  # noqa: S108
-    choices = [data_dir / "run", *(Path(place, name) for place in places)]
-    return next((choice for choice in choices if _can_hold_socket(choice)), choices[-1])
+    place = next((p for p in places if _can_hold_socket(Path(p, _short_name(data_dir, user)))), "")
+    return _make_temporary(Path(place or places[-1]), _short_name(data_dir, user), user)
+
+
+def _make_temporary(place: Path, name: str, user: ServerUser) -> Path:
+    try:
+        make_private(place / name, user)
+    except (EmbeddedDirectoryUnusable, OSError):
+        random = Path(tempfile.mkdtemp(prefix=f"siteatlas-{user.uid}-", dir=place))
+        make_private(random, user)
+        return random
+    return place / name
+
+
+def _short_name(data_dir: Path, user: ServerUser) -> str:
+    return f"siteatlas-{user.uid}-{sha256(os.fsencode(data_dir)).hexdigest()[:16]}"
 
 
 def _can_hold_socket(directory: Path) -> bool:

@@ -45,11 +45,15 @@ class EmbeddedServer:
     """
 
     def __init__(
-        self, data_dir: Path, *, announce: Callable[[str], None] = announce_to_log
+        self,
+        data_dir: Path,
+        *,
+        announce: Callable[[str], None] = announce_to_log,
+        user_name: str | None = None,
     ) -> None:
         self.data_dir = data_dir.expanduser().resolve()
         self._announce = announce
-        self._cluster = Cluster(self.data_dir, announce)
+        self._cluster = Cluster(self.data_dir, announce, user_name)
         self._count = 0
         self._users: int | None = None
         self._socket_dir: Path | None = None
@@ -139,7 +143,9 @@ class EmbeddedServer:
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
         handle = os.open(self.data_dir / name, flags, 0o600)
         user, about = self._cluster.user, os.fstat(handle)
-        if about.st_uid == os.geteuid() != user.uid and about.st_nlink == 1:
+        # A lock file is empty: whoever owns the directory may have put a file of root's there.
+        is_new = about.st_nlink == 1 and about.st_size == 0
+        if about.st_uid == os.geteuid() != user.uid and is_new:
             os.fchown(handle, user.uid, user.gid)
         return handle
 

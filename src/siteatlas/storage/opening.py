@@ -49,7 +49,7 @@ async def open_storage(
 
 @asynccontextmanager
 async def _embedded(settings: Settings, announce: Callable[[str], None]) -> AsyncIterator[Database]:
-    server = EmbeddedServer(settings.data_dir, announce=announce)
+    server = EmbeddedServer(settings.data_dir, announce=announce, user_name=settings.server_user)
     try:
         url = await asyncio.to_thread(server.acquire)
         async with _opened(settings, url, False) as database, beside(_revive_when_dead(server)):

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
+from siteatlas.storage.owned_files import read_owned
+
 PORT = 5432
 SOCKET_NAME = f".s.PGSQL.{PORT}"
 LOCK_FILE = "postmaster.pid"
@@ -31,7 +33,7 @@ class Postmaster:
     def of(cls, cluster: Path) -> Self | None:
         """The one named in the lock file of a data directory, dead or alive."""
         try:
-            text = (cluster / LOCK_FILE).read_text(encoding="utf-8", errors="replace")
+            text = read_owned(cluster.parent, cluster.name, LOCK_FILE)
         except FileNotFoundError:
             return None
         lines = [line.strip() for line in text.splitlines()]

@@ -10,13 +10,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from siteatlas.errors import EmbeddedBinaryMissing, EmbeddedServerError
+from siteatlas.errors import (
+    ConfigurationError,
+    EmbeddedBinaryMissing,
+    EmbeddedDirectoryUnusable,
+    EmbeddedServerError,
+    EmbeddedUserUnknown,
+)
 
 SHELL = "/bin/sh"
 LONGEST_RUN_SECONDS = 600
 # Nothing of the caller's environment: PGPORT, PGOPTIONS or a locale would change what runs.
 CLEAN_ENVIRONMENT = {"PATH": "/usr/local/bin:/usr/bin:/bin", "LC_ALL": "C", "TZ": "UTC"}
-UNPRIVILEGED = ("nobody", "postgres", "daemon")
+UNPRIVILEGED = ("siteatlas", "nobody", "postgres", "daemon")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +37,16 @@ class ServerUser:
     def is_other(self) -> bool:
         """Whether this is not the user of the present process."""
         return self.uid != os.geteuid()
+
+    def require_name(self) -> None:
+        """Refuse a user without an entry in the user database: `initdb` looks it up."""
+        if _known_user(self.uid) is None:
+            raise EmbeddedUserUnknown(
+                f"The user id {self.uid} has no entry in /etc/passwd, and PostgreSQL needs one to "
+                "make a database. Run the container as a user of the image (10001), add an entry "
+                f"(siteatlas:x:{self.uid}:{self.gid}::/data:/sbin/nologin), or set DATABASE_URL to "
+                "use another PostgreSQL server."
+            )
 
     def run(self, command: Sequence[str], *, stdin: str = "") -> subprocess.CompletedProcess[str]:
         """Run a program to its end, away from the terminal, with a clean environment."""
@@ -55,6 +71,21 @@ class ServerUser:
         done = self.run([SHELL, "-c", script, SHELL, str(path)], stdin=text)
         if done.returncode:
             raise EmbeddedServerError(f"{path} cannot be written: {done.stderr.strip()}")
+
+    def replace_first_line(self, path: Path, line: str) -> None:
+        """Change the first line of a file, read and written with the rights of this user."""
+        script = '{ echo "$2"; tail -n +2 "$1"; } >"$1.new" && mv -f "$1.new" "$1"'
+        done = self.run([SHELL, "-c", script, SHELL, str(path), line])
+        if done.returncode:
+            raise EmbeddedServerError(f"{path} cannot be written: {done.stderr.strip()}")
+
+    def remove(self, *paths: Path) -> None:
+        """Remove files, if they are there and this user may."""
+        self.run([SHELL, "-c", 'rm -f -- "$@"', SHELL, *map(str, paths)])
+
+    def remove_directory(self, path: Path) -> None:
+        """Remove a directory, if it is empty and this user may."""
+        self.run([SHELL, "-c", 'rmdir -- "$1"', SHELL, str(path)])
 
     def _run(
         self, command: Sequence[str], *, stdin: str, stderr: int | IO[bytes]
@@ -102,24 +133,44 @@ def current_user() -> ServerUser:
     return ServerUser(os.geteuid(), os.getegid(), str(os.geteuid()))
 
 
-def server_user_for(*places: Path) -> ServerUser:
-    """The user for a data directory: ourselves, or for root the owner of the first place not its.
+def server_user_for(*places: Path, named: str | None = None) -> ServerUser:
+    """The user for a data directory: ourselves; for root the one that is named, else the owner of
+    the first place that is not root's.
 
-    A new directory of root goes to `nobody`: that user exists everywhere, and unlike a `postgres`
-    user it owns no other database, so a fault in our server cannot reach a system PostgreSQL.
+    A new directory of root goes to a user `siteatlas`, where there is one, else to `nobody`: that
+    user exists everywhere, and unlike a `postgres` user it owns no other database, so a fault in
+    our server cannot reach a system PostgreSQL.
     """
     if os.geteuid() != 0:
         return current_user()
-    for place in places:
-        if (owner := _owner(place)) and (user := _known_user(owner)):
-            return user
-    for name in UNPRIVILEGED:
-        if (user := _named_user(name)) and user.uid != 0:
+    if named:
+        return _agreed_user(named, _owners(places[:1]))
+    for user in (*_owners(places), *filter(None, map(_named_user, UNPRIVILEGED))):
+        if user.uid != 0:
             return user
     raise EmbeddedServerError(
         "PostgreSQL refuses to run as root, and this machine has no unprivileged user for it. "
         "Run siteatlas as an ordinary user, or set DATABASE_URL."
     )
+
+
+def _agreed_user(name: str, owners: list[ServerUser]) -> ServerUser:
+    user = _named_user(name)
+    if user is None or user.uid == 0:
+        why = "which this machine does not have" if user is None else "but PostgreSQL refuses root"
+        raise ConfigurationError(f"SITEATLAS_SERVER_USER names the user {name}, {why}.")
+    if owners and owners[0].uid != user.uid:
+        raise EmbeddedDirectoryUnusable(
+            f"The data directory belongs to the user {owners[0].name}, but SITEATLAS_SERVER_USER "
+            f"is {name}. Unset it, or give the directory to that user while nothing runs: "
+            f"chown -R {name} DIRECTORY/postgres DIRECTORY/run DIRECTORY/*.lock"
+        )
+    return user
+
+
+def _owners(places: Sequence[Path]) -> list[ServerUser]:
+    """The users, apart from root, that own these places."""
+    return [user for place in places if (uid := _owner(place)) and (user := _known_user(uid))]
 
 
 def _owner(place: Path) -> int | None:

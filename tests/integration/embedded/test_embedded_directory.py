@@ -21,6 +21,7 @@ from siteatlas.storage.server_user import server_user_for
 from tests.fixtures.embedded import (
     HOLD_UNTIL_TOLD,
     IS_ROOT,
+    User,
     connected,
     joined,
     processes_naming,
@@ -38,6 +39,10 @@ import siteatlas.storage.embedded, encodings.idna
 nobody = pwd.getpwnam("nobody")
 os.setgroups([]); os.setgid(nobody.pw_gid); os.setuid(nobody.pw_uid)
 """ + HOLD_UNTIL_TOLD.replace("import sys\n", "")
+WITHOUT_NAME = (
+    "os.setgid(nobody.pw_gid); os.setuid(nobody.pw_uid)",
+    "os.setgid(54321); os.setuid(54321)",
+)
 
 
 @pytest.mark.parametrize("name", ["long-" * 25, "odd: name, 'quoted'"])
@@ -49,19 +54,26 @@ async def test_the_socket_lies_elsewhere_when_the_path_cannot_hold_one(place, ma
         assert stat.S_IMODE(server.socket_dir.stat().st_mode) == 0o700
         async with connected(server) as connection:
             assert await connection.fetchval("SELECT 1") == 1
-    server.socket_dir.rmdir()
+    assert not server.socket_dir.exists()
 
 
 @only_root
-def test_a_socket_directory_taken_by_another_user_is_refused(place, made_once):
+async def test_a_socket_directory_taken_by_another_user_is_left_alone(place, made_once):
     name = "long-" * 25
     subprocess.run(["cp", "-a", str(made_once), str(place / name)], check=True)
     with quiet(place / name) as server:
-        pass
-    os.chown(server.socket_dir, 12345, 12345)
-    with pytest.raises(EmbeddedDirectoryUnusable, match="belongs to another user"):
-        quiet(place / name).acquire()
-    server.socket_dir.rmdir()
+        taken = server.socket_dir
+    taken.mkdir()
+    os.chown(taken, 12345, 12345)
+    try:
+        with quiet(place / name) as server:
+            assert server.socket_dir != taken
+            assert stat.S_IMODE(server.socket_dir.stat().st_mode) == 0o700
+            async with connected(server) as connection:
+                assert await connection.fetchval("SELECT 1") == 1
+        assert not server.socket_dir.exists()
+    finally:
+        taken.rmdir()
 
 
 def test_data_of_another_major_version_is_refused_with_what_to_do(copied_dir):
@@ -150,6 +162,15 @@ def test_an_ordinary_user_starts_and_stops_a_server(place):
     with quiet(place / "of" / "nobody"):
         assert runs(place / "of" / "nobody")
     joined(place / "of" / "nobody", HOLD_AS_NOBODY).finish()
+
+
+@only_root
+def test_a_user_id_without_a_name_is_told_so_before_anything_is_made(place):
+    os.chown(place, 54321, 54321)
+    user = User(place / "data", HOLD_AS_NOBODY.replace(*WITHOUT_NAME))
+    _, errors = user.process.communicate(timeout=30)
+    assert "EmbeddedUserUnknown: The user id 54321 has no entry in /etc/passwd" in errors
+    assert not (place / "data" / "postgres.new").exists()
 
 
 @only_root
