@@ -17,12 +17,11 @@ from siteatlas.scanner.events import (
 )
 from siteatlas.scanner.tally import Tally
 from siteatlas.storage.hashes import url_hash
+from siteatlas.storage.known_sitemaps import DONE, KnownSitemap
 from siteatlas.storage.models import SitemapScanState, SitemapStatus
 from siteatlas.storage.problems import FoundProblem
-from siteatlas.storage.sitemaps import KnownSitemap
 from siteatlas.storage.texts import unaltered
 
-DONE = (SitemapScanState.COMPLETE, SitemapScanState.UNCHANGED)
 LONGEST_VALIDATOR = 1_024
 EXTRA_FLAGS = {"images": "has_images", "videos": "has_videos", "news": "has_news"}
 
@@ -108,28 +107,16 @@ class Document:
         return {**self.closed.problems, **self.tally.problems}
 
 
-def unasked_row(sitemap_id: UUID) -> dict[str, Any]:
-    """The row of `sitemap_scans` for a document that was listed but not asked for."""
-    return {
-        "sitemap_id": sitemap_id,
-        "state": SitemapScanState.UNREAD.value,
-        "http_status": None,
-        "error_code": "not_asked",
-        "url_count": 0,
-        "skipped_count": 0,
-        "wire_bytes": 0,
-        "decoded_bytes": 0,
-        "seconds": 0.0,
-        "problems": None,
-    }
-
-
 class DocumentBook:
     """Finds the document of a URL, be it the listed one or the one after redirects."""
 
     def __init__(self, known: Iterable[KnownSitemap]) -> None:
         self._by_url: dict[str, Document] = {}
         self._by_id: dict[UUID, Document] = {}
+        self.learn(known)
+
+    def learn(self, known: Iterable[KnownSitemap]) -> None:
+        """Take in documents that are stored."""
         for sitemap in known:
             document = Document(
                 id=sitemap.id,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from uuid import UUID
 
-from siteatlas.storage.sitemaps import KnownSitemap
+from siteatlas.storage.known_sitemaps import KnownSitemaps
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,5 +19,5 @@ class OpenedScan:
     domain_id: UUID
     domain: str
     resumed: bool
-    known: dict[UUID, KnownSitemap]
+    known: KnownSitemaps
     manual: tuple[str, ...] = ()

@@ -53,13 +53,15 @@ from siteatlas.queue.job_service import job_service
 from siteatlas.queue.leases import assign_domain, heartbeat, report_progress
 from siteatlas.queue.statuses import FINAL
 from siteatlas.scanner.analyzer import ScanOptions, SitemapAnalyzer
+from siteatlas.scanner.options import MAX_DOCUMENTS
 from siteatlas.settings import Settings, load_settings
 from siteatlas.storage.domains import register_domain
+from siteatlas.storage.known_sitemaps import load_sitemaps
 from siteatlas.storage.models import JobStatus
 from siteatlas.storage.repetition import repeat_when_busy
 from siteatlas.storage.scans import open_scan
 from siteatlas.storage.session import get_background_session
-from siteatlas.storage.sitemaps import load_manual_documents, load_sitemaps
+from siteatlas.storage.sitemaps import load_manual_documents
 from siteatlas.turns import turns
 
 log = get_logger("processor")
@@ -70,6 +72,8 @@ DEFAULT_SNOOZE_SECONDS = 60.0
 SAVING_SECONDS = 5.0
 OUTAGE_PAUSE_SECONDS = 3.0
 HEARTBEATS_PER_LEASE = 4
+MAX_DOCUMENTS_PER_DOMAIN = 100_000
+LEAST_DOCUMENTS = 100
 
 
 def _proxy(settings: Settings) -> Proxy | None:
@@ -182,11 +186,13 @@ class Processor:
         recorder: Recorder,
         pulse: Pulse,
     ) -> None:
-        memory = memory_of(scan.known) if scan.resumed else memory_of({})
-        done = sum(s.read_count for s in scan.known.values() if s.url in memory.documents)
+        known = scan.known.by_id if scan.resumed else {}
+        memory = memory_of(known)
+        done = sum(s.read_count for s in known.values() if s.url in memory.documents)
         options = ScanOptions(
             max_urls=claim.max_pages or self._settings.max_urls_per_scan,
             urls_done=done,
+            max_documents=_room_for_documents(scan.known.stored),
             robots_unreachable=self._settings.robots_unreachable,
             only_document=claim.document,
             manual_documents=scan.manual,
@@ -203,8 +209,8 @@ class Processor:
             scan_id, resumed = await open_scan(
                 session, job_id=claim.id, domain_id=domain_id, max_pages=claim.max_pages
             )
-            known = await load_sitemaps(session, domain_id, scan_id)
-            manual = await load_manual_documents(session, domain_id) if known else ()
+            known = await load_sitemaps(session, domain_id, scan_id, resumed=resumed)
+            manual = await load_manual_documents(session, domain_id) if known.stored else ()
             await report_progress(
                 session,
                 claim,
@@ -249,6 +255,12 @@ class Processor:
             )
         except DatabaseUnavailable:
             return None
+
+
+def _room_for_documents(stored: int) -> int:
+    """How many documents a scan may read: fewer where a site has about as many as one may have."""
+    room = MAX_DOCUMENTS_PER_DOMAIN - stored
+    return max(min(room, MAX_DOCUMENTS), LEAST_DOCUMENTS)
 
 
 def _address_of(claim: Claim) -> WebAddress:

@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
-from siteatlas.errors import LeaseLost
+from siteatlas.errors import DatabaseError, LeaseLost
+from siteatlas.logs import get_logger
 from siteatlas.meters import meters
 from siteatlas.processor.opened_scan import OpenedScan
 from siteatlas.processor.recorder import Recorder
 from siteatlas.queue.claims import Claim
 from siteatlas.queue.endings import cancel_running, complete, fail, release
+from siteatlas.queue.statuses import FINAL
 from siteatlas.storage.models import JobStatus, ScanState
 from siteatlas.storage.portions import Portion, write_portion
 from siteatlas.storage.repetition import repeat_when_busy
@@ -22,11 +24,15 @@ from siteatlas.storage.scans import (
     record_domain_counts,
     record_domain_failure,
     record_domain_success,
+    recorded_domain_counts,
 )
 from siteatlas.storage.session import AsyncSession, get_background_session
 from siteatlas.storage.sitemaps import count_domain, summarise_scan
+from siteatlas.storage.unfinished import close_unfinished
 from siteatlas.storage.urls import count_distinct_urls
 from siteatlas.turns import turns
+
+log = get_logger("processor")
 
 SUMMARISED_SITEMAPS = 100
 PUBLICATION_SECONDS = 300
@@ -50,6 +56,8 @@ async def _publish(
         session.begin(),
     ):
         await write_portion(session, portion, scan_id=scan.id)
+        if recorder.has_unasked:
+            await close_unfinished(session, scan.id, None)
         sitemaps, urls, largest = await summarise_scan(session, scan.id, SUMMARISED_SITEMAPS)
         stored = await count_domain(session, scan.domain_id)
         distinct = (
@@ -115,9 +123,11 @@ def _result(
 
 async def record_failure(claim: Claim, *, code: str, message: str, transient: bool) -> JobStatus:
     """Note that the attempt failed, in a session of its own."""
-    return await repeat_when_busy(
+    status = await repeat_when_busy(
         lambda: _record_failure(claim, code=code, message=message, transient=transient)
     )
+    await _recount_site(claim, status)
+    return status
 
 
 async def _record_failure(claim: Claim, *, code: str, message: str, transient: bool) -> JobStatus:
@@ -133,6 +143,7 @@ async def _record_failure(claim: Claim, *, code: str, message: str, transient: b
 async def record_cancellation(claim: Claim) -> None:
     """Note that the job stopped because it was asked to."""
     await repeat_when_busy(lambda: _record_cancellation(claim))
+    await _recount_site(claim, JobStatus.CANCELLED)
 
 
 async def _record_cancellation(claim: Claim) -> None:
@@ -155,9 +166,36 @@ async def give_back(
             return status
 
     try:
-        return await repeat_when_busy(released)
+        status = await repeat_when_busy(released)
     except LeaseLost:
         return None
+    await _recount_site(claim, status)
+    return status
+
+
+async def _recount_site(claim: Claim, status: JobStatus) -> None:
+    """Bring the counters of a site in line with its rows after a scan that was not published.
+
+    In a transaction of its own: counting a large site must not hold up the end of its job.
+    """
+    if claim.domain_id is None or status not in FINAL:
+        return
+    try:
+        async with (
+            get_background_session(statement_seconds=PUBLICATION_SECONDS) as session,
+            session.begin(),
+        ):
+            await _recount(session, claim.domain_id)
+    except DatabaseError as error:
+        log.warning("site_not_recounted", reason=error.code)
+
+
+async def _recount(session: AsyncSession, domain_id: UUID) -> None:
+    sitemaps, urls = await count_domain(session, domain_id)
+    if (sitemaps, urls) == await recorded_domain_counts(session, domain_id):
+        return
+    distinct = await count_distinct_urls(session, domain_id) if sitemaps > 1 else urls
+    await record_domain_counts(session, domain_id, ScanCounts(sitemaps, urls, distinct))
 
 
 async def note_ended_job(

@@ -7,7 +7,7 @@ is written is the business of `portion_writer`, what becomes of the job that of 
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from functools import singledispatchmethod
 from typing import Any
 
@@ -15,7 +15,7 @@ from siteatlas.logs import get_logger
 from siteatlas.meters import meters
 from siteatlas.processor.budget import EntryBudget
 from siteatlas.processor.comparison import Comparison
-from siteatlas.processor.documents import DONE, EXTRA_FLAGS, Document, DocumentBook, unasked_row
+from siteatlas.processor.documents import EXTRA_FLAGS, Document, DocumentBook
 from siteatlas.processor.opened_scan import OpenedScan
 from siteatlas.processor.portion_writer import PortionWriter, Standing
 from siteatlas.processor.pulse import Pulse
@@ -36,6 +36,7 @@ from siteatlas.scanner.events import (
     SiteResolved,
 )
 from siteatlas.storage.hashes import url_hash
+from siteatlas.storage.known_sitemaps import DONE, look_up_sitemaps
 from siteatlas.storage.portions import Portion
 from siteatlas.storage.session import get_background_session
 from siteatlas.storage.texts import storable
@@ -61,13 +62,13 @@ class Recorder:
         self._claim = claim
         self._scan = scan
         self._budget = budget
-        self._book = DocumentBook(scan.known.values())
+        self._book = DocumentBook(scan.known.by_id.values())
         self._comparison = Comparison()
         self._portion = Portion()
         self._held = 0
         self._portion_started = time.monotonic()
         self._writer = PortionWriter(claim, scan, lease_seconds=lease_seconds, settled=self.settle)
-        done = [sitemap for sitemap in scan.known.values() if sitemap.state in DONE]
+        done = [sitemap for sitemap in scan.known.by_id.values() if sitemap.state in DONE]
         self._listed = {sitemap.id for sitemap in done}
         self._ended = set(self._listed)
         self.reasons: list[str] = []
@@ -121,6 +122,7 @@ class Recorder:
 
     @record.register
     async def _(self, event: DocumentOpened) -> None:
+        await self._look_up([event.url, event.requested_url])
         document = self._arrive(event.url, event.requested_url, event.method)
         document.found_by(event.method)
         document.changes |= {"type": event.type.value, "http_status": event.http_status}
@@ -130,10 +132,12 @@ class Recorder:
             async with get_background_session() as session, session.begin():
                 document.fingerprints = await load_fingerprints(session, document.id)
         self._expect(document)
+        self._portion.opened[document.id] = event.http_status
         self._link(event.parent_url, document)
 
     @record.register
     async def _(self, event: ChildrenFound) -> None:
+        await self._look_up([child.url for child in event.children])
         for child in event.children:
             document = self._book.listed(child.url, DiscoveryMethod.SITEMAP_INDEX)
             if child.lastmod is not None:
@@ -159,12 +163,14 @@ class Recorder:
 
     @record.register
     async def _(self, event: DocumentClosed) -> None:
+        await self._look_up([event.url, event.requested_url])
         document = self._arrive(event.url, event.requested_url, event.method)
         document.found_by(event.method)
         document.close(event)
         self._expect(document)
         self._link(event.parent_url, document)
         self._touch(document)
+        self._portion.opened.pop(document.id, None)
         self._portion.closed[document.id] = document.scan_row()
         self._portion.problems += document.found_problems()
         if event.outcome is DocumentOutcome.COMPLETE and not document.fresh:
@@ -184,6 +190,17 @@ class Recorder:
             seconds=round(event.seconds, 3),
         )
         await self._flush_when_due()
+
+    async def _look_up(self, urls: Sequence[str]) -> None:
+        """Learn which of these documents are stored, where a site has too many to know them all."""
+        if self._scan.known.are_all:
+            return
+        hashes = [url_hash(url) for url in urls if self._book.find(url) is None]
+        if not hashes:
+            return
+        async with get_background_session() as session, session.begin():
+            found = await look_up_sitemaps(session, self._scan.domain_id, self._scan.id, hashes)
+        self._book.learn(found)
 
     def _arrive(self, url: str, requested_url: str, method: DiscoveryMethod) -> Document:
         """The document that answered; a listed one that turned out to be another is forgotten."""
@@ -292,15 +309,17 @@ class Recorder:
         return Standing(START_PROGRESS + READING_PROGRESS * ended / max(1, known), result)
 
     async def finish(self) -> Portion:
-        """Wait for the writer; the rows that remain belong into the final transaction.
-
-        Documents that were listed but never asked for (a limit, a redirect to one that was read)
-        are closed here, so that no frontier outlives its scan.
-        """
+        """Wait for the writer; the rows that remain belong into the final transaction."""
         await self._writer.written()
-        for sitemap_id in self._listed - self._ended:
-            self._portion.closed[sitemap_id] = unasked_row(sitemap_id)
         return self.take_portion()
+
+    @property
+    def has_unasked(self) -> bool:
+        """Whether documents may have been listed but not asked for, now or in an earlier attempt.
+
+        A limit does that, or a redirect to another document.
+        """
+        return self._scan.resumed or not self._listed <= self._ended
 
     async def save_what_remains(self) -> None:
         """Write all that was gathered, for a scan that will not be published now."""

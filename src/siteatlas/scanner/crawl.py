@@ -25,7 +25,7 @@ from siteatlas.scanner.events import (
     ScanMemory,
     Verdict,
 )
-from siteatlas.scanner.frontier import Candidate, Frontier
+from siteatlas.scanner.frontier import DOCUMENT_LIMIT, DUPLICATE, Candidate, Frontier
 from siteatlas.scanner.options import ScanOptions
 from siteatlas.scanner.visit import Emit, UrlBudget, Visitor, VisitResult
 
@@ -34,7 +34,9 @@ log = get_logger("scanner")
 MAX_SHOWN_CHARS = 2048
 # A hostile index names 50,000 places; a hundred of them tell the story.
 MOST_TOLD_PER_REASON = 100
-LIMITS = frozenset({"depth_limit", "document_limit", "cross_host_cap", "url_limit"})
+LIMITS = frozenset({"depth_limit", DOCUMENT_LIMIT, "cross_host_cap", "url_limit"})
+# Links to documents that another index lists too, for each document that a scan may read.
+LINKS_PER_DOCUMENT = 5
 
 
 class Crawl:
@@ -49,6 +51,7 @@ class Crawl:
         self._budget = UrlBudget(options.max_urls, options.urls_done)
         self._told: Counter[str] = Counter()
         self._refused: set[str] = set()
+        self._links_left = options.max_documents * LINKS_PER_DOCUMENT
         self.frontier = Frontier(
             site.host, max_documents=options.max_documents, max_depth=options.max_depth
         )
@@ -81,10 +84,14 @@ class Crawl:
 
     async def add_candidate(self, candidate: Candidate) -> bool:
         """Queue a candidate; False when it was seen before or a limit is in the way."""
+        return await self._queue(candidate) is None
+
+    async def _queue(self, candidate: Candidate) -> str | None:
+        """Queue a candidate, or give the reason why not; a refusal is told."""
         refusal = self.frontier.add(candidate)
-        if refusal is not None and refusal != "duplicate":
+        if refusal is not None and refusal != DUPLICATE:
             await self.skip(candidate, refusal)
-        return refusal is None
+        return refusal
 
     async def skip(self, candidate: Candidate, reason: str) -> None:
         """Tell that a candidate is not asked for; a limit is also a problem of the whole scan."""
@@ -159,20 +166,33 @@ class Crawl:
     async def _follow(
         self, parent: Candidate, parent_url: str, children: Iterable[ChildLink], client: HttpClient
     ) -> None:
-        """Tell the children of an index and queue those that may be read."""
+        """Queue the children of an index that may be read, and tell those alone.
+
+        Whoever stores what is told must not be made to store more than a scan reads. Once there
+        is no room, nothing that a later index lists is looked at.
+        """
         links: list[ChildLink] = []
         parent_host = parse_url(parent_url).host
         for child in children:
+            if self._told[f"problem {DOCUMENT_LIMIT}"]:
+                break
             candidate = await self._child(child, parent, parent_url, parent_host)
             if candidate is None:
                 continue
             if not self.frontier.hosts.follows(candidate.address.host, parent_host):
                 await self._leave_out(candidate, client)
                 continue
-            links.append(ChildLink(candidate.address.url, child.lastmod))
-            await self.add_candidate(candidate)
+            if self._is_told(await self._queue(candidate)):
+                links.append(ChildLink(candidate.address.url, child.lastmod))
         if links:
             await self._emit(ChildrenFound(parent_url, tuple(links)))
+
+    def _is_told(self, refusal: str | None) -> bool:
+        """Whether a child is told: one that is queued now, or was before, within reason."""
+        if refusal == DUPLICATE:
+            self._links_left -= 1
+            return self._links_left >= 0
+        return refusal is None
 
     async def _leave_out(self, candidate: Candidate, client: HttpClient) -> None:
         """An entry on a foreign host is not followed; one that is forbidden at all is refused."""

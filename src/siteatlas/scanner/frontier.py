@@ -10,6 +10,9 @@ from siteatlas.net.address import WebAddress
 from siteatlas.scanner.events import DiscoveryMethod
 from siteatlas.scanner.hosts import SiteHosts
 
+DUPLICATE = "duplicate"
+DOCUMENT_LIMIT = "document_limit"
+
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
@@ -60,11 +63,11 @@ class Frontier:
         """Queue a candidate; or the reason why it is not wanted, as a word."""
         address = candidate.address
         if address.url in self._seen:
-            return "duplicate"
+            return DUPLICATE
         if candidate.depth > self._max_depth:
             return "depth_limit"
         if self._documents >= self._max_documents:
-            return "document_limit"
+            return DOCUMENT_LIMIT
         if candidate.parent_host and not self.hosts.follows(address.host, candidate.parent_host):
             return "cross_host"
         if not self.hosts.take(address.host, candidate.parent_host):

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+MAX_DOCUMENTS = 10_000
+
 
 @dataclass(frozen=True, slots=True)
 class ScanOptions:
@@ -20,7 +22,7 @@ class ScanOptions:
 
     max_urls: int | None = None
     probe: Literal["auto", "full"] = "auto"
-    max_documents: int = 10_000
+    max_documents: int = MAX_DOCUMENTS
     max_depth: int = 5
     documents_in_flight: int = 4
     robots_unreachable: Literal["retry", "proceed"] = "retry"

@@ -39,7 +39,7 @@ from siteatlas.scanner.events import (
     Validators,
     Verdict,
 )
-from siteatlas.scanner.frontier import Candidate, Frontier
+from siteatlas.scanner.frontier import DUPLICATE, Candidate, Frontier
 from siteatlas.scanner.placement import Placement
 from siteatlas.scanner.tally import Harvest
 from siteatlas.turns import turns
@@ -49,7 +49,6 @@ log = get_logger("scanner")
 ENTRIES_PER_EVENT = 500
 NOT_MODIFIED = 304
 SOFT_404 = "soft_404"
-DUPLICATE = "duplicate"
 
 Emit = Callable[[ScanEvent], Awaitable[None]]
 FollowChildren = Callable[[Candidate, str, Iterable[ChildLink], HttpClient], Awaitable[None]]

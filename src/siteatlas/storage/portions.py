@@ -15,6 +15,7 @@ from siteatlas.storage.sitemaps import (
     close_sitemap_scans,
     insert_sitemaps,
     link_sitemaps,
+    mark_opened,
     mark_pending,
     note_reading,
     record_candidates,
@@ -28,6 +29,7 @@ from siteatlas.storage.urls import insert_urls, update_urls
 class Portion:
     """Rows that wait to be written. `closed` are the documents whose reading ended.
 
+    `opened` are those that are being read, with the HTTP status of their answer.
     `read_completely` are stored documents that were: other problems of theirs are over.
     """
 
@@ -35,6 +37,7 @@ class Portion:
     changed_sitemaps: dict[UUID, dict[str, Any]] = field(default_factory=dict)
     links: set[tuple[UUID, UUID]] = field(default_factory=set)
     pending: list[UUID] = field(default_factory=list)
+    opened: dict[UUID, int | None] = field(default_factory=dict)
     closed: dict[UUID, dict[str, Any]] = field(default_factory=dict)
     problems: list[FoundProblem] = field(default_factory=list)
     read_completely: set[UUID] = field(default_factory=set)
@@ -84,6 +87,7 @@ async def write_portion(session: AsyncSession, portion: Portion, *, scan_id: int
     counts = await note_reading(session, sorted(portion.closed)) if portion.closed else {}
     await link_sitemaps(session, sorted(portion.links))
     await mark_pending(session, scan_id, [i for i in portion.pending if i not in portion.closed])
+    await mark_opened(session, scan_id, portion.opened)
     await close_sitemap_scans(
         session,
         scan_id,

@@ -10,7 +10,7 @@ from sqlalchemy import bindparam, func, select, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from siteatlas.errors import LeaseLost
+from siteatlas.errors import JobCancelled, LeaseLost
 from siteatlas.storage.bulk import table_of
 from siteatlas.storage.models import (
     Domain,
@@ -21,6 +21,7 @@ from siteatlas.storage.models import (
     SitemapScanState,
 )
 from siteatlas.storage.models.scan import PUBLISHED_SEQUENCE
+from siteatlas.storage.unfinished import close_unfinished
 
 DONE = (SitemapScanState.COMPLETE, SitemapScanState.UNCHANGED)
 
@@ -135,7 +136,7 @@ async def _start_over(session: AsyncSession, scan_id: int) -> None:
     await session.execute(
         update(SitemapScan)
         .where(SitemapScan.scan_id == scan_id)
-        .values(state=SitemapScanState.PENDING, error_code=None)
+        .values(state=SitemapScanState.PENDING, error_code=None, http_status=None)
         .execution_options(synchronize_session=False)
     )
 
@@ -151,13 +152,17 @@ async def publish_scan(
 async def end_scan(
     session: AsyncSession, job_id: int, state: ScanState, error_code: str | None
 ) -> None:
-    """Note that the running scan of a job ended without being published."""
-    await session.execute(
+    """Note that the running scan of a job ended without being published, and close its rows."""
+    ended = await session.execute(
         update(Scan)
         .where(Scan.job_id == job_id, Scan.state == ScanState.RUNNING)
         .values(state=state, error_code=error_code, finished_at=func.now())
+        .returning(Scan.id)
         .execution_options(synchronize_session=False)
     )
+    scan_id = ended.scalar()
+    if scan_id is not None:
+        await close_unfinished(session, scan_id, error_code or JobCancelled.code)
 
 
 async def lock_domain(session: AsyncSession, domain_id: UUID) -> None:
@@ -184,6 +189,13 @@ async def record_domain_success(
 async def record_domain_counts(session: AsyncSession, domain_id: UUID, counts: ScanCounts) -> None:
     """Put new counters on a site of which one document was read; how its scans end stays."""
     await session.execute(NOTE_COUNTS, {"of_domain": domain_id} | asdict(counts))
+
+
+async def recorded_domain_counts(session: AsyncSession, domain_id: UUID) -> tuple[int, int]:
+    """Documents and listings of a site as its record says."""
+    statement = select(Domain.sitemap_count, Domain.url_count).where(Domain.id == domain_id)
+    row = (await session.execute(statement)).one_or_none()
+    return (row.sitemap_count, row.url_count) if row else (0, 0)
 
 
 async def record_domain_failure(session: AsyncSession, domain_id: UUID, error_code: str) -> None:

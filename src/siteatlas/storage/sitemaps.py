@@ -1,9 +1,8 @@
-"""Write statements on documents: what is known of a site's, and what a scan says of them now."""
+"""Write statements on documents: what a scan says of them, and the counts that follow."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
@@ -53,28 +52,19 @@ LARGEST = (
     .order_by(SCANNED.c.url_count.desc(), SITEMAPS.c.url)
     .limit(bindparam("most"))
 )
+MARK_OPENED = (
+    update(SCANNED)
+    .where(
+        SCANNED.c.scan_id == bindparam("of_scan"),
+        SCANNED.c.sitemap_id == bindparam("of_sitemap"),
+        SCANNED.c.state == SitemapScanState.PENDING,
+    )
+    .values(http_status=bindparam("answered"))
+)
 COUNT_DOMAIN = select(
     func.count().filter((SITEMAPS.c.status == "completed") | (SITEMAPS.c.url_count > 0)),
     func.coalesce(func.sum(SITEMAPS.c.url_count), 0),
 ).where(SITEMAPS.c.domain_id == bindparam("domain"))
-LOAD = (
-    select(
-        SITEMAPS.c.id,
-        SITEMAPS.c.url,
-        SITEMAPS.c.requested_url,
-        SITEMAPS.c.type,
-        SITEMAPS.c.discovery_method,
-        SITEMAPS.c.url_count,
-        SCANNED.c.state,
-        SCANNED.c.url_count.label("read_count"),
-    )
-    .outerjoin(
-        SCANNED,
-        (SCANNED.c.sitemap_id == SITEMAPS.c.id) & (SCANNED.c.scan_id == bindparam("scan")),
-    )
-    .where(SITEMAPS.c.domain_id == bindparam("domain"))
-)
-
 # How long a document that a person named is asked for after it could last be read.
 MANUAL_GRACE_DAYS = 30
 LOAD_MANUAL = (
@@ -95,64 +85,12 @@ LOAD_MANUAL = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class KnownSitemap:
-    """A stored document, with what the current scan already did with it.
-
-    `url_count` is what is stored of it, `read_count` what the current scan has read in it.
-    """
-
-    id: UUID
-    url: str
-    requested_url: str | None
-    type: str | None
-    discovery_method: str
-    url_count: int
-    state: SitemapScanState | None
-    read_count: int = 0
-    children: tuple[UUID, ...] = field(default=())
-
-
-async def load_sitemaps(
-    session: AsyncSession, domain_id: UUID, scan_id: int
-) -> dict[UUID, KnownSitemap]:
-    """Every stored document of a site."""
-    rows = (await session.execute(LOAD, {"domain": domain_id, "scan": scan_id})).all()
-    children = await _load_children(session, domain_id) if rows else {}
-    return {
-        row.id: KnownSitemap(
-            id=row.id,
-            url=row.url,
-            requested_url=row.requested_url,
-            type=row.type,
-            discovery_method=row.discovery_method,
-            url_count=row.url_count,
-            state=SitemapScanState(row.state) if row.state else None,
-            read_count=row.read_count or 0,
-            children=tuple(children.get(row.id, ())),
-        )
-        for row in rows
-    }
-
-
 async def load_manual_documents(session: AsyncSession, domain_id: UUID) -> tuple[str, ...]:
     """Addresses of the documents that a person named and that were read as sitemaps.
 
     One that fails now is still asked for, but not for ever: the site may have given it up.
     """
     return tuple((await session.scalars(LOAD_MANUAL, {"domain": domain_id})).all())
-
-
-async def _load_children(session: AsyncSession, domain_id: UUID) -> dict[UUID, list[UUID]]:
-    statement = (
-        select(SitemapLink.parent_id, SitemapLink.child_id)
-        .join(Sitemap, Sitemap.id == SitemapLink.parent_id)
-        .where(Sitemap.domain_id == domain_id)
-    )
-    children: dict[UUID, list[UUID]] = {}
-    for parent_id, child_id in (await session.execute(statement)).all():
-        children.setdefault(parent_id, []).append(child_id)
-    return children
 
 
 async def insert_sitemaps(session: AsyncSession, rows: Sequence[Mapping[str, Any]]) -> None:
@@ -181,6 +119,18 @@ async def mark_pending(session: AsyncSession, scan_id: int, sitemap_ids: Sequenc
     """Put documents on the frontier of a scan."""
     rows = [{"scan_id": scan_id, "sitemap_id": sitemap_id} for sitemap_id in sitemap_ids]
     await insert_rows(session, SitemapScan, rows)
+
+
+async def mark_opened(
+    session: AsyncSession, scan_id: int, answers: Mapping[UUID, int | None]
+) -> None:
+    """Note that documents of a scan answered and are being read; their rows stay pending."""
+    rows = [
+        {"of_scan": scan_id, "of_sitemap": sitemap_id, "answered": status}
+        for sitemap_id, status in sorted(answers.items())
+    ]
+    if rows:
+        await session.execute(MARK_OPENED, rows)
 
 
 async def close_sitemap_scans(

@@ -22,10 +22,10 @@ from siteatlas.scanner.events import (
     ScanEvent,
     SitemapType,
 )
+from siteatlas.storage.known_sitemaps import load_sitemaps
 from siteatlas.storage.models import Sitemap, SitemapScan, SitemapUrl
 from siteatlas.storage.scans import open_scan
 from siteatlas.storage.session import get_background_session
-from siteatlas.storage.sitemaps import load_sitemaps
 from tests.fixtures.database import transaction
 from tests.fixtures.queue import LEASE, submit, take_one
 
@@ -65,7 +65,7 @@ async def recorder_of(claim: Claim) -> Recorder:
         scan_id, _ = await open_scan(
             session, job_id=claim.id, domain_id=claim.domain_id, max_pages=None
         )
-        known = await load_sitemaps(session, claim.domain_id, scan_id)
+        known = await load_sitemaps(session, claim.domain_id, scan_id, resumed=False)
     scan = OpenedScan(scan_id, claim.domain_id, "example.com", resumed=False, known=known)
     return Recorder(claim, scan, lease_seconds=LEASE, budget=EntryBudget())
 
