@@ -48,6 +48,7 @@ def _pending_documents() -> Any:
     )
 
 
+ANY_PENDING = select(select(SCANNED.c.scan_id).where(PENDING).exists())
 BREAK_OFF = (
     update(SCANNED)
     .where(PENDING, SCANNED.c.http_status.is_not(None))
@@ -81,6 +82,8 @@ CLOSE_UNASKED = (
 
 async def close_unfinished(session: AsyncSession, scan_id: int, code: str | None) -> None:
     """Close what a scan that ends leaves open; `code` says why it broke off."""
+    if not await session.scalar(ANY_PENDING, {"scan": scan_id}):
+        return
     opened = await session.execute(BREAK_OFF, {"scan": scan_id, "code": code})
     ids = list(opened.scalars())
     if ids:
