@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
-from sqlalchemy import select
+from sqlalchemy import Row, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from siteatlas.insights.pages import CursorScope, Page, bigint_key, cut_page, page_size
+from siteatlas.insights.page_reading import read_page
+from siteatlas.insights.pages import CursorScope, Page, bigint_key, page_size
 from siteatlas.storage.models import Candidate
 
 
@@ -44,12 +45,14 @@ async def list_candidates(
         statement = statement.where(Candidate.verdict == verdict)
     if after is not None:
         statement = statement.where(Candidate.url_hash > after)
-    statement = statement.order_by(Candidate.url_hash).limit(size + 1)
-    rows = (await session.execute(statement)).scalars().all()
-    return cut_page(rows, size, _view, lambda row: scope.write(row.url_hash))
+    statement = statement.order_by(Candidate.url_hash)
+    return await read_page(
+        session, statement, size, _view, lambda row: scope.write(row[0].url_hash)
+    )
 
 
-def _view(row: Candidate) -> CandidateView:
+def _view(found: Row[Candidate]) -> CandidateView:
+    (row,) = found
     return CandidateView(
         url=row.url,
         method=row.method,

@@ -10,7 +10,8 @@ from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from siteatlas.errors import DomainNotFound
-from siteatlas.insights.pages import CursorScope, Page, cut_page, page_size, text_key
+from siteatlas.insights.page_reading import read_page
+from siteatlas.insights.pages import CursorScope, Page, page_size, text_key
 from siteatlas.net.address import parse_site
 from siteatlas.storage.domains import find_domain
 from siteatlas.storage.models import Domain
@@ -65,9 +66,14 @@ async def list_domains(
         statement = statement.where(Domain.watched.is_(watched))
     if after is not None:
         statement = statement.where(Domain.domain > after)
-    statement = statement.order_by(Domain.domain).limit(size + 1)
-    rows = (await session.execute(statement)).scalars().all()
-    return cut_page(rows, size, domain_view, lambda domain: scope.write(domain.domain))
+    statement = statement.order_by(Domain.domain)
+    return await read_page(
+        session,
+        statement,
+        size,
+        lambda row: domain_view(row[0]),
+        lambda row: scope.write(row[0].domain),
+    )
 
 
 def domain_view(domain: Domain) -> DomainView:

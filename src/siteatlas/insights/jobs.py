@@ -12,11 +12,11 @@ from sqlalchemy import Row, Select, func, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from siteatlas.errors import InputError, JobNotFound
+from siteatlas.insights.page_reading import read_page
 from siteatlas.insights.pages import (
     CursorScope,
     Page,
     bigint_key,
-    cut_page,
     page_size,
     parse_bigint,
 )
@@ -102,7 +102,7 @@ async def list_jobs(
     scope = CursorScope("jobs", (wanted and wanted.value, site))
     before = scope.read(cursor, bigint_key)
     size = page_size(limit)
-    statement = _jobs().order_by(Job.id.desc()).limit(size + 1)
+    statement = _jobs().order_by(Job.id.desc())
     if wanted is not None:
         statement = statement.where(Job.status == wanted.value)
     if site is not None:
@@ -110,8 +110,7 @@ async def list_jobs(
         statement = statement.where(Job.domain_id == owner)
     if before is not None:
         statement = statement.where(Job.id < before)
-    rows = (await session.execute(statement)).all()
-    return cut_page(rows, size, _view, lambda row: scope.write(row[0].id))
+    return await read_page(session, statement, size, _view, lambda row: scope.write(row[0].id))
 
 
 async def list_attempts(session: AsyncSession, job_id: int) -> list[AttemptView]:

@@ -115,12 +115,3 @@ def parse_bigint(text: str) -> int:
 def page_size(limit: int | None) -> int:
     """What was asked for, lowered to the most that one page holds."""
     return max(1, min(DEFAULT_LIMIT if limit is None else limit, MAX_LIMIT))
-
-
-def cut_page(
-    rows: Sequence[S], size: int, view: Callable[[S], T], cursor_of: Callable[[S], str]
-) -> Page[T]:
-    """A page of `size` rows out of up to `size + 1`; the extra row says that more follow."""
-    shown = rows[:size]
-    more = len(rows) > size
-    return Page([view(row) for row in shown], cursor_of(shown[-1]) if more else None)

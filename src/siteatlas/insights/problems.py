@@ -11,7 +11,8 @@ from uuid import UUID
 from sqlalchemy import Row, Select, literal, select, tuple_
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from siteatlas.insights.pages import CursorScope, Page, cut_page, page_size
+from siteatlas.insights.page_reading import read_page
+from siteatlas.insights.pages import CursorScope, Page, page_size
 from siteatlas.scanner.events import ProblemSample
 from siteatlas.scanner.problem_codes import MEANINGS
 from siteatlas.storage.models import DomainProblem, Sitemap
@@ -69,9 +70,10 @@ async def list_problems(
         statement = statement.where(
             tuple_(DomainProblem.code, DomainProblem.sitemap_id) > tuple_(*map(literal, after))
         )
-    statement = statement.order_by(DomainProblem.code, DomainProblem.sitemap_id).limit(size + 1)
-    rows = (await session.execute(statement)).all()
-    return cut_page(rows, size, _view, lambda row: scope.write(row[0].code, row[0].sitemap_id))
+    statement = statement.order_by(DomainProblem.code, DomainProblem.sitemap_id)
+    return await read_page(
+        session, statement, size, _view, lambda row: scope.write(row[0].code, row[0].sitemap_id)
+    )
 
 
 def _key(parts: Sequence[str]) -> tuple[str, UUID]:

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
-from sqlalchemy import select
+from sqlalchemy import Row, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from siteatlas.insights.pages import CursorScope, Page, bigint_key, cut_page, page_size
+from siteatlas.insights.page_reading import read_page
+from siteatlas.insights.pages import CursorScope, Page, bigint_key, page_size
 from siteatlas.storage.models import Scan
 
 
@@ -45,12 +46,12 @@ async def list_scans(
     statement = select(Scan).where(Scan.domain_id == domain_id)
     if before is not None:
         statement = statement.where(Scan.id < before)
-    statement = statement.order_by(Scan.id.desc()).limit(size + 1)
-    rows = (await session.execute(statement)).scalars().all()
-    return cut_page(rows, size, _view, lambda row: scope.write(row.id))
+    statement = statement.order_by(Scan.id.desc())
+    return await read_page(session, statement, size, _view, lambda row: scope.write(row[0].id))
 
 
-def _view(row: Scan) -> ScanView:
+def _view(found: Row[Scan]) -> ScanView:
+    (row,) = found
     return ScanView(
         id=row.id,
         job_id=row.job_uuid,

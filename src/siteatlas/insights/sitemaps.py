@@ -11,7 +11,8 @@ from sqlalchemy import ARRAY, Row, Select, Uuid, func, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from siteatlas.errors import SitemapNotFound
-from siteatlas.insights.pages import CursorScope, Page, cut_page, page_size, uuid_key
+from siteatlas.insights.page_reading import read_page
+from siteatlas.insights.pages import CursorScope, Page, page_size, uuid_key
 from siteatlas.storage.models import Domain, Sitemap, SitemapLink
 
 MOST_PARENTS_SHOWN = 10
@@ -71,9 +72,8 @@ async def list_sitemaps(
         statement = statement.where(Sitemap.status == status)
     if after is not None:
         statement = statement.where(Sitemap.id > after)
-    statement = statement.order_by(Sitemap.id).limit(size + 1)
-    rows = (await session.execute(statement)).all()
-    return cut_page(rows, size, _view, lambda row: scope.write(row[0].id))
+    statement = statement.order_by(Sitemap.id)
+    return await read_page(session, statement, size, _view, lambda row: scope.write(row[0].id))
 
 
 def _sitemaps() -> Select[Sitemap, str, Sequence[UUID]]:

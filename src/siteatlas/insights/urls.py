@@ -7,6 +7,7 @@ rows, says how many it examined, and hands back a cursor to go on.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -27,6 +28,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from siteatlas.insights.page_reading import PageRoom, stream_rows
 from siteatlas.insights.pages import (
     LARGEST_BIGINT,
     SMALLEST_BIGINT,
@@ -125,27 +127,41 @@ async def _list(
 ) -> Page[UrlView]:
     """Look at growing windows of rows until the page is full, the list ends or enough is read."""
     size = page_size(limit)
+    room = PageRoom(size)
     place = scope.read(cursor, _place)
     step = FIRST_STEP_OF_SEARCH if wanted.contains else size + 1
     views: list[UrlView] = []
     examined = 0
     while True:
         step = min(step, MOST_EXAMINED - examined)
-        need = size - len(views)
         window = _window(sitemaps, place, step)
-        rows = (await session.execute(_hits_and_last(window, wanted, need))).all()
-        hits = [row for row in rows if row.hit][:need]
-        views += [_view(row) for row in hits]
-        if not rows:
+        statement = _hits_and_last(window, wanted, size - len(views))
+        end, is_last = await _take_hits(session, statement, room, views)
+        if end is None:
             return Page(views, None, examined)
-        end = hits[-1] if len(hits) == need else rows[-1]
         examined += end.place
         place = Place(end.sitemap_id, end.url_hash)
-        if end is rows[-1] and end.place < step:
+        if is_last and end.place < step:
             return Page(views, None, examined)
-        if len(views) == size or examined == MOST_EXAMINED:
+        if room.is_full or examined == MOST_EXAMINED:
             return Page(views, scope.write(place.sitemap_id, place.url_hash), examined)
         step *= 2
+
+
+async def _take_hits(
+    session: AsyncSession, statement: Select[Any], room: PageRoom, views: list[UrlView]
+) -> tuple[Any, bool]:
+    """Add hits while the page has room; the row at which that ended, and whether none follows."""
+    end = None
+    async with aclosing(stream_rows(session, statement, room)) as rows:
+        async for row in rows:
+            if room.is_full:
+                return end, False
+            end = row
+            if row.hit:
+                views.append(_view(row))
+                room.take(views[-1])
+    return end, True
 
 
 def _place(parts: Sequence[str]) -> Place:

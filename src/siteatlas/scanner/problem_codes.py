@@ -67,7 +67,7 @@ DOCUMENT: Final = {
 }
 SCAN: Final = {
     "url_limit": "as many URLs as asked for were read; there may be more",
-    "document_limit": "more than 10,000 documents",
+    "document_limit": "more than 10,000 documents in a scan, or 100,000 stored of the site",
     "depth_limit": "indexes nested deeper than 5",
     "cross_host_cap": "more than 20 documents of one foreign host",
     "robots_truncated": "robots.txt is longer than 500 KiB; the rest was not read",

@@ -18,7 +18,6 @@ from siteatlas.insights.pages import (
     SMALLEST_BIGINT,
     CursorScope,
     bigint_key,
-    cut_page,
     page_size,
     text_key,
     uuid_key,
@@ -100,13 +99,3 @@ def test_any_text_is_a_place_or_refused(text: str):
 )
 def test_a_page_is_as_large_as_asked_up_to_the_most(asked: int | None, given_size: int):
     assert page_size(asked) == given_size
-
-
-def test_the_extra_row_becomes_a_cursor_and_is_not_shown():
-    page = cut_page([1, 2, 3], 2, str, lambda row: f"after {row}")
-    assert (page.items, page.next_cursor) == (["1", "2"], "after 2")
-
-
-def test_the_last_page_has_no_cursor():
-    page = cut_page([1, 2], 2, str, lambda row: f"after {row}")
-    assert (page.items, page.next_cursor) == (["1", "2"], None)

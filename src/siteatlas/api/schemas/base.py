@@ -79,7 +79,8 @@ class QueryShape(BaseModel):
         DEFAULT_LIMIT,
         ge=1,
         le=LARGEST_INT,
-        description=f"Most items of one page; more than {MAX_LIMIT} is lowered to it.",
+        description=f"Most items of one page; more than {MAX_LIMIT} is lowered to it. A page of "
+        "large items ends earlier, at about 4 MiB.",
     )
     cursor: str | None = Field(
         None,

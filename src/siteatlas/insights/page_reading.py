@@ -1,0 +1,99 @@
+"""Reading one page: rows come a few at a time until the page is full, in rows or in bytes.
+
+What a site lists beside a URL may be large, so a page that is bounded in rows alone is not bounded.
+The rows behind a full page are not fetched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from typing import Any, TypeVar
+
+import orjson
+from sqlalchemy import Select
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from siteatlas.insights.pages import Page
+
+MAX_PAGE_BYTES = 4 * 1024 * 1024
+FIRST_ROWS = 50
+# Names of fields, numbers, times and identifiers of one item.
+ITEM_BYTES = 200
+STREAMED = {"yield_per": FIRST_ROWS}
+
+T = TypeVar("T")
+
+
+class PageRoom:
+    """How much one page still holds: so many items, and about so many bytes."""
+
+    def __init__(self, items: int) -> None:
+        self.items = items
+        self._taken = 0
+        self._bytes = 0
+
+    @property
+    def is_full(self) -> bool:
+        """Whether nothing more fits; the first item always does."""
+        return self._taken >= self.items or self._bytes >= MAX_PAGE_BYTES
+
+    def take(self, view: Any) -> None:
+        """Count an item."""
+        self._taken += 1
+        self._bytes += bytes_of(view)
+
+    def rows_to_fetch(self) -> int:
+        """As many rows as are likely to fit, and one that says whether more follow."""
+        left = self.items - self._taken
+        if not self._taken:
+            return min(left + 1, FIRST_ROWS)
+        average = self._bytes // self._taken + 1
+        return max(1, min(left, (MAX_PAGE_BYTES - self._bytes) // average) + 1)
+
+
+async def read_page(
+    session: AsyncSession,
+    statement: Select[*tuple[Any, ...]],
+    size: int,
+    view: Callable[[Any], T],
+    cursor_of: Callable[[Any], str],
+) -> Page[T]:
+    """The first page of what a statement gives; a cursor is there when more follow."""
+    room, items, last = PageRoom(size), list[T](), None
+    async with aclosing(stream_rows(session, statement.limit(size + 1), room)) as rows:
+        async for row in rows:
+            if room.is_full:
+                return Page(items, cursor_of(last))
+            item, last = view(row), row
+            items.append(item)
+            room.take(item)
+    return Page(items, None)
+
+
+async def stream_rows(
+    session: AsyncSession, statement: Select[*tuple[Any, ...]], room: PageRoom
+) -> AsyncGenerator[Any, None]:
+    """The rows of a statement; no more are fetched at a time than the page has room for."""
+    result = await session.stream(statement, execution_options=STREAMED)
+    try:
+        wanted, rows = 0, None
+        while rows is None or len(rows) == wanted:
+            wanted = room.rows_to_fetch()
+            rows = await result.fetchmany(wanted)
+            for row in rows:
+                yield row
+    finally:
+        await result.close()
+
+
+def bytes_of(view: Any) -> int:
+    """About how many bytes an item takes in an answer."""
+    values = (getattr(view, name) for name in view.__slots__)
+    return ITEM_BYTES + sum(map(_size, values))
+
+
+def _size(value: Any) -> int:
+    if isinstance(value, str):
+        return len(value) if value.isascii() else len(value.encode())
+    return len(orjson.dumps(value, default=str)) if isinstance(value, (dict, list)) else 0
