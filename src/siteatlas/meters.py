@@ -1,6 +1,7 @@
 """What this process has done since it started, as plain numbers that the rooms count up.
 
-One event loop writes them, so nothing is locked. How they are shown is the business of the API.
+One event loop writes them, so nothing is locked. How they are shown is the business of
+`insights.metrics`.
 """
 
 from __future__ import annotations
@@ -31,6 +32,17 @@ class Meters:
     write_seconds: float = 0.0
     loop_lag_seconds: float = 0.0
     longest_loop_lag_seconds: float = 0.0
+    heartbeat_at: float | None = None
+
+    def note_heartbeat(self) -> None:
+        """The heartbeat loop went round, whether the database answered or not."""
+        self.heartbeat_at = time.monotonic()
+
+    def heartbeat_timestamp(self) -> float:
+        """When it last did, in Unix time; 0 in a process that does not work on the queue."""
+        if self.heartbeat_at is None:
+            return 0.0
+        return time.time() - (time.monotonic() - self.heartbeat_at)
 
     @contextmanager
     def timed_write(self) -> Iterator[None]:

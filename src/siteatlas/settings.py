@@ -88,6 +88,19 @@ class Settings(BaseModel):
     port: Annotated[int, Field(ge=0, le=65535)] = Field(
         8000, json_schema_extra=_env("SITEATLAS_PORT"), description="Port to serve on."
     )
+    metrics_host: str = Field(
+        "127.0.0.1",
+        json_schema_extra=_env("SITEATLAS_METRICS_HOST"),
+        description="Address where a worker shows its metrics and health; 0.0.0.0 is everywhere.",
+    )
+    metrics_port: Annotated[int, Field(ge=0, le=65535)] | None = Field(
+        None,
+        json_schema_extra=_env("SITEATLAS_METRICS_PORT"),
+        description=(
+            "Port where a worker shows its metrics and health; 0 takes any free one. Of several "
+            "processes, each takes the next port. Without it there is none."
+        ),
+    )
     data_dir: Path = Field(
         default_factory=default_data_dir,
         json_schema_extra=_env("SITEATLAS_DATA_DIR"),

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import signal
 import subprocess
 import time
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -33,6 +36,12 @@ def workers_of(group: subprocess.Popen[str]) -> list[int]:
     return [
         int(pid) for pid in Path(f"/proc/{group.pid}/task/{group.pid}/children").read_text().split()
     ]
+
+
+def fetched(url: str) -> str:
+    with urllib.request.urlopen(url, timeout=PATIENCE) as answer:
+        text: str = answer.read().decode()
+        return text
 
 
 def is_running(pid: int) -> bool:
@@ -82,3 +91,22 @@ def test_a_group_that_is_asked_to_stop_says_so_once(machine: Machine):
     assert words.count("Stopping; once more to leave at once.") == 1
     assert "worker_process_ended" not in words
     assert not any(map(is_running, workers))
+
+
+def test_each_worker_shows_its_own_metrics_and_health(machine: Machine):
+    urls: list[str] = []
+    with machine.process("worker", "--processes", "2", "--metrics-port", "0") as group:
+        assert group.stderr is not None
+        while len(urls) < 2:
+            line = group.stderr.readline()
+            assert line, "the group ended before it told its ports"
+            urls += re.findall(r"^Metrics at (http://127\.0\.0\.1:\d+)/metrics$", line.strip())
+        starts = set()
+        for url in urls:
+            assert json.loads(fetched(f"{url}/health"))["status"] == "ok"
+            while "siteatlas_heartbeat_timestamp_seconds 0\n" in fetched(f"{url}/metrics"):
+                time.sleep(0.1)
+            starts |= set(
+                re.findall("siteatlas_heartbeat_timestamp.* (.*)", fetched(f"{url}/metrics"))
+            )
+    assert len(set(urls)) == len(starts) == 2

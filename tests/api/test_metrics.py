@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import sys
+import time
 from pathlib import Path
 
 import httpx
@@ -15,7 +17,7 @@ from tests.fixtures.pipeline import pages, scan_server, urlset
 from tests.fixtures.queue import submit
 from tests.fixtures.site_server import SiteServer
 
-SAMPLE = re.compile(r'siteatlas_[a-z_]+(?:\{[a-z]+="[^"\\]*"\})? [0-9.e+-]+')
+SAMPLE = re.compile(r'(?:siteatlas|process)_[a-z_]+(?:\{[a-z]+="[^"\\]*"\})? [0-9.e+-]+')
 
 
 def samples(page: str) -> dict[str, float]:
@@ -29,7 +31,7 @@ async def test_the_page_has_the_form_that_prometheus_reads(client: httpx.AsyncCl
     lines = response.text.splitlines()
     comments = [line for line in lines if line.startswith("#")]
     assert [line for line in lines if line not in comments and not SAMPLE.fullmatch(line)] == []
-    assert all(line.startswith(("# HELP siteatlas_", "# TYPE siteatlas_")) for line in comments)
+    assert all(re.match(r"# (HELP|TYPE) (siteatlas|process)_", line) for line in comments)
     assert response.text.endswith("\n")
 
 
@@ -72,6 +74,16 @@ async def test_the_work_of_this_process_is_counted(client: httpx.AsyncClient):
     assert grown["siteatlas_write_seconds_total"] > 0
 
 
+async def test_memory_files_and_start_of_the_process_are_told(client: httpx.AsyncClient):
+    if sys.platform != "linux":
+        pytest.skip("read from /proc")
+    found = samples((await client.get("/metrics")).text)
+    assert 20e6 < found["process_resident_memory_bytes"] < found["process_virtual_memory_bytes"]
+    assert 3 <= found["process_open_fds"] <= found["process_max_fds"]
+    assert found["process_cpu_seconds_total"] > 0
+    assert 0 < time.time() - found["process_start_time_seconds"] < 3600
+
+
 async def test_without_a_database_the_process_still_tells_of_itself(
     cut_off_client: httpx.AsyncClient,
 ):
@@ -86,7 +98,7 @@ async def test_every_series_is_in_the_reference(client: httpx.AsyncClient, proje
     page = (project / "docs" / "reference" / "metrics.md").read_text(encoding="utf-8")
     names = {name.partition("{")[0] for name in samples((await client.get("/metrics")).text)}
     assert [name for name in sorted(names) if f"| `{name}` |" not in page] == []
-    assert set(re.findall(r"^\| `(siteatlas_\w+)` \|", page, re.MULTILINE)) == names
+    assert set(re.findall(r"^\| `((?:siteatlas|process)_\w+)` \|", page, re.MULTILINE)) == names
 
 
 @pytest.fixture(autouse=True)

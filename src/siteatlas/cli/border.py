@@ -32,7 +32,7 @@ INTERRUPTED = 130
 # What to do about an error, where its own message does not say it; the nearest class wins.
 ADVICE: dict[type[SiteatlasError], str] = {
     BindRefused: "Use --host 127.0.0.1, and a reverse proxy or an SSH tunnel from elsewhere.",
-    PortTaken: "Choose another one with --port, or --port 0 for any free port.",
+    PortTaken: "Choose another one with --port or --metrics-port; 0 takes any free port.",
     ConfigurationError: "Correct the value where it comes from and run the command again.",
     DatabaseUnavailable: "Check DATABASE_URL, or unset it to use the embedded server.",
     DomainNotFound: "See the known sites: siteatlas domains list",

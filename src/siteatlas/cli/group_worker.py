@@ -13,7 +13,7 @@ from siteatlas.cli.border import exit_with, run
 from siteatlas.cli.invocation import ColorChoice, begin
 from siteatlas.cli.preparation import prepare
 from siteatlas.cli.stopping import stop_on_signals
-from siteatlas.cli.worker import work
+from siteatlas.cli.worker import MetricsHost, MetricsPort, work
 from siteatlas.logs import get_logger
 from siteatlas.settings import Settings
 
@@ -26,10 +26,13 @@ app = typer.Typer(rich_markup_mode=None, add_completion=False, pretty_exceptions
 def group_worker(
     verbose: Annotated[int, typer.Option("--verbose", "-v", count=True)] = 0,
     quiet: Annotated[bool, typer.Option("--quiet", "-q")] = False,
+    metrics_port: MetricsPort = None,
+    metrics_host: MetricsHost = None,
 ) -> None:
     """Work on the queue until told to stop, or until stdin ends."""
     begin(verbose, quiet=quiet, color=ColorChoice.AUTO)
-    run(_work(prepare(log_level="info")))
+    settings = prepare(log_level="info", metrics_port=metrics_port, metrics_host=metrics_host)
+    run(_work(settings))
 
 
 async def _work(settings: Settings) -> None:

@@ -1,4 +1,6 @@
-"""The socket that the service listens on: loopback only, and refused in words when taken."""
+"""The sockets that processes listen on, refused in words when taken: the service on loopback only,
+the metrics of a worker where the operator says.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +10,27 @@ import socket
 
 from siteatlas.errors import BindRefused, ConfigurationError, PortTaken
 
+LOOPBACK_NAMES = {"localhost": "127.0.0.1"}
+
 
 def listen(host: str, port: int) -> socket.socket:
     """A listening socket on a loopback address; port 0 takes any free port."""
-    address = loopback_address(host)
+    return _listener(loopback_address(host), host, port)
+
+
+def listen_anywhere(host: str, port: int) -> socket.socket:
+    """A listening socket on any address of this machine, for what may be read by anybody."""
+    try:
+        address = str(ipaddress.ip_address(LOOPBACK_NAMES.get(host.lower(), host).strip("[]")))
+    except ValueError as error:
+        raise ConfigurationError(
+            f"{host} is not an address to listen on. Give one of this machine, such as 127.0.0.1, "
+            "or 0.0.0.0 for all of them."
+        ) from error
+    return _listener(address, host, port)
+
+
+def _listener(address: str, host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     try:
         listener = socket.create_server((address, port), family=family, backlog=2048)
@@ -27,10 +46,8 @@ def listen(host: str, port: int) -> socket.socket:
 
 def loopback_address(host: str) -> str:
     """The loopback address that `host` means; anything else is refused."""
-    if host.lower() == "localhost":
-        return "127.0.0.1"
     try:
-        address = ipaddress.ip_address(host.strip("[]"))
+        address = ipaddress.ip_address(LOOPBACK_NAMES.get(host.lower(), host).strip("[]"))
     except ValueError:
         address = None
     if address is None or not address.is_loopback:

@@ -14,6 +14,7 @@ from siteatlas.cli.output import say
 from siteatlas.cli.preparation import prepare
 from siteatlas.cli.stopping import stop_on_signals
 from siteatlas.cli.worker_group import run_group
+from siteatlas.cli.worker_probes import probe_listener, probes
 from siteatlas.net.egress import EgressPolicy
 from siteatlas.scheduler.runner import run_worker
 from siteatlas.settings import Settings
@@ -22,19 +23,37 @@ from siteatlas.turns import spare_what_stays
 # On a shared machine, whoever waits for an answer goes before the reading of sitemaps.
 BEHIND_THE_API = 10
 
+MetricsPort = Annotated[
+    int | None,
+    typer.Option(
+        min=0,
+        max=65535,
+        help=(
+            "Show /metrics and /health there; 0 takes any free port. With --processes each "
+            "process takes the next port.  [env: SITEATLAS_METRICS_PORT]"
+        ),
+    ),
+]
+MetricsHost = Annotated[
+    str | None,
+    typer.Option(help="Address of that port, else loopback.  [env: SITEATLAS_METRICS_HOST]"),
+]
+
 app = typer.Typer(rich_markup_mode=None)
 
 
 @app.command()
 def worker(
     processes: Annotated[int, typer.Option(min=1, max=64, help="How many to run.")] = 1,
+    metrics_port: MetricsPort = None,
+    metrics_host: MetricsHost = None,
 ) -> None:
     """Work on the queue until told to stop. Any number may run, on any number of machines."""
-    settings = prepare(log_level="info")
+    settings = prepare(log_level="info", metrics_port=metrics_port, metrics_host=metrics_host)
     if processes == 1:
         run(_work_alone(settings))
     else:
-        raise typer.Exit(run(run_group(processes)))
+        raise typer.Exit(run(run_group(processes, settings)))
 
 
 async def _work_alone(settings: Settings) -> None:
@@ -46,8 +65,15 @@ async def _work_alone(settings: Settings) -> None:
 async def work(settings: Settings, stop: asyncio.Event) -> None:
     """Work on the queue, with a database of its own, until `stop` is set."""
     policy = EgressPolicy.from_text(settings.egress_allow)
-    async with opened(settings):
-        os.nice(BEHIND_THE_API)  # not before: a server that we start must not inherit it
-        spare_what_stays()
-        say("Working on the queue.")
-        await run_worker(settings, policy, stop=stop)
+    with probe_listener(settings) as listener:
+        async with probes(settings, listener), opened(settings):
+            await _work_with_database(settings, policy, stop)
+
+
+async def _work_with_database(
+    settings: Settings, policy: EgressPolicy, stop: asyncio.Event
+) -> None:
+    os.nice(BEHIND_THE_API)  # not before: a server that we start must not inherit it
+    spare_what_stays()
+    say("Working on the queue.")
+    await run_worker(settings, policy, stop=stop)

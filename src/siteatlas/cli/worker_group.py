@@ -13,7 +13,9 @@ from contextlib import contextmanager
 from siteatlas.cli.invocation import current
 from siteatlas.cli.output import complain
 from siteatlas.cli.stopping import SIGNAL_EXIT, stop_on_signals
+from siteatlas.cli.worker_probes import port_of
 from siteatlas.logs import get_logger
+from siteatlas.settings import Settings
 
 # A worker that was asked to end before it had started ends by the signal itself.
 GOOD_ENDS = (0, -signal.SIGTERM)
@@ -21,10 +23,13 @@ GOOD_ENDS = (0, -signal.SIGTERM)
 log = get_logger("worker")
 
 
-async def run_group(count: int) -> int:
+async def run_group(count: int, settings: Settings) -> int:
     """Run so many workers to their end; gives the exit code."""
+    ports = [port_of(settings, number, count) for number in range(count)]
     with _lifeline() as lifeline:
-        group = WorkerGroup([await _start_worker(lifeline) for _ in range(count)])
+        group = WorkerGroup(
+            [await _start_worker(lifeline, _metrics_options(settings, port)) for port in ports]
+        )
         with stop_on_signals(group.stop):
             return await group.ended()
 
@@ -82,12 +87,18 @@ def _lifeline() -> Iterator[int]:
         os.close(writing)
 
 
-async def _start_worker(lifeline: int) -> Process:
+def _metrics_options(settings: Settings, port: int | None) -> list[str]:
+    if port is None:
+        return []
+    return ["--metrics-port", str(port), "--metrics-host", settings.metrics_host]
+
+
+async def _start_worker(lifeline: int, options: Sequence[str]) -> Process:
     """A worker in a session of its own: a Ctrl-C must reach it once, through us."""
     switches = ["-v"] * current().verbosity + ["-q"] * current().quiet
     return await asyncio.create_subprocess_exec(
         sys.executable,
-        *("-m", "siteatlas.cli.group_worker", *switches),
+        *("-m", "siteatlas.cli.group_worker", *switches, *options),
         stdin=lifeline,
         start_new_session=True,
     )

@@ -10,6 +10,7 @@ from sqlalchemy import column, func, select, table
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.pool import QueuePool
 
+from siteatlas.errors import DatabaseUnavailable
 from siteatlas.storage.schema import needed_revision
 from siteatlas.storage.session import bound_database
 
@@ -56,8 +57,11 @@ def _needed_revision() -> str:
 
 
 def pool_state() -> PoolState:
-    """The pool of this process; zeros when it keeps none."""
-    pool = bound_database().engine.pool
+    """The pool of this process; zeros when it keeps none, or has not opened its database yet."""
+    try:
+        pool = bound_database().engine.pool
+    except DatabaseUnavailable:
+        pool = None
     if not isinstance(pool, QueuePool):
         return PoolState(size=0, in_use=0, overflow=0)
     return PoolState(size=pool.size(), in_use=pool.checkedout(), overflow=max(0, pool.overflow()))

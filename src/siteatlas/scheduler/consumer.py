@@ -248,6 +248,7 @@ class Consumer:
         while True:
             async with patience.round():
                 await self._beat()
+            meters.note_heartbeat()
             await asyncio.sleep(self._lease / HEARTBEATS_PER_LEASE)
 
     async def _trust_loop(self) -> None:

@@ -1,0 +1,101 @@
+"""A very small HTTP server for a process that serves nobody else: a few pages, read with GET.
+
+One request a connection, bounded in bytes, time and number, so that whoever reaches the port can
+neither slow the process nor fill it. What the pages say is the business of the caller.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from http import HTTPStatus
+
+LARGEST_HEAD = 8 * 1024
+CONNECTION_SECONDS = 5.0
+MOST_CONNECTIONS = 16
+PLAIN = "text/plain; charset=utf-8"
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """An answer."""
+
+    text: str
+    media_type: str = PLAIN
+    status: HTTPStatus = HTTPStatus.OK
+
+
+Pages = Mapping[str, Callable[[], Page]]
+
+
+@asynccontextmanager
+async def serve_pages(listener: socket.socket, pages: Pages) -> AsyncIterator[None]:
+    """Answer requests on `listener` while the block runs; the listener is closed at its end."""
+    visits: set[asyncio.Task[None]] = set()
+
+    async def visit(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        visits.add(task)
+        try:
+            if len(visits) <= MOST_CONNECTIONS:
+                await _answer_in_time(reader, writer, pages)
+        finally:
+            visits.discard(task)
+            writer.close()
+
+    server = await asyncio.start_server(visit, sock=listener, limit=LARGEST_HEAD)
+    try:
+        yield
+    finally:
+        server.close()
+        for task in visits:
+            task.cancel()
+        await asyncio.gather(*visits, return_exceptions=True)
+
+
+async def _answer_in_time(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, pages: Pages
+) -> None:
+    with suppress(OSError, TimeoutError, asyncio.IncompleteReadError):
+        async with asyncio.timeout(CONNECTION_SECONDS):
+            try:
+                head = await reader.readuntil(b"\r\n\r\n")
+            except asyncio.LimitOverrunError:
+                head = b""
+            writer.write(_response(head, pages))
+            await writer.drain()
+
+
+def _response(head: bytes, pages: Pages) -> bytes:
+    words = head.partition(b"\r\n")[0].decode("latin-1").split(" ")
+    method = words[0]
+    page = _page(words, pages)
+    body = page.text.encode()
+    lines = [
+        f"HTTP/1.1 {page.status.value} {page.status.phrase}",
+        f"Content-Type: {page.media_type}",
+        f"Content-Length: {len(body)}",
+        "Cache-Control: no-store",
+        "X-Content-Type-Options: nosniff",
+        "Connection: close",
+    ]
+    return "\r\n".join([*lines, "", ""]).encode() + (b"" if method == "HEAD" else body)
+
+
+def _page(words: list[str], pages: Pages) -> Page:
+    match words:
+        case ["GET" | "HEAD", target, "HTTP/1.0" | "HTTP/1.1"]:
+            found = pages.get(target.partition("?")[0])
+            return found() if found else _refusal(HTTPStatus.NOT_FOUND)
+        case [_, _, "HTTP/1.0" | "HTTP/1.1"]:
+            return _refusal(HTTPStatus.METHOD_NOT_ALLOWED)
+        case _:
+            return _refusal(HTTPStatus.BAD_REQUEST)
+
+
+def _refusal(status: HTTPStatus) -> Page:
+    return Page(f"{status.phrase}\n", status=status)
