@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -121,7 +122,14 @@ class SitemapScheduler:
         log.info("scheduler_stopped", worker_id=self.worker_id)
 
     async def tick(self) -> None:
-        """Queue the sites that are due, then take waiting jobs. Nothing that fails ends a tick."""
+        """Queue the sites that are due, then take waiting jobs. Nothing that fails ends a tick.
+
+        Only the end of the clock does; its library would log that with a trace.
+        """
+        with suppress(asyncio.CancelledError):
+            await self._tick()
+
+    async def _tick(self) -> None:
         limit = self._settings.scheduler_batch_size
         self._consumer.last_tick_at = datetime.now(UTC)
         log.info("tick_started", looked_for=limit)
