@@ -91,6 +91,7 @@ async def test_connections_beyond_the_limit_are_closed_at_once(port: int):
     assert await ask(port, b"GET /page HTTP/1.1\r\n\r\n") == b""
     for _, writer in silent:
         writer.close()
+    answer = b""
     for _ in range(1000):
         if answer := await ask(port, b"GET /page HTTP/1.1\r\n\r\n"):
             break
