@@ -1,30 +1,35 @@
 """Strict, streaming XML: text in, finished elements of one name out, each dropped after use.
 
-The parser never sees a prolog or a DTD, never resolves anything, and its memory stays bounded.
+The parser never sees a prolog or a DTD, never resolves anything, and its memory stays bounded. It
+keeps names in a dictionary of the document, see `name_dictionary.py`.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import takewhile
 from typing import Any
 
 from lxml import etree
 
 from siteatlas.errors import ScanError, Truncated, XmlLimits, XmlMalformed
+from siteatlas.scanner.formats.name_dictionary import NameDictionary
+from siteatlas.scanner.formats.names import NameLimit
 from siteatlas.scanner.tally import Tally
 
 MAX_BYTES_WITHOUT_ELEMENT = 1024 * 1024
-# libxml2 keeps every name that it has ever seen, for the life of the process.
-LONG_NAME = re.compile(r"<[^\s<>/!?][^\s<>/]{200}")
+LONG_NAME = re.compile(r"<[^ \t\r\n<>/!?][^ \t\r\n<>/]{200}")
 MAX_ATTRIBUTES = 256
 ATTRIBUTE = r"""\s++[^\s=<>/]++\s*+=\s*+(?:"[^"<]*+"|'[^'<]*+')"""
 TOO_MANY_ATTRIBUTES = re.compile(rf"<[^\s<>/]++(?:{ATTRIBUTE}){{{MAX_ATTRIBUTES + 1}}}")
 # Two cheap looks before that one: so many attributes need as many `=` and a long tag.
 LONG_TAG = re.compile(rf"<[^<]{{{5 * MAX_ATTRIBUTES}}}")
 NAME_TOO_LONG, RESOURCE_LIMIT, CONTENT_AFTER_END, UNDECLARED_PREFIX = 110, 114, 5, 201
+# Also the code for a dictionary that is full.
+OUT_OF_MEMORY = 2
+MAX_CACHED_ROOT_CHARS = 4096
 
 
 class ElementStream:
@@ -32,19 +37,10 @@ class ElementStream:
 
     def __init__(self, root_tag: str, names: Sequence[str], tally: Tally) -> None:
         self._tally = tally
-        root_name = name_of_root(root_tag).rpartition(":")[2]
-        self._parser = etree.XMLPullParser(
-            events=("end",),
-            tag=_spellings(*names, root_name),
-            encoding="utf-8",
-            resolve_entities=False,
-            no_network=True,
-            load_dtd=False,
-            huge_tree=False,
-            remove_comments=True,
-            remove_pis=True,
-        )
+        self._tags = _spellings(*names, name_of_root(root_tag).rpartition(":")[2])
         self._root_tag: str | None = root_tag
+        self._names = NameLimit()
+        self._dictionary = NameDictionary()
         self.root_closed = False
         self._over = False
         self._bytes_since_element = 0
@@ -55,16 +51,19 @@ class ElementStream:
         """Elements that this text finishes; they are only good until the next call."""
         if self._root_tag is not None:
             text, self._root_tag = self._root_tag + text, None
-        if self.error is not None:
+        if self.error is not None or self._over:
             return []
-        if self.root_closed:
-            self._read_after_end(text, final=final)
+        if _has_too_many_attributes(text) or LONG_NAME.search(text) or not self._names.allows(text):
+            self._over, self.error = True, None if self.root_closed else XmlLimits()
             return []
-        if _has_too_many_attributes(text) or LONG_NAME.search(text):
-            self.error = XmlLimits()
+        with self._dictionary:
+            if not self.root_closed:
+                return self._parse(text.encode(), final=final)
+            self._over = self._feed(text.encode(), final=final) is not None
             return []
+
+    def _parse(self, data: bytes, *, final: bool) -> list[etree._Element]:
         self._forget_last()
-        data = text.encode()
         failure = self._feed(data, final=final)
         elements, nested = self._finished()
         failure = XmlMalformed() if nested else failure
@@ -75,9 +74,19 @@ class ElementStream:
             self.error = failure or (XmlLimits() if too_much else None)
         return elements
 
-    def _read_after_end(self, text: str, *, final: bool) -> None:
-        if not self._over:
-            self._over = self._feed(text.encode(), final=final) is not None
+    @cached_property
+    def _parser(self) -> etree.XMLPullParser:
+        return etree.XMLPullParser(
+            events=("end",),
+            tag=self._tags,
+            encoding="utf-8",
+            resolve_entities=False,
+            no_network=True,
+            load_dtd=False,
+            huge_tree=False,
+            remove_comments=True,
+            remove_pis=True,
+        )
 
     def _feed(self, data: bytes, *, final: bool) -> ScanError | None:
         try:
@@ -98,6 +107,8 @@ class ElementStream:
 
     def _judge(self, failure: etree.XMLSyntaxError) -> ScanError:
         code = getattr(failure, "code", None)
+        if code == OUT_OF_MEMORY:
+            raise MemoryError
         if code == CONTENT_AFTER_END:
             self._tally.note("content_after_end")
         elif code == UNDECLARED_PREFIX:
@@ -135,11 +146,25 @@ def name_of_root(root_tag: str) -> str:
 
 def prefixes_of_root(root_tag: str) -> frozenset[str] | None:
     """The prefixes that a start tag announces; None when the tag alone makes a document unsound."""
+    if len(root_tag) <= MAX_CACHED_ROOT_CHARS:
+        return _prefixes_of_usual_root(root_tag)
+    return _prefixes_of_root(root_tag)
+
+
+def _prefixes_of_root(root_tag: str) -> frozenset[str] | None:
     if root_tag.endswith("/>") or _has_too_many_attributes(root_tag) or LONG_NAME.search(root_tag):
         return None
+    with NameDictionary():
+        return _parsed_prefixes(f"{root_tag[:-1]}/>")
+
+
+_prefixes_of_usual_root = lru_cache(maxsize=256)(_prefixes_of_root)
+
+
+def _parsed_prefixes(document: str) -> frozenset[str] | None:
     parser = etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=False)
     try:
-        root = etree.fromstring(f"{root_tag[:-1]}/>".encode(), parser)
+        root = etree.fromstring(document.encode(), parser)
     except etree.XMLSyntaxError as failure:
         return frozenset() if getattr(failure, "code", None) == UNDECLARED_PREFIX else None
     return frozenset(prefix for prefix in root.nsmap if prefix)

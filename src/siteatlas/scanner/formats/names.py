@@ -1,0 +1,53 @@
+"""How many different names one document may have, for the dictionary that libxml2 keeps of them.
+
+The dictionary holds the names of elements, attributes and processing instructions, the URIs of
+namespaces, and blanks between tags. Every document that `parser_thread.py` puts into one thread
+adds to it.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections.abc import Iterator
+
+MAX_NAMES = 2000
+MAX_NAMES_CHARS = 128 * 1024
+# Looking at all of the text would cost a tenth of the parser's time. Half of this is passed over
+# between two looks on average, all of it at most; nobody can tell beforehand which part.
+MAX_SKIPPED_CHARS = 1024 * 1024
+
+BLANK = r" \t\r\n"
+TAG_NAME = re.compile(rf"<([^{BLANK}<>/!][^{BLANK}<>/]*+)")
+ATTRIBUTE_NAME = re.compile(rf"""[{BLANK}]([^{BLANK}=<>/"']++)[{BLANK}]*+=[{BLANK}]*+["']""")
+NAMESPACE = re.compile(rf"""xmlns[^{BLANK}=<>"']*+[{BLANK}]*+=[{BLANK}]*+("[^"]*+"|'[^']*+')""")
+BLANKS = re.compile(rf">([{BLANK}]{{16,59}}+)<")
+
+
+class NameLimit:
+    """The names of one document, as far as they were looked at."""
+
+    def __init__(self) -> None:
+        self._names: set[str] = set()
+        self._skip_chars = 0
+
+    def allows(self, text: str) -> bool:
+        """Whether the document may go on with this text, which splits no tag."""
+        self._skip_chars -= len(text)
+        if self._skip_chars > 0:
+            return True
+        self._skip_chars = secrets.randbelow(MAX_SKIPPED_CHARS)
+        known = len(self._names)
+        self._names.update(*_names_in(text))
+        return len(self._names) == known or self._is_within_limits()
+
+    def _is_within_limits(self) -> bool:
+        return len(self._names) <= MAX_NAMES and sum(map(len, self._names)) <= MAX_NAMES_CHARS
+
+
+def _names_in(text: str) -> Iterator[list[str]]:
+    yield TAG_NAME.findall(text)
+    yield ATTRIBUTE_NAME.findall(text)
+    yield BLANKS.findall(text)
+    if "xmlns" in text:
+        yield NAMESPACE.findall(text)
