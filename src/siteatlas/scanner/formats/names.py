@@ -1,8 +1,7 @@
 """How many different names one document may have, for the dictionary that libxml2 keeps of them.
 
 The dictionary holds the names of elements, attributes and processing instructions, the URIs of
-namespaces, and blanks between tags. Every document that `parser_thread.py` puts into one thread
-adds to it.
+namespaces, and blanks between tags. It lives as long as the document, see `name_dictionary.py`.
 """
 
 from __future__ import annotations
@@ -13,9 +12,9 @@ from collections.abc import Iterator
 
 MAX_NAMES = 2000
 MAX_NAMES_CHARS = 128 * 1024
-# Looking at all of the text would cost a tenth of the parser's time. Half of this is passed over
-# between two looks on average, all of it at most; nobody can tell beforehand which part.
-MAX_SKIPPED_CHARS = 1024 * 1024
+# Looking at all of the text would cost a fifth of the time that reading takes. Half of this is
+# passed over between two looks on average, all of it at most; nobody can tell which part.
+MAX_SKIPPED_CHARS = 2 * 1024 * 1024
 
 BLANK = r" \t\r\n"
 TAG_NAME = re.compile(rf"<([^{BLANK}<>/!][^{BLANK}<>/]*+)")
@@ -29,7 +28,7 @@ class NameLimit:
 
     def __init__(self) -> None:
         self._names: set[str] = set()
-        self._skip_chars = 0
+        self._skip_chars = secrets.randbelow(MAX_SKIPPED_CHARS)
 
     def allows(self, text: str) -> bool:
         """Whether the document may go on with this text, which splits no tag."""
