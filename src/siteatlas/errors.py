@@ -9,6 +9,7 @@ SiteatlasError
 │   ├── AddressError          … as the address of a site
 │   └── CursorInvalid         … as a place in a list
 ├── AccessError               the request may not come from there
+├── TooManyConnections        the service is full
 ├── NotFoundError             there is no such thing
 ├── ConflictError             it exists, but not in a state that allows this
 ├── DatabaseError             PostgreSQL is away, too old, or cannot be started
@@ -94,11 +95,45 @@ class MediaTypeUnsupported(InputError):
     http_status = 415
 
 
+class RequestMalformed(InputError):
+    """This is not a valid HTTP/1.1 request."""
+
+    code = "request_malformed"
+    http_status = 400
+
+
+class LengthAmbiguous(RequestMalformed):
+    """The request has both Content-Length and Transfer-Encoding. Send one of them."""
+
+    code = "length_ambiguous"
+
+
+class TargetTooLong(InputError):
+    """The path and query of the request are longer than 8 KiB."""
+
+    code = "target_too_long"
+    http_status = 414
+
+
+class TooManyParameters(InputError):
+    """The request has more than 64 query parameters."""
+
+    code = "too_many_parameters"
+    http_status = 400
+
+
 class HeadersTooLarge(InputError):
-    """The headers of the request are larger than 32 KiB."""
+    """The request has more than 100 headers, or more than 32 KiB of them."""
 
     code = "headers_too_large"
     http_status = 431
+
+
+class HeadersTooSlow(InputError):
+    """The headers of the request did not arrive within ten seconds."""
+
+    code = "headers_too_slow"
+    http_status = 408
 
 
 class BodyTooSlow(InputError):
@@ -168,6 +203,15 @@ class OriginRefused(AccessError):
     """The request comes from a page of another origin."""
 
     code = "origin_refused"
+
+
+class TooManyConnections(SiteatlasError):
+    """The service has no free connection. Try again."""
+
+    code = "too_many_connections"
+    http_status = 503
+    exit_code = 4
+    transient = True
 
 
 class NotFoundError(SiteatlasError):

@@ -8,6 +8,8 @@ from __future__ import annotations
 import logging
 import re
 import sys
+import time
+from collections.abc import Callable
 from typing import Any, TextIO
 
 import structlog
@@ -36,6 +38,38 @@ class RoomLogger(structlog.stdlib.BoundLogger):
         if not structlog.is_configured():
             return None
         return super()._proxy_to_logger(method_name, event, *event_args, **event_kw)
+
+
+class Throttle:
+    """Keeps a flood of equal events from becoming a flood of lines.
+
+    The first `burst` events have a line each, later ones one per `seconds`.
+    """
+
+    def __init__(
+        self,
+        burst: int = 20,
+        seconds: float = 1.0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._burst = burst
+        self._seconds = seconds
+        self._clock = clock
+        self._credit = float(burst)
+        self._seen = clock()
+        self._left_out = 0
+
+    def admit(self) -> int | None:
+        """How many events had no line before this one; None when this one has none either."""
+        now = self._clock()
+        earned = (now - self._seen) / self._seconds
+        self._credit, self._seen = min(float(self._burst), self._credit + earned), now
+        if self._credit < 1:
+            self._left_out += 1
+            return None
+        self._credit -= 1
+        left_out, self._left_out = self._left_out, 0
+        return left_out
 
 
 def get_logger(room: str) -> structlog.stdlib.BoundLogger:

@@ -18,10 +18,11 @@ from siteatlas import __version__
 from siteatlas.access.headers import SecurityHeaders
 from siteatlas.access.local_mode import LocalMode
 from siteatlas.api.batches import LARGER_BODIES
-from siteatlas.api.bodies import RequestLimits
+from siteatlas.api.bodies import RequestBodies
 from siteatlas.api.border import RequestBorder
 from siteatlas.api.context import ApiContext
 from siteatlas.api.documentation import DESCRIPTION, TAGS
+from siteatlas.api.heads import RequestHeads
 from siteatlas.api.routes import install_api, operation_id
 from siteatlas.beside import beside
 from siteatlas.logs import configure_logging
@@ -31,7 +32,7 @@ from siteatlas.scheduler.sitemap_scheduler import SitemapScheduler
 from siteatlas.settings import Settings, load_settings
 from siteatlas.storage.opening import open_storage
 from siteatlas.storage.session import Database, bind_database
-from siteatlas.web.static_files import install_static_files
+from siteatlas.web.static_files import PAGES, install_static_files
 
 
 def create_app(
@@ -65,8 +66,9 @@ def create_app(
         middleware=[
             Middleware(SecurityHeaders),
             Middleware(RequestBorder),
-            Middleware(LocalMode, host=settings.host, port=settings.port),
-            Middleware(RequestLimits, larger=LARGER_BODIES),
+            Middleware(RequestHeads),
+            Middleware(LocalMode, host=settings.host, port=settings.port, pages=PAGES),
+            Middleware(RequestBodies, larger=LARGER_BODIES),
         ],
         lifespan=_lifespan(context, run_scheduler=run_scheduler, database=database),
     )

@@ -101,6 +101,15 @@ class Settings(BaseModel):
             "processes, each takes the next port. Without it there is none."
         ),
     )
+    max_connections: Annotated[int, Field(ge=1, le=100_000)] = Field(
+        500,
+        json_schema_extra=_env("SITEATLAS_MAX_CONNECTIONS"),
+        description=(
+            "Client connections that `serve` holds at the same time, at most half of the files "
+            "that the system lets it open. Beyond it, the one that has waited longest for its "
+            "client makes room; when all have a request in work, only `/health` is answered."
+        ),
+    )
     data_dir: Path = Field(
         default_factory=default_data_dir,
         json_schema_extra=_env("SITEATLAS_DATA_DIR"),

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import time
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
 
 import httpx
 import pytest
+import pytest_asyncio
+from fastapi import FastAPI
 from sqlalchemy import text
 from sqlalchemy.pool import QueuePool
 from structlog.testing import capture_logs
@@ -21,7 +26,7 @@ from tests.fixtures.database import transaction
 async def test_the_process_says_that_it_is_alive(client: httpx.AsyncClient):
     response = await client.get("/health")
     assert (response.status_code, response.json()["status"]) == (200, "ok")
-    assert response.json()["loop_lag_seconds"] == meters.loop_lag_seconds
+    assert response.json()["loop_lag_seconds"] == round(meters.loop_lag_seconds, 4)
 
 
 async def test_a_loop_that_was_blocked_is_seen_to_lag() -> None:
@@ -90,6 +95,55 @@ async def test_a_read_only_database_is_503_for_writers_only(
     written = await client.post("/api/v3/sitemap/scan", json={"base_url": "example.com"})
     assert (written.status_code, written.json()["code"]) == (503, "database_read_only")
     assert (await client.get("/api/v3/jobs")).status_code == 200
+    health = await client.get("/health/database")
+    assert (health.status_code, health.json()["code"]) == (503, "database_read_only")
+
+
+async def test_a_database_that_does_not_answer_is_503_in_time(
+    client: httpx.AsyncClient, app: FastAPI, frozen_connections: None
+):
+    """The probes share two connections; a third one would be opened anew and would answer."""
+    app.state.api.database_state._seconds = app.state.api.queue_load._seconds = 0.3
+    asked = [client.get("/health/database") for _ in range(15)]
+    answers = await asyncio.gather(*asked, client.get("/metrics"), client.get("/health"))
+    assert [answer.status_code for answer in answers[:15]] == [503] * 15
+    assert answers[0].json()["code"] == "database_timeout"
+    assert "0.3 seconds" in answers[0].json()["detail"]
+    assert "siteatlas_database_up 0" in answers[15].text
+    assert answers[16].status_code == 200
+
+
+async def test_a_database_that_answers_again_is_seen_at_once(
+    client: httpx.AsyncClient, app: FastAPI, database: Database
+):
+    app.state.api.database_state._seconds = 0.3
+    async with frozen(database):
+        assert (await client.get("/health/database")).status_code == 503
+    app.state.api.database_state._seconds = 10
+    assert (await client.get("/health/database")).status_code == 200
+
+
+@asynccontextmanager
+async def frozen(database: Database) -> AsyncIterator[None]:
+    """The two connections that the pool gives away next belong to stopped server processes."""
+    async with database.engine.connect() as one, database.engine.connect() as other:
+        processes = [
+            (await connection.execute(text("SELECT pg_backend_pid()"))).scalar_one()
+            for connection in (one, other)
+        ]
+    for process in processes:
+        os.kill(process, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for process in processes:
+            os.kill(process, signal.SIGCONT)
+
+
+@pytest_asyncio.fixture
+async def frozen_connections(database: Database) -> AsyncIterator[None]:
+    async with frozen(database):
+        yield
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ async def asked(app: FastAPI, method: str = "GET", **headers: str) -> tuple[int,
     names = {name.replace("_", "-"): value for name, value in headers.items()}
     async with speaking_to(app) as client:
         response = await client.request(method, "/health", headers=names)
-    return response.status_code, response.json().get("code")
+    return response.status_code, response.json().get("code") if response.content else None
 
 
 def served_on(host: str = "127.0.0.1", port: int = 8000) -> FastAPI:
@@ -112,7 +112,12 @@ async def test_pages_of_other_origins_are_refused(method: str, origin: str):
 @pytest.mark.parametrize(
     ("method", "site", "expected"),
     [
-        ("GET", "cross-site", 200),
+        ("GET", "cross-site", 403),
+        ("GET", "same-site", 403),
+        ("GET", "nonsense", 403),
+        ("HEAD", "cross-site", 403),
+        ("GET", "same-origin", 200),
+        ("GET", "none", 200),
         ("POST", "same-origin", 405),
         ("POST", "none", 405),
         ("POST", "same-site", 403),
@@ -122,9 +127,38 @@ async def test_pages_of_other_origins_are_refused(method: str, origin: str):
         ("POST", "nonsense", 403),
     ],
 )
-async def test_changes_are_taken_from_our_own_pages_only(method: str, site: str, expected: int):
+async def test_requests_of_browsers_are_taken_from_our_own_pages_only(
+    method: str, site: str, expected: int
+):
     status, _code = await asked(served_on(), method, Sec_Fetch_Site=site)
     assert status == expected
+
+
+@pytest.mark.parametrize("site", ["cross-site", "same-site"])
+@pytest.mark.parametrize(
+    ("path", "mode", "dest", "is_served"),
+    [
+        ("/docs", "navigate", "document", True),
+        ("/", "navigate", "document", True),
+        ("/docs", "navigate", "iframe", False),
+        ("/docs", "no-cors", "document", False),
+        ("/docs", "no-cors", "image", False),
+        ("/docs", "", "", False),
+        ("/health", "navigate", "document", False),
+        ("/api/v3/jobs", "navigate", "document", False),
+        ("/static/docs.js", "no-cors", "script", False),
+        ("/openapi.json", "cors", "empty", False),
+    ],
+)
+async def test_links_of_other_sites_lead_to_our_pages_and_nowhere_else(
+    site: str, path: str, mode: str, dest: str, is_served: bool
+):
+    headers = {"Sec-Fetch-Site": site, "Sec-Fetch-Mode": mode, "Sec-Fetch-Dest": dest}
+    async with speaking_to(served_on()) as client:
+        response = await client.get(path, headers={n: v for n, v in headers.items() if v})
+    assert (response.status_code < 400) is is_served
+    if not is_served:
+        assert (response.status_code, response.json()["code"]) == (403, "origin_refused")
 
 
 async def test_a_refused_request_changes_nothing(client: httpx.AsyncClient):

@@ -1,7 +1,7 @@
 """The local mode: without keys, only requests that name this machine and come from it are served.
 
 A page of another site in the operator's browser can reach a loopback port. It cannot fake `Host`,
-`Origin` and `Sec-Fetch-Site`, so these decide.
+`Origin` and `Sec-Fetch-*`, so these decide. Programs send no `Sec-Fetch-*` and are not affected.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ LOCAL_NAMES = ("localhost", "127.0.0.1", "[::1]")
 HTTP_PORT = 80
 SAFE_METHODS = {"GET", "HEAD", "OPTIONS"}
 OWN_FETCH_SITES = {b"same-origin", b"none"}
+# A link that somebody followed: the whole tab, not a frame, an image or a script.
+NAVIGATION = ([b"navigate"], [b"document"])
 POLICY_VIOLATION = 1008
 
 
@@ -23,13 +25,16 @@ class LocalMode:
     """ASGI middleware that refuses foreign hosts and origins.
 
     `host` and `port` are what the service was bound to. Port 0 stands for any free port: then the
-    server says which one it became.
+    server says which one it became. `pages` are the paths that links of other sites may lead to.
     """
 
-    def __init__(self, app: ASGIApp, *, host: str, port: int) -> None:
+    def __init__(
+        self, app: ASGIApp, *, host: str, port: int, pages: frozenset[str] = frozenset()
+    ) -> None:
         self._app = app
         self._names = (*LOCAL_NAMES, *_further_name(host))
         self._port = port
+        self._pages = pages
         self._hosts: dict[int, frozenset[bytes]] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -49,10 +54,16 @@ class LocalMode:
             scheme, _, host = origin.lower().partition(b"://")
             if scheme != b"http" or host not in hosts:
                 raise OriginRefused
-        if scope["method"] not in SAFE_METHODS:
-            sites = _values(scope, b"sec-fetch-site")
-            if not OWN_FETCH_SITES.issuperset(site.lower() for site in sites):
-                raise OriginRefused
+        sites = _values(scope, b"sec-fetch-site")
+        is_own = OWN_FETCH_SITES.issuperset(site.lower() for site in sites)
+        if not is_own and not self._is_followed_link(scope):
+            raise OriginRefused
+
+    def _is_followed_link(self, scope: Scope) -> bool:
+        fetch = _values(scope, b"sec-fetch-mode"), _values(scope, b"sec-fetch-dest")
+        return (
+            scope["method"] in SAFE_METHODS and scope["path"] in self._pages and fetch == NAVIGATION
+        )
 
     def _own_hosts(self, scope: Scope) -> frozenset[bytes]:
         port = self._port or (scope.get("server") or ("", 0))[1] or HTTP_PORT

@@ -1,4 +1,4 @@
-"""Limits of a request, checked before anything is parsed: size, time, content type, strict JSON."""
+"""Limits of a request body, checked before it is parsed: size, time, content type, strict JSON."""
 
 from __future__ import annotations
 
@@ -11,15 +11,14 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from siteatlas.errors import (
     BodyTooSlow,
-    HeadersTooLarge,
     InputError,
     MediaTypeUnsupported,
     PayloadTooLarge,
 )
+from siteatlas.turns import turns
 
 KIB = 1024
 BODY_BYTES = 16 * KIB
-HEADER_BYTES = 32 * KIB
 BODY_SECONDS = 10.0
 
 
@@ -27,9 +26,10 @@ class ClientGone(Exception):
     """The client went away before its request was complete."""
 
 
-class RequestLimits:
+class RequestBodies:
     """ASGI middleware that reads the whole body, which is small, and hands it on when it is good.
 
+    Heavy work gives way to a request from then on: whoever is still sending waits for nobody.
     `larger` names the paths that may have a larger body, with their limit in bytes.
     """
 
@@ -45,8 +45,6 @@ class RequestLimits:
             await self._app(scope, receive, send)
             return
         headers: dict[bytes, bytes] = dict(scope["headers"])
-        if sum(len(name) + len(value) for name, value in scope["headers"]) > HEADER_BYTES:
-            raise HeadersTooLarge
         limit = self._larger.get(scope["path"], BODY_BYTES)
         _check_announced(headers.get(b"content-length"), limit)
         try:
@@ -58,7 +56,8 @@ class RequestLimits:
             return
         if body:
             _check_json(headers.get(b"content-type", b""), body)
-        await self._app(scope, _replay(body, receive), send)
+        with turns().person():
+            await self._app(scope, _replay(body, receive), send)
 
 
 def _check_announced(length: bytes | None, limit: int) -> None:

@@ -6,10 +6,12 @@ from uuid import uuid4
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from siteatlas.api.problems import REQUEST_ID, problem, unexpected
+from siteatlas.api.problems import ERROR_CODE, REQUEST_ID, problem, unexpected
 from siteatlas.errors import SiteatlasError
-from siteatlas.logs import get_logger, job_context
-from siteatlas.turns import turns
+from siteatlas.logs import Throttle, get_logger, job_context
+
+CLIENT_ERRORS = range(400, 500)
+LOGGED_CHARACTERS = 200
 
 log = get_logger("api")
 
@@ -19,6 +21,7 @@ class RequestBorder:
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
+        self._refusals = Throttle()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -35,19 +38,32 @@ class RequestBorder:
             nonlocal started
             if message["type"] == "http.response.start":
                 started = True
+                self._note(scope, message["status"])
                 pair = (b"x-request-id", request_id.encode())
                 message["headers"] = [*message.get("headers", []), pair]
             elif head_only:
                 message = {**message, "body": b""}
             await send(message)
 
-        with job_context(request_id=request_id), turns().person():
+        with job_context(request_id=request_id):
             try:
                 await self._app(scope, receive, send_with_id)
             except Exception as error:
                 if started:
                     raise
                 await _answer(error, scope)(scope, receive, send_with_id)
+
+    def _note(self, scope: Scope, status: int) -> None:
+        """Leave a line for a request that is not served as it stands; not for each of a flood."""
+        if status in CLIENT_ERRORS and (left_out := self._refusals.admit()) is not None:
+            log.info(
+                "request_refused",
+                method=scope["method"],
+                path=scope["path"][:LOGGED_CHARACTERS],
+                status=status,
+                error=scope.get(ERROR_CODE),
+                left_out=left_out,
+            )
 
 
 def _answer(error: Exception, scope: Scope) -> ASGIApp:

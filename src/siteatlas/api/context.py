@@ -1,4 +1,7 @@
-"""What the routes are given by `main`: the way out, the settings, and who works on the jobs."""
+"""What the routes are given by `main`: the way out, the settings, and who works on the jobs.
+
+Owns also what requests share: the questions to the database that must not wait for it.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,9 @@ from typing import Annotated
 
 from fastapi import Depends, Request
 
-from siteatlas.insights.queue_load import EndedJobs
+from siteatlas.api.probes import DatabaseProbe
+from siteatlas.insights.health import DatabaseState, database_state
+from siteatlas.insights.queue_load import EndedJobs, QueueLoad, queue_load
 from siteatlas.insights.workers import any_worker_alive
 from siteatlas.net.egress import EgressPolicy
 from siteatlas.settings import Settings
@@ -26,8 +31,14 @@ class ApiContext:
     policy: EgressPolicy
     wake: Callable[[], None] | None = None
     reschedule: Callable[[], None] | None = None
-    ended_jobs: EndedJobs = field(init=False, default_factory=EndedJobs)
+    database_state: DatabaseProbe[DatabaseState] = field(init=False)
+    queue_load: DatabaseProbe[QueueLoad] = field(init=False)
     _worker_seen_until: float = field(init=False, default=0.0)
+
+    def __post_init__(self) -> None:
+        ended_jobs = EndedJobs()
+        self.database_state = DatabaseProbe(database_state)
+        self.queue_load = DatabaseProbe(lambda session: queue_load(session, ended_jobs))
 
     def jobs_waiting(self) -> None:
         """Tell the consumer of this process, if there is one, that a job was committed."""

@@ -14,7 +14,7 @@ from siteatlas.api.schemas.problems import Problem
 
 REF = "#/components/schemas/{model}"
 PROBLEM_REF = {"$ref": REF.format(model=Problem.__name__)}
-EVERYWHERE = (400, 403, 413, 415, 422, 500, 503)
+EVERYWHERE = (400, 403, 408, 413, 414, 415, 422, 431, 500, 503)
 DESCRIPTION = "Finds the sitemaps of any web site, stores every URL, and keeps watching."
 TAGS = [
     {"name": "scans", "description": "Submit sites and follow the scans."},

@@ -1,4 +1,4 @@
-"""Whether the process is alive, and whether it can reach its database."""
+"""Whether the process is alive, and whether it can use its database."""
 
 from __future__ import annotations
 
@@ -6,12 +6,11 @@ from fastapi import APIRouter, Depends
 
 from siteatlas import __version__
 from siteatlas.access.users import current_user
+from siteatlas.api.context import Context
 from siteatlas.api.documentation import problems
 from siteatlas.api.schemas.health import DatabaseHealthAnswer, HealthAnswer, PoolAnswer
-from siteatlas.errors import SchemaOutdated
-from siteatlas.insights.health import database_state
+from siteatlas.errors import DatabaseReadOnly, SchemaOutdated
 from siteatlas.meters import meters
-from siteatlas.storage.session import get_session
 
 router = APIRouter(tags=["operations"], dependencies=[Depends(current_user)])
 
@@ -24,10 +23,13 @@ async def get_health() -> HealthAnswer:
 
 
 @router.get("/health/database", summary="Is the database there?", responses=problems())
-async def get_database_health() -> DatabaseHealthAnswer:
-    """The database answers and has the schema that this version needs; 503 otherwise."""
-    async with get_session() as session, session.begin():
-        state = await database_state(session)
+async def get_database_health(context: Context) -> DatabaseHealthAnswer:
+    """The database answers within three seconds, can be written to and has the schema that this
+    version needs; 503 with the reason otherwise.
+    """
+    state = await context.database_state.ask()
+    if state.is_read_only:
+        raise DatabaseReadOnly
     if state.schema_revision != state.needed_revision:
         raise SchemaOutdated
     return DatabaseHealthAnswer(

@@ -23,7 +23,9 @@ from siteatlas.errors import (
     DatabaseError,
     InputError,
     NotFoundError,
+    RequestMalformed,
     SiteatlasError,
+    TooManyConnections,
 )
 from siteatlas.logs import get_logger
 
@@ -32,6 +34,7 @@ RETRY_SECONDS = "5"
 MOST_FIELD_ERRORS = 100
 LONGEST_POINTER = 200
 REQUEST_ID = "siteatlas.request_id"
+ERROR_CODE = "siteatlas.error_code"
 METHODS = ("DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT")
 
 log = get_logger("api")
@@ -56,8 +59,16 @@ def problem(
     """The answer for an error of ours."""
     listed = list(errors)
     body = _body(scope, type(error), error.message) | ({"errors": listed} if listed else {})
-    retry = {"Retry-After": RETRY_SECONDS} if isinstance(error, DatabaseError) else {}
-    return _answer(error.http_status, body, {**retry, **(headers or {})})
+    return _answer(error.http_status, body, {**_own_headers(error), **(headers or {})})
+
+
+def _own_headers(error: SiteatlasError) -> dict[str, str]:
+    retry = isinstance(error, (DatabaseError, TooManyConnections))
+    # Where a request ends is unknown when its length is; what follows must not be read as another.
+    close = isinstance(error, RequestMalformed)
+    return ({"Retry-After": RETRY_SECONDS} if retry else {}) | (
+        {"Connection": "close"} if close else {}
+    )
 
 
 def unexpected(scope: Scope) -> Response:
@@ -131,6 +142,7 @@ def _body(scope: Scope, kind: type[SiteatlasError], detail: str) -> dict[str, An
 
 
 def _frame(scope: Scope, status: int, code: str, *, title: str, detail: str) -> dict[str, Any]:
+    scope[ERROR_CODE] = code
     return {
         "type": f"urn:siteatlas:error:{code}",
         "title": title,

@@ -4,11 +4,21 @@ the metrics of a worker where the operator says.
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import ipaddress
 import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
 
 from siteatlas.errors import BindRefused, ConfigurationError, PortTaken
+from siteatlas.logs import Throttle, get_logger
+
+BACKLOG = 2048
+ACCEPT_FAILED = "socket.accept() out of system resource"
+
+log = get_logger("serve")
 
 LOOPBACK_NAMES = {"localhost": "127.0.0.1"}
 
@@ -33,7 +43,7 @@ def listen_anywhere(host: str, port: int) -> socket.socket:
 def _listener(address: str, host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     try:
-        listener = socket.create_server((address, port), family=family, backlog=2048)
+        listener = socket.create_server((address, port), family=family, backlog=BACKLOG)
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
             raise PortTaken(f"Another program already listens on {host}:{port}.") from error
@@ -42,6 +52,29 @@ def _listener(address: str, host: str, port: int) -> socket.socket:
     # without it each answer waits for the client's delayed acknowledgement, some 40 ms.
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return listener
+
+
+@contextmanager
+def quiet_accept_faults() -> Iterator[None]:
+    """While the system has no more files for us, log one line a second.
+
+    asyncio reports every connection that it cannot accept, with a traceback, and tries again.
+    """
+    loop = asyncio.get_running_loop()
+    throttle = Throttle(burst=1)
+
+    def report(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        if context.get("message") != ACCEPT_FAILED:
+            loop.default_exception_handler(context)
+        elif (left_out := throttle.admit()) is not None:
+            log.error("connections_not_accepted", reason=context["exception"], left_out=left_out)
+
+    earlier = loop.get_exception_handler()
+    loop.set_exception_handler(report)
+    try:
+        yield
+    finally:
+        loop.set_exception_handler(earlier)
 
 
 def loopback_address(host: str) -> str:

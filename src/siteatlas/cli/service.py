@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
+from typing import cast
 
 import uvicorn
 
+from siteatlas.cli.connections import ConnectionLimits, ConnectionRoom
+from siteatlas.cli.http_protocol import HttpProtocol
+from siteatlas.cli.listener import BACKLOG, quiet_accept_faults
 from siteatlas.cli.opening import opened
 from siteatlas.cli.stopping import stop_on_signals
 from siteatlas.main import create_app
@@ -15,17 +21,27 @@ from siteatlas.settings import Settings
 from siteatlas.turns import spare_what_stays
 
 CONNECTION_SECONDS = 2
+# Taken in one round of the loop, before any of them can be refused.
+ACCEPTED_AT_ONCE = 64
 
 
 class WebServer(uvicorn.Server):
     """A server that leaves signals to its owner and tells when it listens."""
 
-    def __init__(self, app: Callable[..., object], on_ready: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        app: Callable[..., object],
+        on_ready: Callable[[], None],
+        limits: ConnectionLimits = ConnectionLimits(),
+    ) -> None:
+        protocol = partial(HttpProtocol, room=ConnectionRoom(limits))
         super().__init__(
             uvicorn.Config(
                 app,
+                http=cast("type[asyncio.Protocol]", protocol),
+                backlog=ACCEPTED_AT_ONCE,
                 log_config=None,
-                log_level="warning",
+                log_level="error",  # its warnings tell of refused requests, one by one
                 access_log=False,
                 server_header=False,
                 lifespan="on",
@@ -42,6 +58,8 @@ class WebServer(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start as uvicorn does, then tell the owner."""
         await super().startup(sockets)
+        for listener in sockets or ():
+            listener.listen(BACKLOG)
         spare_what_stays()
         self._on_ready()
 
@@ -70,5 +88,6 @@ class Service:
                 app = create_app(
                     self._settings, run_scheduler=self._run_scheduler, database=database
                 )
-                self._server = WebServer(app, on_ready)
-                await self._server.serve(sockets=[listener])
+                self._server = WebServer(app, on_ready, ConnectionLimits.of(self._settings))
+                with quiet_accept_faults():
+                    await self._server.serve(sockets=[listener])

@@ -26,9 +26,10 @@ class PoolState:
 
 @dataclass(frozen=True, slots=True)
 class DatabaseState:
-    """Version, schema and speed of the answer."""
+    """Version, schema and speed of the answer, and whether anything can be written."""
 
     server_version: str
+    is_read_only: bool
     schema_revision: str | None
     needed_revision: str
     latency_ms: float
@@ -40,11 +41,13 @@ async def database_state(session: AsyncSession) -> DatabaseState:
     versions = table("alembic_version", column("version_num"))
     known = select(versions.c.version_num).limit(1).scalar_subquery()
     start = perf_counter()
-    row = (await session.execute(select(func.current_setting("server_version"), known))).one()
+    asked = (func.current_setting(name) for name in ("server_version", "transaction_read_only"))
+    row = (await session.execute(select(*asked, known))).one()
     latency = perf_counter() - start
     return DatabaseState(
         server_version=str(row[0]),
-        schema_revision=row[1],
+        is_read_only=row[1] == "on",
+        schema_revision=row[2],
         needed_revision=_needed_revision(),
         latency_ms=round(latency * 1000, 3),
         pool=pool_state(),

@@ -11,6 +11,9 @@ from starlette.types import Scope
 
 STATIC = Path(__file__).parent / "static"
 REVALIDATED = {"Cache-Control": "no-cache"}
+REFERENCE = "/docs"
+# What people open by following a link from anywhere.
+PAGES = frozenset({"/", REFERENCE})
 
 
 class RevalidatedFiles(StaticFiles):
@@ -25,7 +28,7 @@ class RevalidatedFiles(StaticFiles):
 def install_static_files(app: FastAPI) -> None:
     """Serve `/static`, the API reference at `/docs`, and lead `/` there."""
     app.mount("/static", RevalidatedFiles(directory=STATIC), name="static")
-    app.add_api_route("/docs", show_reference, include_in_schema=False)
+    app.add_api_route(REFERENCE, show_reference, include_in_schema=False)
     app.add_api_route("/", lead_to_reference, include_in_schema=False)
 
 
@@ -36,4 +39,4 @@ async def show_reference() -> FileResponse:
 
 async def lead_to_reference() -> RedirectResponse:
     """The front door until there is a dashboard."""
-    return RedirectResponse("/docs", status_code=307)
+    return RedirectResponse(REFERENCE, status_code=307)
