@@ -7,6 +7,7 @@ import asyncio
 import httpx
 import pytest
 from fastapi import FastAPI
+from starlette.types import Scope
 from structlog.testing import capture_logs
 
 from siteatlas.api.bodies import RequestBodies
@@ -86,8 +87,8 @@ async def test_a_request_goes_first_only_once_its_body_is_complete():
 
     async def send(_message: object) -> None: ...
 
-    scope = {"type": "http", "method": "POST", "path": SCAN}
-    scope |= {"headers": [(b"content-type", b"application/json")]}
+    headers = [(b"content-type", b"application/json")]
+    scope: Scope = {"type": "http", "method": "POST", "path": SCAN, "headers": headers}
     sending = asyncio.create_task(RequestBodies(route, larger={})(scope, receive, send))
     await asyncio.sleep(0.05)
     assert (len(parts), turns()._people) == (1, 0)
@@ -106,8 +107,8 @@ async def test_a_request_without_its_body_does_not_go_first(cut_off_app: FastAPI
 
     async def send(_message: object) -> None: ...
 
-    scope = {"type": "http", "method": "POST", "path": SCAN, "raw_path": SCAN.encode()}
-    scope |= {"headers": [(b"host", b"localhost:8000")], "query_string": b"", "scheme": "http"}
+    headers = [(b"host", b"localhost:8000")]
+    scope: Scope = {"type": "http", "method": "POST", "path": SCAN, "headers": headers}
     asked = asyncio.create_task(cut_off_app(scope, receive, send))
     await asyncio.sleep(0.05)
     people = turns()._people

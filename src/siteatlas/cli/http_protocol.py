@@ -13,7 +13,7 @@ from typing import Any
 
 import h11
 from uvicorn.config import Config
-from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
 from siteatlas.api.heads import MAX_HEADER_BYTES, MAX_TARGET_BYTES
@@ -229,9 +229,10 @@ class HttpProtocol(H11Protocol):
 
     def _leave_alone(self) -> None:
         """Let the application, if it still reads this request, see that nothing more comes."""
-        if self.cycle is not None and not self.cycle.response_complete:
-            self.cycle.disconnected = True
-            self.cycle.message_event.set()
+        cycle: RequestResponseCycle | None = self.cycle
+        if cycle is not None and not cycle.response_complete:
+            cycle.disconnected = True
+            cycle.message_event.set()
 
     async def _serve_health(self, scope: Any, receive: Any, send: Any) -> None:
         """The application of a connection in the reserve."""
