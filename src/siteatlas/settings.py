@@ -47,6 +47,7 @@ def _require_plain_characters(text: str) -> str:
     )
 
 
+RetentionDays = Annotated[float, Field(gt=0, le=36_500)]
 IntervalHours = Annotated[
     float,
     Field(ge=SHORTEST_INTERVAL_HOURS, le=LONGEST_INTERVAL_HOURS, allow_inf_nan=False),
@@ -177,6 +178,26 @@ class Settings(BaseModel):
         24,
         json_schema_extra=_env("SITEATLAS_SCAN_INTERVAL_HOURS"),
         description="Hours between two scans of a watched site; 0.016 is about one minute.",
+    )
+    keep_completed_jobs_days: RetentionDays = Field(
+        30,
+        json_schema_extra=_env("SITEATLAS_KEEP_COMPLETED_JOBS_DAYS"),
+        description="Days that the record of a completed job is kept.",
+    )
+    keep_failed_jobs_days: RetentionDays = Field(
+        90,
+        json_schema_extra=_env("SITEATLAS_KEEP_FAILED_JOBS_DAYS"),
+        description="Days that the record of a failed or cancelled job is kept.",
+    )
+    keep_batches_days: RetentionDays = Field(
+        90,
+        json_schema_extra=_env("SITEATLAS_KEEP_BATCHES_DAYS"),
+        description="Days that a batch is kept after its last job has ended.",
+    )
+    keep_scans: Annotated[int, Field(ge=1, le=100_000)] = Field(
+        10,
+        json_schema_extra=_env("SITEATLAS_KEEP_SCANS"),
+        description="Newest scans of each site to keep when the records of their jobs are pruned.",
     )
     robots_unreachable: Literal["retry", "proceed"] = Field(
         "retry",

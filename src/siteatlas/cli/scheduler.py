@@ -17,7 +17,8 @@ from siteatlas.insights.jobs import count_jobs_by_status
 from siteatlas.insights.workers import WorkerView, list_workers
 from siteatlas.net.egress import EgressPolicy
 from siteatlas.queue.job_service import job_service
-from siteatlas.scheduler.sitemap_scheduler import TickReport, process_pending_sitemaps
+from siteatlas.queue.retention import Retention
+from siteatlas.scheduler.sitemap_scheduler import TickReport, process_pending_sitemaps, prune
 from siteatlas.settings import Settings
 from siteatlas.storage.session import get_session
 
@@ -63,7 +64,7 @@ def run_once(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Queue the sites that are due, take waiting jobs, run them, and wait for their end."""
+    """Queue the sites that are due, take waiting jobs, run them to their end, prune old records."""
     settings = prepare()
     report = run(run_scheduler_once(settings, limit or settings.scheduler_batch_size))
     if as_json:
@@ -119,10 +120,12 @@ def _worker_row(worker: WorkerView) -> list[object]:
 
 
 async def run_scheduler_once(settings: Settings, limit: int) -> TickReport:
-    """One run over the queue with a database of its own."""
+    """One run over the queue with a database of its own; old records are pruned afterwards."""
     policy = EgressPolicy.from_text(settings.egress_allow)
     async with opened(settings):
-        return await process_pending_sitemaps(limit, settings=settings, policy=policy)
+        report = await process_pending_sitemaps(limit, settings=settings, policy=policy)
+        await prune(Retention.of(settings))
+        return report
 
 
 async def _read(settings: Settings) -> SchedulerState:

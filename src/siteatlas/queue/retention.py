@@ -1,64 +1,178 @@
-"""What is forgotten, and when: finished jobs, silent workers, the rows of deleted sites.
+"""What is forgotten, and when: ended jobs with their scans, batches, workers, deleted sites.
 
 Each call removes a small portion in one transaction; the caller repeats it while rows come back.
+What is due is found by an index of its own: a call with nothing to do reads next to nothing.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import timedelta
+from typing import Self
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, and_, delete, func, or_, select, update
+from sqlalchemy import ColumnElement, Select, and_, delete, exists, func, select, update
 from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.orm import aliased
 
 from siteatlas.queue.batches import freeze_items
+from siteatlas.queue.statuses import ACTIVE
+from siteatlas.settings import Settings
 from siteatlas.storage.bulk import table_of
 from siteatlas.storage.models import (
     SITEMAP_JOB,
     Base,
+    Batch,
     BatchItem,
     Candidate,
     Domain,
     Job,
     JobStatus,
     Scan,
+    ScanState,
     Sitemap,
     SitemapLink,
     SitemapScan,
+    SitemapStatus,
     SitemapUrl,
     Worker,
 )
 
-COMPLETED_DAYS = 30
-FAILED_DAYS = 90
 WORKER_HOURS = 24
 JOBS_A_TIME = 1_000
+SCANS_A_TIME = 1_000
+BATCHES_A_TIME = 20
 ROWS_A_TIME = 20_000
+DOCUMENTS_A_TIME = 5_000
+# A listed document is younger than this while its scan runs, or the scan has an active job.
+NEVER_ASKED_HOURS = 1
 
 
-async def prune_jobs(session: AsyncSession) -> int:
-    """Delete finished jobs past their time; their batches keep how they ended."""
-    old_completed = and_(
-        Job.status == JobStatus.COMPLETED,
-        Job.finished_at < func.now() - timedelta(days=COMPLETED_DAYS),
-    )
-    old_failed = and_(
-        Job.status.in_((JobStatus.FAILED, JobStatus.CANCELLED)),
-        Job.finished_at < func.now() - timedelta(days=FAILED_DAYS),
-    )
-    statement = (
-        select(Job.id)
-        .where(Job.job_type == SITEMAP_JOB, or_(old_completed, old_failed))
-        .order_by(Job.id)
-        .limit(JOBS_A_TIME)
-        .with_for_update(skip_locked=True)
-    )
-    ids = (await session.execute(statement)).scalars().all()
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """How many days records are kept after their end, and how many scans of a site in any case."""
+
+    completed_job_days: float = 30
+    failed_job_days: float = 90
+    batch_days: float = 90
+    scans: int = 10
+
+    @classmethod
+    def of(cls, settings: Settings) -> Self:
+        """The retention that the operator chose."""
+        return cls(
+            completed_job_days=settings.keep_completed_jobs_days,
+            failed_job_days=settings.keep_failed_jobs_days,
+            batch_days=settings.keep_batches_days,
+            scans=settings.keep_scans,
+        )
+
+    def days_of(self, status: JobStatus) -> float:
+        """How long a job with this final status is kept."""
+        completed = status is JobStatus.COMPLETED
+        return self.completed_job_days if completed else self.failed_job_days
+
+
+async def prune_jobs(session: AsyncSession, keep: Retention = Retention()) -> int:
+    """Delete ended jobs past their time, and the scans of their sites that are not kept longer.
+
+    What each scan did with each document goes first, however many transactions that takes.
+    Batches keep how their jobs ended.
+    """
+    ids = await _expired_jobs(session, keep)
     if not ids:
         return 0
+    scans = (await session.scalars(_surplus_scans(ids, keep.scans))).all()
+    if removed := await _remove_batch(session, SitemapScan, SitemapScan.scan_id.in_(scans)):
+        return removed
+    await session.execute(delete(Scan).where(Scan.id.in_(scans)))
+    if len(scans) == SCANS_A_TIME:
+        return len(scans)
     await freeze_items(session, BatchItem.job_id.in_(ids))
     await session.execute(delete(Job).where(Job.id.in_(ids)))
-    return len(ids)
+    return len(ids) + len(scans)
+
+
+async def _expired_jobs(session: AsyncSession, keep: Retention) -> list[int]:
+    """One look into the index for each final status: together they would read the table."""
+    ids: list[int] = []
+    for status in (JobStatus.COMPLETED, JobStatus.FAILED, JobStatus.CANCELLED):
+        statement = (
+            select(Job.id)
+            .where(
+                Job.job_type == SITEMAP_JOB,
+                Job.status == status,
+                Job.finished_at < func.now() - timedelta(days=keep.days_of(status)),
+            )
+            .order_by(Job.finished_at)
+            .limit(JOBS_A_TIME - len(ids))
+            .with_for_update(skip_locked=True)
+        )
+        ids += (await session.scalars(statement)).all()
+    return ids
+
+
+def _surplus_scans(job_ids: Sequence[int], kept: int) -> Select[int]:
+    """Scans up to those of these jobs, but for the newest of each site."""
+    newer = aliased(Scan)
+    sites = (
+        select(Scan.domain_id, func.max(Scan.id).label("last_id"))
+        .where(Scan.job_id.in_(job_ids))
+        .group_by(Scan.domain_id)
+        .cte("sites")
+    )
+    oldest_kept = (
+        select(newer.id)
+        .where(newer.domain_id == sites.c.domain_id)
+        .order_by(newer.id.desc())
+        .offset(kept - 1)
+        .limit(1)
+        .scalar_subquery()
+    )
+    return (
+        select(Scan.id)
+        .join(sites, Scan.domain_id == sites.c.domain_id)
+        .where(Scan.id <= sites.c.last_id, Scan.id < oldest_kept, Scan.state != ScanState.RUNNING)
+        .limit(SCANS_A_TIME)
+    )
+
+
+async def prune_batches(session: AsyncSession, keep: Retention = Retention()) -> int:
+    """Delete batches that ended long ago, with their items."""
+    due = (
+        select(Batch.id)
+        .where(Batch.finished_at < func.now() - timedelta(days=keep.batch_days))
+        .order_by(Batch.finished_at)
+        .limit(BATCHES_A_TIME)
+        .with_for_update(skip_locked=True)
+        .cte("due")
+    )
+    statement = delete(Batch).where(Batch.id == due.c.id).returning(Batch.id)
+    return len((await session.execute(statement)).all())
+
+
+async def prune_never_asked(session: AsyncSession) -> int:
+    """Remove listed documents of one site that no scan ever asked for, and none will.
+
+    A scan removes its own when it ends; these are what an older version or a crash left. The lock
+    keeps jobs of this site from being submitted meanwhile.
+    """
+    never_asked = and_(
+        Sitemap.status == SitemapStatus.PENDING,
+        Sitemap.type.is_(None),
+        Sitemap.created_at < func.now() - timedelta(hours=NEVER_ASKED_HOURS),
+    )
+    active = exists().where(Job.domain_id == Sitemap.domain_id, Job.status.in_(ACTIVE))
+    site = select(Sitemap.domain_id).where(never_asked, ~active).limit(1)
+    domain_id = (await session.execute(site)).scalar()
+    if domain_id is None:
+        return 0
+    idle = select(Domain.id).where(Domain.id == domain_id).with_for_update(skip_locked=True)
+    if (await session.execute(idle)).scalar() is None:
+        return 0
+    belongs = and_(Sitemap.domain_id == domain_id, never_asked, ~active)
+    return await _remove_batch(session, Sitemap, belongs, DOCUMENTS_A_TIME)
 
 
 async def prune_workers(session: AsyncSession) -> int:
@@ -106,11 +220,14 @@ def _rows_of(domain_id: UUID) -> list[tuple[type[Base], ColumnElement[bool]]]:
 
 
 async def _remove_batch(
-    session: AsyncSession, table: type[Base], belongs: ColumnElement[bool]
+    session: AsyncSession,
+    table: type[Base],
+    belongs: ColumnElement[bool],
+    most: int | None = None,
 ) -> int:
     rows = table_of(table)
     keys = list(rows.primary_key)
-    batch = select(*keys).where(belongs).limit(ROWS_A_TIME).cte("batch")
+    batch = select(*keys).where(belongs).limit(most or ROWS_A_TIME).cte("batch")
     removed = await session.execute(
         delete(rows).where(*(key == batch.c[key.name] for key in keys)).returning(keys[0])
     )

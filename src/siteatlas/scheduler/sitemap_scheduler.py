@@ -8,10 +8,11 @@ is the whole path in one call.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -24,7 +25,14 @@ from siteatlas.net.address import parse_site
 from siteatlas.net.egress import EgressPolicy
 from siteatlas.queue.batches import close_batches
 from siteatlas.queue.new_job import Priority
-from siteatlas.queue.retention import prune_deleted_domains, prune_jobs, prune_workers
+from siteatlas.queue.retention import (
+    Retention,
+    prune_batches,
+    prune_deleted_domains,
+    prune_jobs,
+    prune_never_asked,
+    prune_workers,
+)
 from siteatlas.queue.submission import submit_site
 from siteatlas.scheduler.consumer import Consumer
 from siteatlas.scheduler.due_clock import DueClock
@@ -103,7 +111,10 @@ class SitemapScheduler:
             next_run_time=datetime.now(UTC),
             **common,
         )
-        self._clock.add_job(prune, "interval", minutes=RETENTION_MINUTES, id="prune", **common)
+        keep = Retention.of(self._settings)
+        self._clock.add_job(
+            prune, "interval", minutes=RETENTION_MINUTES, id="prune", args=[keep], **common
+        )
         self._clock.start()
         self._working = asyncio.create_task(self._consumer.run(self._stop))
         self._watching = asyncio.create_task(self._due_clock.run())
@@ -247,19 +258,27 @@ async def process_pending_sitemaps(
     return TickReport(limit, found, due, consumer.outcomes)
 
 
-async def prune() -> None:
+async def prune(keep: Retention = Retention()) -> None:
     """Forget what is past its time, a small portion per transaction; an outage is sat out."""
     try:
-        await _prune()
+        await _prune(keep)
     except DatabaseError as error:
         log.warning("prune_skipped", reason=error.code)
 
 
-async def _prune() -> None:
-    for portion in (close_batches, prune_jobs, prune_workers, prune_deleted_domains):
+async def _prune(keep: Retention) -> None:
+    portions: dict[str, Callable[[AsyncSession], Awaitable[int]]] = {
+        "close_batches": close_batches,
+        "prune_jobs": partial(prune_jobs, keep=keep),
+        "prune_batches": partial(prune_batches, keep=keep),
+        "prune_never_asked": prune_never_asked,
+        "prune_workers": prune_workers,
+        "prune_deleted_domains": prune_deleted_domains,
+    }
+    for name, portion in portions.items():
         for _ in range(MOST_PORTIONS):
             async with get_background_session() as session, session.begin():
                 removed = await portion(session)
             if not removed:
                 break
-            log.info("pruned", what=portion.__name__, rows=removed)
+            log.info("pruned", what=name, rows=removed)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from uuid import UUID
 
-from sqlalchemy import ForeignKey, Index, Integer, func
+from sqlalchemy import ForeignKey, Index, Integer, func, text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from siteatlas.storage.models.base import Base, CreatedAt
@@ -15,6 +15,14 @@ class Batch(Base):
     """A list of sites; the counters are written once, when the last item has ended."""
 
     __tablename__ = "batches"
+    __table_args__ = (
+        Index("ix_batches_open", "created_at", postgresql_where=text("finished_at IS NULL")),
+        Index(
+            "ix_batches_finished_at",
+            "finished_at",
+            postgresql_where=text("finished_at IS NOT NULL"),
+        ),
+    )
 
     id: Mapped[UUID] = mapped_column(primary_key=True, server_default=func.gen_random_uuid())
     total: Mapped[int] = mapped_column(Integer)

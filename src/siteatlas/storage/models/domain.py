@@ -26,6 +26,9 @@ class Domain(Base):
             "next_scan_at",
             postgresql_where=text("watched AND NOT paused AND deleted_at IS NULL"),
         ),
+        Index(
+            "ix_domains_deleted_at", "deleted_at", postgresql_where=text("deleted_at IS NOT NULL")
+        ),
     )
 
     id: Mapped[UUID] = mapped_column(primary_key=True, server_default=func.gen_random_uuid())

@@ -45,6 +45,13 @@ class Job(Base):
         Index("ix_jobs_live", "id", postgresql_where=text("status = 'processing'")),
         Index("uq_jobs_dedup_key", "dedup_key", unique=True, postgresql_where=text(ACTIVE)),
         Index("ix_jobs_status_id", "status", text("id DESC")),
+        Index(
+            "ix_jobs_ended",
+            "job_type",
+            "status",
+            "finished_at",
+            postgresql_where=text("finished_at IS NOT NULL"),
+        ),
         Index("ix_jobs_domain_id_id", "domain_id", text("id DESC")),
         {
             "postgresql_with": {

@@ -30,6 +30,12 @@ class Sitemap(Base):
         one_of("status", SitemapStatus),
         UniqueConstraint("domain_id", "url_hash"),
         Index("ix_sitemaps_domain_id_id", "domain_id", "id"),
+        Index(
+            "ix_sitemaps_never_asked",
+            "domain_id",
+            "created_at",
+            postgresql_where=text("status = 'pending' AND type IS NULL"),
+        ),
     )
 
     id: Mapped[UUID] = mapped_column(primary_key=True, server_default=func.gen_random_uuid())
