@@ -83,7 +83,7 @@ async def plans_of(database: Database, portion: Any) -> list[dict[str, Any]]:
     async with get_background_session() as session, session.begin():
         assert await portion(session) == 0
     event.remove(database.engine.sync_engine, "before_cursor_execute", note)
-    plans = []
+    plans: list[dict[str, Any]] = []
     async with database.engine.connect() as connection:
         for statement, parameters in seen:
             explained = await connection.exec_driver_sql(

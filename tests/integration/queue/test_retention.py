@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
 import pytest
-from sqlalchemy import func, insert, select
+from sqlalchemy import delete, func, insert, select
 
 from siteatlas.queue import retention
 from siteatlas.queue.retention import Retention, prune_jobs, prune_never_asked
@@ -36,7 +37,7 @@ def days_ago(days: float) -> datetime:
     return NOW - timedelta(days=days)
 
 
-async def site_with_scans(ages: list[float], status: str = "completed") -> UUID:
+async def site_with_scans(ages: Sequence[float], status: str = "completed") -> UUID:
     """A site that was scanned so many days ago, three documents each time."""
     async with get_background_session() as session, session.begin():
         domain = await add_domain(session)
@@ -75,7 +76,7 @@ async def test_scans_younger_than_their_jobs_are_kept_stay_however_many() -> Non
 async def test_scans_that_outlived_their_jobs_go_when_newer_ones_are_old_enough() -> None:
     await site_with_scans([80, 70, 60, 50, 40])
     async with get_background_session() as session, session.begin():
-        await session.execute(Job.__table__.delete().where(Job.id <= 4))
+        await session.execute(delete(Job).where(Job.id <= 4))
     await prune(Retention(scans=1))
     assert await numbers_of(Job, Scan, SitemapScan) == [0, 1, 3]
 
