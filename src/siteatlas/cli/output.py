@@ -104,6 +104,11 @@ def is_terminal(stream: TextIO) -> bool:
     return stream.isatty()
 
 
+def terminal_width(stream: TextIO) -> int | None:
+    """The width of the terminal behind `stream`; None where there is none."""
+    return console_for(stream).width if is_terminal(stream) else None
+
+
 def can_show_progress() -> bool:
     """Whether moving output is welcome: both streams are terminals and nobody asked for quiet."""
     return is_terminal(sys.stdout) and is_terminal(sys.stderr) and not current().quiet

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from siteatlas.cli.fitting import shorten_middle
 from siteatlas.errors import error_classes
 from siteatlas.scanner.events import ProblemSample
 from siteatlas.scanner.problem_codes import MEANINGS
 
 NOTHING_KNOWN = ProblemSample()
+MIN_ADDRESS_WIDTH = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,21 +27,37 @@ class ShownProblem:
 
 
 class ProblemLines:
-    """Writes problems that come ordered by code; a code is explained where it first stands."""
+    """Writes problems that come ordered by code; each code is explained at its first problem.
 
-    def __init__(self) -> None:
+    With a `width`, explanations are wrapped and addresses shortened to fit a terminal.
+    """
+
+    def __init__(self, width: int | None = None) -> None:
+        self._width = width
         self._code: str | None = None
 
     def of(self, problem: ShownProblem) -> Iterator[str]:
         """The lines of the next problem."""
         if problem.code != self._code:
             self._code = problem.code
-            yield f"{problem.code}: {meaning_of(problem.code)}"
+            yield from self._wrapped(f"{problem.code}: {meaning_of(problem.code)}")
         remark = f", {problem.remark}" if problem.remark else ""
-        yield f"  {problem.count:,} in {problem.where or 'the scan as a whole'}{remark}"
+        where = problem.where or "the scan as a whole"
+        yield self._fitted(f"  {problem.count:,} in ", where, remark)
         for sample in problem.samples:
             if sample != NOTHING_KNOWN:
-                yield f"    {_sample_words(sample)}"
+                yield self._fitted("    ", _sample_words(sample))
+
+    def _wrapped(self, text: str) -> list[str]:
+        if self._width is None:
+            return [text]
+        return textwrap.wrap(text, self._width, subsequent_indent="  ", break_on_hyphens=False)
+
+    def _fitted(self, before: str, middle: str, after: str = "") -> str:
+        if self._width is not None:
+            room = self._width - len(before) - len(after)
+            middle = shorten_middle(middle, max(room, MIN_ADDRESS_WIDTH))
+        return before + middle + after
 
 
 def meaning_of(code: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Annotated
 
 import typer
@@ -17,7 +18,7 @@ from siteatlas.cli.options import (
     LimitOption,
     SiteArgument,
 )
-from siteatlas.cli.output import ListFormat, say, write_line
+from siteatlas.cli.output import ListFormat, say, terminal_width, write_line
 from siteatlas.cli.preparation import prepare
 from siteatlas.cli.problem_lines import ProblemLines, ShownProblem
 from siteatlas.insights.domains import find_domain_view
@@ -84,7 +85,7 @@ async def _write_groups(
     request: ListRequest, fetch: FetchPage[ProblemView], shape: Shape[ProblemView]
 ) -> None:
     """Problems under their codes; a table has no room for samples."""
-    lines, cursor, printed = ProblemLines(), None, 0
+    lines, cursor, printed = ProblemLines(terminal_width(sys.stdout)), None, 0
     async for page in read_pages(fetch, request.limit, request.cursor):
         cursor = page.next_cursor
         printed += len(page.items)

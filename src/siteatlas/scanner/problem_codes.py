@@ -20,8 +20,8 @@ LEFT_OUT: Final = {
 }
 KEPT: Final = {
     "relative_url": (
-        "a URL without scheme and host, resolved against the address of the sitemap; left out "
-        "in a local file, which has no address, and in a text list if it does not begin as a path"
+        "a relative URL, resolved against the address of the sitemap; left out in a local file, "
+        "which has no address, and in a text list unless it begins with a slash or a dot"
     ),
     "several_locs": (
         "an entry with more than one `loc`; of a page the first is kept, of an index all are read"
