@@ -196,6 +196,7 @@ def test_a_worker_goes_behind_the_api_but_the_server_it_starts_does_not(fresh_ma
     with fresh_machine.process("worker") as worker:
         priority_of = partial(os.getpriority, os.PRIO_PROCESS)
         wait_for(lambda: priority_of(worker.pid) > 0)
+        wait_for(lambda: bool(fresh_machine.postgres_processes()))
         assert {priority_of(pid) for pid in fresh_machine.postgres_processes()} == {0}
         worker.send_signal(signal.SIGTERM)
         assert worker.wait(25) == 0
@@ -213,7 +214,7 @@ def test_scan_prints_one_object_a_url(fresh_machine: Machine, sites: Sites):
     assert result.returncode == 0
     lines = [json.loads(line) for line in result.stdout.splitlines()]
     assert len(lines) == sites["magazine"].expected_urls
-    fields = {"url", "lastmod", "changefreq", "priority", "sitemap", "extras"}
+    fields = {"url", "lastmod", "lastmod_text", "changefreq", "priority", "sitemap", "extras"}
     assert all(set(line) == fields for line in lines)
     assert not any(fresh_machine.data_dir.iterdir())
 

@@ -86,7 +86,7 @@ class Screen:
         return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]|\r", "", rest)
 
 
-def test_a_scan_shows_its_progress_and_ends_with_five_lines(here: Machine, site: SiteServer):
+def test_a_scan_shows_its_progress_and_ends_with_a_summary(here: Machine, site: SiteServer):
     screen = Screen(here, site.base, "--rate", "4", "--format", "tree")
     assert screen.close() == 0
     assert "robots.txt names 1 sitemap" in screen.text
@@ -95,8 +95,8 @@ def test_a_scan_shows_its_progress_and_ends_with_five_lines(here: Machine, site:
     left = screen.left_behind()
     assert "of 5 documents" not in left
     assert left.count("/3.xml") == 1
-    words = [line.split()[0] for line in left.splitlines() if line.startswith("  ")][-5:]
-    assert words == ["sitemaps", "URLs", "lastmod", "problems", "time"]
+    words = [line.split()[0] for line in left.splitlines() if line.startswith("  ")][-6:]
+    assert words == ["sitemaps", "URLs", "lastmod", "problems", "time", "-v"]
     assert left.rstrip().endswith(f"Watch this site: siteatlas domains add {site.host_port}")
 
 

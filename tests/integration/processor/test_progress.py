@@ -70,13 +70,13 @@ async def test_what_was_read_so_far_is_shown_while_the_job_runs(
         running = asyncio.create_task(work(settings_for(server)))
         server.gates[0].set()
 
-        async def ten_urls() -> bool:
+        async def two_documents() -> bool:
             data = (await job_of(job.id)).result_data or {}
-            return data.get("url_count") == 10
+            return data.get("sitemap_count") == 2
 
-        await wait_until(ten_urls)
+        await wait_until(two_documents)
         data = (await job_of(job.id)).result_data or {}
         for gate in server.gates:
             gate.set()
         await running
-    assert (data["sitemap_count"], data["known_sitemap_count"]) == (2, 5)
+    assert (data["url_count"], data["known_sitemap_count"]) == (10, 5)
