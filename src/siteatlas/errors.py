@@ -558,6 +558,12 @@ class TooManyRedirects(ScanError):
     code = "too_many_redirects"
 
 
+class ForeignHostLimit(ScanError):
+    """The site redirects us to another host too often; 20 documents of a foreign host are read."""
+
+    code = "foreign_host_limit"
+
+
 class HttpProtocolError(ScanError):
     """The answer of the site breaks the HTTP protocol."""
 

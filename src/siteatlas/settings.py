@@ -6,10 +6,12 @@ Flag before environment before `siteatlas.toml` before default. Nobody else read
 from __future__ import annotations
 
 import os
+import re
 import sys
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -45,6 +47,27 @@ def _require_plain_characters(text: str) -> str:
         "plain_characters",
         "Only the letters A to Z and a to z, digits, blanks and ASCII punctuation are allowed",
     )
+
+
+_SERVER = re.compile(r"(?P<host>[0-9.]+|\[[^\]]+\])(?::(?P<port>[0-9]{1,5}))?")
+_HIGHEST_PORT = 65535
+
+
+def _require_name_servers(text: str) -> str:
+    for server in filter(None, map(str.strip, text.split(","))):
+        match = _SERVER.fullmatch(server)
+        host, port = (match["host"], int(match["port"] or 53)) if match else (server, 53)
+        try:
+            ip_address(host.strip("[]"))
+            if not 0 < port <= _HIGHEST_PORT:
+                raise ValueError
+        except ValueError as error:
+            raise PydanticCustomError(
+                "name_servers",
+                "{server} is not an IP address; write 192.0.2.53, 192.0.2.53:5353 or [2001:db8::1]",
+                {"server": repr(server)},
+            ) from error
+    return text
 
 
 RetentionDays = Annotated[float, Field(gt=0, le=36_500)]
@@ -159,15 +182,29 @@ class Settings(BaseModel):
         json_schema_extra=_env("SITEATLAS_PROXY"),
         description="HTTP proxy for all requests to sites: http://[USER:PASSWORD@]HOST:PORT.",
     )
+    dns_servers: Annotated[str, AfterValidator(_require_name_servers)] = Field(
+        "",
+        json_schema_extra=_env("SITEATLAS_DNS_SERVERS"),
+        description=(
+            "Name servers to ask instead of those of the system: IP addresses, with a port where "
+            "it is not 53, separated by commas."
+        ),
+    )
     host_delay: Annotated[float, Field(ge=0, le=3600)] = Field(
         0.5,
         json_schema_extra=_env("SITEATLAS_HOST_DELAY"),
-        description="Seconds between the starts of two requests to one host.",
+        description=(
+            "Seconds between the starts of two requests to one host. Hosts that share an IP "
+            "address get four starts in this time together."
+        ),
     )
     host_connections: Annotated[int, Field(ge=1, le=64)] = Field(
         2,
         json_schema_extra=_env("SITEATLAS_HOST_CONNECTIONS"),
-        description="Requests to one host at the same time.",
+        description=(
+            "Requests to one host at the same time. Hosts that share an IP address get eight "
+            "times as many together."
+        ),
     )
     max_urls_per_scan: Annotated[int, Field(ge=1, le=50_000_000)] = Field(
         10_000_000,
@@ -219,6 +256,11 @@ class Settings(BaseModel):
         json_schema_extra=_env("SITEATLAS_LOG_FORMAT"),
         description="Log lines for people (console) or programs (json).",
     )
+
+    @property
+    def name_servers(self) -> tuple[str, ...]:
+        """The name servers to ask; none for those of the system."""
+        return tuple(filter(None, map(str.strip, self.dns_servers.split(","))))
 
     @property
     def claim_limit(self) -> int | None:

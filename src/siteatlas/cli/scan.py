@@ -57,6 +57,7 @@ from siteatlas.net.egress import EgressPolicy
 from siteatlas.net.own_headers import read_header_lines
 from siteatlas.net.politeness import Politeness
 from siteatlas.net.proxy import Proxy
+from siteatlas.net.resolver import DnsResolver
 from siteatlas.scanner.analyzer import SitemapAnalyzer
 from siteatlas.scanner.options import ScanOptions
 from siteatlas.scanner.report import ScanReport
@@ -188,6 +189,7 @@ def _analyzer(
         user_agent=settings.user_agent,
         headers=_headers(header, policy),
         proxy=_proxy(settings),
+        resolver=DnsResolver(settings.name_servers),
     )
 
 

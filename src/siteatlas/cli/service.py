@@ -17,6 +17,7 @@ from siteatlas.cli.listener import BACKLOG, quiet_accept_faults
 from siteatlas.cli.opening import opened
 from siteatlas.cli.stopping import stop_on_signals
 from siteatlas.main import create_app
+from siteatlas.net.egress import EgressPolicy
 from siteatlas.settings import Settings
 from siteatlas.turns import spare_what_stays
 
@@ -85,8 +86,12 @@ class Service:
             async with opened(self._settings) as database:
                 if self._stop_wanted:
                     return
+                policy = EgressPolicy.from_text(self._settings.egress_allow)
                 app = create_app(
-                    self._settings, run_scheduler=self._run_scheduler, database=database
+                    self._settings,
+                    policy.with_refused_socket(*listener.getsockname()[:2]),
+                    run_scheduler=self._run_scheduler,
+                    database=database,
                 )
                 self._server = WebServer(app, on_ready, ConnectionLimits.of(self._settings))
                 with quiet_accept_faults():

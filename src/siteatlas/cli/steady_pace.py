@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 
 from siteatlas.net.address import WebAddress
@@ -19,9 +19,10 @@ class SteadyPace(Politeness):
         own: bool = False,  # noqa: ARG002
         *,
         patience: float = 5.0,
+        ips: Iterable[str] = (),
     ) -> AsyncIterator[None]:
         """Wait for a place as any other host would."""
-        async with super().slot(address, patience=patience):
+        async with super().slot(address, patience=patience, ips=ips):
             yield
 
     def pause(self, address: WebAddress, seconds: float, *, own: bool = False) -> None:  # noqa: ARG002

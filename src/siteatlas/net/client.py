@@ -9,7 +9,7 @@ import asyncio
 import random
 import ssl
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from errno import ECONNREFUSED
 from types import TracebackType
@@ -36,12 +36,13 @@ from siteatlas.errors import (
 from siteatlas.net.address import WebAddress, parse_url
 from siteatlas.net.egress import EgressPolicy
 from siteatlas.net.faults import LIBRARY_FAULTS, error_for_status, fault_of, retry_after_seconds
+from siteatlas.net.framing import BoundedConnector
 from siteatlas.net.gate import Gate, aim
 from siteatlas.net.limits import FetchLimits
 from siteatlas.net.own_headers import checked_headers
 from siteatlas.net.politeness import Politeness
 from siteatlas.net.proxy import Proxy
-from siteatlas.net.resolver import Resolver, SystemResolver
+from siteatlas.net.resolver import DnsResolver, Resolver
 from siteatlas.net.response import CHUNK_BYTES, Budget, Response
 from siteatlas.net.waiting import current_waits
 from siteatlas.turns import turns
@@ -58,13 +59,16 @@ SWITCHING_PROTOCOLS = 101
 TOO_MANY_REQUESTS = 429
 SERVER_ERRORS = range(500, 600)
 
+OnRedirect = Callable[[WebAddress, WebAddress], None]
+
 
 class HttpClient:
     """Fetches documents for one scan; use it with `async with`.
 
     `headers` are the operator's own and go only to hosts that the policy names as his. `tls`
     replaces the default trust store. With a `proxy`, all other hosts are asked through it: it
-    resolves their names, so which addresses those lead to is its business.
+    resolves their names, so which addresses those lead to is its business. `on_redirect` is told
+    each redirect before it is followed, and raises a ScanError to prevent that.
     """
 
     def __init__(
@@ -88,12 +92,13 @@ class HttpClient:
         self._tls = tls
         self._gate = Gate(
             policy,
-            resolver or SystemResolver(),
+            resolver or DnsResolver(),
             timeout=limits.dns,
             cache_seconds=limits.dns_cache,
         )
         self._session: aiohttp.ClientSession | None = None
         self._answering: set[str] = set()
+        self.on_redirect: OnRedirect | None = None
 
     def check(self, address: WebAddress) -> None:
         """Raise EgressDenied if the address shows by itself that it may not be contacted."""
@@ -161,10 +166,11 @@ class HttpClient:
         sent = {**headers, **self._own_headers} if own else headers
         for attempt in range(1, self._limits.tries + 1):
             last, delay = attempt == self._limits.tries, self._delay(attempt)
-            slot = self._politeness.slot(address, own, patience=self._limits.patience)
+            ips = () if own or self._proxy else await self._look_up(address, budget)
+            slot = self._politeness.slot(address, own, patience=self._limits.patience, ips=ips)
             await exchange.enter_async_context(slot)
             try:
-                raw = await self._send(address, sent, budget)
+                raw = await self._send(address, sent, budget, ips)
             except ScanError as fault:
                 if last or budget.left <= 0 or not self._may_pass(fault, address):
                     self._record_fault(address, fault, own=own)
@@ -208,8 +214,26 @@ class HttpClient:
     def _delay(self, attempt: int) -> float:
         return self._limits.retry_delay * float(2 ** (attempt - 1)) * _jitter()
 
+    async def _look_up(self, address: WebAddress, budget: Budget) -> tuple[str, ...]:
+        """The IP addresses to connect to, for a host that is not the operator's own."""
+        for attempt in range(1, self._limits.tries + 1):
+            since = time.monotonic()
+            try:
+                return await self._gate.look_up(address)
+            except DnsError as fault:
+                if attempt == self._limits.tries or isinstance(fault, DnsNameUnknown):
+                    raise
+            finally:
+                budget.spend(since)
+            await asyncio.sleep(self._delay(attempt))
+        raise AssertionError("FetchLimits.tries must be at least 1")
+
     async def _send(
-        self, address: WebAddress, headers: Mapping[str, str], budget: Budget
+        self,
+        address: WebAddress,
+        headers: Mapping[str, str],
+        budget: Budget,
+        ips: Sequence[str],
     ) -> aiohttp.ClientResponse:
         """Send one request and wait for the headers of the answer."""
         if self._session is None:
@@ -220,7 +244,7 @@ class HttpClient:
         since = time.monotonic()
         try:
             proxy = None if self._policy.is_own(address) else self._proxy
-            with aim(address, proxy) as target:
+            with aim(address, proxy, ips=ips) as target:
                 async with asyncio.timeout(min(budget.left, self._longest_opening)):
                     raw = await self._session.get(
                         url, allow_redirects=False, **_way(headers, address, proxy)
@@ -252,11 +276,13 @@ class HttpClient:
     def _redirect_target(
         self, raw: aiohttp.ClientResponse, chain: list[WebAddress]
     ) -> WebAddress | None:
-        location = raw.headers.get("Location")
-        if raw.status not in REDIRECTS or location is None:
+        locations = set(raw.headers.getall("Location", []))
+        if raw.status not in REDIRECTS or not locations:
             return None
+        if len(locations) > 1:
+            raise RedirectInvalid("The site redirects to several addresses at once.")
         try:
-            target = parse_url(location, base=chain[-1].url)
+            target = parse_url(locations.pop(), base=chain[-1].url)
         except AddressScheme as error:
             raise RedirectScheme from error
         except AddressError as error:
@@ -265,6 +291,8 @@ class HttpClient:
             raise RedirectLoop
         if len(chain) > self._limits.redirects:
             raise TooManyRedirects
+        if self.on_redirect is not None:
+            self.on_redirect(chain[-1], target)
         return target
 
     def _record_fault(self, address: WebAddress, fault: ScanError, *, own: bool) -> None:
@@ -274,7 +302,7 @@ class HttpClient:
 
     def _open_session(self) -> aiohttp.ClientSession:
         limits = self._limits
-        connector = aiohttp.TCPConnector(
+        connector = BoundedConnector(
             resolver=self._gate,
             use_dns_cache=False,
             socket_factory=self._gate.open_socket,

@@ -81,6 +81,7 @@ class EgressPolicy:
 
     rules: tuple[AllowRule, ...] = ()
     refused: frozenset[str] = frozenset()
+    refused_sockets: frozenset[tuple[str, int]] = frozenset()
 
     @classmethod
     def from_text(cls, text: str) -> EgressPolicy:
@@ -95,6 +96,11 @@ class EgressPolicy:
     def with_refused(self, *hosts: str) -> EgressPolicy:
         """This policy without these names and addresses, such as those of this service itself."""
         return replace(self, refused=self.refused.union(map(_plain_host, hosts)))
+
+    def with_refused_socket(self, host: str, port: int) -> EgressPolicy:
+        """This policy without the one address and port that this service itself listens on."""
+        own = (_plain_host(host), port)
+        return replace(self, refused_sockets=self.refused_sockets | {own})
 
     def for_site(self, address: WebAddress) -> EgressPolicy:
         """The policy of one scan: only rules for the host or range that the site itself is in.
@@ -124,7 +130,7 @@ class EgressPolicy:
         For whoever typed the address. A stranger is only told that it is refused.
         """
         host, port, ip = address.host, address.port, read_ip(address.host)
-        if not self.refused.isdisjoint({host, str(ip)}):
+        if self._refuses({host, str(ip)}, port):
             return Refusal.OURS
         if ip is not None and never_opens(ip):
             return Refusal.NEVER_OPENS
@@ -139,7 +145,7 @@ class EgressPolicy:
     def check_socket(self, host: str, ip: str, port: int) -> None:
         """Raise EgressDenied unless a socket to `ip` and `port` may be opened for `host`."""
         found = read_ip(ip)
-        if found is None or never_opens(found) or not self.refused.isdisjoint({host, str(found)}):
+        if found is None or never_opens(found) or self._refuses({host, str(found)}, port):
             raise EgressDenied
         if self._allows(host, port) or self._allows_range(ip, port):
             return
@@ -156,6 +162,11 @@ class EgressPolicy:
     def entries(self) -> tuple[str, ...]:
         """The allow rules as text, for people."""
         return tuple(str(rule) for rule in self.rules)
+
+    def _refuses(self, hosts: set[str], port: int) -> bool:
+        if not self.refused.isdisjoint(hosts):
+            return True
+        return any((host, port) in self.refused_sockets for host in hosts)
 
     def _allows(self, host: str, port: int) -> bool:
         return any(rule.matches(host, port) for rule in self.rules)

@@ -24,6 +24,8 @@ from siteatlas.net.ranges import read_ip
 from siteatlas.net.resolver import Resolver
 
 MOST_CACHED_NAMES = 256
+MOST_LOOKUPS = 4
+MOST_ADDRESSES = 4
 _FAMILIES = (socket.AF_INET, socket.AF_INET6)
 
 
@@ -36,7 +38,7 @@ class Target:
 
     host: str
     port: int
-    addresses: frozenset[str]
+    addresses: tuple[str, ...]
     sockets: list[tuple[socket.socket, str]] = field(default_factory=list)
     denied: EgressDenied | None = None
     is_proxy: bool = False
@@ -46,15 +48,18 @@ _target: ContextVar[Target | None] = ContextVar("target", default=None)
 
 
 @contextlib.contextmanager
-def aim(address: WebAddress, proxy: Proxy | None = None) -> Iterator[Target]:
+def aim(
+    address: WebAddress, proxy: Proxy | None = None, *, ips: Sequence[str] = ()
+) -> Iterator[Target]:
     """Name the target of the requests inside; a denial at the gate comes out as EgressDenied.
 
-    The gate's own exception is kept on the target, because aiohttp and its helpers may wrap it,
+    `ips` are what an earlier `Gate.look_up` found; nothing else is connected to then. The gate's
+    own exception is kept on the target, because aiohttp and its helpers may wrap it,
     try the next address or swallow it.
     """
     host, port = (address.host, address.port) if proxy is None else (proxy.host, proxy.port)
-    literal = frozenset({host} if read_ip(host) is not None else ())
-    target = Target(host, port, literal, is_proxy=proxy is not None)
+    literal = read_ip(host) is not None
+    target = Target(host, port, (host,) if literal else tuple(ips), is_proxy=proxy is not None)
     token = _target.set(target)
     try:
         yield target
@@ -75,6 +80,7 @@ class Gate(AbstractResolver):
         self._timeout = timeout
         self._cache_seconds = min(cache_seconds, 60.0)
         self._cache: dict[str, tuple[float, tuple[str, ...]]] = {}
+        self._lookups = asyncio.Semaphore(MOST_LOOKUPS)
 
     async def resolve(
         self,
@@ -82,19 +88,33 @@ class Gate(AbstractResolver):
         port: int = 0,
         family: int = socket.AF_UNSPEC,  # noqa: ARG002
     ) -> list[ResolveResult]:
-        """Look a name up once; one forbidden address among the answers refuses the name."""
+        """The checked addresses of the target; a name is looked up unless that was done before."""
         target = _target.get()
         if target is None or (target.host, target.port) != (host, port):
             raise _denial(target, host, port, "not the target")
+        if not target.addresses:
+            target.addresses = await self._checked(target)
+        return [_resolved(host, ip, port) for ip in target.addresses]
+
+    async def look_up(self, address: WebAddress) -> tuple[str, ...]:
+        """The addresses that a request for this address may connect to.
+
+        One forbidden address among the records refuses the name. Of many records the first few
+        are used.
+        """
+        if read_ip(address.host) is not None:
+            return (address.host,)
+        return await self._checked(Target(address.host, address.port, ()))
+
+    async def _checked(self, target: Target) -> tuple[str, ...]:
         addresses = await self._addresses_of(target)
         try:
             for ip in addresses:
                 self._check(target, ip)
         except EgressDenied as denied:
-            self._cache.pop(host, None)
-            raise _denial(target, host, port, "record") from denied
-        target.addresses = frozenset(addresses)
-        return [_resolved(host, ip, port) for ip in addresses]
+            self._cache.pop(target.host, None)
+            raise _denial(target, target.host, target.port, "record") from denied
+        return tuple(addresses[:MOST_ADDRESSES])
 
     def open_socket(self, info: AddrInfoType) -> socket.socket:
         """Make the socket for a connection, if it goes to an address that was checked."""
@@ -143,7 +163,7 @@ class Gate(AbstractResolver):
         if known is not None and known[0] > time.monotonic():
             return known[1]
         try:
-            async with asyncio.timeout(self._timeout):
+            async with asyncio.timeout(self._timeout), self._lookups:
                 found = tuple(await self._resolver.addresses(host))
         except TimeoutError as error:
             raise DnsError("The name of the site was not resolved in time.") from error

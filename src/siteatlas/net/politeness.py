@@ -1,5 +1,7 @@
 """Politeness per host: connections at a time, pause between requests, rest after failures.
 
+Hosts that share an IP address also share a larger number of connections and starts there.
+
 One instance serves the whole process. What counts as a failure is decided by `client.py`; whoever
 runs a job is told through `waiting.py` when it waits here.
 """
@@ -8,13 +10,15 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from ipaddress import IPv6Address, ip_network
 
 from siteatlas.errors import ConnectionFailed, RateLimited
 from siteatlas.logs import get_logger
 from siteatlas.net.address import WebAddress
+from siteatlas.net.ranges import read_ip
 from siteatlas.net.waiting import Waits, current_waits
 
 log = get_logger("net")
@@ -22,6 +26,10 @@ log = get_logger("net")
 HOST_DELAY = 0.5
 HOST_CONNECTIONS = 2
 OWN_CONNECTIONS = 16
+# An IP address may serve thousands of hosts, or be what thousands of names point at: it gets more
+# than one host does, but not what all of them together would get.
+CONNECTIONS_PER_ADDRESS = 8
+STARTS_PER_ADDRESS = 4
 LONGEST_CRAWL_DELAY = 30.0
 FAILURES_TO_OPEN = 5
 SHORTEST_REST = 60.0
@@ -33,7 +41,7 @@ HostKey = tuple[str, int, bool]
 
 @dataclass(slots=True)
 class _Host:
-    """What is known of one host while it is in use, and for a while after."""
+    """What is known of one host or IP address while it is in use, and for a while after."""
 
     free: asyncio.Semaphore
     delay: float
@@ -62,20 +70,27 @@ class Politeness:
 
     @asynccontextmanager
     async def slot(
-        self, address: WebAddress, own: bool = False, *, patience: float = 5.0
+        self,
+        address: WebAddress,
+        own: bool = False,
+        *,
+        patience: float = 5.0,
+        ips: Iterable[str] = (),
     ) -> AsyncIterator[None]:
         """Wait for a place for one request and hold it; ConnectionFailed when the host rests.
 
         The operator's own hosts know no delay. A host that asked for a pause is waited for if the
-        pause ends within `patience` seconds; else RateLimited says how long it lasts.
+        pause ends within `patience` seconds; else RateLimited says how long it lasts. `ips` are
+        the IP addresses that the request may connect to; the place counts for each of them.
         """
         waits = current_waits()
+        host = self._host(address, own=own)
+        shared = [self._address(network) for network in sorted(set(map(_network, ips)))]
         with waits.request():
-            host = await self._enter(self._host(address, own=own), patience, waits)
-            try:
+            self._refuse_resting(host)
+            async with _place(host, waits), await self._turn(host, shared, patience, waits):
+                self._refuse_resting(host)
                 yield
-            finally:
-                self._leave(host)
 
     def set_crawl_delay(self, address: WebAddress, seconds: float) -> None:
         """Wait at least so long between requests to this host, up to 30 seconds."""
@@ -108,12 +123,19 @@ class Politeness:
         return len(self._hosts)
 
     def _host(self, address: WebAddress, *, own: bool) -> _Host:
-        key = (address.host, address.port, own)
+        connections = OWN_CONNECTIONS if own else self._connections
+        delay = 0.0 if own else self._delay
+        return self._remembered((address.host, address.port, own), connections, delay)
+
+    def _address(self, network: str) -> _Host:
+        connections = self._connections * CONNECTIONS_PER_ADDRESS
+        return self._remembered((network, 0, False), connections, self._delay / STARTS_PER_ADDRESS)
+
+    def _remembered(self, key: HostKey, connections: int, delay: float) -> _Host:
         host = self._hosts.pop(key, None)
         if host is None:
             self._forget_idle()
-            connections = OWN_CONNECTIONS if own else self._connections
-            host = _Host(asyncio.Semaphore(connections), 0.0 if own else self._delay)
+            host = _Host(asyncio.Semaphore(connections), delay)
         self._hosts[key] = host
         return host
 
@@ -125,53 +147,69 @@ class Politeness:
         for key in unused[: MOST_IDLE_HOSTS // 2]:
             del self._hosts[key]
 
-    async def _enter(self, host: _Host, patience: float, waits: Waits) -> _Host:
-        host.users += 1
-        try:
-            self._refuse_resting(host)
-            await _acquire(host.free, waits)
-        except BaseException:
-            host.users -= 1
-            raise
-        try:
-            await self._wait_for_turn(host, patience, waits)
-            self._refuse_resting(host)
-        except BaseException:
-            self._leave(host)
-            raise
-        return host
+    async def _turn(
+        self, host: _Host, shared: Sequence[_Host], patience: float, waits: Waits
+    ) -> AsyncExitStack:
+        """Wait for a turn at the host and at what it shares; holds places at the latter.
 
-    def _leave(self, host: _Host) -> None:
-        host.users -= 1
-        host.free.release()
+        A place that is shared is not held while the turn at the host is waited for.
+        """
+        while True:
+            await self._wait_for_turn([host], patience, waits)
+            async with AsyncExitStack() as places:
+                for other in shared:
+                    await places.enter_async_context(_place(other, waits))
+                await self._wait_for_turn(shared, patience, waits)
+                if self._left([host], patience) > 0:
+                    continue
+                for started in (host, *shared):
+                    started.next_start = self._clock() + started.delay
+                return places.pop_all()
 
-    async def _wait_for_turn(self, host: _Host, patience: float, waits: Waits) -> None:
-        """Wait for the end of a pause and of the delay, then take the next start."""
-        while (left := self._left(host, patience)) > 0 or waits.is_idle:
+    async def _wait_for_turn(self, hosts: Sequence[_Host], patience: float, waits: Waits) -> None:
+        while (left := self._left(hosts, patience)) > 0 or waits.is_idle:
             if left > 0:
                 with waits.wait(left):
                     await asyncio.sleep(left)
             else:
                 # A slot may be long in coming, so the turn is looked at again after it.
                 await waits.active()
-        host.next_start = self._clock() + host.delay
 
-    def _left(self, host: _Host, patience: float) -> float:
+    def _left(self, hosts: Sequence[_Host], patience: float) -> float:
         """Seconds until the next request may start; RateLimited if a pause takes too long."""
         now = self._clock()
-        paused = host.paused_until - now
+        paused = max((host.paused_until - now for host in hosts), default=0.0)
         if paused > patience:
             raise RateLimited(retry_after=paused)
-        return max(paused, host.next_start - now if host.delay else 0.0)
+        starts = (host.next_start - now for host in hosts if host.delay)
+        return max(paused, max(starts, default=0.0))
 
     def _refuse_resting(self, host: _Host) -> None:
         if host.closed_until > self._clock():
             raise ConnectionFailed("The site failed several times in a row and is left to rest.")
 
 
-async def _acquire(free: asyncio.Semaphore, waits: Waits) -> None:
-    if not free.locked():
-        await free.acquire()
-        return
-    with waits.wait():
-        await free.acquire()
+@asynccontextmanager
+async def _place(host: _Host, waits: Waits) -> AsyncIterator[None]:
+    """Wait for one of the connections and hold it."""
+    host.users += 1
+    try:
+        if host.free.locked():
+            with waits.wait():
+                await host.free.acquire()
+        else:
+            await host.free.acquire()
+        try:
+            yield
+        finally:
+            host.free.release()
+    finally:
+        host.users -= 1
+
+
+def _network(ip: str) -> str:
+    """What counts as one IP address: for IPv6 the network of one customer."""
+    found = read_ip(ip)
+    if isinstance(found, IPv6Address):
+        return str(ip_network((found, 64), strict=False))
+    return ip

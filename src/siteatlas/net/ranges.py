@@ -60,8 +60,18 @@ _METADATA = frozenset(
 # Forms that carry an IPv4 address inside an IPv6 one: a range written for IPv6 must not open them.
 _EMBEDDING_IPV6 = tuple(
     IPv6Network(text)
-    for text in ("::ffff:0:0/96", "::ffff:0:0:0/96", "64:ff9b::/96", "64:ff9b:1::/48", "2002::/16")
+    for text in (
+        "::/96",
+        "::ffff:0:0/96",
+        "::ffff:0:0:0/96",
+        "64:ff9b::/96",
+        "64:ff9b:1::/48",
+        "2001::/32",
+        "2002::/16",
+    )
 )
+# The loopback address and the unspecified one lie among the oldest of these forms.
+_PLAIN_LOW_IPV6 = frozenset({IPv6Address("::"), IPv6Address("::1")})
 _RANGES_THAT_MAY_BE_OPENED = tuple(
     IPv6Network(text) for text in ("fc00::/7", "fe80::/10", "2000::/3")
 )
@@ -90,7 +100,9 @@ def never_opens(ip: IpAddress) -> bool:
     """Whether no allow rule may open this address: cloud metadata and IPv4 in disguise."""
     if ip in _METADATA:
         return True
-    return isinstance(ip, IPv6Address) and any(ip in network for network in _EMBEDDING_IPV6)
+    if not isinstance(ip, IPv6Address) or ip in _PLAIN_LOW_IPV6:
+        return False
+    return any(ip in network for network in _EMBEDDING_IPV6)
 
 
 def too_wide(network: IpNetwork) -> bool:

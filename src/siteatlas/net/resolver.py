@@ -1,22 +1,23 @@
-"""Names to addresses. Owns the lookup threads; judging the addresses is left to `gate.py`."""
+"""Names to addresses, without threads. Judging the addresses is left to `gate.py`."""
 
 from __future__ import annotations
 
 import asyncio
-import functools
-import socket
-import threading
+import time
 from collections.abc import Sequence
-from concurrent.futures import Future
-from queue import SimpleQueue
 from typing import Protocol
 
-from siteatlas.errors import DnsError, DnsNameUnknown
+import pycares
 
-LOOKUP_THREADS = 4
-_UNKNOWN = frozenset(
-    getattr(socket, name) for name in ("EAI_NONAME", "EAI_NODATA") if hasattr(socket, name)
-)
+from siteatlas.errors import DnsError, DnsNameUnknown
+from siteatlas.net.dns_query import DnsQuery
+
+LOOKUP_SECONDS = 4.5
+# Shorter than the first pause before a job is retried.
+DEAD_SECONDS = 10.0
+QUICK_SECONDS = 1.0
+MOST_DEAD_NAMES = 1024
+_UNKNOWN = frozenset({pycares.errno.ARES_ENOTFOUND, pycares.errno.ARES_ENODATA})
 
 
 class Resolver(Protocol):
@@ -26,51 +27,41 @@ class Resolver(Protocol):
         """Every address of the name; DnsNameUnknown or DnsError when there is none."""
 
 
-class SystemResolver:
-    """The resolver of the operating system, asked from a few threads of its own."""
+class DnsResolver:
+    """Asks the hosts file, then the name servers of the system or the given ones.
 
-    async def addresses(self, host: str) -> Sequence[str]:
-        try:
-            return await asyncio.wrap_future(_lookup_threads().submit(host))
-        except socket.gaierror as error:
-            raise (DnsNameUnknown if error.errno in _UNKNOWN else DnsError) from error
-        except (OSError, UnicodeError) as error:
-            raise DnsError from error
-
-
-class LookupThreads:
-    """A fixed number of threads, so that a slow name server cannot pile up work.
-
-    They are daemons: a lookup that hangs must not hold up the end of the process.
+    Lookups do not wait for each other. A name whose servers let us wait in vain is not asked for
+    again for a few seconds. `servers` are IP addresses, with a port where it is not 53.
     """
 
-    def __init__(self, count: int) -> None:
-        self._waiting: SimpleQueue[tuple[Future[list[str]], str]] = SimpleQueue()
-        for number in range(count):
-            threading.Thread(target=self._work, name=f"dns-{number}", daemon=True).start()
+    def __init__(self, servers: Sequence[str] = ()) -> None:
+        self._servers = tuple(servers)
+        self._dead_until: dict[str, float] = {}
 
-    def submit(self, host: str) -> Future[list[str]]:
-        future: Future[list[str]] = Future()
-        self._waiting.put((future, host))
-        return future
+    async def addresses(self, host: str) -> Sequence[str]:
+        if self._dead_until.get(host, 0.0) > time.monotonic():
+            raise DnsError("The name servers of the site did not answer a moment ago.")
+        since = time.monotonic()
+        try:
+            async with asyncio.timeout(LOOKUP_SECONDS):
+                return await self._ask(host)
+        except TimeoutError as error:
+            self._remember(host)
+            raise DnsError("The name of the site was not resolved in time.") from error
+        except pycares.AresError as error:
+            if error.args[0] in _UNKNOWN:
+                raise DnsNameUnknown from error
+            if time.monotonic() - since > QUICK_SECONDS:
+                self._remember(host)
+            raise DnsError from error
+        except UnicodeError as error:
+            raise DnsError from error
 
-    def _work(self) -> None:
-        while True:
-            future, host = self._waiting.get()
-            if not future.set_running_or_notify_cancel():
-                continue
-            try:
-                future.set_result(_look_up(host))
-            except (OSError, UnicodeError) as error:
-                future.set_exception(error)
+    async def _ask(self, host: str) -> Sequence[str]:
+        with DnsQuery(self._servers) as query:
+            return await query.addresses(host)
 
-
-@functools.cache
-def _lookup_threads() -> LookupThreads:
-    return LookupThreads(LOOKUP_THREADS)
-
-
-def _look_up(host: str) -> list[str]:
-    """All addresses in the system's order of preference; a zone, if any, stays visible."""
-    found = socket.getaddrinfo(host.encode("ascii"), None, type=socket.SOCK_STREAM)
-    return list(dict.fromkeys(str(sockaddr[0]) for *_, sockaddr in found))
+    def _remember(self, host: str) -> None:
+        if len(self._dead_until) >= MOST_DEAD_NAMES:
+            self._dead_until.clear()
+        self._dead_until[host] = time.monotonic() + DEAD_SECONDS

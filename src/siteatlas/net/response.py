@@ -25,6 +25,7 @@ from siteatlas.net.limits import FetchLimits
 CHUNK_BYTES = 64 * 1024
 # Set by firewalls that answer in place of the site.
 CHALLENGE_HEADERS = ("cf-mitigated", "x-amzn-waf-action")
+ABSURD_FACTOR = 2
 _SAMPLES_PER_WINDOW = 30
 
 
@@ -131,6 +132,15 @@ class Response:
         if any(name in self._raw.headers for name in CHALLENGE_HEADERS):
             return Blocked("The site shows a challenge for browsers instead of the document.")
         return error_for_status(self.status, self.retry_after)
+
+    def refuse_oversize(self) -> None:
+        """Raise TooLarge if the announced length is far beyond the limit.
+
+        A document that is only somewhat too large is read up to the limit.
+        """
+        announced = self._raw.content_length
+        if announced is not None and announced > ABSURD_FACTOR * self._max_bytes:
+            raise TooLarge
 
     async def chunks(self) -> AsyncIterator[bytes]:
         """The bytes of the body as they came, up to 64 KiB at a time.

@@ -32,6 +32,7 @@ from siteatlas.net.address import WebAddress, parse_site
 from siteatlas.net.egress import EgressPolicy
 from siteatlas.net.politeness import Politeness
 from siteatlas.net.proxy import Proxy
+from siteatlas.net.resolver import DnsResolver
 from siteatlas.processor.budget import EntryBudget
 from siteatlas.processor.documents import memory_of
 from siteatlas.processor.opened_scan import OpenedScan
@@ -96,6 +97,7 @@ class Processor:
             Politeness(settings.host_delay, settings.host_connections),
             user_agent=settings.user_agent,
             proxy=_proxy(settings),
+            resolver=DnsResolver(settings.name_servers),
         )
 
     async def run(self, claim: Claim, pulse: Pulse) -> JobStatus | None:

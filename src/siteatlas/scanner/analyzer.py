@@ -15,7 +15,7 @@ from siteatlas.net.egress import EgressPolicy
 from siteatlas.net.own_headers import checked_headers
 from siteatlas.net.politeness import Politeness
 from siteatlas.net.proxy import Proxy
-from siteatlas.net.resolver import Resolver
+from siteatlas.net.resolver import DnsResolver, Resolver
 from siteatlas.scanner.events import ScanEvent, ScanMemory
 from siteatlas.scanner.options import ScanOptions
 from siteatlas.scanner.site_scan import SiteScan
@@ -50,7 +50,7 @@ class SitemapAnalyzer:
         self._politeness = Politeness() if politeness is None else politeness
         self._user_agent = user_agent
         self._limits = limits
-        self._resolver = resolver
+        self._resolver = DnsResolver() if resolver is None else resolver
         self._headers = checked_headers(headers or {})
         self._tls = tls
         self._proxy = proxy

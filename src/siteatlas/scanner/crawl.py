@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 
-from siteatlas.errors import AddressError, RateLimited, SiteatlasError
+from siteatlas.errors import AddressError, ForeignHostLimit, RateLimited, SiteatlasError
 from siteatlas.logs import get_logger
 from siteatlas.net.address import WebAddress, parse_url
 from siteatlas.net.client import HttpClient
@@ -151,17 +151,19 @@ class Crawl:
                 if self._budget.is_spent:
                     await self.tell_problem("url_limit")
                 else:
-                    self._note(candidate, await visitor.visit(candidate))
+                    await self._note(candidate, await visitor.visit(candidate))
             finally:
                 self.frontier.done()
 
-    def _note(self, candidate: Candidate, result: VisitResult) -> None:
+    async def _note(self, candidate: Candidate, result: VisitResult) -> None:
         if result.was_read:
             self.documents_read += 1
         if result.error is not None:
             log.debug("document_failed", url=candidate.address.url, code=result.error.code)
             if not result.was_read:
                 self.failures.append((candidate, result.error))
+            if isinstance(result.error, ForeignHostLimit):
+                await self.tell_problem("cross_host_cap", candidate.address.url)
 
     async def _follow(
         self, parent: Candidate, parent_url: str, children: Iterable[ChildLink], client: HttpClient

@@ -2,12 +2,16 @@
 
 A site may name sitemaps on foreign hosts in robots.txt or in its home page, a few of them. An
 index may not: its entries are followed on hosts of the site, on the host of the index itself and
-on hosts that the site named. So nobody's index turns us against somebody else's host.
+on hosts that the site named. A redirect counts like a document. So nobody's index or redirects turn
+us against somebody else's host.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+
+from siteatlas.errors import ForeignHostLimit
+from siteatlas.net.address import WebAddress
 
 FOREIGN_DOCUMENTS_PER_HOST = 20
 _SHORT_LABEL = 3
@@ -53,6 +57,11 @@ class SiteHosts:
             return True
         self._foreign[host] += 1
         return self._foreign[host] <= FOREIGN_DOCUMENTS_PER_HOST
+
+    def follow_redirect(self, source: WebAddress, target: WebAddress) -> None:
+        """Count a redirect like a document; ForeignHostLimit when the host has had its share."""
+        if not self.take(target.host, source.host):
+            raise ForeignHostLimit
 
 
 def _is_registrable(host: str) -> bool:

@@ -52,7 +52,7 @@ class SiteScan:
     ) -> None:
         self._site = site
         self._options = options
-        self._open_client = open_client
+        self._make_client = open_client
         self._politeness = politeness
         self._user_agent = user_agent
         self._emit = emit
@@ -86,6 +86,11 @@ class SiteScan:
         self._home_error = search.home_error
         if not self._crawl.documents_read:
             await self._try_other_host(base, stack)
+
+    def _open_client(self, origin: WebAddress) -> HttpClient:
+        client = self._make_client(origin)
+        client.on_redirect = self._crawl.frontier.hosts.follow_redirect
+        return client
 
     def _search(self, client: HttpClient, base: WebAddress, answer: RobotsAnswer) -> OriginSearch:
         return OriginSearch(

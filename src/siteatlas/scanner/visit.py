@@ -186,6 +186,7 @@ class Visitor:
         known = self._memory.documents.get(reading.url)
         if known is not None and known.done:
             return await self._pass_over(candidate, known)
+        response.refuse_oversize()
         await self._read(reading, response)
         return await self._close_complete(reading, response)
 

@@ -9,6 +9,7 @@ from typer.testing import CliRunner
 
 from siteatlas.cli.configuration import settings_shown, without_password
 from siteatlas.cli.main import app
+from siteatlas.errors import ConfigurationError
 from siteatlas.settings import Settings, load_settings
 
 
@@ -60,3 +61,20 @@ def test_the_password_of_a_proxy_is_hidden():
     environment = {"SITEATLAS_PROXY": "http://me:secret@proxy.example.net:3128"}
     shown = {line.setting: line.value for line in settings_shown(load_settings({}, environment))}
     assert shown["proxy"] == "http://me:***@proxy.example.net:3128"
+
+
+@pytest.mark.parametrize(
+    "servers", ["dns.example.com", "192.0.2.53:x", "192.0.2", "[::x]", "192.0.2.53:70000"]
+)
+def test_a_name_server_is_given_by_its_address(servers: str):
+    with pytest.raises(ConfigurationError, match="SITEATLAS_DNS_SERVERS"):
+        load_settings({"dns_servers": servers}, environment={})
+
+
+def test_name_servers_are_separated_by_commas():
+    given = "192.0.2.53, 192.0.2.54:5353,[2001:db8::1],[2001:db8::2]:53"
+    settings = load_settings({"dns_servers": given}, environment={}).settings
+    assert settings.name_servers == (
+        *("192.0.2.53", "192.0.2.54:5353"),
+        *("[2001:db8::1]", "[2001:db8::2]:53"),
+    )

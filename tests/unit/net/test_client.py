@@ -321,13 +321,13 @@ async def test_the_operators_headers_go_to_no_other_host():
     sent: list[object] = []
 
     class Recorder(HttpClient):
-        async def _send(self, address, headers, budget):
+        async def _send(self, address, headers, budget, ips):
             sent.append(headers)
             raise HttpProtocolError
 
     client = Recorder(EgressPolicy(), Politeness(0, 2), user_agent="x", headers={"X-Key": "y"})
     with pytest.raises(HttpProtocolError):
-        await ask(client.get(parse_url("https://example.com/")))
+        await ask(client.get(parse_url("https://93.184.215.14/")))
     assert sent == [{"Accept-Encoding": "gzip"}]
 
 

@@ -257,3 +257,29 @@ def test_the_service_does_not_scan_itself():
         policy.check(parse_site("https://[2606:4700::1]/"))
     with pytest.raises(EgressDenied):
         policy.check_socket("other.example.com", "2606:4700::1", 443)
+
+
+def test_the_service_does_not_scan_the_socket_it_listens_on():
+    policy = EgressPolicy.from_text("127.0.0.1:*,localhost:*,[::1]:*")
+    policy = policy.with_refused_socket("127.0.0.1", 8000).with_refused_socket("::1", 8000)
+    for text in ("http://127.0.0.1:8000/", "http://[::1]:8000/"):
+        with pytest.raises(EgressDenied):
+            policy.check(parse_site(text))
+    with pytest.raises(EgressDenied):
+        policy.check_socket("localhost", "127.0.0.1", 8000)
+    policy.check(parse_site("http://127.0.0.1:8001/"))
+    policy.check_socket("localhost", "127.0.0.1", 8001)
+
+
+@pytest.mark.parametrize(
+    "address", ["::127.0.0.1", "::ffff:127.0.0.1", "64:ff9b::7f00:1", "2002:7f00:1::", "2001::1"]
+)
+def test_no_rule_opens_ipv4_inside_ipv6(address: str):
+    with pytest.raises(ConfigurationError):
+        EgressPolicy.from_text(f"[{address}]:80")
+    with pytest.raises(EgressDenied):
+        EgressPolicy.from_text("[2000::/3]:*").check_socket("site.example.com", address, 80)
+
+
+def test_the_loopback_address_of_ipv6_can_be_opened():
+    EgressPolicy.from_text("[::1]:80").check(parse_site("http://[::1]/"))

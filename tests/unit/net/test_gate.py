@@ -5,15 +5,18 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 
 from siteatlas.errors import DnsError, DnsNameUnknown, EgressDenied
-from siteatlas.net.address import parse_url
+from siteatlas.net.address import WebAddress, parse_url
+from siteatlas.net.client import HttpClient
 from siteatlas.net.egress import EgressPolicy
-from siteatlas.net.gate import Gate, aim
+from siteatlas.net.gate import MOST_ADDRESSES, MOST_LOOKUPS, Gate, aim
+from siteatlas.net.politeness import Politeness
 from tests.fixtures.raw_server import PathServer, redirect, whole_answer
 from tests.unit.net.conftest import QUICK, FakeResolver, MakeClient, ask, read
 
@@ -174,3 +177,67 @@ async def test_a_socket_that_went_elsewhere_is_noticed():
 
     with socket.create_server(("127.0.0.1", 0)) as listener, pytest.raises(EgressDenied):
         go_elsewhere(listener)
+
+
+class Strangers(EgressPolicy):
+    """A policy that opens loopback for a test without treating it as the operator's own."""
+
+    def is_own(self, address: WebAddress) -> bool:
+        return False
+
+
+async def test_names_of_strangers_are_paced_by_their_address(make_client: MakeClient):
+    async with PathServer({"/": whole_answer(b"x")}) as server:
+        names = [f"n{number}.example.com" for number in range(4)]
+        resolver = FakeResolver(dict.fromkeys(names, ("127.0.0.1",)))
+        policy = Strangers.from_text(",".join(f"{name}:{server.port}" for name in names))
+        politeness = Politeness(0.4, 2)
+        moments: list[float] = []
+        async with HttpClient(
+            policy, politeness, user_agent="x", limits=QUICK, resolver=resolver
+        ) as client:
+
+            async def fetch(name: str) -> None:
+                async with client.get(parse_url(server.url(host=name))):
+                    moments.append(time.monotonic())
+
+            await asyncio.gather(*map(fetch, names))
+    assert moments[-1] - moments[0] > 0.29
+    assert sorted(resolver.asked) == names
+
+
+async def test_a_request_connects_only_to_what_its_place_was_taken_for():
+    resolver = FakeResolver({"site.example.com": [(PUBLIC,), ("93.184.215.15",)]})
+    gate = Gate(EgressPolicy(), resolver, timeout=1, cache_seconds=0)
+    address = parse_url("http://site.example.com/")
+    ips = await gate.look_up(address)
+    with aim(address, ips=ips):
+        assert [found["host"] for found in await gate.resolve(address.host, 80)] == [PUBLIC]
+    assert resolver.asked == ["site.example.com"]
+
+
+async def test_every_record_is_checked_and_the_first_few_are_used():
+    many = tuple(f"93.184.215.{number}" for number in range(1, 20))
+    resolver = FakeResolver({"many.example.com": many, "bad.example.com": (*many, "10.0.0.1")})
+    gate = Gate(EgressPolicy(), resolver, timeout=1, cache_seconds=0)
+    assert await gate.look_up(parse_url("http://many.example.com/")) == many[:MOST_ADDRESSES]
+    with pytest.raises(EgressDenied):
+        await gate.look_up(parse_url("http://bad.example.com/"))
+
+
+async def test_one_job_has_only_so_many_lookups_at_a_time():
+    running = most = 0
+
+    class SlowResolver:
+        async def addresses(self, host: str) -> Sequence[str]:
+            nonlocal running, most
+            running += 1
+            most = max(most, running)
+            await asyncio.sleep(0.01)
+            running -= 1
+            return [PUBLIC]
+
+    gate = Gate(EgressPolicy(), SlowResolver(), timeout=5, cache_seconds=0)
+    addresses = [parse_url(f"http://n{number}.example.com/") for number in range(20)]
+    await asyncio.gather(*map(gate.look_up, addresses))
+    assert most == MOST_LOOKUPS

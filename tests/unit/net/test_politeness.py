@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Sequence
+from itertools import pairwise
 
 import pytest
 
 from siteatlas.errors import ConnectionFailed
-from siteatlas.net.address import parse_url
-from siteatlas.net.politeness import MOST_IDLE_HOSTS, OWN_CONNECTIONS, Politeness
+from siteatlas.net.address import WebAddress, parse_url
+from siteatlas.net.politeness import (
+    CONNECTIONS_PER_ADDRESS,
+    MOST_IDLE_HOSTS,
+    OWN_CONNECTIONS,
+    Politeness,
+)
 
 SITE = parse_url("http://example.com/")
 OTHER = parse_url("http://other.example.com/")
@@ -160,3 +167,80 @@ async def test_hosts_out_of_use_are_forgotten():
             politeness.record(parse_url(f"http://h{number}.example.com/"), ok=True)
         assert politeness.known_hosts <= MOST_IDLE_HOSTS
         assert (SITE.host, SITE.port, False) in politeness._hosts
+
+
+async def starts(politeness: Politeness, names: int, ips: Sequence[str]) -> list[float]:
+    begin = time.monotonic()
+
+    async def request(number: int) -> float:
+        address = parse_url(f"http://h{number}.example.com/")
+        async with politeness.slot(address, ips=[ips[number % len(ips)]]):
+            return time.monotonic() - begin
+
+    return sorted(await asyncio.gather(*map(request, range(names))))
+
+
+async def test_names_on_one_address_share_its_starts():
+    started = await starts(Politeness(0.2, 2), 6, ["192.0.2.1"])
+    assert all(moment > number * 0.05 - 0.005 for number, moment in enumerate(started))
+
+
+async def test_names_on_several_addresses_do_not_wait_for_each_other():
+    started = await starts(Politeness(30, 1), 4, [f"192.0.2.{number}" for number in range(4)])
+    assert started[-1] < 1
+
+
+async def test_addresses_of_one_ipv6_network_count_as_one():
+    started = await starts(Politeness(0.4, 2), 3, ["2001:db8::1", "2001:db8::2:1", "2001:db8::3"])
+    assert started[-1] > 0.19
+
+
+async def test_names_on_one_address_share_its_connections():
+    politeness, running, most = Politeness(0, 1), 0, 0
+
+    async def request(number: int) -> None:
+        nonlocal running, most
+        address = parse_url(f"http://h{number}.example.com/")
+        async with politeness.slot(address, ips=["192.0.2.1", "192.0.2.2"]):
+            running += 1
+            most = max(most, running)
+            await asyncio.sleep(0.001)
+            running -= 1
+
+    await asyncio.gather(*map(request, range(40)))
+    assert most == CONNECTIONS_PER_ADDRESS
+
+
+async def test_a_host_that_waits_for_its_own_turn_keeps_nobody_from_the_address():
+    politeness = Politeness(0, 1)
+    slow = [parse_url(f"http://slow{n}.example.com/") for n in range(2 * CONNECTIONS_PER_ADDRESS)]
+    for address in slow:
+        politeness.set_crawl_delay(address, 30)
+        async with politeness.slot(address, ips=["192.0.2.1"]):
+            pass
+
+    async def request(address: WebAddress) -> None:
+        async with politeness.slot(address, ips=["192.0.2.1"]):
+            pass
+
+    waiting = [asyncio.create_task(request(address)) for address in slow]
+    await asyncio.sleep(0.01)
+    async with asyncio.timeout(1):
+        await request(SITE)
+    for task in waiting:
+        task.cancel()
+    await asyncio.gather(*waiting, return_exceptions=True)
+    assert all(not host.users for host in politeness._hosts.values())
+
+
+async def test_a_delay_of_the_host_holds_after_a_wait_for_the_address():
+    politeness = Politeness(0.1, 2)
+    started: list[float] = []
+
+    async def request() -> None:
+        async with politeness.slot(SITE, ips=["192.0.2.1"]):
+            started.append(time.monotonic())
+
+    politeness._address("192.0.2.1").next_start = time.monotonic() + 0.3
+    await asyncio.gather(*(request() for _ in range(4)))
+    assert all(later - sooner > 0.095 for sooner, later in pairwise(started))

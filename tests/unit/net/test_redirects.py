@@ -156,3 +156,21 @@ async def test_a_site_cannot_lead_into_the_zone_of_another(make_client: MakeClie
             with pytest.raises(EgressDenied):
                 await ask(client.get(address))
     assert inside.connections == 0
+
+
+async def test_two_different_locations_are_no_redirect(make_client: MakeClient):
+    both = whole_answer(status="302 Found", headers=("Location: /a", "Location: /b"))
+    async with PathServer({"/": both}) as server, make_client(server.entry) as client:
+        with pytest.raises(RedirectInvalid):
+            await ask(client.get(parse_url(server.url())))
+        assert server.paths == ["/"]
+
+
+async def test_the_same_location_twice_is_followed(make_client: MakeClient):
+    both = whole_answer(status="302 Found", headers=("Location: /a", "Location: /a"))
+    async with (
+        PathServer({"/": both, "/a": whole_answer(b"here")}) as server,
+        make_client(server.entry) as client,
+        client.get(parse_url(server.url())) as response,
+    ):
+        assert await read(response) == b"here"

@@ -13,7 +13,7 @@ from siteatlas.scanner.analyzer import ScanOptions
 from siteatlas.scanner.document import DocumentReader
 from siteatlas.scanner.events import DocumentClosed, ProblemSeen, RobotsRead
 from tests.fixtures.documents import index_of, urlset, urlset_of
-from tests.fixtures.raw_server import Connection, RawServer, whole_answer
+from tests.fixtures.raw_server import Connection, PathServer, RawServer, redirect, whole_answer
 from tests.fixtures.scans import ScanRecord, record_scan
 from tests.unit.scanner.conftest import QUICK
 
@@ -101,8 +101,8 @@ ANSWERS = {
         sending(headers("Content-Length: 5", "Content-Length: 6") + b"xxxxxx"),
         "http_protocol",
     ),
-    "H8-continue": (flood_of("100 Continue"), "timeout"),
-    "H8-hints": (flood_of("103 Early Hints"), "timeout"),
+    "H8-continue": (flood_of("100 Continue"), "http_protocol"),
+    "H8-hints": (flood_of("103 Early Hints"), "http_protocol"),
     "H9": (sending(whole_answer(b"<html><title>Error 500</title></html>")), "html_instead"),
     "H13-304": (sending(whole_answer(status="304 Not Modified")), "http_protocol"),
     "H13-206": (sending(whole_answer(SITEMAP, status="206 Partial")), "http_protocol"),
@@ -229,6 +229,34 @@ async def test_row_147_even_a_host_that_robots_txt_names_gets_twenty_requests(si
     capped = [verdict for verdict in record.verdicts.values() if "cross_host_cap" in verdict]
     assert len(capped) == 40
     assert [problem.code for problem in record.all(ProblemSeen)] == ["cross_host_cap"]
+
+
+async def test_row_147_redirects_to_a_foreign_host_count_like_documents(make_analyzer):
+    async with PathServer({}, host="127.0.0.2") as victim:
+        lines = "".join(f"Sitemap: /{number}.xml\n" for number in range(60))
+        pages = {f"/{number}.xml": redirect(victim.url(f"/{number}")) for number in range(60)}
+        robots = whole_answer(f"{lines}Sitemap: /good.xml".encode())
+        good = whole_answer(SITEMAP)
+        async with PathServer({**pages, "/robots.txt": robots, "/good.xml": good}) as server:
+            record = await record_scan(make_analyzer("127.0.0.0/8:*"), server.url())
+    assert record.urls == URLS
+    assert len(victim.requests) == 20
+    closed = [event.error_code for event in record.all(DocumentClosed)]
+    assert closed.count("foreign_host_limit") == 40
+    assert [problem.code for problem in record.all(ProblemSeen)] == ["cross_host_cap"]
+
+
+@pytest.mark.parametrize(
+    ("announced", "outcome"), [(400_001, "cut"), (800_000, "cut"), (800_001, "unread")]
+)
+async def test_an_absurd_length_is_refused_before_the_body_is_read(
+    make_analyzer, announced: int, outcome: str
+):
+    body = urlset_of(f"https://a.example/{number}" for number in range(20_000))
+    answer = sending(headers(f"Content-Length: {announced}") + body.ljust(900_000))
+    record = await scan_raw(make_analyzer, answer)
+    closed = {event.requested_url.rpartition("/")[2]: event for event in record.all(DocumentClosed)}
+    assert (closed["s.xml"].outcome, closed["s.xml"].error_code) == (outcome, "too_large")
 
 
 async def test_rows_t7_t8_u7_misplaced_pages_are_stored_and_counted(site, make_analyzer):

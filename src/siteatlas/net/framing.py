@@ -1,0 +1,120 @@
+"""Bounds on what a site sends around a document: interim answers, the head, chunk framing.
+
+aiohttp parses as soon as bytes arrive, before anybody may say how much of that is enough. So the
+connection itself takes little at a time and ends an exchange that is all wrapping. The bytes of
+the document are counted in `response.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from typing import Any
+
+import aiohttp
+from aiohttp.client_proto import ResponseHandler
+
+from siteatlas.errors import HttpProtocolError
+
+MOST_INTERIM_ANSWERS = 8
+MOST_BYTES_BEFORE_HEAD = 128 * 1024
+FREE_FRAMING_BYTES = 16 * 1024
+SMALL_READ = 16 * 1024
+LARGE_READ = 64 * 1024
+_FINE_FRAMING = 16
+
+
+class BoundedHandler(ResponseHandler, asyncio.BufferedProtocol):
+    """A connection of aiohttp that breaks off when a site sends too much around its documents.
+
+    Until the head is complete, and while chunks are small, little is read at a time: parsing a
+    read of tiny pieces takes a hundred times as long as parsing one of plain body.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(loop)
+        self._space = memoryview(bytearray(LARGE_READ))
+        self._start()
+
+    def _start(self) -> None:
+        self._answers = 0
+        self._wire_bytes = 0
+        self._head_bytes = 0
+        self._has_head = False
+        self._is_chunked = False
+        self._body: aiohttp.StreamReader | None = None
+
+    def set_response_params(self, **options: Any) -> None:
+        """A new request was sent: count anew."""
+        self._start()
+        super().set_response_params(**options)
+
+    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002
+        """Where the transport puts the next bytes."""
+        return self._space if self._is_harmless else self._space[:SMALL_READ]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """The transport has put so many bytes there."""
+        self.data_received(bytes(self._space[:nbytes]))
+
+    def feed_data(self, data: tuple[Any, Any], size: int = 0) -> None:
+        """An answer was parsed, interim or final."""
+        message, body = data
+        self._answers += 1
+        self._head_bytes += sum(len(name) + len(value) + 4 for name, value in message.raw_headers)
+        if not self._has_head and message.code >= 200:  # noqa: PLR2004
+            self._has_head = True
+            self._is_chunked = message.chunked
+            self._body = body
+        super().feed_data(data, size)
+
+    def data_received(self, data: bytes) -> None:
+        """Parse what came, then see whether it was mostly wrapping."""
+        super().data_received(data)
+        self._wire_bytes += len(data)
+        reason = self._excess()
+        if reason is not None and self.transport is not None:
+            self._break_off(HttpProtocolError(reason))
+
+    @property
+    def _framing_bytes(self) -> int:
+        """What came besides headers and body; some of it may not have been parsed yet."""
+        body_bytes = self._body.total_bytes if self._body is not None else 0
+        return self._wire_bytes - self._head_bytes - body_bytes
+
+    @property
+    def _is_harmless(self) -> bool:
+        if not self._has_head:
+            return False
+        if not self._is_chunked:
+            return True
+        enough = self._wire_bytes >= LARGE_READ
+        return enough and self._framing_bytes * _FINE_FRAMING <= self._wire_bytes
+
+    def _excess(self) -> str | None:
+        if self._answers > MOST_INTERIM_ANSWERS + 1:
+            return "The site sends answer after answer to one request."
+        if not self._has_head:
+            too_long = self._wire_bytes > MOST_BYTES_BEFORE_HEAD
+            return "The headers of the answer do not end." if too_long else None
+        framing = self._framing_bytes
+        if self._is_chunked and framing > FREE_FRAMING_BYTES + (self._wire_bytes - framing) // 2:
+            return "The site sends the document in pieces of a few bytes."
+        return None
+
+    def _break_off(self, error: HttpProtocolError) -> None:
+        transport, body = self.transport, self._body
+        self._buffer.clear()
+        self.set_exception(error)
+        if body is not None and not body.is_eof():
+            body.set_exception(error)
+        if transport is not None:
+            transport.abort()
+
+
+class BoundedConnector(aiohttp.TCPConnector):
+    """A connector whose connections are bounded."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self._factory = functools.partial(BoundedHandler, loop=self._loop)  # type: ignore[assignment]
