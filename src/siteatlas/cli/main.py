@@ -14,6 +14,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperArgument, TyperCommand, TyperGroup
 
+from siteatlas.cli.init_process import run_below_init
 from siteatlas.cli.invocation import ColorChoice, begin
 
 PROGRAM = "siteatlas"
@@ -165,4 +166,4 @@ def root(
 
 def main() -> None:
     """Run the command line of this process."""
-    app(prog_name=PROGRAM)
+    run_below_init(partial(app, prog_name=PROGRAM))

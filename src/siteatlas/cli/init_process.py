@@ -1,0 +1,61 @@
+"""Process 1 of a container: runs the command as its child, passes signals on, reaps orphans.
+
+The embedded PostgreSQL outlives the shell that starts it, so its processes become children of
+process 1. The command cannot reap them itself: it would take the status of programs that it waits
+for.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from contextlib import suppress
+
+INIT = 1
+SIGNAL_EXIT = 128
+PASSED_ON = {
+    signal.SIGTERM,
+    signal.SIGINT,
+    signal.SIGHUP,
+    signal.SIGQUIT,
+    signal.SIGUSR1,
+    signal.SIGUSR2,
+}
+# The kernel sends a Ctrl-C to every process of the terminal's group, the child included.
+SENT_BY_KERNEL = 0x80
+
+
+def run_below_init(command: Callable[[], None]) -> None:
+    """Run `command`; as process 1 in a child, with whose exit code this process ends."""
+    if os.getpid() != INIT:
+        command()
+        return
+    earlier = signal.pthread_sigmask(signal.SIG_BLOCK, PASSED_ON | {signal.SIGCHLD})
+    child = os.fork()
+    if child == 0:
+        signal.pthread_sigmask(signal.SIG_SETMASK, earlier)
+        command()
+        return
+    os._exit(_watch(child))
+
+
+def _watch(child: int) -> int:
+    while True:
+        came = signal.sigwaitinfo(PASSED_ON | {signal.SIGCHLD})
+        if came.si_signo != signal.SIGCHLD:
+            if came.si_code != SENT_BY_KERNEL:
+                os.kill(child, came.si_signo)
+        elif (code := _reap(child)) is not None:
+            return code
+
+
+def _reap(child: int) -> int | None:
+    """Take leave of all processes that ended; gives the exit code of `child` if it did."""
+    code = None
+    with suppress(ChildProcessError):
+        while (ended := os.waitpid(-1, os.WNOHANG))[0]:
+            if ended[0] == child:
+                status = os.waitstatus_to_exitcode(ended[1])
+                code = SIGNAL_EXIT - status if status < 0 else status
+    return code
