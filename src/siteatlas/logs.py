@@ -24,7 +24,20 @@ CREDENTIALS_IN_URL = re.compile(r"(://)[^/@\s]+@")
 # What all three of them need; most texts have none of it.
 SUSPICIOUS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029@=]")
 
+# The room of the words that a command says; they are shown whatever the level.
+NOTICES = "cli"
+
 job_context = bound_contextvars
+
+
+class JsonHandler(logging.StreamHandler[TextIO]):
+    """Writes lines that are JSON objects."""
+
+
+def stderr_is_json() -> bool:
+    """Whether programs read stderr: then nothing but log lines may be written there."""
+    handlers = logging.getLogger().handlers
+    return any(isinstance(one, JsonHandler) and one.stream is sys.stderr for one in handlers)
 
 
 class RoomLogger(structlog.stdlib.BoundLogger):
@@ -127,7 +140,7 @@ def configure_logging(level: str, log_format: str, stream: TextIO | None = None)
             )
         ]
     )
-    handler = logging.StreamHandler(stream)
+    handler = (JsonHandler if as_json else logging.StreamHandler)(stream)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=shared,
@@ -137,6 +150,7 @@ def configure_logging(level: str, log_format: str, stream: TextIO | None = None)
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
+    logging.getLogger(NOTICES).setLevel(min(logging.INFO, root.level))
     # It tells at length of connections that it could not close in good order, and replaces them.
     logging.getLogger("sqlalchemy.pool").setLevel(logging.CRITICAL)
     for noisy in ("apscheduler", "alembic", "asyncio", "uvicorn.access", "aiohttp"):

@@ -10,6 +10,7 @@ import re
 import sys
 import tomllib
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
@@ -307,6 +308,15 @@ def load_settings(
         else:
             origins[field] = "default"
     return LoadedSettings(_validated(values, origins), origins)
+
+
+def wanted_log_format() -> str:
+    """The format of log lines, also when other settings are unusable; `console` in doubt."""
+    chosen = os.environ.get(environment_name("log_format"), "").strip()
+    if not chosen:
+        with suppress(ConfigurationError):
+            chosen = str(_read_file(Path(SETTINGS_FILE), must_exist=False).get("log_format"))
+    return chosen if chosen == "json" else "console"
 
 
 def _read_file(path: Path, *, must_exist: bool) -> dict[str, Any]:

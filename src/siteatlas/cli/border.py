@@ -24,8 +24,12 @@ from siteatlas.errors import (
     RateLimited,
     SiteatlasError,
 )
+from siteatlas.logs import NOTICES, configure_logging, get_logger, stderr_is_json
+from siteatlas.settings import wanted_log_format
 
 Result = TypeVar("Result")
+
+OUR_FAULT = "This is a fault of Siteatlas. Run it again with -vv to see where it happened."
 
 INTERRUPTED = 130
 
@@ -44,6 +48,8 @@ ADVICE: dict[type[SiteatlasError], str] = {
     RateLimited: "Try again later.",
 }
 
+log = get_logger(NOTICES)
+
 
 def run(work: Coroutine[object, object, Result]) -> Result:
     """Run the asynchronous part of a command to its end."""
@@ -52,20 +58,30 @@ def run(work: Coroutine[object, object, Result]) -> Result:
 
 def exit_with(error: Exception) -> NoReturn:
     """End the command: at most two lines on stderr, and the exit code of the error."""
+    keep_to_json()
     trace(error)
     known = known_cause(error)
     if known is not None:
         report(known)
         sys.exit(known.exit_code)
-    summary = " ".join(f"{type(error).__name__}: {error}".split())
-    complain(f"siteatlas: internal_error: {summary}")
-    complain("This is a fault of Siteatlas. Run it again with -vv to see where it happened.")
+    summary = f"{type(error).__name__}: {error}"
+    tell_error(SiteatlasError.code, summary, OUR_FAULT, style="")
     sys.exit(SiteatlasError.exit_code)
+
+
+def keep_to_json() -> None:
+    """Log in JSON where that was asked for, also when the command failed before it could log."""
+    if wanted_log_format() == "json" and not stderr_is_json():
+        configure_logging("info", "json")
 
 
 def trace(error: Exception) -> None:
     """Show where the error happened, if that was asked for."""
-    if current().trace:
+    if not current().trace:
+        return
+    if stderr_is_json():
+        log.error("command_trace", exc_info=error)
+    else:
         traceback.print_exception(error)
 
 
@@ -84,7 +100,16 @@ def report(error: SiteatlasError, *, about: str | None = None) -> None:
 
 def complain_twice(error: SiteatlasError, message: str, advice: str | None) -> None:
     """The line and the advice of an error in words that fit the place where it happened."""
-    complain(f"siteatlas: {error.code}: {' '.join(message.split())}", style="red")
+    tell_error(error.code, message, advice)
+
+
+def tell_error(code: str, message: str, advice: str | None, *, style: str = "red") -> None:
+    """One line for the error and one for the advice; in JSON, one object for both."""
+    message = " ".join(message.split())
+    if stderr_is_json():
+        log.error("command_error", error_code=code, error=message, advice=advice)
+        return
+    complain(f"siteatlas: {code}: {message}", style=style)
     if advice:
         complain(advice)
 

@@ -44,6 +44,8 @@ NOUNS = {
     "config": Noun("configuration", "The settings, and where each value comes from."),
     "help": Noun("help", "The help of a command, as with --help."),
 }
+# The library names this one error of its tree, and gives its parent no name.
+USAGE_ERROR: type[Exception] = typer.BadParameter.__mro__[1]
 # Put by the library before the words of a choice that it does not know.
 NEEDLESS_WORDS = "Value error, "
 
@@ -87,7 +89,24 @@ def _plain_words() -> Iterator[None]:
         yield
     except typer.BadParameter as error:
         error.message = error.message.removeprefix(NEEDLESS_WORDS)
+        _tell_in_json(error)
         raise
+    except USAGE_ERROR as error:
+        _tell_in_json(error)
+        raise
+
+
+def _tell_in_json(error: Any) -> None:
+    """End the command with one object where stderr shall be JSON."""
+    from siteatlas.cli.border import keep_to_json, tell_error
+    from siteatlas.errors import InputError
+    from siteatlas.logs import stderr_is_json
+
+    keep_to_json()
+    if stderr_is_json():
+        message = error.format_message() or "A command is missing."
+        tell_error(InputError.code, message, "See the help: siteatlas help")
+        raise typer.Exit(error.exit_code)
 
 
 def load_command(name: str) -> TyperCommand | TyperGroup:

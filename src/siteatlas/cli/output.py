@@ -27,6 +27,7 @@ from siteatlas.cli.fitting import GAP, fit_table
 from siteatlas.cli.fitting import Column as Column  # noqa: PLC0414 commands need one module for tables
 from siteatlas.cli.fitting import Kind as Kind  # noqa: PLC0414 commands need one module for tables
 from siteatlas.cli.invocation import ColorChoice, current
+from siteatlas.logs import NOTICES, get_logger, stderr_is_json
 
 # Control characters, line separators, and the marks that turn the direction of writing.
 UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
@@ -47,6 +48,8 @@ STATUS_STYLES = {
     "unread": "bold red",
     "skipped": "dim",
 }
+
+log = get_logger(NOTICES)
 
 
 class ListFormat(StrEnum):
@@ -121,8 +124,10 @@ def say(text: str, *, style: str = "") -> None:
 
 
 def complain(text: str, *, style: str = "") -> None:
-    """A line on stderr that is shown even when quiet was asked for."""
-    if style and is_terminal(sys.stderr):
+    """A line on stderr that is shown even when quiet was asked for; in JSON, a log line."""
+    if stderr_is_json():
+        log.info("notice", text=text)
+    elif style and is_terminal(sys.stderr):
         console_for(sys.stderr).print(Text(printable(text), style=style), soft_wrap=True)
     else:
         print(printable(text), file=sys.stderr, flush=True)  # noqa: T201

@@ -14,7 +14,7 @@ from siteatlas.cli.invocation import current
 from siteatlas.cli.output import complain
 from siteatlas.cli.stopping import SIGNAL_EXIT, stop_on_signals
 from siteatlas.cli.worker_probes import port_of
-from siteatlas.logs import get_logger
+from siteatlas.logs import get_logger, stderr_is_json
 from siteatlas.settings import Settings
 
 # A worker that was asked to end before it had started ends by the signal itself.
@@ -67,7 +67,8 @@ class WorkerGroup:
     def _tell(self, pid: int, status: int) -> None:
         how = f"by signal {-status}" if status < 0 else f"with status {status}"
         rest = "" if self._stopping else "; the others are stopped"
-        complain(f"Process {pid} ended {how}{rest}.")
+        if not stderr_is_json():
+            complain(f"Process {pid} ended {how}{rest}.")
         log.error("worker_process_ended", pid=pid, exit_code=exit_code_of(status))
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from siteatlas.cli.border import advice_for, exit_with
 from siteatlas.cli.invocation import ColorChoice, begin
+from siteatlas.cli.output import complain
 from siteatlas.errors import (
     DatabaseUnavailable,
     EmbeddedServerError,
@@ -14,6 +17,7 @@ from siteatlas.errors import (
     SiteatlasError,
     error_classes,
 )
+from siteatlas.logs import configure_logging
 
 
 @pytest.mark.parametrize(
@@ -70,6 +74,47 @@ def test_a_trace_is_shown_when_asked_for(capsys):
     with pytest.raises(SystemExit):
         exit_with(ValueError("odd"))
     assert "ValueError: odd" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "said"),
+    [
+        (DatabaseUnavailable("It is\naway."), "database_unavailable", "It is away."),
+        (ValueError("odd"), "internal_error", "ValueError: odd"),
+    ],
+)
+def test_in_json_an_error_is_one_object(error, code, said, monkeypatch, capsys):
+    monkeypatch.setenv("SITEATLAS_LOG_FORMAT", "json")
+    with pytest.raises(SystemExit):
+        exit_with(error)
+    (line,) = capsys.readouterr().err.splitlines()
+    told = json.loads(line)
+    assert (told["event"], told["level"]) == ("command_error", "error")
+    assert (told["error_code"], told["error"]) == (code, said)
+    assert told["advice"]
+
+
+def test_in_json_a_trace_is_an_object_too(monkeypatch, capsys):
+    monkeypatch.setenv("SITEATLAS_LOG_FORMAT", "json")
+    begin(2, quiet=False, color=ColorChoice.AUTO)
+    with pytest.raises(SystemExit):
+        exit_with(ValueError("odd"))
+    trace, _ = map(json.loads, capsys.readouterr().err.splitlines())
+    assert "ValueError: odd" in trace["exception"]
+
+
+def test_in_json_words_are_objects_whatever_the_level(capsys):
+    configure_logging("error", "json")
+    complain("Starting")
+    told = json.loads(capsys.readouterr().err)
+    assert (told["event"], told["text"]) == ("notice", "Starting")
+
+
+def test_a_settings_file_can_ask_for_json_too(tmp_path, capsys):
+    (tmp_path / "siteatlas.toml").write_text('log_format = "json"\nport = "odd"\n')
+    with pytest.raises(SystemExit):
+        exit_with(DatabaseUnavailable())
+    assert json.loads(capsys.readouterr().err)["error_code"] == "database_unavailable"
 
 
 def test_advice_comes_from_the_nearest_class():

@@ -23,7 +23,7 @@ def test_a_taken_port_is_one_sentence_and_what_to_do():
     assert result.exit_code == 2
     assert result.stderr.splitlines() == [
         f"siteatlas: port_taken: Another program already listens on 127.0.0.1:{port}.",
-        "Choose another one with --port, or --port 0 for any free port.",
+        "Choose another one with --port or --metrics-port; 0 takes any free port.",
     ]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import signal
 import sys
 from asyncio.subprocess import Process
@@ -10,6 +11,7 @@ from asyncio.subprocess import Process
 import pytest
 
 from siteatlas.cli.worker_group import WorkerGroup
+from siteatlas.logs import configure_logging
 
 # It ends well when it is asked to, as a worker does.
 OBEYS = "import signal, sys; signal.signal(15, lambda *_: sys.exit(0)); print(); signal.pause()"
@@ -41,6 +43,14 @@ async def test_a_worker_that_ended_by_itself_is_named_with_its_status(status: in
     assert other.returncode == 0
     words = f"Process {ended.pid} ended with status {status}; the others are stopped.\n"
     assert capfd.readouterr().err == words
+
+
+async def test_in_json_the_end_of_a_worker_is_one_object(capfd):
+    configure_logging("info", "json")
+    ended, other = await start("raise SystemExit(4)"), await start()
+    assert await WorkerGroup([ended, other]).ended() == 4
+    told = json.loads(capfd.readouterr().err)
+    assert (told["event"], told["pid"], told["exit_code"]) == ("worker_process_ended", ended.pid, 4)
 
 
 async def test_a_group_that_was_asked_to_stop_has_nothing_to_tell(capfd):
