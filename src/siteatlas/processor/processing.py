@@ -7,7 +7,7 @@ that holds it keeps its lease alive.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import aclosing, suppress
 from dataclasses import replace
 from typing import Any
@@ -51,13 +51,15 @@ from siteatlas.processor.recorder import (
 from siteatlas.queue.claims import Claim, claim_one
 from siteatlas.queue.endings import MAX_SNOOZES
 from siteatlas.queue.job_service import job_service
+from siteatlas.queue.joining import load_waiting_documents
 from siteatlas.queue.leases import assign_domain, heartbeat, report_progress
 from siteatlas.queue.statuses import FINAL
 from siteatlas.scanner.analyzer import ScanOptions, SitemapAnalyzer
+from siteatlas.scanner.events import DiscoveryMethod
 from siteatlas.scanner.options import MAX_DOCUMENTS
 from siteatlas.settings import Settings, load_settings
 from siteatlas.storage.domains import register_domain
-from siteatlas.storage.known_sitemaps import load_sitemaps
+from siteatlas.storage.known_sitemaps import KnownSitemap, load_sitemaps
 from siteatlas.storage.models import JobStatus
 from siteatlas.storage.repetition import repeat_when_busy
 from siteatlas.storage.scans import open_scan
@@ -213,12 +215,14 @@ class Processor:
             )
             known = await load_sitemaps(session, domain_id, scan_id, resumed=resumed)
             manual = await load_manual_documents(session, domain_id) if known.stored else ()
+            waiting = await load_waiting_documents(session, domain_id)
             await report_progress(
                 session,
                 claim,
                 lease_seconds=self._settings.lease_seconds,
                 progress=START_PROGRESS,
             )
+        manual += _new_to(known.by_id, waiting)
         return OpenedScan(scan_id, domain_id, address.domain, resumed, known, manual)
 
     async def _failed(
@@ -269,6 +273,18 @@ def _address_of(claim: Claim) -> WebAddress:
     if claim.domain is None or claim.base_url is None:
         raise JobDataInvalid
     return parse_site(claim.base_url)
+
+
+def _new_to(known: Mapping[UUID, KnownSitemap], documents: Iterable[str]) -> tuple[str, ...]:
+    """The documents that no scan of the site has asked for yet because a person named them."""
+    named = (s for s in known.values() if s.discovery_method == DiscoveryMethod.MANUAL)
+    paths = {_path_of(url) for s in named for url in (s.url, s.requested_url) if url}
+    return tuple(document for document in documents if _path_of(document) not in paths)
+
+
+def _path_of(document: str) -> str:
+    """The path and query of an address; a site has one host, so they are enough to know it."""
+    return document if document.startswith("/") else parse_site(document).path
 
 
 async def _save_in_time(recorder: Recorder) -> None:

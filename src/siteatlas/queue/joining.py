@@ -1,15 +1,27 @@
-"""Joining the active job of a site instead of making a second one."""
+"""Joining the active job of a site instead of making a second one.
+
+A submission that names a document leaves its address with the job that it joins, so that this
+scan reads it if it has not begun yet, and otherwise the next one.
+"""
 
 from __future__ import annotations
 
 from typing import Any
+from uuid import UUID
 
 from sqlalchemy import BigInteger, SmallInteger, Text, bindparam, case, func, null, select, update
+from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from siteatlas.net.address import parse_site
 from siteatlas.queue.new_job import NewJob
 from siteatlas.queue.statuses import ACTIVE
+from siteatlas.scanner.well_known import names_document
 from siteatlas.storage.models import SITEMAP_JOB, Job, JobStatus
+
+# How many addresses wait with one job, and in how many of the newest jobs a scan looks for them.
+MOST_DOCUMENTS = 100
+JOBS_LOOKED_AT = 100
 
 FIND_ACTIVE = (
     select(Job)
@@ -35,7 +47,15 @@ def _widening() -> Any:
     whole = Job.job_metadata["document"].astext.is_not(None) & wanted_document.is_(None)
     wanted_priority = bindparam("wanted_priority", type_=SmallInteger())
     base_url = bindparam("wanted_base_url", type_=Text())
-    no_document = func.jsonb_build_object("document", null(), "base_url", base_url)
+    no_document = func.jsonb_build_object(
+        "document",
+        null(),
+        "base_url",
+        base_url,
+        # What the job would have read alone is read with the site.
+        "documents",
+        func.jsonb_build_array(Job.job_metadata["document"]),
+    )
     new_limit = func.jsonb_build_object("max_pages", wanted_limit)
     return (
         update(Job)
@@ -57,7 +77,71 @@ def _widening() -> Any:
 WIDEN = _widening()
 
 
+def _adding() -> Any:
+    """Leave the address of a document with a job, once; gives nothing when the job has ended."""
+    metadata = func.coalesce(Job.job_metadata, func.jsonb_build_object())
+    waiting = func.coalesce(Job.job_metadata["documents"], func.jsonb_build_array(), type_=JSONB())
+    added = func.jsonb_build_array(bindparam("added", type_=Text()), type_=JSONB())
+    enough = waiting.contains(added) | (func.jsonb_array_length(waiting) >= MOST_DOCUMENTS)
+    documents = case((enough, waiting), else_=waiting.op("||")(added))
+    return (
+        update(Job)
+        .where(Job.id == bindparam("of_job"), Job.status.in_(ACTIVE))
+        .values(job_metadata=metadata.op("||")(func.jsonb_build_object("documents", documents)))
+        .returning(Job)
+        .execution_options(synchronize_session=False, populate_existing=True)
+    )
+
+
+ADD_DOCUMENT = _adding()
+
+
+def _waiting_documents() -> Any:
+    documents = Job.job_metadata["documents"].label("documents")
+    newest = (
+        select(documents)
+        .where(Job.domain_id == bindparam("domain"), Job.job_type == SITEMAP_JOB)
+        .order_by(Job.id.desc())
+        .limit(JOBS_LOOKED_AT)
+        .subquery()
+    )
+    return select(newest.c.documents).where(newest.c.documents.is_not(None))
+
+
+WAITING_DOCUMENTS = _waiting_documents()
+
+
 async def join(session: AsyncSession, new: NewJob) -> Job | None:
+    """The active job of the site, told which document the submission names."""
+    job = await _join(session, new)
+    document = _document_of(new)
+    if job is None or document is None or _reads_only(job, document):
+        return job
+    told = {"of_job": job.id, "added": document}
+    return (await session.scalars(ADD_DOCUMENT, told)).one_or_none()
+
+
+def _document_of(new: NewJob) -> str | None:
+    """The document that a submission names; without its host when no scheme was given."""
+    if new.document is not None:
+        return new.document
+    address = parse_site(new.base_url)
+    if not names_document(address.path):
+        return None
+    return address.url if address.scheme_given else address.path
+
+
+def _reads_only(job: Job, document: str) -> bool:
+    return (job.job_metadata or {}).get("document") == document
+
+
+async def load_waiting_documents(session: AsyncSession, domain_id: UUID) -> tuple[str, ...]:
+    """Documents that were named while an earlier or this scan of the site was under way."""
+    lists = (await session.scalars(WAITING_DOCUMENTS, {"domain": domain_id})).all()
+    return tuple(dict.fromkeys(document for documents in lists for document in documents))
+
+
+async def _join(session: AsyncSession, new: NewJob) -> Job | None:
     """The active job of the site; while it waits, it takes over the wider wish of the two."""
     job = await _active(session, new.domain)
     if job is None or job.status != JobStatus.PENDING:

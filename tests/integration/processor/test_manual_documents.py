@@ -9,6 +9,7 @@ import pytest
 from sqlalchemy import func, update
 
 from siteatlas.net.address import parse_site
+from siteatlas.queue.new_job import Submitted
 from siteatlas.queue.submission import submit_site, watch_site
 from siteatlas.scheduler.sitemap_scheduler import enqueue_due_domains
 from siteatlas.storage.models import (
@@ -42,6 +43,12 @@ PAGE = "<!DOCTYPE html><html><body>Welcome</body></html>"
 def hiding() -> SiteServer:
     """A site whose only sitemap is at a place that nobody could guess."""
     return SiteServer({HIDDEN: urlset(pages("a", 30))})
+
+
+async def submitted(address: str, **options: Any) -> Submitted:
+    """Submit an address and leave its job where it is."""
+    async with get_background_session() as session, session.begin():
+        return await submit_site(session, parse_site(address), created_by=LOCAL_USER_ID, **options)
 
 
 async def scan_address(server: SiteServer, path: str = "", **options: Any) -> Job:
@@ -170,3 +177,55 @@ async def test_refused_addresses_are_documents_of_the_site_and_reasons_of_the_sc
         assert ended.status == "completed"
         assert ended.result_data is not None
         assert sorted(ended.result_data["reasons"]) == ["address_scheme", "egress_denied"]
+
+
+@pytest.mark.parametrize("typed", ["{base}", "{host}"])
+async def test_a_sitemap_given_while_a_scan_waits_is_read_by_that_scan(typed: str) -> None:
+    named = {"/robots.txt": "Sitemap: {base}/s.xml", "/s.xml": urlset(pages("a", 3))}
+    async with SiteServer(named | {HIDDEN: urlset(pages("b", 4))}) as server:
+        host = server.base.split("://")[1]
+        waiting = await submitted(server.base)
+        for _ in range(2):
+            joined = await submitted(typed.format(base=server.base, host=host) + HIDDEN)
+            assert (joined.id, joined.deduplicated) == (waiting.id, True)
+        await work(settings_for(server))
+        assert server.paths.count(HIDDEN) == 1
+    job = await job_of(waiting.id)
+    assert job.result_data is not None
+    assert job.result_data["url_count"] == 7
+    assert await methods() == {"/s.xml": "robots_txt", HIDDEN: "manual"}
+
+
+async def test_a_sitemap_given_while_a_scan_runs_is_read_by_the_next_one_and_kept() -> None:
+    named = {"/robots.txt": "Sitemap: {base}/s.xml", "/s.xml": urlset(pages("a", 3))}
+    async with SiteServer(named | {HIDDEN: urlset(pages("b", 4))}) as server:
+        running = await submitted(server.base)
+        await change_all(Job, status="processing")
+        assert (await submitted(server.base + HIDDEN)).id == running.id
+        await change_all(Job, status="completed")
+        for _ in range(2):
+            await scan_address(server)
+        assert server.paths == ["/robots.txt", HIDDEN, "/s.xml"] * 2
+    assert await methods() == {"/s.xml": "robots_txt", HIDDEN: "manual"}
+
+
+async def test_a_page_or_broken_sitemap_given_while_a_scan_waits_is_not_asked_for_again() -> None:
+    named = {"/robots.txt": "Sitemap: {base}/s.xml", "/s.xml": urlset(pages("a", 3))}
+    async with SiteServer(named | {"/m.xml": PAGE, "/en/": PAGE}) as server:
+        await submitted(server.base)
+        for path in ("/m.xml", "/en/"):
+            await submitted(server.base + path)
+        await work(settings_for(server))
+        await scan_address(server)
+        assert (server.paths.count("/m.xml"), server.paths.count("/en/")) == (1, 0)
+
+
+async def test_a_document_asked_for_alone_is_read_with_the_site_whose_scan_takes_its_place() -> (
+    None
+):
+    named = {"/robots.txt": "Sitemap: {base}/s.xml", "/s.xml": urlset(pages("a", 3))}
+    async with SiteServer(named | {HIDDEN: urlset(pages("b", 4))}) as server:
+        alone = await submitted(server.base + HIDDEN, document=server.base + HIDDEN)
+        assert (await submitted(server.base)).id == alone.id
+        await work(settings_for(server))
+        assert server.paths == ["/robots.txt", HIDDEN, "/s.xml"]
