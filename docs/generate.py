@@ -43,7 +43,7 @@ beside it. "Tried again" says whether a job with this error is put back into the
 means that the attempt does not count.
 
 Elsewhere: [codes that only HTTP requests meet](http-api.md#problems), and
-[what documents and scans may carry](problems.md), which is no error.
+[what documents and scans may carry](problems.md), which are not errors.
 
 This page is written by `make docs` from `src/siteatlas/errors.py`.
 """
@@ -52,7 +52,7 @@ PROBLEMS_INTRO = """\
 # Problems of documents and scans
 
 A sitemap with faults is read all the same. What was repaired, noticed or left out is counted by
-code. These codes are no errors: a document that carries them can be `complete`. Errors are in
+code. These codes are not errors: a document that carries them can be `complete`. Errors are in
 [errors.md](errors.md).
 
 Each problem of a document has a `count` and up to 20 `samples`. A sample holds the `url` of the
@@ -116,13 +116,6 @@ AT_EVERY_COMMAND = frozenset({"help", "install_completion", "show_completion"})
 LIMITS = re.compile(r"(.*?)\s*\[([^\[\]]*)\]", re.DOTALL)
 RANGE = re.compile(r"([\d.]+)<=x<=([\d.]+)")
 LEAST = re.compile(r"x>=([\d.]+)")
-VALUE_NAMES = {
-    "<int range>": "N",
-    "<int>": "N",
-    "<float range>": "NUMBER",
-    "<float>": "NUMBER",
-    "<str>": "TEXT",
-}
 
 
 def own_errors() -> list[type[SiteatlasError]]:
@@ -274,9 +267,6 @@ def argument_row(argument: TyperArgument, context: typer.Context) -> Row:
 
 def option_row(option: TyperOption, context: typer.Context) -> Row:
     name, text = option.get_help_record(context) or ("", "")
-    for written, shown in VALUE_NAMES.items():
-        name = name.replace(written, shown)
-    name = re.sub(r"<(.+)>", r"\1", name)
     return (f"`{cell(name)}`", *means_and_limits(text))
 
 

@@ -649,7 +649,7 @@ class XmlTokenTooLong(XmlLimits):
 
 
 class ScanTimeout(ScanError):
-    """The scan took longer than six hours."""
+    """The scan reached its time limit."""
 
     code = "scan_timeout"
 

@@ -174,6 +174,14 @@ def test_without_a_scheduler_a_job_waits_until_one_runs(fresh_machine: Machine, 
         assert idle.ask(submitted["status_url"])["status"] == "completed"
 
 
+def test_one_run_over_the_queue_ends_with_1_when_a_job_failed(fresh_machine: Machine, sites: Sites):
+    with fresh_machine.service("--no-scheduler") as idle:
+        submitted = idle.ask("/api/v3/sitemap/scan", {"base_url": sites["card"].base_url})
+        result = fresh_machine.run("scheduler", "run-once", "--json")
+        assert result.returncode == 1
+        assert json.loads(result.stdout)["outcomes"] == {submitted["job_id"]: "failed"}
+
+
 def test_sigterm_ends_the_service_with_0_and_leaves_no_database(fresh_machine: Machine):
     with fresh_machine.service() as running:
         assert fresh_machine.postgres_processes()

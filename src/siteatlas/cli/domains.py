@@ -134,7 +134,7 @@ def add(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Watch sites: scan each now and then again and again.
+    """Watch sites: scan each one now, and again after every interval.
 
     Exit code 1 if one of several sites could not be added; the others are.
     """

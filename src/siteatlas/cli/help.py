@@ -14,7 +14,7 @@ def show_help(
     context: typer.Context,
     command: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[COMMAND]...", help="Such as `scan`, or `jobs list`."),
+        typer.Argument(metavar="COMMAND", help="Such as `scan`, or `jobs list`."),
     ] = None,
 ) -> None:
     """Show the help of a command, or of all.

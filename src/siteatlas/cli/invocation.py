@@ -49,6 +49,11 @@ def say_more() -> None:
     _current.set(replace(current(), verbosity=max(current().verbosity, 1)))
 
 
+def say_less() -> None:
+    """From now on, this invocation says nothing but errors."""
+    _current.set(replace(current(), quiet=True))
+
+
 def show_traces() -> None:
     """From now on, an error of this invocation shows where it happened."""
     _current.set(replace(current(), trace=True))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import platform
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -12,13 +12,20 @@ from importlib import import_module
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperArgument, TyperCommand, TyperGroup
+from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
 from siteatlas.cli.init_process import run_below_init
 from siteatlas.cli.invocation import ColorChoice, begin
 
 PROGRAM = "siteatlas"
 COMPLETION_OPTIONS = {"install_completion", "show_completion"}
+VALUE_NAMES = {
+    "<int range>": "N",
+    "<int>": "N",
+    "<float range>": "NUMBER",
+    "<float>": "NUMBER",
+    "<str>": "TEXT",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +64,7 @@ class CommandTree(TyperGroup):
         super().__init__(**settings)
         for name, noun in NOUNS.items():
             self.add_command(TyperCommand(name, help=noun.help, rich_markup_mode=None))
+        _name_values(self)
 
     def resolve_command(self, *arguments: Any) -> Any:
         """Put the command itself in the place of its name."""
@@ -127,11 +135,29 @@ def load_command(name: str) -> TyperCommand | TyperGroup:
 def _tidy_help(command: Any) -> None:
     """Name arguments in usage lines as other programs do; completion belongs to the root alone."""
     command.params = [p for p in command.params if p.name not in COMPLETION_OPTIONS]
+    _name_values(command)
+    for inner in getattr(command, "commands", {}).values():
+        _tidy_help(inner)
+
+
+def _name_values(command: Any) -> None:
+    """Show values by the names that other programs use, not by the types of Python."""
     for parameter in command.params:
         if isinstance(parameter, TyperArgument):
             parameter.get_usage_pieces = partial(_usage, parameter)  # type: ignore[method-assign]
-    for inner in getattr(command, "commands", {}).values():
-        _tidy_help(inner)
+            parameter.display_type_rich = _no_type  # type: ignore[method-assign]
+        elif isinstance(parameter, TyperOption):
+            written = parameter.display_type_rich
+            parameter.display_type_rich = partial(_value_name, written)  # type: ignore[method-assign]
+
+
+def _no_type(ctx: Any) -> str:  # noqa: ARG001 typer passes it by name
+    return ""
+
+
+def _value_name(written: Callable[..., str | None], ctx: Any) -> str:
+    name = written(ctx=ctx) or ""
+    return VALUE_NAMES.get(name, name.removeprefix("<").removesuffix(">"))
 
 
 def _usage(argument: TyperArgument, _context: Any) -> list[str]:

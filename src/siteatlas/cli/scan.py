@@ -13,7 +13,7 @@ import typer
 from siteatlas.cli.border import INTERRUPTED, run, trace
 from siteatlas.cli.data_sink import DataSink, open_sink
 from siteatlas.cli.entry_filter import EntryFilter
-from siteatlas.cli.invocation import current, say_more
+from siteatlas.cli.invocation import current, say_less, say_more
 from siteatlas.cli.output import is_terminal, say
 from siteatlas.cli.preparation import prepare
 from siteatlas.cli.scan_arguments import (
@@ -30,6 +30,7 @@ from siteatlas.cli.scan_arguments import (
     OutputOption,
     Probe,
     ProbeOption,
+    QuietOption,
     RateOption,
     SinceOption,
     SitesArgument,
@@ -116,6 +117,7 @@ def scan(
     rate: RateOption = None,
     probe: ProbeOption = Probe.AUTO,
     verbose: VerboseOption = False,
+    quiet: QuietOption = False,
 ) -> None:
     """Read the sitemaps of SITE now and print what they hold. Nothing is stored.
 
@@ -123,6 +125,8 @@ def scan(
     """
     if verbose:
         say_more()
+    if quiet:
+        say_less()
     chosen = chosen_format(format, as_json=as_json)
     settings = prepare(user_agent=user_agent)
     usual = EgressPolicy.from_text(settings.egress_allow)

@@ -103,6 +103,7 @@ RateOption = Annotated[
 VerboseOption = Annotated[
     bool, typer.Option("--verbose", "-v", help="Show all problems with samples, and a log.")
 ]
+QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but errors.")]
 ProbeOption = Annotated[
     Probe, typer.Option(help="Try the usual places only if need be, or always.")
 ]

@@ -19,12 +19,13 @@ from siteatlas.cli.entry_stream import (
 )
 from siteatlas.cli.fitting import Kind
 from siteatlas.cli.output import (
+    WIDE,
     Column,
     cell_text,
     console_for,
-    drawn_table,
     json_bytes,
     plain_table,
+    terminal_table,
 )
 from siteatlas.cli.sitemap_tree import tree_text, unfetched_children
 from siteatlas.scanner.report import ScanReport
@@ -42,10 +43,10 @@ class ScanFormat(StrEnum):
 
 
 SITEMAP_COLUMNS = [
-    Column("SITEMAP"),
+    Column("SITEMAP", kind=Kind.URL),
     Column("TYPE"),
-    Column("FOUND BY"),
-    Column("URLS", right=True),
+    Column("FOUND BY", from_width=WIDE),
+    Column("URLS", right=True, kind=Kind.COUNT),
     Column("OUTCOME", kind=Kind.STATUS),
     Column("ERROR"),
 ]
@@ -100,21 +101,21 @@ def _object_list() -> ScanForm:
     return ScanForm(report=encode, head=b'{"items":[', tail=b'],"next_cursor":null}\n')
 
 
-def _rows(report: ScanReport) -> list[list[str]]:
-    return [
-        [
-            cell_text(value)
-            for value in (s.url, s.type, s.discovery_method, s.url_count, s.outcome, s.error_code)
-        ]
+def _rows(report: ScanReport) -> list[list[object]]:
+    rows: list[list[object]] = [
+        [s.url, s.type, s.discovery_method, s.url_count, s.outcome, s.error_code]
         for s in report.sitemaps
-    ] + [
-        [cell_text(value) for value in (c.url, None, c.method, None, c.verdict, c.reason)]
-        for c in unfetched_children(report)
+    ]
+    return rows + [
+        [c.url, None, c.method, None, c.verdict, c.reason] for c in unfetched_children(report)
     ]
 
 
 def _plain_sitemaps(report: ScanReport) -> bytes:
-    return plain_table(SITEMAP_COLUMNS, _rows(report)).encode() if report.sitemaps else b""
+    if not report.sitemaps:
+        return b""
+    cells = [[cell_text(value) for value in row] for row in _rows(report)]
+    return plain_table(SITEMAP_COLUMNS, cells).encode()
 
 
 def _drawn_sitemaps(report: ScanReport) -> bytes:
@@ -122,5 +123,5 @@ def _drawn_sitemaps(report: ScanReport) -> bytes:
         return b""
     console = console_for(sys.stdout)
     with console.capture() as capture:
-        console.print(drawn_table(SITEMAP_COLUMNS, _rows(report)))
+        console.print(terminal_table(SITEMAP_COLUMNS, _rows(report), console.width))
     return capture.get().encode()

@@ -154,11 +154,12 @@ def _bar(run: ScanRun) -> Table:
 
 def _counts(run: ScanRun) -> str:
     found, seconds = run.keeper.report, run.elapsed
-    rate = found.url_count / seconds if seconds else 0
+    rate = round(found.url_count / seconds) if seconds else 0
     expected = count_of(run.keeper.documents_expected, "document")
+    speed = f"{rate:,} a second, " if rate else ""
     return (
         f"{len(found.sitemaps):,} of {expected}, {count_of(found.url_count, 'URL')}, "
-        f"{rate:,.0f} a second, {seconds:.0f} s"
+        f"{speed}{seconds:.0f} s"
     )
 
 

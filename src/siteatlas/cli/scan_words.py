@@ -133,6 +133,5 @@ def _line(label: str, text: str, style: str = "") -> None:
 
 
 def _time_words(report: ScanReport, seconds: float) -> str:
-    if seconds < SHORTEST_MEASURED:
-        return f"{seconds:.1f} s"
-    return f"{seconds:.1f} s, {count_of(round(report.url_count / seconds), 'URL')} a second"
+    rate = round(report.url_count / seconds) if seconds >= SHORTEST_MEASURED else 0
+    return f"{seconds:.1f} s" + (f", {count_of(rate, 'URL')} a second" if rate else "")

@@ -20,6 +20,7 @@ from siteatlas.queue.job_service import job_service
 from siteatlas.queue.retention import Retention
 from siteatlas.scheduler.sitemap_scheduler import TickReport, process_pending_sitemaps, prune
 from siteatlas.settings import Settings
+from siteatlas.storage.models import JobStatus
 from siteatlas.storage.session import get_session
 
 PENDING_LOOKED_AT = 1000
@@ -64,12 +65,21 @@ def run_once(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Queue the sites that are due, take waiting jobs, run them to their end, prune old records."""
+    """Queue the sites that are due, take waiting jobs, run them to their end, prune old records.
+
+    Exit code 1 if a job failed.
+    """
     settings = prepare()
     report = run(run_scheduler_once(settings, limit or settings.scheduler_batch_size))
     if as_json:
         write_json(report)
-        return
+    else:
+        _write_report(report)
+    if JobStatus.FAILED in report.outcomes.values():
+        raise typer.Exit(1)
+
+
+def _write_report(report: TickReport) -> None:
     write_details(
         [
             ("looked_for", report.looked_for),

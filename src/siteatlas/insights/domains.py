@@ -19,7 +19,11 @@ from siteatlas.storage.models import Domain
 
 @dataclass(frozen=True, slots=True)
 class DomainView:
-    """A site as others see it; the counters are those of its last published scan."""
+    """A site as others see it.
+
+    Its counters say what is stored of it, as of its last published scan; they do not fall when the
+    site lists less.
+    """
 
     id: UUID
     domain: str

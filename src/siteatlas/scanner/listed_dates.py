@@ -1,7 +1,7 @@
 """`lastmod` as it was listed, where that tells more than the time that was read from it.
 
 A full timestamp tells nothing more: its offset aside, it is the same instant. A date without time,
-a year, a time without zone or a text that is no date does. How it is stored: decision 0016.
+a year, a time without zone or a text that is not a date does. How it is stored: decision 0016.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ LEFT_OUT: Final = {
     "loc_missing": "an entry without a URL",
     "url_too_long": "a URL of more than 8,192 characters",
     "control_char": "a URL with a control character in it",
-    "bad_unicode": "a URL with a character that is none, such as a replacement character",
+    "bad_unicode": "a URL with a replacement character or an invalid code point",
     "credentials": "a URL with a user name or password",
     "bad_url": "a URL that is not http or https, or has no usable host",
     "entry_malformed": "an entry that is lost because the XML around it is broken",
@@ -26,41 +26,43 @@ KEPT: Final = {
     "several_locs": (
         "an entry with more than one `loc`; of a page the first is kept, of an index all are read"
     ),
-    "entry_salvaged": "an entry that was read though the XML around it is broken",
-    "lastmod_invalid": "a `lastmod` that is no date; the entry is kept without it",
+    "entry_salvaged": "an entry that was read although the XML around it is broken",
+    "lastmod_invalid": "a `lastmod` that is not a date; the entry is kept without it",
     "lastmod_future": "a `lastmod` more than a day in the future",
     "changefreq_invalid": (
         "a `changefreq` that the protocol does not know; the entry is kept without it"
     ),
-    "priority_invalid": "a `priority` that is no number from 0 to 1; the entry is kept without it",
+    "priority_invalid": (
+        "a `priority` that is not a number from 0 to 1; the entry is kept without it"
+    ),
     "duplicate_url": "a URL that the same document has listed before",
     "url_long": "a URL of 2,049 to 8,192 characters",
     "extras_cut": "images, videos or other [extras](extras.md) beyond their limits were cut",
     "off_host": "a page on another site",
     "private_host": "a page whose host is an address or name of a private network",
     "scope": (
-        "a page outside of the directory of the sitemap, which search engines ignore unless "
+        "a page outside the directory of the sitemap, which search engines ignore unless "
         "robots.txt names the sitemap or an index above it"
     ),
 }
 DOCUMENT: Final = {
-    "bare_ampersand": "`&` that begins no entity; taken as `&amp;`",
+    "bare_ampersand": "an `&` that does not begin an entity; taken as `&amp;`",
     "html_entity": "an entity of HTML, such as `&nbsp;`; replaced by its character",
     "forbidden_char": "a character that XML forbids; replaced",
     "namespace": (
-        "the root has another namespace, prefix or case than the protocol says, or a prefix is "
+        "the root has a namespace, prefix or case other than that of the protocol, or a prefix is "
         "not declared"
     ),
     "doctype": "a document type declaration before the root",
     "leading_blanks": "blanks before the XML declaration or the root",
-    "content_after_end": "something stands behind the end of the root",
-    "encoding_not_utf8": "the document is encoded in something else than UTF-8",
+    "content_after_end": "something follows the end of the root",
+    "encoding_not_utf8": "the document is encoded in something other than UTF-8",
     "encoding_lie": "the bytes are not in the encoding that the document names",
-    "encoding_unknown": "the document names an encoding that nobody knows",
+    "encoding_unknown": "the document names an unknown encoding",
     "encoding_conflict": (
         "byte order mark, XML declaration and HTTP header name different encodings"
     ),
-    "gzip_trailing_garbage": "bytes behind the last part of a gzip file",
+    "gzip_trailing_garbage": "bytes after the last member of a gzip file",
     "duplicate_content": "another document of this scan has exactly the same bytes",
     "over_50000_entries": "more entries than the protocol allows; all are read, up to 250,000",
     "over_50_mib": "more bytes than the protocol allows; all are read, up to 100 MiB",

@@ -46,18 +46,19 @@ class Tally:
     ) -> None:
         """Count something that was repaired or set aside without losing an entry.
 
-        A URL or a value makes a sample; `place` is the index among the entries in work.
+        A URL or a value makes a sample, each once; `place` is the index among the entries in work.
         """
         self.problems[code] += count
         if (url is not None or value is not None) and self.wants_sample(code):
             entry = None if place is None else self.entries + place + 1
-            self.samples.setdefault(code, []).append(
-                ProblemSample(
-                    _truncated(url, MAX_SAMPLE_URL_CHARS),
-                    _truncated(value, MAX_SAMPLE_VALUE_CHARS),
-                    entry,
-                )
+            sample = ProblemSample(
+                _truncated(url, MAX_SAMPLE_URL_CHARS),
+                _truncated(value, MAX_SAMPLE_VALUE_CHARS),
+                entry,
             )
+            kept = self.samples.setdefault(code, [])
+            if sample not in kept:
+                kept.append(sample)
 
     def skip(
         self,

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -102,10 +104,32 @@ def test_a_wrong_rule_for_private_addresses_is_named(runner: CliRunner):
         ("urls", "urls [OPTIONS] SITE\n"),
         ("jobs watch", "jobs watch [OPTIONS] [JOB]\n"),
         ("domains add", "domains add [OPTIONS] SITE...\n"),
+        ("scan", "scan [OPTIONS] SITE...\n"),
+        ("help", "help [OPTIONS] [COMMAND...]\n"),
     ],
 )
 def test_a_usage_line_names_its_arguments_plainly(runner: CliRunner, words: str, usage: str):
     assert usage in runner.invoke(app, [*words.split(), "--help"]).output
+
+
+@pytest.mark.parametrize(
+    "words", [(), *((name,) for name in NOUNS), ("jobs", "list"), ("domains", "add")]
+)
+def test_the_help_names_values_and_not_the_types_of_python(
+    runner: CliRunner, words: tuple[str, ...]
+):
+    printed = runner.invoke(app, [*words, "--help"]).output
+    assert re.findall(r"<.*?>", printed) == []
+
+
+@pytest.mark.parametrize("words", [("-q", "scan"), ("scan", "-q")])
+def test_quiet_may_stand_before_and_after_scan(
+    runner: CliRunner, tmp_path: Path, words: tuple[str, ...]
+):
+    file = tmp_path / "list.txt"
+    file.write_text("https://a.example/1\n")
+    result = runner.invoke(app, [*words, str(file), "--format", "urls"])
+    assert (result.exit_code, result.stdout, result.stderr) == (0, "https://a.example/1\n", "")
 
 
 @pytest.mark.parametrize("name", NOUNS)

@@ -75,7 +75,7 @@ def test_verbose_shows_every_problem_with_what_it_means_and_samples(capsys):
     assert capsys.readouterr().err.splitlines()[1:] == [
         "  duplicate_content: another document of this scan has exactly the same bytes",
         "    1 in https://a.example/t.xml",
-        "  lastmod_invalid: a lastmod that is no date; the entry is kept without it",
+        "  lastmod_invalid: a lastmod that is not a date; the entry is kept without it",
         "    3 in https://a.example/s.xml",
         "      entry 12: https://a.example/1  'x\\x1b'",
     ]
@@ -94,6 +94,12 @@ def test_without_urls_nothing_is_said_of_their_dates(capsys):
 def test_a_rate_is_only_told_of_a_time_that_can_be_measured(capsys):
     say_block(ScanReport("a.example", url_count=9), dated=0, seconds=0.04)
     say_line(ScanReport("a.example", url_count=9), seconds=0.04)
+    assert "a second" not in capsys.readouterr().err
+
+
+def test_a_rate_below_one_is_not_told_as_zero(capsys):
+    say_block(ScanReport("a.example", url_count=3), dated=0, seconds=12.0)
+    say_line(ScanReport("a.example", url_count=3), seconds=12.0)
     assert "a second" not in capsys.readouterr().err
 
 

@@ -75,6 +75,17 @@ def test_a_column_of_one_date_in_the_future_is_noted_as_a_whole():
     assert len(document.reader.tally.samples["lastmod_future"]) == MAX_SAMPLES
 
 
+def test_a_sample_is_kept_once():
+    tally = Tally()
+    for url in ("a", "a", "b", "a"):
+        tally.note("duplicate_url", url=url)
+    assert tally.problems == {"duplicate_url": 4}
+    assert tally.samples["duplicate_url"] == [
+        ProblemSample("a", None, None),
+        ProblemSample("b", None, None),
+    ]
+
+
 def test_samples_are_few_and_short():
     entries = [entry(f"{PAGE}{n}", lastmod="x" * 5_000) for n in range(100)]
     document = read(urlset("".join(entries)))
@@ -105,4 +116,4 @@ def test_a_url_that_is_listed_again_is_noted(size):
         duplicates.note(urls[start : start + size])
     assert tally.problems == {"duplicate_url": 3}
     shown = [sample.url for sample in tally.samples["duplicate_url"]]
-    assert shown == [PAGE + "1", PAGE + "2", PAGE + "1"]
+    assert shown == [PAGE + "1", PAGE + "2"]

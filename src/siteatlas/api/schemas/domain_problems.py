@@ -28,7 +28,7 @@ from siteatlas.scanner.tally import MAX_SAMPLES
 
 PROBLEM = {
     "code": "lastmod_invalid",
-    "meaning": "a `lastmod` that is no date; the entry is kept without it",
+    "meaning": "a `lastmod` that is not a date; the entry is kept without it",
     "sitemap": "https://example.com/sitemap.xml",
     "sitemap_id": SITEMAP_ID,
     "count": 1,

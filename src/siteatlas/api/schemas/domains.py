@@ -131,7 +131,11 @@ class DomainChange(RequestShape):
 
 
 class DomainAnswer(AnswerShape):
-    """A site; the counters are those of its last published scan."""
+    """A site.
+
+    Its counters say what is stored of it, as of its last published scan; they do not fall when the
+    site lists less.
+    """
 
     model_config = ConfigDict(json_schema_extra=examples(DOMAIN))
 
