@@ -39,7 +39,7 @@ async def test_a_problem_is_stored_with_samples_of_the_entries_that_have_it() ->
     assert samples[0] == {"url": first, "value": "yesterday", "entry": 1}
     assert len(samples) == 20
     repeated = urls[3].replace("{base}", base)
-    assert [sample["url"] for sample in found["duplicate_url"].samples] == [repeated, repeated]
+    assert [sample["url"] for sample in found["duplicate_url"].samples] == [repeated]
     (scan,) = await rows_of(Scan)
     assert {(row.first_scan_id, row.last_scan_id) for row in found.values()} == {(scan.id, scan.id)}
     (read,) = await rows_of(SitemapScan)
