@@ -17,7 +17,7 @@ POOLED_TESTS := tests/integration tests/acceptance tests/faults --ignore=tests/i
 COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header
 
 .DEFAULT_GOAL := help
-.PHONY: demo run test test-pooled test-versions test-wheel faults mutations reports check format docs bench conformance lock dist clean help
+.PHONY: demo run test test-pooled test-versions test-wheel faults fuzz mutations reports check format docs bench conformance lock dist clean help
 
 demo: $(READY) ## a first look: scan small sites on this machine and show the result
 	$(BIN)/siteatlas demo $(ARGS)
@@ -51,6 +51,9 @@ faults: $(READY_DEV) ## kill, freeze, restart and cut everything many times; pri
 			--ignore tests/faults/test_plans.py --ignore tests/faults/test_queue_machine.py \
 			--ignore tests/faults/test_broken_twins.py $(ARGS); \
 	fi
+
+fuzz: $(READY_DEV) ## send made-up requests to all routes of a real service, for a minute
+	$(BIN)/python -m tests.fuzz.run $(ARGS)
 
 mutations: $(READY_DEV) ## change the code in small ways and see a test go red for each
 	$(BIN)/python -m tests.mutations.run $(ARGS)
@@ -98,7 +101,7 @@ dist: $(READY) ## build the wheel and the source archive into dist/
 	$(BIN)/python -m hatchling build $(ARGS)
 
 clean: ## remove the environment, the caches and what was built
-	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .schemathesis .import_linter_cache
 	find src tests bench docs -name __pycache__ -type d -prune -exec rm -rf {} +
 
 help: ## show this list

@@ -1,0 +1,57 @@
+"""Fuzzes all routes: a real service with stored scans, and requests made from its OpenAPI document.
+
+Schemathesis makes the requests and judges the answers; `schemathesis.toml` says how. The service
+works on no jobs meanwhile, so that no made-up address is ever contacted.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+
+from siteatlas.storage.embedded import EmbeddedServer
+from tests.fixtures.commands import Machine, data_directory, running_demo_sites
+
+FUZZER = str(Path(sys.executable).with_name("st"))
+CHOICES = str(Path(__file__).with_name("schemathesis.toml"))
+SECONDS = 60
+PATIENCE_SECONDS = 60
+SCANNED_SITES = 2
+UNDECIDABLE = "positive_data_acceptance"
+
+
+def main(arguments: list[str]) -> int:
+    """Fuzz for `SECONDS`; the exit code is the fuzzer's. Arguments are handed on to it."""
+    with ExitStack() as stack:
+        sites = stack.enter_context(running_demo_sites())
+        folder = stack.enter_context(data_directory())
+        stack.enter_context(EmbeddedServer(folder, announce=lambda _text: None))
+        allowed = ",".join(site.host_port for site in sites.values())
+        settings = {
+            "SITEATLAS_EGRESS_ALLOW": allowed,
+            "SITEATLAS_HOST_DELAY": "0",
+            # Nobody reads the log while the fuzzer runs, and a full pipe would stop the service.
+            "SITEATLAS_LOG_LEVEL": "error",
+        }
+        machine = Machine(folder, settings)
+        with machine.service() as service:
+            for site in list(sites.values())[:SCANNED_SITES]:
+                service.scan(site)
+        with machine.service("--no-scheduler") as service:
+            return fuzz(service.address, arguments)
+
+
+def fuzz(address: str, arguments: list[str]) -> int:
+    """Run the fuzzer against a service."""
+    command = [FUZZER, "--config-file", CHOICES, "run", f"{address}/openapi.json"]
+    command += ["--checks", "all", "--exclude-checks", UNDECIDABLE]
+    command += ["--max-time", str(SECONDS), "--request-timeout", "10"]
+    return subprocess.run(
+        [*command, *arguments], timeout=SECONDS + PATIENCE_SECONDS, check=False
+    ).returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
