@@ -14,7 +14,7 @@ from typing import Any
 import orjson
 
 from siteatlas.cli.csv_cells import csv_cell, is_plain_csv
-from siteatlas.cli.output import JSON_OPTIONS, UNPRINTABLE, harmless_json, printable
+from siteatlas.cli.output import DISTURBING, JSON_OPTIONS, data_line, harmless_json
 from siteatlas.scanner.events import EntriesRead, EntryColumns
 from siteatlas.scanner.listed_dates import listed_texts
 
@@ -72,8 +72,8 @@ def url_lines(urls: list[str]) -> bytes:
         return b""
     joined = "".join(urls)
     plain = joined.isascii() and joined.isprintable()
-    if not plain and UNPRINTABLE.search(joined):
-        urls = list(map(printable, urls))
+    if not plain and DISTURBING.search(joined):
+        urls = list(map(data_line, urls))
     return ("\n".join(urls) + "\n").encode("utf-8", "backslashreplace")
 
 
@@ -112,16 +112,16 @@ def csv_lines(sitemap: str, columns: EntryColumns, *, site: str | None = None) -
     lastmods, changefreqs, priorities = map(_csv_texts, texts)
     plain = is_plain_csv(columns.urls)
     parts: list[Part] = [
-        "" if site is None else f"{csv_cell(printable(site))},",
+        "" if site is None else f"{csv_cell(data_line(site))},",
         '"' if plain else "",
-        columns.urls if plain else list(map(csv_cell, map(printable, columns.urls))),
+        columns.urls if plain else list(map(csv_cell, map(data_line, columns.urls))),
         '","' if plain else ',"',
         lastmods,
         '","',
         changefreqs,
         '","',
         priorities,
-        f'",{csv_cell(printable(sitemap))},',
+        f'",{csv_cell(data_line(sitemap))},',
         _extras_cells(columns.extras),
         ",",
         _listed_cells(columns),
@@ -201,7 +201,7 @@ def _listed_cells(columns: EntryColumns) -> Part:
         return '""'
     if _are_plain_dates(texts):
         return [f'"{text or ""}"' for text in texts]
-    return [csv_cell(printable(text or "")) for text in texts]
+    return [csv_cell(data_line(text or "")) for text in texts]
 
 
 def _are_plain_dates(texts: Sequence[str | None]) -> bool:

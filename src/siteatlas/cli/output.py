@@ -29,12 +29,19 @@ from siteatlas.cli.fitting import Kind as Kind  # noqa: PLC0414 commands need on
 from siteatlas.cli.invocation import ColorChoice, current
 from siteatlas.logs import NOTICES, get_logger, stderr_is_json
 
-# Control characters, line separators, and the marks that turn the direction of writing.
-UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+# Control characters, line separators, the marks that turn the direction of writing, and characters
+# that cannot be seen.
+UNPRINTABLE = re.compile(
+    r"[\x00-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff"
+    r"\U000e0000-\U000e007f]"
+)
+# Those that end a line or turn it round, which data in lines cannot hold.
+DISTURBING = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 BEYOND_JSON = re.compile(r"[\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 JSON_OPTIONS = orjson.OPT_UTC_Z | orjson.OPT_NON_STR_KEYS
 EMPTY_CELL = "-"
 LARGEST_BYTE = 0xFF
+LARGEST_SHORT = 0xFFFF
 # From these widths a terminal has room for more columns.
 WIDE = 100
 WIDEST = 140
@@ -66,9 +73,16 @@ def printable(text: str) -> str:
     return UNPRINTABLE.sub(_escaped, text)
 
 
+def data_line(text: str) -> str:
+    """A value as one line of data: as it is, but for what ends a line or turns it round."""
+    return DISTURBING.sub(_escaped, text)
+
+
 def _escaped(match: re.Match[str]) -> str:
     point = ord(match.group())
-    return f"\\x{point:02x}" if point <= LARGEST_BYTE else f"\\u{point:04x}"
+    if point <= LARGEST_BYTE:
+        return f"\\x{point:02x}"
+    return f"\\u{point:04x}" if point <= LARGEST_SHORT else f"\\U{point:08x}"
 
 
 def cell_text(value: object) -> str:

@@ -16,6 +16,7 @@ from typing import Generic, TypeVar
 from siteatlas.net.address import is_valid_authority, resolve_url
 from siteatlas.scanner.events import EntryColumns
 from siteatlas.scanner.tally import MAX_SAMPLES, RawEntries, Tally
+from siteatlas.scanner.white_space import WHITE_SPACE
 
 MAX_URL_CHARS = 8192
 USUAL_URL_CHARS = 2048
@@ -201,12 +202,13 @@ def _has_valid_host(url: str) -> bool:
 
 
 def _have_valid_hosts(urls: Sequence[str]) -> bool:
-    """Whether all hosts of plain URLs are valid; the pages of one site cost one search."""
+    """Whether all hosts of plain URLs are valid; the pages of one site cost two searches."""
     origin = ORIGIN.match(urls[0]) if urls else None
     if origin is None or not is_valid_authority(origin[1]):
         return not urls
     own = f"{origin[0]}/"
-    if "\n".join(("", *urls)).count(f"\n{own}") == len(urls):
+    # What lies between two texts in their order begins as both of them do.
+    if min(urls).startswith(own) and max(urls).startswith(own):
         return True
     return all(_has_valid_host(url) for url in urls if not url.startswith(own))
 
@@ -223,7 +225,7 @@ def build_columns(raw: RawEntries, tally: Tally, base: str | None = None) -> Ent
 
 
 def _judged_columns(raw: RawEntries, tally: Tally, base: str | None) -> EntryColumns:
-    urls = raw.locs = [loc.strip() for loc in raw.locs]
+    urls = raw.locs = [loc.strip(WHITE_SPACE) for loc in raw.locs]
     if all(map(IS_PLAIN_URL, urls)) and _have_valid_hosts(urls):
         return _read_columns(raw, tally)
     faults = list(map(fault_of_url, urls))

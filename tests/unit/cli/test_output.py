@@ -54,6 +54,8 @@ def coloured(stream: io.StringIO) -> bool:
         ("line\nbreak\ttab", "line\\x0abreak\\x09tab"),
         ("\x9b31m", "\\x9b31m"),
         ("left\u202eright", "left\\u202eright"),
+        ("\u061c\u200b\ufeff\u2060x", "\\u061c\\u200b\\ufeff\\u2060x"),
+        ("tag\U000e0041", "tag\\U000e0041"),
         ("ordinary grüße", "ordinary grüße"),
     ],
 )

@@ -10,6 +10,7 @@ from siteatlas.scanner.entries import LASTMODS, Entries, fault_of_url
 from siteatlas.scanner.events import ChildLink
 from siteatlas.scanner.formats.elements import local_name, text_of
 from siteatlas.scanner.tally import Tally
+from siteatlas.scanner.white_space import WHITE_SPACE
 
 
 def read_children(elements: Iterable[etree._Element], tally: Tally) -> list[ChildLink]:
@@ -17,7 +18,7 @@ def read_children(elements: Iterable[etree._Element], tally: Tally) -> list[Chil
     rows = []
     for element in elements:
         fields = [(local_name(child.tag), text_of(child)) for child in element]
-        locs = [text for name, text in fields if name == "loc" and text.strip()]
+        locs = [text for name, text in fields if name == "loc" and text.strip(WHITE_SPACE)]
         lastmod = next((text for name, text in fields if name == "lastmod"), "")
         if len(locs) > 1:
             tally.note("several_locs", len(locs) - 1, url=locs[0], value=locs[1])
@@ -29,7 +30,7 @@ def build_children(rows: Iterable[Sequence[str]], tally: Tally) -> list[ChildLin
     """The children that can be kept, from loc and lastmod; a relative one stays relative here."""
     children: list[ChildLink] = []
     for url, lastmod, *_ in rows:
-        child = _child(url.strip(), lastmod, tally)
+        child = _child(url.strip(WHITE_SPACE), lastmod, tally)
         tally.entries += 1
         if child is not None:
             children.append(child)

@@ -13,6 +13,7 @@ from lxml import etree
 
 from siteatlas.scanner.formats.elements import local_name, text_of
 from siteatlas.scanner.tally import Extras, Tally
+from siteatlas.scanner.white_space import WHITE_SPACE
 
 MAX_ITEMS = 1000
 MAX_FIELDS = 64
@@ -55,11 +56,11 @@ def _read_alternate(element: etree._Element, extras: Extras, tally: Tally) -> No
     address = element.get("href")
     if not address or element.get("rel", "alternate").lower() != "alternate":
         return
-    link = {"href": _cut(address.strip(), tally)}
+    link = {"href": _cut(address.strip(WHITE_SPACE), tally)}
     if language := element.get("hreflang"):
-        link["hreflang"] = _cut(language.strip(), tally)
+        link["hreflang"] = _cut(language.strip(WHITE_SPACE), tally)
     elif media := element.get("media"):
-        link["media"] = _cut(media.strip(), tally)
+        link["media"] = _cut(media.strip(WHITE_SPACE), tally)
     _append(extras, "alternates", link, tally)
 
 
@@ -82,7 +83,7 @@ def _pagemap_attributes(data: etree._Element, tally: Tally) -> Extras:
     for child in data:
         name = child.get("name")
         if local_name(child.tag) == "attribute" and name:
-            value = child.get("value") or text_of(child).strip()
+            value = child.get("value") or text_of(child).strip(WHITE_SPACE)
             _append(attributes, _cut(name, tally), _cut(value, tally), tally)
     return attributes
 
@@ -136,7 +137,7 @@ def _add_repeated(
 
 def _value(child: etree._Element, tally: Tally, depth: int) -> Extras | str:
     if not len(child):
-        return _cut((child.text or "").strip(), tally)
+        return _cut((child.text or "").strip(WHITE_SPACE), tally)
     if depth < MAX_DEPTH:
         return _fields(child, tally, depth + 1)
     tally.note("extras_cut")

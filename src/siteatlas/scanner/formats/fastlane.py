@@ -12,20 +12,18 @@ from collections.abc import Collection, Sequence
 from functools import lru_cache
 
 from siteatlas.scanner.entries import PLAIN_URL
-from siteatlas.scanner.formats.quick_extras import Blocks, block_pattern
+from siteatlas.scanner.formats.quick_extras import POSSESSIVE, Blocks, block_pattern
 from siteatlas.scanner.formats.salvage import decode
 from siteatlas.scanner.tally import RawEntries
+from siteatlas.scanner.white_space import ANY_XML_WHITE_SPACE
 
 USUAL_ORDER = ("loc", "lastmod", "changefreq", "priority")
 ENTRY_END = "</url>"
 MAX_REST_CHARS = 256 * 1024
-BLANKS = r"\s*+"
 # ASCII only, which the engine matches by a bitmap; anything else is for the strict parser.
 VALUE = r"[\t\n\r -%'-;=-~]++"
 ANY_LOC = r"[^<]*+"
-# Only single characters are matched possessively: CPython 3.11.0 to 3.11.4 match possessive groups
-# wrongly (gh-106052), and later ones fail on captures inside them (gh-101955).
-FIELD = "|".join(rf"<{name}>[^<]*+</{name}>\s*+" for name in USUAL_ORDER)
+FIELD = "|".join(rf"<{name}>[^<]*+</{name}>{ANY_XML_WHITE_SPACE}" for name in USUAL_ORDER)
 NAMES = re.compile(r"<(\w+)>")
 EXTRAS = "extras"
 # Not allowed in text; the strict parser knows what to do.
@@ -91,11 +89,14 @@ class FastLane:
 @lru_cache(maxsize=64)
 def _entry_pattern(order: tuple[str, ...], loc: str, block: str | None) -> re.Pattern[str]:
     parts = {
-        "loc": f"<loc>{BLANKS}({loc}){BLANKS}</loc>{BLANKS}",
-        EXTRAS: f"({block}*)",
-        **{name: f"(?:<{name}>({VALUE})</{name}>{BLANKS})?" for name in USUAL_ORDER[1:]},
+        "loc": f"<loc>{ANY_XML_WHITE_SPACE}({loc}){ANY_XML_WHITE_SPACE}</loc>{ANY_XML_WHITE_SPACE}",
+        EXTRAS: f"({block}*{POSSESSIVE})",
+        **{
+            name: f"(?:<{name}>({VALUE})</{name}>{ANY_XML_WHITE_SPACE})?"
+            for name in USUAL_ORDER[1:]
+        },
     }
-    return re.compile(f"<url>{BLANKS}{''.join(parts[name] for name in order)}</url>")
+    return re.compile(f"<url>{ANY_XML_WHITE_SPACE}{''.join(parts[name] for name in order)}</url>")
 
 
 def _order_of_first_entry(stretch: str, block: str | None) -> tuple[str, ...]:
@@ -120,7 +121,7 @@ def _order_of_first_entry(stretch: str, block: str | None) -> tuple[str, ...]:
 def _first_entry_patterns(block: str | None) -> tuple[re.Pattern[str], re.Pattern[str] | None]:
     """A whole entry, and all that stands in one place beside its fields."""
     part = FIELD if block is None else f"(?:{FIELD}|{block})"
-    whole = re.compile(rf"<url>\s*+((?:{part})+)</url>")
+    whole = re.compile(rf"<url>{ANY_XML_WHITE_SPACE}((?:{part})+)</url>")
     return whole, None if block is None else re.compile(f"{block}+")
 
 

@@ -8,6 +8,7 @@ from siteatlas.scanner.entries import build_columns
 from siteatlas.scanner.formats.elements import ElementStream, local_name, text_of
 from siteatlas.scanner.repair import XmlRepair
 from siteatlas.scanner.tally import Harvest, RawEntries, Tally
+from siteatlas.scanner.white_space import WHITE_SPACE
 
 # The best date first: when the page changed, then when it appeared.
 DATE_FIELDS = ("updated", "modified", "pubdate", "date", "published", "issued", "created")
@@ -57,12 +58,12 @@ def _link(element: etree._Element) -> str:
     """The page that a link leads to; feeds also link themselves, files and comments."""
     if element.get("rel", "alternate").lower() != "alternate":
         return ""
-    return (element.get("href") or text_of(element)).strip()
+    return (element.get("href") or text_of(element)).strip(WHITE_SPACE)
 
 
 def _permalink(element: etree._Element) -> str:
     """A guid that is an address; unless it says otherwise, it is one."""
-    text = text_of(element).strip()
+    text = text_of(element).strip(WHITE_SPACE)
     is_link = element.get("isPermaLink", "true").strip().lower() != "false"
     return text if is_link and text.lower().startswith(WEB_SCHEMES) else ""
 

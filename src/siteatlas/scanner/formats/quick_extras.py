@@ -8,22 +8,27 @@ which must give the same extras.
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Collection, Iterator, Sequence
 
 from siteatlas.scanner.formats.extensions import MAX_FIELDS
 from siteatlas.scanner.formats.salvage import decode
 from siteatlas.scanner.tally import Extras
+from siteatlas.scanner.white_space import ANY_XML_WHITE_SPACE, WHITE_SPACE
 
 # So many characters hold fewer items than `extensions.py` allows for an entry.
 MAX_BLOCK_CHARS = 32 * 1024
 
-BLANKS = r"\s*+"
+# CPython 3.11.0 to 3.11.4 match possessive groups wrongly (gh-106052), and later ones fail on
+# captures inside them (gh-101955), of which a block has none.
+POSSESSIVE = "+" if sys.version_info >= (3, 11, 5) else ""
 TEXT = r"[^<\r]{0,4096}+"
 IMAGE_FIELDS = "|".join(
     f"<image:{name}>{TEXT}</image:{name}>"
     for name in ("loc", "title", "caption", "geo_location", "license")
 )
-IMAGE = f"<image:image>{BLANKS}(?:(?:{IMAGE_FIELDS}){BLANKS}){{1,{MAX_FIELDS}}}</image:image>"
+IMAGE_ITEMS = f"(?:(?:{IMAGE_FIELDS}){ANY_XML_WHITE_SPACE}){{1,{MAX_FIELDS}}}{POSSESSIVE}"
+IMAGE = f"<image:image>{ANY_XML_WHITE_SPACE}{IMAGE_ITEMS}</image:image>"
 
 GAP = r"[ \t\r\n]++"
 VALUE = r'[^"<\t\r\n]{1,4096}+'
@@ -43,7 +48,7 @@ PARTS = re.compile(
 def block_pattern(prefixes: Collection[str]) -> str | None:
     """What a block may be where these prefixes are known, without groups; None for nothing."""
     items = [item for prefix, item in (("image", IMAGE), ("xhtml", LINK)) if prefix in prefixes]
-    return f"(?:(?:{'|'.join(items)}){BLANKS})" if items else None
+    return f"(?:(?:{'|'.join(items)}){ANY_XML_WHITE_SPACE})" if items else None
 
 
 class Blocks:
@@ -75,7 +80,7 @@ def _entries(parts: Sequence[tuple[str, ...]]) -> Iterator[Extras | None]:
             image = {}
             extras.setdefault("images", []).append(image)
         elif name:
-            if value := decode(text).strip():
+            if value := decode(text).strip(WHITE_SPACE):
                 image.setdefault(name, value)
         elif address or address_first:
             link = _alternate(address or address_first, language or language_last)
@@ -86,7 +91,10 @@ def _entries(parts: Sequence[tuple[str, ...]]) -> Iterator[Extras | None]:
 
 
 def _alternate(address: str, language: str) -> Extras:
-    return {"href": decode(address).strip(), "hreflang": decode(language).strip()}
+    return {
+        "href": decode(address).strip(WHITE_SPACE),
+        "hreflang": decode(language).strip(WHITE_SPACE),
+    }
 
 
 def _with_good_images(extras: Extras) -> Extras | None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from itertools import islice, pairwise
 
 from siteatlas.scanner.tally import Tally
+from siteatlas.scanner.white_space import WHITE_SPACE
 
 UNFINISHED_CHARS = 256 * 1024
 
@@ -97,7 +98,7 @@ class Salvage:
             self._tally.skip("entry_malformed", value=segment)
             return
         self._tally.note("entry_salvaged", url=locs[0])
-        locs = [loc for loc in locs if loc.strip()] or locs[:1]
+        locs = [loc for loc in locs if loc.strip(WHITE_SPACE)] or locs[:1]
         if len(locs) > 1:
             self._tally.note("several_locs", len(locs) - 1, url=locs[0], value=locs[1])
         matches = [pattern.search(segment) for pattern in FIELDS]

@@ -11,6 +11,7 @@ from siteatlas.errors import NotASitemap
 from siteatlas.net.address import resolve_url
 from siteatlas.scanner.entries import MAX_URL_CHARS, build_columns
 from siteatlas.scanner.tally import Harvest, RawEntries, Tally
+from siteatlas.scanner.white_space import WHITE_SPACE
 
 # Nothing is given out before so many lines are there, or all of them.
 LINES_TO_JUDGE = 100
@@ -39,7 +40,9 @@ class TextList:
             del lines[0]
         if len(self._unfinished) > MAX_URL_CHARS:
             self._drop_long_line()
-        kept = [line for line in map(str.strip, lines) if line and line[0] != "#"]
+        kept = [
+            line for line in (line.strip(WHITE_SPACE) for line in lines) if line and line[0] != "#"
+        ]
         self._waiting += [self._full(line) if line[0] in "./" else line for line in kept]
         if not (final or self._urls or len(self._waiting) >= LINES_TO_JUDGE):
             return Harvest()

@@ -26,6 +26,7 @@ from siteatlas.scanner.formats.fastlane import FastLane
 from siteatlas.scanner.formats.salvage import ENTRY_WITH_LOC, UNFINISHED_CHARS, Salvage
 from siteatlas.scanner.repair import XmlRepair
 from siteatlas.scanner.tally import Extras, Harvest, RawEntries, Tally
+from siteatlas.scanner.white_space import WHITE_SPACE
 
 ENTRIES = ("url", "sitemap")
 FIELDS = ("loc", "lastmod", "changefreq", "priority")
@@ -179,6 +180,6 @@ def _read_entry(element: etree._Element, tally: Tally) -> tuple[list[str], Extra
             read_extension(tag, child, extras, tally)
         elif not values[field]:
             values[field] = (text_of(child) if not field and len(child) else child.text) or ""
-        elif not field and (more := text_of(child).strip()):
+        elif not field and (more := text_of(child).strip(WHITE_SPACE)):
             tally.note("several_locs", url=values[0], value=more)
     return values, extras or None
