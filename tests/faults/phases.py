@@ -28,11 +28,15 @@ BLOCKED_BY = """
     WHERE datname = current_database() AND $1 = ANY (pg_blocking_pids(pid))
 """
 STORED = """
-    SELECT count(*) > 8000 FROM sitemap_urls u JOIN sitemaps s ON s.id = u.sitemap_id WHERE s.url = $1
+    SELECT count(*) > $2 FROM sitemap_urls u JOIN sitemaps s ON s.id = u.sitemap_id WHERE s.url = $1
 """
 COMPLETE = """
     SELECT count(*) FROM sitemap_scans d JOIN scans s ON s.id = d.scan_id
     WHERE s.job_id = $1 AND d.state = 'complete'
+"""
+COPY_WAITS = """
+    SELECT count(*) > 0 FROM pg_stat_activity
+    WHERE datname = current_database() AND query LIKE 'COPY%' AND wait_event_type = 'Lock'
 """
 
 
@@ -43,6 +47,7 @@ class Phase(StrEnum):
     ROBOTS = "robots.txt asked for"
     BODY = "inside a document"
     BATCH = "portions of a document committed"
+    COPYING = "inside a COPY of listings"
     BETWEEN = "all documents but one committed"
     PUBLISHING = "inside the last transaction"
     ENDING = "final status written, not committed"
@@ -132,8 +137,23 @@ async def _body(job: StagedJob) -> AsyncIterator[None]:
 async def _batch(job: StagedJob) -> AsyncIterator[None]:
     async with _gate(job, "batch"):
         big = f"{job.site.base}/big.xml"
-        await job.eyes.wait_for(STORED, big, seconds=REACH_SECONDS)
+        await job.eyes.wait_for(STORED, big, 8_000, seconds=REACH_SECONDS)
         yield
+
+
+@asynccontextmanager
+async def _copying(job: StagedJob) -> AsyncIterator[None]:
+    """A lock stops a COPY at its start, in a document of which rows are committed already.
+
+    What the worker has sent until then is less than all of it.
+    """
+    lock = "LOCK TABLE sitemap_urls IN SHARE MODE"
+    async with _gate(job, "last"):
+        last = f"{job.site.base}/last.xml"
+        await job.eyes.wait_for(STORED, last, 3_000, seconds=REACH_SECONDS)
+        async with job.eyes.holding(lock):
+            await job.eyes.wait_for(COPY_WAITS, seconds=REACH_SECONDS)
+            yield
 
 
 @asynccontextmanager
@@ -193,6 +213,7 @@ HOLDS: dict[Phase, Callable[[StagedJob], AbstractAsyncContextManager[None]]] = {
     Phase.ROBOTS: _robots,
     Phase.BODY: _body,
     Phase.BATCH: _batch,
+    Phase.COPYING: _copying,
     Phase.BETWEEN: _between,
     Phase.PUBLISHING: _publishing,
     Phase.ENDING: _ending,

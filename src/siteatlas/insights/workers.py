@@ -8,9 +8,10 @@ from datetime import datetime, timedelta
 from sqlalchemy import Float, Interval, bindparam, exists, extract, func, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from siteatlas.queue.workers import REPORT_SECONDS
 from siteatlas.storage.models import Worker
 
-ALIVE_SECONDS = 60
+ALIVE_SECONDS = 4 * REPORT_SECONDS
 MOST_WORKERS_SHOWN = 1000
 ANY_ALIVE = select(
     exists().where(

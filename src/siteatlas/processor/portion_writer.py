@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from siteatlas.meters import meters
+from siteatlas.processor.clearance import end_stalled_copies
 from siteatlas.processor.opened_scan import OpenedScan
 from siteatlas.queue.claims import Claim
 from siteatlas.queue.leases import report_progress
@@ -46,7 +47,9 @@ class PortionWriter:
     def start(self, portion: Portion, standing: Standing) -> None:
         """Begin to write a portion; the one before must be written."""
         assert self._task is None
-        self._task = asyncio.create_task(repeat_when_busy(lambda: self._write(portion, standing)))
+        self._task = asyncio.create_task(
+            repeat_when_busy(lambda: self._write(portion, standing), clear_way=end_stalled_copies)
+        )
 
     async def written(self) -> None:
         """Wait until nothing is being written; what went wrong is raised here, every time.

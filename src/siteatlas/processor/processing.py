@@ -7,6 +7,7 @@ that holds it keeps its lease alive.
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Iterable, Mapping
 from contextlib import aclosing, suppress
 from dataclasses import replace
@@ -15,7 +16,9 @@ from uuid import UUID
 
 from siteatlas.errors import (
     AddressError,
+    DatabaseBusy,
     DatabaseError,
+    DatabaseTimeout,
     DatabaseUnavailable,
     JobCancelled,
     JobDataInvalid,
@@ -24,6 +27,7 @@ from siteatlas.errors import (
     RateLimited,
     ScanError,
     ScanTimeout,
+    SchemaOutdated,
     SiteatlasError,
 )
 from siteatlas.logs import get_logger, job_context
@@ -41,6 +45,7 @@ from siteatlas.processor.publication import (
     publish,
     record_cancellation,
     record_failure,
+    times_put_off,
 )
 from siteatlas.processor.pulse import Pulse
 from siteatlas.processor.recorder import (
@@ -49,7 +54,7 @@ from siteatlas.processor.recorder import (
     store_domain_data,
 )
 from siteatlas.queue.claims import Claim, claim_one
-from siteatlas.queue.endings import MAX_SNOOZES
+from siteatlas.queue.endings import MAX_PUT_OFFS, MAX_SNOOZES, put_off_seconds
 from siteatlas.queue.job_service import job_service
 from siteatlas.queue.joining import load_waiting_documents
 from siteatlas.queue.leases import assign_domain, heartbeat, report_progress
@@ -77,6 +82,9 @@ OUTAGE_PAUSE_SECONDS = 3.0
 HEARTBEATS_PER_LEASE = 4
 MAX_DOCUMENTS_PER_DOMAIN = 100_000
 LEAST_DOCUMENTS = 100
+# The database answers, but not now or not with this schema: nobody's fault, as an outage is.
+PUT_OFF: tuple[type[DatabaseError], ...] = (DatabaseBusy, DatabaseTimeout, SchemaOutdated)
+PUT_OFF_CODES = [kind.code for kind in PUT_OFF]
 
 
 def _proxy(settings: Settings) -> Proxy | None:
@@ -133,6 +141,8 @@ class Processor:
         except DatabaseUnavailable as error:
             log.warning("database_away_during_job", cause=repr(error.__cause__))
             return await self._hand_over(claim)
+        except PUT_OFF as error:
+            return await self._put_off(claim, error)
         except RateLimited as error:
             return await self._snooze(claim, error)
         except TimeoutError:
@@ -252,6 +262,15 @@ class Processor:
         pause = min(max(wanted, 1.0), LONGEST_SNOOZE_SECONDS)
         log.info("job_snoozed", seconds=pause)
         return await give_back(claim, pause_seconds=pause, snooze=True, reason=error.code)
+
+    async def _put_off(self, claim: Claim, error: DatabaseError) -> JobStatus | None:
+        """Give the job back for longer each time. One that never gets through fails at last."""
+        times = await times_put_off(claim, PUT_OFF_CODES)
+        if times >= MAX_PUT_OFFS:
+            return await self._failed(claim, error)
+        pause = put_off_seconds(times, random.uniform(-1, 1))
+        log.warning("job_put_off", error_code=error.code, seconds=round(pause, 1), times=times + 1)
+        return await give_back(claim, pause_seconds=pause, reason=error.code)
 
     async def _hand_over(self, claim: Claim) -> JobStatus | None:
         """Our own database was away: nobody's fault, so the attempt does not count."""

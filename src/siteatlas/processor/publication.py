@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 from uuid import UUID
 
 from siteatlas.errors import DatabaseError, LeaseLost
 from siteatlas.logs import get_logger
 from siteatlas.meters import meters
+from siteatlas.processor.clearance import end_stalled_copies
 from siteatlas.processor.opened_scan import OpenedScan
 from siteatlas.processor.recorder import Recorder
+from siteatlas.queue.attempts import count_releases
 from siteatlas.queue.claims import Claim
 from siteatlas.queue.endings import cancel_running, complete, fail, release
 from siteatlas.queue.statuses import FINAL
@@ -43,7 +46,9 @@ async def publish(claim: Claim, scan: OpenedScan, recorder: Recorder) -> dict[st
     portion = await recorder.finish()
     await turns().people_first()
     with meters.timed_write():
-        result = await repeat_when_busy(lambda: _publish(claim, scan, recorder, portion))
+        result = await repeat_when_busy(
+            lambda: _publish(claim, scan, recorder, portion), clear_way=end_stalled_copies
+        )
     recorder.settle(portion)
     return result
 
@@ -196,6 +201,16 @@ async def _recount(session: AsyncSession, domain_id: UUID) -> None:
         return
     distinct = await count_distinct_urls(session, domain_id) if sitemaps > 1 else urls
     await record_domain_counts(session, domain_id, ScanCounts(sitemaps, urls, distinct))
+
+
+async def times_put_off(claim: Claim, reasons: Collection[str]) -> int:
+    """How many times in a row the job was given back for one of these reasons."""
+
+    async def counted() -> int:
+        async with get_background_session() as session, session.begin():
+            return await count_releases(session, claim.id, reasons)
+
+    return await repeat_when_busy(counted)
 
 
 async def note_ended_job(

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
-from sqlalchemy import insert
+from sqlalchemy import and_, func, insert, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from siteatlas.storage.models import Job, JobAttempt
@@ -36,3 +36,14 @@ async def record_attempts(
         for job in jobs
     ]
     await session.execute(insert(JobAttempt), rows)
+
+
+async def count_releases(session: AsyncSession, job_id: int, reasons: Collection[str]) -> int:
+    """How many times in a row, up to now, the job was given back for one of these reasons."""
+    given_back = and_(JobAttempt.outcome == "released", JobAttempt.error_code.in_(reasons))
+    of_job = JobAttempt.job_id == job_id
+    others = select(func.coalesce(func.max(JobAttempt.fence), 0)).where(of_job, ~given_back)
+    statement = select(func.count()).where(
+        of_job, given_back, JobAttempt.fence > others.scalar_subquery()
+    )
+    return int(await session.scalar(statement) or 0)

@@ -20,6 +20,9 @@ BACKOFF_FACTOR = 4.0
 BACKOFF_MOST_SECONDS = 3600
 BACKOFF_JITTER = 0.2
 MAX_SNOOZES = 6
+PUT_OFF_FIRST_SECONDS = 3
+PUT_OFF_MAX_SECONDS = 600
+MAX_PUT_OFFS = 24
 
 
 def _completion() -> Any:
@@ -53,6 +56,12 @@ COMPLETE = _completion()
 def backoff_seconds(attempt: int, jitter: float) -> float:
     """How long to wait after the given attempt; `jitter` is between -1 and 1."""
     pause = min(BACKOFF_MOST_SECONDS, BACKOFF_FIRST_SECONDS * BACKOFF_FACTOR ** (attempt - 1))
+    return pause * (1 + BACKOFF_JITTER * jitter)
+
+
+def put_off_seconds(times_before: int, jitter: float) -> float:
+    """How long a job waits for a busy database; `jitter` is between -1 and 1."""
+    pause = min(PUT_OFF_MAX_SECONDS, PUT_OFF_FIRST_SECONDS * 2.0**times_before)
     return pause * (1 + BACKOFF_JITTER * jitter)
 
 

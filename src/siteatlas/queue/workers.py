@@ -11,6 +11,9 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from siteatlas.storage.models import Worker
 
+# A process reports at least this often, however long its leases are.
+REPORT_SECONDS = 15.0
+
 
 @dataclass(frozen=True, slots=True)
 class WorkerReport:

@@ -21,12 +21,13 @@ from siteatlas.errors import DatabaseError, SiteatlasError
 from siteatlas.logs import get_logger
 from siteatlas.meters import meters
 from siteatlas.net.egress import EgressPolicy
+from siteatlas.processor.clearance import end_stalled_copies
 from siteatlas.processor.processing import Processor
 from siteatlas.processor.publication import give_back, note_ended_job, record_cancellation
 from siteatlas.queue.claims import Claim, claim, disown, rescue
 from siteatlas.queue.leases import heartbeat
 from siteatlas.queue.statuses import FINAL
-from siteatlas.queue.workers import WorkerReport, report_worker, sign_off_worker
+from siteatlas.queue.workers import REPORT_SECONDS, WorkerReport, report_worker, sign_off_worker
 from siteatlas.scheduler.contact import Contact
 from siteatlas.scheduler.patience import Patience
 from siteatlas.scheduler.slots import RunningJob, Slots, StopReason
@@ -161,6 +162,8 @@ class Consumer:
             self.claimed += len(taken.claims)
             for one in taken.claims:
                 self._start(one)
+        if taken.rescues:
+            await end_stalled_copies()
         return len(taken.claims)
 
     async def stop_taking(self) -> None:
@@ -249,7 +252,7 @@ class Consumer:
             async with patience.round():
                 await self._beat()
             meters.note_heartbeat()
-            await asyncio.sleep(self._lease / HEARTBEATS_PER_LEASE)
+            await asyncio.sleep(min(self._lease / HEARTBEATS_PER_LEASE, REPORT_SECONDS))
 
     async def _trust_loop(self) -> None:
         """Apart from the heartbeat, which may itself be waiting for the database."""

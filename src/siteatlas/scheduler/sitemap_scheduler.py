@@ -23,6 +23,7 @@ from siteatlas.insights.queue_load import count_waiting
 from siteatlas.logs import get_logger
 from siteatlas.net.address import parse_site
 from siteatlas.net.egress import EgressPolicy
+from siteatlas.processor.clearance import end_stalled_copies
 from siteatlas.queue.batches import close_batches
 from siteatlas.queue.new_job import Priority
 from siteatlas.queue.retention import (
@@ -267,6 +268,7 @@ async def prune(keep: Retention = Retention()) -> None:
 
 
 async def _prune(keep: Retention) -> None:
+    await end_stalled_copies()
     portions: dict[str, Callable[[AsyncSession], Awaitable[int]]] = {
         "close_batches": close_batches,
         "prune_jobs": partial(prune_jobs, keep=keep),

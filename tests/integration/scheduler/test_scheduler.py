@@ -146,6 +146,22 @@ async def test_a_running_scheduler_is_in_the_registry_and_leaves_it_when_it_stop
         assert not await any_worker_alive(session)
 
 
+async def test_a_process_with_long_leases_reports_no_less_often(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("siteatlas.scheduler.consumer.REPORT_SECONDS", 0.05)
+    scheduler = SitemapScheduler(Settings(lease_seconds=3600), EgressPolicy())
+    await scheduler.start()
+    await wait_until(any_worker)
+    (first,) = await rows_of(Worker)
+
+    async def seen_again() -> bool:
+        return (await rows_of(Worker))[0].last_seen_at > first.last_seen_at
+
+    await wait_until(seen_again)
+    await scheduler.shutdown()
+
+
 async def test_shutdown_gives_unfinished_jobs_back_at_once() -> None:
     never = asyncio.Event()
 

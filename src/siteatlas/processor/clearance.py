@@ -1,0 +1,27 @@
+"""Clears the way for writers: what workers that froze or vanished have left in the database."""
+
+from __future__ import annotations
+
+from siteatlas.errors import DatabaseError
+from siteatlas.logs import get_logger
+from siteatlas.storage.session import get_background_session
+from siteatlas.storage.stalled_copies import terminate_stalled_copies
+
+log = get_logger("processor")
+
+
+async def end_stalled_copies() -> int:
+    """End COPY statements whose client is gone, in a transaction of its own; how many.
+
+    For moments at which there may be one: after a rescue, and when a write met a lock. What goes
+    wrong here is logged and nothing more: whoever calls has work of its own.
+    """
+    try:
+        async with get_background_session() as session, session.begin():
+            ended = await terminate_stalled_copies(session)
+    except DatabaseError as error:
+        log.warning("stalled_copies_not_ended", reason=error.code)
+        return 0
+    if ended:
+        log.warning("stalled_copies_ended", count=ended)
+    return ended

@@ -1,0 +1,64 @@
+"""A worker freezes, or its host vanishes, in the middle of a COPY: no limit of the server ends it."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from tests.faults.eyes import Eyes
+from tests.faults.figures import Figures
+from tests.faults.fleet import Fleet
+from tests.faults.oracle import Story, differences, story, violations
+from tests.faults.phases import Phase, StagedJob, held, staged
+from tests.fixtures.proxy import Mood, running_proxy
+
+# A COPY is taken for stalled after 40 s; the job may be put off a few times until then.
+PATIENCE = 120
+STALLED = """
+    SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
+    AND state = 'active' AND wait_event = 'ClientRead' AND query LIKE 'COPY%sitemap_urls%'
+"""
+
+
+async def _ended_once_and_whole(job: StagedJob, eyes: Eyes, undisturbed: Story) -> None:
+    ended = await eyes.job(job.id)
+    assert (ended["attempt"], ended["status"]) == (1, "completed")
+    assert differences(undisturbed, await story(eyes, job.site.base)) == []
+    assert await eyes.value(STALLED) == 0
+    assert await violations(eyes, deaths=1) == []
+
+
+@pytest.mark.timeout(240)
+async def test_a_worker_frozen_inside_a_copy_costs_no_attempt(
+    url: str, eyes: Eyes, fleet: Fleet, undisturbed: Story, figures: Figures
+):
+    async with staged(url, eyes) as job:
+        async with held(job, Phase.COPYING):
+            frozen = fleet.holder((await eyes.job(job.id))["worker_id"])
+            frozen.freeze()
+        await eyes.wait_for(STALLED, expected=1)
+        began = time.monotonic()
+        await eyes.wait_for_status(job.id, "completed", seconds=PATIENCE)
+        figures.sample("seconds from a freeze inside a COPY to the end", time.monotonic() - began)
+        await _ended_once_and_whole(job, eyes, undisturbed)
+
+
+@pytest.mark.timeout(240)
+async def test_a_host_that_vanishes_inside_a_copy_costs_no_attempt(
+    url: str, way: str, eyes: Eyes, fleet: Fleet, undisturbed: Story, figures: Figures
+):
+    await fleet.stop_all()
+    async with running_proxy(way) as proxy, staged(url, eyes) as job:
+        lost = await fleet.worker(url=proxy.url, concurrency=1)
+        async with held(job, Phase.COPYING):
+            proxy.set_mood(Mood.SWALLOW)
+            lost.kill()
+        await eyes.wait_for(STALLED, expected=1)
+        await fleet.worker(concurrency=1)
+        began = time.monotonic()
+        await eyes.wait_for_status(job.id, "completed", seconds=PATIENCE)
+        figures.sample(
+            "seconds from a lost host inside a COPY to the end", time.monotonic() - began
+        )
+        await _ended_once_and_whole(job, eyes, undisturbed)

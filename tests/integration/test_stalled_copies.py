@@ -1,0 +1,86 @@
+"""Which COPY statements are ended for the sake of others, and which are left alone."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import asyncpg
+import pytest
+
+from siteatlas.processor.clearance import end_stalled_copies
+from siteatlas.storage import stalled_copies
+from siteatlas.storage.database_url import parse_database_url
+from siteatlas.storage.url_stream import COPY_SECONDS
+from tests.fixtures.database import PostgresServer
+from tests.fixtures.waiting import wait_until
+
+pytestmark = pytest.mark.usefixtures("database")
+
+WAITS = """
+    SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
+    AND state = 'active' AND wait_event = 'ClientRead' AND query LIKE 'COPY%'
+"""
+
+
+@pytest.fixture
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A COPY is stalled as soon as it waits for its client."""
+    monkeypatch.setattr(stalled_copies, "STALLED_SECONDS", 0)
+    monkeypatch.setattr(stalled_copies, "END_STALLED", stalled_copies._end_stalled())
+
+
+@asynccontextmanager
+async def copying(server: PostgresServer, name: str, table: str) -> AsyncIterator[Any]:
+    """A client that begins a COPY and sends nothing."""
+    url = parse_database_url(server.admin_url)
+    where = {"host": url.query.get("host"), "port": int(str(url.query.get("port")))}
+    client = await asyncpg.connect(**where, user="siteatlas", database=name)
+    eyes = await asyncpg.connect(**where, user="siteatlas", database=name)
+    never = asyncio.Event()
+
+    async def nothing() -> AsyncIterator[bytes]:
+        await never.wait()
+        yield b""
+
+    copy = asyncio.create_task(client.copy_to_table(table, source=nothing(), format="binary"))
+    try:
+
+        async def waits() -> bool:
+            return bool(await eyes.fetchval(WAITS))
+
+        await wait_until(waits)
+        yield client
+    finally:
+        copy.cancel()
+        await asyncio.gather(copy, return_exceptions=True)
+        client.terminate()
+        await eyes.close()
+
+
+@pytest.mark.usefixtures("at_once")
+async def test_a_copy_whose_client_is_silent_is_ended(
+    postgres_server: PostgresServer, database_name: str
+) -> None:
+    async with copying(postgres_server, database_name, "sitemap_urls") as client:
+        assert await end_stalled_copies() == 1
+        await wait_until(client.is_closed)
+        assert await end_stalled_copies() == 0
+
+
+async def test_a_copy_that_a_living_worker_may_still_feed_is_left_alone(
+    postgres_server: PostgresServer, database_name: str
+) -> None:
+    assert stalled_copies.STALLED_SECONDS > COPY_SECONDS
+    async with copying(postgres_server, database_name, "sitemap_urls"):
+        assert await end_stalled_copies() == 0
+
+
+@pytest.mark.usefixtures("at_once")
+async def test_a_copy_of_something_else_is_left_alone(
+    postgres_server: PostgresServer, database_name: str
+) -> None:
+    async with copying(postgres_server, database_name, "candidates"):
+        assert await end_stalled_copies() == 0
