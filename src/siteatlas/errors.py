@@ -309,6 +309,12 @@ class DatabaseRefused(DatabaseUnavailable):
     code = "database_refused"
 
 
+class DatabaseTlsFailed(DatabaseUnavailable):
+    """A secure connection to the database cannot be made: check the TLS options in DATABASE_URL."""
+
+    code = "database_tls_failed"
+
+
 class DatabaseRightsMissing(DatabaseUnavailable):
     """The role in DATABASE_URL lacks rights: let it own the database, or grant it the schema."""
 
@@ -331,6 +337,18 @@ class SchemaOutdated(DatabaseError):
     """The database schema is not the one this version needs. Run: siteatlas db upgrade"""
 
     code = "schema_outdated"
+
+
+class SchemaNewer(DatabaseError):
+    """The database schema belongs to a newer version of Siteatlas. Use that version."""
+
+    code = "schema_newer"
+
+
+class EmbeddedServerUnavailable(DatabaseUnavailable):
+    """The embedded PostgreSQL does not answer."""
+
+    code = "embedded_server_unavailable"
 
 
 class EmbeddedServerError(DatabaseError):

@@ -26,6 +26,8 @@ SUSPICIOUS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029@=]")
 
 # The room of the words that a command says; they are shown whatever the level.
 NOTICES = "cli"
+# The database driver makes a future that nobody awaits when a connection attempt is cancelled.
+DRIVER_NOISE = "unexpected connection_lost() call"
 
 job_context = bound_contextvars
 
@@ -112,6 +114,12 @@ def clean_values(_logger: Any, _method: str, event: EventDict) -> EventDict:
     return event
 
 
+def is_no_driver_noise(record: logging.LogRecord) -> bool:
+    """Filter: whether a line of asyncio tells more than that a connection attempt was given up."""
+    error = record.exc_info[1] if record.exc_info else None
+    return not (isinstance(error, ConnectionError) and str(error) == DRIVER_NOISE)
+
+
 def configure_logging(level: str, log_format: str, stream: TextIO | None = None) -> None:
     """Send all logging, ours and the libraries', to `stream` (stderr) in one format."""
     stream = stream or sys.stderr
@@ -155,3 +163,4 @@ def configure_logging(level: str, log_format: str, stream: TextIO | None = None)
     logging.getLogger("sqlalchemy.pool").setLevel(logging.CRITICAL)
     for noisy in ("apscheduler", "alembic", "asyncio", "uvicorn.access", "aiohttp"):
         logging.getLogger(noisy).setLevel(max(logging.WARNING, root.level))
+    logging.getLogger("asyncio").addFilter(is_no_driver_noise)

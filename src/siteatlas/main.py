@@ -86,7 +86,9 @@ def _lifespan(
         self_check()
         async with AsyncExitStack() as stack:
             if database is None:
-                await stack.enter_async_context(open_storage(context.settings))
+                await stack.enter_async_context(
+                    open_storage(context.settings, go_on_waiting=lambda: True)
+                )
             else:
                 bind_database(database)
             await stack.enter_async_context(beside(watch_loop_lag()))

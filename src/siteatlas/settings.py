@@ -163,6 +163,14 @@ class Settings(BaseModel):
         json_schema_extra=_env("SITEATLAS_POOL_OVERFLOW"),
         description="Further database connections opened under load.",
     )
+    database_wait_seconds: Annotated[float, Field(ge=0, le=3600)] = Field(
+        60,
+        json_schema_extra=_env("SITEATLAS_DATABASE_WAIT_SECONDS"),
+        description=(
+            "How long `serve` and `worker` wait when they start for a database that does not "
+            "answer yet. Every command waits that long for the embedded server."
+        ),
+    )
     lease_seconds: Annotated[float, Field(ge=1, le=3600)] = Field(
         60,
         json_schema_extra=_env("SITEATLAS_LEASE_SECONDS"),

@@ -51,9 +51,17 @@ async def test_the_database_says_who_it_is(client: httpx.AsyncClient):
 
 async def test_an_outdated_schema_is_503(client: httpx.AsyncClient):
     async with transaction() as session:
-        await session.execute(text("UPDATE alembic_version SET version_num = '0000'"))
+        await session.execute(text("UPDATE alembic_version SET version_num = '0001'"))
     response = await client.get("/health/database")
     assert (response.status_code, response.json()["code"]) == (503, "schema_outdated")
+
+
+async def test_a_newer_schema_is_503_and_called_newer(client: httpx.AsyncClient):
+    async with transaction() as session:
+        await session.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+    response = await client.get("/health/database")
+    assert (response.status_code, response.json()["code"]) == (503, "schema_newer")
+    assert "9999" in response.json()["detail"]
 
 
 @pytest.mark.parametrize("path", ["/health/database", "/api/v3/jobs", "/api/v3/domains"])

@@ -58,6 +58,30 @@ async def test_a_job_that_waits_for_its_time_is_not_old(client: httpx.AsyncClien
     assert found["siteatlas_oldest_pending_seconds"] == 0
 
 
+async def test_sites_past_their_time_are_counted_with_the_age_of_the_first(
+    client: httpx.AsyncClient,
+):
+    for site in ("late.example", "later.example", "paused.example", "early.example"):
+        await client.post("/api/v3/domains", json={"domain": site})
+    async with transaction() as session:
+        for site, due, paused in (
+            ("late.example", "-1 hour", False),
+            ("later.example", "-2 hours", False),
+            ("paused.example", "-3 hours", True),
+            ("early.example", "1 hour", False),
+        ):
+            await session.execute(
+                text(
+                    "UPDATE domains SET paused = :paused, next_scan_at = now() "
+                    "+ CAST(:due AS text)::interval WHERE domain = :site"
+                ),
+                {"site": site, "due": due, "paused": paused},
+            )
+    found = samples((await client.get("/metrics")).text)
+    assert found["siteatlas_domains_overdue"] == 2
+    assert 7200 <= found["siteatlas_oldest_overdue_seconds"] < 7300
+
+
 async def test_the_work_of_this_process_is_counted(client: httpx.AsyncClient):
     before = samples((await client.get("/metrics")).text)
     async with SiteServer({"/sitemap.xml": urlset(pages("a", 30))}) as server:

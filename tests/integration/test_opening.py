@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 import pytest
 from pydantic import SecretStr
-from sqlalchemy import func, select
+from sqlalchemy import func, select, text
+from sqlalchemy.engine import make_url
 
-from siteatlas.errors import DatabaseUnavailable, SchemaOutdated
+from siteatlas.cli.worker import work
+from siteatlas.errors import DatabaseRefused, DatabaseUnavailable, SchemaNewer, SchemaOutdated
 from siteatlas.settings import Settings
 from siteatlas.storage.opening import open_storage
 from siteatlas.storage.schema import (
@@ -18,6 +21,7 @@ from siteatlas.storage.schema import (
     upgrade_schema,
 )
 from siteatlas.storage.session import Database, bound_database
+from tests.fixtures.proxy import Mood, running_proxy
 
 
 def silent(_message: str) -> None:
@@ -41,6 +45,61 @@ async def test_an_outdated_schema_is_refused_with_the_command_that_helps(
     with pytest.raises(SchemaOutdated, match="siteatlas db upgrade"):
         async with open_storage(Settings(database_url=SecretStr(database_url)), announce=silent):
             pytest.fail("the database was opened")
+
+
+async def test_a_newer_schema_is_neither_opened_nor_upgraded(
+    database: Database, database_url: str
+) -> None:
+    async with database.engine.begin() as connection:
+        await connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+    with pytest.raises(SchemaNewer, match="is at 9999, which this version"):
+        async with open_storage(Settings(database_url=SecretStr(database_url)), announce=silent):
+            pytest.fail("the database was opened")
+    with pytest.raises(SchemaNewer):
+        await upgrade_schema(database.engine)
+    assert await current_revision(database.engine) == "9999"
+
+
+async def test_a_database_that_does_not_answer_yet_is_waited_for(database_url: str) -> None:
+    async with running_proxy(database_url) as proxy:
+        proxy.set_mood(Mood.REFUSE)
+        settings = Settings(database_url=SecretStr(proxy.url))
+        asyncio.get_running_loop().call_later(1.5, proxy.set_mood, Mood.PASS)
+        async with open_storage(settings, go_on_waiting=lambda: True) as database:
+            assert await current_revision(database.engine) is not None
+        assert proxy.accepted > 2
+
+
+@pytest.mark.parametrize(("seconds", "go_on"), [(60, lambda: False), (0, lambda: True), (60, None)])
+async def test_the_wait_ends_when_nobody_wants_it_or_time_is_up(
+    database_url: str, seconds: float, go_on: Callable[[], bool] | None
+) -> None:
+    async with running_proxy(database_url) as proxy:
+        proxy.set_mood(Mood.REFUSE)
+        settings = Settings(database_url=SecretStr(proxy.url), database_wait_seconds=seconds)
+        with pytest.raises(DatabaseUnavailable, match="cannot be reached"):
+            async with open_storage(settings, go_on_waiting=go_on):
+                pytest.fail("the database was opened")
+
+
+async def test_a_database_that_refuses_us_is_not_waited_for(database_url: str) -> None:
+    wrong = make_url(database_url).set(database="no_such_database")
+    settings = Settings(database_url=SecretStr(wrong.render_as_string(hide_password=False)))
+    async with asyncio.timeout(30):
+        with pytest.raises(DatabaseRefused, match="does not exist"):
+            async with open_storage(settings, go_on_waiting=lambda: True):
+                pytest.fail("the database was opened")
+
+
+async def test_a_worker_that_is_stopped_while_it_waits_ends_in_good_order(
+    database_url: str,
+) -> None:
+    async with running_proxy(database_url) as proxy:
+        proxy.set_mood(Mood.REFUSE)
+        stop = asyncio.Event()
+        asyncio.get_running_loop().call_later(0.5, stop.set)
+        async with asyncio.timeout(30):
+            await work(Settings(database_url=SecretStr(proxy.url)), stop)
 
 
 async def test_the_schema_goes_away_and_comes_back(database: Database) -> None:

@@ -9,8 +9,9 @@ from siteatlas.access.users import current_user
 from siteatlas.api.context import Context
 from siteatlas.api.documentation import problems
 from siteatlas.api.schemas.health import DatabaseHealthAnswer, HealthAnswer, PoolAnswer
-from siteatlas.errors import DatabaseReadOnly, SchemaOutdated
+from siteatlas.errors import DatabaseReadOnly
 from siteatlas.meters import meters
+from siteatlas.storage.schema import check_revision
 
 router = APIRouter(tags=["operations"], dependencies=[Depends(current_user)])
 
@@ -31,7 +32,7 @@ async def get_database_health(context: Context) -> DatabaseHealthAnswer:
     if state.is_read_only:
         raise DatabaseReadOnly
     if state.schema_revision != state.needed_revision:
-        raise SchemaOutdated
+        check_revision(state.schema_revision)
     return DatabaseHealthAnswer(
         status="ok",
         server_version=state.server_version,

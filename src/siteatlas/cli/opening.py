@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from siteatlas.cli.output import say
@@ -12,7 +12,12 @@ from siteatlas.storage.session import Database
 
 
 @asynccontextmanager
-async def opened(settings: Settings) -> AsyncIterator[Database]:
-    """The database that the settings name, bound to this process while the command works."""
-    async with open_storage(settings, announce=say) as database:
+async def opened(
+    settings: Settings, *, go_on_waiting: Callable[[], bool] | None = None
+) -> AsyncIterator[Database]:
+    """The database that the settings name, bound to this process while the command works.
+
+    With `go_on_waiting` one that does not answer yet is waited for, as long as that says so.
+    """
+    async with open_storage(settings, announce=say, go_on_waiting=go_on_waiting) as database:
         yield database

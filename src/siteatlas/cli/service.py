@@ -16,6 +16,7 @@ from siteatlas.cli.http_protocol import HttpProtocol
 from siteatlas.cli.listener import BACKLOG, quiet_accept_faults
 from siteatlas.cli.opening import opened
 from siteatlas.cli.stopping import stop_on_signals
+from siteatlas.errors import DatabaseUnavailable
 from siteatlas.main import create_app
 from siteatlas.net.egress import EgressPolicy
 from siteatlas.settings import Settings
@@ -83,16 +84,27 @@ class Service:
     async def run(self, listener: socket.socket, on_ready: Callable[[], None]) -> None:
         """Serve on `listener` until a signal comes or `stop` is called."""
         with stop_on_signals(self.stop):
-            async with opened(self._settings) as database:
-                if self._stop_wanted:
-                    return
-                policy = EgressPolicy.from_text(self._settings.egress_allow)
-                app = create_app(
-                    self._settings,
-                    policy.with_refused_socket(*listener.getsockname()[:2]),
-                    run_scheduler=self._run_scheduler,
-                    database=database,
-                )
-                self._server = WebServer(app, on_ready, ConnectionLimits.of(self._settings))
-                with quiet_accept_faults():
-                    await self._server.serve(sockets=[listener])
+            try:
+                await self._run(listener, on_ready)
+            except DatabaseUnavailable:
+                # Whoever stops us while we wait for the database knows that it is away.
+                if not self._stop_wanted or self._server is not None:
+                    raise
+
+    async def _run(self, listener: socket.socket, on_ready: Callable[[], None]) -> None:
+        def wanted() -> bool:
+            return not self._stop_wanted
+
+        async with opened(self._settings, go_on_waiting=wanted) as database:
+            if self._stop_wanted:
+                return
+            policy = EgressPolicy.from_text(self._settings.egress_allow)
+            app = create_app(
+                self._settings,
+                policy.with_refused_socket(*listener.getsockname()[:2]),
+                run_scheduler=self._run_scheduler,
+                database=database,
+            )
+            self._server = WebServer(app, on_ready, ConnectionLimits.of(self._settings))
+            with quiet_accept_faults():
+                await self._server.serve(sockets=[listener])

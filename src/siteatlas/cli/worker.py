@@ -15,6 +15,7 @@ from siteatlas.cli.preparation import prepare
 from siteatlas.cli.stopping import stop_on_signals
 from siteatlas.cli.worker_group import run_group
 from siteatlas.cli.worker_probes import probe_listener, probes
+from siteatlas.errors import DatabaseUnavailable
 from siteatlas.net.egress import EgressPolicy
 from siteatlas.scheduler.runner import run_worker
 from siteatlas.settings import Settings
@@ -64,9 +65,21 @@ async def _work_alone(settings: Settings) -> None:
 
 async def work(settings: Settings, stop: asyncio.Event) -> None:
     """Work on the queue, with a database of its own, until `stop` is set."""
+    try:
+        await _work(settings, stop)
+    except DatabaseUnavailable:
+        # Whoever stops us while we wait for the database knows that it is away.
+        if not stop.is_set():
+            raise
+
+
+async def _work(settings: Settings, stop: asyncio.Event) -> None:
     policy = EgressPolicy.from_text(settings.egress_allow)
     with probe_listener(settings) as listener:
-        async with probes(settings, listener), opened(settings):
+        async with (
+            probes(settings, listener),
+            opened(settings, go_on_waiting=lambda: not stop.is_set()),
+        ):
             await _work_with_database(settings, policy, stop)
 
 

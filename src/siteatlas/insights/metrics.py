@@ -56,6 +56,10 @@ def queue_series(load: QueueLoad | None) -> Iterator[Series]:
     age = load.oldest_pending_seconds
     yield Series("oldest_pending_seconds", "gauge", "Age of the oldest job that could run.", age)
     yield Series("workers", "gauge", "Processes that work, seen within a minute.", load.workers)
+    overdue = load.domains_overdue
+    yield Series("domains_overdue", "gauge", "Watched sites past their time, not queued.", overdue)
+    age = load.oldest_overdue_seconds
+    yield Series("oldest_overdue_seconds", "gauge", "How late the first of them is.", age)
 
 
 def process_series(version: str) -> Iterator[Series]:

@@ -13,18 +13,24 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from siteatlas.insights.workers import ALIVE_SECONDS
 from siteatlas.queue.new_job import Priority
 from siteatlas.queue.statuses import ACTIVE, FINAL
-from siteatlas.storage.models import SITEMAP_JOB, Job, JobStatus, Worker
+from siteatlas.storage.domains import SCHEDULED
+from siteatlas.storage.models import SITEMAP_JOB, Domain, Job, JobStatus, Worker
 
 KEPT_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
 class QueueLoad:
-    """Jobs by status, the age of the oldest one that could run now, and the living workers."""
+    """Jobs by status, the age of the oldest one that could run now, and the living workers.
+
+    A watched site is overdue when its time has come and no scan of it was queued.
+    """
 
     jobs: dict[str, int]
     oldest_pending_seconds: float
     workers: int
+    domains_overdue: int
+    oldest_overdue_seconds: float
 
 
 class EndedJobs:
@@ -44,10 +50,13 @@ class EndedJobs:
 
 async def queue_load(session: AsyncSession, ended: EndedJobs) -> QueueLoad:
     """The load at this moment, by the clock of the database."""
+    overdue, oldest_overdue = await _overdue_domains(session)
     return QueueLoad(
         jobs=await _count(session, ACTIVE) | await ended.count(session),
         oldest_pending_seconds=await _oldest_pending_seconds(session),
         workers=await _living_workers(session),
+        domains_overdue=overdue,
+        oldest_overdue_seconds=oldest_overdue,
     )
 
 
@@ -84,6 +93,14 @@ async def _oldest_pending_seconds(session: AsyncSession) -> float:
     age = extract("epoch", func.now() - func.min(firsts.c.run_at)).cast(Float)
     seconds = await session.scalar(select(age))
     return max(0.0, float(seconds or 0.0))
+
+
+async def _overdue_domains(session: AsyncSession) -> tuple[int, float]:
+    """How many watched sites are past their time, and by how much the first of them."""
+    age = extract("epoch", func.now() - func.min(Domain.next_scan_at)).cast(Float)
+    statement = select(func.count(), age).where(*SCHEDULED, Domain.next_scan_at < func.now())
+    count, seconds = (await session.execute(statement)).one()
+    return count, float(seconds or 0.0)
 
 
 async def _living_workers(session: AsyncSession) -> int:

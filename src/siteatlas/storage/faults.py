@@ -1,16 +1,22 @@
-"""Which faults of the driver mean that the database is away, and not that a statement was wrong."""
+"""Which faults of the driver mean that the database is away, and not that a statement was wrong.
+
+Also the words for the operator of a process: where the database was looked for, and what it said.
+"""
 
 from __future__ import annotations
 
 import os
+import re
+import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from asyncpg import InternalClientError
+from asyncpg import ClientConfigurationError, InternalClientError
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from siteatlas.errors import (
+    ConfigurationError,
     DatabaseBusy,
     DatabaseConnectionsExhausted,
     DatabaseError,
@@ -20,8 +26,10 @@ from siteatlas.errors import (
     DatabaseRefused,
     DatabaseRightsMissing,
     DatabaseTimeout,
+    DatabaseTlsFailed,
     DatabaseUnavailable,
     SchemaOutdated,
+    SiteatlasError,
 )
 from siteatlas.storage.database_url import parse_database_url
 
@@ -38,6 +46,30 @@ MEANINGS: dict[tuple[str, ...], type[DatabaseError]] = {
     ("53100",): DatabaseFull,
     ("53300",): DatabaseConnectionsExhausted,
     ("42P01", "42703"): SchemaOutdated,  # a table or column that we know is not there
+}
+# What is told by the same state as other things, or by none: the words decide. A pooler has one
+# state, 08P01, for all that it refuses.
+SPOKEN: tuple[tuple[re.Pattern[str], type[DatabaseError]], ...] = (
+    (re.compile("rejected SSL upgrade|SSL required|TLS required"), DatabaseTlsFailed),
+    (
+        re.compile("is not currently accepting connections|does not allow connections"),
+        DatabaseRefused,
+    ),
+    (re.compile("no more connections allowed|too many clients"), DatabaseConnectionsExhausted),
+    (
+        re.compile(
+            "authentication failed|login failed|login rejected|no such (?:user|database)"
+            '|not allowed to (?:login|connect)|(?:database|role) ".*" does not exist'
+        ),
+        DatabaseRefused,
+    ),
+)
+SPOKEN_STATES = ("", "08P01", "55000")
+# What is said of an error at the place where it was met.
+LOCATED: dict[type[DatabaseError], str] = {
+    DatabaseUnavailable: "The database at {where} cannot be reached: {why}.",
+    DatabaseRefused: "The database at {where} refuses us: {why}.",
+    DatabaseTlsFailed: "No secure connection to the database at {where}: {why}.",
 }
 
 
@@ -57,12 +89,36 @@ def _state(error: DBAPIError) -> str:
     return str(getattr(error.orig, "sqlstate", None) or "")
 
 
-def translated(error: Exception) -> DatabaseError | None:
+def translated(error: Exception) -> SiteatlasError | None:
     """Our own error for a fault of the database itself; None when a statement was wrong."""
+    if isinstance(error, SiteatlasError):
+        return None
     if isinstance(error, PoolTimeout):
         return DatabasePoolExhausted()
-    own = meaning_of_state(_state(error)) if isinstance(error, DBAPIError) else None
+    first = first_cause(error)
+    if isinstance(first, ClientConfigurationError):
+        return ConfigurationError(f"DATABASE_URL cannot be used: {_sentence(first)}.")
+    if isinstance(first, ssl.SSLError):
+        return DatabaseTlsFailed()
+    own = _meaning(error, first)
     return own or (DatabaseUnavailable() if is_database_away(error) else None)
+
+
+def _meaning(error: Exception, first: BaseException) -> DatabaseError | None:
+    """By the words where the state is used for many things, else by the state."""
+    state = _state(error) if isinstance(error, DBAPIError) else ""
+    if state in SPOKEN_STATES and (is_database_away(error) or state == "55000"):
+        for words, kind in SPOKEN:
+            if words.search(str(first)):
+                return kind()
+    return meaning_of_state(state)
+
+
+def first_cause(error: BaseException) -> BaseException:
+    """What an error was raised from, down to the first."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return error
 
 
 def meaning_of_state(state: str) -> DatabaseError | None:
@@ -94,10 +150,10 @@ def located_faults(url: str) -> Iterator[None]:
     try:
         yield
     except DatabaseUnavailable as error:
-        if type(error) is not DatabaseUnavailable or error.message != DatabaseUnavailable().message:
+        kind = type(error)
+        if kind not in LOCATED or error.message != kind().message or error.__cause__ is None:
             raise
-        where, why = server_of(url), reason_of(error)
-        raise DatabaseUnavailable(f"The database at {where} cannot be reached: {why}.") from error
+        raise kind(LOCATED[kind].format(where=server_of(url), why=reason_of(error))) from error
 
 
 def server_of(url: str) -> str:
@@ -110,12 +166,22 @@ def server_of(url: str) -> str:
 
 def reason_of(error: BaseException) -> str:
     """Why a connection failed, as the operating system or the server said it."""
-    first = error
-    while first.__cause__ is not None:
-        first = first.__cause__
+    first = first_cause(error)
     if isinstance(first, TimeoutError):
         return "no answer in time"
+    if isinstance(first, ssl.SSLError):
+        return _tls_reason(first)
     if isinstance(first, OSError) and first.errno is not None and first.errno > 0:
         return os.strerror(first.errno)
-    text = getattr(first, "strerror", None) or str(first) or type(first).__name__
+    return _sentence(first)
+
+
+def _tls_reason(error: ssl.SSLError) -> str:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"its certificate cannot be trusted ({error.verify_message.rstrip('.')})"
+    return (error.reason or str(error)).replace("_", " ").lower()
+
+
+def _sentence(error: BaseException) -> str:
+    text = getattr(error, "strerror", None) or str(error) or type(error).__name__
     return str(text).rstrip(".")

@@ -11,7 +11,7 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, func, select
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from siteatlas.errors import SchemaOutdated
+from siteatlas.errors import DatabaseError, SchemaNewer, SchemaOutdated
 from siteatlas.storage.faults import translated_faults
 
 MIGRATIONS = Path(__file__).parent / "migrations"
@@ -41,6 +41,7 @@ def _migrate(connection: Connection, revision: str) -> None:
     """
     connection.execute(select(*(func.set_config(name, "0", True) for name in LIMITS)))
     connection.execute(select(func.pg_advisory_xact_lock(UPGRADE_LOCK)))
+    _check_known(_read_revision(connection))
     config = _config()
     config.attributes["connection"] = connection
     if revision == BASE:
@@ -65,20 +66,43 @@ async def downgrade_schema(engine: AsyncEngine) -> None:
 
 async def current_revision(engine: AsyncEngine) -> str | None:
     """The revision that the database has; None when it has no schema of ours."""
-
-    def read(connection: Connection) -> str | None:
-        return MigrationContext.configure(connection).get_current_revision()
-
     with translated_faults():
         async with engine.connect() as connection:
-            return await connection.run_sync(read)
+            return await connection.run_sync(_read_revision)
+
+
+def _read_revision(connection: Connection) -> str | None:
+    heads = MigrationContext.configure(connection).get_current_heads()
+    if len(heads) > 1:
+        raise DatabaseError(
+            f"The table alembic_version names several revisions ({', '.join(sorted(heads))}), but "
+            "a database of Siteatlas has one. Restore it from a backup."
+        )
+    return heads[0] if heads else None
+
+
+def _check_known(current: str | None) -> None:
+    """Raise SchemaNewer for a revision that this version has no migration for."""
+    known = {script.revision for script in ScriptDirectory.from_config(_config()).walk_revisions()}
+    if current is not None and current not in known:
+        raise SchemaNewer(
+            f"The database schema is at {current}, which this version of Siteatlas does not know: "
+            "the database belongs to a newer one. Use that, or another database."
+        )
+
+
+def check_revision(current: str | None) -> None:
+    """Raise SchemaNewer or SchemaOutdated unless this is exactly the needed revision."""
+    needed = needed_revision()
+    if current == needed:
+        return
+    _check_known(current)
+    raise SchemaOutdated(
+        f"The database schema is at {current or 'nothing'}, this version needs {needed}. "
+        "Run: siteatlas db upgrade"
+    )
 
 
 async def require_schema(engine: AsyncEngine) -> None:
-    """Raise SchemaOutdated unless the database is exactly at the needed revision."""
-    current, needed = await current_revision(engine), needed_revision()
-    if current != needed:
-        raise SchemaOutdated(
-            f"The database schema is at {current or 'nothing'}, this version needs {needed}. "
-            "Run: siteatlas db upgrade"
-        )
+    """Raise SchemaNewer or SchemaOutdated unless the database is at the needed revision."""
+    check_revision(await current_revision(engine))

@@ -14,6 +14,7 @@ from functools import cache
 from typing import Any
 
 from sqlalchemy import Connection, Select, event, func, select
+from sqlalchemy.exc import ArgumentError
 from sqlalchemy.ext.asyncio import (
     AsyncEngine,
     AsyncSession,
@@ -22,9 +23,9 @@ from sqlalchemy.ext.asyncio import (
 )
 from sqlalchemy.orm import Session, SessionTransaction
 
-from siteatlas.errors import DatabaseUnavailable
+from siteatlas.errors import ConfigurationError, DatabaseUnavailable
 from siteatlas.logs import get_logger
-from siteatlas.storage.database_url import parse_database_url
+from siteatlas.storage.database_url import parse_database_url, tls_address
 from siteatlas.storage.faults import translated_faults
 
 __all__ = [
@@ -130,10 +131,12 @@ def create_database(
         "command_timeout": COMMAND_SECONDS,
         "server_settings": {"application_name": "siteatlas", **standing},
     }
+    if tls := tls_address(url):
+        connect_args["dsn"] = tls
     if behind_pooler:
         connect_args |= {"statement_cache_size": 0, "prepared_statement_cache_size": 0}
-    return Database(
-        create_async_engine(
+    try:
+        engine = create_async_engine(
             parse_database_url(url),
             pool_size=pool_size,
             max_overflow=pool_overflow,
@@ -144,9 +147,10 @@ def create_database(
             execution_options={"no_prepare": True},
             hide_parameters=True,
             connect_args=connect_args,
-        ),
-        standing,
-    )
+        )
+    except ArgumentError as error:
+        raise ConfigurationError(f"DATABASE_URL cannot be used: {error}.") from error
+    return Database(engine, standing)
 
 
 _bound: list[Database] = []

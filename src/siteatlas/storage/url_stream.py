@@ -83,16 +83,19 @@ async def copy_urls(session: AsyncSession, rows: UrlRows) -> None:
 async def _while_connected(driver: Any) -> AsyncIterator[None]:
     """TimeoutError as soon as the connection is lost: the driver waits on for room to write."""
     loop = asyncio.get_running_loop()
+    under_way = True
     async with asyncio.timeout(COPY_SECONDS) as limit:
 
         def lost(_driver: Any) -> None:
-            if not limit.expired():
+            # The driver calls later than it says so: the copy may have ended meanwhile.
+            if under_way and not limit.expired():
                 limit.reschedule(loop.time())
 
         driver.add_termination_listener(lost)
         try:
             yield
         finally:
+            under_way = False
             driver.remove_termination_listener(lost)
 
 

@@ -36,6 +36,7 @@ def test_only_loopback_is_served():
 @pytest.mark.parametrize("command", [["jobs", "list"], ["db", "current"], ["serve", "--port", "0"]])
 def test_a_database_that_is_away_ends_with_4(command: list[str], unused_port: int, monkeypatch):
     monkeypatch.setenv("DATABASE_URL", f"postgresql://u:secret@127.0.0.1:{unused_port}/x")
+    monkeypatch.setenv("SITEATLAS_DATABASE_WAIT_SECONDS", "0")
     result = CliRunner().invoke(app, command)
     assert result.exit_code == 4
     assert result.stderr.startswith("siteatlas: database_unavailable: ")

@@ -1,0 +1,76 @@
+"""What a pooler refuses is told as what it is, though it has one SQL state for all of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from pydantic import SecretStr
+from sqlalchemy.engine import URL, make_url
+
+from siteatlas.errors import DatabaseRefused, DatabaseUnavailable
+from siteatlas.settings import Settings
+from siteatlas.storage.opening import open_storage
+from tests.fixtures.database import PostgresServer
+from tests.fixtures.pooler import Pooler, running_pooler
+
+pytestmark = pytest.mark.pgbouncer
+
+NAME = "member"
+PASSWORD = "secret-word"
+
+
+def address(pooler: Pooler, database: str, username: str = NAME, password: str = PASSWORD) -> str:
+    """The way through the pooler."""
+    url = make_url(pooler.url).set(username=username, password=password, database=database)
+    return url.render_as_string(hide_password=False)
+
+
+async def opening(url: str) -> None:
+    """What every command does first."""
+    async with open_storage(Settings(database_url=SecretStr(url))):
+        pass
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"password": "wrong"}, {"username": "nobody"}, {"database": "nothing"}],
+    ids=["password", "user", "database"],
+)
+async def test_a_wrong_login_is_refused_in_words(
+    postgres_server: PostgresServer,
+    pgbouncer_program: str,
+    database_name: str,
+    wrong: dict[str, str],
+) -> None:
+    only = (NAME, PASSWORD, database_name)
+    with running_pooler(pgbouncer_program, postgres_server.admin_url, only=only) as pooler:
+        await opening(address(pooler, database=database_name))
+        with pytest.raises(DatabaseRefused) as raised:
+            await opening(address(pooler, **{"database": database_name, **wrong}))
+    assert "refuses us: " in raised.value.message
+
+
+@pytest.mark.parametrize(
+    ("broken", "kind"),
+    [
+        (lambda url: url.set(username="no_such_role"), DatabaseRefused),
+        (lambda url: url.update_query_dict({"port": "1"}), DatabaseUnavailable),
+    ],
+    ids=["role", "port"],
+)
+async def test_a_server_that_the_pooler_cannot_use_is_told(
+    postgres_server: PostgresServer,
+    pgbouncer_program: str,
+    database_name: str,
+    broken: Callable[[URL], URL],
+    kind: type[DatabaseUnavailable],
+) -> None:
+    behind = broken(make_url(postgres_server.admin_url)).render_as_string(hide_password=False)
+    only = (NAME, PASSWORD, database_name)
+    with (
+        running_pooler(pgbouncer_program, behind, only=only) as pooler,
+        pytest.raises(kind) as raised,
+    ):
+        await opening(address(pooler, database=database_name))
+    assert type(raised.value) is kind
