@@ -1,14 +1,15 @@
-"""How much memory the entries of all jobs of a process may take."""
+"""How much memory the jobs of a process may take for entries and for documents that are open."""
 
 from __future__ import annotations
 
-MOST_BYTES = 32 * 1024 * 1024
+MAX_ENTRY_BYTES = 32 * 1024 * 1024
+MAX_DOCUMENT_BYTES = 48 * 1024 * 1024
 
 
-class EntryBudget:
-    """A shared count. When it is spent, each recorder writes what it holds at once."""
+class ByteBudget:
+    """A shared count of bytes. What follows when it is spent is for those who take from it."""
 
-    def __init__(self, most: int = MOST_BYTES) -> None:
+    def __init__(self, most: int) -> None:
         self._most = most
         self._held = 0
 
@@ -17,10 +18,29 @@ class EntryBudget:
         """Whether the jobs together hold more than they should."""
         return self._held >= self._most
 
+    @property
+    def held(self) -> int:
+        """About how many bytes are held now."""
+        return self._held
+
     def take(self, size: int) -> None:
-        """Entries of about this size were put aside for writing."""
+        """So many bytes more are held."""
         self._held += size
 
     def give_back(self, size: int) -> None:
-        """Entries were written or dropped."""
+        """So many bytes are held no longer."""
         self._held -= size
+
+
+class EntryBudget(ByteBudget):
+    """Entries that wait to be written: when it is spent, each recorder writes what it holds.
+
+    `documents` is the budget of what is known of the documents that are being read: when it is
+    spent, they hold what comes in less memory.
+    """
+
+    def __init__(
+        self, most: int = MAX_ENTRY_BYTES, most_of_documents: int = MAX_DOCUMENT_BYTES
+    ) -> None:
+        super().__init__(most)
+        self.documents = ByteBudget(most_of_documents)

@@ -91,38 +91,16 @@ class Comparison:
             prints,
             lastmod_texts,
         )
-        if not document.fingerprints and _all_first(document.seen, hashes):
-            document.seen.update(hashes)
+        memory = document.memory
+        assert memory is not None
+        if memory.takes_all(hashes):
             _extend(new, document.id, len(hashes), all_columns)
             return
-        fresh, different, repeated = self._pick(document, hashes, prints)
+        fresh, different, repeated = memory.pick(hashes, prints)
         for index in repeated:
             document.tally.note(DUPLICATE_URL, url=columns.urls[index])
         _extend(new, document.id, len(fresh), _at(all_columns, fresh))
         _extend(changed, document.id, len(different), _at(all_columns, different))
-
-    @staticmethod
-    def _pick(
-        document: Document, hashes: list[int], prints: list[int]
-    ) -> tuple[list[int], list[int], list[int]]:
-        fresh: list[int] = []
-        different: list[int] = []
-        repeated: list[int] = []
-        seen, stored = document.seen, document.fingerprints
-        for index, key in enumerate(hashes):
-            if key in seen:
-                repeated.append(index)
-                continue
-            seen.add(key)
-            if key not in stored:
-                fresh.append(index)
-            elif stored[key] != prints[index]:
-                different.append(index)
-        return fresh, different, repeated
-
-
-def _all_first(seen: set[int], hashes: list[int]) -> bool:
-    return seen.isdisjoint(hashes) and len(set(hashes)) == len(hashes)
 
 
 def _at(columns: tuple[list[Any], ...], indexes: list[int]) -> tuple[list[Any], ...]:

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 from uuid import UUID, uuid4
 
+from siteatlas.processor.listing_memory import ListingMemory
 from siteatlas.scanner.events import (
     ChildLink,
     DiscoveryMethod,
@@ -31,7 +32,7 @@ class Document:
     """One document: its identity, what is stored of it, and what changed since the last write.
 
     `stored` documents have a row; `fresh` ones had none before this attempt, so no listings either.
-    `tally` holds the problems that show only in comparison.
+    `memory` is there while it is read; `tally` holds the problems that show only in comparison.
     """
 
     id: UUID
@@ -41,8 +42,7 @@ class Document:
     stored: bool
     fresh: bool
     changes: dict[str, Any] = field(default_factory=dict)
-    fingerprints: dict[int, int | None] = field(default_factory=dict)
-    seen: set[int] = field(default_factory=set)
+    memory: ListingMemory | None = None
     tally: Tally = field(default_factory=Tally)
     closed: DocumentClosed | None = None
     read_count: int = 0
@@ -56,8 +56,9 @@ class Document:
     def close(self, event: DocumentClosed) -> None:
         """Remember how the reading ended; what was loaded for comparing is dropped."""
         self.closed = event
-        self.read_count = len(self.seen)
-        self.fingerprints, self.seen = {}, set()
+        if self.memory is not None:
+            self.read_count = len(self.memory)
+            self.forget()
         read = event.outcome in (DocumentOutcome.COMPLETE, DocumentOutcome.UNCHANGED)
         self.changes |= {
             "status": SitemapStatus.COMPLETED if read else SitemapStatus.FAILED,
@@ -76,6 +77,12 @@ class Document:
                 "last_modified": unaltered(event.validators.last_modified, LONGEST_VALIDATOR),
                 "content_hash": event.content_hash,
             }
+
+    def forget(self) -> None:
+        """Drop what was held for comparing."""
+        if self.memory is not None:
+            self.memory.release()
+            self.memory = None
 
     def scan_row(self) -> dict[str, Any]:
         """The row of `sitemap_scans` for a closed document."""

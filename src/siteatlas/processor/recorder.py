@@ -10,12 +10,14 @@ import time
 from collections.abc import AsyncIterator, Sequence
 from functools import singledispatchmethod
 from typing import Any
+from uuid import UUID
 
 from siteatlas.logs import get_logger
 from siteatlas.meters import meters
 from siteatlas.processor.budget import EntryBudget
 from siteatlas.processor.comparison import Comparison
 from siteatlas.processor.documents import EXTRA_FLAGS, Document, DocumentBook
+from siteatlas.processor.listing_memory import ListingMemory, Stored, StoredArrays
 from siteatlas.processor.opened_scan import OpenedScan
 from siteatlas.processor.portion_writer import PortionWriter, Standing
 from siteatlas.processor.pulse import Pulse
@@ -40,7 +42,7 @@ from siteatlas.storage.known_sitemaps import DONE, look_up_sitemaps
 from siteatlas.storage.portions import Portion
 from siteatlas.storage.session import get_background_session
 from siteatlas.storage.texts import storable
-from siteatlas.storage.urls import load_fingerprints
+from siteatlas.storage.urls import load_fingerprints, load_some_fingerprints
 from siteatlas.turns import turns
 
 log = get_logger("processor")
@@ -65,6 +67,7 @@ class Recorder:
         self._book = DocumentBook(scan.known.by_id.values())
         self._comparison = Comparison()
         self._portion = Portion()
+        self._open: dict[UUID, Document] = {}
         self._held = 0
         self._portion_started = time.monotonic()
         self._writer = PortionWriter(claim, scan, lease_seconds=lease_seconds, settled=self.settle)
@@ -128,9 +131,9 @@ class Recorder:
         document.changes |= {"type": event.type.value, "http_status": event.http_status}
         if event.listed_lastmod is not None:
             document.changes["lastmod"] = event.listed_lastmod
-        if not document.fresh:
-            async with get_background_session() as session, session.begin():
-                document.fingerprints = await load_fingerprints(session, document.id)
+        document.forget()
+        document.memory = ListingMemory(self._budget.documents, await self._stored(document))
+        self._open[document.id] = document
         self._expect(document)
         self._portion.opened[document.id] = event.http_status
         self._link(event.parent_url, document)
@@ -167,6 +170,7 @@ class Recorder:
         document = self._arrive(event.url, event.requested_url, event.method)
         document.found_by(event.method)
         document.close(event)
+        self._open.pop(document.id, None)
         self._expect(document)
         self._link(event.parent_url, document)
         self._touch(document)
@@ -190,6 +194,26 @@ class Recorder:
             seconds=round(event.seconds, 3),
         )
         await self._flush_when_due()
+
+    async def _stored(self, document: Document) -> Stored:
+        """What is stored of a document: at once while there is memory, else in parts."""
+        if document.fresh:
+            return {}
+        if not self._budget.documents.spent:
+            async with get_background_session() as session, session.begin():
+                return await load_fingerprints(session, document.id)
+        return await self._stored_in_parts(document)
+
+    async def _stored_in_parts(self, document: Document) -> StoredArrays:
+        stored = StoredArrays()
+        after: int | None = None
+        while True:
+            async with get_background_session() as session, session.begin():
+                hashes, fingerprints = await load_some_fingerprints(session, document.id, after)
+            if not hashes:
+                return stored
+            stored.extend(hashes, fingerprints)
+            after = hashes[-1]
 
     async def _look_up(self, urls: Sequence[str]) -> None:
         """Learn which of these documents are stored, where a site has too many to know them all."""
@@ -331,6 +355,8 @@ class Recorder:
         await self._writer.stop()
         self._budget.give_back(self._held)
         self._held = 0
+        for document in self._open.values():
+            document.forget()
 
 
 async def store_domain_data(

@@ -39,6 +39,8 @@ from siteatlas.storage.url_stream import copy_urls
 # The table itself: an ORM entity would turn array parameters into a row-wise bulk insert.
 TABLE = Base.metadata.tables[SitemapUrl.__tablename__]
 
+FINGERPRINTS_A_TIME = 20_000
+
 
 def _split(name: str) -> ColumnElement[Any]:
     return func.string_to_array(bind(f"p_{name}", type_=Text()), literal(LINE_BREAK), literal(""))
@@ -130,6 +132,22 @@ async def load_fingerprints(session: AsyncSession, sitemap_id: UUID) -> dict[int
     ).where(TABLE.c.sitemap_id == sitemap_id)
     hashes, fingerprints = (await session.execute(statement)).one()
     return dict(zip(hashes or (), fingerprints or (), strict=True))
+
+
+async def load_some_fingerprints(
+    session: AsyncSession, sitemap_id: UUID, after: int | None
+) -> tuple[list[int], list[int | None]]:
+    """The same in the order of hashes, so many behind a hash at a time."""
+    statement = (
+        select(TABLE.c.url_hash, TABLE.c.fingerprint, TABLE.c.removed_at)
+        .where(TABLE.c.sitemap_id == sitemap_id)
+        .order_by(TABLE.c.url_hash)
+        .limit(FINGERPRINTS_A_TIME)
+    )
+    if after is not None:
+        statement = statement.where(TABLE.c.url_hash > after)
+    rows = (await session.execute(statement)).all()
+    return [row[0] for row in rows], [None if row[2] else row[1] for row in rows]
 
 
 async def count_distinct_urls(session: AsyncSession, domain_id: UUID) -> int:

@@ -1,0 +1,209 @@
+"""What is held of one document while it is read: which URLs it listed, and what is stored of them.
+
+Sets and dicts are quick and take some 75 and 150 bytes for a URL. They are used as long as all
+open documents of a process together stay within the budget; beyond it, what comes is held in
+arrays, at some 24 and 16 bytes. That is slower, but no document waits for another to end.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+
+from siteatlas.processor.budget import ByteBudget
+
+SEEN_BYTES = 75
+STORED_BYTES = 150
+ITEM_BYTES = 8
+# A hash table is between a quarter and half full.
+SEEN_ARRAY_BYTES = 3 * ITEM_BYTES
+STORED_ARRAY_BYTES = 2 * ITEM_BYTES
+TABLE_BITS = 6
+TABLES = 1 << TABLE_BITS
+FIRST_PLACES = 128
+# Listings of a document before it uses arrays, which are worth their price for large ones only.
+MIN_LISTINGS = 5_000
+UNKNOWN = object()
+
+Picked = tuple[list[int], list[int], list[int]]
+
+
+class HashArrays:
+    """A set of 64-bit numbers: hash tables in arrays, many small ones, so that none grows long."""
+
+    def __init__(self) -> None:
+        self._tables = [_empty_table(FIRST_PLACES) for _ in range(TABLES)]
+        self._counts = [0] * TABLES
+        self._has_zero = False
+
+    def __len__(self) -> int:
+        return sum(self._counts) + self._has_zero
+
+    def add(self, key: int) -> bool:
+        """Take in a number; False when it is there already."""
+        if not key:  # which marks a free place
+            first, self._has_zero = not self._has_zero, True
+            return first
+        number = key & TABLES - 1
+        table = self._tables[number]
+        if not _put(table, key):
+            return False
+        self._counts[number] += 1
+        if 2 * self._counts[number] > len(table):
+            self._tables[number] = _grown(table)
+        return True
+
+
+def _empty_table(places: int) -> array[int]:
+    return array("q", bytes(ITEM_BYTES * places))
+
+
+def _grown(table: array[int]) -> array[int]:
+    larger = _empty_table(2 * len(table))
+    for key in table:
+        if key:
+            _put(larger, key)
+    return larger
+
+
+def _put(table: array[int], key: int) -> bool:
+    """Put a number into the first free place from its own on; False when it is met before."""
+    mask = len(table) - 1
+    place = key >> TABLE_BITS & mask
+    while there := table[place]:
+        if there == key:
+            return False
+        place = place + 1 & mask
+    table[place] = key
+    return True
+
+
+class StoredArrays:
+    """Fingerprints by hash in two arrays, sorted by hash; `gone` listings have none."""
+
+    def __init__(self) -> None:
+        self._hashes = array("q")
+        self._fingerprints = array("q")
+        self._gone: set[int] = set()
+
+    def __len__(self) -> int:
+        return len(self._hashes)
+
+    def extend(self, hashes: Sequence[int], fingerprints: Sequence[int | None]) -> None:
+        """Add listings whose hashes are greater than all before."""
+        self._hashes.extend(hashes)
+        self._fingerprints.extend([value or 0 for value in fingerprints])
+        if None in fingerprints:
+            pairs = zip(hashes, fingerprints, strict=True)
+            self._gone.update(key for key, value in pairs if value is None)
+
+    def get(self, key: int, otherwise: object) -> object:
+        """The fingerprint of a listing, None for one that is gone."""
+        place = bisect_left(self._hashes, key)
+        if place == len(self._hashes) or self._hashes[place] != key:
+            return otherwise
+        return None if key in self._gone else self._fingerprints[place]
+
+
+Stored = Mapping[int, int | None] | StoredArrays
+
+
+class ListingMemory:
+    """The memory of one document, counted in the budget of the process until `release`."""
+
+    def __init__(self, budget: ByteBudget, stored: Stored) -> None:
+        self._budget = budget
+        self._stored = stored
+        self._seen: set[int] = set()
+        self._more: HashArrays | None = None
+        self._held = 0
+        quick = not isinstance(stored, StoredArrays)
+        self._hold(len(stored) * (STORED_BYTES if quick else STORED_ARRAY_BYTES))
+
+    def __len__(self) -> int:
+        """How many different URLs were listed so far."""
+        return len(self._seen) + (len(self._more) if self._more is not None else 0)
+
+    def takes_all(self, hashes: Sequence[int]) -> bool:
+        """Note URLs that are all new, to the document and to the store; else note none of them."""
+        if self._stored or self._is_over_budget():
+            return False
+        if not self._seen.isdisjoint(hashes) or len(set(hashes)) != len(hashes):
+            return False
+        self._seen.update(hashes)
+        self._hold(len(hashes) * SEEN_BYTES)
+        return True
+
+    def pick(self, hashes: Sequence[int], fingerprints: Sequence[int]) -> Picked:
+        """Note URLs; the places of those that are new, of changed ones and of repeated ones."""
+        before = len(self)
+        if self._is_over_budget() or isinstance(self._stored, StoredArrays):
+            picked = self._pick_carefully(hashes, fingerprints)
+        else:
+            picked = self._pick_quickly(self._stored, hashes, fingerprints)
+        each = SEEN_BYTES if self._more is None else SEEN_ARRAY_BYTES
+        self._hold((len(self) - before) * each)
+        return picked
+
+    def release(self) -> None:
+        """Nothing of the document is needed any more."""
+        self._budget.give_back(self._held)
+        self._held = 0
+        self._stored, self._seen, self._more = {}, set(), None
+
+    def _is_over_budget(self) -> bool:
+        """Whether what comes goes into arrays; a document that began with them goes on so."""
+        if self._more is None and self._budget.spent and len(self._seen) >= MIN_LISTINGS:
+            self._more = HashArrays()
+        return self._more is not None
+
+    def _pick_quickly(
+        self,
+        stored: Mapping[int, int | None],
+        hashes: Sequence[int],
+        fingerprints: Sequence[int],
+    ) -> Picked:
+        """Written out, because it runs once per listed URL."""
+        fresh: list[int] = []
+        different: list[int] = []
+        repeated: list[int] = []
+        seen = self._seen
+        for index, key in enumerate(hashes):
+            if key in seen:
+                repeated.append(index)
+                continue
+            seen.add(key)
+            if key not in stored:
+                fresh.append(index)
+            elif stored[key] != fingerprints[index]:
+                different.append(index)
+        return fresh, different, repeated
+
+    def _pick_carefully(self, hashes: Sequence[int], fingerprints: Sequence[int]) -> Picked:
+        fresh: list[int] = []
+        different: list[int] = []
+        repeated: list[int] = []
+        is_first, stored = self._is_first, self._stored
+        for index, key in enumerate(hashes):
+            if not is_first(key):
+                repeated.append(index)
+                continue
+            known = stored.get(key, UNKNOWN) if stored else UNKNOWN
+            if known is UNKNOWN:
+                fresh.append(index)
+            elif known != fingerprints[index]:
+                different.append(index)
+        return fresh, different, repeated
+
+    def _is_first(self, key: int) -> bool:
+        if key in self._seen:
+            return False
+        if self._more is not None:
+            return self._more.add(key)
+        self._seen.add(key)
+        return True
+
+    def _hold(self, size: int) -> None:
+        self._held += size
+        self._budget.take(size)

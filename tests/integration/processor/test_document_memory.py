@@ -1,0 +1,53 @@
+"""Scans that may hold little of their open documents store the same as others."""
+
+from __future__ import annotations
+
+import pytest
+
+from siteatlas.processor import listing_memory, processing
+from siteatlas.processor.budget import EntryBudget
+from siteatlas.storage import urls
+from siteatlas.storage.models import Sitemap, SitemapUrl
+from tests.fixtures.pipeline import index, pages, rows_of, scan_server, urlset
+from tests.fixtures.site_server import SiteServer
+
+pytestmark = pytest.mark.usefixtures("database")
+REPEATED = 7
+
+
+def site(lastmod: str, count: int) -> dict[str, str]:
+    listed = pages("a", count)
+    return {
+        "/robots.txt": "Sitemap: {base}/index.xml\n",
+        "/index.xml": index(["{base}/a.xml", "{base}/b.xml"]),
+        "/a.xml": urlset([*listed, *listed[:REPEATED]], lastmod),
+        "/b.xml": urlset(pages("b", 1_500), "2026-01-01"),
+    }
+
+
+@pytest.mark.parametrize("most", [0, 10**9])
+async def test_what_is_stored_does_not_depend_on_the_memory(
+    monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    budgets: list[EntryBudget] = []
+
+    def made() -> EntryBudget:
+        budgets.append(EntryBudget(most_of_documents=most))
+        return budgets[-1]
+
+    monkeypatch.setattr(processing, "EntryBudget", made)
+    monkeypatch.setattr(listing_memory, "MIN_LISTINGS", 400)
+    monkeypatch.setattr(urls, "FINGERPRINTS_A_TIME", 300)
+    async with SiteServer(site("2026-01-01", 1_200)) as server:
+        first = await scan_server(server)
+        server.pages.update(site("2026-02-02", 1_300))
+        again = await scan_server(server)
+    assert first.result_data is not None
+    assert again.result_data is not None
+    assert (first.result_data["url_count"], again.result_data["url_count"]) == (2_700, 2_800)
+    names = {row.id: row.url.rsplit("/", 1)[-1] for row in await rows_of(Sitemap)}
+    stored = [(names[row.sitemap_id], row.lastmod) for row in await rows_of(SitemapUrl)]
+    changed = [name for name, moment in stored if moment is not None and moment.month == 2]
+    assert (len(stored), len(changed), set(changed)) == (2_800, 1_300, {"a.xml"})
+    assert [budget.documents.held for budget in budgets] == [0, 0]
+    assert [budget.held for budget in budgets] == [0, 0]
