@@ -41,6 +41,7 @@ async def test_one_document_joins_a_scan_of_the_whole_site(client: httpx.AsyncCl
     assert (await stored_job()).job_metadata == {
         "base_url": "http://example.com/",
         "document": None,
+        "documents": [NEWS],
     }
 
 
@@ -48,7 +49,11 @@ async def test_a_request_for_the_whole_site_widens_a_waiting_job(client: httpx.A
     await submit(client, NEWS, only=True)
     answer = await submit(client, "example.com", only=False)
     assert (answer.status_code, answer.json()["deduplicated"]) == (202, True)
-    assert (await stored_job()).job_metadata == {"base_url": "example.com/", "document": None}
+    assert (await stored_job()).job_metadata == {
+        "base_url": "example.com/",
+        "document": None,
+        "documents": [NEWS],
+    }
 
 
 async def test_what_an_active_job_does_not_cover_is_a_conflict(client: httpx.AsyncClient):
