@@ -108,6 +108,8 @@ class BoundedHandler(ResponseHandler, asyncio.BufferedProtocol):
         self.set_exception(error)
         if body is not None and not body.is_eof():
             body.set_exception(error)
+        # Otherwise the end of the connection would take the place of the reason for it.
+        self._payload = None
         if transport is not None:
             transport.abort()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import time
 
@@ -71,6 +72,17 @@ async def test_a_flood_of_wrapping_is_broken_off_early(
     with pytest.raises(HttpProtocolError):
         await fetch(make_client, site)
     assert time.monotonic() - since < 1.5
+
+
+async def test_a_late_reader_is_told_the_same_reason(make_client: MakeClient):
+    async with (
+        RawServer(Site(CHUNKED, chunks(1) * 1000)) as server,
+        make_client(server.entry) as client,
+        client.get(parse_url(server.url())) as response,
+    ):
+        await asyncio.sleep(0.3)
+        with pytest.raises(HttpProtocolError, match="pieces of a few bytes"):
+            await read(response)
 
 
 async def test_a_few_interim_answers_are_passed_over(make_client: MakeClient):
