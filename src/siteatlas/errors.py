@@ -406,7 +406,7 @@ class JobCancelled(JobError):
 
 
 class JobPoison(JobError):
-    """The job ended three workers in a row without finishing a document."""
+    """Three workers in a row died while this job ran, without a finished document in between."""
 
     code = "poison"
 
@@ -664,6 +664,13 @@ class XmlTokenTooLong(XmlLimits):
     """The XML of the document holds a tag or a text of more than one megabyte."""
 
     code = "xml_token_too_long"
+
+
+class ScanStalled(ScanError):
+    """The scan did nothing for five minutes."""
+
+    code = "scan_stalled"
+    transient = True
 
 
 class ScanTimeout(ScanError):

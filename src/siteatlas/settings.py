@@ -151,7 +151,10 @@ class Settings(BaseModel):
     concurrency: Annotated[int, Field(ge=1, le=1000)] = Field(
         32,
         json_schema_extra=_env("SITEATLAS_CONCURRENCY"),
-        description="Jobs that one process works on at the same time.",
+        description=(
+            "Jobs that one process works on at the same time; an eighth is kept for interactive "
+            "ones. Jobs that only wait for a site do not count."
+        ),
     )
     pool_size: Annotated[int, Field(ge=1, le=100)] = Field(
         5,
@@ -174,7 +177,10 @@ class Settings(BaseModel):
     lease_seconds: Annotated[float, Field(ge=1, le=3600)] = Field(
         60,
         json_schema_extra=_env("SITEATLAS_LEASE_SECONDS"),
-        description="How long a job belongs to a worker that gives no sign of life.",
+        description=(
+            "How long a job belongs to a worker that gives no sign of life. Less than 10 risks "
+            "that a busy machine loses jobs that it works on."
+        ),
     )
     max_attempts: Annotated[int, Field(ge=1, le=100)] = Field(
         5,

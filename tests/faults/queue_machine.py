@@ -25,8 +25,17 @@ from sqlalchemy import func, select, text, update
 
 from siteatlas.errors import JobActive, JobCancelled, JobStateConflict, LeaseLost
 from siteatlas.net.address import parse_site
-from siteatlas.queue.claims import POISON_RESCUES, Claim, claim, disown, rescue
+from siteatlas.queue.claims import (
+    MOST_RESCUES,
+    POISON_RESCUES,
+    Claim,
+    claim,
+    claim_suspect,
+    disown,
+    rescue,
+)
 from siteatlas.queue.endings import cancel_running, complete, fail, release
+from siteatlas.queue.fair_order import SUSPECT_RESCUES
 from siteatlas.queue.leases import heartbeat, report_progress
 from siteatlas.queue.steering import cancel, retry
 from siteatlas.queue.submission import submit_site
@@ -48,6 +57,7 @@ class Known:
     fence: int = 0
     attempt: int = 0
     rescues: int = 0
+    alone: bool = False
     cancel_asked: bool = False
     expired: bool = False
     progress: float = 0.0
@@ -132,14 +142,30 @@ class QueueMachine(RuleBasedStateMachine):
     @rule(limit=st.integers(1, 3), worker=st.sampled_from(("one", "two")))
     def claim(self, limit: int, worker: str) -> None:
         taken = self._in_session(lambda s: claim(s, worker, limit, LEASE))
-        waiting = [job for job in self.jobs.values() if job.status == "pending"]
+        waiting = [job for job in self._waiting() if job.rescues < SUSPECT_RESCUES]
         assert len(taken) == min(limit, len(waiting))
         for one in taken:
-            job = self.jobs[one.id]
-            assert job.status == "pending"
-            job.status, job.fence, job.attempt = "processing", job.fence + 1, job.attempt + 1
-            assert (one.fence, one.attempt) == (job.fence, job.attempt)
-            self.given.append(one)
+            self._take(one, alone=False)
+
+    @rule(worker=st.sampled_from(("one", "two")))
+    def claim_suspect(self, worker: str) -> None:
+        taken = self._in_session(lambda s: claim_suspect(s, worker, LEASE))
+        suspects = [job for job in self._waiting() if job.rescues >= SUSPECT_RESCUES]
+        assert (taken is None) == (not suspects)
+        if taken is not None:
+            assert self.jobs[taken.id] in suspects
+            self._take(taken, alone=True)
+
+    def _waiting(self) -> list[Known]:
+        return [job for job in self.jobs.values() if job.status == "pending"]
+
+    def _take(self, one: Claim, *, alone: bool) -> None:
+        job = self.jobs[one.id]
+        assert job.status == "pending"
+        job.status, job.fence, job.attempt = "processing", job.fence + 1, job.attempt + 1
+        job.alone = alone
+        assert (one.fence, one.attempt, one.alone) == (job.fence, job.attempt, alone)
+        self.given.append(one)
 
     @rule()
     def time_comes(self) -> None:
@@ -165,7 +191,8 @@ class QueueMachine(RuleBasedStateMachine):
             job = self.jobs[job_id]
             job.rescues += blame
             job.attempt = max(0, job.attempt - 1)
-            job.leave("rescued", "failed" if job.rescues >= POISON_RESCUES else "pending")
+            fatal = POISON_RESCUES if job.alone else MOST_RESCUES
+            job.leave("rescued", "failed" if job.rescues >= fatal else "pending")
         self.time_comes()
 
     @rule(worker=st.sampled_from(("one", "two")))

@@ -14,7 +14,7 @@ from siteatlas.queue.claims import Claim
 from siteatlas.queue.leases import report_progress
 from siteatlas.storage.portions import Portion, write_portion
 from siteatlas.storage.repetition import repeat_when_busy
-from siteatlas.storage.session import get_background_session
+from siteatlas.storage.session import get_job_session
 from siteatlas.storage.sitemaps import record_origin
 from siteatlas.turns import turns
 
@@ -75,7 +75,7 @@ class PortionWriter:
         self._settled(portion)
 
     async def _write_fenced(self, portion: Portion, standing: Standing) -> None:
-        async with get_background_session() as session, session.begin():
+        async with get_job_session() as session, session.begin():
             await write_portion(session, portion, scan_id=self._scan.id)
             if portion.origin is not None:
                 await record_origin(session, self._scan.domain_id, portion.origin)

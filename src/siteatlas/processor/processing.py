@@ -68,7 +68,7 @@ from siteatlas.storage.known_sitemaps import KnownSitemap, load_sitemaps
 from siteatlas.storage.models import JobStatus
 from siteatlas.storage.repetition import repeat_when_busy
 from siteatlas.storage.scans import open_scan
-from siteatlas.storage.session import get_background_session
+from siteatlas.storage.session import get_background_session, get_job_session
 from siteatlas.storage.sitemaps import load_manual_documents
 from siteatlas.turns import turns
 
@@ -128,11 +128,12 @@ class Processor:
     async def _outcome(self, claim: Claim, pulse: Pulse) -> JobStatus | None:
         """The border of one job: whatever goes wrong in it becomes its status."""
         try:
-            async with asyncio.timeout(SCAN_SECONDS):
-                address = _address_of(claim)
-                claim = await self._registered(claim, address)
-                self._policy.require(address)
-                await self._scan_and_publish(claim, address, pulse)
+            with pulse.until_the_end():
+                async with asyncio.timeout(SCAN_SECONDS):
+                    address = _address_of(claim)
+                    claim = await self._registered(claim, address)
+                    self._policy.require(address)
+                    await self._scan_and_publish(claim, address, pulse)
         except LeaseLost:
             raise
         except JobCancelled:
@@ -160,7 +161,7 @@ class Processor:
             return claim
 
         async def register() -> UUID:
-            async with get_background_session() as session, session.begin():
+            async with get_job_session() as session, session.begin():
                 site = await register_domain(session, address, created_by=claim.created_by)
                 await assign_domain(session, claim, site.id)
                 return site.id
@@ -173,7 +174,8 @@ class Processor:
             claim, scan, lease_seconds=self._settings.lease_seconds, budget=self._budget
         )
         try:
-            await self._read(claim, address, scan, recorder, pulse)
+            with pulse.until_the_end():
+                await self._read(claim, address, scan, recorder, pulse)
             result = await publish(claim, scan, recorder)
             log.info(
                 "scan_published",
@@ -219,7 +221,7 @@ class Processor:
         assert claim.domain_id is not None
         domain_id = claim.domain_id
         await turns().people_first()
-        async with get_background_session() as session, session.begin():
+        async with get_job_session() as session, session.begin():
             scan_id, resumed = await open_scan(
                 session, job_id=claim.id, domain_id=domain_id, max_pages=claim.max_pages
             )

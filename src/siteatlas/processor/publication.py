@@ -29,7 +29,7 @@ from siteatlas.storage.scans import (
     record_domain_success,
     recorded_domain_counts,
 )
-from siteatlas.storage.session import AsyncSession, get_background_session
+from siteatlas.storage.session import AsyncSession, get_job_session
 from siteatlas.storage.sitemaps import count_domain, summarise_scan
 from siteatlas.storage.unfinished import close_unfinished
 from siteatlas.storage.urls import count_distinct_urls
@@ -57,7 +57,7 @@ async def _publish(
     claim: Claim, scan: OpenedScan, recorder: Recorder, portion: Portion
 ) -> dict[str, Any]:
     async with (
-        get_background_session(statement_seconds=PUBLICATION_SECONDS) as session,
+        get_job_session(statement_seconds=PUBLICATION_SECONDS) as session,
         session.begin(),
     ):
         await write_portion(session, portion, scan_id=scan.id)
@@ -136,7 +136,7 @@ async def record_failure(claim: Claim, *, code: str, message: str, transient: bo
 
 
 async def _record_failure(claim: Claim, *, code: str, message: str, transient: bool) -> JobStatus:
-    async with get_background_session() as session, session.begin():
+    async with get_job_session() as session, session.begin():
         if claim.domain_id is not None:
             await lock_domain(session, claim.domain_id)
         status = await fail(session, claim, code=code, message=message, transient=transient)
@@ -152,7 +152,7 @@ async def record_cancellation(claim: Claim) -> None:
 
 
 async def _record_cancellation(claim: Claim) -> None:
-    async with get_background_session() as session, session.begin():
+    async with get_job_session() as session, session.begin():
         await cancel_running(session, claim)
         await end_scan(session, claim.id, ScanState.CANCELLED, None)
 
@@ -163,7 +163,7 @@ async def give_back(
     """Return the job to the queue with its attempt refunded; None when it is no longer ours."""
 
     async def released() -> JobStatus:
-        async with get_background_session() as session, session.begin():
+        async with get_job_session() as session, session.begin():
             status = await release(
                 session, claim, pause_seconds=pause_seconds, snooze=snooze, reason=reason
             )
@@ -187,7 +187,7 @@ async def _recount_site(claim: Claim, status: JobStatus) -> None:
         return
     try:
         async with (
-            get_background_session(statement_seconds=PUBLICATION_SECONDS) as session,
+            get_job_session(statement_seconds=PUBLICATION_SECONDS) as session,
             session.begin(),
         ):
             await _recount(session, claim.domain_id)
@@ -207,7 +207,7 @@ async def times_put_off(claim: Claim, reasons: Collection[str]) -> int:
     """How many times in a row the job was given back for one of these reasons."""
 
     async def counted() -> int:
-        async with get_background_session() as session, session.begin():
+        async with get_job_session() as session, session.begin():
             return await count_releases(session, claim.id, reasons)
 
     return await repeat_when_busy(counted)

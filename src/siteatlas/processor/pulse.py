@@ -3,17 +3,30 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 
 class Pulse:
     """Beaten by the processor at every event; read by the heartbeat of the worker.
 
     `may_write` is taken away when the job is stopped because it belongs to somebody else.
+    `ending` is set before the transaction that ends the job: from then on the fence alone tells
+    whether the job is still ours, for the heartbeat may see it ended before we do.
     """
 
     def __init__(self) -> None:
         self._last = time.monotonic()
         self.may_write = True
+        self.ending = False
+
+    @contextmanager
+    def until_the_end(self) -> Iterator[None]:
+        """Whatever comes after this block, however it is left, belongs to the end of the job."""
+        try:
+            yield
+        finally:
+            self.ending = True
 
     def beat(self) -> None:
         """The job did something."""

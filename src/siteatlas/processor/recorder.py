@@ -40,7 +40,7 @@ from siteatlas.scanner.events import (
 from siteatlas.storage.hashes import url_hash
 from siteatlas.storage.known_sitemaps import DONE, look_up_sitemaps
 from siteatlas.storage.portions import Portion
-from siteatlas.storage.session import get_background_session
+from siteatlas.storage.session import get_job_session
 from siteatlas.storage.texts import storable
 from siteatlas.storage.urls import load_fingerprints, load_some_fingerprints
 from siteatlas.turns import turns
@@ -200,7 +200,7 @@ class Recorder:
         if document.fresh:
             return {}
         if not self._budget.documents.spent:
-            async with get_background_session() as session, session.begin():
+            async with get_job_session() as session, session.begin():
                 return await load_fingerprints(session, document.id)
         return await self._stored_in_parts(document)
 
@@ -208,7 +208,7 @@ class Recorder:
         stored = StoredArrays()
         after: int | None = None
         while True:
-            async with get_background_session() as session, session.begin():
+            async with get_job_session() as session, session.begin():
                 hashes, fingerprints = await load_some_fingerprints(session, document.id, after)
             if not hashes:
                 return stored
@@ -222,7 +222,7 @@ class Recorder:
         hashes = [url_hash(url) for url in urls if self._book.find(url) is None]
         if not hashes:
             return
-        async with get_background_session() as session, session.begin():
+        async with get_job_session() as session, session.begin():
             found = await look_up_sitemaps(session, self._scan.domain_id, self._scan.id, hashes)
         self._book.learn(found)
 

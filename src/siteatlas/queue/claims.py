@@ -9,15 +9,32 @@ from functools import cache
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Interval, and_, bindparam, case, func, null, or_, select, update
+from sqlalchemy import (
+    ARRAY,
+    Boolean,
+    Interval,
+    and_,
+    any_,
+    bindparam,
+    case,
+    func,
+    null,
+    or_,
+    select,
+    update,
+)
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from siteatlas.errors import JobPoison
 from siteatlas.queue.attempts import record_attempts
+from siteatlas.queue.fair_order import SUSPECT_RESCUES, constant, line_length, picked, waiting
 from siteatlas.storage.bulk import table_of
-from siteatlas.storage.models import SITEMAP_JOB, Job, JobStatus
+from siteatlas.storage.models import SITEMAP_JOB, Job, JobStatus, Worker
 
+# Deaths without a finished document: alone in its process, or whatever ran beside it.
 POISON_RESCUES = 3
+MOST_RESCUES = 6
+LEASE_EXPIRED = "lease_expired"
 RESCUE_BACKOFF_SECONDS = 5.0
 RESCUE_BATCH = 100
 
@@ -39,6 +56,8 @@ class Claim:
     created_by: UUID
     created_at: datetime
     snoozes: int
+    priority: int = 0
+    alone: bool = False
 
     @property
     def fenced(self) -> dict[str, Any]:
@@ -72,6 +91,8 @@ def claim_of(job: Job) -> Claim:
         created_by=job.created_by,
         created_at=job.created_at,
         snoozes=job.snoozes,
+        priority=job.priority,
+        alone=job.alone,
     )
 
 
@@ -80,10 +101,27 @@ def _text(value: Any) -> str | None:
 
 
 async def claim(
-    session: AsyncSession, worker_id: str, limit: int, lease_seconds: float
+    session: AsyncSession,
+    worker_id: str,
+    limit: int,
+    lease_seconds: float,
+    *,
+    background: int | None = None,
+    full_users: Collection[UUID] = (),
 ) -> list[Claim]:
-    """Take up to `limit` waiting jobs whose time has come, most urgent first."""
-    values = {"most": limit, **_taker(worker_id, lease_seconds)}
+    """Take up to `limit` waiting jobs whose time has come, most urgent first, users in turn.
+
+    Of jobs that are not interactive only so many are taken that no more than `background` are
+    taken in all. `full_users` get nothing. Jobs that may have killed their worker are left to
+    `claim_suspect`.
+    """
+    values = {
+        "most": limit,
+        "line_length": line_length(limit),
+        "most_background": limit if background is None else background,
+        "full_users": list(full_users),
+        **_taker(worker_id, lease_seconds),
+    }
     jobs = (await session.execute(_claim_of_many(), values)).scalars().all()
     return [
         claim_of(job) for job in sorted(jobs, key=lambda job: (job.priority, job.run_at, job.id))
@@ -92,27 +130,42 @@ async def claim(
 
 @cache
 def _claim_of_many() -> Any:
-    """A CTE, because the planner may otherwise run a LIMIT subquery again and take more rows."""
+    """By primary key alone: the pick has locked the rows, and asking for their status again would
+    let the planner join all waiting rows when its statistics are old.
+    """
+    return _taking().where(Job.id == any_(picked()))
+
+
+async def claim_suspect(
+    session: AsyncSession, worker_id: str, lease_seconds: float
+) -> Claim | None:
+    """Take one waiting job that was running at two deaths; it must run alone in its process.
+
+    Only then its next death shows that it is the job that kills, and not one beside it.
+    """
+    values = {**_taker(worker_id, lease_seconds), "by_itself": True}
+    job = (await session.execute(_claim_of_suspect(), values)).scalar_one_or_none()
+    return claim_of(job) if job else None
+
+
+@cache
+def _claim_of_suspect() -> Any:
     pick = (
         select(Job.id)
-        .where(
-            Job.status == JobStatus.PENDING,
-            Job.job_type == SITEMAP_JOB,
-            Job.run_at <= func.now(),
-        )
-        .order_by(Job.priority, Job.run_at, Job.id)
-        .limit(bindparam("most"))
+        .where(waiting(Job), Job.rescues >= constant(SUSPECT_RESCUES), Job.run_at <= func.now())
+        .order_by(Job.priority, Job.id)
+        .limit(constant(1))
         .with_for_update(skip_locked=True, key_share=True)
-        .cte("pick")
+        .scalar_subquery()
     )
-    return _taking().where(Job.id == pick.c.id)
+    return _taking().where(Job.id == any_(func.array(pick, type_=ARRAY(Job.id.type))))
 
 
 async def claim_one(
     session: AsyncSession, job_id: int, worker_id: str, lease_seconds: float
 ) -> Claim | None:
     """Take this waiting job, whatever its priority and time; None when it is not waiting."""
-    statement = _taking().where(Job.id == job_id)
+    statement = _taking().where(Job.id == job_id, waiting(Job))
     taken = await session.execute(statement, _taker(worker_id, lease_seconds))
     job = taken.scalar_one_or_none()
     return claim_of(job) if job else None
@@ -122,12 +175,12 @@ def _taking() -> Any:
     """Take waiting jobs; which ones is for the caller to say."""
     return (
         update(Job)
-        .where(Job.status == JobStatus.PENDING, Job.job_type == SITEMAP_JOB)
         .values(
             status=JobStatus.PROCESSING,
             fence=Job.fence + 1,
             attempt=Job.attempt + 1,
             worker_id=bindparam("taker"),
+            alone=bindparam("by_itself", type_=Boolean()),
             lease_until=func.now() + bindparam("lease", type_=Interval()),
             heartbeat_at=func.now(),
             started_at=func.now(),
@@ -139,21 +192,21 @@ def _taking() -> Any:
 
 
 def _taker(worker_id: str, lease_seconds: float) -> dict[str, Any]:
-    return {"taker": worker_id, "lease": timedelta(seconds=lease_seconds)}
+    return {"taker": worker_id, "lease": timedelta(seconds=lease_seconds), "by_itself": False}
 
 
 async def rescue(session: AsyncSession, *, blame: bool = True) -> list[Job]:
     """Take back the jobs whose lease ran out.
 
     They wait again at once, with the attempt refunded; after a second death without a finished
-    document in between they wait a little, after the third they fail as poison. One that was
-    asked to stop is cancelled. Without `blame` the death is not the job's: the database itself
-    was away, so that nobody could renew a lease.
+    document in between they wait a little and run alone. One that dies alone then fails as
+    poison; so does, after more deaths, one that never had the chance. One that was asked to stop
+    is cancelled. Without `blame` the death is not the job's: the database itself was away, so
+    that nobody could renew a lease. A worker that was seen after the lease had ended lives, and
+    blames nobody either.
     """
     jobs: Sequence[Job] = (await session.execute(_rescue(blame=blame))).scalars().all()
-    await record_attempts(
-        session, jobs, outcome="rescued", error_code="lease_expired", refunded=True
-    )
+    await record_attempts(session, jobs, outcome="rescued", error_code=LEASE_EXPIRED, refunded=True)
     return list(jobs)
 
 
@@ -172,8 +225,8 @@ def _rescue(*, blame: bool) -> Any:
         .cte("silent")
     )
     cancelled = Job.cancel_requested_at.is_not(None)
-    deaths = Job.rescues + (1 if blame else 0)
-    poisoned = deaths >= POISON_RESCUES
+    deaths = Job.rescues + (case((_worker_lives(), 0), else_=1) if blame else 0)
+    poisoned = or_(and_(Job.alone, deaths >= POISON_RESCUES), deaths >= MOST_RESCUES)
     ended = or_(cancelled, poisoned)
     return (
         update(Job)
@@ -195,6 +248,15 @@ def _rescue(*, blame: bool) -> Any:
         )
         .returning(Job)
         .execution_options(synchronize_session=False, populate_existing=True)
+    )
+
+
+def _worker_lives() -> Any:
+    return (
+        select(Worker.id)
+        .where(Worker.id == Job.worker_id, Worker.last_seen_at >= Job.lease_until)
+        .correlate(Job)
+        .exists()
     )
 
 

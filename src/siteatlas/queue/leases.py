@@ -22,8 +22,9 @@ from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from siteatlas.errors import JobCancelled, LeaseLost
-from siteatlas.queue.claims import JOBS, STILL_HELD, Claim
-from siteatlas.storage.models import Job, JobStatus
+from siteatlas.queue.claims import JOBS, LEASE_EXPIRED, STILL_HELD, Claim
+from siteatlas.queue.statuses import ACTIVE
+from siteatlas.storage.models import Job, JobAttempt, JobStatus
 
 # The last hundredth is for the end of the job.
 MOST_PROGRESS = 0.99
@@ -86,6 +87,32 @@ async def assign_domain(session: AsyncSession, claim: Claim, domain_id: UUID) ->
     values = {**claim.fenced, "of_domain": domain_id}
     if (await session.execute(ASSIGN_DOMAIN, values)).first() is None:
         raise LeaseLost
+
+
+async def pardon(session: AsyncSession, claims: Iterable[Claim]) -> None:
+    """Jobs that a living worker lost: their rescue was no death, so it is not held against them.
+
+    The record of the attempt says so from then on, and a second pardon changes nothing.
+    """
+    lost = sorted({(claim.id, claim.fence) for claim in claims})
+    if not lost:
+        return
+    told = (
+        update(JobAttempt)
+        .where(
+            tuple_(JobAttempt.job_id, JobAttempt.fence).in_(lost),
+            JobAttempt.error_code == LEASE_EXPIRED,
+        )
+        .values(error_code=LeaseLost.code)
+        .returning(JobAttempt.job_id)
+        .cte("told")
+    )
+    await session.execute(
+        update(Job)
+        .where(Job.id == told.c.job_id, Job.status.in_(ACTIVE), Job.rescues > 0)
+        .values(rescues=Job.rescues - 1)
+        .execution_options(synchronize_session=False)
+    )
 
 
 async def heartbeat(

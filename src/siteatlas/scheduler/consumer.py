@@ -12,29 +12,36 @@ import socket
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 from siteatlas import __version__
-from siteatlas.errors import DatabaseError, SiteatlasError
+from siteatlas.errors import DatabaseError, ScanStalled, SiteatlasError
 from siteatlas.logs import get_logger
 from siteatlas.meters import meters
 from siteatlas.net.egress import EgressPolicy
+from siteatlas.net.waiting import observe_waits
 from siteatlas.processor.clearance import end_stalled_copies
 from siteatlas.processor.processing import Processor
-from siteatlas.processor.publication import give_back, note_ended_job, record_cancellation
-from siteatlas.queue.claims import Claim, claim, disown, rescue
-from siteatlas.queue.leases import heartbeat
-from siteatlas.queue.statuses import FINAL
+from siteatlas.processor.publication import (
+    give_back,
+    note_ended_job,
+    record_cancellation,
+    record_failure,
+)
+from siteatlas.queue.claims import Claim, claim, claim_suspect, disown, rescue
+from siteatlas.queue.leases import heartbeat, pardon
 from siteatlas.queue.workers import REPORT_SECONDS, WorkerReport, report_worker, sign_off_worker
 from siteatlas.scheduler.contact import Contact
+from siteatlas.scheduler.intake import Intake
+from siteatlas.scheduler.parking import Parking
 from siteatlas.scheduler.patience import Patience
+from siteatlas.scheduler.shares import shares_of
 from siteatlas.scheduler.slots import RunningJob, Slots, StopReason
+from siteatlas.scheduler.taken import Taken, described
 from siteatlas.settings import Settings
-from siteatlas.storage.models import Job, JobStatus
+from siteatlas.storage.models import JobStatus
 from siteatlas.storage.repetition import repeat_when_busy
-from siteatlas.storage.session import get_background_session
+from siteatlas.storage.session import AsyncSession, get_background_session
 
 log = get_logger("scheduler")
 
@@ -50,51 +57,28 @@ LAST_CLAIM_SECONDS = 2.0
 STOP_SECONDS = 11.0
 LAST_WORD_SECONDS = 5.0
 FORGET_SECONDS = 2.0
-
-
-@dataclass(frozen=True, slots=True)
-class Taken:
-    """What one poll took: new jobs, and those taken back from silent workers or from ourselves.
-
-    `back` is as they were then: the same poll may have claimed some of them again.
-    """
-
-    claims: list[Claim]
-    rescues: int
-    back: list[dict[str, Any]]
-
-    def tell(self) -> None:
-        """Log and count it; the transaction is committed."""
-        meters.claims += len(self.claims)
-        meters.rescues += self.rescues
-        for job in self.back:
-            log.warning("job_rescued", **job)
-            if job["status"] in FINAL:
-                meters.jobs_ended[job["status"]] += 1
-
-
-def _described(job: Job) -> dict[str, Any]:
-    return {
-        "job_id": str(job.job_id),
-        "domain": (job.result_data or {}).get("domain"),
-        "status": str(job.status),
-        "rescues": job.rescues,
-        "error_code": job.error_code,
-    }
+ALONE_SECONDS = 60.0
+DISPLACED_PAUSE_SECONDS = 60.0
+SHORT_LEASE_SECONDS = 10.0
 
 
 class Consumer:
     """One per process. `run` works until it is told to stop; `run_once` works off what is there.
 
-    `claimed` counts the jobs that it took since it was made.
+    `claimed` counts the jobs that it took since it was made; `outcomes` is filled by `run_once`.
     """
 
     def __init__(self, settings: Settings, policy: EgressPolicy) -> None:
         self._settings = settings
+        self._policy = policy
         self._lease = settings.lease_seconds
         self._processor = Processor(settings, policy)
-        self._slots = Slots(settings.concurrency)
         self._wake = asyncio.Event()
+        self._slots = Slots(settings.concurrency, self._wake.set)
+        self._intake = Intake(settings.concurrency, self._lease)
+        self._suspect: RunningJob | None = None
+        self._lost: dict[Claim, float] = {}
+        self._keeps_outcomes = False
         self._taking = asyncio.Lock()
         self._stopping = False
         self._lost_track = False
@@ -113,6 +97,8 @@ class Consumer:
     async def run(self, stop: asyncio.Event) -> None:
         """Work until `stop` is set, then give back what could not be finished."""
         log.info("worker_started", worker_id=self.worker_id, slots=self._slots.size)
+        if self._lease < SHORT_LEASE_SECONDS:
+            log.warning("lease_is_short", seconds=self._lease, advised=SHORT_LEASE_SECONDS)
         async with asyncio.TaskGroup() as group:
             self._group = group
             loops = [
@@ -135,7 +121,11 @@ class Consumer:
         log.info("worker_stopped", worker_id=self.worker_id)
 
     async def run_once(self, limit: int) -> int:
-        """Claim up to `limit` jobs, run them to their end, and say how many there were."""
+        """Claim up to `limit` jobs, run them to their end, and say how many there were.
+
+        `outcomes` then holds how each of them ended.
+        """
+        self._keeps_outcomes = True
         async with asyncio.TaskGroup() as group:
             self._group = group
             loops = [group.create_task(loop()) for loop in (self._beat_loop, self._trust_loop)]
@@ -152,8 +142,10 @@ class Consumer:
     async def take(self, limit: int) -> int:
         """Rescue silent jobs, claim up to `limit` for the free slots, and start them."""
         async with self._taking:
-            if self._stopping:
+            if self._stopping or self._suspect is not None:
                 return 0
+            for job in self._slots.overstaying():
+                job.stop(StopReason.DISPLACED)
             lost_track, self._lost_track = self._lost_track, True
             taken = await repeat_when_busy(lambda: self._claim(limit, lost_track=lost_track))
             self._lost_track = False
@@ -177,30 +169,55 @@ class Consumer:
                 pass
 
     async def _claim(self, limit: int, *, lost_track: bool) -> Taken:
-        wanted = min(limit, self._slots.free)
         async with get_background_session() as session, session.begin():
             running = [job.claim.id for job in self._slots.jobs()]
             disowned = await disown(session, self.worker_id, running) if lost_track else []
             rescued = await rescue(session, blame=self._contact.unbroken)
-            back = [_described(job) for job in [*disowned, *rescued]]
+            back = [described(job) for job in [*disowned, *rescued]]
             for job in [*disowned, *rescued]:
                 await note_ended_job(
                     session, job.id, job.domain_id, JobStatus(job.status), job.error_code
                 )
-            claims = await claim(session, self.worker_id, wanted, self._lease) if wanted else []
+            claims = await self._claim_for_free_slots(session, limit)
         return Taken(claims, len(rescued), back)
+
+    async def _claim_for_free_slots(self, session: AsyncSession, limit: int) -> list[Claim]:
+        wanted = min(limit, self._slots.free, self._intake.most - self._slots.running)
+        if wanted <= 0:
+            return []
+        suspect = await claim_suspect(session, self.worker_id, self._lease)
+        if suspect is not None:
+            return [suspect]
+        return await claim(
+            session,
+            self.worker_id,
+            wanted,
+            self._lease,
+            background=min(wanted, self._slots.free_for_background),
+            full_users=self._slots.full_users(),
+        )
 
     def _start(self, one: Claim) -> None:
         assert self._group is not None
         log.info("job_claimed", job_id=str(one.job_id), domain=one.domain, fence=one.fence)
-        job = RunningJob(one)
-        self._slots.add(job)
+        site, user = shares_of(one, self._policy)
+        job = RunningJob(one, site=site, user=user)
+        if one.alone:
+            self._suspect = job
+            self._slots.add_parked(job)
+        else:
+            self._slots.add(job)
         job.task = self._group.create_task(self._work(job))
 
     async def _work(self, job: RunningJob) -> None:
         status: JobStatus | None = None
+        parking = Parking(self._slots, job)
         try:
-            status = await self._processor.run(job.claim, job.pulse)
+            if job is self._suspect:
+                await self._send_others_away(job)
+            await self._slots.resume(job)
+            with observe_waits(parking.waits):
+                status = await self._processor.run(job.claim, job.pulse)
         except (asyncio.CancelledError, TimeoutError):
             status = await self._stopped(job)
         except SiteatlasError as error:
@@ -209,9 +226,38 @@ class Consumer:
             # The border of one job: its end could not be written, the others go on.
             log.exception("job_left_to_its_lease", job_id=str(job.claim.job_id))
         finally:
-            self._lost_track |= status is None
+            parking.end()
+            self._note_end(job, status)
+
+    def _note_end(self, job: RunningJob, status: JobStatus | None) -> None:
+        self._lost_track |= status is None
+        if self._keeps_outcomes:
             self.outcomes[str(job.claim.job_id)] = status.value if status else "lost"
-            self._slots.remove(job)
+        if status is not None:
+            self._intake.ended()
+        else:
+            # Whoever rescues it may come only when the lease is over.
+            self._lost[job.claim] = time.monotonic() + 2 * self._lease
+        if job is self._suspect:
+            self._suspect = None
+        self._slots.remove(job)
+        self._wake.set()
+
+    async def _send_others_away(self, suspect: RunningJob) -> None:
+        """A job that may kill its worker runs alone, for a while: nobody else is to be blamed."""
+        log.warning("job_runs_alone", job_id=str(suspect.claim.job_id), domain=suspect.claim.domain)
+        others = [job for job in self._slots.jobs() if job is not suspect]
+        tasks = [job.task for job in others if job.task is not None]
+        if tasks:
+            await asyncio.wait(tasks, timeout=GRACE_SECONDS)
+            for job in others:
+                job.stop(StopReason.SHUTDOWN)
+            await asyncio.wait(tasks, timeout=STOP_SECONDS)
+        asyncio.get_running_loop().call_later(ALONE_SECONDS, self._end_solitude, suspect)
+
+    def _end_solitude(self, suspect: RunningJob) -> None:
+        if self._suspect is suspect:
+            self._suspect = None
             self._wake.set()
 
     async def _stopped(self, job: RunningJob) -> JobStatus | None:
@@ -219,17 +265,32 @@ class Consumer:
         if job.stop_reason is StopReason.LEASE_LOST:
             log.warning("lease_lost", job_id=str(job.claim.job_id), fence=job.claim.fence)
             meters.lease_losses += 1
+            self._intake.lost(self._slots.running)
             return None
         with suppress(SiteatlasError, TimeoutError):
             async with asyncio.timeout(LAST_WORD_SECONDS):
-                if job.stop_reason is StopReason.CANCELLED:
-                    await record_cancellation(job.claim)
-                    meters.jobs_ended[JobStatus.CANCELLED.value] += 1
-                    return JobStatus.CANCELLED
-                status = await give_back(job.claim)
-                log.info("job_given_back", job_id=str(job.claim.job_id), domain=job.claim.domain)
-                return status
+                return await self._last_word(job)
         return None
+
+    async def _last_word(self, job: RunningJob) -> JobStatus | None:
+        if job.stop_reason is StopReason.CANCELLED:
+            await record_cancellation(job.claim)
+            meters.jobs_ended[JobStatus.CANCELLED.value] += 1
+            return JobStatus.CANCELLED
+        if job.stop_reason is StopReason.STALLED:
+            error = ScanStalled()
+            log.warning("job_stalled", job_id=str(job.claim.job_id), domain=job.claim.domain)
+            return await record_failure(
+                job.claim, code=error.code, message=error.message, transient=True
+            )
+        displaced = job.stop_reason is StopReason.DISPLACED
+        status = await give_back(
+            job.claim,
+            pause_seconds=DISPLACED_PAUSE_SECONDS if displaced else 0,
+            reason="displaced" if displaced else "released",
+        )
+        log.info("job_given_back", job_id=str(job.claim.job_id), domain=job.claim.domain)
+        return status
 
     async def _poll_loop(self) -> None:
         pause = SHORTEST_POLL
@@ -263,18 +324,27 @@ class Consumer:
     async def _beat(self) -> None:
         """Renew every lease in one statement; stop what is lost or was asked to stop."""
         started = time.monotonic()
-        alive = [job for job in self._slots.jobs() if job.pulse.silent_seconds() < LONGEST_SILENCE]
+        alive = [job for job in self._slots.jobs() if not self._is_stalled(job)]
+        self._lost = {one: until for one, until in self._lost.items() if until > started}
         async with get_background_session(durable=False) as session, session.begin():
             kept, cancelled = await heartbeat(session, [job.claim for job in alive], self._lease)
+            await pardon(session, self._lost)
             await report_worker(session, self._report())
         self._contact.made()
         for job in alive:
-            if job.claim.id not in kept:
-                job.stop(StopReason.LEASE_LOST)
-            elif job.claim.id in cancelled:
+            if job.claim.id in cancelled:
                 job.stop(StopReason.CANCELLED)
-            else:
+            elif job.claim.id in kept:
                 job.renewed_at = started
+            elif not job.pulse.ending:
+                job.stop(StopReason.LEASE_LOST)
+
+    def _is_stalled(self, job: RunningJob) -> bool:
+        """Stop a job that has done nothing for long; one that is parked waits for good reason."""
+        if self._slots.is_parked(job) or job.pulse.silent_seconds() < LONGEST_SILENCE:
+            return False
+        job.stop(StopReason.STALLED)
+        return True
 
     def _stop_untrusted(self) -> None:
         """A lease that was not renewed in time may already belong to somebody else."""
@@ -290,7 +360,7 @@ class Consumer:
             pid=os.getpid(),
             version=__version__,
             slots=self._slots.size,
-            running=self._slots.size - self._slots.free,
+            running=self._slots.running,
             last_tick_at=self.last_tick_at,
             next_tick_at=self.next_tick_at(),
         )

@@ -1,14 +1,27 @@
-"""The jobs that a process is working on, and why one of them is told to stop."""
+"""The jobs that a process holds: those in its slots, those that only wait, and who comes next.
+
+A job that only waits for its site is parked: it keeps its lease, and others use its slot. Some
+slots are kept for interactive jobs, and no site or user gets all of them.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum, auto
+from uuid import UUID
 
 from siteatlas.processor.pulse import Pulse
 from siteatlas.queue.claims import Claim
+from siteatlas.queue.new_job import Priority
+
+RESERVED_PART = 8
+SITE_PART = 4
+FEWEST_OF_A_SITE = 2
+PARKED_PER_SLOT = 8
+SHORTEST_STAY = 60.0
 
 
 class StopReason(Enum):
@@ -17,17 +30,30 @@ class StopReason(Enum):
     SHUTDOWN = auto()
     CANCELLED = auto()
     LEASE_LOST = auto()
+    STALLED = auto()
+    DISPLACED = auto()
 
 
 @dataclass(slots=True, eq=False)
 class RunningJob:
-    """A claimed job with its task; `renewed_at` is on the monotonic clock of this process."""
+    """A claimed job with its task; `renewed_at` is on the monotonic clock of this process.
+
+    `site` and `user` name whose share of the slots it uses; None when there is no limit.
+    """
 
     claim: Claim
     pulse: Pulse = field(default_factory=Pulse)
     renewed_at: float = field(default_factory=time.monotonic)
     task: asyncio.Task[None] | None = None
     stop_reason: StopReason | None = None
+    site: str | None = None
+    user: UUID | None = None
+    since: float = field(default_factory=time.monotonic)
+
+    @property
+    def is_interactive(self) -> bool:
+        """Whether a person waits for it."""
+        return self.claim.priority == Priority.INTERACTIVE
 
     def stop(self, reason: StopReason) -> None:
         """Cancel the task, once; the first reason counts."""
@@ -39,34 +65,107 @@ class RunningJob:
 
 
 class Slots:
-    """A fixed number of places for jobs."""
+    """A fixed number of places for jobs; `on_free` is called when one became free."""
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int, on_free: Callable[[], None] = lambda: None) -> None:
         self.size = size
+        self.reserved = max(1, size // RESERVED_PART) if size > 1 else 0
+        self.most_parked = size * PARKED_PER_SLOT
+        self.most_of_a_site = max(FEWEST_OF_A_SITE, size // SITE_PART)
+        self.most_of_a_user = max(1, size - size // SITE_PART)
+        self._on_free = on_free
         # Not by id: a job that was lost may be claimed anew while its old holder still winds down.
-        self._jobs: set[RunningJob] = set()
+        self._running: set[RunningJob] = set()
+        self._parked: set[RunningJob] = set()
+        self._returning: dict[asyncio.Future[None], RunningJob] = {}
         self._idle = asyncio.Event()
         self._idle.set()
 
     @property
     def free(self) -> int:
-        """How many more jobs may be claimed."""
-        return self.size - len(self._jobs)
+        """How many more jobs may be claimed; none when too many are parked."""
+        if len(self._parked) >= 2 * self.most_parked:
+            return 0
+        return self.size - len(self._running)
+
+    @property
+    def free_for_background(self) -> int:
+        """How many of these may be jobs that nobody waits for."""
+        if len(self._parked) >= self.most_parked:
+            return 0
+        return max(0, self.size - self.reserved - len(self._running))
+
+    @property
+    def running(self) -> int:
+        """How many slots are in use."""
+        return len(self._running)
+
+    @property
+    def parked(self) -> int:
+        """How many jobs are held without a slot."""
+        return len(self._parked)
+
+    def full_users(self) -> set[UUID]:
+        """The users who have all the slots that one user may have."""
+        users = {job.user for job in self._running if job.user is not None}
+        return {user for user in users if self._count(user=user) >= self.most_of_a_user}
 
     def add(self, job: RunningJob) -> None:
-        """Occupy a place."""
-        self._jobs.add(job)
+        """Hold a job: in a slot, or parked when its site or its user has no share left."""
+        (self._running if self._may_run(job) else self._parked).add(job)
+        self._idle.clear()
+
+    def add_parked(self, job: RunningJob) -> None:
+        """Hold a job that has to wait for something else first."""
+        self._parked.add(job)
         self._idle.clear()
 
     def remove(self, job: RunningJob) -> None:
-        """Free a place."""
-        self._jobs.discard(job)
-        if not self._jobs:
+        """Let go of a job."""
+        self._running.discard(job)
+        self._parked.discard(job)
+        if not self._running and not self._parked:
             self._idle.set()
+        self._let_in()
+
+    def park(self, job: RunningJob) -> None:
+        """Take the slot from a job that only waits."""
+        if job in self._running:
+            self._running.discard(job)
+            self._parked.add(job)
+            self._let_in()
+
+    async def resume(self, job: RunningJob) -> None:
+        """Wait until a parked job has a slot again. These come before jobs not yet claimed."""
+        if job not in self._parked:
+            return
+        ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._returning[ready] = job
+        self._let_in()
+        try:
+            await ready
+        finally:
+            self._returning.pop(ready, None)
 
     def jobs(self) -> list[RunningJob]:
-        """The jobs at this moment."""
-        return list(self._jobs)
+        """All jobs at this moment."""
+        return [*self._running, *self._parked]
+
+    def is_parked(self, job: RunningJob) -> bool:
+        """Whether the job is held without a slot."""
+        return job in self._parked
+
+    def overstaying(self) -> list[RunningJob]:
+        """When no more can be parked: those that have been here longest, to make room for others.
+
+        Each has had its time, so that all get on even if there are many more than can be parked.
+        """
+        if len(self._parked) < self.most_parked:
+            return []
+        latest = time.monotonic() - SHORTEST_STAY
+        stayed = [job for job in self._parked if job.since <= latest and job.stop_reason is None]
+        stayed.sort(key=lambda job: (-job.claim.priority, job.since))
+        return stayed[: self.size]
 
     async def wait_idle(self, seconds: float | None = None) -> bool:
         """Wait until every job has ended; False when the time ran out before."""
@@ -76,3 +175,28 @@ class Slots:
         except TimeoutError:
             return False
         return True
+
+    def _may_run(self, job: RunningJob) -> bool:
+        places = self.size if job.is_interactive else self.size - self.reserved
+        return (
+            len(self._running) < places
+            and (job.site is None or self._count(site=job.site) < self.most_of_a_site)
+            and (job.user is None or self._count(user=job.user) < self.most_of_a_user)
+        )
+
+    def _count(self, *, site: str | None = None, user: UUID | None = None) -> int:
+        return sum(
+            (site is None or job.site == site) and (user is None or job.user == user)
+            for job in self._running
+        )
+
+    def _let_in(self) -> None:
+        """Give free slots to parked jobs that want to go on: interactive first, then by age."""
+        waiting = [(ready, job) for ready, job in self._returning.items() if not ready.done()]
+        for ready, job in sorted(waiting, key=lambda one: not one[1].is_interactive):
+            if self._may_run(job):
+                self._parked.discard(job)
+                self._running.add(job)
+                ready.set_result(None)
+        if self.free:
+            self._on_free()

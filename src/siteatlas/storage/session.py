@@ -35,6 +35,7 @@ __all__ = [
     "bound_database",
     "create_database",
     "get_background_session",
+    "get_job_session",
     "get_session",
     "get_statement_session",
     "session_dependency",
@@ -47,6 +48,7 @@ CONNECT_SECONDS = 10
 COMMAND_SECONDS = 60
 CLOSE_SECONDS = 3
 POOL_WAIT_SECONDS = 10
+KEPT_CONNECTIONS = 4
 
 REQUEST_LIMITS = {
     "idle_in_transaction_session_timeout": "15s",
@@ -87,8 +89,15 @@ def _factory(engine: AsyncEngine) -> async_sessionmaker[AsyncSession]:
 class Database:
     """An engine with its session factory. `standing` limits hold on each of its connections."""
 
-    def __init__(self, engine: AsyncEngine, standing: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        engine: AsyncEngine,
+        standing: Mapping[str, str] | None = None,
+        *,
+        connections: int = 1,
+    ) -> None:
         self.engine = engine
+        self.job_turns = asyncio.Semaphore(connections_for_jobs(connections))
         self._standing = standing or {}
         self._sessions = _factory(engine)
         self._statement_sessions = _factory(engine.execution_options(isolation_level="AUTOCOMMIT"))
@@ -150,7 +159,15 @@ def create_database(
         )
     except ArgumentError as error:
         raise ConfigurationError(f"DATABASE_URL cannot be used: {error}.") from error
-    return Database(engine, standing)
+    return Database(engine, standing, connections=pool_size + pool_overflow)
+
+
+def connections_for_jobs(connections: int) -> int:
+    """How many of a pool the jobs may use at once: the rest is for heartbeat, claim and requests.
+
+    A pool of one or two connections is shared by all.
+    """
+    return max(1, connections - min(KEPT_CONNECTIONS, connections // 2))
 
 
 _bound: list[Database] = []
@@ -211,4 +228,18 @@ async def get_background_session(
     if statement_seconds is not None:
         limits["statement_timeout"] = f"{statement_seconds}s"
     async with bound_database().session(limits) as session:
+        yield session
+
+
+@asynccontextmanager
+async def get_job_session(*, statement_seconds: int | None = None) -> AsyncIterator[AsyncSession]:
+    """A session for the rows of a running job, as soon as few enough jobs have one.
+
+    Jobs wait here and not in the pool, where they would keep the heartbeat waiting until their
+    own leases run out. It must not be opened inside another one.
+    """
+    async with (
+        bound_database().job_turns,
+        get_background_session(statement_seconds=statement_seconds) as session,
+    ):
         yield session

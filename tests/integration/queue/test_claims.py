@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
 
 import pytest
 from sqlalchemy import func
 
-from siteatlas.queue.claims import POISON_RESCUES, disown, rescue
-from siteatlas.queue.leases import report_progress
+from siteatlas.queue.claims import MOST_RESCUES, POISON_RESCUES, Claim, disown, rescue
+from siteatlas.queue.leases import pardon, report_progress
+from siteatlas.queue.workers import WorkerReport, report_worker
 from siteatlas.storage.session import get_background_session
 from tests.fixtures.queue import (
     LEASE,
@@ -21,6 +23,7 @@ from tests.fixtures.queue import (
     submit,
     take,
     take_one,
+    take_suspect,
 )
 
 pytestmark = pytest.mark.usefixtures("database")
@@ -78,15 +81,79 @@ async def test_an_expired_lease_is_rescued_at_once_and_the_attempt_refunded() ->
     assert (await take_one("worker-b")).fence == 2
 
 
+async def die(job_id: int, take: Callable[[], Awaitable[Claim]]) -> None:
+    """Let a worker take the job and die with it."""
+    await change(job_id, run_at=func.now())
+    await take()
+    await let_lease_expire(job_id)
+    await rescue_all()
+
+
 async def test_the_third_death_without_a_finished_document_is_poison() -> None:
     submitted = await submit("example.com")
-    for _ in range(3):
-        await change(submitted.id, run_at=func.now())
-        await take_one()
-        await let_lease_expire(submitted.id)
-        await rescue_all()
+    await die(submitted.id, take_one)
+    await die(submitted.id, take_one)
+    await die(submitted.id, take_suspect)
     job = await look(submitted.id)
     assert (job.status, job.error_code) == ("failed", "poison")
+
+
+async def test_after_two_deaths_a_job_is_not_claimed_beside_others() -> None:
+    suspect = await submit("suspect.example.com")
+    await die(suspect.id, take_one)
+    await die(suspect.id, take_one)
+    await change(suspect.id, run_at=func.now())
+    await submit("innocent.example.com")
+    assert [claim.domain for claim in await take(10)] == ["innocent.example.com"]
+    claim = await take_suspect()
+    assert (claim.id, claim.alone) == (suspect.id, True)
+
+
+async def test_a_job_that_never_ran_alone_is_poison_after_six_deaths() -> None:
+    submitted = await submit("example.com")
+    await change(submitted.id, rescues=1)
+    await take_one()
+    await change(submitted.id, rescues=MOST_RESCUES - 2)
+    await let_lease_expire(submitted.id)
+    await rescue_all()
+    assert (await look(submitted.id)).status == "pending"
+    await change(submitted.id, status="processing", fence=2)
+    await let_lease_expire(submitted.id)
+    await rescue_all()
+    assert (await look(submitted.id)).error_code == "poison"
+
+
+async def test_a_job_of_a_worker_that_was_seen_later_is_rescued_without_blame() -> None:
+    submitted = await submit("example.com")
+    await take_one("worker-a")
+    async with get_background_session() as session, session.begin():
+        await report_worker(session, WorkerReport("worker-a", "host", 1, "1", slots=1, running=1))
+    await let_lease_expire(submitted.id)
+    await rescue_all()
+    job = await look(submitted.id)
+    assert (job.status, job.rescues) == ("pending", 0)
+
+
+async def test_a_living_worker_takes_the_blame_back_once() -> None:
+    submitted = await submit("example.com")
+    claim = await take_one("worker-a")
+    await let_lease_expire(submitted.id)
+    await rescue_all()
+    assert (await look(submitted.id)).rescues == 1
+    await change(submitted.id, rescues=2)
+    for _ in range(2):
+        async with get_background_session() as session, session.begin():
+            await pardon(session, [claim])
+    assert (await look(submitted.id)).rescues == 1
+
+
+async def test_a_job_that_its_worker_ended_itself_keeps_the_blame_for_earlier_deaths() -> None:
+    submitted = await submit("example.com")
+    await die(submitted.id, take_one)
+    claim = await take_one()
+    async with get_background_session() as session, session.begin():
+        await pardon(session, [claim])
+    assert (await look(submitted.id)).rescues == 1
 
 
 async def test_a_finished_document_clears_the_count_of_deaths() -> None:

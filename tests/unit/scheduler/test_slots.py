@@ -1,15 +1,19 @@
-"""Slots: a job that is claimed anew while its old holder winds down takes a slot of its own."""
+"""Slots: who gets one, who gives it back, and who comes next."""
 
 from __future__ import annotations
 
+import asyncio
 from datetime import UTC, datetime
-from uuid import uuid4
+from uuid import UUID, uuid4
+
+import pytest
 
 from siteatlas.queue.claims import Claim
-from siteatlas.scheduler.slots import RunningJob, Slots
+from siteatlas.queue.new_job import Priority
+from siteatlas.scheduler.slots import PARKED_PER_SLOT, SHORTEST_STAY, RunningJob, Slots
 
 
-def claim(fence: int) -> Claim:
+def claim(fence: int = 1, priority: Priority = Priority.INTERACTIVE) -> Claim:
     return Claim(
         id=1,
         job_id=uuid4(),
@@ -24,7 +28,23 @@ def claim(fence: int) -> Claim:
         created_by=uuid4(),
         created_at=datetime(2026, 1, 1, tzinfo=UTC),
         snoozes=0,
+        priority=int(priority),
     )
+
+
+def batch_job(site: str | None = None, user: UUID | None = None) -> RunningJob:
+    return RunningJob(claim(priority=Priority.BATCH), site=site, user=user)
+
+
+def person_job(user: UUID | None = None) -> RunningJob:
+    return RunningJob(claim(), user=user)
+
+
+def filled(slots: Slots, count: int) -> list[RunningJob]:
+    jobs = [batch_job() for _ in range(count)]
+    for job in jobs:
+        slots.add(job)
+    return jobs
 
 
 async def test_the_old_holder_of_a_job_frees_only_its_own_slot():
@@ -43,3 +63,128 @@ async def test_slots_are_idle_when_the_last_job_has_left():
     slots.add(job)
     slots.remove(job)
     assert await slots.wait_idle(0.01)
+
+
+@pytest.mark.parametrize(("size", "reserved"), [(1, 0), (2, 1), (8, 1), (32, 4)])
+async def test_some_slots_are_reserved_for_interactive_jobs(size: int, reserved: int):
+    slots = Slots(size)
+    filled(slots, size - reserved)
+    assert (slots.free_for_background, slots.free) == (0, reserved)
+
+
+async def test_a_parked_job_frees_its_slot_and_is_still_held():
+    slots = Slots(4)
+    (job,) = filled(slots, 1)
+    slots.park(job)
+    assert (slots.free, slots.running, slots.jobs()) == (4, 0, [job])
+    assert not await slots.wait_idle(0.01)
+
+
+async def test_a_free_slot_is_told():
+    told: list[None] = []
+    slots = Slots(2, lambda: told.append(None))
+    (job,) = filled(slots, 1)
+    slots.park(job)
+    assert told
+
+
+async def test_a_job_that_never_left_its_slot_resumes_at_once():
+    slots = Slots(2)
+    (job,) = filled(slots, 1)
+    await asyncio.wait_for(slots.resume(job), 0.1)
+
+
+async def test_a_parked_batch_job_waits_for_a_slot_that_is_not_reserved():
+    slots = Slots(2)
+    (parked,) = filled(slots, 1)
+    slots.park(parked)
+    (other,) = filled(slots, 1)
+    back = asyncio.create_task(slots.resume(parked))
+    await asyncio.sleep(0)
+    assert not back.done()
+    slots.remove(other)
+    await asyncio.wait_for(back, 0.1)
+    assert slots.running == 1
+
+
+async def test_an_interactive_job_returns_before_batch_jobs():
+    slots = Slots(2)
+    first, person, holder = batch_job(), person_job(), person_job()
+    for job in (first, person):
+        slots.add(job)
+        slots.park(job)
+    slots.add(holder)
+    slots.add(other := person_job())
+    order: list[RunningJob] = []
+
+    async def back(job: RunningJob) -> None:
+        await slots.resume(job)
+        order.append(job)
+
+    tasks = [asyncio.create_task(back(job)) for job in (first, person)]
+    await asyncio.sleep(0)
+    slots.remove(holder)
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert order == [person]
+    slots.remove(other)
+    slots.remove(person)
+    await asyncio.gather(*tasks)
+    assert order == [person, first]
+
+
+async def test_a_cancelled_return_leaves_the_slot_to_others():
+    slots = Slots(1)
+    parked, other = person_job(), person_job()
+    slots.add(parked)
+    slots.park(parked)
+    slots.add(other)
+    back = asyncio.create_task(slots.resume(parked))
+    await asyncio.sleep(0)
+    back.cancel()
+    await asyncio.gather(back, return_exceptions=True)
+    slots.remove(other)
+    slots.remove(parked)
+    assert (slots.free, slots.jobs()) == (1, [])
+
+
+async def test_one_site_gets_a_quarter_of_the_slots():
+    slots = Slots(32)
+    jobs = [batch_job("example.com") for _ in range(20)]
+    for job in jobs:
+        slots.add(job)
+    assert (slots.running, slots.parked) == (8, 12)
+    slots.add(batch_job("other.example"))
+    assert slots.running == 9
+    back = asyncio.create_task(slots.resume(jobs[-1]))
+    await asyncio.sleep(0)
+    slots.remove(jobs[0])
+    await asyncio.wait_for(back, 0.1)
+    assert slots.running == 9
+
+
+async def test_one_user_never_gets_all_slots():
+    slots, user = Slots(8), uuid4()
+    for _ in range(8):
+        slots.add(person_job(user))
+    assert (slots.running, slots.full_users()) == (6, {user})
+    slots.add(person_job(uuid4()))
+    assert slots.running == 7
+
+
+async def test_no_batch_job_is_claimed_while_too_many_are_parked():
+    slots = Slots(2)
+    for _ in range(2 * PARKED_PER_SLOT):
+        slots.add_parked(batch_job())
+    assert (slots.free_for_background, slots.free) == (0, 2)
+
+
+async def test_the_longest_parked_jobs_make_room_when_no_more_can_be_parked():
+    slots = Slots(2)
+    jobs = [batch_job() for _ in range(2 * PARKED_PER_SLOT)]
+    for job in jobs:
+        slots.add_parked(job)
+    assert slots.overstaying() == []
+    for age, job in enumerate(jobs):
+        job.since -= SHORTEST_STAY + age
+    assert slots.overstaying() == [jobs[-1], jobs[-2]]

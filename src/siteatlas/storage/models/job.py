@@ -25,13 +25,15 @@ class JobStatus(StrEnum):
 
 ACTIVE = "status IN ('pending', 'processing')"
 SITEMAP_JOB = "sitemap"
+WAITING = "status = 'pending' AND job_type = 'sitemap'"
 
 
 class Job(Base):
     """One piece of work, from its submission to its end.
 
     `fence` grows with every claim and never goes back; together with `id` it is the right to
-    write. `attempt` may be refunded. `lease_until` has no index, so that heartbeats stay HOT.
+    write. `attempt` may be refunded. `alone`: it was claimed to run without others in its process.
+    `lease_until` has no index, so that heartbeats stay HOT.
     Other programs may keep jobs in the same table: only rows of the type `SITEMAP_JOB` are ever
     claimed, counted or pruned here. `dedup_key` is unique over the active jobs of all types.
     """
@@ -40,8 +42,14 @@ class Job(Base):
     __table_args__ = (
         one_of("status", JobStatus),
         Index(
-            "ix_jobs_claim", "priority", "run_at", "id", postgresql_where=text("status = 'pending'")
+            "ix_jobs_fair",
+            "priority",
+            "created_by",
+            "run_at",
+            "id",
+            postgresql_where=text(WAITING),
         ),
+        Index("ix_jobs_suspect", "id", postgresql_where=text(f"{WAITING} AND rescues >= 2")),
         Index("ix_jobs_live", "id", postgresql_where=text("status = 'processing'")),
         Index("uq_jobs_dedup_key", "dedup_key", unique=True, postgresql_where=text(ACTIVE)),
         Index("ix_jobs_status_id", "status", text("id DESC")),
@@ -59,6 +67,8 @@ class Job(Base):
                 "autovacuum_vacuum_scale_factor": 0.01,
                 "autovacuum_vacuum_threshold": 100,
                 "autovacuum_vacuum_cost_delay": 0,
+                "autovacuum_analyze_scale_factor": 0.01,
+                "autovacuum_analyze_threshold": 500,
             }
         },
     )
@@ -81,6 +91,7 @@ class Job(Base):
     attempt: Mapped[int] = mapped_column(Integer, server_default=text("0"))
     max_attempts: Mapped[int] = mapped_column(Integer, server_default=text("5"))
     rescues: Mapped[int] = mapped_column(SmallInteger, server_default=text("0"))
+    alone: Mapped[bool] = mapped_column(server_default=text("false"))
     snoozes: Mapped[int] = mapped_column(SmallInteger, server_default=text("0"))
     worker_id: Mapped[str | None]
     lease_until: Mapped[datetime | None]

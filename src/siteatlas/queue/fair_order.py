@@ -1,0 +1,164 @@
+"""Which waiting jobs come next: by priority, and within one priority in turn between users.
+
+A user's place in the order is the number of jobs that run for him plus the position of the job in
+his own line, so that 100,000 jobs of one user do not delay the first job of another. The cost of
+a pick depends on the number of users who wait, not on the number of jobs. `claims` takes what is
+picked here.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import (
+    ARRAY,
+    CTE,
+    Integer,
+    Select,
+    Uuid,
+    all_,
+    and_,
+    bindparam,
+    func,
+    literal,
+    select,
+    true,
+    tuple_,
+)
+from sqlalchemy.orm import aliased
+
+from siteatlas.queue.new_job import Priority
+from siteatlas.storage.models import SITEMAP_JOB, Job, JobStatus
+
+# More users of one priority than this at the same time wait for those before them.
+MOST_LINES = 300
+# Jobs at which a pick looks altogether; a line always shows its first.
+LOOKED_AT = 4096
+FIRST_OF_A_LINE = 64
+SUSPECT_RESCUES = 2
+
+
+def picked() -> Any:
+    """An array of the ids to take, each locked: `most` in all, `most_background` of them not
+    interactive ones. Users in `full_users` are passed over.
+    """
+    candidates = _in_turn(_lines())
+    interactive = _locked(candidates, candidates.c.priority == Priority.INTERACTIVE)
+    urgent = interactive.limit(bindparam("most", type_=Integer())).cte("urgent")
+    left = bindparam("most_background", type_=Integer()) - (
+        select(func.count()).select_from(urgent).scalar_subquery()
+    )
+    others = _locked(candidates, candidates.c.priority != Priority.INTERACTIVE)
+    background = others.limit(func.greatest(left, 0)).cte("background")
+    both = select(urgent.c.id).union_all(select(background.c.id)).scalar_subquery()
+    return func.array(both, type_=ARRAY(Job.id.type))
+
+
+def line_length(most: int) -> int:
+    """How far to look into one line for `most` jobs: beyond those that others take meanwhile."""
+    return 2 * most + FIRST_OF_A_LINE
+
+
+def waiting(job: Any) -> Any:
+    """The jobs that may be claimed beside others; the words of the index `ix_jobs_fair`."""
+    return and_(job.status == constant(JobStatus.PENDING), job.job_type == constant(SITEMAP_JOB))
+
+
+def constant(value: str | int) -> Any:
+    """A value in the statement itself: a plan for any parameter can use no partial index."""
+    return literal(value if isinstance(value, int) else str(value), literal_execute=True)
+
+
+def _lines() -> CTE:
+    """Each pair of a priority and a user with waiting jobs, by jumps through the index."""
+    first = select(Job.priority, Job.created_by, literal(1).label("number")).where(waiting(Job))
+    lines = (
+        first.order_by(Job.priority, Job.created_by).limit(constant(1)).cte("lines", recursive=True)
+    )
+    job = aliased(Job)
+    after = (
+        select(job.priority, job.created_by)
+        .where(
+            waiting(job),
+            tuple_(job.priority, job.created_by) > tuple_(lines.c.priority, lines.c.created_by),
+        )
+        .order_by(job.priority, job.created_by)
+        .limit(constant(1))
+        .lateral("after")
+    )
+    step = select(after.c.priority, after.c.created_by, lines.c.number + 1)
+    return lines.union_all(
+        step.select_from(lines).join(after, true()).where(lines.c.number < MOST_LINES)
+    )
+
+
+def _in_turn(lines: CTE) -> CTE:
+    """The first jobs of every line in the order in which they are taken."""
+    head = _head(lines)
+    running = _running()
+    turn = head.c.position + func.coalesce(running.c.jobs, 0)
+    of_line = running.c.created_by == lines.c.created_by
+    return (
+        select(head.c.id, lines.c.priority)
+        .select_from(lines.join(head, true()).outerjoin(running, of_line))
+        .where(lines.c.created_by != all_(bindparam("full_users", type_=ARRAY(Uuid()))))
+        .order_by(lines.c.priority, turn, head.c.run_at, head.c.id)
+        .cte("candidates")
+    )
+
+
+def _head(lines: CTE) -> Any:
+    """The first jobs of a line, the fewer the more lines there are.
+
+    The inner limit is known when the statement is planned: without it the planner expects a tenth
+    of all jobs, and plans (and compiles) for that.
+    """
+    job = aliased(Job)
+    first = (
+        select(job.id, job.run_at)
+        .where(
+            waiting(job),
+            job.priority == lines.c.priority,
+            job.created_by == lines.c.created_by,
+            job.run_at <= func.now(),
+            job.rescues < SUSPECT_RESCUES,
+        )
+        .order_by(job.run_at, job.id)
+        .limit(bindparam("line_length", type_=Integer()))
+        .correlate(lines)
+        .lateral("first")
+    )
+    share = LOOKED_AT / select(func.count()).select_from(lines).scalar_subquery()
+    position = func.row_number().over(order_by=(first.c.run_at, first.c.id)).label("position")
+    return (
+        select(first.c.id, first.c.run_at, position)
+        .order_by(first.c.run_at, first.c.id)
+        .limit(func.greatest(share, 1))
+        .correlate(lines)
+        .lateral("head")
+    )
+
+
+def _running() -> Any:
+    """How many jobs run for each user, in all processes."""
+    return (
+        select(Job.created_by, func.count().label("jobs"))
+        .where(Job.status == constant(JobStatus.PROCESSING))
+        .group_by(Job.created_by)
+        .subquery("running")
+    )
+
+
+def _locked(candidates: CTE, which: Any) -> Select[Any]:
+    """The candidates in their order, each locked as it is reached; locked ones are passed over.
+
+    A subquery for each by its key, so that no statistics lead to a join with all jobs.
+    """
+    job = aliased(Job)
+    mine = (
+        select(job.id)
+        .where(job.id == candidates.c.id, waiting(job))
+        .with_for_update(skip_locked=True, key_share=True)
+        .lateral()
+    )
+    return select(mine.c.id).select_from(candidates.join(mine, true())).where(which)

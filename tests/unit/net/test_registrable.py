@@ -1,0 +1,26 @@
+"""Hosts that one owner can make at will share one name."""
+
+from __future__ import annotations
+
+import pytest
+
+from siteatlas.net.registrable import registrable_domain
+
+
+@pytest.mark.parametrize(
+    ("host", "name"),
+    [
+        ("example.com", "example.com"),
+        ("a.b.example.com", "example.com"),
+        ("www.example.co.uk", "example.co.uk"),
+        ("a.example.com.br", "example.com.br"),
+        ("co.uk", "co.uk"),
+        ("x.example.de", "example.de"),
+        ("WWW.Example.COM.", "example.com"),
+        ("localhost", "localhost"),
+        ("127.0.0.1", "127.0.0.1"),
+        ("[2001:db8::1]", "2001:db8::1"),
+    ],
+)
+def test_the_registrable_domain_of_a_host(host: str, name: str):
+    assert registrable_domain(host) == name

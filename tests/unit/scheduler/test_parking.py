@@ -1,0 +1,54 @@
+"""A job is parked when it only waits for a while, and comes back before it sends anything."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from siteatlas.net.waiting import current_waits, observe_waits
+from siteatlas.scheduler import parking
+from siteatlas.scheduler.parking import Parking
+from siteatlas.scheduler.slots import RunningJob, Slots
+from tests.unit.scheduler.test_slots import claim
+
+
+async def started() -> tuple[Slots, RunningJob, Parking]:
+    slots, job = Slots(2), RunningJob(claim())
+    slots.add(job)
+    return slots, job, Parking(slots, job)
+
+
+async def test_a_job_that_waits_for_a_second_or_more_is_parked_until_it_goes_on():
+    slots, job, parked = await started()
+    with observe_waits(parked.waits):
+        waits = current_waits()
+        with waits.request(), waits.wait(30.0):
+            assert slots.is_parked(job)
+        await waits.active()
+    assert not slots.is_parked(job)
+
+
+async def test_a_short_wait_keeps_the_slot():
+    slots, job, parked = await started()
+    with observe_waits(parked.waits), current_waits().request(), current_waits().wait(0.5):
+        assert not slots.is_parked(job)
+
+
+async def test_a_wait_without_a_known_end_is_parked_after_a_while(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(parking, "SHORTEST_WAIT", 0.02)
+    slots, job, parked = await started()
+    with observe_waits(parked.waits), current_waits().request(), current_waits().wait():
+        assert not slots.is_parked(job)
+        await asyncio.sleep(0.05)
+        assert slots.is_parked(job)
+
+
+async def test_nothing_is_parked_after_the_end_of_the_job(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(parking, "SHORTEST_WAIT", 0.02)
+    slots, job, parked = await started()
+    with observe_waits(parked.waits), current_waits().request(), current_waits().wait():
+        parked.end()
+    slots.remove(job)
+    await asyncio.sleep(0.05)
+    assert slots.jobs() == []
