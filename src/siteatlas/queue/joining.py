@@ -6,10 +6,23 @@ scan reads it if it has not begun yet, and otherwise the next one.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import BigInteger, SmallInteger, Text, bindparam, case, func, null, select, update
+from sqlalchemy import (
+    ARRAY,
+    BigInteger,
+    SmallInteger,
+    Text,
+    any_,
+    bindparam,
+    case,
+    func,
+    null,
+    select,
+    update,
+)
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.ext.asyncio import AsyncSession
 
@@ -27,6 +40,15 @@ FIND_ACTIVE = (
     select(Job)
     .where(
         Job.dedup_key == bindparam("site"),
+        Job.job_type == SITEMAP_JOB,
+        Job.status.in_(ACTIVE),
+    )
+    .execution_options(populate_existing=True)
+)
+FIND_ALL_ACTIVE = (
+    select(Job)
+    .where(
+        Job.dedup_key == any_(bindparam("sites", type_=ARRAY(Text()))),
         Job.job_type == SITEMAP_JOB,
         Job.status.in_(ACTIVE),
     )
@@ -109,6 +131,28 @@ def _waiting_documents() -> Any:
 
 
 WAITING_DOCUMENTS = _waiting_documents()
+
+
+async def satisfying(session: AsyncSession, wishes: Sequence[NewJob]) -> dict[str, Job]:
+    """The active jobs, by site, that give all that is wished of them as they are.
+
+    One statement for any number of sites. The others have to be told, one by one, what is wished.
+    """
+    by_site = {new.domain: new for new in wishes if _document_of(new) is None}
+    found = await session.scalars(FIND_ALL_ACTIVE, {"sites": list(by_site)})
+    jobs = {job.dedup_key: job for job in found if job.dedup_key is not None}
+    return {site: job for site, job in jobs.items() if _satisfies(job, by_site[site])}
+
+
+def _satisfies(job: Job, new: NewJob) -> bool:
+    """Whether `WIDEN` would leave the job as it is."""
+    if job.status != JobStatus.PENDING:
+        return True
+    limit = (job.result_data or {}).get("max_pages")
+    document = (job.job_metadata or {}).get("document")
+    narrower = limit is not None and (new.max_pages is None or new.max_pages > limit)
+    partial = document is not None and new.document is None
+    return not narrower and not partial and new.priority >= job.priority
 
 
 async def join(session: AsyncSession, new: NewJob) -> Job | None:

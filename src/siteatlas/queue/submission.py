@@ -14,7 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from siteatlas.errors import ConflictError
 from siteatlas.net.address import WebAddress
-from siteatlas.queue.joining import join
+from siteatlas.queue.joining import join, satisfying
 from siteatlas.queue.new_job import NewJob, Priority, Submitted, submitted_of
 from siteatlas.storage.bulk import table_of
 from siteatlas.storage.domains import (
@@ -151,18 +151,25 @@ async def _join_or_insert(session: AsyncSession, new: NewJob) -> Submitted:
     for _ in range(JOIN_TRIES):
         job = await join(session, new)
         if job is not None:
-            document = (job.job_metadata or {}).get("document")
-            return replace(submitted_of(job, deduplicated=True), document=document)
+            return _joined(job)
         for inserted in await _insert(session, [new]):
             return submitted_of(inserted, deduplicated=False)
     raise ConflictError("The jobs of this site end faster than they can be joined. Try again.")
+
+
+def _joined(job: Job) -> Submitted:
+    document = (job.job_metadata or {}).get("document")
+    return replace(submitted_of(job, deduplicated=True), document=document)
 
 
 async def create_many(session: AsyncSession, jobs: Sequence[NewJob]) -> dict[str, Submitted]:
     """Insert many jobs at once and join the active ones; the answers by site."""
     inserted = await _insert(session, jobs)
     answers = {job.dedup_key: submitted_of(job, deduplicated=False) for job in inserted}
-    for new in jobs:
+    others = [new for new in jobs if new.domain not in answers]
+    active = await satisfying(session, others) if others else {}
+    answers |= {site: _joined(job) for site, job in active.items()}
+    for new in others:
         if new.domain not in answers:
             answers[new.domain] = await _join_or_insert(session, new)
     return {site: answer for site, answer in answers.items() if site is not None}

@@ -5,15 +5,16 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from sqlalchemy import delete, select
+from sqlalchemy import delete, event, select
 
 from siteatlas.insights.batches import find_batch
 from siteatlas.net.address import parse_site
 from siteatlas.queue.batches import BatchEntry, close_batches, create_batch
 from siteatlas.queue.endings import complete, fail
 from siteatlas.storage.models import LOCAL_USER_ID, Batch, Job
-from siteatlas.storage.session import get_background_session
-from tests.fixtures.queue import submit, take
+from siteatlas.storage.session import Database, get_background_session
+from tests.fixtures.pipeline import rows_of
+from tests.fixtures.queue import Priority, look, submit, take
 
 pytestmark = pytest.mark.usefixtures("database")
 
@@ -36,6 +37,30 @@ async def test_a_batch_shares_the_job_that_a_site_already_has() -> None:
     assert view.domain_statuses[SITES[0]].job_id == submitted.job_id
     assert view.domain_statuses["nonsense"].error_code == "address_invalid"
     assert (view.total_domains, view.failed_domains) == (3, 1)
+
+
+async def test_a_batch_of_known_sites_joins_them_in_a_few_statements(database: Database) -> None:
+    await submit_batch(SITES)
+    seen: list[str] = []
+
+    def note(_c: object, _u: object, statement: str, *_rest: object) -> None:
+        seen.append(statement)
+
+    event.listen(database.engine.sync_engine, "before_cursor_execute", note)
+    await submit_batch(SITES)
+    event.remove(database.engine.sync_engine, "before_cursor_execute", note)
+    assert len(seen) < len(SITES)
+    assert sorted(job.dedup_key or "" for job in await rows_of(Job)) == sorted(SITES)
+
+
+async def test_a_batch_widens_the_waiting_jobs_that_give_less_than_it_wants() -> None:
+    narrow = await submit(SITES[0], max_pages=5, priority=Priority.BATCH)
+    wide = await submit(SITES[1], max_pages=500, priority=Priority.BATCH)
+    late = await submit(SITES[2], max_pages=10, priority=Priority.SCHEDULED)
+    await submit_batch(SITES[:3])
+    jobs = [await look(one.id) for one in (narrow, wide, late)]
+    assert [(job.result_data or {})["max_pages"] for job in jobs] == [10, 500, 10]
+    assert [job.priority for job in jobs] == [Priority.BATCH] * 3
 
 
 async def test_two_batches_with_the_same_sites_in_opposite_order_do_not_wait_for_each_other() -> (
