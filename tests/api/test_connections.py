@@ -30,7 +30,7 @@ QUICK = ConnectionLimits(
     rest_seconds=0.3,
     stall_seconds=0.5,
 )
-PATIENT = ConnectionLimits(connections=3, reserve=1)
+PATIENT = ConnectionLimits(connections=3, reserve=1, head_seconds=60)
 LARGE = 30_000_000
 
 
