@@ -11,7 +11,10 @@ import pytest
 from tests.fixtures.commands import PATIENCE, Machine, data_directory
 
 JSON = {"SITEATLAS_LOG_FORMAT": "json"}
-NO_DATABASE = {"DATABASE_URL": "postgresql://nobody@127.0.0.1:1/none"}
+NO_DATABASE = {
+    "DATABASE_URL": "postgresql://nobody@127.0.0.1:1/none",
+    "SITEATLAS_DATABASE_WAIT_SECONDS": "0",
+}
 
 
 @pytest.mark.parametrize(
