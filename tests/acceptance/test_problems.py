@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from siteatlas.cli.problem_lines import meaning_of
 from siteatlas.storage.embedded import EmbeddedServer
 from tests.fixtures.commands import Machine, data_directory
 from tests.fixtures.documents import urlset
@@ -29,10 +30,10 @@ def site() -> Iterator[SiteServer]:
 
 def groups(site: SiteServer, remark: str = "") -> list[str]:
     return [
-        "duplicate_url: a URL that the same document has listed before",
+        f"duplicate_url: {meaning_of('duplicate_url')}",
         f"  1 in {site.base}/s.xml{remark}",
         f"    {site.base}/1",
-        "lastmod_invalid: a lastmod that is no date; the entry is kept without it",
+        f"lastmod_invalid: {meaning_of('lastmod_invalid')}",
         f"  1 in {site.base}/s.xml{remark}",
         f"    entry 1: {site.base}/1  'yesterday'",
     ]
