@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import weakref
 from collections.abc import Callable
 
 import pytest
@@ -148,3 +150,25 @@ def test_documents_that_are_read_by_turns_keep_to_their_dictionaries():
                 found[key] += len(harvest.columns) + len(harvest.children)
     del readers, reader
     assert found == dict.fromkeys(contents, len(PAGES))
+
+
+class Kept:
+    """A value that belongs to one thread."""
+
+
+def test_what_belongs_to_a_thread_that_read_a_document_ends_with_the_thread():
+    belongings = threading.local()
+    kept: list[weakref.ref[Kept]] = []
+    found: list[list[str]] = []
+
+    def work() -> None:
+        belongings.value = Kept()
+        kept.append(weakref.ref(belongings.value))
+        found.append(listed(read(document_of("rss", junk_of(1)))))
+
+    for _ in range(3):
+        thread = threading.Thread(target=work)
+        thread.start()
+        thread.join()
+    assert found == [PAGES] * 3
+    assert [value() for value in kept] == [None] * 3

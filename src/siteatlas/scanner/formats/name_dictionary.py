@@ -9,7 +9,6 @@ much one document may put into it is limited by `names.py`.
 from __future__ import annotations
 
 import ctypes
-import threading
 from types import TracebackType
 
 LXML_KEY = "_ParserDictionaryContext"
@@ -39,22 +38,25 @@ class NameDictionary:
         self._outer = None
 
 
-class _ThreadState(threading.local):
-    """The dictionary in which extension modules keep what belongs to this thread."""
-
-    def __init__(self) -> None:
-        get_dict = ctypes.pythonapi.PyThreadState_GetDict
-        get_dict.restype = ctypes.c_void_p
-        self.values: dict[str, object] = ctypes.cast(get_dict(), ctypes.py_object).value
-
-
-_state = _ThreadState()
-
-
 def _exchange(new: object | None) -> object | None:
     """Put an object in the place of the one that lxml has; None makes lxml begin anew."""
-    values = _state.values
+    values = _thread_values()
     old = values.pop(LXML_KEY, None)
     if new is not None:
         values[LXML_KEY] = new
     return old
+
+
+# A function type of our own: the attributes of `ctypes.pythonapi` are shared with other users.
+_thread_dict_address = ctypes.PYFUNCTYPE(ctypes.c_void_p)(
+    ("PyThreadState_GetDict", ctypes.pythonapi)
+)
+
+
+def _thread_values() -> dict[str, object]:
+    """The dictionary in which extension modules keep what belongs to this thread.
+
+    Asked for each time: a reference that is kept would keep all of it after the thread has ended.
+    """
+    values: dict[str, object] = ctypes.cast(_thread_dict_address(), ctypes.py_object).value
+    return values
