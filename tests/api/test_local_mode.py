@@ -66,6 +66,22 @@ async def test_two_hosts_are_refused():
     assert (response.status_code, response.json()["code"]) == (403, "host_refused")
 
 
+@pytest.mark.parametrize("accepted_on", ["192.0.2.7", "[2001:db8::7]", "[::ffff:192.0.2.7]"])
+async def test_connections_from_other_machines_are_refused_whatever_host_they_name(
+    accepted_on: str,
+):
+    async with speaking_to(served_on(), f"http://{accepted_on}:8000") as client:
+        response = await client.get("/health", headers={"Host": "localhost:8000"})
+    assert (response.status_code, response.json()["code"]) == (403, "host_refused")
+
+
+@pytest.mark.parametrize("accepted_on", ["127.0.0.2", "[::1]", "[::ffff:127.0.0.1]"])
+async def test_connections_over_loopback_are_served(accepted_on: str):
+    async with speaking_to(served_on(), f"http://{accepted_on}:8000") as client:
+        response = await client.get("/health", headers={"Host": "localhost:8000"})
+    assert response.status_code == 200
+
+
 async def test_no_port_is_needed_on_the_default_port():
     assert await asked(served_on(port=80), Host="localhost") == (200, None)
     assert await asked(served_on(port=80), Host="localhost:80") == (200, None)

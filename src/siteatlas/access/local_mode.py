@@ -19,6 +19,7 @@ OWN_FETCH_SITES = {b"same-origin", b"none"}
 # A link that somebody followed: the whole tab, not a frame, an image or a script.
 NAVIGATION = ([b"navigate"], [b"document"])
 POLICY_VIOLATION = 1008
+NOT_LOCAL = "The connection does not come over loopback."
 
 
 class LocalMode:
@@ -46,6 +47,8 @@ class LocalMode:
         await self._app(scope, receive, send)
 
     def _check(self, scope: Scope) -> None:
+        if not _is_over_loopback(scope):
+            raise HostRefused(NOT_LOCAL)
         hosts = self._own_hosts(scope)
         given = _values(scope, b"host")
         if len(given) != 1 or given[0].lower() not in hosts:
@@ -82,6 +85,19 @@ def _further_name(host: str) -> tuple[str, ...]:
     except ValueError:
         return ()
     return (str(address),) if address.is_loopback and address.version == 4 else ()  # noqa: PLR2004
+
+
+def _is_over_loopback(scope: Scope) -> bool:
+    """Whether the connection was accepted on a loopback address.
+
+    Other servers than ours may listen anywhere, and a program can send any `Host`. What is no
+    address, such as the path of a Unix socket, is local.
+    """
+    try:
+        address = ip_address(str((scope.get("server") or ("",))[0]))
+    except ValueError:
+        return True
+    return (getattr(address, "ipv4_mapped", None) or address).is_loopback
 
 
 def _values(scope: Scope, name: bytes) -> list[bytes]:
