@@ -13,6 +13,8 @@ from siteatlas.cli.output import WIDE, Column, Kind, write_json, write_table
 from siteatlas.settings import LoadedSettings, environment_name, load_settings
 
 PASSWORD = re.compile(r"(://[^:@/?]*):.*@")
+# Some proxies take a key in the place of the user name.
+CREDENTIALS = re.compile(r"://.*@")
 PASSWORD_IN_QUERY = re.compile(r"(?i)([?&][a-z_]*password=)[^&]*")
 COLUMNS = [
     Column("SETTING", kind=Kind.NAME),
@@ -54,21 +56,22 @@ def show(as_json: JsonOption = False) -> None:
 def settings_shown(loaded: LoadedSettings) -> list[SettingShown]:
     """All settings in the order in which they are declared."""
     return [
-        SettingShown(name, _value(value), environment_name(name), loaded.origins[name])
+        SettingShown(name, _value(name, value), environment_name(name), loaded.origins[name])
         for name, value in loaded.settings
     ]
 
 
-def _value(value: object) -> str | int | float | None:
+def _value(name: str, value: object) -> str | int | float | None:
     if isinstance(value, SecretStr):
-        return without_password(value.get_secret_value())
+        shown = without_password(value.get_secret_value())
+        return CREDENTIALS.sub("://***@", shown) if name == "proxy" else shown
     if value is None or isinstance(value, (int, float)):
         return value
     return str(value)
 
 
 def without_password(url: str) -> str:
-    """A database address that can be shown; what is none is not shown at all."""
+    """An address that can be shown; what is none is not shown at all."""
     if "://" not in url:
         return "***"
     return PASSWORD_IN_QUERY.sub(r"\1***", PASSWORD.sub(r"\1:***@", url))

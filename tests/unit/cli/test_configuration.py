@@ -57,10 +57,11 @@ def test_a_wrong_value_is_named_with_its_origin(monkeypatch):
     assert "SITEATLAS_PORT (from environment SITEATLAS_PORT)" in result.stderr
 
 
-def test_the_password_of_a_proxy_is_hidden():
-    environment = {"SITEATLAS_PROXY": "http://me:secret@proxy.example.net:3128"}
+@pytest.mark.parametrize("credentials", ["me:secret", "key:", "key", "me:se@cret"])
+def test_the_password_of_a_proxy_is_hidden(credentials: str):
+    environment = {"SITEATLAS_PROXY": f"http://{credentials}@proxy.example.net:3128"}
     shown = {line.setting: line.value for line in settings_shown(load_settings({}, environment))}
-    assert shown["proxy"] == "http://me:***@proxy.example.net:3128"
+    assert shown["proxy"] == "http://***@proxy.example.net:3128"
 
 
 @pytest.mark.parametrize(
