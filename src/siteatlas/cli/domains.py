@@ -33,6 +33,8 @@ from siteatlas.cli.output import (
     write_json,
 )
 from siteatlas.cli.preparation import prepare
+from siteatlas.cli.scan_faults import shown_site
+from siteatlas.cli.site_list import LONGEST_LINE, STDIN, site_in
 from siteatlas.errors import AddressError, DomainNotFound, InputError
 from siteatlas.insights.domains import (
     DomainView,
@@ -54,9 +56,6 @@ from siteatlas.storage.domains import (
 )
 from siteatlas.storage.models import LOCAL_USER_ID
 from siteatlas.storage.session import get_session
-
-STDIN = "-"
-COMMENT = "#"
 
 SHAPE: Shape[DomainView] = Shape(
     columns=[
@@ -139,7 +138,7 @@ def add(
     Exit code 1 if one of several sites could not be added; the others are.
     """
     settings = prepare()
-    typed = list(_typed(sites))
+    typed = list(dict.fromkeys(_typed(sites)))
     addresses = _usable(typed, EgressPolicy.from_text(settings.egress_allow))
     if addresses:
         run(_add(settings, addresses, Watching(interval_hours, max_urls), as_json=as_json))
@@ -152,10 +151,9 @@ def _typed(sites: list[str]) -> Iterator[str]:
         if site != STDIN:
             yield site
             continue
-        for line in sys.stdin:
-            text = line.partition(f" {COMMENT}")[0].strip()
-            if text and not text.startswith(COMMENT):
-                yield text
+        while line := sys.stdin.buffer.readline(LONGEST_LINE):
+            if named := site_in(line):
+                yield named
 
 
 def _usable(typed: list[str], policy: EgressPolicy) -> list[WebAddress]:
@@ -170,7 +168,7 @@ def _usable(typed: list[str], policy: EgressPolicy) -> list[WebAddress]:
         except AddressError as error:
             if len(typed) == 1:
                 raise
-            report(error, about=text)
+            report(error, about=shown_site(text))
         else:
             usable.append(address)
     return usable

@@ -42,9 +42,10 @@ from siteatlas.cli.scan_arguments import (
 from siteatlas.cli.scan_faults import say_fault
 from siteatlas.cli.scan_forms import ScanFormat, form_of
 from siteatlas.cli.scan_run import Conductor
-from siteatlas.cli.scan_targets import STDIN, Target, Targets
+from siteatlas.cli.scan_targets import Target, Targets
 from siteatlas.cli.scan_view import View
 from siteatlas.cli.scan_words import say_block, say_children, say_left_out, say_line
+from siteatlas.cli.site_list import STDIN
 from siteatlas.cli.sitemap_tree import count_of
 from siteatlas.cli.steady_pace import SteadyPace
 from siteatlas.cli.stopping import quiet_interrupts, stop_on_signals

@@ -29,10 +29,10 @@ def say_fault(
         message, advice = _refusal_words(error, parse_site(typed), policy)
     if may_be_file and _means_neither(error, typed):
         message = message.removesuffix(".") + NO_FILE
-    complain_twice(error, f"{_shown(typed)}: {message}", advice)
+    complain_twice(error, f"{shown_site(typed)}: {message}", advice)
 
 
-def _shown(typed: str) -> str:
+def shown_site(typed: str) -> str:
     """What was typed, without a user name or a secret that may stand in it."""
     return clean_text(f"***@{typed.rpartition('@')[2]}" if "@" in typed else typed)
 

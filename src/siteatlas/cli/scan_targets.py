@@ -11,6 +11,7 @@ from siteatlas.cli.local_file import local_path, may_be_site, read_local_file
 from siteatlas.cli.output import is_terminal, say
 from siteatlas.cli.scan_faults import say_fault
 from siteatlas.cli.side_thread import SideThread
+from siteatlas.cli.site_list import LONGEST_LINE, STDIN, site_in
 from siteatlas.errors import InputError
 from siteatlas.net.address import WebAddress, parse_site
 from siteatlas.net.egress import EgressPolicy
@@ -18,9 +19,6 @@ from siteatlas.scanner.analyzer import SitemapAnalyzer
 from siteatlas.scanner.events import ScanEvent
 from siteatlas.scanner.options import ScanOptions
 
-STDIN = "-"
-LONGEST_LINE = 8192
-COMMENT = "#"
 NO_DOCUMENT = "--only needs the address of a sitemap, such as https://example.com/sitemap.xml."
 
 
@@ -112,16 +110,15 @@ async def _given(sites: Sequence[str]) -> AsyncIterator[str]:
 
 
 async def _stdin_sites() -> AsyncIterator[str]:
-    """The lines of stdin without comments and blanks."""
+    """The sites on stdin."""
     async for line in _stdin_lines():
-        text = line.partition(f" {COMMENT}")[0].strip()
-        if text and not text.startswith(COMMENT):
-            yield text
+        if site := site_in(line):
+            yield site
 
 
-async def _stdin_lines() -> AsyncIterator[str]:
+async def _stdin_lines() -> AsyncIterator[bytes]:
     if is_terminal(sys.stdin):
         say("Type one site a line; Ctrl-D ends the list.")
     thread = SideThread("list")
     while line := await thread.submit(lambda: sys.stdin.buffer.readline(LONGEST_LINE)):
-        yield line.decode("utf-8", "replace").removeprefix("\ufeff")
+        yield line
