@@ -13,7 +13,11 @@ READY := $(VENV)/.ready
 READY_DEV := $(VENV)/.ready-dev
 # pip shows its progress where somebody watches and is silent elsewhere.
 PIP := $(BIN)/python -m pip --disable-pip-version-check $(shell [ -t 2 ] || echo --quiet)
-POOLED_TESTS := tests/integration tests/acceptance tests/faults --ignore=tests/integration/embedded
+# Not here: what no pooler can change (plans, refusals at the start, tests that bring their own).
+POOLED_TESTS := tests/integration tests/acceptance tests/faults --ignore=tests/integration/embedded \
+	--ignore=tests/integration/test_refusals.py --ignore=tests/integration/test_pooler_refusals.py \
+	--ignore=tests/faults/test_plans.py --ignore=tests/faults/test_retention_plans.py \
+	--ignore=tests/faults/test_queue_machine.py --ignore=tests/faults/test_broken_twins.py
 COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header
 
 .DEFAULT_GOAL := help
