@@ -73,7 +73,12 @@ def _is_midnight(moment: datetime) -> bool:
 
 def _is_day(listed: str) -> bool:
     """Whether a text that was read as a date is one without time."""
-    return len(listed) == DAY_CHARS and listed[4] == "-" and listed[7] == "-"
+    return (
+        len(listed) == DAY_CHARS
+        and listed[4] == "-"
+        and listed[7] == "-"
+        and listed[-1].isdigit()  # not a blank behind a day of one digit
+    )
 
 
 def _is_usual_time(listed: str) -> bool:
@@ -87,4 +92,4 @@ def _is_usual_time(listed: str) -> bool:
 @lru_cache(CACHED_TEXTS)
 def _short_text(listed: str) -> str | None:
     text = listed.strip()
-    return None if FULL_TIME.fullmatch(text) else storable_text(text, MAX_TEXT_CHARS)
+    return None if FULL_TIME.fullmatch(text) else storable_text(text, MAX_TEXT_CHARS) or None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -39,6 +41,10 @@ def test_an_absent_date_has_no_text(text):
     assert listed_text(None, text) is None
 
 
+def test_blanks_beside_a_date_are_no_text():
+    assert listed_text(datetime(2026, 1, 1, tzinfo=UTC), "\x85") is None
+
+
 def test_a_long_text_is_truncated_and_can_be_stored():
     text = listed_text(None, "\x00\ud800" + "x" * 1000)
     assert text is not None
@@ -55,6 +61,8 @@ DATES = st.dates().map(str)
 
 @given(st.sampled_from([*FULL, *AT_MIDNIGHT, *SHORTER, *UNREADABLE, ""]) | DATES | st.text())
 @example("2025-12-28T00:00:00Z")
+@example("2024-01-1 ")
+@example("\x85")
 def test_what_is_stored_gives_the_listed_text_back(text):
     moment = read_date(text.strip()) if len(text) <= 64 else None
     assert restored_text(moment, stored_text(moment, text)) == listed_text(moment, text)
