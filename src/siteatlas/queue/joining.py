@@ -56,6 +56,11 @@ FIND_ALL_ACTIVE = (
 )
 
 
+def _named_since() -> Any:
+    """The documents that were left with a job."""
+    return func.coalesce(Job.job_metadata["documents"], func.jsonb_build_array(), type_=JSONB())
+
+
 def _widening() -> Any:
     """Make a waiting job satisfy one more submission, in one statement: many may join at once.
 
@@ -74,9 +79,9 @@ def _widening() -> Any:
         null(),
         "base_url",
         base_url,
-        # What the job would have read alone is read with the site.
+        # What the job would have read alone is read with the site, beside what was named since.
         "documents",
-        func.jsonb_build_array(Job.job_metadata["document"]),
+        _named_since().op("||")(func.jsonb_build_array(Job.job_metadata["document"])),
     )
     new_limit = func.jsonb_build_object("max_pages", wanted_limit)
     return (
@@ -102,7 +107,7 @@ WIDEN = _widening()
 def _adding() -> Any:
     """Leave the address of a document with a job, once; gives nothing when the job has ended."""
     metadata = func.coalesce(Job.job_metadata, func.jsonb_build_object())
-    waiting = func.coalesce(Job.job_metadata["documents"], func.jsonb_build_array(), type_=JSONB())
+    waiting = _named_since()
     added = func.jsonb_build_array(bindparam("added", type_=Text()), type_=JSONB())
     enough = waiting.contains(added) | (func.jsonb_array_length(waiting) >= MOST_DOCUMENTS)
     documents = case((enough, waiting), else_=waiting.op("||")(added))

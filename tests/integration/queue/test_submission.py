@@ -7,6 +7,7 @@ import asyncio
 import pytest
 from sqlalchemy import func, select
 
+from siteatlas.queue.joining import load_waiting_documents
 from siteatlas.queue.new_job import Priority
 from siteatlas.storage.models import LOCAL_USER_ID, Domain, Job
 from siteatlas.storage.session import get_background_session
@@ -82,3 +83,14 @@ async def test_watch_makes_the_site_due_and_is_never_taken_back_by_a_plain_scan(
         domain = (await session.execute(select(Domain))).scalar_one()
     assert domain.watched
     assert domain.next_scan_at is not None
+
+
+async def test_documents_named_before_stay_when_a_waiting_job_is_widened_to_the_site() -> None:
+    first = await submit("example.com", document="https://example.com/a.xml")
+    await submit("example.com", document="https://example.com/b.xml")
+    await submit("example.com")
+    job = await look(first.id)
+    assert job.domain_id is not None
+    async with get_background_session() as session, session.begin():
+        waiting = await load_waiting_documents(session, job.domain_id)
+    assert sorted(waiting) == ["https://example.com/a.xml", "https://example.com/b.xml"]
