@@ -160,10 +160,11 @@ class Slots:
 
         Each has had its time, so that all get on even if there are many more than can be parked.
         """
-        if len(self._parked) < self.most_parked:
+        staying = [job for job in self._parked if job.stop_reason is None]
+        if len(staying) < self.most_parked:
             return []
         latest = time.monotonic() - SHORTEST_STAY
-        stayed = [job for job in self._parked if job.since <= latest and job.stop_reason is None]
+        stayed = [job for job in staying if job.since <= latest]
         stayed.sort(key=lambda job: (-job.claim.priority, job.since))
         return stayed[: self.size]
 

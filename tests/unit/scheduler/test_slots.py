@@ -10,7 +10,13 @@ import pytest
 
 from siteatlas.queue.claims import Claim
 from siteatlas.queue.new_job import Priority
-from siteatlas.scheduler.slots import PARKED_PER_SLOT, SHORTEST_STAY, RunningJob, Slots
+from siteatlas.scheduler.slots import (
+    PARKED_PER_SLOT,
+    SHORTEST_STAY,
+    RunningJob,
+    Slots,
+    StopReason,
+)
 
 
 def claim(fence: int = 1, priority: Priority = Priority.INTERACTIVE) -> Claim:
@@ -188,3 +194,14 @@ async def test_the_longest_parked_jobs_make_room_when_no_more_can_be_parked():
     for age, job in enumerate(jobs):
         job.since -= SHORTEST_STAY + age
     assert slots.overstaying() == [jobs[-1], jobs[-2]]
+
+
+async def test_jobs_that_are_being_sent_away_already_make_room():
+    slots = Slots(2)
+    jobs = [batch_job() for _ in range(2 * PARKED_PER_SLOT)]
+    for job in jobs:
+        slots.add_parked(job)
+        job.since -= SHORTEST_STAY
+    for job in slots.overstaying():
+        job.stop(StopReason.DISPLACED)
+    assert slots.overstaying() == []
