@@ -267,10 +267,15 @@ class Consumer:
             meters.lease_losses += 1
             self._intake.lost(self._slots.running)
             return None
-        with suppress(SiteatlasError, TimeoutError):
+        try:
             async with asyncio.timeout(LAST_WORD_SECONDS):
                 return await self._last_word(job)
-        return None
+        except (SiteatlasError, TimeoutError):
+            return None
+        except Exception:
+            # It would end the whole group: the loops of this process and all its jobs.
+            log.exception("job_left_to_its_lease", job_id=str(job.claim.job_id))
+            return None
 
     async def _last_word(self, job: RunningJob) -> JobStatus | None:
         if job.stop_reason is StopReason.CANCELLED:

@@ -9,16 +9,17 @@ from zlib import crc32
 
 import pytest
 from aiohttp import web
-from sqlalchemy import func, select
+from sqlalchemy import delete, func, select
 
 from siteatlas.meters import meters
 from siteatlas.net.address import WebAddress, parse_site
 from siteatlas.net.egress import EgressPolicy
 from siteatlas.processor import processing, publication
+from siteatlas.queue.steering import cancel
 from siteatlas.queue.submission import submit_site
 from siteatlas.scheduler.consumer import Consumer
 from siteatlas.settings import Settings
-from siteatlas.storage.models import LOCAL_USER_ID, Job
+from siteatlas.storage.models import LOCAL_USER_ID, Job, JobAttempt
 from siteatlas.storage.session import (
     Database,
     bind_database,
@@ -238,3 +239,22 @@ async def hold_a_job_session() -> None:
     async with get_job_session() as session, session.begin():
         await session.execute(select(1))
         await asyncio.sleep(60)
+
+
+async def test_a_job_whose_end_cannot_be_written_leaves_the_consumer_working():
+    async with slow_site() as slow, honest_site() as honest:
+        site = f"http://www.site-1.example:{slow.port}"
+        stuck = await submit_name(site)
+        async with working(site, concurrency=4, lease_seconds=2) as consumer:
+            await wait_until(lambda: "/index.xml" in slow.paths)
+            async with get_background_session() as session, session.begin():
+                job = await session.get_one(Job, stuck)
+                session.add(JobAttempt(job_id=stuck, fence=job.fence, attempt=1, outcome="here"))
+                await cancel(session, stuck)
+            await wait_until(lambda: not consumer._slots.jobs())
+            async with get_background_session() as session, session.begin():
+                await session.execute(delete(JobAttempt).where(JobAttempt.outcome == "here"))
+            person = await submit_server(honest)
+            consumer.wake()
+            await wait_until(lambda: has_ended(person.id))
+    assert (await job_of(person.id)).status == "completed"
