@@ -1,4 +1,4 @@
-"""Which COPY statements are ended for the sake of others, and which are left alone."""
+"""Which statements are ended for the sake of others, and which are left alone."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import pytest
 from siteatlas.processor.clearance import end_stalled_copies
 from siteatlas.storage import stalled_copies
 from siteatlas.storage.database_url import parse_database_url
+from siteatlas.storage.session import APPLICATION_NAME
 from siteatlas.storage.url_stream import COPY_SECONDS
 from tests.fixtures.database import PostgresServer
 from tests.fixtures.waiting import wait_until
@@ -32,13 +33,25 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stalled_copies, "END_STALLED", stalled_copies._end_stalled())
 
 
-@asynccontextmanager
-async def copying(server: PostgresServer, name: str, table: str) -> AsyncIterator[Any]:
-    """A client that begins a COPY and sends nothing."""
+async def connect(server: PostgresServer, name: str, **settings: str) -> Any:
+    """A connection past any pooler."""
     url = parse_database_url(server.admin_url)
-    where = {"host": url.query.get("host"), "port": int(str(url.query.get("port")))}
-    client = await asyncpg.connect(**where, user="siteatlas", database=name)
-    eyes = await asyncpg.connect(**where, user="siteatlas", database=name)
+    return await asyncpg.connect(
+        host=url.query.get("host"),
+        port=int(str(url.query.get("port"))),
+        user="siteatlas",
+        database=name,
+        server_settings=settings,
+    )
+
+
+@asynccontextmanager
+async def copying(
+    server: PostgresServer, name: str, table: str, program: str = ""
+) -> AsyncIterator[Any]:
+    """A client that begins a COPY and sends nothing."""
+    client = await connect(server, name, application_name=program)
+    eyes = await connect(server, name)
     never = asyncio.Event()
 
     async def nothing() -> AsyncIterator[bytes]:
@@ -84,3 +97,31 @@ async def test_a_copy_of_something_else_is_left_alone(
 ) -> None:
     async with copying(postgres_server, database_name, "candidates"):
         assert await end_stalled_copies() == 0
+
+
+@pytest.mark.usefixtures("at_once")
+async def test_an_operator_who_restores_the_table_is_left_alone(
+    postgres_server: PostgresServer, database_name: str
+) -> None:
+    async with copying(postgres_server, database_name, "sitemap_urls", "pg_restore"):
+        assert await end_stalled_copies() == 0
+
+
+@pytest.mark.usefixtures("at_once")
+async def test_a_client_that_freezes_before_it_sends_parameters_is_ended(
+    postgres_server: PostgresServer, database_name: str
+) -> None:
+    limits = {"idle_in_transaction_session_timeout": "1s", "statement_timeout": "1s"}
+    client = await connect(
+        postgres_server, database_name, application_name=APPLICATION_NAME, **limits
+    )
+    try:
+        await client.execute("BEGIN")
+        await client.execute("LOCK TABLE workers IN SHARE MODE")
+        await client.prepare("SELECT 1")
+        await asyncio.sleep(1.5)
+        assert not client.is_closed(), "a limit of the server ended it: this is not needed then"
+        assert await end_stalled_copies() == 1
+        await wait_until(client.is_closed)
+    finally:
+        client.terminate()

@@ -332,9 +332,10 @@ class Consumer:
         alive = [job for job in self._slots.jobs() if not self._is_stalled(job)]
         self._lost = {one: until for one, until in self._lost.items() if until > started}
         async with get_background_session(durable=False) as session, session.begin():
-            kept, cancelled = await heartbeat(session, [job.claim for job in alive], self._lease)
-            await pardon(session, self._lost)
             await report_worker(session, self._report())
+            await pardon(session, self._lost)
+            # Last: what is locked before another statement may stay locked if we freeze there.
+            kept, cancelled = await heartbeat(session, [job.claim for job in alive], self._lease)
         self._contact.made()
         for job in alive:
             if job.claim.id in cancelled:

@@ -49,6 +49,7 @@ log = get_logger("scheduler")
 TICK = "process_pending_sitemaps"
 MISFIRE_SECONDS = 60
 RETENTION_MINUTES = 10
+CLEARANCE_SECONDS = 30
 MOST_PORTIONS = 50
 
 
@@ -115,6 +116,9 @@ class SitemapScheduler:
         keep = Retention.of(self._settings)
         self._clock.add_job(
             prune, "interval", minutes=RETENTION_MINUTES, id="prune", args=[keep], **common
+        )
+        self._clock.add_job(
+            end_stalled_copies, "interval", seconds=CLEARANCE_SECONDS, id="clearance", **common
         )
         self._clock.start()
         self._working = asyncio.create_task(self._consumer.run(self._stop))
@@ -268,7 +272,6 @@ async def prune(keep: Retention = Retention()) -> None:
 
 
 async def _prune(keep: Retention) -> None:
-    await end_stalled_copies()
     portions: dict[str, Callable[[AsyncSession], Awaitable[int]]] = {
         "close_batches": close_batches,
         "prune_jobs": partial(prune_jobs, keep=keep),

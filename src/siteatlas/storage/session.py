@@ -43,6 +43,7 @@ __all__ = [
 
 log = get_logger("storage")
 
+APPLICATION_NAME = "siteatlas"
 POOL_RECYCLE_SECONDS = 300
 CONNECT_SECONDS = 10
 COMMAND_SECONDS = 60
@@ -138,7 +139,7 @@ def create_database(
     connect_args: dict[str, Any] = {
         "timeout": CONNECT_SECONDS,
         "command_timeout": COMMAND_SECONDS,
-        "server_settings": {"application_name": "siteatlas", **standing},
+        "server_settings": {"application_name": APPLICATION_NAME, **standing},
     }
     if tls := tls_address(url):
         connect_args["dsn"] = tls

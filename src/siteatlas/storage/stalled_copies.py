@@ -1,26 +1,33 @@
-"""Ends COPY statements whose client is gone: no limit of the server does.
+"""Ends statements whose client is gone in the middle of them: no limit of the server does.
 
-A backend that waits for the client inside COPY ignores every timeout of PostgreSQL. The rows that
-it holds, not committed, are in the way of whoever writes the same documents next.
+A backend that waits for the client inside COPY ignores every timeout of PostgreSQL. So does one
+that has parsed a statement and waits for its parameters: the driver asks for the two in turn, and
+only a backend at the end of a statement counts as idle. What they hold, not committed, is in the
+way of others: rows of whoever writes the same documents next, and jobs, which a rescue passes over
+while they are locked.
 """
 
 from __future__ import annotations
 
 from datetime import timedelta
 
-from sqlalchemy import Select, column, func, select, table
+from sqlalchemy import Select, and_, column, func, or_, select, table
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from siteatlas.storage.models import SitemapUrl
+from siteatlas.storage.session import APPLICATION_NAME
 from siteatlas.storage.url_stream import COPY_SECONDS
 
-# A living worker gives up its COPY before that.
+# A living worker gives up its COPY before that, and sends parameters at once.
 STALLED_SECONDS = COPY_SECONDS + 10
+# Programs with which an operator restores or loads the table, for as long as it takes.
+TOOLS = ("psql", "pg_restore")
 ACTIVITY = table(
     "pg_stat_activity",
     column("pid"),
     column("datname"),
     column("usename"),
+    column("application_name"),
     column("state"),
     column("wait_event"),
     column("query"),
@@ -31,12 +38,17 @@ ACTIVITY = table(
 def _end_stalled() -> Select[tuple[bool]]:
     """Only of our own role: others can be neither seen nor ended without more rights."""
     about = ACTIVITY.c
+    ours = about.application_name.like(f"{APPLICATION_NAME}%")
+    copy = and_(
+        about.query.like(f"COPY%{SitemapUrl.__tablename__}%"),
+        about.application_name.not_in(TOOLS),
+    )
     return select(func.pg_terminate_backend(about.pid)).where(
         about.datname == func.current_database(),
         about.usename == func.session_user(),
         about.state == "active",
         about.wait_event == "ClientRead",
-        about.query.like(f"COPY%{SitemapUrl.__tablename__}%"),
+        or_(ours, copy),
         about.query_start < func.now() - timedelta(seconds=STALLED_SECONDS),
     )
 
@@ -45,5 +57,5 @@ END_STALLED = _end_stalled()
 
 
 async def terminate_stalled_copies(session: AsyncSession) -> int:
-    """End the backends of clients that froze or vanished inside a COPY; how many there were."""
+    """End the backends of clients that froze or vanished in a statement; how many there were."""
     return len((await session.execute(END_STALLED)).all())
