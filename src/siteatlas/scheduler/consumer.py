@@ -77,6 +77,7 @@ class Consumer:
         self._slots = Slots(settings.concurrency, self._wake.set)
         self._intake = Intake(settings.concurrency, self._lease)
         self._suspect: RunningJob | None = None
+        self._suspects_wait_until = 0.0
         self._lost: dict[Claim, float] = {}
         self._keeps_outcomes = False
         self._taking = asyncio.Lock()
@@ -185,10 +186,10 @@ class Consumer:
         wanted = min(limit, self._slots.free, self._intake.most - self._slots.running)
         if wanted <= 0:
             return []
-        suspect = await claim_suspect(session, self.worker_id, self._lease)
-        if suspect is not None:
+        suspects_wait = time.monotonic() < self._suspects_wait_until
+        if not suspects_wait and (suspect := await self._claim_suspect(session)):
             return [suspect]
-        return await claim(
+        claims = await claim(
             session,
             self.worker_id,
             wanted,
@@ -196,6 +197,13 @@ class Consumer:
             background=min(wanted, self._slots.free_for_background),
             full_users=self._slots.full_users(),
         )
+        if suspects_wait and not claims and not self._slots.running:
+            suspect = await self._claim_suspect(session)
+            return [suspect] if suspect else []
+        return claims
+
+    async def _claim_suspect(self, session: AsyncSession) -> Claim | None:
+        return await claim_suspect(session, self.worker_id, self._lease)
 
     def _start(self, one: Claim) -> None:
         assert self._group is not None
@@ -238,9 +246,8 @@ class Consumer:
         else:
             # Whoever rescues it may come only when the lease is over.
             self._lost[job.claim] = time.monotonic() + 2 * self._lease
-        if job is self._suspect:
-            self._suspect = None
         self._slots.remove(job)
+        self._end_solitude(job)
         self._wake.set()
 
     async def _send_others_away(self, suspect: RunningJob) -> None:
@@ -256,8 +263,10 @@ class Consumer:
         asyncio.get_running_loop().call_later(ALONE_SECONDS, self._end_solitude, suspect)
 
     def _end_solitude(self, suspect: RunningJob) -> None:
+        """The others come back, and have as much time before the next suspect."""
         if self._suspect is suspect:
             self._suspect = None
+            self._suspects_wait_until = time.monotonic() + ALONE_SECONDS
             self._wake.set()
 
     async def _stopped(self, job: RunningJob) -> JobStatus | None:

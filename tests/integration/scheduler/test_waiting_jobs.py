@@ -192,6 +192,29 @@ async def test_a_suspect_runs_alone_and_the_others_come_back():
     assert await statuses() == ["completed", "completed"]
 
 
+async def test_suspects_let_the_others_work_in_between():
+    async with honest_site() as one, honest_site() as another, honest_site() as honest:
+        first, second = await submit_server(one), await submit_server(another)
+        for suspect in (first, second):
+            await change(suspect.id, rescues=2, run_at=func.now())
+        other = await submit_server(honest)
+        async with working(concurrency=4):
+            await wait_until(lambda: has_ended(second.id))
+    started = [(await job_of(job.id)).started_at for job in (first, other, second)]
+    assert started == sorted(filter(None, started))
+
+
+async def test_a_suspect_does_not_wait_where_nobody_else_does():
+    async with honest_site() as one, honest_site() as another:
+        jobs = [await submit_server(one), await submit_server(another)]
+        for job in jobs:
+            await change(job.id, rescues=2, run_at=func.now())
+        async with working(concurrency=4):
+            await wait_until(lambda: has_ended(jobs[0].id))
+            await wait_until(lambda: has_ended(jobs[1].id))
+    assert await statuses() == ["completed", "completed"]
+
+
 async def test_a_running_process_keeps_no_list_of_the_jobs_it_ended():
     async with honest_site() as honest, working(concurrency=2) as consumer:
         job = await submit_server(honest)
