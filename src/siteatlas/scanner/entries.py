@@ -100,29 +100,14 @@ class ValueColumn(dict[str, T | None], Generic[T]):
 
 
 class DateColumn(ValueColumn[datetime]):
-    """Reads dates and notes those in the future.
-
-    Values stay in the cache for long, so what was in the future then is looked at again.
-    """
-
-    def __init__(self, problem: str) -> None:
-        super().__init__(read_date, problem)
-        self._future: set[str] = set()
-        self._limit = datetime.now(UTC) + FUTURE
-
-    def __missing__(self, raw: str) -> datetime | None:
-        value = super().__missing__(raw)
-        if len(self) <= 1:
-            self._future.clear()
-        if value is not None and value > self._limit:
-            self._future.add(raw)
-        return value
+    """Reads dates and notes those in the future."""
 
     def column(self, raws: Sequence[str], tally: Tally, entries: Entries) -> list[datetime | None]:
         """The dates of a whole column."""
-        limit = self._limit = datetime.now(UTC) + FUTURE
         values = super().column(raws, tally, entries)
-        if self._future and not self._future.isdisjoint(raws):
+        limit = datetime.now(UTC) + FUTURE
+        # One look at the latest: a look at each date would cost more than reading it.
+        if max(filter(None, values), default=limit) > limit:
             pairs = enumerate(values)
             ahead = [index for index, value in pairs if value is not None and value > limit]
             entries.note("lastmod_future", ahead, tally, raws)
@@ -174,7 +159,7 @@ def _read_frequency(text: str) -> str | None:
     return word if word in CHANGE_FREQUENCIES else None
 
 
-LASTMODS = DateColumn("lastmod_invalid")
+LASTMODS = DateColumn(read_date, "lastmod_invalid")
 PRIORITIES = ValueColumn(_read_priority, "priority_invalid")
 FREQUENCIES = ValueColumn(_read_frequency, "changefreq_invalid")
 

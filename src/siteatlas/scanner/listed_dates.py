@@ -7,7 +7,7 @@ a year, a time without zone or a text that is not a date does. How it is stored:
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Sequence
 from datetime import datetime
 from functools import lru_cache
 
@@ -20,6 +20,9 @@ FULL_TIME = re.compile(
     r".*?\d\d:\d\d:\d\d(?:[.,]\d+)?\s*(?:[Zz]|UTC?|GMT|[ECMP][SD]T|[+-]\d\d:?\d\d)", re.ASCII
 )
 FULL_AT_MIDNIGHT = ""
+# Whole columns of one of the two most common forms, one value a line.
+DAYS = re.compile(r"(?:\d{4}-\d\d-\d\d\n)*", re.ASCII)
+UTC_TIMES = re.compile(r"(?:\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:Z|\+00:00)\n)*", re.ASCII)
 DAY_CHARS, Z_CHARS, OFFSET_CHARS = 10, 20, 25
 
 
@@ -34,8 +37,13 @@ def listed_text(lastmod: datetime | None, listed: str) -> str | None:
     return None if _is_usual_time(listed) else _short_text(listed)
 
 
-def listed_texts(lastmods: Iterable[datetime | None], listed: Iterable[str]) -> list[str | None]:
+def listed_texts(lastmods: Sequence[datetime | None], listed: Sequence[str]) -> list[str | None]:
     """The same for a column."""
+    lines = _lines_of_dates(lastmods, listed)
+    if lines and UTC_TIMES.fullmatch(lines):
+        return [None] * len(listed)
+    if lines and DAYS.fullmatch(lines):
+        return list(listed)
     return list(map(listed_text, lastmods, listed))
 
 
@@ -53,11 +61,28 @@ def stored_text(lastmod: datetime | None, listed: str) -> str | None:
     return None if lastmod is not None and _is_day(text) else text
 
 
-def stored_texts(lastmods: Iterable[datetime | None], listed: list[str]) -> list[str | None]:
+def stored_texts(lastmods: Sequence[datetime | None], listed: Sequence[str]) -> list[str | None]:
     """The same for a column."""
-    if not any(listed):
+    if not any(listed) or _are_usual(_lines_of_dates(lastmods, listed)):
         return [None] * len(listed)
     return list(map(stored_text, lastmods, listed))
+
+
+def _lines_of_dates(lastmods: Sequence[datetime | None], listed: Sequence[str]) -> str:
+    """The column as lines, for one match over all of it; empty unless each value is a date."""
+    if not all(lastmods):
+        return ""
+    lines = "\n".join(listed) + "\n"
+    return lines if lines.count("\n") == len(listed) else ""
+
+
+def _are_usual(lines: str) -> bool:
+    """Whether each date alone gives its text back."""
+    if not lines:
+        return False
+    if "T00:00:00" not in lines and UTC_TIMES.fullmatch(lines):
+        return True
+    return DAYS.fullmatch(lines) is not None
 
 
 def restored_text(lastmod: datetime | None, stored: str | None) -> str | None:

@@ -9,7 +9,13 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from siteatlas.scanner.entries import read_date
-from siteatlas.scanner.listed_dates import listed_text, restored_text, stored_text
+from siteatlas.scanner.listed_dates import (
+    listed_text,
+    listed_texts,
+    restored_text,
+    stored_text,
+    stored_texts,
+)
 
 FULL = [
     "2025-12-28T10:00:00Z",
@@ -66,3 +72,18 @@ DATES = st.dates().map(str)
 def test_what_is_stored_gives_the_listed_text_back(text):
     moment = read_date(text.strip()) if len(text) <= 64 else None
     assert restored_text(moment, stored_text(moment, text)) == listed_text(moment, text)
+
+
+USUAL = st.sampled_from(["2025-12-28", "2025-12-28T10:00:00Z", "2025-12-28T00:00:00+00:00"])
+
+
+@given(st.lists(USUAL, min_size=1) | st.lists(st.sampled_from([*FULL, *SHORTER, *UNREADABLE, ""])))
+@example(["2025-12-28", "2024-02-29"])
+@example(["2025-12-28T10:00:00Z", "2025-12-28T10:00:00+00:00"])
+@example(["2025-12-28T00:00:00Z"])
+@example(["2025-13-45"])
+@example(["2025-12-28\n2025-12-28"])
+def test_a_column_is_read_as_its_values_are(texts):
+    moments = [read_date(text.strip()) for text in texts]
+    assert listed_texts(moments, texts) == list(map(listed_text, moments, texts))
+    assert stored_texts(moments, texts) == list(map(stored_text, moments, texts))
