@@ -11,6 +11,7 @@ from sqlalchemy import Float, extract, func, select, union_all
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from siteatlas.insights.workers import ALIVE_SECONDS
+from siteatlas.queue.fair_order import waiting
 from siteatlas.queue.new_job import Priority
 from siteatlas.queue.statuses import ACTIVE, FINAL
 from siteatlas.storage.domains import SCHEDULED
@@ -53,7 +54,7 @@ async def queue_load(session: AsyncSession, ended: EndedJobs) -> QueueLoad:
     overdue, oldest_overdue = await _overdue_domains(session)
     return QueueLoad(
         jobs=await _count(session, ACTIVE) | await ended.count(session),
-        oldest_pending_seconds=await _oldest_pending_seconds(session),
+        oldest_pending_seconds=await oldest_pending_seconds(session),
         workers=await _living_workers(session),
         domains_overdue=overdue,
         oldest_overdue_seconds=oldest_overdue,
@@ -78,14 +79,12 @@ async def _count(session: AsyncSession, statuses: Iterable[JobStatus]) -> dict[s
     return {status.value: number for status, number in zip(statuses, numbers, strict=True)}
 
 
-async def _oldest_pending_seconds(session: AsyncSession) -> float:
-    """One look into the claim index per priority, however many jobs wait."""
+async def oldest_pending_seconds(session: AsyncSession) -> float:
+    """One probe of `ix_jobs_age` per priority, however many jobs wait."""
     firsts = union_all(
         *(
             select(func.min(Job.run_at).label("run_at")).where(
-                Job.status == JobStatus.PENDING,
-                Job.job_type == SITEMAP_JOB,
-                Job.priority == int(priority),
+                waiting(Job), Job.priority == int(priority)
             )
             for priority in Priority
         )

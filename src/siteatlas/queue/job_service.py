@@ -23,6 +23,7 @@ from siteatlas.errors import (
     JobStateConflict,
 )
 from siteatlas.net.address import parse_site
+from siteatlas.queue.fair_order import constant
 from siteatlas.queue.new_job import NewJob, Submitted, submitted_of
 from siteatlas.queue.renewal import as_new
 from siteatlas.queue.statuses import parse_status
@@ -69,10 +70,13 @@ class JobService:
     async def get_pending_jobs(
         self, session: AsyncSession, job_type: str = "sitemap", limit: int = 10
     ) -> Sequence[Job]:
-        """Jobs that wait, in the order in which they will be claimed. Looking claims nothing."""
+        """Pending jobs, most urgent first, then oldest first. Looking claims nothing.
+
+        A claim follows the same order within the jobs of one user, and lets users take turns.
+        """
         statement = (
             select(Job)
-            .where(Job.status == JobStatus.PENDING, Job.job_type == job_type)
+            .where(Job.status == constant(JobStatus.PENDING), Job.job_type == job_type)
             .order_by(Job.priority, Job.run_at, Job.id)
             .limit(limit)
         )
