@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import pytest_asyncio
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
-from sqlalchemy import Connection, func, select, text
+from sqlalchemy import Connection, Engine, event, func, select, text
 
 from siteatlas.storage.domains import tombstone
 from siteatlas.storage.models import Base, Domain, DomainProblem, Job, SitemapUrl
@@ -92,6 +92,22 @@ async def test_listings_are_not_rewritten_when_the_listed_text_comes_in(old_data
     async with old_database.engine.connect() as connection:
         without = select(func.count()).where(SitemapUrl.lastmod_text.is_(None))
         assert (await connection.execute(without)).scalar_one() == URLS
+
+
+async def test_listings_are_locked_only_after_the_problems_were_copied(old_database: Database):
+    statements: list[str] = []
+
+    def note(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
+        statements.append(" ".join(statement.split()))
+
+    event.listen(Engine, "before_cursor_execute", note)
+    try:
+        await upgrade_schema(old_database.engine, "0002")
+    finally:
+        event.remove(Engine, "before_cursor_execute", note)
+    (copied,) = [n for n, s in enumerate(statements) if s.startswith("INSERT INTO domain_problems")]
+    assert not any("sitemap_urls" in statement for statement in statements[:copied])
+    assert any("ALTER TABLE sitemap_urls" in statement for statement in statements[copied:])
 
 
 async def test_problems_counted_by_the_first_version_are_taken_over(old_database: Database):

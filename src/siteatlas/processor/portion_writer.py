@@ -86,4 +86,5 @@ class PortionWriter:
                 progress=standing.progress,
                 result_data=standing.result,
                 documents_finished=bool(portion.closed),
+                documents_read=portion.has_read_documents,
             )

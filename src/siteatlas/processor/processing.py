@@ -46,6 +46,7 @@ from siteatlas.processor.publication import (
     record_cancellation,
     record_failure,
     times_put_off,
+    times_snoozed,
 )
 from siteatlas.processor.pulse import Pulse
 from siteatlas.processor.recorder import (
@@ -258,7 +259,7 @@ class Processor:
             return None
 
     async def _snooze(self, claim: Claim, error: RateLimited) -> JobStatus | None:
-        if claim.snoozes >= MAX_SNOOZES:
+        if await times_snoozed(claim) >= MAX_SNOOZES:
             return await self._failed(claim, error)
         wanted = error.retry_after or DEFAULT_SNOOZE_SECONDS
         pause = min(max(wanted, 1.0), LONGEST_SNOOZE_SECONDS)

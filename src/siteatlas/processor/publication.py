@@ -14,7 +14,7 @@ from siteatlas.processor.opened_scan import OpenedScan
 from siteatlas.processor.recorder import Recorder
 from siteatlas.queue.attempts import count_releases
 from siteatlas.queue.claims import Claim
-from siteatlas.queue.endings import cancel_running, complete, fail, release
+from siteatlas.queue.endings import cancel_running, complete, count_snoozes, fail, release
 from siteatlas.queue.statuses import FINAL
 from siteatlas.storage.models import JobStatus, ScanState
 from siteatlas.storage.portions import Portion, write_portion
@@ -209,6 +209,16 @@ async def times_put_off(claim: Claim, reasons: Collection[str]) -> int:
     async def counted() -> int:
         async with get_job_session() as session, session.begin():
             return await count_releases(session, claim.id, reasons)
+
+    return await repeat_when_busy(counted)
+
+
+async def times_snoozed(claim: Claim) -> int:
+    """How many times the site has put the job off since a document of it was read."""
+
+    async def counted() -> int:
+        async with get_job_session() as session, session.begin():
+            return await count_snoozes(session, claim)
 
     return await repeat_when_busy(counted)
 

@@ -55,7 +55,6 @@ class Claim:
     max_pages: int | None
     created_by: UUID
     created_at: datetime
-    snoozes: int
     priority: int = 0
     alone: bool = False
 
@@ -90,7 +89,6 @@ def claim_of(job: Job) -> Claim:
         max_pages=data.get("max_pages") if isinstance(data.get("max_pages"), int) else None,
         created_by=job.created_by,
         created_at=job.created_at,
-        snoozes=job.snoozes,
         priority=job.priority,
         alone=job.alone,
     )

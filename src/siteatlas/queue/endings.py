@@ -117,6 +117,14 @@ async def release(
     return JobStatus(job.status)
 
 
+async def count_snoozes(session: AsyncSession, claim: Claim) -> int:
+    """How often the site has put the job off since a document of it was read."""
+    count = await session.scalar(select(JOBS.c.snoozes).where(STILL_HELD), claim.fenced)
+    if count is None:
+        raise LeaseLost
+    return int(count)
+
+
 async def cancel_running(session: AsyncSession, claim: Claim) -> None:
     """The worker stopped because it was asked to."""
     job = await _end(session, claim, {"status": JobStatus.CANCELLED, "finished_at": func.now()})

@@ -39,6 +39,7 @@ FENCE = (
             bindparam("result", type_=JSONB(none_as_null=True)), JOBS.c.result_data
         ),
         rescues=case((bindparam("finished", type_=Boolean()), 0), else_=JOBS.c.rescues),
+        snoozes=case((bindparam("read", type_=Boolean()), 0), else_=JOBS.c.snoozes),
         updated_at=func.now(),
     )
     .returning(JOBS.c.cancel_requested_at)
@@ -61,12 +62,13 @@ async def report_progress(
     progress: float,
     result_data: dict[str, Any] | None = None,
     documents_finished: bool = False,
+    documents_read: bool = False,
 ) -> None:
     """The fence: the last statement of every transaction that writes for a job.
 
     It renews the lease and moves progress forward, never back. No row means that the job belongs
     to somebody else: LeaseLost rolls the whole transaction back. A finished document clears the
-    count of rescues.
+    count of rescues, one that was read also that of snoozes.
     """
     values = {
         **claim.fenced,
@@ -74,6 +76,7 @@ async def report_progress(
         "reached": min(progress, MOST_PROGRESS),
         "result": result_data,
         "finished": documents_finished,
+        "read": documents_read,
     }
     row = (await session.execute(FENCE, values)).first()
     if row is None:

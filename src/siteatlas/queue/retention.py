@@ -86,7 +86,8 @@ async def prune_jobs(session: AsyncSession, keep: Retention = Retention()) -> in
     scans = (await session.scalars(_surplus_scans(ids, keep.scans))).all()
     if removed := await _remove_batch(session, SitemapScan, SitemapScan.scan_id.in_(scans)):
         return removed
-    await session.execute(delete(Scan).where(Scan.id.in_(scans)))
+    # A retried job may have restarted one of them since.
+    await session.execute(delete(Scan).where(Scan.id.in_(scans), Scan.state != ScanState.RUNNING))
     if len(scans) == SCANS_A_TIME:
         return len(scans)
     await freeze_items(session, BatchItem.job_id.in_(ids))

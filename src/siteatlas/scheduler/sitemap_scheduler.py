@@ -18,7 +18,7 @@ from uuid import UUID
 
 from apscheduler.schedulers.asyncio import AsyncIOScheduler
 
-from siteatlas.errors import DatabaseError, SiteatlasError
+from siteatlas.errors import DatabaseBusy, DatabaseError, SiteatlasError
 from siteatlas.insights.queue_load import count_waiting
 from siteatlas.logs import get_logger
 from siteatlas.net.address import parse_site
@@ -38,7 +38,7 @@ from siteatlas.queue.submission import submit_site
 from siteatlas.scheduler.consumer import Consumer
 from siteatlas.scheduler.due_clock import DueClock
 from siteatlas.settings import Settings, load_settings
-from siteatlas.storage.domains import take_due_domains
+from siteatlas.storage.domains import postpone_scan, take_due_domains
 from siteatlas.storage.faults import translated_faults
 from siteatlas.storage.models import SYSTEM_USER_ID
 from siteatlas.storage.scans import record_domain_failure
@@ -51,6 +51,7 @@ MISFIRE_SECONDS = 60
 RETENTION_MINUTES = 10
 CLEARANCE_SECONDS = 30
 MOST_PORTIONS = 50
+RETRY_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +196,8 @@ class _DueSite:
 async def enqueue_due_domains(settings: Settings) -> int:
     """Queue a scan of each watched site whose time has come, a batch at a time until none is.
 
-    A site that cannot be queued is noted as failed until its next time; the others go on.
+    A site that cannot be queued is noted as failed until its next time; one whose rows are locked
+    is due again in a minute. The others go on.
     """
     total = 0
     while results := await _enqueue_batch(settings):
@@ -218,6 +220,10 @@ async def _enqueue(session: AsyncSession, site: _DueSite, settings: Settings) ->
         with translated_faults():
             async with session.begin_nested():
                 await _submit(session, site, settings)
+    except DatabaseBusy as error:
+        log.warning("due_domain_postponed", domain=site.domain, reason=error.code)
+        await postpone_scan(session, site.id, RETRY_SECONDS)
+        return False
     except DatabaseError:
         raise
     except Exception as error:

@@ -218,6 +218,16 @@ async def seconds_until_due(session: AsyncSession) -> float | None:
     return None if seconds is None else float(seconds)
 
 
+async def postpone_scan(session: AsyncSession, domain_id: UUID, seconds: float) -> None:
+    """Make a watched site due again in so many seconds."""
+    await session.execute(
+        update(Domain)
+        .where(Domain.id == domain_id, Domain.watched)
+        .values(next_scan_at=func.now() + timedelta(seconds=seconds))
+        .execution_options(synchronize_session=False)
+    )
+
+
 async def take_due_domains(
     session: AsyncSession, limit: int, default_interval_hours: float
 ) -> Sequence[Domain]:

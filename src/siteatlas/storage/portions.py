@@ -24,6 +24,8 @@ from siteatlas.storage.sitemaps import (
 from siteatlas.storage.url_rows import UrlRows
 from siteatlas.storage.urls import insert_urls, update_urls
 
+READ = (SitemapScanState.COMPLETE, SitemapScanState.UNCHANGED)
+
 
 @dataclass(slots=True)
 class Portion:
@@ -60,6 +62,11 @@ class Portion:
     def size(self) -> int:
         """About how many bytes of memory the listings take."""
         return self.new_urls.size + self.changed_urls.size
+
+    @property
+    def has_read_documents(self) -> bool:
+        """Whether the reading of a document ended well."""
+        return any(row["state"] in READ for row in self.closed.values())
 
     def is_empty(self) -> bool:
         """Whether there is nothing to write."""

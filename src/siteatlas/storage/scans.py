@@ -10,7 +10,7 @@ from sqlalchemy import bindparam, func, select, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from siteatlas.errors import JobCancelled, LeaseLost
+from siteatlas.errors import DatabaseBusy, JobCancelled, LeaseLost
 from siteatlas.storage.bulk import table_of
 from siteatlas.storage.models import (
     Domain,
@@ -120,7 +120,7 @@ async def open_scan(
 
 
 async def _start_over(session: AsyncSession, scan_id: int) -> None:
-    await session.execute(
+    restarted = await session.execute(
         update(Scan)
         .where(Scan.id == scan_id)
         .values(
@@ -131,8 +131,11 @@ async def _start_over(session: AsyncSession, scan_id: int) -> None:
             started_at=func.now(),
             finished_at=None,
         )
+        .returning(Scan.id)
         .execution_options(synchronize_session=False)
     )
+    if restarted.scalar() is None:
+        raise DatabaseBusy  # retention removed it meanwhile; the next try opens a new one
     await session.execute(
         update(SitemapScan)
         .where(SitemapScan.scan_id == scan_id)

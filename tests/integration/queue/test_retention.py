@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
 import pytest
-from sqlalchemy import delete, func, insert, select
+from sqlalchemy import delete, func, insert, select, update
 
 from siteatlas.queue import retention
 from siteatlas.queue.retention import Retention, prune_jobs, prune_never_asked
@@ -25,9 +26,13 @@ from siteatlas.storage.models import (
     SitemapLink,
     SitemapScan,
 )
+from siteatlas.storage.repetition import repeat_when_busy
+from siteatlas.storage.scans import open_scan
 from siteatlas.storage.session import get_background_session
+from tests.fixtures.database import is_anybody_waiting
 from tests.fixtures.pipeline import rows_of
 from tests.fixtures.records import add_domain, add_job, add_scan, add_sitemap
+from tests.fixtures.waiting import wait_until
 
 pytestmark = pytest.mark.usefixtures("database")
 NOW = datetime.now(UTC)
@@ -164,3 +169,38 @@ async def test_documents_of_a_site_with_an_active_job_are_left_to_it() -> None:
     async with get_background_session() as session, session.begin():
         left = select(func.count()).where(Sitemap.status == "pending")
         assert (await session.execute(left)).scalar_one() == 5
+
+
+async def test_a_scan_that_was_restarted_meanwhile_is_not_deleted() -> None:
+    await site_with_scans([80, 70, 60], status="failed")
+    async with get_background_session() as session, session.begin():
+        await session.execute(delete(SitemapScan))
+        await session.execute(update(Job).values(finished_at=days_ago(100)))
+        await session.execute(
+            update(Job).where(Job.id == 1).values(status="processing", finished_at=None)
+        )
+    async with get_background_session() as worker, worker.begin():
+        domain_id = (await worker.scalars(select(Domain.id))).one()
+        assert await open_scan(worker, job_id=1, domain_id=domain_id, max_pages=None) == (1, False)
+        pruning = asyncio.create_task(prune(Retention(scans=1)))
+        await wait_until(is_anybody_waiting)
+    await pruning
+    assert {scan.id: scan.state for scan in await rows_of(Scan)} == {1: "running", 3: "failed"}
+
+
+async def test_a_scan_that_is_deleted_while_it_is_restarted_is_opened_anew() -> None:
+    await site_with_scans([80], status="failed")
+    async with get_background_session() as session, session.begin():
+        domain_id = (await session.scalars(select(Domain.id))).one()
+
+    async def opened() -> tuple[int, bool]:
+        async with get_background_session() as session, session.begin():
+            return await open_scan(session, job_id=1, domain_id=domain_id, max_pages=None)
+
+    async with get_background_session() as session, session.begin():
+        await session.execute(delete(Scan))
+        opening = asyncio.create_task(repeat_when_busy(opened))
+        await wait_until(is_anybody_waiting)
+    scan_id, resumed = await opening
+    assert [scan.id for scan in await rows_of(Scan)] == [scan_id]
+    assert not resumed

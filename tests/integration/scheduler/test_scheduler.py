@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from sqlalchemy import func, select, update
@@ -20,7 +20,7 @@ from siteatlas.scheduler.sitemap_scheduler import (
 from siteatlas.settings import Settings
 from siteatlas.storage.domains import delete_domain, find_domain, register_domain
 from siteatlas.storage.models import LOCAL_USER_ID, SYSTEM_USER_ID, Domain, Job, SitemapUrl, Worker
-from siteatlas.storage.session import get_background_session
+from siteatlas.storage.session import BACKGROUND_LIMITS, get_background_session
 from tests.fixtures.pipeline import (
     job_of,
     pages,
@@ -31,6 +31,7 @@ from tests.fixtures.pipeline import (
     urlset,
     work,
 )
+from tests.fixtures.queue import submit
 from tests.fixtures.site_server import SiteServer
 from tests.fixtures.waiting import wait_until
 
@@ -121,6 +122,29 @@ async def test_a_site_that_is_not_due_paused_or_deleted_is_left_alone() -> None:
         paused.paused = True
         await delete_domain(session, deleted)
     assert await enqueue_due_domains(Settings()) == 0
+
+
+async def test_a_due_site_whose_job_is_locked_does_not_hold_up_the_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(BACKGROUND_LIMITS, "lock_timeout", "200ms")
+    waiting = await submit("https://a.example.com/a.xml", document="https://a.example.com/a.xml")
+    await watch("a.example.com")
+    await watch("b.example.com", "c.example.com")
+    async with get_background_session() as other, other.begin():
+        await other.execute(select(Job).where(Job.id == waiting.id).with_for_update())
+        assert await enqueue_due_domains(Settings()) == 2
+    assert {job.dedup_key for job in await rows_of(Job)} == {
+        "a.example.com",
+        "b.example.com",
+        "c.example.com",
+    }
+    (locked,) = [site for site in await rows_of(Domain) if site.domain == "a.example.com"]
+    assert locked.next_scan_at is not None
+    assert timedelta() < locked.next_scan_at - datetime.now(UTC) <= timedelta(minutes=1)
+    await watch("a.example.com")
+    await enqueue_due_domains(Settings())
+    assert (await job_of(waiting.id)).job_metadata["document"] is None  # type: ignore[index]
 
 
 async def test_a_woken_scheduler_takes_a_job_without_waiting_for_its_tick() -> None:

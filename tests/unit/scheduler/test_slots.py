@@ -33,7 +33,6 @@ def claim(fence: int = 1, priority: Priority = Priority.INTERACTIVE) -> Claim:
         max_pages=None,
         created_by=uuid4(),
         created_at=datetime(2026, 1, 1, tzinfo=UTC),
-        snoozes=0,
         priority=int(priority),
     )
 

@@ -13,8 +13,10 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Add a table and a nullable column; no row is rewritten."""
-    op.add_column("sitemap_urls", sa.Column("lastmod_text", sa.Text(), nullable=True))
+    """Add a table and a nullable column; no row is rewritten.
+
+    The column comes last: from then until the commit nobody reads or writes `sitemap_urls`.
+    """
     op.create_table(
         "domain_problems",
         sa.Column("sitemap_id", sa.Uuid(), nullable=False),
@@ -58,6 +60,7 @@ def upgrade() -> None:
         unique=False,
     )
     _copy_counts()
+    op.add_column("sitemap_urls", sa.Column("lastmod_text", sa.Text(), nullable=True))
 
 
 def downgrade() -> None:
