@@ -11,7 +11,8 @@ import pytest
 STATEMENT_ROOMS = {"queue", "insights", "storage"}
 BACKGROUND_ROOMS = {"processor", "scheduler"}
 OWNERS_OF_CONNECTIONS = {"session.py", "embedded.py"}
-SESSIONS = {"get_session", "get_statement_session", "get_background_session"}
+SESSIONS_OF_JOBS = {"get_background_session", "get_job_session"}
+SESSIONS = {"get_session", "get_statement_session"} | SESSIONS_OF_JOBS
 MAKERS_OF_SESSIONS = SESSIONS | {"AsyncSession", "async_sessionmaker", "Session", "sessionmaker"}
 SAVEPOINTS = {"queue/job_service.py", "queue/steering.py", "scheduler/sitemap_scheduler.py"}
 
@@ -80,9 +81,10 @@ def test_each_router_begins_and_ends_its_own_transactions(package: Path) -> None
 
 def test_background_work_opens_background_sessions_only(package: Path) -> None:
     files = files_of(package, BACKGROUND_ROOMS)
-    others = MAKERS_OF_SESSIONS - {"get_background_session"} | {"bound_database", "Database"}
+    others = MAKERS_OF_SESSIONS - SESSIONS_OF_JOBS | {"bound_database", "Database"}
     assert offenders(package, files, others) == {}
-    assert offenders(package, files, {"get_background_session"})
+    for name in SESSIONS_OF_JOBS:
+        assert offenders(package, files, {name})
 
 
 def test_savepoints_stand_where_a_conflict_must_not_end_the_caller_s_transaction(

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from pathlib import Path
 
 import pytest
+
+from tests.fixtures.named_tests import functions_of
 
 TEST_ID = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")
 
@@ -16,15 +17,6 @@ def named_tests(project: Path) -> set[tuple[str, str]]:
     """File and function of each test id on the page."""
     page = (project / "docs" / "verification.md").read_text(encoding="utf-8")
     return set(TEST_ID.findall(page))
-
-
-def functions_of(file: Path) -> set[str]:
-    """The test functions at the top of a file; none when there is no such file."""
-    if not file.is_file():
-        return set()
-    body = ast.parse(file.read_text(encoding="utf-8")).body
-    functions = (node for node in body if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)))
-    return {node.name for node in functions if node.name.startswith("test_")}
 
 
 def test_every_test_that_the_page_names_exists(

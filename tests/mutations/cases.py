@@ -5,7 +5,7 @@ A case that no longer fits the code is to be written anew: what it says must sti
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from tests.mutations.mutation import EVERY, Edit, mutation
 
 SETTINGS_TESTS = "tests/integration/scheduler/test_scheduler_settings.py"
 SESSIONS = "tests/integration/processor/test_scan_sessions.py"
@@ -21,31 +21,16 @@ STATUS_LIFE = "tests/acceptance/test_status_life.py"
 STATEMENTS = "tests/architecture/test_statements.py"
 TRANSACTIONS = "tests/architecture/test_transactions.py"
 
-OF_A_FAILURE = "        if claim.domain_id is not None:\n"
-FAILURE_BEGINS = f"async with get_background_session() as session, session.begin():\n{OF_A_FAILURE}"
+NEWEST_SESSION = """\
+_newest: list[AsyncSession] = []
 
 
-@dataclass(frozen=True)
-class Edit:
-    """In `file`, below the package, `old` stands `times` times and becomes `new`."""
-
-    file: str
-    old: str
-    new: str
-    times: int = 1
+@asynccontextmanager
+async def newest_session() -> AsyncIterator[AsyncSession]:
+    yield _newest[0]
 
 
-@dataclass(frozen=True)
-class Mutation:
-    """What the changed code does, and the tests that go red."""
-
-    says: str
-    edits: tuple[Edit, ...]
-    tests: tuple[str, ...]
-
-
-def mutation(says: str, tests: str, *edits: Edit) -> Mutation:
-    return Mutation(says, edits, tuple(tests.split()))
+"""
 
 
 MUTATIONS = (
@@ -114,14 +99,22 @@ MUTATIONS = (
         Edit("queue/job_service.py", ", Job.job_type == job_type)", ")"),
     ),
     mutation(
-        "jobs of every type are claimed and rescued",
-        f"{JOB_TYPES}::test_a_job_of_another_type_is_not_claimed "
+        "jobs of every type are claimed",
+        f"{JOB_TYPES}::test_a_job_of_another_type_is_not_claimed",
+        Edit(
+            "queue/fair_order.py",
+            "job.job_type == constant(SITEMAP_JOB)",
+            "job.job_type == job.job_type",
+        ),
+    ),
+    mutation(
+        "jobs of every type are rescued",
         f"{JOB_TYPES}::test_a_job_of_another_type_is_neither_rescued_nor_disowned",
         Edit(
             "queue/claims.py",
             "Job.job_type == SITEMAP_JOB",
             "Job.job_type == Job.job_type",
-            times=4,
+            times=EVERY,
         ),
     ),
     mutation(
@@ -213,8 +206,8 @@ MUTATIONS = (
         f"{SESSIONS}::test_each_step_of_a_job_has_a_background_session_of_its_own",
         Edit(
             "processor/processing.py",
-            "import get_background_session\n",
-            "import get_session as get_background_session\n",
+            ", get_job_session\n",
+            ", get_session as get_job_session\n",
         ),
     ),
     mutation(
@@ -222,9 +215,9 @@ MUTATIONS = (
         f"{TRANSACTIONS}::test_background_work_opens_background_sessions_only",
         Edit(
             "processor/processing.py",
-            "async with get_background_session() as session, session.begin():\n            scan_id",
-            "async with AsyncSession(bound_database().engine) as session, session.begin():\n"
-            "            scan_id",
+            "get_job_session() as session",
+            "AsyncSession(bound_database().engine) as session",
+            times=EVERY,
         ),
     ),
     mutation(
@@ -250,19 +243,22 @@ MUTATIONS = (
     mutation(
         "the status after an error is written in the session that failed",
         f"{SESSIONS}::test_the_status_after_an_error_is_written_in_a_session_of_its_own",
+        Edit("storage/session.py", "_bound: list", f"{NEWEST_SESSION}_bound: list"),
         Edit(
             "storage/session.py",
             "                yield session\n\n    async def close",
             "                _newest[:] = [session]\n                yield session\n\n    async def close",
         ),
         Edit(
-            "storage/session.py", "_bound: list", "_newest: list[AsyncSession] = []\n_bound: list"
+            "processor/publication.py",
+            ", get_job_session\n",
+            ", get_job_session, newest_session\n",
         ),
-        Edit("processor/publication.py", "import AsyncSession,", "import _newest, AsyncSession,"),
         Edit(
             "processor/publication.py",
-            FAILURE_BEGINS,
-            f"session = _newest[0]\n    async with session.begin():\n{OF_A_FAILURE}",
+            "get_job_session() as session",
+            "newest_session() as session",
+            times=EVERY,
         ),
     ),
     mutation(
@@ -276,8 +272,9 @@ MUTATIONS = (
         ),
         Edit(
             "processor/publication.py",
-            FAILURE_BEGINS,
-            f"async with get_background_session() as session:\n{OF_A_FAILURE}",
+            "get_job_session() as session, session.begin()",
+            "get_job_session() as session",
+            times=EVERY,
         ),
     ),
     mutation(

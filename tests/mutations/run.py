@@ -15,7 +15,8 @@ import tempfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from tests.mutations.cases import MUTATIONS, Mutation
+from tests.mutations.cases import MUTATIONS
+from tests.mutations.mutation import Mutation
 
 PROJECT = Path(__file__).resolve().parent.parent.parent
 LEFT_OUT = shutil.ignore_patterns(
@@ -46,14 +47,10 @@ def run_tests(copy: Path, tests: Iterable[str]) -> subprocess.CompletedProcess[s
 
 def apply(copy: Path, mutation: Mutation) -> dict[Path, str]:
     """Change the copy; returns the text of the changed files as it was."""
-    before: dict[Path, str] = {}
-    for edit in mutation.edits:
-        path = copy / "src" / "siteatlas" / edit.file
-        text = path.read_text(encoding="utf-8")
-        before.setdefault(path, text)
-        if text.count(edit.old) != edit.times:
-            raise LookupError(f"{edit.file} has {text.count(edit.old)} times: {edit.old!r}")
-        path.write_text(text.replace(edit.old, edit.new), encoding="utf-8")
+    after = mutation.changed_files(copy / "src" / "siteatlas")
+    before = {path: path.read_text(encoding="utf-8") for path in after}
+    for path, text in after.items():
+        path.write_text(text, encoding="utf-8")
     return before
 
 

@@ -1,0 +1,48 @@
+"""Every mutation fits the code and names tests that exist; `make mutations` runs the tests.
+
+Whoever changes a line that a mutation edits adapts the case in `tests/mutations/cases.py`.
+"""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from tests.fixtures.named_tests import functions_of
+from tests.mutations.cases import MUTATIONS
+from tests.mutations.mutation import EVERY, Edit, Mutation
+
+each_mutation = pytest.mark.parametrize("case", MUTATIONS, ids=lambda case: case.says)
+
+
+@each_mutation
+def test_a_mutation_fits_the_code_and_leaves_valid_python(project: Path, case: Mutation) -> None:
+    changed = case.changed_files(project / "src" / "siteatlas")
+    assert changed
+    for path, text in changed.items():
+        assert text != path.read_text(encoding="utf-8")
+        ast.parse(text, filename=path.name)
+
+
+@each_mutation
+def test_the_tests_of_a_mutation_exist(project: Path, case: Mutation) -> None:
+    assert case.tests
+    for test in case.tests:
+        file, _, name = test.partition("::")
+        functions = functions_of(project / file)
+        assert functions
+        assert not name or name in functions
+
+
+@pytest.mark.parametrize(("times", "text"), [(1, ""), (1, "old old"), (2, "old"), (EVERY, "")])
+def test_an_edit_that_does_not_fit_is_refused(times: int | None, text: str) -> None:
+    with pytest.raises(LookupError, match=r"module\.py contains 'old'"):
+        Edit("module.py", "old", "new", times).applied_to(text)
+
+
+@pytest.mark.parametrize(("times", "text"), [(1, "old"), (2, "old old"), (EVERY, "old old old")])
+def test_an_edit_that_fits_replaces_each_occurrence(times: int | None, text: str) -> None:
+    edited = Edit("module.py", "old", "new", times).applied_to(text)
+    assert edited == text.replace("old", "new")
