@@ -15,7 +15,9 @@ from typing import Generic, TypeVar
 
 from siteatlas.net.address import is_valid_authority, resolve_url
 from siteatlas.scanner.events import EntryColumns
+from siteatlas.scanner.listed_dates import are_utc_times, telling_times
 from siteatlas.scanner.tally import MAX_SAMPLES, RawEntries, Tally
+from siteatlas.scanner.url_column import all_begin_with
 from siteatlas.scanner.white_space import WHITE_SPACE
 
 MAX_URL_CHARS = 8192
@@ -56,6 +58,9 @@ class Entries:
     def __init__(self, urls: Sequence[str], places: Sequence[int]) -> None:
         self._urls = urls
         self._places = places
+
+    def __len__(self) -> int:
+        return len(self._urls)
 
     def note(
         self, code: str, indexes: Sequence[int], tally: Tally, values: Sequence[str] | None = None
@@ -105,13 +110,27 @@ class DateColumn(ValueColumn[datetime]):
     def column(self, raws: Sequence[str], tally: Tally, entries: Entries) -> list[datetime | None]:
         """The dates of a whole column."""
         values = super().column(raws, tally, entries)
-        limit = datetime.now(UTC) + FUTURE
-        # One look at the latest: a look at each date would cost more than reading it.
-        if max(filter(None, values), default=limit) > limit:
-            pairs = enumerate(values)
-            ahead = [index for index, value in pairs if value is not None and value > limit]
-            entries.note("lastmod_future", ahead, tally, raws)
+        _note_future(values, raws, tally, entries)
         return values
+
+    def times(self, raws: Sequence[str], tally: Tally, entries: Entries) -> list[datetime | None]:
+        """The same for timestamps in UTC; where most differ, the cache would only cost time."""
+        times = None if len(set(raws)) < len(raws) / 2 else _read_times(raws)
+        if times is None:
+            return self.column(raws, tally, entries)
+        _note_future(times, raws, tally, entries)
+        return [*times]
+
+
+def _note_future(
+    dates: Sequence[datetime | None], raws: Sequence[str], tally: Tally, entries: Entries
+) -> None:
+    limit = datetime.now(UTC) + FUTURE
+    # One look at the latest: a look at each date would cost more than reading it.
+    if max(filter(None, dates), default=limit) > limit:
+        pairs = enumerate(dates)
+        ahead = [index for index, date in pairs if date is not None and date > limit]
+        entries.note("lastmod_future", ahead, tally, raws)
 
 
 def read_date(text: str) -> datetime | None:
@@ -129,6 +148,15 @@ def read_date(text: str) -> datetime | None:
         except OverflowError:
             return None
     return moment if moment.year in YEARS else None
+
+
+def _read_times(texts: Sequence[str]) -> list[datetime] | None:
+    """The times of timestamps in UTC; None if any of them cannot be read."""
+    try:
+        times = list(map(datetime.fromisoformat, texts))
+    except ValueError:
+        return None
+    return times if min(times).year in YEARS and max(times).year in YEARS else None
 
 
 def _lenient_date(text: str) -> datetime | None:
@@ -192,8 +220,7 @@ def _have_valid_hosts(urls: Sequence[str]) -> bool:
     if origin is None or not is_valid_authority(origin[1]):
         return not urls
     own = f"{origin[0]}/"
-    # What lies between two texts in their order begins as both of them do.
-    if min(urls).startswith(own) and max(urls).startswith(own):
+    if all_begin_with(own, urls):
         return True
     return all(_has_valid_host(url) for url in urls if not url.startswith(own))
 
@@ -257,11 +284,24 @@ def _read_columns(
     def column(kind: ValueColumn[T], raws: Sequence[str]) -> list[T | None]:
         return kind.column(raws, tally, entries) if raws else [*absent]
 
+    lastmods, lastmod_texts = _read_dates(raw.lastmods, tally, entries)
     return EntryColumns(
         urls=urls,
-        lastmods=column(LASTMODS, raw.lastmods),
+        lastmods=lastmods,
         changefreqs=column(FREQUENCIES, raw.changefreqs),
         priorities=column(PRIORITIES, raw.priorities),
         extras=list(raw.extras) if raw.extras else [*absent],
-        lastmod_texts=list(raw.lastmods),
+        lastmod_texts=lastmod_texts,
     )
+
+
+def _read_dates(
+    raws: Sequence[str], tally: Tally, entries: Entries
+) -> tuple[list[datetime | None], list[str]]:
+    """A column of dates, and as many of their texts as are needed."""
+    if not raws:
+        return [None] * len(entries), []
+    if not are_utc_times(raws):
+        return LASTMODS.column(raws, tally, entries), list(raws)
+    dates = LASTMODS.times(raws, tally, entries)
+    return dates, telling_times(raws) if all(dates) else list(raws)

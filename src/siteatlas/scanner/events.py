@@ -90,8 +90,9 @@ class ProblemSample:
 class EntryColumns:
     """URL entries column by column; all lists have the same length.
 
-    `lastmod_texts` are the dates as listed, "" where there is none; `listed_dates.py` says which
-    of them tell more than `lastmods` do. Alone of all columns it may be left empty.
+    `lastmod_texts` are the dates as listed, "" where there is none or where it is known to tell no
+    more than `lastmods` does; `listed_dates.py` says which others do. Alone of all columns it may
+    be left empty.
     """
 
     urls: list[str] = field(default_factory=list)

@@ -20,10 +20,28 @@ FULL_TIME = re.compile(
     r".*?\d\d:\d\d:\d\d(?:[.,]\d+)?\s*(?:[Zz]|UTC?|GMT|[ECMP][SD]T|[+-]\d\d:?\d\d)", re.ASCII
 )
 FULL_AT_MIDNIGHT = ""
-# Whole columns of one of the two most common forms, one value a line.
-DAYS = re.compile(r"(?:\d{4}-\d\d-\d\d\n)*", re.ASCII)
-UTC_TIMES = re.compile(r"(?:\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:Z|\+00:00)\n)*", re.ASCII)
+# The most common forms, for a look at a whole column.
+DAY_FORM = b"0000-00-00\n"
+TIME_FORMS = (b"0000-00-00T00:00:00+00:00\n", b"0000-00-00T00:00:00Z\n")
+DIGITS_AS_ZEROS = bytes.maketrans(b"123456789", b"0" * 9)
+MIDNIGHT, END_OF_DAY = "T00:00:00", "T24:00:00"
 DAY_CHARS, Z_CHARS, OFFSET_CHARS = 10, 20, 25
+
+
+def are_utc_times(listed: Sequence[str]) -> bool:
+    """Whether all values of a column are timestamps in UTC of the same usual form."""
+    return any(_have_form(listed, form) for form in TIME_FORMS)
+
+
+def telling_times(listed: Sequence[str]) -> list[str]:
+    """Timestamps without those that tell no more than their time; empty where none does.
+
+    For timestamps in UTC that could be read: only midnight may be taken for a date without time.
+    """
+    joined = "".join(listed)
+    if MIDNIGHT not in joined and END_OF_DAY not in joined:
+        return []
+    return [text if MIDNIGHT in text or END_OF_DAY in text else "" for text in listed]
 
 
 def listed_text(lastmod: datetime | None, listed: str) -> str | None:
@@ -39,10 +57,11 @@ def listed_text(lastmod: datetime | None, listed: str) -> str | None:
 
 def listed_texts(lastmods: Sequence[datetime | None], listed: Sequence[str]) -> list[str | None]:
     """The same for a column."""
-    lines = _lines_of_dates(lastmods, listed)
-    if lines and UTC_TIMES.fullmatch(lines):
+    if not any(listed):
         return [None] * len(listed)
-    if lines and DAYS.fullmatch(lines):
+    if all(lastmods) and are_utc_times(listed):
+        return [None] * len(listed)
+    if all(lastmods) and _have_form(listed, DAY_FORM):
         return list(listed)
     return list(map(listed_text, lastmods, listed))
 
@@ -63,26 +82,17 @@ def stored_text(lastmod: datetime | None, listed: str) -> str | None:
 
 def stored_texts(lastmods: Sequence[datetime | None], listed: Sequence[str]) -> list[str | None]:
     """The same for a column."""
-    if not any(listed) or _are_usual(_lines_of_dates(lastmods, listed)):
+    if not any(listed) or (all(lastmods) and _have_form(listed, DAY_FORM)):
         return [None] * len(listed)
     return list(map(stored_text, lastmods, listed))
 
 
-def _lines_of_dates(lastmods: Sequence[datetime | None], listed: Sequence[str]) -> str:
-    """The column as lines, for one match over all of it; empty unless each value is a date."""
-    if not all(lastmods):
-        return ""
-    lines = "\n".join(listed) + "\n"
-    return lines if lines.count("\n") == len(listed) else ""
-
-
-def _are_usual(lines: str) -> bool:
-    """Whether each date alone gives its text back."""
-    if not lines:
+def _have_form(listed: Sequence[str], form: bytes) -> bool:
+    """Whether the values of a column differ from this form, which is one line, in digits only."""
+    if not listed or len(listed[0]) != len(form) - 1:
         return False
-    if "T00:00:00" not in lines and UTC_TIMES.fullmatch(lines):
-        return True
-    return DAYS.fullmatch(lines) is not None
+    lines = "\n".join(listed) + "\n"
+    return lines.isascii() and lines.encode().translate(DIGITS_AS_ZEROS) == form * len(listed)
 
 
 def restored_text(lastmod: datetime | None, stored: str | None) -> str | None:

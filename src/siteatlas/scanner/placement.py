@@ -12,6 +12,7 @@ from siteatlas.net.address import WebAddress
 from siteatlas.net.egress import is_private_host
 from siteatlas.scanner.hosts import SiteHosts
 from siteatlas.scanner.tally import Tally
+from siteatlas.scanner.url_column import all_begin_with
 
 HOST = re.compile(r"(https?://(\[[^\]/?#]*\]|[^/?#:\\]*)[^/?#\\]*)", re.IGNORECASE)
 MAX_KNOWN_HOSTS = 256
@@ -38,15 +39,21 @@ class Placement:
 
     def note(self, urls: Sequence[str]) -> None:
         """Look at some pages: `off_host`, `private_host` or, below another directory, `scope`."""
-        if urls and not self._own_origins:
+        if not urls:
+            return
+        if not self._own_origins:
             self._code_of(urls[0])
+        if not (self._own_origins and all_begin_with(self._own_origins[0], urls)):
+            self._note_hosts(urls)
+        if self._scope is not None and not all_begin_with(self._scope, urls):
+            self._note_scope(self._scope, urls)
+
+    def _note_hosts(self, urls: Sequence[str]) -> None:
         own = self._own_origins
         for url in [url for url in urls if not url.startswith(own)]:
             code = self._code_of(url)
             if code is not None:
                 self._tally.note(code, url=url)
-        if self._scope is not None:
-            self._note_scope(self._scope, urls)
 
     def _note_scope(self, scope: str, urls: Sequence[str]) -> None:
         for url in urls:
