@@ -16,13 +16,15 @@ import structlog
 from structlog.contextvars import bound_contextvars
 from structlog.typing import EventDict, Processor
 
-CONTROL_CHARACTERS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+from siteatlas.control_characters import DISRUPTIVE, escape
+
+CONTROL_CHARACTERS = re.compile(f"[{DISRUPTIVE}]")
 SECRET_IN_QUERY = re.compile(
     r"(?i)([?&](?:[a-z_-]*(?:token|secret|password|passwd|signature|api_?key|auth)[a-z_-]*)=)[^&\s\"']+"
 )
 CREDENTIALS_IN_URL = re.compile(r"(://)[^/@\s]+@")
 # What all three of them need; most texts have none of it.
-SUSPICIOUS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029@=]")
+SUSPICIOUS = re.compile(f"[{DISRUPTIVE}@=]")
 
 # The room of the words that a command says; they are shown whatever the level.
 NOTICES = "cli"
@@ -101,7 +103,7 @@ def clean_text(value: str) -> str:
         return value
     value = CREDENTIALS_IN_URL.sub(r"\1***@", value)
     value = SECRET_IN_QUERY.sub(r"\1***", value)
-    return CONTROL_CHARACTERS.sub(lambda m: f"\\x{ord(m.group()):02x}", value)
+    return CONTROL_CHARACTERS.sub(escape, value)
 
 
 def clean_values(_logger: Any, _method: str, event: EventDict) -> EventDict:

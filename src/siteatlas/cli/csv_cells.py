@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 
+from siteatlas.control_characters import DISRUPTIVE
+
 # What spreadsheets look past before they find a formula: blanks of every kind, lines before it,
 # and marks without a width.
 _BLANKS = r"[\s\u00a0\u200b-\u200f\u2060\ufeff]*"
 _FORMULA = re.compile(rf"(?:^|[\r\n]){_BLANKS}[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20]")
 _FIRST_BLANK = re.compile(r"[\t\r\n]")
-_ORDINARY = re.compile(r"https?://[^\x00-\x1f\x7f-\x9f\"\u200e\u200f\u2028-\u202e\u2066-\u2069]*+")
+_ORDINARY = re.compile(rf"https?://[^\"{DISRUPTIVE}]*+")
 
 
 def csv_cell(text: str) -> str:

@@ -7,6 +7,7 @@ plain text with full values.
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from collections.abc import Iterable, Sequence
@@ -27,21 +28,22 @@ from siteatlas.cli.fitting import GAP, fit_table
 from siteatlas.cli.fitting import Column as Column  # noqa: PLC0414 commands need one module for tables
 from siteatlas.cli.fitting import Kind as Kind  # noqa: PLC0414 commands need one module for tables
 from siteatlas.cli.invocation import ColorChoice, current
+from siteatlas.control_characters import (
+    BIDI_CONTROLS,
+    DISRUPTIVE,
+    INVISIBLE,
+    LINE_SEPARATORS,
+    escape,
+)
 from siteatlas.logs import NOTICES, get_logger, stderr_is_json
 
-# Control characters, line separators, the marks that turn the direction of writing, and characters
-# that cannot be seen.
-UNPRINTABLE = re.compile(
-    r"[\x00-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff"
-    r"\U000e0000-\U000e007f]"
-)
-# Those that end a line or turn it round, which data in lines cannot hold.
-DISTURBING = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
-BEYOND_JSON = re.compile(r"[\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+UNPRINTABLE = re.compile(f"[{DISRUPTIVE}{INVISIBLE}]")
+# Data in lines keeps what is only invisible, so that a URL stays the one that was listed.
+DISTURBING = re.compile(f"[{DISRUPTIVE}]")
+# JSON has escapes that keep the value, so that nothing unprintable has to stay.
+BEYOND_JSON = re.compile(rf"[\x7f-\x9f{LINE_SEPARATORS}{BIDI_CONTROLS}{INVISIBLE}]")
 JSON_OPTIONS = orjson.OPT_UTC_Z | orjson.OPT_NON_STR_KEYS
 EMPTY_CELL = "-"
-LARGEST_BYTE = 0xFF
-LARGEST_SHORT = 0xFFFF
 # From these widths a terminal has room for more columns.
 WIDE = 100
 WIDEST = 140
@@ -70,19 +72,12 @@ class ListFormat(StrEnum):
 
 def printable(text: str) -> str:
     """Text from outside without anything that a terminal would obey."""
-    return UNPRINTABLE.sub(_escaped, text)
+    return UNPRINTABLE.sub(escape, text)
 
 
 def data_line(text: str) -> str:
     """A value as one line of data: as it is, but for what ends a line or turns it round."""
-    return DISTURBING.sub(_escaped, text)
-
-
-def _escaped(match: re.Match[str]) -> str:
-    point = ord(match.group())
-    if point <= LARGEST_BYTE:
-        return f"\\x{point:02x}"
-    return f"\\u{point:04x}" if point <= LARGEST_SHORT else f"\\U{point:08x}"
+    return DISTURBING.sub(escape, text)
 
 
 def cell_text(value: object) -> str:
@@ -172,8 +167,12 @@ def harmless_json(encoded: bytes) -> bytes:
     """JSON whose characters beyond ASCII cannot steer the terminal that shows it."""
     if encoded.isascii() and b"\x7f" not in encoded:
         return encoded
-    text = BEYOND_JSON.sub(lambda match: f"\\u{ord(match.group()):04x}", encoded.decode())
+    text = BEYOND_JSON.sub(_json_escape, encoded.decode())
     return text.encode()
+
+
+def _json_escape(match: re.Match[str]) -> str:
+    return json.dumps(match.group())[1:-1]
 
 
 def write_bytes(data: bytes) -> None:
@@ -205,7 +204,7 @@ def _csv_text(value: object) -> str:
     if value is None:
         return ""
     if isinstance(value, str):
-        return printable(value)
+        return data_line(value)
     if isinstance(value, StrEnum):
         return value.value
     encoded = json_bytes(value).decode().strip()

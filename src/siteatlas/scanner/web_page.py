@@ -5,11 +5,12 @@ from __future__ import annotations
 import html
 import re
 
+from siteatlas.control_characters import DISRUPTIVE, INVISIBLE
 from siteatlas.errors import Blocked, HtmlInstead, ScanError
 
 MAX_TITLE_CHARS = 80
 TITLE = re.compile(r"<title[^<>]{0,200}>([^<]{1,1000})", re.IGNORECASE)
-UNSHOWABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069\ufeff\ufffd]+")
+UNSHOWABLE = re.compile(rf"[{DISRUPTIVE}{INVISIBLE}\u200c\u200d\ufffd]+")
 CHALLENGE_TITLE = re.compile(
     r"captcha|just a moment|attention required|checking your browser|robot check|bot check"
     r"|security check|access denied|(?:verify|confirm|prove) (?:that )?you(?:'re| are) (?:a )?human"

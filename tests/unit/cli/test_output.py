@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import re
+import unicodedata
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, timezone
 from uuid import UUID
@@ -10,6 +12,7 @@ from uuid import UUID
 import orjson
 import pytest
 
+from siteatlas.cli.entry_stream import csv_lines, object_lines, url_lines
 from siteatlas.cli.invocation import ColorChoice, begin
 from siteatlas.cli.output import (
     Column,
@@ -24,10 +27,12 @@ from siteatlas.cli.output import (
     say,
     status_text,
     terminal_table,
+    write_csv,
     write_details,
     write_json_lines,
     write_table,
 )
+from siteatlas.scanner.events import EntryColumns
 
 
 class Terminal(io.StringIO):
@@ -61,6 +66,42 @@ def coloured(stream: io.StringIO) -> bool:
 )
 def test_what_a_terminal_would_obey_is_shown_as_an_escape(text: str, shown: str):
     assert printable(text) == shown
+
+
+def test_all_bidi_controls_and_invisible_format_characters_are_escaped():
+    joiners = {"\u200c", "\u200d"}
+    shown = re.compile("[\u0600-\u0605\u06dd\u070f\u0890\u0891\u08e2\U000110bd\U000110cd]")
+    hieroglyphs = {chr(point) for point in range(0x13430, 0x13440)}
+    formats = {chr(point) for point in range(0x110000) if unicodedata.category(chr(point)) == "Cf"}
+    invisible = {mark for mark in formats - joiners - hieroglyphs if not shown.match(mark)}
+    assert len(invisible) > 100
+    assert [mark for mark in invisible if printable(mark) == mark] == []
+    text = "".join(sorted(invisible))
+    assert json_bytes(text).isascii()
+    assert orjson.loads(json_bytes(text)) == text
+
+
+BIDI_CONTROLS = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
+
+
+@pytest.mark.parametrize("mark", BIDI_CONTROLS)
+def test_no_line_of_data_is_reordered(mark: str, capfdbinary):
+    url = f"https://a.example/{mark}x"
+    columns = EntryColumns([url], [None], [None], [None], [None])
+    assert url_lines([url]).isascii()
+    assert csv_lines("s", columns).isascii()
+    assert object_lines("s", columns).isascii()
+    write_csv(["url"], [[url]], head=False)
+    assert capfdbinary.readouterr().out.isascii()
+
+
+def test_a_url_stands_in_stored_and_scanned_csv_alike(capfdbinary):
+    url = "https://a.example/\u200b\u200d\u2060\ufeff\u061c\x1b"
+    columns = EntryColumns([url], [None], [None], [None], [None])
+    write_csv(["url"], [[url]], head=False)
+    cell = capfdbinary.readouterr().out.rstrip()
+    assert csv_lines("s", columns).split(b",")[0] == cell
+    assert cell == '"https://a.example/\u200b\u200d\u2060\ufeff\\u061c\\x1b"'.encode()
 
 
 def test_markup_of_a_site_stays_text_in_a_drawn_table():
