@@ -1,12 +1,13 @@
-"""The name under which somebody holds a whole family of hosts, for sharing slots between sites.
+"""The name under which somebody holds a whole family of hosts.
 
-An estimate without the list of public suffixes. Where it joins hosts of different owners, as below
-a hosting service, they only take turns; nothing is refused because of it.
+An estimate without the list of public suffixes. It decides which hosts share slots, where hosts of
+different owners below one hosting service only take turns, and which host above a site belongs to
+it. No site is refused because of it.
 """
 
 from __future__ import annotations
 
-from ipaddress import ip_address
+from siteatlas.net.ranges import read_ip
 
 COUNTRY_CODE_CHARS = 2
 # Second levels under which countries register names: example.co.uk, example.com.br.
@@ -19,20 +20,21 @@ REGISTRIES = frozenset(
 def registrable_domain(host: str) -> str:
     """The last two labels of a host, three below a country's registry; an address is itself."""
     name = host.strip("[]").rstrip(".").lower()
-    if _is_address(name):
+    if read_ip(name) is not None:
         return name
     labels = name.split(".")
-    below_registry = (
-        len(labels) > COUNTRY_CODE_CHARS
+    return ".".join(labels[-3:] if _is_registry(labels[-2:]) else labels[-2:])
+
+
+def is_registrable(host: str) -> bool:
+    """Whether a host is a name that somebody registered or below one, not `com` or `co.uk`."""
+    labels = registrable_domain(host).split(".")
+    return len(labels) > 1 and not labels[-1].isdigit() and not _is_registry(labels)
+
+
+def _is_registry(labels: list[str]) -> bool:
+    return (
+        len(labels) == 2  # noqa: PLR2004 such as co.uk
         and len(labels[-1]) == COUNTRY_CODE_CHARS
-        and labels[-2] in REGISTRIES
+        and labels[0] in REGISTRIES
     )
-    return ".".join(labels[-3:] if below_registry else labels[-2:])
-
-
-def _is_address(name: str) -> bool:
-    try:
-        ip_address(name)
-    except ValueError:
-        return False
-    return True

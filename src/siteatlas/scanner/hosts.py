@@ -12,10 +12,9 @@ from collections import Counter
 
 from siteatlas.errors import ForeignHostLimit
 from siteatlas.net.address import WebAddress
+from siteatlas.net.registrable import is_registrable
 
 FOREIGN_DOCUMENTS_PER_HOST = 20
-_SHORT_LABEL = 3
-_COUNTRY_LABEL = 2
 
 
 def bare_host(host: str) -> str:
@@ -41,7 +40,7 @@ class SiteHosts:
         return (
             host == self._site
             or host.endswith("." + self._site)
-            or (self._site.endswith("." + host) and _is_registrable(host))
+            or (self._site.endswith("." + host) and is_registrable(host))
         )
 
     def follows(self, host: str, parent_host: str) -> bool:
@@ -62,13 +61,3 @@ class SiteHosts:
         """Count a redirect like a document; ForeignHostLimit when the host has had its share."""
         if not self.take(target.host, source.host):
             raise ForeignHostLimit
-
-
-def _is_registrable(host: str) -> bool:
-    """Whether a host looks like a name somebody registered, not like `com` or `co.uk`."""
-    labels = host.split(".")
-    if labels[-1].isdigit():
-        return False
-    if len(labels) != 2:  # noqa: PLR2004
-        return len(labels) > 1
-    return len(labels[0]) > _SHORT_LABEL or len(labels[1]) > _COUNTRY_LABEL

@@ -17,6 +17,8 @@ from siteatlas.scanner.hosts import FOREIGN_DOCUMENTS_PER_HOST, SiteHosts
         ("blog.example.com", "example.com", True),
         ("www.example.co.uk", "example.co.uk", True),
         ("shop.example.co.uk", "example.co.uk", True),
+        ("shop.bmw.de", "bmw.de", True),
+        ("impots.gouv.fr", "gouv.fr", False),
         ("example.com", "notexample.com", False),
         ("example.com", "example.com.evil.net", False),
         ("example.com", "com", False),
