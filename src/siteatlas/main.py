@@ -27,6 +27,7 @@ from siteatlas.api.routes import install_api, operation_id
 from siteatlas.beside import beside
 from siteatlas.logs import configure_logging
 from siteatlas.meters import watch_loop_lag
+from siteatlas.net.configured import require_usable
 from siteatlas.net.egress import EgressPolicy, self_check
 from siteatlas.scheduler.sitemap_scheduler import SitemapScheduler
 from siteatlas.settings import Settings, load_settings
@@ -49,7 +50,9 @@ def create_app(
     them and configures logging, as a server that knows nothing of Siteatlas needs it.
     """
     if settings is None:
-        settings = load_settings().settings
+        loaded = load_settings()
+        require_usable(loaded)
+        settings = loaded.settings
         configure_logging(settings.log_level, settings.log_format)
     context = ApiContext(settings, policy or EgressPolicy.from_text(settings.egress_allow))
     app = FastAPI(

@@ -12,6 +12,7 @@ from sqlalchemy import func, select, text
 from structlog.testing import capture_logs
 
 from siteatlas import main
+from siteatlas.errors import ConfigurationError
 from siteatlas.main import create_app
 from siteatlas.net.egress import EgressPolicy
 from siteatlas.settings import Settings
@@ -129,6 +130,17 @@ async def test_another_server_makes_the_application_from_the_environment(
         assert (await client.get("/health/database")).status_code == 200
     assert main.app is main.app
     assert isinstance(main.app, FastAPI)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("SITEATLAS_PROXY", "proxy:3128"), ("SITEATLAS_EGRESS_ALLOW", "nowhere")]
+)
+def test_a_setting_that_another_server_cannot_use_is_named(
+    name: str, value: str, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv(name, value)
+    with pytest.raises(ConfigurationError, match=rf"{name} \(from environment {name}\)"):
+        create_app()
 
 
 async def test_a_route_of_another_application_gets_its_session_by_dependency(database: Database):

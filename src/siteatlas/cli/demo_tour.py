@@ -21,7 +21,7 @@ from siteatlas.cli.output import (
     percent,
     say,
 )
-from siteatlas.cli.sitemap_tree import count_of
+from siteatlas.cli.words import counted
 from siteatlas.demo.server import DemoSite
 
 LOOK_SECONDS = 0.1
@@ -147,7 +147,7 @@ class Board:
                 why = f" ({visit.reason})" if visit.reason else ""
                 say(
                     f"{visit.site.name}: {visit.shown_status}{why}, "
-                    f"{count_of(visit.sitemaps, 'sitemap')}, {count_of(visit.urls, 'URL')}"
+                    f"{counted(visit.sitemaps, 'sitemap')}, {counted(visit.urls, 'URL')}"
                 )
 
 

@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import asdict
-from enum import StrEnum
 from functools import partial
 from typing import Annotated
 
 import typer
 
 from siteatlas.cli.border import run
-from siteatlas.cli.job_summary import is_partial, result_of, shown_status, write_summary
+from siteatlas.cli.job_summary import (
+    is_partial,
+    result_of,
+    shown_status,
+    write_summary,
+)
 from siteatlas.cli.listing import ListRequest, Shape, write_list
 from siteatlas.cli.opening import opened
 from siteatlas.cli.options import (
     AllOption,
     CursorOption,
+    FailOn,
+    FailOnOption,
     FormatOption,
     JobArgument,
     JsonOption,
@@ -44,6 +50,7 @@ from siteatlas.insights.jobs import (
     list_jobs,
 )
 from siteatlas.insights.pages import DEFAULT_LIMIT, Page
+from siteatlas.insights.problems import list_problems
 from siteatlas.insights.workers import any_worker_alive
 from siteatlas.queue.steering import cancel as cancel_job
 from siteatlas.queue.steering import retry as retry_job
@@ -53,13 +60,6 @@ from siteatlas.storage.session import get_session
 
 WATCH_SECONDS = 0.5
 ACTIVE = {JobStatus.PENDING, JobStatus.PROCESSING}
-
-
-class FailOn(StrEnum):
-    """Which ends of a job make `watch` fail; each includes those before it."""
-
-    FAILED = "failed"
-    PARTIAL = "partial"
 
 
 SHAPE: Shape[JobView] = Shape(
@@ -133,9 +133,7 @@ def watch(
     job: Annotated[
         str | None, typer.Argument(metavar="JOB", help="Its number or UUID; else the newest.")
     ] = None,
-    fail_on: Annotated[
-        FailOn, typer.Option(help="With partial, a job that lost something ends with 1 as well.")
-    ] = FailOn.FAILED,
+    fail_on: FailOnOption = FailOn.FAILED,
     timeout: Annotated[
         float | None,
         typer.Option(min=0, metavar="SECONDS", help="Stop watching after this time, with 1."),
@@ -143,21 +141,21 @@ def watch(
     as_json: JsonOption = False,
 ) -> None:
     """Follow a job until it ends; exit code 0 if it completed, 1 if not."""
-    seen = run(_watch(prepare(), job, timeout))
+    seen, problems = run(_watch(prepare(), job, timeout, fail_on))
     if as_json:
         write_json(seen)
     else:
         write_summary(seen)
     if seen.status in ACTIVE:
         complain(f"Job {seen.id} goes on. Watch it again: siteatlas jobs watch {seen.id}")
-    raise typer.Exit(watch_exit_code(seen, fail_on))
+    raise typer.Exit(watch_exit_code(seen, fail_on, problems=problems))
 
 
-def watch_exit_code(job: JobView, fail_on: FailOn) -> int:
-    """0 for a job that completed and, if that was asked for, lost nothing."""
+def watch_exit_code(job: JobView, fail_on: FailOn, *, problems: bool = False) -> int:
+    """0 for a job that completed and, if that was asked for, lost nothing or met no problem."""
     if job.status != JobStatus.COMPLETED:
         return 1
-    return 1 if fail_on is FailOn.PARTIAL and is_partial(job) else 0
+    return int(fail_on.includes(partial=is_partial(job), problems=problems))
 
 
 @app.command()
@@ -201,23 +199,40 @@ async def _find(settings: Settings, ident: str) -> tuple[JobView, list[AttemptVi
         return job, await list_attempts(session, job.id)
 
 
-async def _watch(settings: Settings, ident: str | None, patience: float | None) -> JobView:
-    """The job once it has ended, or as it is when the time is up."""
+async def _watch(
+    settings: Settings, ident: str | None, patience: float | None, fail_on: FailOn
+) -> tuple[JobView, bool]:
+    """The job once it has ended, or as it is when the time is up; whether its site has problems.
+
+    Problems are looked for only if they matter.
+    """
     async with opened(settings):
-        ident = ident or await _newest()
-        idle = IdleNotice()
-        with ProgressLine() as progress:
-            while True:
-                async with get_session() as session, session.begin():
-                    job = await find_job(session, ident)
-                    served = await any_worker_alive(session)
-                if job.status not in ACTIVE:
-                    return job
-                if patience is not None and progress.seconds >= patience:
-                    return job
-                idle.notice(job, served=served)
-                progress.show(partial(_progress_text, job, served=served))
-                await asyncio.sleep(WATCH_SECONDS)
+        job = await _until_ended(ident or await _newest(), patience)
+        return job, fail_on is FailOn.PROBLEMS and await _has_problems(job)
+
+
+async def _until_ended(ident: str, patience: float | None) -> JobView:
+    idle = IdleNotice()
+    with ProgressLine() as progress:
+        while True:
+            async with get_session() as session, session.begin():
+                job = await find_job(session, ident)
+                served = await any_worker_alive(session)
+            if job.status not in ACTIVE:
+                return job
+            if patience is not None and progress.seconds >= patience:
+                return job
+            idle.notice(job, served=served)
+            progress.show(partial(_progress_text, job, served=served))
+            await asyncio.sleep(WATCH_SECONDS)
+
+
+async def _has_problems(job: JobView) -> bool:
+    """Whether the sitemaps of the site have problems as of their last read."""
+    if job.domain_id is None:
+        return False
+    async with get_session() as session, session.begin():
+        return bool((await list_problems(session, job.domain_id, limit=1)).items)
 
 
 class IdleNotice:

@@ -14,13 +14,12 @@ from siteatlas.cli.border import INTERRUPTED, run, trace
 from siteatlas.cli.data_sink import DataSink, open_sink
 from siteatlas.cli.entry_filter import EntryFilter
 from siteatlas.cli.invocation import current, say_less, say_more
+from siteatlas.cli.options import FailOn, FailOnOption
 from siteatlas.cli.output import is_terminal, say
 from siteatlas.cli.preparation import prepare
 from siteatlas.cli.scan_arguments import (
     AllowOption,
     ExcludeOption,
-    FailOn,
-    FailOnOption,
     FormatOption,
     HeaderOption,
     IncludeOption,
@@ -46,19 +45,19 @@ from siteatlas.cli.scan_targets import Target, Targets
 from siteatlas.cli.scan_view import View
 from siteatlas.cli.scan_words import say_block, say_children, say_left_out, say_line
 from siteatlas.cli.site_list import STDIN
-from siteatlas.cli.sitemap_tree import count_of
 from siteatlas.cli.steady_pace import SteadyPace
 from siteatlas.cli.stopping import quiet_interrupts, stop_on_signals
+from siteatlas.cli.words import counted
 from siteatlas.errors import (
     ConfigurationError,
     InputError,
     OutputClosed,
     PartialScan,
 )
+from siteatlas.net.configured import configured_proxy
 from siteatlas.net.egress import EgressPolicy
 from siteatlas.net.own_headers import read_header_lines
 from siteatlas.net.politeness import Politeness
-from siteatlas.net.proxy import Proxy
 from siteatlas.net.resolver import DnsResolver
 from siteatlas.scanner.analyzer import SitemapAnalyzer
 from siteatlas.scanner.options import ScanOptions
@@ -79,7 +78,7 @@ class Wish:
     max_urls: int | None
     wanted: EntryFilter
     timeout: float | None
-    fail_on: FailOn | None
+    fail_on: FailOn
 
     @property
     def streams(self) -> bool:
@@ -93,9 +92,7 @@ class Wish:
 
     def fails(self, report: ScanReport) -> bool:
         """Whether a scan that found something is still a failure."""
-        if self.fail_on is None:
-            return False
-        return report.partial or (self.fail_on is FailOn.PROBLEMS and bool(report.problems))
+        return self.fail_on.includes(partial=report.partial, problems=bool(report.problems))
 
 
 @app.command()
@@ -108,7 +105,7 @@ def scan(
     output: OutputOption = None,
     max_urls: MaxUrlsOption = None,
     timeout: TimeoutOption = None,
-    fail_on: FailOnOption = None,
+    fail_on: FailOnOption = FailOn.FAILED,
     since: SinceOption = None,
     include: IncludeOption = None,
     exclude: ExcludeOption = None,
@@ -188,12 +185,15 @@ def _target(site: str, targets: Targets) -> Target:
 def _analyzer(
     settings: Settings, policy: EgressPolicy, header: list[str], rate: float | None
 ) -> SitemapAnalyzer:
+    proxy = configured_proxy(settings)
+    if proxy is not None:
+        say(f"Through the proxy {proxy}, which decides which addresses names lead to.")
     return SitemapAnalyzer(
         policy,
         _pace(settings, rate),
         user_agent=settings.user_agent,
         headers=_headers(header, policy),
-        proxy=_proxy(settings),
+        proxy=proxy,
         resolver=DnsResolver(settings.name_servers),
     )
 
@@ -204,14 +204,6 @@ def _headers(lines: list[str], policy: EgressPolicy) -> dict[str, str]:
     if headers and not policy.rules:
         raise ConfigurationError("Headers go only to hosts of your own. Name them with --allow.")
     return headers
-
-
-def _proxy(settings: Settings) -> Proxy | None:
-    if settings.proxy is None:
-        return None
-    proxy = Proxy.parse(settings.proxy.get_secret_value())
-    say(f"Through the proxy {proxy}, which decides which addresses names lead to.")
-    return proxy
 
 
 def _pace(settings: Settings, rate: float | None) -> Politeness:
@@ -301,5 +293,5 @@ def _say_written(conductor: Conductor, wish: Wish) -> None:
     if wish.output is None or str(wish.output) == STDIN:
         return
     urls = sum(ended.keeper.report.url_count for ended in conductor.ended)
-    what = count_of(urls, "URL") if wish.streams else "the report"
+    what = counted(urls, "URL") if wish.streams else "the report"
     say(f"Wrote {what} to {wish.output}.")

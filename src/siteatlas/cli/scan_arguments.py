@@ -21,13 +21,6 @@ class Probe(StrEnum):
     FULL = "full"
 
 
-class FailOn(StrEnum):
-    """What makes a scan that found something end with exit code 1."""
-
-    PARTIAL = "partial"
-    PROBLEMS = "problems"
-
-
 def _read_since(text: str) -> datetime:
     moment = read_date(text.strip())
     if moment is None:
@@ -68,10 +61,6 @@ TimeoutOption = Annotated[
         metavar="SECONDS",
         help="End the scan of a site after so long, with what was read.",
     ),
-]
-FailOnOption = Annotated[
-    FailOn | None,
-    typer.Option(help="Exit code 1 if a scan is partial, or also if its sitemaps have problems."),
 ]
 SinceOption = Annotated[
     datetime | None,

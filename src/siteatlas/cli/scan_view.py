@@ -22,7 +22,8 @@ from siteatlas.beside import beside
 from siteatlas.cli.invocation import current
 from siteatlas.cli.output import console_for, is_terminal, printable, say
 from siteatlas.cli.scan_run import Conductor, ScanRun
-from siteatlas.cli.sitemap_tree import count_of, describe
+from siteatlas.cli.sitemap_tree import describe
+from siteatlas.cli.words import counted
 from siteatlas.scanner.report import ReportKeeper
 
 REDRAW_SECONDS = 0.2
@@ -110,7 +111,7 @@ def drawn(conductor: Conductor, height: int) -> RenderableType:
     runs = list(conductor.active)
     parts: list[RenderableType] = []
     if conductor.ended:
-        parts.append(Text(f"{count_of(len(conductor.ended), 'site')} done"))
+        parts.append(Text(f"{counted(len(conductor.ended), 'site')} done"))
     room = max(LEAST_LINES, (height - LINES_BELOW) // max(len(runs), 1) - 2)
     for run in runs:
         parts.append(_text(f"{run.target.name}  {_found(run.keeper)}", "bold"))
@@ -125,14 +126,14 @@ def tree_lines(keeper: ReportKeeper, room: int) -> list[str]:
     roots = [sitemap for sitemap in read if sitemap.parent is None]
     leaves = [sitemap for sitemap in read if sitemap.parent is not None]
     reading = [
-        f"{'  ' if o.parent else ''}{o.url}  {count_of(o.url_count, 'URL')} …"
+        f"{'  ' if o.parent else ''}{o.url}  {counted(o.url_count, 'URL')} …"
         for o in keeper.open.values()
     ]
     above = [describe(sitemap) for sitemap in roots][-max(1, room // 2) :]
     left = room - len(above) - len(reading) - 1
     last = leaves[len(leaves) - left :] if 0 < left < len(leaves) else leaves[: max(left, 0)]
     hidden = len(leaves) - len(last) + len(roots) - len(above)
-    more = [f"  … {count_of(hidden, 'sitemap')} more read"] if hidden else []
+    more = [f"  … {counted(hidden, 'sitemap')} more read"] if hidden else []
     return [*above, *more, *(f"  {describe(s)}" for s in last), *reading][: room + 1]
 
 
@@ -141,7 +142,7 @@ def _found(keeper: ReportKeeper) -> str:
     if robots is None:
         return "looking for sitemaps"
     if robots.sitemap_urls:
-        return f"robots.txt names {count_of(len(robots.sitemap_urls), 'sitemap')}"
+        return f"robots.txt names {counted(len(robots.sitemap_urls), 'sitemap')}"
     return "robots.txt names no sitemap; looking in the usual places"
 
 
@@ -155,10 +156,10 @@ def _bar(run: ScanRun) -> Table:
 def _counts(run: ScanRun) -> str:
     found, seconds = run.keeper.report, run.elapsed
     rate = round(found.url_count / seconds) if seconds else 0
-    expected = count_of(run.keeper.documents_expected, "document")
+    expected = counted(run.keeper.documents_expected, "document")
     speed = f"{rate:,} a second, " if rate else ""
     return (
-        f"{len(found.sitemaps):,} of {expected}, {count_of(found.url_count, 'URL')}, "
+        f"{len(found.sitemaps):,} of {expected}, {counted(found.url_count, 'URL')}, "
         f"{speed}{seconds:.0f} s"
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections import Counter
 from collections.abc import Iterator
@@ -10,7 +11,8 @@ from siteatlas.cli.entry_filter import EntryFilter
 from siteatlas.cli.invocation import current
 from siteatlas.cli.output import STATUS_STYLES, percent, say
 from siteatlas.cli.problem_lines import ProblemLines, ShownProblem, meaning_of
-from siteatlas.cli.sitemap_tree import count_of, unfetched_children
+from siteatlas.cli.sitemap_tree import unfetched_children
+from siteatlas.cli.words import counted
 from siteatlas.scanner.report import ScanReport
 
 MOST_CODES = 6
@@ -19,6 +21,7 @@ LABEL_WIDTH = 10
 PARTIAL_STYLE = STATUS_STYLES["partial"]
 # Below, the clock says more about itself than about the scan.
 SHORTEST_MEASURED = 0.05
+WEB_URL = re.compile("https?://", re.IGNORECASE)
 
 
 def say_block(report: ScanReport, dated: int, seconds: float) -> None:
@@ -64,8 +67,8 @@ def say_line(report: ScanReport, seconds: float) -> None:
     """
     partial = f", PARTIAL: {', '.join(report.reasons)}" if report.partial else ""
     say(
-        f"{report.site}: {count_of(report.url_count, 'URL')} in "
-        f"{count_of(len(report.sitemaps) - _unread(report), 'sitemap')}, "
+        f"{report.site}: {counted(report.url_count, 'URL')} in "
+        f"{counted(len(report.sitemaps) - _unread(report), 'sitemap')}, "
         f"{_time_words(report, seconds)}{partial}.",
         style=PARTIAL_STYLE if report.partial else "",
     )
@@ -88,9 +91,12 @@ def say_children(report: ScanReport) -> None:
     """That a local index names sitemaps which were not fetched, and how to read one."""
     children = unfetched_children(report)
     if children:
-        count = count_of(len(children), "sitemap")
+        count = counted(len(children), "sitemap")
         say(f"The file is an index of {count}; a scan of a local file fetches nothing.")
-        say(f"Read one: siteatlas scan --only {shlex.quote(children[0].url)}")
+    # A relative child of a file has no site to be asked for at.
+    readable = next((child.url for child in children if WEB_URL.match(child.url)), None)
+    if readable is not None:
+        say(f"Read one: siteatlas scan --only {shlex.quote(readable)}")
 
 
 def say_left_out(wanted: EntryFilter) -> None:
@@ -100,7 +106,7 @@ def say_left_out(wanted: EntryFilter) -> None:
     undated = f", {wanted.undated:,} of them without a lastmod" if wanted.undated else ""
     nothing_fits = wanted.include is not None and not wanted.kept
     advice = " A pattern must fit the whole URL, such as '*blog*'." if nothing_fits else ""
-    say(f"The filters left out {count_of(wanted.left_out, 'URL')}{undated}.{advice}")
+    say(f"The filters left out {counted(wanted.left_out, 'URL')}{undated}.{advice}")
 
 
 def _fault_lines(report: ScanReport) -> Iterator[str]:
@@ -134,4 +140,4 @@ def _line(label: str, text: str, style: str = "") -> None:
 
 def _time_words(report: ScanReport, seconds: float) -> str:
     rate = round(report.url_count / seconds) if seconds >= SHORTEST_MEASURED else 0
-    return f"{seconds:.1f} s" + (f", {count_of(rate, 'URL')} a second" if rate else "")
+    return f"{seconds:.1f} s" + (f", {counted(rate, 'URL')} a second" if rate else "")

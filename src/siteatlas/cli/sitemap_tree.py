@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 from siteatlas.cli.output import printable
+from siteatlas.cli.words import counted
 from siteatlas.scanner.report import CandidateSeen, ScanReport, SitemapSeen
 
 # The reason of a sitemap that a local index names.
@@ -15,7 +16,7 @@ MIDDLE, LAST = ("├── ", "│   "), ("└── ", "    ")
 
 def tree_text(report: ScanReport) -> bytes:
     """The whole tree, one line a document, nothing cut."""
-    lines = [printable(f"{report.site}  {count_of(report.url_count, 'URL')}")]
+    lines = [printable(f"{report.site}  {counted(report.url_count, 'URL')}")]
     roots, children = families(report.sitemaps)
     lines.extend(_branches(roots, children, ""))
     unfetched = unfetched_children(report)
@@ -48,15 +49,10 @@ def families(
 
 def describe(sitemap: SitemapSeen) -> str:
     """One document in a line: where it is, what it gave, and what went wrong."""
-    words = [count_of(sitemap.url_count, "URL") if sitemap.type != "index" else "index"]
+    words = [counted(sitemap.url_count, "URL") if sitemap.type != "index" else "index"]
     if sitemap.error_code:
         words.append(f"{sitemap.outcome}: {sitemap.error_code}")
     return printable(f"{sitemap.url}  {', '.join(words)}")
-
-
-def count_of(number: int, noun: str) -> str:
-    """`1 URL`, `2,000 URLs`."""
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def _branches(

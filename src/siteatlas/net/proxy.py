@@ -29,7 +29,9 @@ class Proxy:
         """Read the address of a proxy; raises ConfigurationError without repeating the text."""
         try:
             parts = urlsplit(text)
-            host, port = parts.hostname, parts.port
+            port = parts.port
+            # As aiohttp will ask for it: an IPv6 address in its short form.
+            host = URL.build(scheme="http", host=parts.hostname or "", port=port).raw_host
         except ValueError as error:
             raise ConfigurationError(SHAPE) from error
         rest = (parts.path.removesuffix("/"), parts.query, parts.fragment)

@@ -33,9 +33,9 @@ from siteatlas.errors import (
 from siteatlas.logs import get_logger, job_context
 from siteatlas.meters import meters
 from siteatlas.net.address import WebAddress, parse_site
+from siteatlas.net.configured import configured_proxy
 from siteatlas.net.egress import EgressPolicy
 from siteatlas.net.politeness import Politeness
-from siteatlas.net.proxy import Proxy
 from siteatlas.net.resolver import DnsResolver
 from siteatlas.processor.budget import EntryBudget
 from siteatlas.processor.documents import memory_of
@@ -88,14 +88,6 @@ PUT_OFF: tuple[type[DatabaseError], ...] = (DatabaseBusy, DatabaseTimeout, Schem
 PUT_OFF_CODES = [kind.code for kind in PUT_OFF]
 
 
-def _proxy(settings: Settings) -> Proxy | None:
-    if settings.proxy is None:
-        return None
-    proxy = Proxy.parse(settings.proxy.get_secret_value())
-    log.warning("egress_through_proxy", proxy=str(proxy))
-    return proxy
-
-
 class Processor:
     """Runs jobs. One per process: its jobs share the manners towards hosts and the memory."""
 
@@ -103,11 +95,14 @@ class Processor:
         self._settings = settings
         self._policy = policy
         self._budget = EntryBudget()
+        proxy = configured_proxy(settings)
+        if proxy is not None:
+            log.warning("egress_through_proxy", proxy=str(proxy))
         self._analyzer = SitemapAnalyzer(
             policy,
             Politeness(settings.host_delay, settings.host_connections),
             user_agent=settings.user_agent,
-            proxy=_proxy(settings),
+            proxy=proxy,
             resolver=DnsResolver(settings.name_servers),
         )
 

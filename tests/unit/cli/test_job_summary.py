@@ -13,7 +13,8 @@ from uuid import UUID
 import pytest
 
 from siteatlas.cli.job_summary import summary_lines, write_summary
-from siteatlas.cli.jobs import FailOn, IdleNotice, watch_exit_code
+from siteatlas.cli.jobs import IdleNotice, watch_exit_code
+from siteatlas.cli.options import FailOn
 from siteatlas.insights.jobs import AttemptView, JobView
 
 NOW = datetime(2026, 11, 16, 12, 0, tzinfo=UTC)
@@ -163,6 +164,14 @@ def test_attempts_are_listed_when_there_were_several(number: int, shown: bool, c
 )
 def test_the_exit_code_of_watching_tells_the_end_of_the_job(job, fail_on, code: int):
     assert watch_exit_code(job, fail_on) == code
+
+
+@pytest.mark.parametrize(
+    ("job", "fail_on", "code"),
+    [(DONE, FailOn.PARTIAL, 0), (DONE, FailOn.PROBLEMS, 1), (PARTIAL, FailOn.PROBLEMS, 1)],
+)
+def test_problems_of_the_site_count_only_if_that_was_asked_for(job, fail_on, code: int):
+    assert watch_exit_code(job, fail_on, problems=True) == code
 
 
 def test_nobody_at_work_is_said_once_until_somebody_comes(capsys):

@@ -4,11 +4,20 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from siteatlas.cli.entry_filter import EntryFilter
 from siteatlas.cli.invocation import ColorChoice, begin
-from siteatlas.cli.scan_words import problem_words, say_block, say_left_out, say_line
+from siteatlas.cli.scan_words import (
+    problem_words,
+    say_block,
+    say_children,
+    say_left_out,
+    say_line,
+)
+from siteatlas.cli.sitemap_tree import NOT_FETCHED
 from siteatlas.scanner.events import ProblemSample
-from siteatlas.scanner.report import Problem, ScanReport, SitemapSeen
+from siteatlas.scanner.report import CandidateSeen, Problem, ScanReport, SitemapSeen
 
 
 def test_five_lines_tell_a_person_how_it_went(capsys):
@@ -40,6 +49,26 @@ def test_a_document_of_which_nothing_was_read_is_not_counted(capsys):
     lost = replace(seen, url="https://a.example/2.xml", outcome="unread")
     say_line(ScanReport("a.example", sitemaps=[seen, lost]), seconds=0.0)
     assert "in 1 sitemap," in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("urls", "advice"),
+    [
+        (
+            ["a.xml", "https://a.example/b.xml"],
+            ["Read one: siteatlas scan --only https://a.example/b.xml"],
+        ),
+        (["a.xml", "/b.xml"], []),
+    ],
+)
+def test_a_child_is_offered_for_reading_only_if_it_names_its_site(urls, advice, capsys):
+    children = [
+        CandidateSeen(url, "sitemap_index", "skipped", NOT_FETCHED, None, None) for url in urls
+    ]
+    say_children(ScanReport("./index.xml", candidates=children))
+    told, *offered = capsys.readouterr().err.splitlines()
+    assert told == "The file is an index of 2 sitemaps; a scan of a local file fetches nothing."
+    assert offered == advice
 
 
 def test_problems_are_added_up_by_code_and_the_rare_ones_left_out():

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from siteatlas.cli.sitemap_tree import count_of, tree_text
+from siteatlas.cli.sitemap_tree import tree_text
+from siteatlas.cli.words import counted
 from siteatlas.scanner.report import ScanReport, SitemapSeen
 
 
@@ -58,4 +59,4 @@ def test_a_url_cannot_steer_the_terminal():
 
 
 def test_one_is_not_many():
-    assert [count_of(n, "URL") for n in (0, 1, 2000)] == ["0 URLs", "1 URL", "2,000 URLs"]
+    assert [counted(n, "URL") for n in (0, 1, 2000)] == ["0 URLs", "1 URL", "2,000 URLs"]

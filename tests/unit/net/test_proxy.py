@@ -30,7 +30,8 @@ NOBODY = FakeResolver({})
 class ForwardProxy:
     """A small HTTP proxy that leads every name to one port of this machine."""
 
-    def __init__(self, target: int, *, status: int = 200) -> None:
+    def __init__(self, target: int, *, status: int = 200, host: str = "127.0.0.1") -> None:
+        self._host = host
         self._target = target
         self._status = status
         self.port = 0
@@ -43,7 +44,7 @@ class ForwardProxy:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[ForwardProxy]:
-        server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        server = await asyncio.start_server(self._serve, self._host, 0)
         self.port = server.sockets[0].getsockname()[1]
         try:
             yield self
@@ -204,6 +205,27 @@ def test_an_address_that_is_no_proxy_is_refused_without_repeating_it(text: str):
     with pytest.raises(ConfigurationError, match="must be http://HOST:PORT") as raised:
         Proxy.parse(text)
     assert text not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "text", ["[0:0:0:0:0:0:0:1]", "[::0001]", "[2001:DB8:0:0::1]", "127.0.0.1", "Proxy.example"]
+)
+def test_a_proxy_has_the_host_that_the_http_client_asks_for(text: str):
+    proxy = Proxy.parse(f"http://{text}:3128")
+    assert proxy.host == proxy.url.raw_host
+    assert str(proxy) == str(proxy.url).rstrip("/")
+
+
+async def test_a_proxy_with_a_long_ipv6_address_is_used(make_client: MakeClient):
+    async with (
+        PathServer({"/a.xml": whole_answer(b"seen")}) as server,
+        ForwardProxy(server.port, host="::1").running() as proxy,
+        make_client(
+            proxy=Proxy.parse(f"http://[0:0:0:0:0:0:0:1]:{proxy.port}"), resolver=NOBODY
+        ) as client,
+        client.get(parse_url("http://shop.example.com/a.xml")) as response,
+    ):
+        assert await read(response) == b"seen"
 
 
 def test_a_proxy_is_shown_without_its_password():
