@@ -93,7 +93,7 @@ def shorten_end(text: str, width: int) -> str:
 
 
 def _last_cells(text: str, width: int) -> str:
-    end = text[len(text) - width :] if width > 0 else ""
+    end = text[max(0, len(text) - width) :] if width > 0 else ""
     while cell_len(end) > width:
         end = end[1:]
     return end

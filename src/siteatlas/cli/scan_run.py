@@ -50,7 +50,7 @@ class ScanRun:
         self.keeper.report.fail(error)
         self.error = error
 
-    def expire(self, seconds: float | None) -> None:
+    def expire(self, seconds: float) -> None:
         """The time is over: what was read so far is the result, if there is any."""
         fault = ScanTimeout(f"The scan was ended after {seconds:g} seconds.")
         report = self.keeper.report
@@ -131,10 +131,13 @@ class Conductor:
     async def _run_one(self, target: Target) -> None:
         run = ScanRun(target, ReportKeeper(target.name))
         self.active.append(run)
+        limit = asyncio.timeout(self._timeout)
         try:
-            async with asyncio.timeout(self._timeout):
+            async with limit:
                 await self._unless_stopped(self._read(run))
         except TimeoutError:
+            if self._timeout is None or not limit.expired():
+                raise
             run.expire(self._timeout)
         except _Stopped:
             run.keeper.interrupt()

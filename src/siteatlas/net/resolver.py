@@ -30,8 +30,9 @@ class Resolver(Protocol):
 class DnsResolver:
     """Asks the hosts file, then the name servers of the system or the given ones.
 
-    Lookups do not wait for each other. A name whose servers let us wait in vain is not asked for
-    again for a few seconds. `servers` are IP addresses, with a port where it is not 53.
+    Any number of lookups run at the same time here; the gate limits them for each client. A name
+    whose servers did not answer in time is not asked for again for a few seconds. `servers` are
+    IP addresses, with a port where it is not 53.
     """
 
     def __init__(self, servers: Sequence[str] = ()) -> None:

@@ -24,6 +24,7 @@ MAX_URL_CHARS = 8192
 USUAL_URL_CHARS = 2048
 YEARS = range(1970, 2101)
 MAX_DATE_CHARS = 64
+SIGNS = frozenset("+-")
 FUTURE = timedelta(days=1)
 CACHED_VALUES = 32_768
 CHANGE_FREQUENCIES = frozenset(
@@ -134,14 +135,13 @@ def _note_future(
 
 
 def read_date(text: str) -> datetime | None:
-    """A W3C, ISO 8601 or RFC 2822 date as UTC; None for anything else. No zone means UTC."""
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        moment_or_none = _lenient_date(text)
-        if moment_or_none is None:
-            return None
-        moment = moment_or_none
+    """A W3C, ISO 8601 or RFC 2822 date as UTC; None for anything else. No zone means UTC.
+
+    A date with a zone, as XML Schema allows it, begins at midnight in that zone.
+    """
+    moment = _iso_date(text) or _lenient_date(text)
+    if moment is None:
+        return None
     if moment.tzinfo is not UTC:
         try:
             moment = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
@@ -157,6 +157,16 @@ def _read_times(texts: Sequence[str]) -> list[datetime] | None:
     except ValueError:
         return None
     return times if min(times).year in YEARS and max(times).year in YEARS else None
+
+
+def _iso_date(text: str) -> datetime | None:
+    # `fromisoformat` takes any character for the separator, also the sign of a zone behind a date.
+    if text[10:11] in SIGNS or text[8:9] in SIGNS:
+        return None
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        return None
 
 
 def _lenient_date(text: str) -> datetime | None:

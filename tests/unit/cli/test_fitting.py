@@ -66,6 +66,12 @@ def test_wide_characters_are_shortened_by_the_cells_they_take(shorten, width: in
     assert cell_len(shorten("商品目録のページ", width)) <= width
 
 
+@pytest.mark.parametrize("width", [31, 58, 59])
+def test_many_wide_characters_use_the_room_there_is(width: int):
+    short = shorten_middle("商" * 30, width)
+    assert width - 3 <= cell_len(short) <= width
+
+
 def test_the_host_that_all_urls_share_stands_in_the_head_once():
     columns = [Column("URL", kind=Kind.URL), Column("SITEMAP", kind=Kind.URL)]
     rows: list[list[object]] = [[f"{SHOP}/{n}", f"{SHOP}/sitemap.xml"] for n in range(2)]

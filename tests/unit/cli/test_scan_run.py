@@ -109,6 +109,16 @@ async def test_a_list_without_sites_is_still_valid_json():
     assert json.loads(await stage.run()) == {"items": [], "next_cursor": None}
 
 
+@pytest.mark.parametrize("seconds", [None, 100.0])
+async def test_a_timeout_of_something_else_is_not_told_as_that_of_the_scan(seconds: float | None):
+    async def broken_site() -> AsyncGenerator[ScanEvent, None]:
+        raise TimeoutError("something else")
+        yield OPENED
+
+    with pytest.raises(TimeoutError, match="something else"):
+        await Stage(ScanFormat.URLS, timeout=seconds).run(Target("a.example", broken_site))
+
+
 async def test_a_failed_site_does_not_stop_the_others():
     stage = Stage(ScanFormat.URLS, many=True)
     await stage.run(Target("b.example", empty_site), Target("a.example", small_site))

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 MAX_NAMES = 2000
 MAX_NAMES_CHARS = 128 * 1024
-# Looking at all of the text would cost a fifth of the time that reading takes. Half of this is
+# Looking at all of the text would take a quarter more CPU than reading it does. Half of this is
 # passed over between two looks on average, all of it at most; nobody can tell which part.
 MAX_SKIPPED_CHARS = 2 * 1024 * 1024
 
