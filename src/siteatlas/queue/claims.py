@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cache
@@ -17,6 +17,7 @@ from sqlalchemy import (
     any_,
     bindparam,
     case,
+    false,
     func,
     null,
     or_,
@@ -25,7 +26,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from siteatlas.errors import JobPoison
+from siteatlas.errors import JobPoison, LeaseLost
 from siteatlas.queue.attempts import record_attempts
 from siteatlas.queue.fair_order import SUSPECT_RESCUES, constant, line_length, picked, waiting
 from siteatlas.storage.bulk import table_of
@@ -201,17 +202,21 @@ async def rescue(session: AsyncSession, *, blame: bool = True) -> list[Job]:
     poison; so does, after more deaths, one that never had the chance. One that was asked to stop
     is cancelled. Without `blame` the death is not the job's: the database itself was away, so
     that nobody could renew a lease. A worker that was seen after the lease had ended lives, and
-    blames nobody either.
+    blames nobody either. The record of the attempt tells the two apart: only a death that was
+    counted may be taken back later.
     """
-    jobs: Sequence[Job] = (await session.execute(_rescue(blame=blame))).scalars().all()
-    await record_attempts(session, jobs, outcome="rescued", error_code=LEASE_EXPIRED, refunded=True)
-    return list(jobs)
+    rows = (await session.execute(_rescue(blame=blame))).all()
+    for code, counted in ((LEASE_EXPIRED, True), (LeaseLost.code, False)):
+        jobs = [row.Job for row in rows if row.is_death is counted]
+        await record_attempts(session, jobs, outcome="rescued", error_code=code, refunded=True)
+    return [row.Job for row in rows]
 
 
 @cache
 def _rescue(*, blame: bool) -> Any:
+    is_death = ~_worker_lives() if blame else false()
     silent = (
-        select(Job.id)
+        select(Job.id, is_death.label("is_death"))
         .where(
             Job.status == JobStatus.PROCESSING,
             Job.job_type == SITEMAP_JOB,
@@ -223,7 +228,7 @@ def _rescue(*, blame: bool) -> Any:
         .cte("silent")
     )
     cancelled = Job.cancel_requested_at.is_not(None)
-    deaths = Job.rescues + (case((_worker_lives(), 0), else_=1) if blame else 0)
+    deaths = Job.rescues + case((silent.c.is_death, 1), else_=0)
     poisoned = or_(and_(Job.alone, deaths >= POISON_RESCUES), deaths >= MOST_RESCUES)
     ended = or_(cancelled, poisoned)
     return (
@@ -244,7 +249,7 @@ def _rescue(*, blame: bool) -> Any:
             lease_until=null(),
             updated_at=func.now(),
         )
-        .returning(Job)
+        .returning(Job, silent.c.is_death)
         .execution_options(synchronize_session=False, populate_existing=True)
     )
 

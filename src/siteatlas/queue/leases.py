@@ -95,7 +95,8 @@ async def assign_domain(session: AsyncSession, claim: Claim, domain_id: UUID) ->
 async def pardon(session: AsyncSession, claims: Iterable[Claim]) -> None:
     """Jobs that a living worker lost: their rescue was no death, so it is not held against them.
 
-    The record of the attempt says so from then on, and a second pardon changes nothing.
+    The record of the attempt says so from then on, and a second pardon changes nothing. Nor does
+    the pardon of a rescue that was not counted: earlier deaths stay.
     """
     lost = sorted({(claim.id, claim.fence) for claim in claims})
     if not lost:

@@ -7,11 +7,12 @@ from collections.abc import Awaitable, Callable
 from datetime import timedelta
 
 import pytest
-from sqlalchemy import func
+from sqlalchemy import func, select
 
 from siteatlas.queue.claims import MOST_RESCUES, POISON_RESCUES, Claim, disown, rescue
 from siteatlas.queue.leases import pardon, report_progress
 from siteatlas.queue.workers import WorkerReport, report_worker
+from siteatlas.storage.models import JobAttempt
 from siteatlas.storage.session import get_background_session
 from tests.fixtures.queue import (
     LEASE,
@@ -89,6 +90,12 @@ async def die(job_id: int, take: Callable[[], Awaitable[Claim]]) -> None:
     await rescue_all()
 
 
+async def codes_of_attempts(job_id: int) -> list[str | None]:
+    codes = select(JobAttempt.error_code).where(JobAttempt.job_id == job_id)
+    async with get_background_session() as session, session.begin():
+        return list((await session.scalars(codes.order_by(JobAttempt.fence))).all())
+
+
 async def test_the_third_death_without_a_finished_document_is_poison() -> None:
     submitted = await submit("example.com")
     await die(submitted.id, take_one)
@@ -145,6 +152,25 @@ async def test_a_living_worker_takes_the_blame_back_once() -> None:
         async with get_background_session() as session, session.begin():
             await pardon(session, [claim])
     assert (await look(submitted.id)).rescues == 1
+
+
+@pytest.mark.parametrize("worker_lives", [True, False])
+async def test_the_pardon_of_a_rescue_without_blame_keeps_an_earlier_death(
+    worker_lives: bool,
+) -> None:
+    submitted = await submit("example.com")
+    await die(submitted.id, take_one)
+    claim = await take_one("worker-a")
+    await let_lease_expire(submitted.id)
+    async with get_background_session() as session, session.begin():
+        if worker_lives:
+            report = WorkerReport("worker-a", "host", 1, "1", slots=1, running=1)
+            await report_worker(session, report)
+        (rescued,) = await rescue(session, blame=worker_lives)
+        assert rescued.rescues == 1
+        await pardon(session, [claim])
+    assert (await look(submitted.id)).rescues == 1
+    assert await codes_of_attempts(submitted.id) == ["lease_expired", "lease_lost"]
 
 
 async def test_a_job_that_its_worker_ended_itself_keeps_the_blame_for_earlier_deaths() -> None:
