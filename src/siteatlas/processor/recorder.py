@@ -6,12 +6,14 @@ is written is the business of `portion_writer`, what becomes of the job that of 
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import AsyncIterator, Sequence
 from functools import singledispatchmethod
 from typing import Any
 from uuid import UUID
 
+from siteatlas.beside import beside
 from siteatlas.logs import get_logger
 from siteatlas.meters import meters
 from siteatlas.processor.budget import EntryBudget
@@ -51,6 +53,7 @@ FLUSH_ROWS = 5_000
 FLUSH_DOCUMENTS = 2_000
 FLUSH_BYTES = 4 * 1024 * 1024
 FLUSH_SECONDS = 2.0
+IDLE_SECONDS = 2.0
 START_PROGRESS = 0.05
 READING_PROGRESS = 0.9
 
@@ -70,12 +73,29 @@ class Recorder:
         self._open: dict[UUID, Document] = {}
         self._held = 0
         self._portion_started = time.monotonic()
+        self._recording = asyncio.Lock()
         self._writer = PortionWriter(claim, scan, lease_seconds=lease_seconds, settled=self.settle)
         done = [sitemap for sitemap in scan.known.by_id.values() if sitemap.state in DONE]
         self._listed = {sitemap.id for sitemap in done}
         self._ended = set(self._listed)
         self.reasons: list[str] = []
         self.url_count = sum(sitemap.read_count for sitemap in done)
+
+    async def take_in(self, event: ScanEvent) -> None:
+        """Record one event, while `write_when_idle` may run beside."""
+        async with self._recording:
+            await self.record(event)
+
+    async def write_when_idle(self) -> None:
+        """Write what is held when no event comes for a while, until cancelled.
+
+        A job may wait long for its site; what it holds then would be missing from the budget of
+        all others. A write that fails is raised to whoever records the next event.
+        """
+        while True:
+            await asyncio.sleep(IDLE_SECONDS)
+            async with self._recording:
+                await self._flush_when_due()
 
     @singledispatchmethod
     async def record(self, event: ScanEvent) -> None:
@@ -363,6 +383,7 @@ async def store_domain_data(
     events: AsyncIterator[ScanEvent], recorder: Recorder, pulse: Pulse
 ) -> None:
     """Record every event of a scan."""
-    async for event in events:
-        pulse.beat()
-        await recorder.record(event)
+    async with beside(recorder.write_when_idle()):
+        async for event in events:
+            pulse.beat()
+            await recorder.take_in(event)

@@ -7,7 +7,17 @@ import asyncio
 import pytest
 
 from siteatlas.processor import recorder
-from tests.fixtures.pipeline import index, job_of, pages, settings_for, submit_server, urlset, work
+from siteatlas.storage.models import SitemapUrl
+from tests.fixtures.pipeline import (
+    index,
+    job_of,
+    pages,
+    rows_of,
+    settings_for,
+    submit_server,
+    urlset,
+    work,
+)
 from tests.fixtures.site_server import SiteServer
 from tests.fixtures.waiting import wait_until
 
@@ -59,6 +69,22 @@ async def test_progress_grows_with_each_document_and_ends_at_one(
     assert (seen[0], len(seen)) == (0, 5)
     assert 0 < seen[1] < seen[-1] < 1
     assert (done.status, done.progress) == ("completed", 1.0)
+
+
+async def test_what_was_read_is_written_while_the_job_waits_for_its_site() -> None:
+    async with StepwiseSite() as server:
+        await submit_server(server)
+        running = asyncio.create_task(work(settings_for(server)))
+        for gate in server.gates[:-1]:
+            gate.set()
+
+        async def all_but_the_last() -> bool:
+            return len(await rows_of(SitemapUrl)) == 10 * (DOCUMENTS - 1)
+
+        await wait_until(all_but_the_last)
+        server.gates[-1].set()
+        await running
+    assert len(await rows_of(SitemapUrl)) == 10 * DOCUMENTS
 
 
 async def test_what_was_read_so_far_is_shown_while_the_job_runs(
