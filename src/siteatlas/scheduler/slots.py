@@ -137,15 +137,15 @@ class Slots:
 
     async def resume(self, job: RunningJob) -> None:
         """Wait until a parked job has a slot again. These come before jobs not yet claimed."""
-        if job not in self._parked:
-            return
-        ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._returning[ready] = job
-        self._let_in()
-        try:
-            await ready
-        finally:
-            self._returning.pop(ready, None)
+        # Again when it was parked anew between the slot that it got and this task's next step.
+        while job in self._parked:
+            ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._returning[ready] = job
+            self._let_in()
+            try:
+                await ready
+            finally:
+                self._returning.pop(ready, None)
 
     def jobs(self) -> list[RunningJob]:
         """All jobs at this moment."""

@@ -52,3 +52,22 @@ async def test_nothing_is_parked_after_the_end_of_the_job(monkeypatch: pytest.Mo
     slots.remove(job)
     await asyncio.sleep(0.05)
     assert slots.jobs() == []
+
+
+async def test_a_job_parked_again_before_it_could_go_on_waits_for_a_slot_again():
+    slots, job, parked = await started()
+    slots.park(job)
+    others = [RunningJob(claim()) for _ in range(2)]
+    for other in others:
+        slots.add(other)
+    resuming = asyncio.create_task(parked._resume())
+    await asyncio.sleep(0)
+    slots.remove(others[0])
+    slots.park(job)  # the timer of another request
+    third = RunningJob(claim())
+    slots._running.add(third)
+    await asyncio.sleep(0.01)
+    assert (resuming.done(), slots.is_parked(job)) == (False, True)
+    slots.remove(third)
+    await asyncio.wait_for(resuming, 1)
+    assert not slots.is_parked(job)
