@@ -13,6 +13,7 @@ SiteatlasError
 ├── NotFoundError             there is no such thing
 ├── ConflictError             it exists, but not in a state that allows this
 ├── DatabaseError             PostgreSQL is away, too old, or cannot be started
+├── SchedulerEnded            the process works on no jobs any more
 ├── JobError                  a job cannot run on
 └── ScanError                 the site, or one document of it, cannot be read
 
@@ -379,6 +380,13 @@ class EmbeddedUserUnknown(EmbeddedServerError):
     """The user id of this process has no name on this machine, and PostgreSQL needs one."""
 
     code = "embedded_user_unknown"
+
+
+class SchedulerEnded(SiteatlasError):
+    """This process no longer works on the queue; its log says why. Restart it."""
+
+    code = "scheduler_ended"
+    http_status = 503
 
 
 class JobError(SiteatlasError):

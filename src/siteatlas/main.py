@@ -107,10 +107,11 @@ async def _scheduler(context: ApiContext) -> AsyncIterator[None]:
     scheduler = SitemapScheduler(context.settings, context.policy)
     await scheduler.start()
     context.wake, context.reschedule = scheduler.wake, scheduler.reschedule
+    context.scheduler_is_alive = lambda: scheduler.is_alive
     try:
         yield
     finally:
-        context.wake = context.reschedule = None
+        context.wake = context.reschedule = context.scheduler_is_alive = None
         await scheduler.shutdown()
 
 

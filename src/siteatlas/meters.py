@@ -33,10 +33,15 @@ class Meters:
     loop_lag_seconds: float = 0.0
     longest_loop_lag_seconds: float = 0.0
     heartbeat_at: float | None = None
+    polled_at: float | None = None
 
     def note_heartbeat(self) -> None:
         """The heartbeat loop went round, whether the database answered or not."""
         self.heartbeat_at = time.monotonic()
+
+    def note_poll(self) -> None:
+        """The poll loop went round, whether the database answered or not."""
+        self.polled_at = time.monotonic()
 
     def heartbeat_timestamp(self) -> float:
         """When it last did, in Unix time; 0 in a process that does not work on the queue."""

@@ -25,12 +25,13 @@ TRUSTED_SECONDS = 10.0
 
 @dataclass(slots=True)
 class ApiContext:
-    """`wake` and `reschedule` are None in a process that does not work on jobs itself."""
+    """`wake`, `reschedule` and `scheduler_is_alive` are None in a process without a scheduler."""
 
     settings: Settings
     policy: EgressPolicy
     wake: Callable[[], None] | None = None
     reschedule: Callable[[], None] | None = None
+    scheduler_is_alive: Callable[[], bool] | None = None
     database_state: DatabaseProbe[DatabaseState] = field(init=False)
     queue_load: DatabaseProbe[QueueLoad] = field(init=False)
     _worker_seen_until: float = field(init=False, default=0.0)
@@ -39,6 +40,11 @@ class ApiContext:
         ended_jobs = EndedJobs()
         self.database_state = DatabaseProbe(database_state)
         self.queue_load = DatabaseProbe(lambda session: queue_load(session, ended_jobs))
+
+    @property
+    def scheduler_has_ended(self) -> bool:
+        """Whether this process has a scheduler that no longer works."""
+        return self.scheduler_is_alive is not None and not self.scheduler_is_alive()
 
     def jobs_waiting(self) -> None:
         """Tell the consumer of this process, if there is one, that a job was committed."""
@@ -52,7 +58,8 @@ class ApiContext:
 
     async def is_served(self, session: AsyncSession) -> bool:
         """Whether anybody works on jobs; a worker that was just seen is not looked for again."""
-        if self.wake is not None or time.monotonic() < self._worker_seen_until:
+        works_itself = self.wake is not None and not self.scheduler_has_ended
+        if works_itself or time.monotonic() < self._worker_seen_until:
             return True
         alive = await any_worker_alive(session)
         if alive:

@@ -9,7 +9,7 @@ from siteatlas.access.users import current_user
 from siteatlas.api.context import Context
 from siteatlas.api.documentation import problems
 from siteatlas.api.schemas.health import DatabaseHealthAnswer, HealthAnswer, PoolAnswer
-from siteatlas.errors import DatabaseReadOnly
+from siteatlas.errors import DatabaseReadOnly, SchedulerEnded
 from siteatlas.meters import meters
 from siteatlas.storage.schema import check_revision
 
@@ -17,8 +17,13 @@ router = APIRouter(tags=["operations"], dependencies=[Depends(current_user)])
 
 
 @router.get("/health", summary="Is it alive?", responses=problems())
-async def get_health() -> HealthAnswer:
-    """The process answers, and how late its event loop is. The database is not asked."""
+async def get_health(context: Context) -> HealthAnswer:
+    """The process answers, and how late its event loop is. The database is not asked.
+
+    503 when the scheduler of this process has ended or hangs: only a restart helps.
+    """
+    if context.scheduler_has_ended:
+        raise SchedulerEnded
     lag = round(meters.loop_lag_seconds, 4)
     return HealthAnswer(status="ok", version=__version__, loop_lag_seconds=lag)
 

@@ -71,6 +71,8 @@ def _health(liveness: Liveness) -> Page:
         "version": __version__,
         "heartbeat_age_seconds": round(liveness.heartbeat_age_seconds, 3),
         "heartbeat_limit_seconds": liveness.limit_seconds,
+        "poll_age_seconds": round(liveness.poll_age_seconds, 3),
+        "poll_limit_seconds": liveness.poll_limit_seconds,
         "loop_lag_seconds": round(meters.loop_lag_seconds, 4),
     }
     status = HTTPStatus.OK if is_alive else HTTPStatus.SERVICE_UNAVAILABLE

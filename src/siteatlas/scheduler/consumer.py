@@ -33,6 +33,7 @@ from siteatlas.queue.leases import heartbeat, pardon
 from siteatlas.queue.workers import REPORT_SECONDS, WorkerReport, report_worker, sign_off_worker
 from siteatlas.scheduler.contact import Contact
 from siteatlas.scheduler.intake import Intake
+from siteatlas.scheduler.loops import run_until
 from siteatlas.scheduler.parking import Parking
 from siteatlas.scheduler.patience import Patience
 from siteatlas.scheduler.shares import shares_of
@@ -106,7 +107,7 @@ class Consumer:
                 group.create_task(loop())
                 for loop in (self._poll_loop, self._beat_loop, self._trust_loop)
             ]
-            await stop.wait()
+            await run_until(stop, loops)
             await self.stop_taking()
             loops[0].cancel()
             await self._drain()
@@ -314,6 +315,7 @@ class Consumer:
             self._wake.clear()
             async with patience.round():
                 taken = await self.take(self._settings.claim_limit or self._slots.free)
+            meters.note_poll()
             pause = SHORTEST_POLL if taken else min(pause * 1.5, LONGEST_POLL)
             with suppress(TimeoutError):
                 async with asyncio.timeout(pause):

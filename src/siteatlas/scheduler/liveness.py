@@ -1,4 +1,4 @@
-"""Whether the heartbeat of this process still goes round.
+"""Whether the loops of this process, the heartbeat and the poll of the queue, still go round.
 
 An outage of the database does not count against the process: to restart it would not help.
 """
@@ -11,13 +11,19 @@ from siteatlas.meters import Meters
 
 # More than one round may take while the database is away: it is given up after its own limits.
 SLACK_SECONDS = 90.0
+# A poll is several statements, and the whole of it is repeated when the database is busy.
+POLL_SLACK_SECONDS = 300.0
 
 
 class Liveness:
-    """The age of the last heartbeat, from the start of the process on, and its limit."""
+    """The ages of the last heartbeat and the last poll, and their limits.
+
+    Before the first of each, the start of the process counts.
+    """
 
     def __init__(self, lease_seconds: float, meters: Meters) -> None:
         self.limit_seconds = lease_seconds + SLACK_SECONDS
+        self.poll_limit_seconds = lease_seconds + POLL_SLACK_SECONDS
         self._meters = meters
         self._started = time.monotonic()
 
@@ -27,6 +33,14 @@ class Liveness:
         return time.monotonic() - (self._meters.heartbeat_at or self._started)
 
     @property
+    def poll_age_seconds(self) -> float:
+        """How long ago the poll loop last went round, or has been awaited."""
+        return time.monotonic() - (self._meters.polled_at or self._started)
+
+    @property
     def is_alive(self) -> bool:
-        """Whether it did so recently."""
-        return self.heartbeat_age_seconds <= self.limit_seconds
+        """Whether both did so recently."""
+        return (
+            self.heartbeat_age_seconds <= self.limit_seconds
+            and self.poll_age_seconds <= self.poll_limit_seconds
+        )

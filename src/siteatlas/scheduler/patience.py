@@ -1,13 +1,15 @@
-"""How a loop outlives an outage of the database: wait longer each time, say it once.
+"""How a loop outlives an outage of the database: wait longer each time, log it now and then.
 
 A loop that dies would leave a process that looks alive and does nothing, so no error gets past a
-round: an outage is waited for, anything else is logged with its trace and the loop goes on.
+round: an outage is waited for, anything else is logged with its trace and the loop goes on. Only a
+cancellation of the task itself ends it.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import time
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from siteatlas.errors import DatabaseError
@@ -17,34 +19,62 @@ log = get_logger("scheduler")
 
 FIRST_PAUSE = 0.2
 LONGEST_PAUSE = 5.0
+REPEAT_LOG_SECONDS = 60.0
 
 
 class Patience:
-    """Wraps one round of a loop; remembers whether the database was away in the last one."""
+    """Wraps one round of a loop; remembers since when the database has failed it."""
 
-    def __init__(self, loop_name: str) -> None:
+    def __init__(self, loop_name: str, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._loop_name = loop_name
+        self._clock = clock
         self._pause = FIRST_PAUSE
-        self._away = False
+        self._failing_since: float | None = None
+        self._logged_at = 0.0
 
     @asynccontextmanager
     async def round(self) -> AsyncIterator[None]:
         """Run one round; an outage becomes a pause instead of an error."""
         try:
             yield
-        except DatabaseError:
-            if not self._away:
-                log.warning("database_away", loop=self._loop_name)
-            self._away = True
+        except asyncio.CancelledError:
+            if _is_cancelled():
+                raise
+            log.exception("round_failed", loop=self._loop_name)
+            await self._rest()
+        except DatabaseError as error:
+            self._note_outage(error)
             await self._rest()
         except Exception:
             log.exception("round_failed", loop=self._loop_name)
             await self._rest()
         else:
-            if self._away:
-                log.info("database_back", loop=self._loop_name)
-            self._away, self._pause = False, FIRST_PAUSE
+            if self._failing_since is not None:
+                log.info("database_back", loop=self._loop_name, seconds=self._failing_seconds())
+            self._failing_since, self._pause = None, FIRST_PAUSE
+
+    def _note_outage(self, error: DatabaseError) -> None:
+        now = self._clock()
+        if self._failing_since is None:
+            self._failing_since, self._logged_at = now, now - REPEAT_LOG_SECONDS
+        if now - self._logged_at >= REPEAT_LOG_SECONDS:
+            self._logged_at = now
+            log.warning(
+                "database_away",
+                loop=self._loop_name,
+                reason=error.code,
+                seconds=self._failing_seconds(),
+            )
+
+    def _failing_seconds(self) -> float:
+        return round(self._clock() - (self._failing_since or 0.0), 1)
 
     async def _rest(self) -> None:
         await asyncio.sleep(self._pause)
         self._pause = min(self._pause * 2, LONGEST_PAUSE)
+
+
+def _is_cancelled() -> bool:
+    """Whether the running task was cancelled, and not only something that it awaited."""
+    task = asyncio.current_task()
+    return task is None or task.cancelling() > 0

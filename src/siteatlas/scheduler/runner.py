@@ -10,9 +10,14 @@ from siteatlas.settings import Settings
 
 
 async def run_worker(settings: Settings, policy: EgressPolicy, *, stop: asyncio.Event) -> None:
-    """Work until `stop` is set, then give back what could not be finished."""
+    """Work until `stop` is set, then give back what could not be finished.
+
+    SchedulerEnded when the work has come to an end by itself.
+    """
     self_check()
     scheduler = SitemapScheduler(settings, policy)
     await scheduler.start()
-    await stop.wait()
-    await scheduler.shutdown()
+    try:
+        await scheduler.run_until(stop)
+    finally:
+        await scheduler.shutdown()

@@ -21,6 +21,7 @@ from apscheduler.schedulers.asyncio import AsyncIOScheduler
 from siteatlas.errors import DatabaseBusy, DatabaseError, SiteatlasError
 from siteatlas.insights.queue_load import count_waiting
 from siteatlas.logs import get_logger
+from siteatlas.meters import meters
 from siteatlas.net.address import parse_site
 from siteatlas.net.egress import EgressPolicy
 from siteatlas.processor.clearance import end_stalled_copies
@@ -37,6 +38,8 @@ from siteatlas.queue.retention import (
 from siteatlas.queue.submission import submit_site
 from siteatlas.scheduler.consumer import Consumer
 from siteatlas.scheduler.due_clock import DueClock
+from siteatlas.scheduler.liveness import Liveness
+from siteatlas.scheduler.loops import run_until
 from siteatlas.settings import Settings, load_settings
 from siteatlas.storage.domains import postpone_scan, take_due_domains
 from siteatlas.storage.faults import translated_faults
@@ -74,9 +77,11 @@ class SitemapScheduler:
         self._clock = AsyncIOScheduler(timezone=UTC)
         self._stop = asyncio.Event()
         self._claimed_before = 0
+        self._stopping = False
         self._working: asyncio.Task[None] | None = None
         self._due_clock = DueClock(self._enqueue_due)
         self._watching: asyncio.Task[None] | None = None
+        self._liveness = Liveness(settings.lease_seconds, meters)
 
     @property
     def worker_id(self) -> str:
@@ -88,6 +93,11 @@ class SitemapScheduler:
         """When the clock ticks next; None while it does not run."""
         job = self._clock.get_job(TICK) if self._clock.running else None
         return job.next_run_time if job else None
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether none of its tasks has ended and its loops go round."""
+        return self._liveness.is_alive and not any(task.done() for task in self._tasks())
 
     def wake(self) -> None:
         """A job was queued in this process: take it without waiting for the next poll."""
@@ -122,21 +132,40 @@ class SitemapScheduler:
             end_stalled_copies, "interval", seconds=CLEARANCE_SECONDS, id="clearance", **common
         )
         self._clock.start()
-        self._working = asyncio.create_task(self._consumer.run(self._stop))
-        self._watching = asyncio.create_task(self._due_clock.run())
+        meters.note_heartbeat()
+        meters.note_poll()
+        self._working = asyncio.create_task(self._consumer.run(self._stop), name="consumer")
+        self._watching = asyncio.create_task(self._due_clock.run(), name="due clock")
+        for task in self._tasks():
+            task.add_done_callback(self._note_end)
         log.info("scheduler_started", interval_minutes=minutes, worker_id=self.worker_id)
+
+    async def run_until(self, stop: asyncio.Event) -> None:
+        """Wait until `stop` is set; SchedulerEnded when a task of the scheduler ends before."""
+        await run_until(stop, self._tasks())
 
     async def shutdown(self) -> None:
         """Stop the clock, let the consumer give back its jobs, and wait for it."""
+        self._stopping = True
         await self._consumer.stop_taking()
         if self._watching is not None:
             self._watching.cancel()
         if self._clock.running:
             self._clock.shutdown(wait=False)
         self._stop.set()
-        if self._working is not None:
-            await self._working
+        await asyncio.gather(*self._tasks(), return_exceptions=True)
         log.info("scheduler_stopped", worker_id=self.worker_id)
+
+    def _tasks(self) -> list[asyncio.Task[None]]:
+        return [task for task in (self._working, self._watching) if task is not None]
+
+    def _note_end(self, task: asyncio.Task[None]) -> None:
+        """Log the end of a task; without the consumer the clock must not claim jobs either."""
+        error = None if task.cancelled() else task.exception()
+        if error is not None or not self._stopping:
+            log.error("scheduler_ended", task=task.get_name(), exc_info=error)
+        if task is self._working and self._clock.running:
+            self._clock.shutdown(wait=False)
 
     async def tick(self) -> None:
         """Queue the sites that are due, then take waiting jobs. Nothing that fails ends a tick.

@@ -48,6 +48,15 @@ async def test_a_worker_whose_heartbeat_stopped_is_unhealthy(monkeypatch: pytest
     assert told["heartbeat_age_seconds"] > told["heartbeat_limit_seconds"] == 94
 
 
+async def test_a_worker_whose_poll_stopped_is_unhealthy(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(meters, "heartbeat_at", time.monotonic())
+    monkeypatch.setattr(meters, "polled_at", time.monotonic() - 305)
+    status, body = await ask("/health")
+    told = json.loads(body)
+    assert (status, told["status"]) == (503, "stale")
+    assert told["poll_age_seconds"] > told["poll_limit_seconds"] == 304
+
+
 async def test_the_metrics_are_those_of_this_process_without_a_database():
     status, body = await ask("/metrics")
     assert status == 200
