@@ -22,8 +22,13 @@ def test_that_reaches_out_and_forgives():
 
 
 def test_loopback_can_be_reached():
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        socket.create_connection(server.getsockname()).close()
+    with (
+        socket.create_server(("127.0.0.1", 0)) as server,
+        socket.create_connection(server.getsockname()) as client,
+    ):
+        accepted, peer = server.accept()
+        accepted.close()
+        assert peer == client.getsockname()
 
 
 def test_a_test_that_reaches_out_fails_even_when_it_forgives_the_refusal(

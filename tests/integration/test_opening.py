@@ -92,7 +92,7 @@ async def test_a_database_that_refuses_us_is_not_waited_for(database_url: str) -
 
 
 async def test_a_worker_that_is_stopped_while_it_waits_ends_in_good_order(
-    database_url: str,
+    database_url: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async with running_proxy(database_url) as proxy:
         proxy.set_mood(Mood.REFUSE)
@@ -100,6 +100,11 @@ async def test_a_worker_that_is_stopped_while_it_waits_ends_in_good_order(
         asyncio.get_running_loop().call_later(0.5, stop.set)
         async with asyncio.timeout(30):
             await work(Settings(database_url=SecretStr(proxy.url)), stop)
+    assert stop.is_set()
+    assert proxy.accepted > 0
+    assert "Working on the queue" not in capsys.readouterr().err
+    with pytest.raises(DatabaseUnavailable):
+        bound_database()
 
 
 async def test_the_schema_goes_away_and_comes_back(database: Database) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from pydantic import SecretStr
+from sqlalchemy import func, select
 
 from siteatlas.errors import (
     ConfigurationError,
@@ -226,7 +227,15 @@ async def test_a_refusal_is_told_as_what_it_is(place: Place, name: str) -> None:
 
 @pytest.mark.parametrize("name", ACCEPTED)
 async def test_a_connection_as_it_was_asked_for_is_made(place: Place, name: str) -> None:
-    await opening(place.url(**ACCEPTED[name]))
+    front = ACCEPTED[name].get("front", "none")
+    settings = Settings(database_url=SecretStr(place.url(**ACCEPTED[name])))
+    async with open_storage(settings) as database, database.engine.connect() as connection:
+        driver = (await connection.get_raw_connection()).driver_connection
+        assert driver is not None
+        port = driver._transport.get_extra_info("peername")[1]
+        encrypted = driver._transport.get_extra_info("ssl_object") is not None
+        user = await connection.scalar(select(func.current_user()))
+    assert (user, port, encrypted) == ("member", place.ports[front], front != "none")
 
 
 @pytest.mark.parametrize("url", ADDRESSES)

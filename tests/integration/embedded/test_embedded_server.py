@@ -176,11 +176,13 @@ async def test_a_killed_server_is_recovered_with_a_word_and_without_loss(data_di
 def test_release_is_quiet_when_the_server_has_died(data_dir):
     server = quiet(data_dir)
     server.acquire()
-    kill_server(data_dir)
+    killed = kill_server(data_dir)
     server.release()
     server.release()
     with quiet(data_dir):  # the next start frees the shared memory of the killed server
-        pass
+        assert server_pid(data_dir) != killed
+        assert runs(data_dir)
+    assert not processes_naming(data_dir)
 
 
 def test_release_is_quiet_when_the_directory_is_gone(place, copied_dir):
@@ -189,9 +191,11 @@ def test_release_is_quiet_when_the_directory_is_gone(place, copied_dir):
     pid = server_pid(copied_dir)
     copied_dir.rename(place / "elsewhere")
     server.release()
+    assert not copied_dir.exists()
     os.kill(pid, signal.SIGINT)
     while process_lives(pid):
         time.sleep(0.01)
+    assert not processes_naming(copied_dir)
 
 
 def test_a_lock_file_that_names_another_program_is_no_obstacle(data_dir):

@@ -85,11 +85,16 @@ async def test_a_site_that_becomes_due_is_noticed_when_the_scheduler_is_told() -
         await scheduler.start()
         try:
             await asyncio.sleep(0.5)
+            assert await rows_of(Job) == []
             await watch(server.base, due_in=0)
             scheduler.reschedule()
             await wait_until(completed(1))
         finally:
             await scheduler.shutdown()
+    (job,) = await rows_of(Job)
+    (domain,) = await rows_of(Domain)
+    assert job.result_data is not None
+    assert (job.domain_id, job.result_data["url_count"]) == (domain.id, 3)
 
 
 async def test_a_site_that_another_process_is_taking_is_not_asked_for_without_pause() -> None:

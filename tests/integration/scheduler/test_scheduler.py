@@ -183,7 +183,10 @@ async def test_a_process_with_long_leases_reports_no_less_often(
         return (await rows_of(Worker))[0].last_seen_at > first.last_seen_at
 
     await wait_until(seen_again)
+    (again,) = await rows_of(Worker)
     await scheduler.shutdown()
+    assert (again.id, again.started_at) == (scheduler.worker_id, first.started_at)
+    assert again.last_seen_at > first.last_seen_at
 
 
 async def test_shutdown_gives_unfinished_jobs_back_at_once() -> None:

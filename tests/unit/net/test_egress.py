@@ -7,6 +7,7 @@ import pytest
 from siteatlas.errors import ConfigurationError, EgressDenied
 from siteatlas.net.address import parse_site
 from siteatlas.net.egress import EgressPolicy
+from tests.fixtures.egress import permits
 
 PRIVATE = [
     "0.0.0.0",
@@ -82,8 +83,8 @@ def test_a_private_address_is_refused_as_literal_and_as_dns_record(ip: str):
 
 @pytest.mark.parametrize("ip", PUBLIC)
 def test_a_public_address_is_allowed(ip: str):
-    EgressPolicy().check(parse_site(literal(ip)))
-    EgressPolicy().check_socket("example.com", ip, 443)
+    assert permits(EgressPolicy().check, parse_site(literal(ip)))
+    assert permits(EgressPolicy().check_socket, "example.com", ip, 443)
 
 
 @pytest.mark.parametrize("ip", ["fe80::1%eth0", "2606:4700::1%1", "example.com", "", "127.1"])
@@ -94,8 +95,8 @@ def test_a_record_that_is_no_plain_address_is_refused(ip: str):
 
 @pytest.mark.parametrize("port", [80, 443, 8080, 8443])
 def test_the_ports_of_the_web_are_open(port: int):
-    EgressPolicy().check(parse_site(f"http://example.com:{port}/"))
-    EgressPolicy().check_socket("example.com", "1.1.1.1", port)
+    assert permits(EgressPolicy().check, parse_site(f"http://example.com:{port}/"))
+    assert permits(EgressPolicy().check_socket, "example.com", "1.1.1.1", port)
 
 
 @pytest.mark.parametrize("port", [1, 22, 25, 81, 3306, 5432, 6379, 9200, 65535])
@@ -267,8 +268,8 @@ def test_the_service_does_not_scan_the_socket_it_listens_on():
             policy.check(parse_site(text))
     with pytest.raises(EgressDenied):
         policy.check_socket("localhost", "127.0.0.1", 8000)
-    policy.check(parse_site("http://127.0.0.1:8001/"))
-    policy.check_socket("localhost", "127.0.0.1", 8001)
+    assert permits(policy.check, parse_site("http://127.0.0.1:8001/"))
+    assert permits(policy.check_socket, "localhost", "127.0.0.1", 8001)
 
 
 @pytest.mark.parametrize(
@@ -282,4 +283,8 @@ def test_no_rule_opens_ipv4_inside_ipv6(address: str):
 
 
 def test_the_loopback_address_of_ipv6_can_be_opened():
-    EgressPolicy.from_text("[::1]:80").check(parse_site("http://[::1]/"))
+    site = parse_site("http://[::1]/")
+    opened = EgressPolicy.from_text("[::1]:80")
+    assert permits(opened.check, site)
+    assert permits(opened.check_socket, site.host, "::1", 80)
+    assert not permits(EgressPolicy().check, site)

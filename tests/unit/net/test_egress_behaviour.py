@@ -10,7 +10,7 @@ from siteatlas.errors import EgressDenied
 from siteatlas.net import egress
 from siteatlas.net.address import parse_url
 from siteatlas.net.client import FetchLimits
-from siteatlas.net.egress import EgressPolicy, is_private_host, self_check
+from siteatlas.net.egress import SELF_CHECK, EgressPolicy, Refusal, is_private_host, self_check
 from siteatlas.net.politeness import Politeness
 from siteatlas.scanner.analyzer import SitemapAnalyzer
 from siteatlas.scanner.events import DocumentClosed
@@ -121,6 +121,14 @@ async def test_row_153_rules_bind_the_host_that_was_asked_for():
 
 def test_the_self_check_passes():
     self_check()
+    refusals = {text: EgressPolicy().refusal(parse_url(text)) for text in SELF_CHECK}
+    assert refusals == {
+        "http://127.0.0.1/": Refusal.PRIVATE_ADDRESS,
+        "http://169.254.169.254/": Refusal.NEVER_OPENS,
+        "http://10.0.0.1/": Refusal.PRIVATE_ADDRESS,
+        "http://[::ffff:127.0.0.1]/": Refusal.NEVER_OPENS,
+        "http://localhost/": Refusal.RESERVED_NAME,
+    }
 
 
 def test_the_self_check_notices_a_policy_with_a_hole(monkeypatch):

@@ -71,9 +71,16 @@ async def test_requests_to_one_host_start_apart():
 async def test_another_host_or_port_does_not_wait():
     politeness = Politeness(30, 1)
     other_port = parse_url("http://example.com:8080/")
+    started: list[WebAddress] = []
     async with asyncio.timeout(1):
-        async with politeness.slot(SITE), politeness.slot(OTHER), politeness.slot(other_port):
-            pass
+        for address in (SITE, OTHER, other_port):
+            async with politeness.slot(address):
+                started.append(address)
+    assert started == [SITE, OTHER, other_port]
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.05), politeness.slot(SITE):
+            started.append(SITE)
+    assert len(started) == 3
 
 
 async def test_a_crawl_delay_is_obeyed():
@@ -93,6 +100,14 @@ async def test_a_crawl_delay_has_an_upper_and_a_lower_end():
     assert politeness._host(OTHER, own=False).delay == 0.5
 
 
+async def rests(politeness: Politeness) -> bool:
+    try:
+        async with politeness.slot(SITE):
+            return False
+    except ConnectionFailed:
+        return True
+
+
 async def test_five_failures_in_a_row_let_a_host_rest():
     politeness = Politeness(0, 2, clock=Clock())
     for _ in range(5):
@@ -109,16 +124,10 @@ async def test_a_success_in_between_starts_the_count_again():
     politeness = Politeness(0, 2)
     for ok in (False, False, False, False, True, False, False):
         politeness.record(SITE, ok)
-    async with politeness.slot(SITE):
-        pass
-
-
-async def rests(politeness: Politeness) -> bool:
-    try:
-        async with politeness.slot(SITE):
-            return False
-    except ConnectionFailed:
-        return True
+    assert not await rests(politeness)
+    for _ in range(3):
+        politeness.record(SITE, ok=False)
+    assert await rests(politeness)
 
 
 async def test_the_rest_doubles_up_to_a_quarter_of_an_hour():

@@ -196,5 +196,7 @@ def test_speed_is_watched_over_any_window():
 
 def test_a_steady_stream_at_the_lowest_speed_is_fast_enough():
     speed = Speed(lowest=10, window=30)
-    for second in range(1, 300):
+    for second in range(1, 301):
         speed.check(second, 10 * second)
+    with pytest.raises(TooSlow):
+        speed.check(330, 10 * 330 - 1)

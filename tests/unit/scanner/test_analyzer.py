@@ -340,6 +340,9 @@ async def test_a_slow_reader_of_events_slows_the_site_down(site, make_analyzer):
         while sent != reached:
             reached = sent
             await asyncio.sleep(0.3)
+        while sent == reached:
+            assert isinstance(await anext(events), EntriesRead)
+    assert sent > reached
     await events.aclose()
 
 

@@ -97,6 +97,7 @@ async def test_a_job_that_never_left_its_slot_resumes_at_once():
     slots = Slots(2)
     (job,) = filled(slots, 1)
     await asyncio.wait_for(slots.resume(job), 0.1)
+    assert (slots.running, slots.free, slots.parked) == (1, 1, 0)
 
 
 async def test_a_parked_batch_job_waits_for_a_slot_that_is_not_reserved():
