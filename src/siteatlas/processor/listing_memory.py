@@ -2,7 +2,7 @@
 
 Sets and dicts are quick and take some 75 and 150 bytes for a URL. They are used as long as all
 open documents of a process together stay within the budget; beyond it, what comes is held in
-arrays, at some 24 and 16 bytes. That is slower, but no document waits for another to end.
+arrays, at some 9 and 16 bytes. That is slower, but no document waits for another to end.
 """
 
 from __future__ import annotations
@@ -16,12 +16,10 @@ from siteatlas.processor.budget import ByteBudget
 SEEN_BYTES = 75
 STORED_BYTES = 150
 ITEM_BYTES = 8
-# A hash table is between a quarter and half full.
-SEEN_ARRAY_BYTES = 3 * ITEM_BYTES
+# Arrays grow by a sixteenth.
+SEEN_ARRAY_BYTES = ITEM_BYTES + 1
 STORED_ARRAY_BYTES = 2 * ITEM_BYTES
-TABLE_BITS = 6
-TABLES = 1 << TABLE_BITS
-FIRST_PLACES = 128
+ARRAYS = 256
 # Listings of a document before it uses arrays, which are worth their price for large ones only.
 MIN_LISTINGS = 5_000
 UNKNOWN = object()
@@ -30,53 +28,22 @@ Picked = tuple[list[int], list[int], list[int]]
 
 
 class HashArrays:
-    """A set of 64-bit numbers: hash tables in arrays, many small ones, so that none grows long."""
+    """A set of 64-bit numbers in sorted arrays, so many that putting one in moves few others."""
 
     def __init__(self) -> None:
-        self._tables = [_empty_table(FIRST_PLACES) for _ in range(TABLES)]
-        self._counts = [0] * TABLES
-        self._has_zero = False
+        self._arrays = [array("q") for _ in range(ARRAYS)]
 
     def __len__(self) -> int:
-        return sum(self._counts) + self._has_zero
+        return sum(map(len, self._arrays))
 
     def add(self, key: int) -> bool:
         """Take in a number; False when it is there already."""
-        if not key:  # which marks a free place
-            first, self._has_zero = not self._has_zero, True
-            return first
-        number = key & TABLES - 1
-        table = self._tables[number]
-        if not _put(table, key):
+        numbers = self._arrays[key & ARRAYS - 1]
+        place = bisect_left(numbers, key)
+        if place < len(numbers) and numbers[place] == key:
             return False
-        self._counts[number] += 1
-        if 2 * self._counts[number] > len(table):
-            self._tables[number] = _grown(table)
+        numbers.insert(place, key)
         return True
-
-
-def _empty_table(places: int) -> array[int]:
-    return array("q", bytes(ITEM_BYTES * places))
-
-
-def _grown(table: array[int]) -> array[int]:
-    larger = _empty_table(2 * len(table))
-    for key in table:
-        if key:
-            _put(larger, key)
-    return larger
-
-
-def _put(table: array[int], key: int) -> bool:
-    """Put a number into the first free place from its own on; False when it is met before."""
-    mask = len(table) - 1
-    place = key >> TABLE_BITS & mask
-    while there := table[place]:
-        if there == key:
-            return False
-        place = place + 1 & mask
-    table[place] = key
-    return True
 
 
 class StoredArrays:
@@ -129,7 +96,7 @@ class ListingMemory:
         """Note URLs that are all new, to the document and to the store; else note none of them."""
         if self._stored or self._is_over_budget():
             return False
-        if not self._seen.isdisjoint(hashes) or len(set(hashes)) != len(hashes):
+        if not self._are_first(hashes):
             return False
         self._seen.update(hashes)
         self._hold(len(hashes) * SEEN_BYTES)
@@ -165,6 +132,8 @@ class ListingMemory:
         fingerprints: Sequence[int],
     ) -> Picked:
         """Written out, because it runs once per listed URL."""
+        if self._are_unchanged(stored, hashes, fingerprints):
+            return [], [], []
         fresh: list[int] = []
         different: list[int] = []
         repeated: list[int] = []
@@ -179,6 +148,21 @@ class ListingMemory:
             elif stored[key] != fingerprints[index]:
                 different.append(index)
         return fresh, different, repeated
+
+    def _are_unchanged(
+        self,
+        stored: Mapping[int, int | None],
+        hashes: Sequence[int],
+        fingerprints: Sequence[int],
+    ) -> bool:
+        """Note URLs that are all stored as they are listed, each once; else note none of them."""
+        if list(map(stored.get, hashes)) != fingerprints or not self._are_first(hashes):
+            return False
+        self._seen.update(hashes)
+        return True
+
+    def _are_first(self, hashes: Sequence[int]) -> bool:
+        return self._seen.isdisjoint(hashes) and len(set(hashes)) == len(hashes)
 
     def _pick_carefully(self, hashes: Sequence[int], fingerprints: Sequence[int]) -> Picked:
         fresh: list[int] = []
