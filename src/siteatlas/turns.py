@@ -14,6 +14,7 @@ from contextlib import asynccontextmanager, contextmanager
 from typing import TypeVar
 
 from siteatlas.per_loop import PerLoop
+from siteatlas.places import Places
 
 COLLECT_AFTER = (2_000, 10, 100)
 ROUND_SECONDS = 0.001
@@ -28,7 +29,7 @@ class Turns:
     """Who may use the event loop next. One for each loop: `turns()`."""
 
     def __init__(self) -> None:
-        self._lock = asyncio.Lock()
+        self._turn = Places(1)
         self._nobody_waits = asyncio.Event()
         self._nobody_waits.set()
         self._people = 0
@@ -38,7 +39,7 @@ class Turns:
     @asynccontextmanager
     async def piece(self) -> AsyncIterator[None]:
         """Wait for the turn to do a piece of heavy work. Enough of it, and the loop goes round."""
-        async with self._lock:
+        async with self._turn:
             await self.people_first()
             started = time.perf_counter()
             yield

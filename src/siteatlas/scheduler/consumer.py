@@ -20,6 +20,7 @@ from siteatlas.logs import get_logger
 from siteatlas.meters import meters
 from siteatlas.net.egress import EgressPolicy
 from siteatlas.net.waiting import observe_waits
+from siteatlas.places import interactive_job
 from siteatlas.processor.clearance import end_stalled_copies
 from siteatlas.processor.processing import Processor
 from siteatlas.processor.publication import (
@@ -225,7 +226,7 @@ class Consumer:
             if job is self._suspect:
                 await self._send_others_away(job)
             await self._slots.resume(job)
-            with observe_waits(parking.waits):
+            with observe_waits(parking.waits), interactive_job(job.is_interactive):
                 status = await self._processor.run(job.claim, job.pulse)
         except (asyncio.CancelledError, TimeoutError):
             status = await self._stopped(job)

@@ -25,6 +25,7 @@ from sqlalchemy.orm import Session, SessionTransaction
 
 from siteatlas.errors import ConfigurationError, DatabaseUnavailable
 from siteatlas.logs import get_logger
+from siteatlas.places import Places
 from siteatlas.storage.database_url import parse_database_url, tls_address
 from siteatlas.storage.faults import translated_faults
 
@@ -98,7 +99,7 @@ class Database:
         connections: int = 1,
     ) -> None:
         self.engine = engine
-        self.job_turns = asyncio.Semaphore(connections_for_jobs(connections))
+        self.job_turns = Places(connections_for_jobs(connections))
         self._standing = standing or {}
         self._sessions = _factory(engine)
         self._statement_sessions = _factory(engine.execution_options(isolation_level="AUTOCOMMIT"))
@@ -237,7 +238,7 @@ async def get_job_session(*, statement_seconds: int | None = None) -> AsyncItera
     """A session for the rows of a running job, as soon as few enough jobs have one.
 
     Jobs wait here and not in the pool, where they would keep the heartbeat waiting until their
-    own leases run out. It must not be opened inside another one.
+    own leases run out; interactive jobs come first. It must not be opened inside another one.
     """
     async with (
         bound_database().job_turns,

@@ -1,0 +1,68 @@
+"""A limited number of places for the jobs of a process; jobs that a person waits for come first.
+
+`turns` gives out the event loop this way, `storage.session` the connections of the jobs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+# So many interactive jobs in a row, then one of the others, so that those never stop altogether.
+MOST_IN_A_ROW = 4
+
+_is_interactive: ContextVar[bool] = ContextVar("is_interactive", default=False)
+
+
+@contextmanager
+def interactive_job(is_interactive: bool) -> Iterator[None]:
+    """Whether a person waits for what is done inside, also by tasks started inside."""
+    token = _is_interactive.set(is_interactive)
+    try:
+        yield
+    finally:
+        _is_interactive.reset(token)
+
+
+class Places:
+    """A semaphore with two queues; hold a place with `async with`."""
+
+    def __init__(self, count: int) -> None:
+        self._free = count
+        self._interactive: deque[asyncio.Future[None]] = deque()
+        self._others: deque[asyncio.Future[None]] = deque()
+        self._in_a_row = 0
+
+    async def __aenter__(self) -> None:
+        if self._free:
+            self._free -= 1
+            return
+        ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        (self._interactive if _is_interactive.get() else self._others).append(ready)
+        try:
+            await ready
+        except asyncio.CancelledError:
+            if not ready.cancelled():
+                self._pass_on()
+            raise
+
+    async def __aexit__(self, *_error: object) -> None:
+        self._pass_on()
+
+    def _pass_on(self) -> None:
+        """Give the place to whoever comes next. Those who gave up waiting are passed over."""
+        while waiting := self._next_queue():
+            ready = waiting.popleft()
+            if not ready.done():
+                self._in_a_row = self._in_a_row + 1 if waiting is self._interactive else 0
+                ready.set_result(None)
+                return
+        self._free += 1
+
+    def _next_queue(self) -> deque[asyncio.Future[None]]:
+        if self._others and self._in_a_row >= MOST_IN_A_ROW:
+            return self._others
+        return self._interactive or self._others

@@ -1,0 +1,68 @@
+"""Places for jobs: limited, interactive ones first, none lost by those who stop waiting."""
+
+from __future__ import annotations
+
+import asyncio
+
+from siteatlas.places import MOST_IN_A_ROW, Places, interactive_job
+
+
+async def line_up(
+    places: Places, names: str, served: list[str], **kind: bool
+) -> list[asyncio.Task[None]]:
+    """One waiting task for each letter."""
+
+    async def wait(name: str) -> None:
+        async with places:
+            served.append(name)
+
+    with interactive_job(kind.get("interactive", False)):
+        tasks = [asyncio.create_task(wait(name)) for name in names]
+    await asyncio.sleep(0)
+    return tasks
+
+
+async def test_interactive_jobs_come_before_others_and_each_kind_in_its_order():
+    places, served = Places(1), list[str]()
+    async with places:
+        tasks = await line_up(places, "abc", served)
+        tasks += await line_up(places, "XY", served, interactive=True)
+    await asyncio.gather(*tasks)
+    assert "".join(served) == "XYabc"
+
+
+async def test_many_interactive_jobs_leave_a_turn_to_others():
+    places, served = Places(1), list[str]()
+    async with places:
+        tasks = await line_up(places, "ab", served)
+        tasks += await line_up(places, "ABCDEFGHIJ", served, interactive=True)
+    await asyncio.gather(*tasks)
+    assert "".join(served) == "ABCDaEFGHbIJ"
+    assert len("ABCD") == MOST_IN_A_ROW
+
+
+async def test_no_more_are_let_in_than_there_are_places():
+    places, inside, most = Places(3), 0, 0
+
+    async def work() -> None:
+        nonlocal inside, most
+        async with places:
+            inside += 1
+            most = max(most, inside)
+            await asyncio.sleep(0)
+            inside -= 1
+
+    await asyncio.gather(*(work() for _ in range(20)))
+    assert (most, inside) == (3, 0)
+
+
+async def test_who_stops_waiting_takes_no_place_with_him():
+    places, served = Places(1), list[str]()
+    async with places:
+        before, at_once = await line_up(places, "ab", served)
+        before.cancel()
+    # The second has been given the place and is cancelled before it notices.
+    at_once.cancel()
+    await asyncio.gather(before, at_once, return_exceptions=True)
+    async with asyncio.timeout(1), places:
+        assert served == []
