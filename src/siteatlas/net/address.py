@@ -10,6 +10,7 @@ import re
 from dataclasses import dataclass, field
 from functools import lru_cache
 from ipaddress import AddressValueError, IPv6Address
+from sys import intern
 
 import ada_url
 
@@ -226,7 +227,7 @@ def _same_label(written: str, understood: str) -> bool:
 def _canonical(
     parsed: ada_url.URL, *, scheme_given: bool = True, port_given: bool = False
 ) -> WebAddress:
-    scheme = parsed.protocol.removesuffix(":")
+    scheme = intern(parsed.protocol.removesuffix(":"))
     host = parsed.hostname.removesuffix(".")
     port = f":{parsed.port}" if parsed.port else ""
     path = parsed.pathname + parsed.search
@@ -236,7 +237,7 @@ def _canonical(
     return WebAddress(
         url=url,
         scheme=scheme,
-        host=host.strip("[]"),
+        host=intern(host.strip("[]")),
         port=int(parsed.port) if parsed.port else DEFAULT_PORTS[scheme],
         path=path,
         scheme_given=scheme_given,

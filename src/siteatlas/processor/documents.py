@@ -47,6 +47,17 @@ class Document:
     closed: DocumentClosed | None = None
     read_count: int = 0
 
+    @property
+    def is_only_listed(self) -> bool:
+        """Whether nothing is known of it but that an index lists it."""
+        return (
+            self.memory is None
+            and self.closed is None
+            and not self.changes
+            and self.method is DiscoveryMethod.SITEMAP_INDEX
+            and self.url == self.requested_url
+        )
+
     def found_by(self, method: DiscoveryMethod) -> None:
         """Note how the document was found; one that a person named stays so."""
         if self.method is not DiscoveryMethod.MANUAL:
@@ -115,10 +126,14 @@ class Document:
 
 
 class DocumentBook:
-    """Finds the document of a URL, be it the listed one or the one after redirects."""
+    """Finds the document of a URL, be it the listed one or the one after redirects.
+
+    Of a document that has a row and is only listed, the number of its id alone is kept: there may
+    be thousands of them in each of many scans, for hours.
+    """
 
     def __init__(self, known: Iterable[KnownSitemap]) -> None:
-        self._by_url: dict[str, Document] = {}
+        self._by_url: dict[str, Document | int] = {}
         self._by_id: dict[UUID, Document] = {}
         self.learn(known)
 
@@ -138,11 +153,25 @@ class DocumentBook:
 
     def find(self, url: str) -> Document | None:
         """The document of a URL, if there is one."""
-        return self._by_url.get(url)
+        found = self._by_url.get(url)
+        if isinstance(found, int):
+            found = self._by_url[url] = Document(
+                id=UUID(int=found),
+                url=url,
+                requested_url=url,
+                method=DiscoveryMethod.SITEMAP_INDEX,
+                stored=True,
+                fresh=True,
+            )
+        return found
+
+    def knows(self, url: str) -> bool:
+        """Whether there is a document of this URL."""
+        return url in self._by_url
 
     def listed(self, url: str, method: DiscoveryMethod) -> Document:
         """The document behind a URL that is about to be asked for."""
-        document = self._by_url.get(url)
+        document = self.find(url)
         if document is None:
             document = Document(
                 id=uuid4(), url=url, requested_url=url, method=method, stored=False, fresh=True
@@ -152,8 +181,8 @@ class DocumentBook:
 
     def arrived(self, url: str, requested_url: str, method: DiscoveryMethod) -> Document:
         """The document that answered under `url`; a redirect moves the one that was listed."""
-        if url in self._by_url:
-            document = self._by_url[url]
+        document = self.find(url)
+        if document is not None:
             self._by_url[requested_url] = document
             return document
         document = self.listed(requested_url, method)
@@ -167,7 +196,10 @@ class DocumentBook:
     def mark_stored(self, sitemap_ids: Iterable[UUID]) -> None:
         """These documents have a row now."""
         for sitemap_id in sitemap_ids:
-            self._by_id[sitemap_id].stored = True
+            document = self._by_id.pop(sitemap_id)
+            document.stored = True
+            if document.is_only_listed:
+                self._by_url[document.url] = document.id.int
 
 
 def memory_of(known: dict[UUID, KnownSitemap]) -> ScanMemory:

@@ -27,6 +27,7 @@ from siteatlas.queue.claims import Claim
 from siteatlas.scanner.events import (
     DONE_BEFORE,
     CandidateJudged,
+    ChildLink,
     ChildrenFound,
     DiscoveryMethod,
     DocumentClosed,
@@ -50,7 +51,8 @@ from siteatlas.turns import turns
 log = get_logger("processor")
 
 FLUSH_ROWS = 5_000
-FLUSH_DOCUMENTS = 2_000
+FLUSH_DOCUMENTS = 1_000
+CHILDREN_PER_PIECE = 50
 FLUSH_BYTES = 4 * 1024 * 1024
 FLUSH_SECONDS = 2.0
 IDLE_SECONDS = 2.0
@@ -76,7 +78,8 @@ class Recorder:
         self._recording = asyncio.Lock()
         self._writer = PortionWriter(claim, scan, lease_seconds=lease_seconds, settled=self.settle)
         done = [sitemap for sitemap in scan.known.by_id.values() if sitemap.state in DONE]
-        self._listed = {sitemap.id for sitemap in done}
+        # The numbers of ids. Not a set: that takes nearly twice the memory.
+        self._listed = dict.fromkeys(sitemap.id.int for sitemap in done)
         self._ended = set(self._listed)
         self.reasons: list[str] = []
         self.url_count = sum(sitemap.read_count for sitemap in done)
@@ -161,13 +164,18 @@ class Recorder:
     @record.register
     async def _(self, event: ChildrenFound) -> None:
         await self._look_up([child.url for child in event.children])
-        for child in event.children:
-            document = self._book.listed(child.url, DiscoveryMethod.SITEMAP_INDEX)
-            if child.lastmod is not None:
-                document.changes["lastmod"] = child.lastmod
-            self._expect(document)
-            self._link(event.url, document)
-        await self._flush_when_due()
+        for first in range(0, len(event.children), CHILDREN_PER_PIECE):
+            async with turns().piece():
+                for child in event.children[first : first + CHILDREN_PER_PIECE]:
+                    self._list_child(event.url, child)
+            await self._flush_when_due()
+
+    def _list_child(self, parent_url: str, child: ChildLink) -> None:
+        document = self._book.listed(child.url, DiscoveryMethod.SITEMAP_INDEX)
+        if child.lastmod is not None:
+            document.changes["lastmod"] = child.lastmod
+        self._expect(document)
+        self._link(parent_url, document)
 
     @record.register
     async def _(self, event: EntriesRead) -> None:
@@ -199,7 +207,7 @@ class Recorder:
         self._portion.problems += document.found_problems()
         if event.outcome is DocumentOutcome.COMPLETE and not document.fresh:
             self._portion.read_completely.add(document.id)
-        self._ended.add(document.id)
+        self._ended.add(document.id.int)
         meters.documents[event.outcome.value] += 1
         meters.fetched_bytes += event.wire_bytes
         meters.fetch_seconds += event.seconds
@@ -239,7 +247,7 @@ class Recorder:
         """Learn which of these documents are stored, where a site has too many to know them all."""
         if self._scan.known.are_all:
             return
-        hashes = [url_hash(url) for url in urls if self._book.find(url) is None]
+        hashes = [url_hash(url) for url in urls if not self._book.knows(url)]
         if not hashes:
             return
         async with get_job_session() as session, session.begin():
@@ -254,14 +262,14 @@ class Recorder:
             self._portion.new_sitemaps.pop(listed.id, None)
             self._portion.links = {link for link in self._portion.links if listed.id not in link}
             self._portion.pending = [i for i in self._portion.pending if i != listed.id]
-            self._listed.discard(listed.id)
+            self._listed.pop(listed.id.int, None)
         return document
 
     def _expect(self, document: Document) -> None:
         """Put a document on the frontier of this scan, once."""
         self._touch(document)
-        if document.id not in self._listed:
-            self._listed.add(document.id)
+        if document.id.int not in self._listed:
+            self._listed[document.id.int] = None
             self._portion.pending.append(document.id)
 
     def _touch(self, document: Document) -> None:
@@ -363,7 +371,7 @@ class Recorder:
 
         A limit does that, or a redirect to another document.
         """
-        return self._scan.resumed or not self._listed <= self._ended
+        return self._scan.resumed or not self._listed.keys() <= self._ended
 
     async def save_what_remains(self) -> None:
         """Write all that was gathered, for a scan that will not be published now."""

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import islice
 
 from siteatlas.errors import AddressError, ForeignHostLimit, RateLimited, SiteatlasError
 from siteatlas.logs import get_logger
@@ -28,6 +29,7 @@ from siteatlas.scanner.events import (
 from siteatlas.scanner.frontier import DOCUMENT_LIMIT, DUPLICATE, Candidate, Frontier
 from siteatlas.scanner.options import ScanOptions
 from siteatlas.scanner.visit import Emit, UrlBudget, Visitor, VisitResult
+from siteatlas.turns import turns
 
 log = get_logger("scanner")
 
@@ -37,6 +39,8 @@ MOST_TOLD_PER_REASON = 100
 LIMITS = frozenset({"depth_limit", DOCUMENT_LIMIT, "cross_host_cap", "url_limit"})
 # Links to documents that another index lists too, for each document that a scan may read.
 LINKS_PER_DOCUMENT = 5
+# An index may list 50,000 children, and the event loop is not kept for all of them at once.
+LINKS_PER_PIECE = 50
 
 
 class Crawl:
@@ -175,19 +179,29 @@ class Crawl:
         """
         links: list[ChildLink] = []
         parent_host = parse_url(parent_url).host
-        for child in children:
-            if self._told[f"problem {DOCUMENT_LIMIT}"]:
-                break
-            candidate = await self._child(child, parent, parent_url, parent_host)
-            if candidate is None:
-                continue
-            if not self.frontier.hosts.follows(candidate.address.host, parent_host):
-                await self._leave_out(candidate, client)
-                continue
-            if self._is_told(await self._queue(candidate)):
+        async for child, address in self._while_there_is_room(children, parent_url):
+            candidate = await self._child(child, address, parent, parent_url, parent_host)
+            if candidate is not None and await self._follow_child(candidate, client):
                 links.append(ChildLink(candidate.address.url, child.lastmod))
         if links:
             await self._emit(ChildrenFound(parent_url, tuple(links)))
+
+    async def _while_there_is_room(
+        self, children: Iterable[ChildLink], parent_url: str
+    ) -> AsyncIterator[tuple[ChildLink, WebAddress | AddressError]]:
+        async for some in turns().pieces(_read_links(children, parent_url)):
+            for one in some:
+                if self._told[f"problem {DOCUMENT_LIMIT}"]:
+                    return
+                yield one
+
+    async def _follow_child(self, candidate: Candidate, client: HttpClient) -> bool:
+        """Queue a child if it may be read; whether it is told."""
+        assert candidate.parent_host is not None
+        if not self.frontier.hosts.follows(candidate.address.host, candidate.parent_host):
+            await self._leave_out(candidate, client)
+            return False
+        return self._is_told(await self._queue(candidate))
 
     def _is_told(self, refusal: str | None) -> bool:
         """Whether a child is told: one that is queued now, or was before, within reason."""
@@ -208,14 +222,17 @@ class Crawl:
             await self.skip(candidate, "cross_host")
 
     async def _child(
-        self, child: ChildLink, parent: Candidate, parent_url: str, parent_host: str
+        self,
+        child: ChildLink,
+        address: WebAddress | AddressError,
+        parent: Candidate,
+        parent_url: str,
+        parent_host: str,
     ) -> Candidate | None:
         method = DiscoveryMethod.SITEMAP_INDEX
-        try:
-            address = parse_url(child.url, parent_url)
-        except AddressError as error:
+        if isinstance(address, AddressError):
             judged = CandidateJudged(_shown(child.url), method, Verdict.SKIPPED)
-            await self._refuse(judged, error, parent_url)
+            await self._refuse(judged, address, parent_url)
             return None
         return Candidate(
             address,
@@ -234,6 +251,22 @@ class Crawl:
             return False
         await self._emit(event)
         return True
+
+
+def _read_links(
+    children: Iterable[ChildLink], parent_url: str
+) -> Iterator[Sequence[tuple[ChildLink, WebAddress | AddressError]]]:
+    """The children with their addresses, or what is wrong with them, some at a time."""
+    links = iter(children)
+    while piece := tuple(islice(links, LINKS_PER_PIECE)):
+        yield [(child, _read_link(child, parent_url)) for child in piece]
+
+
+def _read_link(child: ChildLink, parent_url: str) -> WebAddress | AddressError:
+    try:
+        return parse_url(child.url, parent_url)
+    except AddressError as error:
+        return error
 
 
 def _shown(url: str) -> str:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from dataclasses import dataclass
 from datetime import datetime
 
-from siteatlas.net.address import WebAddress
+from siteatlas.net.address import WebAddress, parse_url
 from siteatlas.scanner.events import DiscoveryMethod
 from siteatlas.scanner.hosts import SiteHosts
 
@@ -47,6 +48,31 @@ class Candidate:
         return self.method is DiscoveryMethod.SITEMAP_INDEX
 
 
+@dataclass(slots=True)
+class _Index:
+    """What children of one index have in common, and how many of them are queued in a row."""
+
+    common: tuple[str | None, str | None, int, bool]
+    queued: int = 0
+
+    def child(self, url: str, lastmod: datetime | None) -> Candidate:
+        parent_url, parent_host, depth, below_robots = self.common
+        return Candidate(
+            parse_url(url),
+            DiscoveryMethod.SITEMAP_INDEX,
+            depth=depth,
+            parent_url=parent_url,
+            parent_host=parent_host,
+            listed_lastmod=lastmod,
+            below_robots=below_robots,
+        )
+
+
+# Thousands of children may wait, each for hours, so little is held of them: the URL, and the date
+# where there is one.
+_Queued = Candidate | str | tuple[str, datetime]
+
+
 class Frontier:
     """A queue of candidates, first in, first out, that never takes the same address twice."""
 
@@ -54,10 +80,12 @@ class Frontier:
         self.hosts = SiteHosts(site_host)
         self._max_documents = max_documents
         self._max_depth = max_depth
-        self._seen: set[str] = set()
+        # Not a set: that takes nearly twice the memory.
+        self._seen: dict[str, None] = {}
         self._contents: set[str] = set()
         self._documents = 0
-        self._queue: asyncio.Queue[Candidate] = asyncio.Queue()
+        self._queue: asyncio.Queue[_Queued] = asyncio.Queue()
+        self._indexes: deque[_Index] = deque()
 
     def add(self, candidate: Candidate) -> str | None:
         """Queue a candidate; or the reason why it is not wanted, as a word."""
@@ -72,9 +100,9 @@ class Frontier:
             return "cross_host"
         if not self.hosts.take(address.host, candidate.parent_host):
             return "cross_host_cap"
-        self._seen.add(address.url)
+        self._seen[address.url] = None
         self._documents += 1
-        self._queue.put_nowait(candidate)
+        self._queue.put_nowait(self._as_queued(candidate))
         return None
 
     def claim(self, candidate: Candidate, final_url: str) -> bool:
@@ -83,7 +111,7 @@ class Frontier:
             return True
         if final_url in self._seen:
             return False
-        self._seen.add(final_url)
+        self._seen[final_url] = None
         return True
 
     def is_new_content(self, content_hash: str) -> bool:
@@ -94,7 +122,15 @@ class Frontier:
 
     async def next(self) -> Candidate:
         """Wait for a candidate; the taker calls `done` when it has been read."""
-        return await self._queue.get()
+        queued = await self._queue.get()
+        if isinstance(queued, Candidate):
+            return queued
+        url, lastmod = (queued, None) if isinstance(queued, str) else queued
+        index = self._indexes[0]
+        index.queued -= 1
+        if not index.queued:
+            self._indexes.popleft()
+        return index.child(url, lastmod)
 
     def done(self) -> None:
         """One candidate has been read."""
@@ -103,3 +139,18 @@ class Frontier:
     async def drained(self) -> None:
         """Wait until every queued candidate has been read."""
         await self._queue.join()
+
+    def _as_queued(self, candidate: Candidate) -> _Queued:
+        if not candidate.is_child:
+            return candidate
+        common = (
+            candidate.parent_url,
+            candidate.parent_host,
+            candidate.depth,
+            candidate.below_robots,
+        )
+        if not self._indexes or self._indexes[-1].common != common:
+            self._indexes.append(_Index(common))
+        self._indexes[-1].queued += 1
+        url, lastmod = candidate.address.url, candidate.listed_lastmod
+        return url if lastmod is None else (url, lastmod)

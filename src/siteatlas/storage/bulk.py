@@ -6,7 +6,7 @@ made once and kept: making it takes longer than running it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -19,6 +19,8 @@ from siteatlas.storage.models import Base
 Row = Mapping[str, Any]
 Names = tuple[str, ...]
 KEPT_STATEMENTS = 256
+# Values are made ready for the driver in one go, and the event loop waits for that.
+ROWS_AT_A_TIME = 200
 
 
 def table_of(model: type[Base]) -> Table:
@@ -29,7 +31,8 @@ def table_of(model: type[Base]) -> Table:
 async def insert_rows(session: AsyncSession, model: type[Base], rows: Sequence[Row]) -> None:
     """Insert rows; one that is there already stays as it is."""
     for alike in _by_shape(rows).values():
-        await session.execute(_insertion(table_of(model)), alike)
+        for some in _in_parts(alike):
+            await session.execute(_insertion(table_of(model)), some)
 
 
 async def replace_rows(
@@ -37,7 +40,8 @@ async def replace_rows(
 ) -> None:
     """Insert rows, or bring those with the same key up to date; `moment` is set to now."""
     for names, alike in _by_shape(rows).items():
-        await session.execute(_replacement(table_of(model), names, moment), alike)
+        for some in _in_parts(alike):
+            await session.execute(_replacement(table_of(model), names, moment), some)
 
 
 async def update_rows(session: AsyncSession, model: type[Base], rows: Sequence[Row]) -> None:
@@ -45,8 +49,9 @@ async def update_rows(session: AsyncSession, model: type[Base], rows: Sequence[R
     for names, alike in _by_shape(rows).items():
         if names == ("id",):
             continue
-        values = [{f"new_{name}": value for name, value in row.items()} for row in alike]
-        await session.execute(_change(table_of(model), names), values)
+        for some in _in_parts(alike):
+            values = [{f"new_{name}": value for name, value in row.items()} for row in some]
+            await session.execute(_change(table_of(model), names), values)
 
 
 @lru_cache(KEPT_STATEMENTS)
@@ -66,6 +71,11 @@ def _replacement(table: Table, names: Names, moment: str) -> Insert:
 def _change(table: Table, names: Names) -> Update:
     values: dict[str, Any] = {name: bindparam(f"new_{name}") for name in names if name != "id"}
     return update(table).where(table.c.id == bindparam("new_id")).values(**values)
+
+
+def _in_parts(rows: Sequence[dict[str, Any]]) -> Iterator[Sequence[dict[str, Any]]]:
+    for first in range(0, len(rows), ROWS_AT_A_TIME):
+        yield rows[first : first + ROWS_AT_A_TIME]
 
 
 def _by_shape(rows: Iterable[Row]) -> dict[Names, list[dict[str, Any]]]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 from siteatlas.net.address import parse_url
 from siteatlas.scanner.events import DiscoveryMethod
 from siteatlas.scanner.frontier import Candidate, Frontier
@@ -57,3 +59,30 @@ def test_a_document_behind_a_redirect_can_be_claimed_once():
     assert queue.claim(second, "https://a.example/final")
     assert not queue.claim(second, "https://a.example/final")
     assert not queue.claim(second, "https://a.example/1")
+
+
+async def test_gives_out_what_it_was_given_in_the_same_order():
+    day = datetime(2026, 11, 1, tzinfo=UTC)
+
+    def child(name: str, parent: str, depth: int, lastmod: datetime | None = None) -> Candidate:
+        return Candidate(
+            parse_url(f"https://a.example/{name}"),
+            DiscoveryMethod.SITEMAP_INDEX,
+            depth=depth,
+            parent_url=f"https://a.example/{parent}",
+            parent_host="a.example",
+            listed_lastmod=lastmod,
+            below_robots=depth == 1,
+        )
+
+    first = [child("1", "index", 1), child("2", "index", 1, day)]
+    named = Candidate(parse_url("https://a.example/n"), DiscoveryMethod.ROBOTS_TXT)
+    later = [child("3", "other", 2), child("4", "index", 1)]
+    queue = frontier()
+    for one in [*first, named]:
+        queue.add(one)
+    given = [await queue.next(), await queue.next()]
+    for one in later:
+        queue.add(one)
+    given += [await queue.next() for _ in range(3)]
+    assert given == [*first, named, *later]

@@ -1,0 +1,50 @@
+"""The children of an index: followed some at a time, so that others get on meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+
+from siteatlas.net.address import parse_site, parse_url
+from siteatlas.net.client import HttpClient
+from siteatlas.net.egress import EgressPolicy
+from siteatlas.net.politeness import Politeness
+from siteatlas.scanner.crawl import LINKS_PER_PIECE, Crawl
+from siteatlas.scanner.events import (
+    ChildLink,
+    ChildrenFound,
+    DiscoveryMethod,
+    ScanEvent,
+    ScanMemory,
+)
+from siteatlas.scanner.frontier import Candidate
+from siteatlas.scanner.options import ScanOptions
+
+INDEX = "https://a.example/index.xml"
+CHILDREN = 10_000
+
+
+async def test_ten_thousand_children_do_not_keep_the_event_loop():
+    told: list[ScanEvent] = []
+    rounds = 0
+
+    async def emit(event: ScanEvent) -> None:
+        told.append(event)
+
+    async def count_rounds() -> None:
+        nonlocal rounds
+        while True:
+            await asyncio.sleep(0)
+            rounds += 1
+
+    crawl = Crawl(parse_site("https://a.example"), ScanOptions(), ScanMemory(), emit)
+    client = HttpClient(EgressPolicy(), Politeness(), user_agent="tests")
+    parent = Candidate(parse_url(INDEX), DiscoveryMethod.ROBOTS_TXT)
+    links = [ChildLink(f"https://a.example/{number}.xml") for number in range(CHILDREN - 1)]
+    counting = asyncio.create_task(count_rounds())
+    await crawl._follow(parent, INDEX, links, client)
+    counting.cancel()
+    (found,) = told
+    assert isinstance(found, ChildrenFound)
+    assert len(found.children) == len(links)
+    # A fast machine does a few pieces in one round.
+    assert rounds >= CHILDREN / LINKS_PER_PIECE / 10
