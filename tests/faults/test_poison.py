@@ -13,6 +13,7 @@ from tests.faults.figures import Figures
 from tests.faults.fleet import Fleet
 from tests.faults.phases import submit
 from tests.faults.stage import SmallSite
+from tests.fixtures.commands import COMMAND
 from tests.fixtures.site_server import SiteServer
 
 INNOCENTS = 5
@@ -46,8 +47,7 @@ class KillerSite(SiteServer):
 async def keep_one_worker(fleet: Fleet) -> None:
     """Start the next worker when one has died, as a supervisor does."""
     while True:
-        worker = await fleet.worker()
-        await worker.ended(PATIENCE)
+        await fleet.launch(COMMAND, "worker").ended(PATIENCE)
 
 
 @pytest.mark.timeout(240)
