@@ -6,10 +6,11 @@ from uuid import uuid4
 
 import httpx
 import pytest
+from sqlalchemy import select
 
-from siteatlas.storage.models import JobAttempt
+from siteatlas.storage.models import Domain, JobAttempt
 from tests.fixtures.database import transaction
-from tests.fixtures.records import add_domain, add_job
+from tests.fixtures.records import add_domain, add_job, add_unfinished_scan
 
 JOBS = "/api/v3/jobs"
 
@@ -147,3 +148,16 @@ async def test_an_unknown_job_is_404_and_a_malformed_id_422(client: httpx.AsyncC
     malformed = await client.request(method, f"{JOBS}/nonsense{action}")
     assert (unknown.status_code, unknown.json()["code"]) == (404, "job_not_found")
     assert (malformed.status_code, malformed.json()["code"]) == (422, "input_invalid")
+
+
+async def test_after_the_cancel_of_a_waiting_job_the_counters_of_its_site_equal_the_rows(
+    client: httpx.AsyncClient,
+):
+    [job_id] = await jobs_with("pending")
+    async with transaction() as session:
+        await add_unfinished_scan(session, job_id)
+    answer = await client.post(f"{JOBS}/{job_id}/cancel")
+    assert (answer.status_code, answer.json()["status"]) == (200, "cancelled")
+    async with transaction() as session:
+        site = (await session.scalars(select(Domain))).one()
+    assert (site.sitemap_count, site.url_count, site.distinct_url_count) == (1, 3, 3)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Query, Response, status
+from fastapi import APIRouter, BackgroundTasks, Depends, Query, Response, status
 
 from siteatlas.access.users import current_user
 from siteatlas.api.context import Context
@@ -15,7 +15,9 @@ from siteatlas.api.schemas.jobs import AttemptAnswer, JobAnswer, JobDetailAnswer
 from siteatlas.insights.jobs import JobView, find_job, list_attempts, list_jobs
 from siteatlas.insights.pages import Page
 from siteatlas.logs import get_logger
+from siteatlas.processor.recount import recount_site
 from siteatlas.queue.steering import cancel, retry
+from siteatlas.storage.models import JobStatus
 from siteatlas.storage.session import get_session
 
 log = get_logger("api")
@@ -55,12 +57,14 @@ async def get_job(job_id: JobIdent) -> JobDetailAnswer:
     response_model=JobAnswer,
     responses=problems(404, 409),
 )
-async def cancel_job(job_id: JobIdent) -> JobView:
+async def cancel_job(job_id: JobIdent, afterwards: BackgroundTasks) -> JobView:
     """A waiting job is cancelled at once; a running one is asked to stop. Repeating it is fine."""
     async with get_session() as session, session.begin():
         job = await find_job(session, job_id)
         await cancel(session, job.id)
         job = await find_job(session, job_id)
+    if job.status == JobStatus.CANCELLED:
+        afterwards.add_task(recount_site, job.id)
     log.info("job_cancel_requested", job_id=job.job_id, domain=job.domain, status=job.status)
     return job
 

@@ -52,6 +52,7 @@ from siteatlas.insights.jobs import (
 from siteatlas.insights.pages import DEFAULT_LIMIT, Page
 from siteatlas.insights.problems import list_problems
 from siteatlas.insights.workers import any_worker_alive
+from siteatlas.processor.recount import recount_site
 from siteatlas.queue.steering import cancel as cancel_job
 from siteatlas.queue.steering import retry as retry_job
 from siteatlas.settings import Settings
@@ -269,7 +270,11 @@ async def _retry(settings: Settings, ident: str) -> JobView:
 
 
 async def _cancel(settings: Settings, ident: str) -> JobView:
-    async with opened(settings), get_session() as session, session.begin():
-        job = await find_job(session, ident)
-        await cancel_job(session, job.id)
-        return await find_job(session, ident)
+    async with opened(settings):
+        async with get_session() as session, session.begin():
+            job = await find_job(session, ident)
+            await cancel_job(session, job.id)
+            job = await find_job(session, ident)
+        if job.status == JobStatus.CANCELLED:
+            await recount_site(job.id)
+        return job

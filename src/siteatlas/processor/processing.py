@@ -54,12 +54,13 @@ from siteatlas.processor.recorder import (
     Recorder,
     store_domain_data,
 )
+from siteatlas.processor.recount import recount_site
 from siteatlas.queue.claims import Claim, claim_one
 from siteatlas.queue.endings import MAX_PUT_OFFS, MAX_SNOOZES, put_off_seconds
 from siteatlas.queue.job_service import job_service
 from siteatlas.queue.joining import load_waiting_documents
 from siteatlas.queue.leases import assign_domain, heartbeat, report_progress
-from siteatlas.queue.statuses import FINAL
+from siteatlas.queue.statuses import FINAL, UNPUBLISHED
 from siteatlas.scanner.analyzer import ScanOptions, SitemapAnalyzer
 from siteatlas.scanner.events import DiscoveryMethod
 from siteatlas.scanner.options import MAX_DOCUMENTS
@@ -335,9 +336,12 @@ async def process_domain_with_own_session(
     claim = replace(_with_site(claim, domain), max_pages=limit or claim.max_pages)
     keeper = asyncio.create_task(_keep_lease(claim, settings.lease_seconds))
     try:
-        return await processor.run(claim, Pulse())
+        status = await processor.run(claim, Pulse())
     finally:
         keeper.cancel()
+    if status in UNPUBLISHED:
+        await recount_site(claim.id)
+    return status
 
 
 async def _claim_waiting(job_id: str | int | UUID, lease_seconds: float) -> Claim | None:

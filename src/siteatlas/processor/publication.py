@@ -1,4 +1,9 @@
-"""The end of a scan: published with its counters, or noted as failed, in one transaction each."""
+"""The end of a scan: published with its counters, or noted as failed, in one transaction each.
+
+The job is the last that each of them writes: its row is locked for a moment, and a worker that has
+lost the job rolls back all that it wrote before. The counters of a site whose scan was not
+published are the business of `recount`.
+"""
 
 from __future__ import annotations
 
@@ -6,36 +11,38 @@ from collections.abc import Collection
 from typing import Any
 from uuid import UUID
 
-from siteatlas.errors import DatabaseError, LeaseLost
-from siteatlas.logs import get_logger
+from siteatlas.errors import DatabaseBusy, LeaseLost
 from siteatlas.meters import meters
 from siteatlas.processor.clearance import end_stalled_copies
 from siteatlas.processor.opened_scan import OpenedScan
 from siteatlas.processor.recorder import Recorder
 from siteatlas.queue.attempts import count_releases
 from siteatlas.queue.claims import Claim
-from siteatlas.queue.endings import cancel_running, complete, count_snoozes, fail, release
-from siteatlas.queue.statuses import FINAL
+from siteatlas.queue.endings import (
+    cancel_running,
+    complete,
+    count_snoozes,
+    fail,
+    foresee,
+    outcome_of_failure,
+    release,
+)
 from siteatlas.storage.models import JobStatus, ScanState
 from siteatlas.storage.portions import Portion, write_portion
 from siteatlas.storage.repetition import repeat_when_busy
 from siteatlas.storage.scans import (
     ScanCounts,
     end_scan,
-    lock_domain,
     publish_scan,
     record_domain_counts,
     record_domain_failure,
     record_domain_success,
-    recorded_domain_counts,
 )
 from siteatlas.storage.session import AsyncSession, get_job_session
 from siteatlas.storage.sitemaps import count_domain, summarise_scan
 from siteatlas.storage.unfinished import close_unfinished
 from siteatlas.storage.urls import count_distinct_urls
 from siteatlas.turns import turns
-
-log = get_logger("processor")
 
 SUMMARISED_SITEMAPS = 100
 PUBLICATION_SECONDS = 300
@@ -128,33 +135,29 @@ def _result(
 
 async def record_failure(claim: Claim, *, code: str, message: str, transient: bool) -> JobStatus:
     """Note that the attempt failed, in a session of its own."""
-    status = await repeat_when_busy(
-        lambda: _record_failure(claim, code=code, message=message, transient=transient)
-    )
-    await _recount_site(claim, status)
-    return status
+    outcome = outcome_of_failure(claim, transient=transient)
 
+    async def failed() -> JobStatus:
+        async with get_job_session() as session, session.begin():
+            expected = await foresee(session, claim, outcome)
+            site = claim.domain_id if claim.document is None else None
+            await _end_scan(session, claim.id, site, expected, code)
+            status = await fail(session, claim, code=code, message=message, transient=transient)
+            return _as_expected(status, expected)
 
-async def _record_failure(claim: Claim, *, code: str, message: str, transient: bool) -> JobStatus:
-    async with get_job_session() as session, session.begin():
-        if claim.domain_id is not None:
-            await lock_domain(session, claim.domain_id)
-        status = await fail(session, claim, code=code, message=message, transient=transient)
-        site = claim.domain_id if claim.document is None else None
-        await _end_scan(session, claim.id, site, status, code)
-        return status
+    return await repeat_when_busy(failed)
 
 
 async def record_cancellation(claim: Claim) -> None:
     """Note that the job stopped because it was asked to."""
-    await repeat_when_busy(lambda: _record_cancellation(claim))
-    await _recount_site(claim, JobStatus.CANCELLED)
 
+    async def cancelled() -> None:
+        async with get_job_session() as session, session.begin():
+            await foresee(session, claim, JobStatus.CANCELLED)
+            await end_scan(session, claim.id, ScanState.CANCELLED, None)
+            await cancel_running(session, claim)
 
-async def _record_cancellation(claim: Claim) -> None:
-    async with get_job_session() as session, session.begin():
-        await cancel_running(session, claim)
-        await end_scan(session, claim.id, ScanState.CANCELLED, None)
+    await repeat_when_busy(cancelled)
 
 
 async def give_back(
@@ -164,43 +167,24 @@ async def give_back(
 
     async def released() -> JobStatus:
         async with get_job_session() as session, session.begin():
+            expected = await foresee(session, claim, JobStatus.PENDING)
+            await _end_scan(session, claim.id, claim.domain_id, expected, None)
             status = await release(
                 session, claim, pause_seconds=pause_seconds, snooze=snooze, reason=reason
             )
-            await _end_scan(session, claim.id, claim.domain_id, status, None)
-            return status
+            return _as_expected(status, expected)
 
     try:
-        status = await repeat_when_busy(released)
+        return await repeat_when_busy(released)
     except LeaseLost:
         return None
-    await _recount_site(claim, status)
+
+
+def _as_expected(status: JobStatus, expected: JobStatus) -> JobStatus:
+    """The scan was closed for the status that was foreseen; another one rolls that back."""
+    if status is not expected:
+        raise DatabaseBusy
     return status
-
-
-async def _recount_site(claim: Claim, status: JobStatus) -> None:
-    """Bring the counters of a site in line with its rows after a scan that was not published.
-
-    In a transaction of its own: counting a large site must not hold up the end of its job.
-    """
-    if claim.domain_id is None or status not in FINAL:
-        return
-    try:
-        async with (
-            get_job_session(statement_seconds=PUBLICATION_SECONDS) as session,
-            session.begin(),
-        ):
-            await _recount(session, claim.domain_id)
-    except DatabaseError as error:
-        log.warning("site_not_recounted", reason=error.code)
-
-
-async def _recount(session: AsyncSession, domain_id: UUID) -> None:
-    sitemaps, urls = await count_domain(session, domain_id)
-    if (sitemaps, urls) == await recorded_domain_counts(session, domain_id):
-        return
-    distinct = await count_distinct_urls(session, domain_id) if sitemaps > 1 else urls
-    await record_domain_counts(session, domain_id, ScanCounts(sitemaps, urls, distinct))
 
 
 async def times_put_off(claim: Claim, reasons: Collection[str]) -> int:

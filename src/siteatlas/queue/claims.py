@@ -30,7 +30,7 @@ from siteatlas.errors import JobPoison, LeaseLost
 from siteatlas.queue.attempts import record_attempts
 from siteatlas.queue.fair_order import SUSPECT_RESCUES, constant, line_length, picked, waiting
 from siteatlas.storage.bulk import table_of
-from siteatlas.storage.models import SITEMAP_JOB, Job, JobStatus, Worker
+from siteatlas.storage.models import SITEMAP_JOB, Domain, Job, JobStatus, Worker
 
 # Deaths without a finished document: alone in its process, or whatever ran beside it.
 POISON_RESCUES = 3
@@ -215,18 +215,7 @@ async def rescue(session: AsyncSession, *, blame: bool = True) -> list[Job]:
 @cache
 def _rescue(*, blame: bool) -> Any:
     is_death = ~_worker_lives() if blame else false()
-    silent = (
-        select(Job.id, is_death.label("is_death"))
-        .where(
-            Job.status == JobStatus.PROCESSING,
-            Job.job_type == SITEMAP_JOB,
-            Job.lease_until < func.now(),
-        )
-        .order_by(Job.id)
-        .limit(RESCUE_BATCH)
-        .with_for_update(skip_locked=True, key_share=True)
-        .cte("silent")
-    )
+    silent = _silent(is_death)
     cancelled = Job.cancel_requested_at.is_not(None)
     deaths = Job.rescues + case((silent.c.is_death, 1), else_=0)
     poisoned = or_(and_(Job.alone, deaths >= POISON_RESCUES), deaths >= MOST_RESCUES)
@@ -251,6 +240,33 @@ def _rescue(*, blame: bool) -> Any:
         )
         .returning(Job, silent.c.is_death)
         .execution_options(synchronize_session=False, populate_existing=True)
+    )
+
+
+def _silent(is_death: Any) -> Any:
+    """The jobs whose lease ran out, locked with their sites, whose record may have to be changed.
+
+    Others lock a site before its job. A job of a site that is locked waits for the next poll, so
+    that nobody waits for a site while holding a job.
+    """
+    expired = and_(
+        Job.status == JobStatus.PROCESSING,
+        Job.job_type == SITEMAP_JOB,
+        Job.lease_until < func.now(),
+    )
+    sites = (
+        select(Domain.id)
+        .where(Domain.id.in_(select(Job.domain_id).where(expired)))
+        .with_for_update(skip_locked=True, key_share=True)
+        .cte("sites")
+    )
+    return (
+        select(Job.id, is_death.label("is_death"))
+        .where(expired, or_(Job.domain_id.is_(None), Job.domain_id.in_(select(sites.c.id))))
+        .order_by(Job.id)
+        .limit(RESCUE_BATCH)
+        .with_for_update(skip_locked=True, key_share=True, of=Job)
+        .cte("silent")
     )
 
 

@@ -72,13 +72,33 @@ async def complete(session: AsyncSession, claim: Claim, result_data: dict[str, A
         raise LeaseLost
 
 
+async def foresee(session: AsyncSession, claim: Claim, outcome: JobStatus) -> JobStatus:
+    """The status that the job will have when its attempt ends this way; nothing is locked.
+
+    For what must be written before the job itself: its row is locked last and shortly, because
+    the heartbeat of all jobs of a process waits for it. LeaseLost if the job is not ours.
+    """
+    status = await session.scalar(
+        select(_unless_cancelled(outcome)).where(STILL_HELD), claim.fenced
+    )
+    if status is None:
+        raise LeaseLost
+    return JobStatus(status)
+
+
+def outcome_of_failure(claim: Claim, *, transient: bool) -> JobStatus:
+    """Transient faults wait for another attempt while some are left."""
+    again = transient and claim.attempt < claim.max_attempts
+    return JobStatus.PENDING if again else JobStatus.FAILED
+
+
 async def fail(
     session: AsyncSession, claim: Claim, *, code: str, message: str, transient: bool = False
 ) -> JobStatus:
     """The attempt failed. Transient faults wait for another attempt while some are left."""
-    again = transient and claim.attempt < claim.max_attempts
+    outcome = outcome_of_failure(claim, transient=transient)
+    again = outcome is JobStatus.PENDING
     pause = backoff_seconds(claim.attempt, random.uniform(-1, 1))
-    outcome = JobStatus.PENDING if again else JobStatus.FAILED
     values: dict[str, Any] = {
         "status": _unless_cancelled(outcome),
         "error_code": case((_asked_to_stop(), null()), else_=code),

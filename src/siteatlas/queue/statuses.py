@@ -7,6 +7,7 @@ from siteatlas.storage.models import JobStatus
 
 STATUS_ALIASES = {"complete": JobStatus.COMPLETED, "error": JobStatus.FAILED}
 FINAL = (JobStatus.COMPLETED, JobStatus.FAILED, JobStatus.CANCELLED)
+UNPUBLISHED = (JobStatus.FAILED, JobStatus.CANCELLED)
 ACTIVE = (JobStatus.PENDING, JobStatus.PROCESSING)
 
 

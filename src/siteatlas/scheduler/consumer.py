@@ -31,12 +31,14 @@ from siteatlas.processor.publication import (
 )
 from siteatlas.queue.claims import Claim, claim, claim_suspect, disown, rescue
 from siteatlas.queue.leases import heartbeat, pardon
+from siteatlas.queue.statuses import UNPUBLISHED
 from siteatlas.queue.workers import REPORT_SECONDS, WorkerReport, report_worker, sign_off_worker
 from siteatlas.scheduler.contact import Contact
 from siteatlas.scheduler.intake import Intake
 from siteatlas.scheduler.loops import run_until
 from siteatlas.scheduler.parking import Parking
 from siteatlas.scheduler.patience import Patience
+from siteatlas.scheduler.recounts import Recounts
 from siteatlas.scheduler.shares import shares_of
 from siteatlas.scheduler.slots import RunningJob, Slots, StopReason
 from siteatlas.scheduler.taken import Taken, described
@@ -58,6 +60,7 @@ GRACE_SECONDS = 3.0
 LAST_CLAIM_SECONDS = 2.0
 STOP_SECONDS = 11.0
 LAST_WORD_SECONDS = 5.0
+RECOUNT_SECONDS = 2.0
 FORGET_SECONDS = 2.0
 ALONE_SECONDS = 60.0
 DISPLACED_PAUSE_SECONDS = 60.0
@@ -81,6 +84,7 @@ class Consumer:
         self._suspect: RunningJob | None = None
         self._suspects_wait_until = 0.0
         self._lost: dict[Claim, float] = {}
+        self._recounts = Recounts()
         self._keeps_outcomes = False
         self._taking = asyncio.Lock()
         self._stopping = False
@@ -112,6 +116,7 @@ class Consumer:
             await self.stop_taking()
             loops[0].cancel()
             await self._drain()
+            await self._recounts.finish(RECOUNT_SECONDS)
             for loop in loops:
                 loop.cancel()
         with suppress(DatabaseError, TimeoutError):
@@ -136,6 +141,7 @@ class Consumer:
             while found < limit and (taken := await self.take(limit - found)):
                 found += taken
                 await self._slots.wait_idle()
+            await self._recounts.finish()
             for loop in loops:
                 loop.cancel()
         async with get_background_session() as session, session.begin():
@@ -157,6 +163,8 @@ class Consumer:
             self.claimed += len(taken.claims)
             for one in taken.claims:
                 self._start(one)
+            for job_id in taken.ended:
+                self._recounts.start(job_id)
         if taken.rescues:
             await end_stalled_copies()
         return len(taken.claims)
@@ -176,13 +184,15 @@ class Consumer:
             running = [job.claim.id for job in self._slots.jobs()]
             disowned = await disown(session, self.worker_id, running) if lost_track else []
             rescued = await rescue(session, blame=self._contact.unbroken)
-            back = [described(job) for job in [*disowned, *rescued]]
-            for job in [*disowned, *rescued]:
+            returned = [*disowned, *rescued]
+            back = [described(job) for job in returned]
+            ended = [job.id for job in returned if job.status in UNPUBLISHED]
+            for job in returned:
                 await note_ended_job(
                     session, job.id, job.domain_id, JobStatus(job.status), job.error_code
                 )
             claims = await self._claim_for_free_slots(session, limit)
-        return Taken(claims, len(rescued), back)
+        return Taken(claims, len(rescued), back, ended)
 
     async def _claim_for_free_slots(self, session: AsyncSession, limit: int) -> list[Claim]:
         wanted = min(limit, self._slots.free, self._intake.most - self._slots.running)
@@ -248,6 +258,8 @@ class Consumer:
         else:
             # Whoever rescues it may come only when the lease is over.
             self._lost[job.claim] = time.monotonic() + 2 * self._lease
+        if status in UNPUBLISHED:
+            self._recounts.start(job.claim.id)
         self._slots.remove(job)
         self._end_solitude(job)
         self._wake.set()

@@ -18,12 +18,14 @@ log = get_logger("scheduler")
 class Taken:
     """What one poll took: new jobs, and those taken back from silent workers or from ourselves.
 
-    `back` is as they were then: the same poll may have claimed some of them again.
+    `back` is as they were then: the same poll may have claimed some of them again. `ended` are the
+    numbers of those that failed or were cancelled.
     """
 
     claims: list[Claim]
     rescues: int
     back: list[dict[str, Any]]
+    ended: list[int]
 
     def tell(self) -> None:
         """Log and count it; the transaction is committed."""

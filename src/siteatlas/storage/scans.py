@@ -168,13 +168,6 @@ async def end_scan(
         await close_unfinished(session, scan_id, error_code or JobCancelled.code)
 
 
-async def lock_domain(session: AsyncSession, domain_id: UUID) -> None:
-    """Lock a site before its job, the order in which submitting locks too: no ring can form."""
-    await session.execute(
-        select(Domain.id).where(Domain.id == domain_id).with_for_update(key_share=True)
-    )
-
-
 async def record_domain_success(
     session: AsyncSession,
     domain_id: UUID,
@@ -194,11 +187,28 @@ async def record_domain_counts(session: AsyncSession, domain_id: UUID, counts: S
     await session.execute(NOTE_COUNTS, {"of_domain": domain_id} | asdict(counts))
 
 
-async def recorded_domain_counts(session: AsyncSession, domain_id: UUID) -> tuple[int, int]:
-    """Documents and listings of a site as its record says."""
-    statement = select(Domain.sitemap_count, Domain.url_count).where(Domain.id == domain_id)
-    row = (await session.execute(statement)).one_or_none()
-    return (row.sitemap_count, row.url_count) if row else (0, 0)
+async def scanned_domain(session: AsyncSession, job_id: int) -> UUID | None:
+    """The site that a job has begun to scan."""
+    return await session.scalar(select(Scan.domain_id).where(Scan.job_id == job_id))
+
+
+async def recorded_domain_counts(session: AsyncSession, domain_id: UUID) -> ScanCounts:
+    """The counters of a site as its record says."""
+    counters = (Domain.sitemap_count, Domain.url_count, Domain.distinct_url_count)
+    row = (await session.execute(select(*counters).where(Domain.id == domain_id))).one_or_none()
+    return ScanCounts(*row) if row else ScanCounts(0, 0, 0)
+
+
+async def correct_domain_counts(
+    session: AsyncSession, domain_id: UUID, counts: ScanCounts, *, instead_of: ScanCounts
+) -> None:
+    """Put new counters on a site, unless somebody else has changed the given ones."""
+    unchanged = NOTE_COUNTS.where(
+        DOMAINS.c.sitemap_count == instead_of.sitemaps,
+        DOMAINS.c.url_count == instead_of.urls,
+        DOMAINS.c.distinct_url_count == instead_of.distinct_urls,
+    )
+    await session.execute(unchanged, {"of_domain": domain_id} | asdict(counts))
 
 
 async def record_domain_failure(session: AsyncSession, domain_id: UUID, error_code: str) -> None:

@@ -15,6 +15,7 @@ from siteatlas.processor import processing
 from siteatlas.processor.processing import Processor
 from siteatlas.processor.publication import record_cancellation
 from siteatlas.processor.pulse import Pulse
+from siteatlas.processor.recount import recount_site
 from siteatlas.queue.claims import Claim, claim
 from siteatlas.storage import known_sitemaps
 from siteatlas.storage.hashes import url_hash
@@ -168,6 +169,7 @@ async def test_after_a_cancel_inside_a_document_the_counters_are_those_of_the_ro
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
         await record_cancellation(taken)
+        await recount_site(taken.id)
     listed = Counter(row.sitemap_id for row in await rows_of(SitemapUrl))
     documents = await rows_of(Sitemap)
     assert sum(listed.values()) > 5_000

@@ -11,6 +11,7 @@ from uuid import UUID
 import pytest
 from sqlalchemy import delete, func, insert, select, update
 
+from siteatlas.errors import DatabaseBusy
 from siteatlas.queue import retention
 from siteatlas.queue.retention import Retention, prune_jobs, prune_never_asked
 from siteatlas.scheduler.sitemap_scheduler import prune
@@ -26,8 +27,7 @@ from siteatlas.storage.models import (
     SitemapLink,
     SitemapScan,
 )
-from siteatlas.storage.repetition import repeat_when_busy
-from siteatlas.storage.scans import open_scan
+from siteatlas.storage.scans import _start_over, open_scan
 from siteatlas.storage.session import get_background_session
 from tests.fixtures.database import is_anybody_waiting
 from tests.fixtures.pipeline import rows_of
@@ -188,19 +188,7 @@ async def test_a_scan_that_was_restarted_meanwhile_is_not_deleted() -> None:
     assert {scan.id: scan.state for scan in await rows_of(Scan)} == {1: "running", 3: "failed"}
 
 
-async def test_a_scan_that_is_deleted_while_it_is_restarted_is_opened_anew() -> None:
-    await site_with_scans([80], status="failed")
+async def test_a_scan_that_retention_has_removed_is_not_restarted() -> None:
     async with get_background_session() as session, session.begin():
-        domain_id = (await session.scalars(select(Domain.id))).one()
-
-    async def opened() -> tuple[int, bool]:
-        async with get_background_session() as session, session.begin():
-            return await open_scan(session, job_id=1, domain_id=domain_id, max_pages=None)
-
-    async with get_background_session() as session, session.begin():
-        await session.execute(delete(Scan))
-        opening = asyncio.create_task(repeat_when_busy(opened))
-        await wait_until(is_anybody_waiting)
-    scan_id, resumed = await opening
-    assert [scan.id for scan in await rows_of(Scan)] == [scan_id]
-    assert not resumed
+        with pytest.raises(DatabaseBusy):
+            await _start_over(session, 1)

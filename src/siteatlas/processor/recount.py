@@ -1,0 +1,53 @@
+"""The counters of a site after a scan that ended without being published.
+
+Apart from the end of the job: counting a large site takes long, and whoever ends a job has no time.
+"""
+
+from __future__ import annotations
+
+from siteatlas.errors import DatabaseError
+from siteatlas.logs import get_logger
+from siteatlas.storage.scans import (
+    ScanCounts,
+    correct_domain_counts,
+    recorded_domain_counts,
+    scanned_domain,
+)
+from siteatlas.storage.session import AsyncSession, get_job_session
+from siteatlas.storage.sitemaps import count_domain
+from siteatlas.storage.urls import count_distinct_urls
+
+log = get_logger("processor")
+
+RECOUNT_SECONDS = 300
+
+
+async def recount_site(job_id: int) -> None:
+    """Bring the counters of the site that a job scanned in line with its rows.
+
+    What goes wrong is logged and nothing more: the job has ended, and the next scan counts again.
+    """
+    try:
+        async with (
+            get_job_session(statement_seconds=RECOUNT_SECONDS) as session,
+            session.begin(),
+        ):
+            await _recount(session, job_id)
+    except DatabaseError as error:
+        log.warning("site_not_recounted", job=job_id, reason=error.code)
+    except Exception:
+        log.exception("site_not_recounted", job=job_id)
+
+
+async def _recount(session: AsyncSession, job_id: int) -> None:
+    """Counters that a newer scan wrote meanwhile are left as they are."""
+    domain_id = await scanned_domain(session, job_id)
+    if domain_id is None:
+        return
+    recorded = await recorded_domain_counts(session, domain_id)
+    sitemaps, urls = await count_domain(session, domain_id)
+    if (sitemaps, urls) == (recorded.sitemaps, recorded.urls):
+        return
+    distinct = await count_distinct_urls(session, domain_id) if sitemaps > 1 else urls
+    counts = ScanCounts(sitemaps, urls, distinct)
+    await correct_domain_counts(session, domain_id, counts, instead_of=recorded)
