@@ -56,15 +56,22 @@ async def test_a_request_for_the_whole_site_widens_a_waiting_job(client: httpx.A
     }
 
 
+async def test_a_request_for_the_whole_site_widens_a_running_job(client: httpx.AsyncClient):
+    await submit(client, NEWS, only=True)
+    async with transaction() as session:
+        await session.execute(update(Job).values(status=JobStatus.PROCESSING))
+    answer = await submit(client, "example.com", only=False)
+    assert (answer.status_code, answer.json()["deduplicated"]) == (202, True)
+    job = await stored_job()
+    assert job.status == JobStatus.PROCESSING
+    assert job.job_metadata == {"base_url": "example.com/", "document": None, "documents": [NEWS]}
+
+
 async def test_what_an_active_job_does_not_cover_is_a_conflict(client: httpx.AsyncClient):
     await submit(client, NEWS, only=True)
     assert (await submit(client, NEWS, only=True)).status_code == 202
     other = await submit(client, "https://example.com/other.xml", only=True)
     assert (other.status_code, other.json()["code"]) == (409, "job_active")
-    async with transaction() as session:
-        await session.execute(update(Job).values(status=JobStatus.PROCESSING))
-    whole = await submit(client, "example.com", only=False)
-    assert (whole.status_code, whole.json()["code"]) == (409, "job_active")
 
 
 async def test_a_site_without_a_document_is_refused(client: httpx.AsyncClient):

@@ -23,7 +23,7 @@ from siteatlas.storage.session import get_statement_session
 
 NO_WORKER = "No worker has been seen for a minute. Start one with: siteatlas worker"
 NO_DOCUMENT = "With only_document, base_url must be the address of a sitemap."
-READS_LESS = "A scan of one document of this site is active and does not cover this. Try again."
+READS_LESS = "A scan of another document of this site is active. Try again when it has ended."
 STATUS_PATH = "/api/v3/sitemap/status/{job_id}"
 
 log = get_logger("api")

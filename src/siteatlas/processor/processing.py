@@ -130,7 +130,7 @@ class Processor:
                     address = _address_of(claim)
                     claim = await self._registered(claim, address)
                     self._policy.require(address)
-                    await self._scan_and_publish(claim, address, pulse)
+                    return await self._scan_and_publish(claim, address, pulse)
         except LeaseLost:
             raise
         except JobCancelled:
@@ -150,7 +150,6 @@ class Processor:
         except Exception:
             log.exception("job_crashed")
             return await self._failed(claim, SiteatlasError(), transient=True)
-        return JobStatus.COMPLETED
 
     async def _registered(self, claim: Claim, address: WebAddress) -> Claim:
         """The claim with its site, so that whatever becomes of the job reaches the site too."""
@@ -165,7 +164,7 @@ class Processor:
 
         return replace(claim, domain_id=await repeat_when_busy(register))
 
-    async def _scan_and_publish(self, claim: Claim, address: WebAddress, pulse: Pulse) -> None:
+    async def _scan_and_publish(self, claim: Claim, address: WebAddress, pulse: Pulse) -> JobStatus:
         scan = await repeat_when_busy(lambda: self._open(claim, address))
         recorder = Recorder(
             claim, scan, lease_seconds=self._settings.lease_seconds, budget=self._budget
@@ -173,7 +172,7 @@ class Processor:
         try:
             with pulse.until_the_end():
                 await self._read(claim, address, scan, recorder, pulse)
-            result = await publish(claim, scan, recorder)
+            status, result = await publish(claim, scan, recorder)
             log.info(
                 "scan_published",
                 scan_id=scan.id,
@@ -181,6 +180,7 @@ class Processor:
                 urls=result["url_count"],
                 partial=result["partial"],
             )
+            return status
         except (ScanError, AddressError):
             await recorder.save_what_remains()
             raise

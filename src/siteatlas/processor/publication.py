@@ -48,21 +48,23 @@ SUMMARISED_SITEMAPS = 100
 PUBLICATION_SECONDS = 300
 
 
-async def publish(claim: Claim, scan: OpenedScan, recorder: Recorder) -> dict[str, Any]:
-    """Write the last rows, the counters and the final status in one transaction."""
+async def publish(
+    claim: Claim, scan: OpenedScan, recorder: Recorder
+) -> tuple[JobStatus, dict[str, Any]]:
+    """Write the last rows, the counters and the status in one transaction; status and result."""
     portion = await recorder.finish()
     await turns().people_first()
     with meters.timed_write():
-        result = await repeat_when_busy(
+        published = await repeat_when_busy(
             lambda: _publish(claim, scan, recorder, portion), clear_way=end_stalled_copies
         )
     recorder.settle(portion)
-    return result
+    return published
 
 
 async def _publish(
     claim: Claim, scan: OpenedScan, recorder: Recorder, portion: Portion
-) -> dict[str, Any]:
+) -> tuple[JobStatus, dict[str, Any]]:
     async with (
         get_job_session(statement_seconds=PUBLICATION_SECONDS) as session,
         session.begin(),
@@ -86,8 +88,7 @@ async def _publish(
             origin=portion.origin,
         )
         result = _result(claim, scan, counts, recorder.reasons, largest)
-        await complete(session, claim, result)
-        return result
+        return await complete(session, claim, result), result
 
 
 async def _note_on_site(

@@ -353,7 +353,6 @@ class Recorder:
         known, ended = len(self._listed), len(self._ended)
         result = {
             "domain": self._scan.domain,
-            "max_pages": self._claim.max_pages,
             "sitemap_count": ended,
             "known_sitemap_count": known,
             "url_count": self.url_count,

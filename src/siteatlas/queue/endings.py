@@ -6,7 +6,7 @@ import random
 from datetime import timedelta
 from typing import Any
 
-from sqlalchemy import bindparam, case, func, insert, literal, null, select, update
+from sqlalchemy import bindparam, case, false, func, insert, literal, null, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from siteatlas.errors import JobCancelled, LeaseLost
@@ -25,13 +25,13 @@ PUT_OFF_MAX_SECONDS = 600
 MAX_PUT_OFFS = 24
 
 
-def _completion() -> Any:
+def _completion(condition: Any) -> Any:
     """The end of the job and the record of its attempt in one statement, made once."""
     jobs, attempts = JOBS, table_of(JobAttempt)
     kept = (jobs.c.fence, jobs.c.attempt, jobs.c.worker_id, jobs.c.started_at)
     ended = (
         update(jobs)
-        .where(STILL_HELD)
+        .where(condition)
         .values(
             status=JobStatus.COMPLETED,
             progress=1.0,
@@ -50,7 +50,10 @@ def _completion() -> Any:
     return insert(attempts).from_select(names, record).returning(attempts.c.job_id)
 
 
-COMPLETE = _completion()
+# A job that was to read one document reads the whole site next if a submission asked for that.
+WIDENED = JOBS.c.job_metadata["document"].astext.is_(None)
+COMPLETE = _completion(STILL_HELD)
+COMPLETE_DOCUMENT = _completion(STILL_HELD & ~WIDENED)
 
 
 def backoff_seconds(attempt: int, jitter: float) -> float:
@@ -65,11 +68,34 @@ def put_off_seconds(times_before: int, jitter: float) -> float:
     return pause * (1 + BACKOFF_JITTER * jitter)
 
 
-async def complete(session: AsyncSession, claim: Claim, result_data: dict[str, Any]) -> None:
-    """The job is done; a wish to cancel that came too late is ignored. LeaseLost if not ours."""
+async def complete(session: AsyncSession, claim: Claim, result_data: dict[str, Any]) -> JobStatus:
+    """The job is done; a wish to cancel that came too late is ignored. LeaseLost if not ours.
+
+    One that read a document while the whole site was asked for waits for its next attempt.
+    """
     values = {**claim.fenced, "result": result_data}
-    if (await session.execute(COMPLETE, values)).first() is None:
+    statement = COMPLETE if claim.document is None else COMPLETE_DOCUMENT
+    if (await session.execute(statement, values)).first() is not None:
+        return JobStatus.COMPLETED
+    if claim.document is None:
         raise LeaseLost
+    return await _continue_with_site(session, claim)
+
+
+async def _continue_with_site(session: AsyncSession, claim: Claim) -> JobStatus:
+    restart = {**_back_in_queue(claim), "progress": 0.0}
+    job = await _end(session, claim, restart)
+    await record_attempts(session, [job], outcome="released", error_code="widened", refunded=True)
+    return JobStatus(job.status)
+
+
+def _back_in_queue(claim: Claim) -> dict[str, Any]:
+    return {
+        "status": _status_after(claim, JobStatus.PENDING),
+        "attempt": func.greatest(Job.attempt - 1, 0),
+        "run_at": func.now(),
+        "finished_at": case((_asked_to_stop(), func.now()), else_=null()),
+    }
 
 
 async def foresee(session: AsyncSession, claim: Claim, outcome: JobStatus) -> JobStatus:
@@ -79,7 +105,7 @@ async def foresee(session: AsyncSession, claim: Claim, outcome: JobStatus) -> Jo
     the heartbeat of all jobs of a process waits for it. LeaseLost if the job is not ours.
     """
     status = await session.scalar(
-        select(_unless_cancelled(outcome)).where(STILL_HELD), claim.fenced
+        select(_status_after(claim, outcome)).where(STILL_HELD), claim.fenced
     )
     if status is None:
         raise LeaseLost
@@ -95,23 +121,38 @@ def outcome_of_failure(claim: Claim, *, transient: bool) -> JobStatus:
 async def fail(
     session: AsyncSession, claim: Claim, *, code: str, message: str, transient: bool = False
 ) -> JobStatus:
-    """The attempt failed. Transient faults wait for another attempt while some are left."""
+    """The attempt failed. Transient faults wait for another attempt while some are left.
+
+    What goes wrong with one document does not end a job of which the whole site is wanted by now.
+    """
     outcome = outcome_of_failure(claim, transient=transient)
-    again = outcome is JobStatus.PENDING
-    pause = backoff_seconds(claim.attempt, random.uniform(-1, 1))
+    over = or_(_asked_to_stop(), _widened(claim))
+    status = _status_after(claim, outcome)
     values: dict[str, Any] = {
-        "status": _unless_cancelled(outcome),
-        "error_code": case((_asked_to_stop(), null()), else_=code),
-        "error": case((_asked_to_stop(), null()), else_=message),
-        "finished_at": case((_asked_to_stop(), func.now()), else_=null()) if again else func.now(),
+        "status": status,
+        "error_code": case((over, null()), else_=code),
+        "error": case((over, null()), else_=message),
+        "finished_at": case((status == JobStatus.PENDING.value, null()), else_=func.now()),
+        "attempt": case((_widened(claim), func.greatest(Job.attempt - 1, 0)), else_=Job.attempt),
+        "run_at": case((_widened(claim), func.now()), else_=_next_attempt(claim, outcome)),
     }
-    if again:
-        values["run_at"] = func.now() + timedelta(seconds=pause)
     job = await _end(session, claim, values)
     await record_attempts(
-        session, [job], outcome="retried" if again else "failed", error_code=code, error=message
+        session,
+        [job],
+        outcome="retried" if JobStatus.PENDING in (outcome, job.status) else "failed",
+        error_code=code,
+        error=message,
+        refunded=job.attempt < claim.attempt,
     )
     return JobStatus(job.status)
+
+
+def _next_attempt(claim: Claim, outcome: JobStatus) -> Any:
+    if outcome is not JobStatus.PENDING:
+        return Job.run_at
+    pause = backoff_seconds(claim.attempt, random.uniform(-1, 1))
+    return func.now() + timedelta(seconds=pause)
 
 
 async def release(
@@ -123,12 +164,7 @@ async def release(
     reason: str = "released",
 ) -> JobStatus:
     """Give the job back with its attempt refunded: at shutdown, or until the site wants us."""
-    values: dict[str, Any] = {
-        "status": _unless_cancelled(JobStatus.PENDING),
-        "attempt": func.greatest(Job.attempt - 1, 0),
-        "run_at": func.now() + timedelta(seconds=pause_seconds),
-        "finished_at": case((_asked_to_stop(), func.now()), else_=null()),
-    }
+    values = _back_in_queue(claim) | {"run_at": func.now() + timedelta(seconds=pause_seconds)}
     if snooze:
         values["snoozes"] = Job.snoozes + 1
     job = await _end(session, claim, values)
@@ -155,8 +191,17 @@ def _asked_to_stop() -> Any:
     return Job.cancel_requested_at.is_not(None)
 
 
-def _unless_cancelled(status: JobStatus) -> Any:
-    return case((_asked_to_stop(), JobStatus.CANCELLED.value), else_=status.value)
+def _widened(claim: Claim) -> Any:
+    """Whether the whole site was asked for while the job read one document."""
+    return false() if claim.document is None else WIDENED
+
+
+def _status_after(claim: Claim, outcome: JobStatus) -> Any:
+    return case(
+        (_asked_to_stop(), JobStatus.CANCELLED.value),
+        (_widened(claim), JobStatus.PENDING.value),
+        else_=outcome.value,
+    )
 
 
 async def _end(session: AsyncSession, claim: Claim, values: dict[str, Any]) -> Job:

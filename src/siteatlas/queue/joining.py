@@ -13,6 +13,7 @@ from uuid import UUID
 from sqlalchemy import (
     ARRAY,
     BigInteger,
+    Boolean,
     SmallInteger,
     Text,
     any_,
@@ -27,7 +28,7 @@ from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from siteatlas.net.address import parse_site
-from siteatlas.queue.new_job import NewJob
+from siteatlas.queue.new_job import NewJob, Priority
 from siteatlas.queue.statuses import ACTIVE
 from siteatlas.scanner.well_known import names_document
 from siteatlas.storage.models import SITEMAP_JOB, Job, JobStatus
@@ -62,11 +63,16 @@ def _named_since() -> Any:
 
 
 def _widening() -> Any:
-    """Make a waiting job satisfy one more submission, in one statement: many may join at once.
+    """Make a job satisfy one more submission, in one statement: many may join at once.
 
-    No limit is the widest one, and the whole site is more than a document of it. Gives nothing
-    when there is nothing to change.
+    No limit is the widest one, and the whole site is more than a document of it. A running job is
+    changed only when it reads one document and the whole site is wanted: it goes back to the queue
+    at the end of its attempt. Gives nothing when there is nothing to change.
     """
+    waits = Job.status == JobStatus.PENDING
+    may_widen = bindparam("may_widen_running", type_=Boolean()) & (
+        Job.status == JobStatus.PROCESSING
+    )
     limit = Job.result_data["max_pages"].astext.cast(BigInteger)
     wanted_limit = bindparam("wanted_limit", type_=BigInteger())
     wider = limit.is_not(None) & (wanted_limit.is_(None) | (wanted_limit > limit))
@@ -86,8 +92,8 @@ def _widening() -> Any:
     new_limit = func.jsonb_build_object("max_pages", wanted_limit)
     return (
         update(Job)
-        .where(Job.id == bindparam("of_job"), Job.status == JobStatus.PENDING)
-        .where(wider | whole | (wanted_priority < Job.priority))
+        .where(Job.id == bindparam("of_job"))
+        .where((waits & (wider | whole | (wanted_priority < Job.priority))) | (may_widen & whole))
         .values(
             result_data=case((wider, Job.result_data.op("||")(new_limit)), else_=Job.result_data),
             job_metadata=case(
@@ -152,12 +158,21 @@ async def satisfying(session: AsyncSession, wishes: Sequence[NewJob]) -> dict[st
 def _satisfies(job: Job, new: NewJob) -> bool:
     """Whether `WIDEN` would leave the job as it is."""
     if job.status != JobStatus.PENDING:
-        return True
+        return not _must_widen_running(job, new)
     limit = (job.result_data or {}).get("max_pages")
     document = (job.job_metadata or {}).get("document")
     narrower = limit is not None and (new.max_pages is None or new.max_pages > limit)
     partial = document is not None and new.document is None
     return not narrower and not partial and new.priority >= job.priority
+
+
+def _must_widen_running(job: Job, new: NewJob) -> bool:
+    """Whether a running job reads less than a person wants; a scheduled scan can wait for it."""
+    return (
+        new.document is None
+        and (job.job_metadata or {}).get("document") is not None
+        and new.priority < Priority.SCHEDULED
+    )
 
 
 async def join(session: AsyncSession, new: NewJob) -> Job | None:
@@ -191,9 +206,12 @@ async def load_waiting_documents(session: AsyncSession, domain_id: UUID) -> tupl
 
 
 async def _join(session: AsyncSession, new: NewJob) -> Job | None:
-    """The active job of the site; while it waits, it takes over the wider wish of the two."""
+    """The active job of the site; while it waits, it takes over the wider wish of the two.
+
+    So does one that runs and reads less than the whole site, unless the wish is a scheduled one.
+    """
     job = await _active(session, new.domain)
-    if job is None or job.status != JobStatus.PENDING:
+    if job is None or (job.status != JobStatus.PENDING and not _must_widen_running(job, new)):
         return job
     wish = {
         "of_job": job.id,
@@ -201,6 +219,7 @@ async def _join(session: AsyncSession, new: NewJob) -> Job | None:
         "wanted_priority": int(new.priority),
         "wanted_document": new.document,
         "wanted_base_url": new.base_url,
+        "may_widen_running": new.priority < Priority.SCHEDULED,
     }
     widened = (await session.execute(WIDEN, wish)).scalar_one_or_none()
     return widened or await _active(session, new.domain)

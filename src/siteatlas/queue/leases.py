@@ -35,8 +35,12 @@ FENCE = (
         lease_until=func.now() + bindparam("lease", type_=Interval()),
         heartbeat_at=func.now(),
         progress=func.greatest(JOBS.c.progress, bindparam("reached", type_=Double())),
+        # Merged: the limit in it may have been raised by a submission that joined the job.
         result_data=func.coalesce(
-            bindparam("result", type_=JSONB(none_as_null=True)), JOBS.c.result_data
+            func.coalesce(JOBS.c.result_data, func.jsonb_build_object(), type_=JSONB()).op("||")(
+                bindparam("result", type_=JSONB(none_as_null=True))
+            ),
+            JOBS.c.result_data,
         ),
         rescues=case((bindparam("finished", type_=Boolean()), 0), else_=JOBS.c.rescues),
         snoozes=case((bindparam("read", type_=Boolean()), 0), else_=JOBS.c.snoozes),

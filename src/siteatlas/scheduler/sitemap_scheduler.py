@@ -18,7 +18,7 @@ from uuid import UUID
 
 from apscheduler.schedulers.asyncio import AsyncIOScheduler
 
-from siteatlas.errors import DatabaseBusy, DatabaseError, SiteatlasError
+from siteatlas.errors import DatabaseBusy, DatabaseError, JobActive, SiteatlasError
 from siteatlas.insights.queue_load import count_waiting
 from siteatlas.logs import get_logger
 from siteatlas.meters import meters
@@ -26,7 +26,7 @@ from siteatlas.net.address import parse_site
 from siteatlas.net.egress import EgressPolicy
 from siteatlas.processor.clearance import end_stalled_copies
 from siteatlas.queue.batches import close_batches
-from siteatlas.queue.new_job import Priority
+from siteatlas.queue.new_job import Priority, Submitted
 from siteatlas.queue.retention import (
     Retention,
     prune_batches,
@@ -225,8 +225,8 @@ class _DueSite:
 async def enqueue_due_domains(settings: Settings) -> int:
     """Queue a scan of each watched site whose time has come, a batch at a time until none is.
 
-    A site that cannot be queued is noted as failed until its next time; one whose rows are locked
-    is due again in a minute. The others go on.
+    A site that cannot be queued is noted as failed until its next time. One whose rows are locked,
+    or of which just one document is being read, is due again in a minute. The others go on.
     """
     total = 0
     while results := await _enqueue_batch(settings):
@@ -248,7 +248,7 @@ async def _enqueue(session: AsyncSession, site: _DueSite, settings: Settings) ->
     try:
         with translated_faults():
             async with session.begin_nested():
-                await _submit(session, site, settings)
+                submitted = await _submit(session, site, settings)
     except DatabaseBusy as error:
         log.warning("due_domain_postponed", domain=site.domain, reason=error.code)
         await postpone_scan(session, site.id, RETRY_SECONDS)
@@ -267,12 +267,16 @@ async def _enqueue(session: AsyncSession, site: _DueSite, settings: Settings) ->
         )
         await record_domain_failure(session, site.id, own.code)
         return False
+    if submitted.document is not None:
+        log.info("due_domain_postponed", domain=site.domain, reason=JobActive.code)
+        await postpone_scan(session, site.id, RETRY_SECONDS)
+        return False
     log.info("domain_due", domain=site.domain)
     return True
 
 
-async def _submit(session: AsyncSession, site: _DueSite, settings: Settings) -> None:
-    await submit_site(
+async def _submit(session: AsyncSession, site: _DueSite, settings: Settings) -> Submitted:
+    return await submit_site(
         session,
         parse_site(site.base_url),
         created_by=SYSTEM_USER_ID,

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 from sqlalchemy import select
@@ -31,6 +32,9 @@ from tests.fixtures.records import add_unfinished_scan
 from tests.fixtures.waiting import wait_until
 
 pytestmark = pytest.mark.usefixtures("database")
+
+
+End = Callable[[Claim], Coroutine[Any, Any, object]]
 
 
 async def failure(claim: Claim) -> object:
@@ -63,7 +67,7 @@ async def locked_rows() -> AsyncIterator[None]:
 
 @pytest.mark.parametrize("end", ENDS)
 async def test_the_lease_can_be_renewed_while_the_scan_is_being_closed(
-    end: Callable[[Claim], Awaitable[object]],
+    end: End,
 ) -> None:
     claim = await running_job()
     async with locked_rows():
@@ -77,7 +81,7 @@ async def test_the_lease_can_be_renewed_while_the_scan_is_being_closed(
 
 @pytest.mark.parametrize("end", [failure, record_cancellation])
 async def test_a_worker_that_lost_its_job_does_not_close_the_scan_of_the_new_holder(
-    end: Callable[[Claim], Awaitable[object]],
+    end: End,
 ) -> None:
     lost = await running_job()
     await let_lease_expire(lost.id)
@@ -91,7 +95,7 @@ async def test_a_worker_that_lost_its_job_does_not_close_the_scan_of_the_new_hol
 
 @pytest.mark.parametrize("end", [failure, record_cancellation])
 async def test_a_worker_that_loses_its_job_while_it_closes_the_scan_rolls_that_back(
-    end: Callable[[Claim], Awaitable[object]],
+    end: End,
 ) -> None:
     lost = await running_job()
     async with locked_rows():

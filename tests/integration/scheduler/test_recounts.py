@@ -18,6 +18,7 @@ from siteatlas.scheduler.slots import StopReason
 from siteatlas.settings import Settings
 from siteatlas.storage.models import Domain, Job
 from siteatlas.storage.session import AsyncSession, get_background_session
+from siteatlas.storage.sitemaps import count_domain
 from tests.fixtures.database import transaction
 from tests.fixtures.pipeline import job_of, rows_of, settings_for, submit_server
 from tests.fixtures.queue import change, let_lease_expire, look, submit, take_one
@@ -79,11 +80,11 @@ async def test_a_job_whose_site_is_locked_is_rescued_when_the_site_is_free() -> 
 async def test_counting_a_large_site_does_not_hold_up_the_end_of_its_job(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    counted, go_on = recount.count_domain, asyncio.Event()
+    go_on = asyncio.Event()
 
     async def slow_count(session: AsyncSession, domain_id: UUID) -> tuple[int, int]:
         await go_on.wait()
-        return await counted(session, domain_id)
+        return await count_domain(session, domain_id)
 
     async def hanging(_request: object) -> str:
         await asyncio.sleep(30)
@@ -115,10 +116,9 @@ async def test_counters_of_a_newer_scan_are_not_replaced_by_an_older_count(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     job_id = await dying_job()
-    counted = recount.count_domain
 
     async def overtaken(session: AsyncSession, domain_id: UUID) -> tuple[int, int]:
-        before = await counted(session, domain_id)
+        before = await count_domain(session, domain_id)
         async with transaction() as other:
             newer = {"sitemap_count": 2, "url_count": 9, "distinct_url_count": 8}
             await other.execute(update(Domain).values(**newer))
