@@ -7,7 +7,7 @@ published are the business of `recount`.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import Any
 from uuid import UUID
 
@@ -27,7 +27,7 @@ from siteatlas.queue.endings import (
     outcome_of_failure,
     release,
 )
-from siteatlas.storage.models import JobStatus, ScanState
+from siteatlas.storage.models import Job, JobStatus, ScanState
 from siteatlas.storage.portions import Portion, write_portion
 from siteatlas.storage.repetition import repeat_when_busy
 from siteatlas.storage.scans import (
@@ -208,11 +208,10 @@ async def times_snoozed(claim: Claim) -> int:
     return await repeat_when_busy(counted)
 
 
-async def note_ended_job(
-    session: AsyncSession, job_id: int, domain_id: UUID | None, status: JobStatus, code: str | None
-) -> None:
-    """Bring scan and site in line with a job that somebody else ended."""
-    await _end_scan(session, job_id, domain_id, status, code)
+async def note_ended_jobs(session: AsyncSession, jobs: Iterable[Job]) -> None:
+    """Bring scans and sites in line with jobs that were taken back, where that ended them."""
+    for job in jobs:
+        await _end_scan(session, job.id, job.domain_id, JobStatus(job.status), job.error_code)
 
 
 async def _end_scan(

@@ -247,7 +247,8 @@ def _silent(is_death: Any) -> Any:
     """The jobs whose lease ran out, locked with their sites, whose record may have to be changed.
 
     Others lock a site before its job. A job of a site that is locked waits for the next poll, so
-    that nobody waits for a site while holding a job.
+    that nobody waits for a site while holding a job. Arrays, because for a join the planner may
+    read all sites.
     """
     expired = and_(
         Job.status == JobStatus.PROCESSING,
@@ -256,18 +257,23 @@ def _silent(is_death: Any) -> Any:
     )
     sites = (
         select(Domain.id)
-        .where(Domain.id.in_(select(Job.domain_id).where(expired)))
+        .where(Domain.id == any_(_array_of(select(Job.domain_id).where(expired), Domain.id)))
         .with_for_update(skip_locked=True, key_share=True)
         .cte("sites")
     )
+    free = _array_of(select(sites.c.id), Domain.id)
     return (
         select(Job.id, is_death.label("is_death"))
-        .where(expired, or_(Job.domain_id.is_(None), Job.domain_id.in_(select(sites.c.id))))
+        .where(expired, or_(Job.domain_id.is_(None), Job.domain_id == any_(free)))
         .order_by(Job.id)
         .limit(RESCUE_BATCH)
         .with_for_update(skip_locked=True, key_share=True, of=Job)
         .cte("silent")
     )
+
+
+def _array_of(values: Any, column: Any) -> Any:
+    return func.array(values.scalar_subquery(), type_=ARRAY(column.type))
 
 
 def _worker_lives() -> Any:

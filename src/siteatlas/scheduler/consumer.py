@@ -25,7 +25,7 @@ from siteatlas.processor.clearance import end_stalled_copies
 from siteatlas.processor.processing import Processor
 from siteatlas.processor.publication import (
     give_back,
-    note_ended_job,
+    note_ended_jobs,
     record_cancellation,
     record_failure,
 )
@@ -38,7 +38,7 @@ from siteatlas.scheduler.intake import Intake
 from siteatlas.scheduler.loops import run_until
 from siteatlas.scheduler.parking import Parking
 from siteatlas.scheduler.patience import Patience
-from siteatlas.scheduler.recounts import Recounts
+from siteatlas.scheduler.recounts import SECONDS_AT_SHUTDOWN, Recounts
 from siteatlas.scheduler.shares import shares_of
 from siteatlas.scheduler.slots import RunningJob, Slots, StopReason
 from siteatlas.scheduler.taken import Taken, described
@@ -60,7 +60,6 @@ GRACE_SECONDS = 3.0
 LAST_CLAIM_SECONDS = 2.0
 STOP_SECONDS = 11.0
 LAST_WORD_SECONDS = 5.0
-RECOUNT_SECONDS = 2.0
 FORGET_SECONDS = 2.0
 ALONE_SECONDS = 60.0
 DISPLACED_PAUSE_SECONDS = 60.0
@@ -116,7 +115,7 @@ class Consumer:
             await self.stop_taking()
             loops[0].cancel()
             await self._drain()
-            await self._recounts.finish(RECOUNT_SECONDS)
+            await self._recounts.finish(SECONDS_AT_SHUTDOWN)
             for loop in loops:
                 loop.cancel()
         with suppress(DatabaseError, TimeoutError):
@@ -163,8 +162,7 @@ class Consumer:
             self.claimed += len(taken.claims)
             for one in taken.claims:
                 self._start(one)
-            for job_id in taken.ended:
-                self._recounts.start(job_id)
+            self._recounts.start(*taken.ended)
         if taken.rescues:
             await end_stalled_copies()
         return len(taken.claims)
@@ -187,10 +185,7 @@ class Consumer:
             returned = [*disowned, *rescued]
             back = [described(job) for job in returned]
             ended = [job.id for job in returned if job.status in UNPUBLISHED]
-            for job in returned:
-                await note_ended_job(
-                    session, job.id, job.domain_id, JobStatus(job.status), job.error_code
-                )
+            await note_ended_jobs(session, returned)
             claims = await self._claim_for_free_slots(session, limit)
         return Taken(claims, len(rescued), back, ended)
 
