@@ -22,6 +22,7 @@ from sqlalchemy import (
     null,
     or_,
     select,
+    true,
     update,
 )
 from sqlalchemy.ext.asyncio import AsyncSession
@@ -194,8 +195,10 @@ def _taker(worker_id: str, lease_seconds: float) -> dict[str, Any]:
     return {"taker": worker_id, "lease": timedelta(seconds=lease_seconds), "by_itself": False}
 
 
-async def rescue(session: AsyncSession, *, blame: bool = True) -> list[Job]:
-    """Take back the jobs whose lease ran out.
+async def rescue(
+    session: AsyncSession, *, blame: bool = True, only: Collection[int] | None = None
+) -> list[Job]:
+    """Take back the jobs whose lease ran out, or those of them that are in `only`.
 
     They wait again at once, with the attempt refunded; after a second death without a finished
     document in between they wait a little and run alone. One that dies alone then fails as
@@ -205,7 +208,8 @@ async def rescue(session: AsyncSession, *, blame: bool = True) -> list[Job]:
     blames nobody either. The record of the attempt tells the two apart: only a death that was
     counted may be taken back later.
     """
-    rows = (await session.execute(_rescue(blame=blame))).all()
+    statement = _rescue(blame=blame, some=only is not None)
+    rows = (await session.execute(statement, {"some": list(only or ())})).all()
     for code, counted in ((LEASE_EXPIRED, True), (LeaseLost.code, False)):
         jobs = [row.Job for row in rows if row.is_death is counted]
         await record_attempts(session, jobs, outcome="rescued", error_code=code, refunded=True)
@@ -213,9 +217,9 @@ async def rescue(session: AsyncSession, *, blame: bool = True) -> list[Job]:
 
 
 @cache
-def _rescue(*, blame: bool) -> Any:
+def _rescue(*, blame: bool, some: bool) -> Any:
     is_death = ~_worker_lives() if blame else false()
-    silent = _silent(is_death)
+    silent = _silent(is_death, some=some)
     cancelled = Job.cancel_requested_at.is_not(None)
     deaths = Job.rescues + case((silent.c.is_death, 1), else_=0)
     poisoned = or_(and_(Job.alone, deaths >= POISON_RESCUES), deaths >= MOST_RESCUES)
@@ -243,7 +247,7 @@ def _rescue(*, blame: bool) -> Any:
     )
 
 
-def _silent(is_death: Any) -> Any:
+def _silent(is_death: Any, *, some: bool) -> Any:
     """The jobs whose lease ran out, locked with their sites, whose record may have to be changed.
 
     Others lock a site before its job. A job of a site that is locked waits for the next poll, so
@@ -254,6 +258,7 @@ def _silent(is_death: Any) -> Any:
         Job.status == JobStatus.PROCESSING,
         Job.job_type == SITEMAP_JOB,
         Job.lease_until < func.now(),
+        Job.id == any_(bindparam("some", type_=ARRAY(Job.id.type))) if some else true(),
     )
     sites = (
         select(Domain.id)

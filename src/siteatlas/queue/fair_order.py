@@ -31,7 +31,7 @@ from siteatlas.queue.new_job import Priority
 from siteatlas.storage.models import SITEMAP_JOB, Job, JobStatus
 
 # More users of one priority than this at the same time wait for those before them.
-MOST_LINES = 300
+MAX_LINES = 1000
 # Jobs at which a pick looks altogether; a line always shows its first.
 LOOKED_AT = 4096
 FIRST_OF_A_LINE = 64
@@ -42,7 +42,7 @@ def picked() -> Any:
     """An array of the ids to take, each locked: `most` in all, `most_background` of them not
     interactive ones. Users in `full_users` are passed over.
     """
-    candidates = _in_turn(_lines())
+    candidates = _in_turn(_due(_lines()))
     interactive = _locked(candidates, candidates.c.priority == Priority.INTERACTIVE)
     urgent = interactive.limit(bindparam("most", type_=Integer())).cte("urgent")
     left = bindparam("most_background", type_=Integer()) - (
@@ -70,26 +70,37 @@ def constant(value: str | int) -> Any:
 
 
 def _lines() -> CTE:
-    """Each pair of a priority and a user with waiting jobs, by jumps through the index."""
-    first = select(Job.priority, Job.created_by, literal(1).label("number")).where(waiting(Job))
-    lines = (
-        first.order_by(Job.priority, Job.created_by).limit(constant(1)).cte("lines", recursive=True)
+    """Each pair of a priority and a user with waiting jobs and the time of the first of them, by
+    jumps through the index.
+    """
+    first = (
+        select(Job.priority, Job.created_by, Job.run_at, literal(1).label("number"))
+        .where(waiting(Job))
+        .order_by(Job.priority, Job.created_by, Job.run_at)
     )
+    lines = first.limit(constant(1)).cte("lines", recursive=True)
     job = aliased(Job)
     after = (
-        select(job.priority, job.created_by)
+        select(job.priority, job.created_by, job.run_at)
         .where(
             waiting(job),
             tuple_(job.priority, job.created_by) > tuple_(lines.c.priority, lines.c.created_by),
         )
-        .order_by(job.priority, job.created_by)
+        .order_by(job.priority, job.created_by, job.run_at)
         .limit(constant(1))
         .lateral("after")
     )
-    step = select(after.c.priority, after.c.created_by, lines.c.number + 1)
+    step = select(after.c.priority, after.c.created_by, after.c.run_at, lines.c.number + 1)
     return lines.union_all(
-        step.select_from(lines).join(after, true()).where(lines.c.number < MOST_LINES)
+        step.select_from(lines).join(after, true()).where(lines.c.number < MAX_LINES)
     )
+
+
+def _due(lines: CTE) -> CTE:
+    """The lines in which a job may be taken now."""
+    full = bindparam("full_users", type_=ARRAY(Uuid()))
+    due = select(lines.c.priority, lines.c.created_by)
+    return due.where(lines.c.run_at <= func.now(), lines.c.created_by != all_(full)).cte("due")
 
 
 def _in_turn(lines: CTE) -> CTE:
@@ -101,7 +112,6 @@ def _in_turn(lines: CTE) -> CTE:
     return (
         select(head.c.id, lines.c.priority)
         .select_from(lines.join(head, true()).outerjoin(running, of_line))
-        .where(lines.c.created_by != all_(bindparam("full_users", type_=ARRAY(Uuid()))))
         .order_by(lines.c.priority, turn, head.c.run_at, head.c.id)
         .cte("candidates")
     )

@@ -15,7 +15,7 @@ from contextlib import suppress
 from datetime import datetime
 
 from siteatlas import __version__
-from siteatlas.errors import DatabaseError, ScanStalled, SiteatlasError
+from siteatlas.errors import DatabaseError, SiteatlasError
 from siteatlas.logs import get_logger
 from siteatlas.meters import meters
 from siteatlas.net.egress import EgressPolicy
@@ -23,25 +23,22 @@ from siteatlas.net.waiting import observe_waits
 from siteatlas.places import interactive_job
 from siteatlas.processor.clearance import end_stalled_copies
 from siteatlas.processor.processing import Processor
-from siteatlas.processor.publication import (
-    give_back,
-    note_ended_jobs,
-    record_cancellation,
-    record_failure,
-)
-from siteatlas.queue.claims import Claim, claim, claim_suspect, disown, rescue
+from siteatlas.queue.claims import Claim, claim, claim_suspect
+from siteatlas.queue.due_work import DueWork, find_due_work
 from siteatlas.queue.leases import heartbeat, pardon
 from siteatlas.queue.statuses import UNPUBLISHED
 from siteatlas.queue.workers import REPORT_SECONDS, WorkerReport, report_worker, sign_off_worker
 from siteatlas.scheduler.contact import Contact
 from siteatlas.scheduler.intake import Intake
+from siteatlas.scheduler.last_word import last_word
 from siteatlas.scheduler.loops import run_until
 from siteatlas.scheduler.parking import Parking
 from siteatlas.scheduler.patience import Patience
 from siteatlas.scheduler.recounts import SECONDS_AT_SHUTDOWN, Recounts
+from siteatlas.scheduler.rescuer import Rescuer
 from siteatlas.scheduler.shares import shares_of
-from siteatlas.scheduler.slots import RunningJob, Slots, StopReason
-from siteatlas.scheduler.taken import Taken, described
+from siteatlas.scheduler.slots import Room, RunningJob, Slots, StopReason
+from siteatlas.scheduler.taken import Taken
 from siteatlas.settings import Settings
 from siteatlas.storage.models import JobStatus
 from siteatlas.storage.repetition import repeat_when_busy
@@ -62,7 +59,6 @@ STOP_SECONDS = 11.0
 LAST_WORD_SECONDS = 5.0
 FORGET_SECONDS = 2.0
 ALONE_SECONDS = 60.0
-DISPLACED_PAUSE_SECONDS = 60.0
 SHORT_LEASE_SECONDS = 10.0
 
 
@@ -84,6 +80,7 @@ class Consumer:
         self._suspects_wait_until = 0.0
         self._lost: dict[Claim, float] = {}
         self._recounts = Recounts()
+        self._rescuer = Rescuer(self._recounts)
         self._keeps_outcomes = False
         self._taking = asyncio.Lock()
         self._stopping = False
@@ -154,18 +151,15 @@ class Consumer:
                 return 0
             for job in self._slots.overstaying():
                 job.stop(StopReason.DISPLACED)
-            lost_track, self._lost_track = self._lost_track, True
-            taken = await repeat_when_busy(lambda: self._claim(limit, lost_track=lost_track))
-            self._lost_track = False
+            claims, rescued = await self._poll(limit)
             self._contact.made()
-            taken.tell()
-            self.claimed += len(taken.claims)
-            for one in taken.claims:
+            Taken(claims).tell()
+            self.claimed += len(claims)
+            for one in claims:
                 self._start(one)
-            self._recounts.start(*taken.ended)
-        if taken.rescues:
+        if rescued:
             await end_stalled_copies()
-        return len(taken.claims)
+        return len(claims)
 
     async def stop_taking(self) -> None:
         """Claim nothing from now on. A claim that is under way comes to its end first.
@@ -177,34 +171,57 @@ class Consumer:
             async with asyncio.timeout(LAST_CLAIM_SECONDS), self._taking:
                 pass
 
-    async def _claim(self, limit: int, *, lost_track: bool) -> Taken:
-        async with get_background_session() as session, session.begin():
-            running = [job.claim.id for job in self._slots.jobs()]
-            disowned = await disown(session, self.worker_id, running) if lost_track else []
-            rescued = await rescue(session, blame=self._contact.unbroken)
-            returned = [*disowned, *rescued]
-            back = [described(job) for job in returned]
-            ended = [job.id for job in returned if job.status in UNPUBLISHED]
-            await note_ended_jobs(session, returned)
-            claims = await self._claim_for_free_slots(session, limit)
-        return Taken(claims, len(rescued), back, ended)
+    async def _poll(self, limit: int) -> tuple[list[Claim], int]:
+        """The jobs claimed, and how many were rescued before that."""
+        lost_track, self._lost_track = self._lost_track, False
+        try:
+            if lost_track:
+                running = [job.claim.id for job in self._slots.jobs()]
+                self._lost_track = not await self._rescuer.disown(self.worker_id, running)
+            work, claims = await repeat_when_busy(lambda: self._claim(limit, rescue_first=True))
+            if not work.expired:
+                return claims, 0
+            blame = self._contact.unbroken
+            rescued = await self._rescuer.rescue(work.expired, blame=blame)
+            _, claims = await repeat_when_busy(lambda: self._claim(limit))
+        except BaseException:
+            # The answer to a claim may be lost on its way.
+            self._lost_track = True
+            raise
+        return claims, rescued
 
-    async def _claim_for_free_slots(self, session: AsyncSession, limit: int) -> list[Claim]:
-        wanted = min(limit, self._slots.free, self._intake.most - self._slots.running)
-        if wanted <= 0:
-            return []
+    async def _claim(
+        self, limit: int, *, rescue_first: bool = False
+    ) -> tuple[DueWork, list[Claim]]:
+        async with get_background_session() as session, session.begin():
+            work = await find_due_work(session, ignored=self._rescuer.ignored)
+            if rescue_first and work.expired:
+                return work, []
+            return work, await self._claim_for_free_slots(session, limit, work)
+
+    async def _claim_for_free_slots(
+        self, session: AsyncSession, limit: int, work: DueWork
+    ) -> list[Claim]:
+        room = self._slots.room(min(limit, self._intake.most - self._slots.running))
+        claims: list[Claim] = []
+        if room.most > 0 and work.jobs:
+            claims = await self._claim_for(session, room, suspects=work.suspects)
+        self._slots.note_claimed(room, len(claims))
+        return claims
+
+    async def _claim_for(self, session: AsyncSession, room: Room, *, suspects: bool) -> list[Claim]:
         suspects_wait = time.monotonic() < self._suspects_wait_until
-        if not suspects_wait and (suspect := await self._claim_suspect(session)):
+        if suspects and not suspects_wait and (suspect := await self._claim_suspect(session)):
             return [suspect]
         claims = await claim(
             session,
             self.worker_id,
-            wanted,
+            room.most,
             self._lease,
-            background=min(wanted, self._slots.free_for_background),
-            full_users=self._slots.full_users(),
+            background=room.background,
+            full_users=room.full_users,
         )
-        if suspects_wait and not claims and not self._slots.running:
+        if suspects and suspects_wait and not claims and not self._slots.running:
             suspect = await self._claim_suspect(session)
             return [suspect] if suspect else []
         return claims
@@ -287,33 +304,13 @@ class Consumer:
             return None
         try:
             async with asyncio.timeout(LAST_WORD_SECONDS):
-                return await self._last_word(job)
+                return await last_word(job)
         except (SiteatlasError, TimeoutError):
             return None
         except Exception:
             # It would end the whole group: the loops of this process and all its jobs.
             log.exception("job_left_to_its_lease", job_id=str(job.claim.job_id))
             return None
-
-    async def _last_word(self, job: RunningJob) -> JobStatus | None:
-        if job.stop_reason is StopReason.CANCELLED:
-            await record_cancellation(job.claim)
-            meters.jobs_ended[JobStatus.CANCELLED.value] += 1
-            return JobStatus.CANCELLED
-        if job.stop_reason is StopReason.STALLED:
-            error = ScanStalled()
-            log.warning("job_stalled", job_id=str(job.claim.job_id), domain=job.claim.domain)
-            return await record_failure(
-                job.claim, code=error.code, message=error.message, transient=True
-            )
-        displaced = job.stop_reason is StopReason.DISPLACED
-        status = await give_back(
-            job.claim,
-            pause_seconds=DISPLACED_PAUSE_SECONDS if displaced else 0,
-            reason="displaced" if displaced else "released",
-        )
-        log.info("job_given_back", job_id=str(job.claim.job_id), domain=job.claim.domain)
-        return status
 
     async def _poll_loop(self) -> None:
         pause = SHORTEST_POLL

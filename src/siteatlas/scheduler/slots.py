@@ -64,8 +64,22 @@ class RunningJob:
                 self.task.cancel()
 
 
+@dataclass(frozen=True, slots=True)
+class Room:
+    """What may be claimed: `most` jobs, of them `background` that nobody waits for, and none of
+    `full_users`.
+    """
+
+    most: int
+    background: int
+    full_users: frozenset[UUID]
+
+
 class Slots:
-    """A fixed number of places for jobs; `on_free` is called when one became free."""
+    """A fixed number of places for jobs.
+
+    `on_free` is called when one became free and the last claim may have left jobs for want of it.
+    """
 
     def __init__(self, size: int, on_free: Callable[[], None] = lambda: None) -> None:
         self.size = size
@@ -78,6 +92,8 @@ class Slots:
         self._running: set[RunningJob] = set()
         self._parked: set[RunningJob] = set()
         self._returning: dict[asyncio.Future[None], RunningJob] = {}
+        self._was_short = True
+        self._passed_over: frozenset[UUID] = frozenset()
         self._idle = asyncio.Event()
         self._idle.set()
 
@@ -109,6 +125,17 @@ class Slots:
         """The users who have all the slots that one user may have."""
         users = {job.user for job in self._running if job.user is not None}
         return {user for user in users if self._count(user=user) >= self.most_of_a_user}
+
+    def room(self, limit: int) -> Room:
+        """The room for a claim of up to `limit` jobs; `note_claimed` is told how it ended."""
+        self._was_short = True
+        most = min(limit, self.free)
+        return Room(most, min(most, self.free_for_background), frozenset(self.full_users()))
+
+    def note_claimed(self, room: Room, count: int) -> None:
+        """So many jobs were claimed: with room left, no free slot is worth another claim."""
+        self._was_short = count >= room.background
+        self._passed_over = room.full_users
 
     def add(self, job: RunningJob) -> None:
         """Hold a job: in a slot, or parked when its site or its user has no share left."""
@@ -199,5 +226,5 @@ class Slots:
                 self._parked.discard(job)
                 self._running.add(job)
                 ready.set_result(None)
-        if self.free:
+        if self.free and (self._was_short or self._passed_over - self.full_users()):
             self._on_free()

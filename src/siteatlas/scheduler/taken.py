@@ -1,8 +1,8 @@
-"""What one poll of the queue took, and how it is told."""
+"""What one transaction of a poll took, and how it is told."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from siteatlas.logs import get_logger
@@ -16,22 +16,20 @@ log = get_logger("scheduler")
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """What one poll took: new jobs, and those taken back from silent workers or from ourselves.
+    """New jobs, or those taken back from silent workers or from ourselves.
 
-    `back` is as they were then: the same poll may have claimed some of them again. `ended` are the
-    numbers of those that failed or were cancelled.
+    `returned` is as they were then: others may have claimed some of them since.
     """
 
-    claims: list[Claim]
-    rescues: int
-    back: list[dict[str, Any]]
-    ended: list[int]
+    claims: list[Claim] = field(default_factory=list)
+    rescues: int = 0
+    returned: list[dict[str, Any]] = field(default_factory=list)
 
     def tell(self) -> None:
         """Log and count it; the transaction is committed."""
         meters.claims += len(self.claims)
         meters.rescues += self.rescues
-        for job in self.back:
+        for job in self.returned:
             log.warning("job_rescued", **job)
             if job["status"] in FINAL:
                 meters.jobs_ended[job["status"]] += 1

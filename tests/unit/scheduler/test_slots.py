@@ -205,3 +205,54 @@ async def test_jobs_that_are_being_sent_away_already_make_room():
     for job in slots.overstaying():
         job.stop(StopReason.DISPLACED)
     assert slots.overstaying() == []
+
+
+def counted_slots(size: int) -> tuple[Slots, list[bool]]:
+    """Slots, and a list that grows with each call of `on_free`."""
+    calls: list[bool] = []
+    return Slots(size, lambda: calls.append(True)), calls
+
+
+async def test_parking_asks_for_no_claim_when_the_last_one_left_room():
+    slots, calls = counted_slots(8)
+    jobs = filled(slots, 4)
+    slots.note_claimed(slots.room(8), 0)
+    for job in jobs:
+        slots.park(job)
+        await slots.resume(job)
+    assert calls == []
+
+
+async def test_parking_asks_for_a_claim_when_the_last_one_took_all_it_might():
+    slots, calls = counted_slots(8)
+    (job,) = filled(slots, 1)
+    room = slots.room(8)
+    slots.note_claimed(room, room.background)
+    slots.park(job)
+    assert calls == [True]
+
+
+async def test_a_slot_that_becomes_free_during_a_claim_asks_for_another():
+    slots, calls = counted_slots(8)
+    (job,) = filled(slots, 1)
+    slots.note_claimed(slots.room(8), 0)
+    slots.room(8)
+    slots.park(job)
+    assert calls == [True]
+
+
+async def test_a_user_who_was_passed_over_asks_for_a_claim_once_he_has_room():
+    slots, calls = counted_slots(8)
+    user, other = uuid4(), batch_job()
+    his = [batch_job(user=user) for _ in range(slots.most_of_a_user)]
+    for job in [*his, other]:
+        slots.add(job)
+    slots.park(other)
+    calls.clear()
+    room = slots.room(8)
+    assert room.full_users == {user}
+    slots.note_claimed(room, 0)
+    slots.remove(other)
+    assert calls == []
+    slots.park(his[0])
+    assert calls == [True]

@@ -1,0 +1,114 @@
+"""Takes back the jobs of silent workers, apart from claims: a job that cannot be taken back delays
+neither the others nor new work. What a rescue does to a job is decided in `queue.claims`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Sequence
+
+from siteatlas.errors import DatabaseUnavailable, SiteatlasError
+from siteatlas.logs import get_logger
+from siteatlas.processor.publication import note_ended_jobs
+from siteatlas.queue.claims import disown, rescue
+from siteatlas.queue.statuses import UNPUBLISHED
+from siteatlas.scheduler.recounts import Recounts
+from siteatlas.scheduler.taken import Taken, described
+from siteatlas.storage.models import Job
+from siteatlas.storage.session import get_background_session
+
+log = get_logger("scheduler")
+
+RETRY_SECONDS = 60.0
+LOCKED_SECONDS = 5.0
+# Each of several jobs may wait for a lock; new work comes in between.
+MAX_ROUND_SECONDS = 5.0
+
+
+class Rescuer:
+    """One per process; remembers which jobs could not be taken back."""
+
+    def __init__(self, recounts: Recounts) -> None:
+        self._recounts = recounts
+        self._retry_at: dict[int, float] = {}
+
+    @property
+    def ignored(self) -> list[int]:
+        """The jobs that failed a short while ago."""
+        now = time.monotonic()
+        self._retry_at = {job: at for job, at in self._retry_at.items() if at > now}
+        return list(self._retry_at)
+
+    async def rescue(self, expired: Collection[int], *, blame: bool) -> int:
+        """Take these jobs back if their leases are still over; how many.
+
+        All in one transaction, and one by one when that fails. A job that stays, because its site
+        is locked or its rescue fails, is left alone for a while.
+        """
+        try:
+            rescued = await self._rescue(expired, blame=blame)
+        except DatabaseUnavailable:
+            raise
+        except Exception as error:  # noqa: BLE001 - each is tried and logged on its own
+            log.warning("rescue_repeated_one_by_one", jobs=len(expired), error=_code_of(error))
+            rescued = await self._one_by_one(expired, blame=blame)
+        self._ignore(set(expired) - rescued, LOCKED_SECONDS)
+        return len(rescued)
+
+    async def disown(self, worker_id: str, running: Collection[int]) -> bool:
+        """Give back what this process holds without running it; False when that failed."""
+        try:
+            async with get_background_session() as session, session.begin():
+                jobs = await disown(session, worker_id, running)
+                await note_ended_jobs(session, jobs)
+                returned = [described(job) for job in jobs]
+        except DatabaseUnavailable:
+            raise
+        except Exception as error:
+            log.warning("disown_failed", error=_code_of(error), exc_info=_unknown(error))
+            return False
+        self._log_and_recount(Taken(returned=returned), jobs)
+        return True
+
+    async def _one_by_one(self, expired: Collection[int], *, blame: bool) -> set[int]:
+        rescued: set[int] = set()
+        until = time.monotonic() + MAX_ROUND_SECONDS
+        for job in expired:
+            if time.monotonic() >= until:
+                break
+            try:
+                rescued |= await self._rescue([job], blame=blame)
+            except DatabaseUnavailable:
+                raise
+            except Exception as error:
+                self._ignore([job], RETRY_SECONDS)
+                log.warning(
+                    "rescue_failed", job=job, error=_code_of(error), exc_info=_unknown(error)
+                )
+        return rescued
+
+    async def _rescue(self, expired: Collection[int], *, blame: bool) -> set[int]:
+        async with get_background_session() as session, session.begin():
+            jobs = await rescue(session, blame=blame, only=expired)
+            await note_ended_jobs(session, jobs)
+            returned = [described(job) for job in jobs]
+        self._log_and_recount(Taken(rescues=len(jobs), returned=returned), jobs)
+        return {job.id for job in jobs}
+
+    def _log_and_recount(self, taken: Taken, jobs: Sequence[Job]) -> None:
+        taken.tell()
+        self._recounts.start(*(job.id for job in jobs if job.status in UNPUBLISHED))
+
+    def _ignore(self, jobs: Collection[int], seconds: float) -> None:
+        until = time.monotonic() + seconds
+        for job in jobs:
+            self._retry_at[job] = max(until, self._retry_at.get(job, 0.0))
+
+
+def _code_of(error: Exception) -> str:
+    return error.code if isinstance(error, SiteatlasError) else SiteatlasError.code
+
+
+def _unknown(error: Exception) -> Exception | None:
+    """The error with its traceback in the log, unless it is one of our own."""
+    return None if isinstance(error, SiteatlasError) else error

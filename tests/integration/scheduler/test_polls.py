@@ -1,0 +1,132 @@
+"""Polls: what an idle one costs, and that a failing rescue stops no claim."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from sqlalchemy import event, func, select
+
+from siteatlas.net.egress import EgressPolicy
+from siteatlas.scheduler import rescuer
+from siteatlas.scheduler.consumer import Consumer
+from siteatlas.scheduler.recounts import Recounts
+from siteatlas.storage.models import Domain, Job, JobAttempt
+from siteatlas.storage.session import Database, get_background_session
+from tests.fixtures.pipeline import job_of, pages, settings_for, submit_server, urlset, work
+from tests.fixtures.queue import let_lease_expire, look, submit, take, take_one
+from tests.fixtures.site_server import SiteServer
+
+
+@contextmanager
+def statements_on_jobs(database: Database) -> Iterator[list[str]]:
+    """The statements about jobs that are sent meanwhile."""
+    seen: list[str] = []
+
+    def note(_c: Any, _u: Any, statement: str, *_rest: Any) -> None:
+        if "jobs" in statement:
+            seen.append(statement)
+
+    event.listen(database.engine.sync_engine, "before_cursor_execute", note)
+    yield seen
+    event.remove(database.engine.sync_engine, "before_cursor_execute", note)
+
+
+def consumer_for(*servers: SiteServer) -> Consumer:
+    settings = settings_for(*servers)
+    return Consumer(settings, EgressPolicy.from_text(settings.egress_allow))
+
+
+async def test_an_idle_poll_is_one_statement(database: Database):
+    consumer = consumer_for()
+    with statements_on_jobs(database) as seen:
+        assert await consumer.take(10) == 0
+    assert len(seen) == 1
+
+
+async def test_a_poll_with_work_looks_once_and_claims_once(database: Database):
+    await submit("https://example.com")
+    consumer = consumer_for()
+    with statements_on_jobs(database) as seen:
+        _, claims = await consumer._claim(10)
+    assert (len(claims), len(seen)) == (1, 2)
+
+
+def honest_site() -> SiteServer:
+    return SiteServer({"/sitemap.xml": urlset(pages("a", 5))})
+
+
+async def record_an_attempt_in_advance(job_id: int) -> None:
+    """The rescue of this job cannot be recorded any more."""
+    job = await look(job_id)
+    async with get_background_session() as session, session.begin():
+        session.add(JobAttempt(job_id=job.id, fence=job.fence, attempt=1, outcome="rescued"))
+
+
+@pytest.mark.usefixtures("database")
+async def test_a_job_whose_rescue_fails_stops_neither_claims_nor_other_rescues():
+    async with honest_site() as silent, honest_site() as fresh:
+        await submit("https://broken.example")
+        broken = await take_one("worker-gone")
+        lost = await submit_server(silent)
+        await take(1, "worker-gone")
+        await record_an_attempt_in_advance(broken.id)
+        for job_id in (broken.id, lost.id):
+            await let_lease_expire(job_id)
+        waiting = await submit_server(fresh)
+        await work(settings_for(silent, fresh))
+    assert (await job_of(lost.id)).status == "completed"
+    assert (await job_of(waiting.id)).status == "completed"
+    assert (await job_of(broken.id)).status == "processing"
+
+
+@pytest.mark.usefixtures("database")
+async def test_a_locked_site_delays_the_rescue_of_its_job_alone():
+    """A job that ends by its rescue is noted at its site, whose row somebody holds."""
+    await submit("https://locked.example")
+    await submit("https://free.example")
+    locked, free = await take(2, "worker-gone")
+    for one in (locked, free):
+        async with get_background_session() as session, session.begin():
+            job = (await session.execute(select(Job).where(Job.id == one.id))).scalar_one()
+            job.rescues, job.alone = 5, True
+        await let_lease_expire(one.id)
+    mine = rescuer.Rescuer(Recounts())
+    async with get_background_session() as session, session.begin():
+        held = select(Domain).where(Domain.id == locked.domain_id).with_for_update()
+        await session.execute(held)
+        assert await mine.rescue([locked.id, free.id], blame=True) == 1
+    assert mine.ignored == [locked.id]
+    assert [(await look(one.id)).status for one in (locked, free)] == ["processing", "failed"]
+    assert await mine.rescue([locked.id], blame=True) == 1
+
+
+@pytest.mark.usefixtures("database")
+async def test_a_job_that_failed_to_be_rescued_is_tried_again_later(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    await submit("https://broken.example")
+    broken = await take_one("worker-gone")
+    await record_an_attempt_in_advance(broken.id)
+    await let_lease_expire(broken.id)
+    consumer = consumer_for()
+    assert await consumer.take(1) == 0
+    assert consumer._rescuer.ignored == [broken.id]
+    monkeypatch.setattr(rescuer, "RETRY_SECONDS", 0.0)
+    monkeypatch.setattr(rescuer, "LOCKED_SECONDS", 0.0)
+    later = consumer_for()
+    assert await later.take(1) == 0
+    assert later._rescuer.ignored == []
+
+
+@pytest.mark.usefixtures("database")
+async def test_rescued_attempts_are_recorded_once():
+    await submit("https://example.com")
+    lost = await take_one("worker-gone")
+    await let_lease_expire(lost.id)
+    assert await rescuer.Rescuer(Recounts()).rescue([lost.id], blame=True) == 1
+    assert await rescuer.Rescuer(Recounts()).rescue([lost.id], blame=True) == 0
+    async with get_background_session() as session, session.begin():
+        assert await session.scalar(select(func.count()).select_from(JobAttempt)) == 1
