@@ -152,27 +152,3 @@ async def test_a_site_deleted_in_the_first_version_gives_up_its_name_and_its_job
     assert rows[0].lease_until is None
     assert {row.domain for row in rows} == {tombstone(rows[0].id)}
     assert [tuple(row) for row in kept] == [("example.com", True)]
-
-
-async def test_jobs_that_wait_at_0006_are_found_by_age_afterwards(old_database: Database):
-    await upgrade_schema(old_database.engine, "0006")
-    waiting = (
-        "INSERT INTO jobs (job_type, priority, run_at, created_by) "
-        "SELECT job_type, n % 2, now() - n * interval '1 minute', created_by FROM domains, "
-        "generate_series(1, 2000) n, (VALUES ('sitemap'), ('other')) AS of_type (job_type) "
-        "WHERE deleted_at IS NULL"
-    )
-    await on(old_database, lambda connection: connection.execute(text(waiting)))
-    await upgrade_schema(old_database.engine, "0007")
-    by_age = "SELECT priority, run_at, id FROM jobs WHERE status = 'pending' AND job_type = 'other'"
-    oldest = f"{by_age} ORDER BY priority, run_at, id LIMIT 3"
-
-    def found(connection: Connection) -> tuple[str, list[Any], list[Any]]:
-        connection.execute(text("ANALYZE jobs"))
-        plan = "\n".join(connection.execute(text(f"EXPLAIN {oldest}")).scalars())
-        everything = sorted(map(tuple, connection.execute(text(by_age))))
-        return plan, list(map(tuple, connection.execute(text(oldest)))), everything[:3]
-
-    plan, first, expected = await on(old_database, found)
-    assert "ix_jobs_age" in plan
-    assert first == expected

@@ -7,12 +7,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import timedelta
 
-from sqlalchemy import Float, extract, func, select, union_all
+from sqlalchemy import Float, extract, func, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from siteatlas.insights.workers import ALIVE_SECONDS
-from siteatlas.queue.fair_order import waiting
-from siteatlas.queue.new_job import Priority
+from siteatlas.queue.fair_order import waiting_lines
 from siteatlas.queue.statuses import ACTIVE, FINAL
 from siteatlas.storage.domains import SCHEDULED
 from siteatlas.storage.models import SITEMAP_JOB, Domain, Job, JobStatus, Worker
@@ -80,16 +79,9 @@ async def _count(session: AsyncSession, statuses: Iterable[JobStatus]) -> dict[s
 
 
 async def oldest_pending_seconds(session: AsyncSession) -> float:
-    """One probe of `ix_jobs_age` per priority, however many jobs wait."""
-    firsts = union_all(
-        *(
-            select(func.min(Job.run_at).label("run_at")).where(
-                waiting(Job), Job.priority == int(priority)
-            )
-            for priority in Priority
-        )
-    ).subquery()
-    age = extract("epoch", func.now() - func.min(firsts.c.run_at)).cast(Float)
+    """One probe of the index per user and priority, however many jobs wait."""
+    first = waiting_lines().c.run_at
+    age = extract("epoch", func.now() - func.min(first)).cast(Float)
     seconds = await session.scalar(select(age))
     return max(0.0, float(seconds or 0.0))
 

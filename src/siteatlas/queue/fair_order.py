@@ -42,7 +42,7 @@ def picked() -> Any:
     """An array of the ids to take, each locked: `most` in all, `most_background` of them not
     interactive ones. Users in `full_users` are passed over.
     """
-    candidates = _in_turn(_due(_lines()))
+    candidates = _in_turn(_due(waiting_lines()))
     interactive = _locked(candidates, candidates.c.priority == Priority.INTERACTIVE)
     urgent = interactive.limit(bindparam("most", type_=Integer())).cte("urgent")
     left = bindparam("most_background", type_=Integer()) - (
@@ -69,7 +69,7 @@ def constant(value: str | int) -> Any:
     return literal(value if isinstance(value, int) else str(value), literal_execute=True)
 
 
-def _lines() -> CTE:
+def waiting_lines() -> CTE:
     """Each pair of a priority and a user with waiting jobs and the time of the first of them, by
     jumps through the index.
     """

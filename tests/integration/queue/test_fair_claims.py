@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from uuid import UUID, uuid4
 
 import pytest
@@ -80,3 +81,25 @@ async def test_a_user_with_enough_slots_is_passed_over():
     full = await user_with(5, "full.example")
     other = await user_with(1, "other.example")
     assert await owners(4, full=(full,)) == [other]
+
+
+async def users_with_a_job(users: int, **values: object) -> list[UUID]:
+    """So many users with one job each."""
+    ids = [uuid4() for _ in range(users)]
+    jobs = [{"created_by": user, "dedup_key": f"{user}.example", **values} for user in ids]
+    async with get_background_session() as session, session.begin():
+        await session.execute(insert(User), [{"id": user, "name": str(user)} for user in ids])
+        await session.execute(insert(Job), jobs)
+    return ids
+
+
+async def test_500_users_without_a_due_job_do_not_keep_another_waiting():
+    await users_with_a_job(500, run_at=datetime.now(UTC) + timedelta(hours=1))
+    modest = await user_with(1, "modest.example", Priority.SCHEDULED)
+    assert await owners(4) == [modest]
+
+
+async def test_500_users_with_enough_slots_do_not_keep_another_waiting():
+    full = await users_with_a_job(500)
+    modest = await user_with(1, "modest.example", Priority.SCHEDULED)
+    assert await owners(4, full=tuple(full)) == [modest]
