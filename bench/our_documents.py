@@ -5,8 +5,8 @@ from __future__ import annotations
 from bench.readings import Answer, Question, answer_all, fetch
 from siteatlas.errors import ScanError
 from siteatlas.net.address import parse_url
-from siteatlas.scanner.document import DocumentReader
-from siteatlas.scanner.robots import parse_robots
+from siteatlas.scanner.discovery.robots import parse_robots
+from siteatlas.scanner.reading.document import DocumentReader
 
 
 def read(question: Question) -> Answer:

@@ -29,7 +29,7 @@ from bench.serve_command import ask, scan_and_wait, serving
 from bench.site_server import HOST, served
 from bench.tiny_sites import PORT, tiny_sites
 from siteatlas.queue.claims import claim
-from siteatlas.storage.embedded import EmbeddedServer
+from siteatlas.storage.embedded.server import EmbeddedServer
 from siteatlas.storage.schema import upgrade_schema
 from siteatlas.storage.session import bind_database, create_database, get_background_session
 

@@ -1,4 +1,4 @@
-"""Runs a program of `siteatlas.cli.seed_scripts`, or says what to do when Siteatlas is missing."""
+"""Runs a program of `siteatlas.cli.scripts.programs`, or says how to install Siteatlas."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ USAGE_ERROR = 2
 
 def launch(program: str) -> None:
     try:
-        from siteatlas.cli import seed_scripts  # noqa: PLC0415 it may be missing
+        from siteatlas.cli.scripts import programs  # noqa: PLC0415 it may be missing
     except ImportError as error:
         sys.stderr.write(
             f"siteatlas: {error}: {sys.executable} does not have Siteatlas.\n"
             "Run it with .venv/bin/python, or run `make run` first: that creates .venv.\n"
         )
         sys.exit(USAGE_ERROR)
-    seed_scripts.run_script(getattr(seed_scripts, program))
+    programs.run_script(getattr(programs, program))

@@ -28,6 +28,7 @@ from itertools import repeat
 from queue import SimpleQueue
 from typing import Any, Literal, get_args
 
+from siteatlas.aio.loop_local import PerLoop
 from siteatlas.errors import (
     ConfigurationError,
     InputError,
@@ -38,11 +39,10 @@ from siteatlas.errors import (
 from siteatlas.net.address import WebAddress, parse_site
 from siteatlas.net.egress import EgressPolicy
 from siteatlas.net.politeness import Politeness
-from siteatlas.per_loop import PerLoop
 from siteatlas.scanner.analyzer import USER_AGENT, SitemapAnalyzer
 from siteatlas.scanner.events import EntriesRead, ScanEvent
-from siteatlas.scanner.listed_dates import listed_texts
 from siteatlas.scanner.options import ScanOptions
+from siteatlas.scanner.reading.lastmod_text import listed_texts
 from siteatlas.scanner.report import ReportKeeper, ScanReport
 
 __all__ = [

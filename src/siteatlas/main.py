@@ -17,22 +17,22 @@ from starlette.middleware import Middleware
 from siteatlas import __version__
 from siteatlas.access.headers import SecurityHeaders
 from siteatlas.access.local_mode import LocalMode
-from siteatlas.api.batches import LARGER_BODIES
-from siteatlas.api.bodies import RequestBodies
-from siteatlas.api.border import RequestBorder
+from siteatlas.aio.background import beside
+from siteatlas.api.body_limits import RequestBodies
 from siteatlas.api.context import ApiContext
-from siteatlas.api.documentation import DESCRIPTION, TAGS
-from siteatlas.api.heads import RequestHeads
+from siteatlas.api.head_limits import RequestHeads
+from siteatlas.api.openapi import DESCRIPTION, TAGS
+from siteatlas.api.request_boundary import RequestBorder
+from siteatlas.api.routers.batches import LARGER_BODIES
 from siteatlas.api.routes import install_api, operation_id
-from siteatlas.beside import beside
 from siteatlas.logs import configure_logging
 from siteatlas.meters import watch_loop_lag
-from siteatlas.net.configured import require_usable
 from siteatlas.net.egress import EgressPolicy, self_check
+from siteatlas.net.from_settings import require_usable
 from siteatlas.scheduler.sitemap_scheduler import SitemapScheduler
 from siteatlas.settings import Settings, load_settings
-from siteatlas.storage.opening import open_storage
 from siteatlas.storage.session import Database, bind_database
+from siteatlas.storage.startup import open_storage
 from siteatlas.web.static_files import PAGES, install_static_files
 
 

@@ -9,7 +9,7 @@ from contextlib import ExitStack
 import pytest
 
 from siteatlas.demo.server import DemoSite
-from siteatlas.storage.embedded import EmbeddedServer
+from siteatlas.storage.embedded.server import EmbeddedServer
 from tests.fixtures.commands import Machine, data_directory, running_demo_sites
 from tests.fixtures.database import database, database_name, database_url, postgres_server
 from tests.fixtures.pooler import running_pooler

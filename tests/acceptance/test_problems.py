@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from siteatlas.cli.problem_lines import meaning_of
-from siteatlas.storage.embedded import EmbeddedServer
+from siteatlas.cli.terminal.problem_lines import meaning_of
+from siteatlas.storage.embedded.server import EmbeddedServer
 from tests.fixtures.commands import Machine, data_directory
 from tests.fixtures.documents import urlset
 from tests.fixtures.site_server import SiteServer

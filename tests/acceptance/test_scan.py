@@ -385,7 +385,9 @@ def read_words(terminal: int, until: bytes | None) -> bytes:
 
 
 def test_a_scan_needs_neither_database_nor_web_framework():
-    program = "import sys, siteatlas.cli.scan; print(*{m.split('.')[0] for m in sys.modules})"
+    program = (
+        "import sys, siteatlas.cli.commands.scan; print(*{m.split('.')[0] for m in sys.modules})"
+    )
     loaded = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )

@@ -9,7 +9,7 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
-from siteatlas.api.bodies import BODY_BYTES, RequestBodies
+from siteatlas.api.body_limits import BODY_BYTES, RequestBodies
 from siteatlas.errors import BodyTooSlow
 
 SCAN = "/api/v3/sitemap/scan"

@@ -14,9 +14,9 @@ from fastapi import FastAPI
 from starlette.types import ASGIApp, Receive, Scope, Send
 from structlog.testing import capture_logs
 
-from siteatlas.cli.connections import ConnectionLimits
-from siteatlas.cli.listener import ACCEPT_FAILED, listen, quiet_accept_faults
-from siteatlas.cli.service import WebServer
+from siteatlas.cli.hosting.connections import ConnectionLimits
+from siteatlas.cli.hosting.listener import ACCEPT_FAILED, listen, quiet_accept_faults
+from siteatlas.cli.hosting.server import WebServer
 from siteatlas.main import create_app
 from siteatlas.settings import Settings
 from siteatlas.storage.session import bound_database

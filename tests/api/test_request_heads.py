@@ -10,8 +10,8 @@ from fastapi import FastAPI
 from starlette.types import Scope
 from structlog.testing import capture_logs
 
-from siteatlas.api.bodies import RequestBodies
-from siteatlas.turns import turns
+from siteatlas.aio.fairness import turns
+from siteatlas.api.body_limits import RequestBodies
 
 JOBS = "/api/v3/jobs"
 SCAN = "/api/v3/sitemap/scan"

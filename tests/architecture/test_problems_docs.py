@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from siteatlas.scanner.crawl import LIMITS
+from siteatlas.scanner.crawl.crawl import LIMITS
 from siteatlas.scanner.problem_codes import CANDIDATE, MEANINGS
 
 # Calls whose text arguments are codes, and functions whose text results are.

@@ -14,11 +14,11 @@ NOT_ITS_BUSINESS = (
     "siteatlas.net.client",
     "siteatlas.net.response",
     "siteatlas.processor.recorder",
-    "siteatlas.processor.portion_writer",
-    "siteatlas.storage.portions",
-    "siteatlas.storage.sitemaps",
-    "siteatlas.storage.url_stream",
-    "siteatlas.storage.urls",
+    "siteatlas.processor.batch_writer",
+    "siteatlas.storage.statements.write_batch",
+    "siteatlas.storage.statements.sitemaps",
+    "siteatlas.storage.statements.url_stream",
+    "siteatlas.storage.statements.urls",
 )
 
 

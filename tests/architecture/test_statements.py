@@ -1,6 +1,6 @@
 """Statements are built with SQLAlchemy; SQL as text stands in migrations only.
 
-One file goes past SQLAlchemy to the driver: `storage/url_stream.py`, which sends new listings by
+One file goes past SQLAlchemy to the driver: `storage/statements/url_stream.py`, which sends new listings by
 COPY (decision 0014).
 """
 
@@ -37,7 +37,7 @@ TAKE_STATEMENTS = {
     "stream",
 }
 THE_ONE_EXCEPTION = {
-    "storage/url_stream.py": {"copy_to_table", "driver_connection", "get_raw_connection"}
+    "storage/statements/url_stream.py": {"copy_to_table", "driver_connection", "get_raw_connection"}
 }
 
 

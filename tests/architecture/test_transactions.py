@@ -10,11 +10,11 @@ import pytest
 
 STATEMENT_ROOMS = {"queue", "insights", "storage"}
 BACKGROUND_ROOMS = {"processor", "scheduler"}
-OWNERS_OF_CONNECTIONS = {"session.py", "embedded.py"}
+OWNERS_OF_CONNECTIONS = {"session.py", "server.py"}
 SESSIONS_OF_JOBS = {"get_background_session", "get_job_session"}
 SESSIONS = {"get_session", "get_statement_session"} | SESSIONS_OF_JOBS
 MAKERS_OF_SESSIONS = SESSIONS | {"AsyncSession", "async_sessionmaker", "Session", "sessionmaker"}
-SAVEPOINTS = {"queue/job_service.py", "queue/steering.py", "scheduler/sitemap_scheduler.py"}
+SAVEPOINTS = {"queue/job_service.py", "queue/operator_actions.py", "scheduler/sitemap_scheduler.py"}
 
 
 @pytest.fixture(scope="module")

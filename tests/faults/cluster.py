@@ -15,8 +15,8 @@ from pathlib import Path
 
 from sqlalchemy.engine import make_url
 
-from siteatlas.storage.embedded import EmbeddedServer
-from siteatlas.storage.postmaster import Postmaster, process_lives
+from siteatlas.storage.embedded.postmaster import Postmaster, process_lives
+from siteatlas.storage.embedded.server import EmbeddedServer
 from tests.fixtures.database import PostgresServer, trade_safety_for_speed
 
 FAST = signal.SIGINT

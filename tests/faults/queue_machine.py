@@ -34,10 +34,10 @@ from siteatlas.queue.claims import (
     disown,
     rescue,
 )
-from siteatlas.queue.endings import cancel_running, complete, fail, release
+from siteatlas.queue.completion import cancel_running, complete, fail, release
 from siteatlas.queue.fair_order import SUSPECT_RESCUES
 from siteatlas.queue.leases import heartbeat, report_progress
-from siteatlas.queue.steering import cancel, retry
+from siteatlas.queue.operator_actions import cancel, retry
 from siteatlas.queue.submission import submit_site
 from siteatlas.storage.models import LOCAL_USER_ID, Job, JobAttempt
 from siteatlas.storage.session import AsyncSession, get_background_session

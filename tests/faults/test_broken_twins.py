@@ -15,11 +15,11 @@ from sqlalchemy import func
 
 from siteatlas.errors import LeaseLost
 from siteatlas.net.egress import EgressPolicy
-from siteatlas.processor import portion_writer
+from siteatlas.processor import batch_writer
+from siteatlas.processor.job_activity import Pulse
 from siteatlas.processor.processing import Processor
-from siteatlas.processor.pulse import Pulse
 from siteatlas.queue.claims import Claim, claim, rescue
-from siteatlas.queue.endings import complete
+from siteatlas.queue.completion import complete
 from siteatlas.queue.leases import heartbeat
 from siteatlas.storage.session import (
     AsyncSession,
@@ -128,7 +128,7 @@ async def one_is_overtaken_by_another(eyes: Eyes) -> None:
 
 
 async def test_a_write_without_the_fence_is_found_out(eyes: Eyes, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(portion_writer, "report_progress", write_without_fence)
+    monkeypatch.setattr(batch_writer, "report_progress", write_without_fence)
     await one_is_overtaken_by_another(eyes)
     assert "the counter of a document is not that of its rows" in str(await violations(eyes))
 

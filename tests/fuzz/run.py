@@ -11,7 +11,7 @@ import sys
 from contextlib import ExitStack
 from pathlib import Path
 
-from siteatlas.storage.embedded import EmbeddedServer
+from siteatlas.storage.embedded.server import EmbeddedServer
 from tests.fixtures.commands import Machine, data_directory, running_demo_sites
 
 FUZZER = str(Path(sys.executable).with_name("st"))

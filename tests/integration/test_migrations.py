@@ -13,10 +13,10 @@ from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from sqlalchemy import Connection, Engine, event, func, select, text
 
-from siteatlas.storage.domains import tombstone
 from siteatlas.storage.models import Base, Domain, DomainProblem, Job, SitemapUrl
 from siteatlas.storage.schema import current_revision, needed_revision, upgrade_schema
 from siteatlas.storage.session import Database
+from siteatlas.storage.statements.domains import tombstone
 from tests.fixtures.database import PREFIX, PostgresServer
 from tests.fixtures.first_schema import (
     DOMAIN,

@@ -10,10 +10,9 @@ from pydantic import SecretStr
 from sqlalchemy import func, select, text
 from sqlalchemy.engine import make_url
 
-from siteatlas.cli.worker import work
+from siteatlas.cli.commands.worker import work
 from siteatlas.errors import DatabaseRefused, DatabaseUnavailable, SchemaNewer, SchemaOutdated
 from siteatlas.settings import Settings
-from siteatlas.storage.opening import open_storage
 from siteatlas.storage.schema import (
     UPGRADE_LOCK,
     current_revision,
@@ -21,6 +20,7 @@ from siteatlas.storage.schema import (
     upgrade_schema,
 )
 from siteatlas.storage.session import Database, bound_database
+from siteatlas.storage.startup import open_storage
 from tests.fixtures.proxy import Mood, running_proxy
 
 

@@ -16,7 +16,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
 from sqlalchemy.pool import NullPool
 
 from siteatlas.errors import DatabaseUnavailable
-from siteatlas.queue.endings import complete
+from siteatlas.queue.completion import complete
 from siteatlas.queue.workers import WorkerReport, report_worker
 from siteatlas.storage.database_url import parse_database_url
 from siteatlas.storage.session import (

@@ -10,7 +10,7 @@ from sqlalchemy.engine import URL, make_url
 
 from siteatlas.errors import DatabaseRefused, DatabaseUnavailable
 from siteatlas.settings import Settings
-from siteatlas.storage.opening import open_storage
+from siteatlas.storage.startup import open_storage
 from tests.fixtures.database import PostgresServer
 from tests.fixtures.pooler import Pooler, running_pooler
 

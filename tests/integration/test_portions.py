@@ -15,8 +15,8 @@ from siteatlas.storage.models import (
     SitemapLink,
     SitemapScan,
 )
-from siteatlas.storage.portions import Portion, write_portion
 from siteatlas.storage.session import get_background_session
+from siteatlas.storage.statements.write_batch import Portion, write_portion
 from siteatlas.storage.texts import storable, unaltered
 from tests.fixtures.database import transaction
 from tests.fixtures.records import add_domain, add_job, add_scan, add_sitemap

@@ -27,8 +27,8 @@ from siteatlas.errors import (
     SiteatlasError,
 )
 from siteatlas.settings import Settings
-from siteatlas.storage.opening import open_storage
-from siteatlas.storage.postmaster import PORT
+from siteatlas.storage.embedded.postmaster import PORT
+from siteatlas.storage.startup import open_storage
 from tests.fixtures.guarded_server import GuardedServer, guarded_server
 from tests.fixtures.tls_front import Certificates, tls_front
 

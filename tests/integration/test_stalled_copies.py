@@ -10,11 +10,11 @@ from typing import Any
 import asyncpg
 import pytest
 
-from siteatlas.processor.clearance import end_stalled_copies
+from siteatlas.processor.stalled_writers import end_stalled_copies
 from siteatlas.storage import stalled_copies
 from siteatlas.storage.database_url import parse_database_url
 from siteatlas.storage.session import APPLICATION_NAME
-from siteatlas.storage.url_stream import COPY_SECONDS
+from siteatlas.storage.statements.url_stream import COPY_SECONDS
 from tests.fixtures.database import PostgresServer
 from tests.fixtures.waiting import wait_until
 

@@ -16,10 +16,10 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from siteatlas.errors import DatabaseBusy, DatabaseUnavailable
 from siteatlas.storage.models import SitemapUrl
-from siteatlas.storage.repetition import repeat_when_busy
+from siteatlas.storage.retry import repeat_when_busy
 from siteatlas.storage.session import get_background_session, get_session
-from siteatlas.storage.url_rows import UrlRows
-from siteatlas.storage.urls import insert_urls
+from siteatlas.storage.statements.url_rows import UrlRows
+from siteatlas.storage.statements.urls import insert_urls
 from tests.fixtures.database import transaction
 
 pytestmark = pytest.mark.usefixtures("database")

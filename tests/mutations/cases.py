@@ -153,7 +153,7 @@ MUTATIONS = (
     mutation(
         "a job that is set back keeps its progress",
         f"{STEERING}",
-        Edit("queue/renewal.py", '        "progress": 0.0,\n', ""),
+        Edit("queue/requeue.py", '        "progress": 0.0,\n', ""),
     ),
     mutation(
         "a crash inside a job is not caught",
@@ -195,11 +195,13 @@ MUTATIONS = (
         "the status route always says pending",
         f"{STATUS_LIFE}",
         Edit(
-            "api/scans.py",
+            "api/routers/scans.py",
             "        return await find_job(session, job_id)",
             '        return dataclasses.replace(await find_job(session, job_id), status="pending")',
         ),
-        Edit("api/scans.py", "from typing import", "import dataclasses\nfrom typing import"),
+        Edit(
+            "api/routers/scans.py", "from typing import", "import dataclasses\nfrom typing import"
+        ),
     ),
     mutation(
         "the processor uses sessions of requests",
@@ -281,7 +283,7 @@ MUTATIONS = (
         "the driver is given SQL as text",
         f"{STATEMENTS}",
         Edit(
-            "storage/url_stream.py",
+            "storage/statements/url_stream.py",
             "        await session.execute(BEGINNING)\n",
             '        await driver.execute("SELECT 1")\n',
         ),
@@ -290,7 +292,7 @@ MUTATIONS = (
         "a second module goes past SQLAlchemy",
         f"{STATEMENTS}",
         Edit(
-            "storage/portions.py",
+            "storage/statements/write_batch.py",
             "async def write_portion(",
             "async def raw(connection):\n    return await connection.get_raw_connection()\n\n\n"
             "async def write_portion(",
@@ -300,7 +302,7 @@ MUTATIONS = (
         "a router leaves the transaction to others",
         f"{TRANSACTIONS}::test_each_router_begins_and_ends_its_own_transactions",
         Edit(
-            "api/scans.py",
+            "api/routers/scans.py",
             "get_statement_session() as session, session.begin()",
             "get_statement_session() as session",
             times=2,
@@ -330,7 +332,7 @@ MUTATIONS = (
         "check_job shows no result",
         f"{SEQUENCES}::test_a_submit_by_http_is_listed_processed_and_shown_with_its_values",
         Edit(
-            "cli/seed_scripts.py",
+            "cli/scripts/programs.py",
             'write_line(f"Result Data: {job.result_data}")\n    _write_error(job)',
             'write_line("Result Data: {}")\n    _write_error(job)',
         ),
@@ -338,24 +340,26 @@ MUTATIONS = (
     mutation(
         "check_domain_sitemaps shows nobody as the owner",
         f"{SEQUENCES}::test_a_submit_by_http_is_listed_processed_and_shown_with_its_values",
-        Edit("cli/seed_scripts.py", "Created by: {sitemap.created_by}", "Created by: nobody"),
+        Edit("cli/scripts/programs.py", "Created by: {sitemap.created_by}", "Created by: nobody"),
     ),
     mutation(
         "check_job ignores the number that it is given",
         f"{SEQUENCES}::test_a_failed_job_is_shown_with_its_error",
-        Edit("cli/seed_scripts.py", "return await find_job(session, ident)", "raise JobNotFound"),
+        Edit(
+            "cli/scripts/programs.py", "return await find_job(session, ident)", "raise JobNotFound"
+        ),
     ),
     mutation(
         "the monitor looks once and repeats what it saw",
         f"{SEQUENCES}::test_the_monitor_sees_a_submitted_job_become_completed",
         Edit(
-            "cli/seed_scripts.py",
+            "cli/scripts/programs.py",
             "    write_state(await scheduler_state())\n",
             "    if not SEEN:\n        SEEN.append(await scheduler_state())\n"
             "    write_state(SEEN[0])\n",
         ),
         Edit(
-            "cli/seed_scripts.py",
+            "cli/scripts/programs.py",
             "MOST_PENDING_SHOWN = 100\n",
             "SEEN = []\nMOST_PENDING_SHOWN = 100\n",
         ),

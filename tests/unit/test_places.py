@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from siteatlas.places import MOST_IN_A_ROW, Places, interactive_job
+from siteatlas.aio.priority_semaphore import MOST_IN_A_ROW, Places, interactive_job
 
 
 async def line_up(

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from siteatlas.turns import MOST_PATIENCE_SECONDS, PERSON_SECONDS, Turns, turns
+from siteatlas.aio.fairness import MOST_PATIENCE_SECONDS, PERSON_SECONDS, Turns, turns
 
 PIECE_SECONDS = 0.002
 

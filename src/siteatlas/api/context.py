@@ -12,7 +12,7 @@ from typing import Annotated
 
 from fastapi import Depends, Request
 
-from siteatlas.api.probes import DatabaseProbe
+from siteatlas.api.database_checks import DatabaseProbe
 from siteatlas.insights.health import DatabaseState, database_state
 from siteatlas.insights.queue_load import EndedJobs, QueueLoad, queue_load
 from siteatlas.insights.workers import any_worker_alive

@@ -5,9 +5,18 @@ from __future__ import annotations
 from fastapi import FastAPI
 from fastapi.routing import APIRoute
 
-from siteatlas.api import batches, domain_contents, domains, health, jobs, metrics, scans, sitemaps
-from siteatlas.api.documentation import openapi_of
+from siteatlas.api.openapi import openapi_of
 from siteatlas.api.problems import install_problem_handlers
+from siteatlas.api.routers import (
+    batches,
+    domain_contents,
+    domains,
+    health,
+    jobs,
+    metrics,
+    scans,
+    sitemaps,
+)
 
 ROUTERS = (
     scans.router,

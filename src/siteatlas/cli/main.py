@@ -14,8 +14,8 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
-from siteatlas.cli.init_process import run_below_init
-from siteatlas.cli.invocation import ColorChoice, begin
+from siteatlas.cli.hosting.init_process import run_below_init
+from siteatlas.cli.terminal.invocation import ColorChoice, begin
 
 PROGRAM = "siteatlas"
 COMPLETION_OPTIONS = {"install_completion", "show_completion"}
@@ -47,8 +47,8 @@ NOUNS = {
     "problems": Noun("problems", "The problems of a site's sitemaps, as stored."),
     "jobs": Noun("jobs", "The queue: list, show, watch, retry, cancel."),
     "scheduler": Noun("scheduler", "The scheduler: run-once, status."),
-    "db": Noun("database", "The schema of the database: upgrade, current."),
-    "config": Noun("configuration", "The settings, and where each value comes from."),
+    "db": Noun("db", "The schema of the database: upgrade, current."),
+    "config": Noun("config", "The settings, and where each value comes from."),
     "help": Noun("help", "The help of a command, as with --help."),
 }
 # The library names this one error of its tree, and gives its parent no name.
@@ -86,7 +86,7 @@ class CommandTree(TyperGroup):
         try:
             return super().main(*arguments, **keywords)
         except Exception as error:  # noqa: BLE001 the border of one command
-            from siteatlas.cli.border import exit_with
+            from siteatlas.cli.terminal.errors import exit_with
 
             exit_with(error)
 
@@ -106,7 +106,7 @@ def _plain_words() -> Iterator[None]:
 
 def _tell_in_json(error: Any) -> None:
     """End the command with one object where stderr shall be JSON."""
-    from siteatlas.cli.border import keep_to_json, tell_error
+    from siteatlas.cli.terminal.errors import keep_to_json, tell_error
     from siteatlas.errors import InputError
     from siteatlas.logs import stderr_is_json
 
@@ -122,7 +122,7 @@ def load_command(name: str) -> TyperCommand | TyperGroup:
     # What is imported stays; looking for garbage in between costs a tenth of the start.
     gc.disable()
     try:
-        noun_app: typer.Typer = import_module(f"siteatlas.cli.{NOUNS[name].module}").app
+        noun_app: typer.Typer = import_module(f"siteatlas.cli.commands.{NOUNS[name].module}").app
     finally:
         gc.enable()
     command = typer.main.get_command(noun_app)

@@ -13,8 +13,8 @@ from siteatlas.errors import DomainNotFound
 from siteatlas.insights.page_reading import read_page
 from siteatlas.insights.pages import CursorScope, Page, page_size, text_key
 from siteatlas.net.address import parse_site
-from siteatlas.storage.domains import find_domain
 from siteatlas.storage.models import Domain
+from siteatlas.storage.statements.domains import find_domain
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,8 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from siteatlas.insights.workers import ALIVE_SECONDS
 from siteatlas.queue.fair_order import waiting_lines
 from siteatlas.queue.statuses import ACTIVE, FINAL
-from siteatlas.storage.domains import SCHEDULED
 from siteatlas.storage.models import SITEMAP_JOB, Domain, Job, JobStatus, Worker
+from siteatlas.storage.statements.domains import SCHEDULED
 
 KEPT_SECONDS = 60.0
 

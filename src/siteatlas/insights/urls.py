@@ -37,7 +37,7 @@ from siteatlas.insights.pages import (
     page_size,
     parse_bigint,
 )
-from siteatlas.scanner.listed_dates import restored_text
+from siteatlas.scanner.reading.lastmod_text import restored_text
 from siteatlas.storage.models import Sitemap, SitemapUrl
 
 MOST_EXAMINED = 10_000

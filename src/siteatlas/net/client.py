@@ -18,6 +18,7 @@ from typing import Any, Self
 import aiohttp
 from yarl import URL
 
+from siteatlas.aio.fairness import turns
 from siteatlas.errors import (
     AddressError,
     AddressScheme,
@@ -39,13 +40,12 @@ from siteatlas.net.faults import LIBRARY_FAULTS, error_for_status, fault_of, ret
 from siteatlas.net.framing import BoundedConnector
 from siteatlas.net.gate import Gate, aim
 from siteatlas.net.limits import FetchLimits
-from siteatlas.net.own_headers import checked_headers
+from siteatlas.net.operator_headers import checked_headers
 from siteatlas.net.politeness import Politeness
 from siteatlas.net.proxy import Proxy
 from siteatlas.net.resolver import DnsResolver, Resolver
 from siteatlas.net.response import CHUNK_BYTES, Budget, Response
 from siteatlas.net.waiting import current_waits
-from siteatlas.turns import turns
 
 __all__ = ["FetchLimits", "HttpClient", "Response", "error_for_status", "retry_after_seconds"]
 

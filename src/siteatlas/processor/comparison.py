@@ -10,11 +10,11 @@ import orjson
 from xxhash import xxh3_64_intdigest
 
 from siteatlas.processor.documents import Document
-from siteatlas.scanner.duplicates import DUPLICATE_URL
 from siteatlas.scanner.events import EntryColumns
-from siteatlas.scanner.listed_dates import stored_texts
+from siteatlas.scanner.reading.duplicates import DUPLICATE_URL
+from siteatlas.scanner.reading.lastmod_text import stored_texts
 from siteatlas.storage.hashes import SIGN_BIT, TWO_TO_64, url_hashes
-from siteatlas.storage.url_rows import UrlRows
+from siteatlas.storage.statements.url_rows import UrlRows
 
 CACHED_ENDINGS = 4_096
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 from uuid import UUID, uuid4
 
-from siteatlas.processor.listing_memory import ListingMemory
+from siteatlas.processor.entry_memory import ListingMemory
 from siteatlas.scanner.events import (
     ChildLink,
     DiscoveryMethod,
@@ -16,11 +16,11 @@ from siteatlas.scanner.events import (
     KnownDocument,
     ScanMemory,
 )
-from siteatlas.scanner.tally import Tally
+from siteatlas.scanner.reading.tally import Tally
 from siteatlas.storage.hashes import url_hash
-from siteatlas.storage.known_sitemaps import DONE, KnownSitemap
 from siteatlas.storage.models import SitemapScanState, SitemapStatus
-from siteatlas.storage.problems import FoundProblem
+from siteatlas.storage.statements.known_sitemaps import DONE, KnownSitemap
+from siteatlas.storage.statements.problems import FoundProblem
 from siteatlas.storage.texts import unaltered
 
 LONGEST_VALIDATOR = 1_024

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from uuid import UUID
 
-from siteatlas.storage.known_sitemaps import KnownSitemaps
+from siteatlas.storage.statements.known_sitemaps import KnownSitemaps
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
+from siteatlas.aio.fairness import turns
 from siteatlas.errors import (
     AddressError,
     DatabaseBusy,
@@ -33,12 +34,13 @@ from siteatlas.errors import (
 from siteatlas.logs import get_logger, job_context
 from siteatlas.meters import meters
 from siteatlas.net.address import WebAddress, parse_site
-from siteatlas.net.configured import configured_proxy
 from siteatlas.net.egress import EgressPolicy
+from siteatlas.net.from_settings import configured_proxy
 from siteatlas.net.politeness import Politeness
 from siteatlas.net.resolver import DnsResolver
-from siteatlas.processor.budget import EntryBudget
 from siteatlas.processor.documents import memory_of
+from siteatlas.processor.job_activity import Pulse
+from siteatlas.processor.memory_budget import EntryBudget
 from siteatlas.processor.opened_scan import OpenedScan
 from siteatlas.processor.publication import (
     give_back,
@@ -48,7 +50,6 @@ from siteatlas.processor.publication import (
     times_put_off,
     times_snoozed,
 )
-from siteatlas.processor.pulse import Pulse
 from siteatlas.processor.recorder import (
     START_PROGRESS,
     Recorder,
@@ -56,23 +57,22 @@ from siteatlas.processor.recorder import (
 )
 from siteatlas.processor.recount import recount_site
 from siteatlas.queue.claims import Claim, claim_one
-from siteatlas.queue.endings import MAX_PUT_OFFS, MAX_SNOOZES, put_off_seconds
+from siteatlas.queue.completion import MAX_PUT_OFFS, MAX_SNOOZES, put_off_seconds
+from siteatlas.queue.dedup import load_waiting_documents
 from siteatlas.queue.job_service import job_service
-from siteatlas.queue.joining import load_waiting_documents
 from siteatlas.queue.leases import assign_domain, heartbeat, report_progress
 from siteatlas.queue.statuses import FINAL, UNPUBLISHED
 from siteatlas.scanner.analyzer import ScanOptions, SitemapAnalyzer
 from siteatlas.scanner.events import DiscoveryMethod
 from siteatlas.scanner.options import MAX_DOCUMENTS
 from siteatlas.settings import Settings, load_settings
-from siteatlas.storage.domains import register_domain
-from siteatlas.storage.known_sitemaps import KnownSitemap, load_sitemaps
 from siteatlas.storage.models import JobStatus
-from siteatlas.storage.repetition import repeat_when_busy
-from siteatlas.storage.scans import open_scan
+from siteatlas.storage.retry import repeat_when_busy
 from siteatlas.storage.session import get_background_session, get_job_session
-from siteatlas.storage.sitemaps import load_manual_documents
-from siteatlas.turns import turns
+from siteatlas.storage.statements.domains import register_domain
+from siteatlas.storage.statements.known_sitemaps import KnownSitemap, load_sitemaps
+from siteatlas.storage.statements.scans import open_scan
+from siteatlas.storage.statements.sitemaps import load_manual_documents
 
 log = get_logger("processor")
 

@@ -11,14 +11,15 @@ from collections.abc import Collection, Iterable
 from typing import Any
 from uuid import UUID
 
+from siteatlas.aio.fairness import turns
 from siteatlas.errors import DatabaseBusy, LeaseLost
 from siteatlas.meters import meters
-from siteatlas.processor.clearance import end_stalled_copies
 from siteatlas.processor.opened_scan import OpenedScan
 from siteatlas.processor.recorder import Recorder
+from siteatlas.processor.stalled_writers import end_stalled_copies
 from siteatlas.queue.attempts import count_releases
 from siteatlas.queue.claims import Claim
-from siteatlas.queue.endings import (
+from siteatlas.queue.completion import (
     cancel_running,
     complete,
     count_snoozes,
@@ -28,9 +29,9 @@ from siteatlas.queue.endings import (
     release,
 )
 from siteatlas.storage.models import Job, JobStatus, ScanState
-from siteatlas.storage.portions import Portion, write_portion
-from siteatlas.storage.repetition import repeat_when_busy
-from siteatlas.storage.scans import (
+from siteatlas.storage.retry import repeat_when_busy
+from siteatlas.storage.session import AsyncSession, get_job_session
+from siteatlas.storage.statements.scans import (
     ScanCounts,
     end_scan,
     publish_scan,
@@ -38,11 +39,10 @@ from siteatlas.storage.scans import (
     record_domain_failure,
     record_domain_success,
 )
-from siteatlas.storage.session import AsyncSession, get_job_session
-from siteatlas.storage.sitemaps import count_domain, summarise_scan
-from siteatlas.storage.unfinished import close_unfinished
-from siteatlas.storage.urls import count_distinct_urls
-from siteatlas.turns import turns
+from siteatlas.storage.statements.sitemaps import count_domain, summarise_scan
+from siteatlas.storage.statements.unfinished import close_unfinished
+from siteatlas.storage.statements.urls import count_distinct_urls
+from siteatlas.storage.statements.write_batch import Portion, write_portion
 
 SUMMARISED_SITEMAPS = 100
 PUBLICATION_SECONDS = 300

@@ -13,16 +13,17 @@ from functools import singledispatchmethod
 from typing import Any
 from uuid import UUID
 
-from siteatlas.beside import beside
+from siteatlas.aio.background import beside
+from siteatlas.aio.fairness import turns
 from siteatlas.logs import get_logger
 from siteatlas.meters import meters
-from siteatlas.processor.budget import EntryBudget
+from siteatlas.processor.batch_writer import PortionWriter, Standing
 from siteatlas.processor.comparison import Comparison
 from siteatlas.processor.documents import EXTRA_FLAGS, Document, DocumentBook
-from siteatlas.processor.listing_memory import ListingMemory, Stored, StoredArrays
+from siteatlas.processor.entry_memory import ListingMemory, Stored, StoredArrays
+from siteatlas.processor.job_activity import Pulse
+from siteatlas.processor.memory_budget import EntryBudget
 from siteatlas.processor.opened_scan import OpenedScan
-from siteatlas.processor.portion_writer import PortionWriter, Standing
-from siteatlas.processor.pulse import Pulse
 from siteatlas.queue.claims import Claim
 from siteatlas.scanner.events import (
     DONE_BEFORE,
@@ -41,12 +42,11 @@ from siteatlas.scanner.events import (
     SiteResolved,
 )
 from siteatlas.storage.hashes import url_hash
-from siteatlas.storage.known_sitemaps import DONE, look_up_sitemaps
-from siteatlas.storage.portions import Portion
 from siteatlas.storage.session import get_job_session
+from siteatlas.storage.statements.known_sitemaps import DONE, look_up_sitemaps
+from siteatlas.storage.statements.urls import load_fingerprints, load_some_fingerprints
+from siteatlas.storage.statements.write_batch import Portion
 from siteatlas.storage.texts import storable
-from siteatlas.storage.urls import load_fingerprints, load_some_fingerprints
-from siteatlas.turns import turns
 
 log = get_logger("processor")
 

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from siteatlas.errors import DatabaseError
 from siteatlas.logs import get_logger
-from siteatlas.storage.scans import (
+from siteatlas.storage.session import AsyncSession, get_job_session
+from siteatlas.storage.statements.scans import (
     ScanCounts,
     correct_domain_counts,
     recorded_domain_counts,
     scanned_domain,
 )
-from siteatlas.storage.session import AsyncSession, get_job_session
-from siteatlas.storage.sitemaps import count_domain
-from siteatlas.storage.urls import count_distinct_urls
+from siteatlas.storage.statements.sitemaps import count_domain
+from siteatlas.storage.statements.urls import count_distinct_urls
 
 log = get_logger("processor")
 

@@ -13,8 +13,8 @@ from siteatlas.net.address import WebAddress
 from siteatlas.queue.new_job import NewJob, Priority, Submitted
 from siteatlas.queue.statuses import ACTIVE
 from siteatlas.queue.submission import as_typed, create_many
-from siteatlas.storage.domains import DEFAULT_INTERVAL_HOURS, register_domains
 from siteatlas.storage.models import Batch, BatchItem, Job, JobStatus
+from siteatlas.storage.statements.domains import DEFAULT_INTERVAL_HOURS, register_domains
 
 BATCHES_A_TIME = 50
 

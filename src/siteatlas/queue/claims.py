@@ -30,8 +30,8 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from siteatlas.errors import JobPoison, LeaseLost
 from siteatlas.queue.attempts import record_attempts
 from siteatlas.queue.fair_order import SUSPECT_RESCUES, constant, line_length, picked, waiting
-from siteatlas.storage.bulk import table_of
 from siteatlas.storage.models import SITEMAP_JOB, Domain, Job, JobStatus, Worker
+from siteatlas.storage.statements.bulk import table_of
 
 # Deaths without a finished document: alone in its process, or whatever ran beside it.
 POISON_RESCUES = 3

@@ -25,11 +25,11 @@ from siteatlas.errors import (
 from siteatlas.net.address import parse_site
 from siteatlas.queue.fair_order import constant
 from siteatlas.queue.new_job import NewJob, Submitted, submitted_of
-from siteatlas.queue.renewal import as_new
+from siteatlas.queue.requeue import as_new
 from siteatlas.queue.statuses import parse_status
 from siteatlas.queue.submission import create
-from siteatlas.storage.domains import register_domain
 from siteatlas.storage.models import LOCAL_USER_ID, SITEMAP_JOB, Job, JobStatus
+from siteatlas.storage.statements.domains import register_domain
 
 
 class JobService:

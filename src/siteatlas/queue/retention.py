@@ -19,7 +19,6 @@ from sqlalchemy.orm import aliased
 from siteatlas.queue.batches import freeze_items
 from siteatlas.queue.statuses import ACTIVE
 from siteatlas.settings import Settings
-from siteatlas.storage.bulk import table_of
 from siteatlas.storage.models import (
     SITEMAP_JOB,
     Base,
@@ -38,6 +37,7 @@ from siteatlas.storage.models import (
     SitemapUrl,
     Worker,
 )
+from siteatlas.storage.statements.bulk import table_of
 
 WORKER_HOURS = 24
 JOBS_A_TIME = 1_000

@@ -14,17 +14,17 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from siteatlas.errors import ConflictError
 from siteatlas.net.address import WebAddress
-from siteatlas.queue.joining import join, satisfying
+from siteatlas.queue.dedup import join, satisfying
 from siteatlas.queue.new_job import NewJob, Priority, Submitted, submitted_of
-from siteatlas.storage.bulk import table_of
-from siteatlas.storage.domains import (
+from siteatlas.storage.models import Domain, Job
+from siteatlas.storage.models.job import ACTIVE as ACTIVE_PREDICATE
+from siteatlas.storage.statements.bulk import table_of
+from siteatlas.storage.statements.domains import (
     DEFAULT_INTERVAL_HOURS,
     register_domain,
     registered,
     registration,
 )
-from siteatlas.storage.models import Domain, Job
-from siteatlas.storage.models.job import ACTIVE as ACTIVE_PREDICATE
 
 JOIN_TRIES = 5
 JOBS = table_of(Job)

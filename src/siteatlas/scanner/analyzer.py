@@ -12,13 +12,13 @@ from siteatlas.errors import SiteatlasError
 from siteatlas.net.address import WebAddress, parse_site
 from siteatlas.net.client import FetchLimits, HttpClient
 from siteatlas.net.egress import EgressPolicy
-from siteatlas.net.own_headers import checked_headers
+from siteatlas.net.operator_headers import checked_headers
 from siteatlas.net.politeness import Politeness
 from siteatlas.net.proxy import Proxy
 from siteatlas.net.resolver import DnsResolver, Resolver
+from siteatlas.scanner.crawl.site_scan import SiteScan
 from siteatlas.scanner.events import ScanEvent, ScanMemory
 from siteatlas.scanner.options import ScanOptions
-from siteatlas.scanner.site_scan import SiteScan
 from siteatlas.scanner.summary import ScanSummary
 
 __all__ = ["ScanOptions", "SitemapAnalyzer"]

@@ -91,7 +91,7 @@ class EntryColumns:
     """URL entries column by column; all lists have the same length.
 
     `lastmod_texts` are the dates as listed, "" where there is none or where it is known to tell no
-    more than `lastmods` does; `listed_dates.py` says which others do. Alone of all columns it may
+    more than `lastmods` does; `lastmod_text.py` says which others do. Alone of all columns it may
     be left empty.
     """
 

@@ -15,33 +15,33 @@ from contextlib import suppress
 from datetime import datetime
 
 from siteatlas import __version__
+from siteatlas.aio.priority_semaphore import interactive_job
 from siteatlas.errors import DatabaseError, SiteatlasError
 from siteatlas.logs import get_logger
 from siteatlas.meters import meters
 from siteatlas.net.egress import EgressPolicy
 from siteatlas.net.waiting import observe_waits
-from siteatlas.places import interactive_job
-from siteatlas.processor.clearance import end_stalled_copies
 from siteatlas.processor.processing import Processor
+from siteatlas.processor.stalled_writers import end_stalled_copies
 from siteatlas.queue.claims import Claim, claim, claim_suspect
 from siteatlas.queue.due_work import DueWork, find_due_work
 from siteatlas.queue.leases import heartbeat, pardon
 from siteatlas.queue.statuses import UNPUBLISHED
 from siteatlas.queue.workers import REPORT_SECONDS, WorkerReport, report_worker, sign_off_worker
+from siteatlas.scheduler.concurrency_limit import Intake
 from siteatlas.scheduler.contact import Contact
-from siteatlas.scheduler.intake import Intake
-from siteatlas.scheduler.last_word import last_word
+from siteatlas.scheduler.fair_shares import shares_of
+from siteatlas.scheduler.final_write import last_word
 from siteatlas.scheduler.loops import run_until
+from siteatlas.scheduler.outages import Patience
 from siteatlas.scheduler.parking import Parking
-from siteatlas.scheduler.patience import Patience
+from siteatlas.scheduler.poll_result import Taken
 from siteatlas.scheduler.recounts import SECONDS_AT_SHUTDOWN, Recounts
 from siteatlas.scheduler.rescuer import Rescuer
-from siteatlas.scheduler.shares import shares_of
 from siteatlas.scheduler.slots import Room, RunningJob, Slots, StopReason
-from siteatlas.scheduler.taken import Taken
 from siteatlas.settings import Settings
 from siteatlas.storage.models import JobStatus
-from siteatlas.storage.repetition import repeat_when_busy
+from siteatlas.storage.retry import repeat_when_busy
 from siteatlas.storage.session import AsyncSession, get_background_session
 
 log = get_logger("scheduler")

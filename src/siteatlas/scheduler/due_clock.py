@@ -10,9 +10,9 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
-from siteatlas.scheduler.patience import Patience
-from siteatlas.storage.domains import seconds_until_due
+from siteatlas.scheduler.outages import Patience
 from siteatlas.storage.session import get_background_session
+from siteatlas.storage.statements.domains import seconds_until_due
 
 SHORTEST_SLEEP = 1.0
 # Less than half of the shortest interval: what others schedule is known before it is due.

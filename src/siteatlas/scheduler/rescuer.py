@@ -12,8 +12,8 @@ from siteatlas.logs import get_logger
 from siteatlas.processor.publication import note_ended_jobs
 from siteatlas.queue.claims import disown, rescue
 from siteatlas.queue.statuses import UNPUBLISHED
+from siteatlas.scheduler.poll_result import Taken, described
 from siteatlas.scheduler.recounts import Recounts
-from siteatlas.scheduler.taken import Taken, described
 from siteatlas.storage.models import Job
 from siteatlas.storage.session import get_background_session
 

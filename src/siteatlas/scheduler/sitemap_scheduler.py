@@ -24,7 +24,7 @@ from siteatlas.logs import get_logger
 from siteatlas.meters import meters
 from siteatlas.net.address import parse_site
 from siteatlas.net.egress import EgressPolicy
-from siteatlas.processor.clearance import end_stalled_copies
+from siteatlas.processor.stalled_writers import end_stalled_copies
 from siteatlas.queue.batches import close_batches
 from siteatlas.queue.new_job import Priority, Submitted
 from siteatlas.queue.retention import (
@@ -41,11 +41,11 @@ from siteatlas.scheduler.due_clock import DueClock
 from siteatlas.scheduler.liveness import Liveness
 from siteatlas.scheduler.loops import run_until
 from siteatlas.settings import Settings, load_settings
-from siteatlas.storage.domains import postpone_scan, take_due_domains
 from siteatlas.storage.faults import translated_faults
 from siteatlas.storage.models import SYSTEM_USER_ID
-from siteatlas.storage.scans import record_domain_failure
 from siteatlas.storage.session import AsyncSession, get_background_session
+from siteatlas.storage.statements.domains import postpone_scan, take_due_domains
+from siteatlas.storage.statements.scans import record_domain_failure
 
 log = get_logger("scheduler")
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from uuid import UUID
 
-from siteatlas.processor.pulse import Pulse
+from siteatlas.processor.job_activity import Pulse
 from siteatlas.queue.claims import Claim
 from siteatlas.queue.new_job import Priority
 

@@ -23,9 +23,9 @@ from sqlalchemy.ext.asyncio import (
 )
 from sqlalchemy.orm import Session, SessionTransaction
 
+from siteatlas.aio.priority_semaphore import Places
 from siteatlas.errors import ConfigurationError, DatabaseUnavailable
 from siteatlas.logs import get_logger
-from siteatlas.places import Places
 from siteatlas.storage.database_url import parse_database_url, tls_address
 from siteatlas.storage.faults import translated_faults
 
@@ -185,7 +185,7 @@ def bound_database() -> Database:
     if not _bound:
         raise DatabaseUnavailable(
             "No database is open in this process. Open one first: "
-            "async with siteatlas.storage.opening.open_storage(settings)"
+            "async with siteatlas.storage.startup.open_storage(settings)"
         )
     return _bound[-1]
 

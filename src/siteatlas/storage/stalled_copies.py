@@ -16,7 +16,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from siteatlas.storage.models import SitemapUrl
 from siteatlas.storage.session import APPLICATION_NAME
-from siteatlas.storage.url_stream import COPY_SECONDS
+from siteatlas.storage.statements.url_stream import COPY_SECONDS
 
 # A living worker gives up its COPY before that, and sends parameters at once.
 STALLED_SECONDS = COPY_SECONDS + 10

@@ -15,9 +15,9 @@ from siteatlas.errors import (
     EmbeddedServerError,
     EmbeddedVersionMismatch,
 )
-from siteatlas.storage import binaries
-from siteatlas.storage.binaries import installed_programs
-from siteatlas.storage.server_user import server_user_for
+from siteatlas.storage.embedded import binaries
+from siteatlas.storage.embedded.binaries import installed_programs
+from siteatlas.storage.embedded.server_user import server_user_for
 from tests.fixtures.embedded import (
     HOLD_UNTIL_TOLD,
     IS_ROOT,
@@ -35,7 +35,7 @@ only_root = pytest.mark.skipif(not IS_ROOT, reason="needs root")
 HOLD_AS_NOBODY = """
 import os, pwd, sys
 from pathlib import Path
-import siteatlas.storage.embedded, encodings.idna
+import siteatlas.storage.embedded.server, encodings.idna
 nobody = pwd.getpwnam("nobody")
 os.setgroups([]); os.setgid(nobody.pw_gid); os.setuid(nobody.pw_uid)
 """ + HOLD_UNTIL_TOLD.replace("import sys\n", "")

@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 
 from siteatlas.errors import ConfigurationError, EmbeddedDirectoryUnusable, EmbeddedServerError
-from siteatlas.storage.binaries import COPIES, installed_programs, programs_for
-from siteatlas.storage.cluster import Cluster
-from siteatlas.storage.embedded import EmbeddedServer
-from siteatlas.storage.owned_files import LARGEST_READ, owned_sizes, read_owned
-from siteatlas.storage.patience import Patience
-from siteatlas.storage.postmaster import Postmaster
-from siteatlas.storage.server_user import ServerUser, server_user_for
+from siteatlas.storage.embedded.binaries import COPIES, installed_programs, programs_for
+from siteatlas.storage.embedded.cluster import Cluster
+from siteatlas.storage.embedded.deadline import Patience
+from siteatlas.storage.embedded.owned_files import LARGEST_READ, owned_sizes, read_owned
+from siteatlas.storage.embedded.postmaster import Postmaster
+from siteatlas.storage.embedded.server import EmbeddedServer
+from siteatlas.storage.embedded.server_user import ServerUser, server_user_for
 from tests.fixtures.embedded import IS_ROOT, quiet, runs
 
 only_root = pytest.mark.skipif(not IS_ROOT, reason="needs root, who alone has several users")

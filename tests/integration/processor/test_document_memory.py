@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from siteatlas.processor import listing_memory, processing
-from siteatlas.processor.budget import EntryBudget
-from siteatlas.storage import urls
+from siteatlas.processor import entry_memory, processing
+from siteatlas.processor.memory_budget import EntryBudget
 from siteatlas.storage.models import Sitemap, SitemapUrl
+from siteatlas.storage.statements import urls
 from tests.fixtures.pipeline import index, pages, rows_of, scan_server, urlset
 from tests.fixtures.site_server import SiteServer
 
@@ -36,7 +36,7 @@ async def test_what_is_stored_does_not_depend_on_the_memory(
         return budgets[-1]
 
     monkeypatch.setattr(processing, "EntryBudget", made)
-    monkeypatch.setattr(listing_memory, "MIN_LISTINGS", 400)
+    monkeypatch.setattr(entry_memory, "MIN_LISTINGS", 400)
     monkeypatch.setattr(urls, "FINGERPRINTS_A_TIME", 300)
     async with SiteServer(site("2026-01-01", 1_200)) as server:
         first = await scan_server(server)

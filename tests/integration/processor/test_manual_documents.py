@@ -22,7 +22,7 @@ from siteatlas.storage.models import (
     SitemapScan,
 )
 from siteatlas.storage.session import get_background_session
-from siteatlas.storage.sitemaps import MANUAL_GRACE_DAYS
+from siteatlas.storage.statements.sitemaps import MANUAL_GRACE_DAYS
 from tests.fixtures.pipeline import (
     index,
     job_of,

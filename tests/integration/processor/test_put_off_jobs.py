@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from sqlalchemy import insert, text
 
-from siteatlas.queue.endings import MAX_PUT_OFFS
+from siteatlas.queue.completion import MAX_PUT_OFFS
 from siteatlas.storage.models import Domain, Job, JobAttempt
 from tests.fixtures.database import transaction
 from tests.fixtures.pipeline import (

@@ -10,9 +10,9 @@ from aiohttp import web
 from sqlalchemy import select, text
 
 from siteatlas.net.egress import EgressPolicy
+from siteatlas.processor.job_activity import Pulse
 from siteatlas.processor.processing import Processor, process_domain_with_own_session
-from siteatlas.processor.pulse import Pulse
-from siteatlas.queue.steering import cancel, retry
+from siteatlas.queue.operator_actions import cancel, retry
 from siteatlas.storage.models import Job, JobAttempt, Scan, Sitemap, SitemapScan, SitemapUrl
 from siteatlas.storage.session import bound_database, get_background_session
 from tests.fixtures.pipeline import (

@@ -9,9 +9,9 @@ import pytest
 from aiohttp import web
 
 from siteatlas.net.egress import EgressPolicy
+from siteatlas.processor.job_activity import Pulse
 from siteatlas.processor.processing import Processor
-from siteatlas.processor.pulse import Pulse
-from siteatlas.queue.endings import MAX_SNOOZES
+from siteatlas.queue.completion import MAX_SNOOZES
 from siteatlas.storage.models import Job
 from tests.fixtures.pipeline import job_of, pages, settings_for, submit_server, urlset
 from tests.fixtures.queue import change, take_one

@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import func, select, text
 
 from siteatlas.errors import DatabaseError
-from siteatlas.processor.budget import EntryBudget
+from siteatlas.processor.memory_budget import EntryBudget
 from siteatlas.processor.opened_scan import OpenedScan
 from siteatlas.processor.recorder import Recorder
 from siteatlas.queue.claims import Claim
@@ -22,10 +22,10 @@ from siteatlas.scanner.events import (
     ScanEvent,
     SitemapType,
 )
-from siteatlas.storage.known_sitemaps import load_sitemaps
 from siteatlas.storage.models import Sitemap, SitemapScan, SitemapUrl
-from siteatlas.storage.scans import open_scan
 from siteatlas.storage.session import get_background_session
+from siteatlas.storage.statements.known_sitemaps import load_sitemaps
+from siteatlas.storage.statements.scans import open_scan
 from tests.fixtures.database import transaction
 from tests.fixtures.queue import LEASE, submit, take_one
 

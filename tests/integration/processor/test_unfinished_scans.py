@@ -12,12 +12,11 @@ from sqlalchemy import func, insert, select
 
 from siteatlas.net.egress import EgressPolicy
 from siteatlas.processor import processing
+from siteatlas.processor.job_activity import Pulse
 from siteatlas.processor.processing import Processor
 from siteatlas.processor.publication import record_cancellation
-from siteatlas.processor.pulse import Pulse
 from siteatlas.processor.recount import recount_site
 from siteatlas.queue.claims import Claim, claim
-from siteatlas.storage import known_sitemaps
 from siteatlas.storage.hashes import url_hash
 from siteatlas.storage.models import (
     Domain,
@@ -29,6 +28,7 @@ from siteatlas.storage.models import (
     SitemapUrl,
 )
 from siteatlas.storage.session import get_background_session
+from siteatlas.storage.statements import known_sitemaps
 from tests.fixtures.pipeline import (
     index,
     job_of,

@@ -14,7 +14,7 @@ from siteatlas.errors import LeaseLost
 from siteatlas.processor.publication import give_back, record_cancellation, record_failure
 from siteatlas.queue.claims import Claim
 from siteatlas.queue.leases import heartbeat
-from siteatlas.queue.steering import cancel
+from siteatlas.queue.operator_actions import cancel
 from siteatlas.storage.models import Scan, SitemapScan
 from siteatlas.storage.session import get_background_session
 from tests.fixtures.database import is_anybody_waiting, transaction

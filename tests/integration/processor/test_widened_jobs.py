@@ -13,10 +13,10 @@ import pytest
 from aiohttp import web
 from sqlalchemy import func, update
 
-from siteatlas.queue.endings import complete, fail
+from siteatlas.queue.completion import complete, fail
 from siteatlas.queue.leases import report_progress
 from siteatlas.queue.new_job import NewJob, Priority, Submitted
-from siteatlas.queue.steering import cancel
+from siteatlas.queue.operator_actions import cancel
 from siteatlas.queue.submission import create_many
 from siteatlas.scheduler.sitemap_scheduler import TickReport, enqueue_due_domains
 from siteatlas.settings import Settings

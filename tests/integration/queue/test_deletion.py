@@ -13,10 +13,9 @@ from siteatlas.insights.domains import find_domain_view, list_domains
 from siteatlas.insights.jobs import find_job
 from siteatlas.net.address import parse_site
 from siteatlas.queue import retention
+from siteatlas.queue.operator_actions import cancel, remove_site, retry
 from siteatlas.queue.retention import prune_deleted_domains
-from siteatlas.queue.steering import cancel, remove_site, retry
 from siteatlas.scheduler.sitemap_scheduler import prune
-from siteatlas.storage.domains import find_domain
 from siteatlas.storage.models import (
     Candidate,
     Domain,
@@ -26,6 +25,7 @@ from siteatlas.storage.models import (
     SitemapUrl,
 )
 from siteatlas.storage.session import get_background_session
+from siteatlas.storage.statements.domains import find_domain
 from tests.fixtures.pipeline import (
     index,
     job_of,

@@ -6,9 +6,9 @@ import pytest
 from sqlalchemy import select
 
 from siteatlas.errors import JobCancelled, LeaseLost
-from siteatlas.queue.endings import backoff_seconds, complete, fail, release
+from siteatlas.queue.completion import backoff_seconds, complete, fail, release
 from siteatlas.queue.leases import heartbeat, report_progress
-from siteatlas.queue.steering import cancel
+from siteatlas.queue.operator_actions import cancel
 from siteatlas.storage.models import JobAttempt
 from siteatlas.storage.session import get_background_session
 from tests.fixtures.queue import (

@@ -27,8 +27,8 @@ from siteatlas.storage.models import (
     SitemapLink,
     SitemapScan,
 )
-from siteatlas.storage.scans import _start_over, open_scan
 from siteatlas.storage.session import get_background_session
+from siteatlas.storage.statements.scans import _start_over, open_scan
 from tests.fixtures.database import is_anybody_waiting
 from tests.fixtures.pipeline import rows_of
 from tests.fixtures.records import add_domain, add_job, add_scan, add_sitemap

@@ -12,10 +12,10 @@ from siteatlas.errors import (
     JobNotFound,
     JobStateConflict,
 )
-from siteatlas.queue.endings import complete, fail
+from siteatlas.queue.completion import complete, fail
 from siteatlas.queue.job_service import job_service
+from siteatlas.queue.operator_actions import cancel, retry
 from siteatlas.queue.statuses import parse_status
-from siteatlas.queue.steering import cancel, retry
 from siteatlas.storage.session import get_background_session
 from tests.fixtures.queue import change, look, submit, take_one
 

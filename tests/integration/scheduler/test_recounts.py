@@ -12,13 +12,13 @@ from siteatlas.net.egress import EgressPolicy
 from siteatlas.processor import recount
 from siteatlas.processor.recount import recount_site
 from siteatlas.queue.claims import POISON_RESCUES
-from siteatlas.queue.steering import cancel
+from siteatlas.queue.operator_actions import cancel
 from siteatlas.scheduler.consumer import Consumer
 from siteatlas.scheduler.slots import StopReason
 from siteatlas.settings import Settings
 from siteatlas.storage.models import Domain, Job
 from siteatlas.storage.session import AsyncSession, get_background_session
-from siteatlas.storage.sitemaps import count_domain
+from siteatlas.storage.statements.sitemaps import count_domain
 from tests.fixtures.database import transaction
 from tests.fixtures.pipeline import job_of, rows_of, settings_for, submit_server
 from tests.fixtures.queue import change, let_lease_expire, look, submit, take_one

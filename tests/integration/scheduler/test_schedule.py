@@ -15,9 +15,9 @@ from siteatlas.queue.batches import BatchEntry, create_batch
 from siteatlas.scheduler.due_clock import DueClock
 from siteatlas.scheduler.sitemap_scheduler import SitemapScheduler, enqueue_due_domains
 from siteatlas.settings import Settings
-from siteatlas.storage.domains import change_domain, find_domain, register_domain
 from siteatlas.storage.models import LOCAL_USER_ID, Domain, Job
 from siteatlas.storage.session import get_background_session
+from siteatlas.storage.statements.domains import change_domain, find_domain, register_domain
 from tests.fixtures.pipeline import pages, rows_of, settings_for, urlset
 from tests.fixtures.queue import submit
 from tests.fixtures.site_server import SiteServer

@@ -18,9 +18,9 @@ from siteatlas.scheduler.sitemap_scheduler import (
     prune,
 )
 from siteatlas.settings import Settings
-from siteatlas.storage.domains import delete_domain, find_domain, register_domain
 from siteatlas.storage.models import LOCAL_USER_ID, SYSTEM_USER_ID, Domain, Job, SitemapUrl, Worker
 from siteatlas.storage.session import BACKGROUND_LIMITS, get_background_session
+from siteatlas.storage.statements.domains import delete_domain, find_domain, register_domain
 from tests.fixtures.pipeline import (
     job_of,
     pages,

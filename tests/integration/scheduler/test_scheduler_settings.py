@@ -20,9 +20,9 @@ from siteatlas.scheduler.sitemap_scheduler import (
     process_pending_sitemaps,
 )
 from siteatlas.settings import Settings, load_settings
-from siteatlas.storage.domains import register_domain
 from siteatlas.storage.models import LOCAL_USER_ID, Domain, Job
 from siteatlas.storage.session import get_background_session
+from siteatlas.storage.statements.domains import register_domain
 from tests.fixtures.pipeline import rows_of, submit_server
 from tests.fixtures.site_server import SiteServer
 from tests.fixtures.transactions import watched_transactions

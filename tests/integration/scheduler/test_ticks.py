@@ -13,9 +13,9 @@ from siteatlas.net.address import parse_site
 from siteatlas.net.egress import EgressPolicy
 from siteatlas.scheduler.sitemap_scheduler import SitemapScheduler, enqueue_due_domains
 from siteatlas.settings import Settings
-from siteatlas.storage.domains import register_domain
 from siteatlas.storage.models import LOCAL_USER_ID, Domain, Job, Worker
 from siteatlas.storage.session import get_background_session
+from siteatlas.storage.statements.domains import register_domain
 from tests.fixtures.log_lines import log_lines, logged
 from tests.fixtures.pipeline import job_of, pages, rows_of, settings_for, submit_server, urlset
 from tests.fixtures.queue import change, submit

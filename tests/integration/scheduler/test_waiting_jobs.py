@@ -15,7 +15,7 @@ from siteatlas.meters import meters
 from siteatlas.net.address import WebAddress, parse_site
 from siteatlas.net.egress import EgressPolicy
 from siteatlas.processor import processing, publication
-from siteatlas.queue.steering import cancel
+from siteatlas.queue.operator_actions import cancel
 from siteatlas.queue.submission import submit_site
 from siteatlas.scheduler.consumer import Consumer
 from siteatlas.settings import Settings

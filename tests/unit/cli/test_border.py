@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from siteatlas.cli.border import advice_for, exit_with
-from siteatlas.cli.invocation import ColorChoice, begin
-from siteatlas.cli.output import complain
+from siteatlas.cli.terminal.errors import advice_for, exit_with
+from siteatlas.cli.terminal.invocation import ColorChoice, begin
+from siteatlas.cli.terminal.output import complain
 from siteatlas.errors import (
     DatabaseUnavailable,
     EmbeddedServerError,

@@ -7,7 +7,7 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from siteatlas.cli.configuration import settings_shown, without_password
+from siteatlas.cli.commands.config import settings_shown, without_password
 from siteatlas.cli.main import app
 from siteatlas.errors import ConfigurationError
 from siteatlas.settings import Settings, load_settings

@@ -7,7 +7,7 @@ import resource
 import pytest
 from structlog.testing import capture_logs
 
-from siteatlas.cli.connections import ConnectionLimits, ConnectionRoom, Place
+from siteatlas.cli.hosting.connections import ConnectionLimits, ConnectionRoom, Place
 from siteatlas.settings import Settings
 
 LIMITS = ConnectionLimits(connections=2, reserve=1)

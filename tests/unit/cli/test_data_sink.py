@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from siteatlas.cli.data_sink import FileSink, ThreadSink, open_sink
+from siteatlas.cli.scanning.sinks import FileSink, ThreadSink, open_sink
 from siteatlas.errors import InputError, OutputClosed, OutputFailed
 
 MORE_THAN_A_PIPE_HOLDS = b"x" * 1_000_000

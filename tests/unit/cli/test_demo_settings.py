@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pydantic import SecretStr
 
-from siteatlas.cli.demo import demo_data_dir, demo_settings
+from siteatlas.cli.commands.demo import demo_data_dir, demo_settings
 from siteatlas.settings import Settings, default_data_dir
 
 

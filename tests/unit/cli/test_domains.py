@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from siteatlas.cli.domains import _typed, _usable
+from siteatlas.cli.commands.domains import _typed, _usable
 from siteatlas.errors import AddressError, InputError
 from siteatlas.net.egress import EgressPolicy
 

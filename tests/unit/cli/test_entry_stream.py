@@ -11,9 +11,9 @@ import orjson
 from hypothesis import given
 from hypothesis import strategies as st
 
-from siteatlas.cli.entry_stream import csv_head, csv_lines, object_lines, url_lines
+from siteatlas.cli.scanning.encoders import csv_head, csv_lines, object_lines, url_lines
 from siteatlas.scanner.events import EntryColumns
-from siteatlas.scanner.listed_dates import listed_text
+from siteatlas.scanner.reading.lastmod_text import listed_text
 
 SITEMAP = "https://a.example/sitemap.xml"
 

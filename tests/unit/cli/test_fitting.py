@@ -7,7 +7,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from rich.cells import cell_len
 
-from siteatlas.cli.fitting import (
+from siteatlas.cli.terminal.output import cell_text
+from siteatlas.cli.terminal.tables import (
     GAP,
     Column,
     Kind,
@@ -17,7 +18,6 @@ from siteatlas.cli.fitting import (
     shorten_end,
     shorten_middle,
 )
-from siteatlas.cli.output import cell_text
 
 NOW = datetime(2026, 11, 16, 12, 0, tzinfo=UTC)
 SHOP = "https://shop.example"

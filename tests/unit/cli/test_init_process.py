@@ -63,7 +63,7 @@ def namespaces() -> None:
 
 
 def started(script: str) -> subprocess.Popen[str]:
-    program = f"{script}\nfrom siteatlas.cli.init_process import run_below_init\n"
+    program = f"{script}\nfrom siteatlas.cli.hosting.init_process import run_below_init\n"
     return subprocess.Popen(
         [*NAMESPACE, sys.executable, "-c", f"{program}run_below_init(command)"],
         stdout=subprocess.PIPE,

@@ -12,9 +12,9 @@ from uuid import UUID
 
 import pytest
 
-from siteatlas.cli.job_summary import summary_lines, write_summary
-from siteatlas.cli.jobs import IdleNotice, watch_exit_code
-from siteatlas.cli.options import FailOn
+from siteatlas.cli.commands.job_summary import summary_lines, write_summary
+from siteatlas.cli.commands.jobs import IdleNotice, watch_exit_code
+from siteatlas.cli.terminal.options import FailOn
 from siteatlas.insights.jobs import AttemptView, JobView
 
 NOW = datetime(2026, 11, 16, 12, 0, tzinfo=UTC)

@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from siteatlas.cli.listener import base_url, listen
+from siteatlas.cli.hosting.listener import base_url, listen
 from siteatlas.errors import BindRefused, PortTaken
 
 

@@ -10,8 +10,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from siteatlas.cli.listing import ListRequest, Shape, read_pages, write_list
-from siteatlas.cli.output import Column, ListFormat
+from siteatlas.cli.terminal.output import Column, ListFormat
+from siteatlas.cli.terminal.paged_list import ListRequest, Shape, read_pages, write_list
 from siteatlas.insights.pages import MAX_LIMIT, Page
 
 SHAPE: Shape[int] = Shape(

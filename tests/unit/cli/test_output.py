@@ -12,9 +12,9 @@ from uuid import UUID
 import orjson
 import pytest
 
-from siteatlas.cli.entry_stream import csv_lines, object_lines, url_lines
-from siteatlas.cli.invocation import ColorChoice, begin
-from siteatlas.cli.output import (
+from siteatlas.cli.scanning.encoders import csv_lines, object_lines, url_lines
+from siteatlas.cli.terminal.invocation import ColorChoice, begin
+from siteatlas.cli.terminal.output import (
     Column,
     Kind,
     cell_text,

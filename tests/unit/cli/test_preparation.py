@@ -6,8 +6,8 @@ import logging
 
 import pytest
 
-from siteatlas.cli.invocation import ColorChoice, begin, current
-from siteatlas.cli.preparation import prepare
+from siteatlas.cli.terminal.invocation import ColorChoice, begin, current
+from siteatlas.cli.terminal.preparation import prepare
 from siteatlas.errors import ConfigurationError
 
 

@@ -9,11 +9,11 @@ from collections.abc import AsyncGenerator, AsyncIterator
 
 import pytest
 
-from siteatlas.cli.data_sink import DirectSink
-from siteatlas.cli.entry_filter import EntryFilter
-from siteatlas.cli.scan_forms import ScanFormat, form_of
-from siteatlas.cli.scan_run import Conductor
-from siteatlas.cli.scan_targets import Target
+from siteatlas.cli.scanning.entry_filter import EntryFilter
+from siteatlas.cli.scanning.formats import ScanFormat, form_of
+from siteatlas.cli.scanning.runner import Conductor
+from siteatlas.cli.scanning.sinks import DirectSink
+from siteatlas.cli.scanning.targets import Target
 from siteatlas.errors import NoSitemap, OutputClosed
 from siteatlas.scanner.events import (
     DiscoveryMethod,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from siteatlas.cli.scan_forms import ScanFormat, form_of
+from siteatlas.cli.scanning.formats import ScanFormat, form_of
 from siteatlas.scanner.report import ScanReport, SitemapSeen
 
 HOST = "https://shop.example.com"

@@ -11,13 +11,13 @@ from collections.abc import Iterator
 import pytest
 from rich.console import Console
 
-from siteatlas.cli.data_sink import DirectSink
-from siteatlas.cli.entry_filter import EntryFilter
-from siteatlas.cli.invocation import ColorChoice, begin
-from siteatlas.cli.scan_forms import ScanForm
-from siteatlas.cli.scan_run import Conductor, ScanRun
-from siteatlas.cli.scan_targets import Target
-from siteatlas.cli.scan_view import awaited_words, can_move, drawn, tree_lines
+from siteatlas.cli.scanning.entry_filter import EntryFilter
+from siteatlas.cli.scanning.formats import ScanForm
+from siteatlas.cli.scanning.live_view import awaited_words, can_move, drawn, tree_lines
+from siteatlas.cli.scanning.runner import Conductor, ScanRun
+from siteatlas.cli.scanning.sinks import DirectSink
+from siteatlas.cli.scanning.targets import Target
+from siteatlas.cli.terminal.invocation import ColorChoice, begin
 from siteatlas.scanner.events import (
     ChildLink,
     ChildrenFound,

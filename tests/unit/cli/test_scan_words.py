@@ -6,16 +6,16 @@ from dataclasses import replace
 
 import pytest
 
-from siteatlas.cli.entry_filter import EntryFilter
-from siteatlas.cli.invocation import ColorChoice, begin
-from siteatlas.cli.scan_words import (
+from siteatlas.cli.scanning.entry_filter import EntryFilter
+from siteatlas.cli.scanning.messages import (
     problem_words,
     say_block,
     say_children,
     say_left_out,
     say_line,
 )
-from siteatlas.cli.sitemap_tree import NOT_FETCHED
+from siteatlas.cli.scanning.sitemap_tree import NOT_FETCHED
+from siteatlas.cli.terminal.invocation import ColorChoice, begin
 from siteatlas.scanner.events import ProblemSample
 from siteatlas.scanner.report import CandidateSeen, Problem, ScanReport, SitemapSeen
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from siteatlas.cli.sitemap_tree import tree_text
-from siteatlas.cli.words import counted
+from siteatlas.cli.scanning.sitemap_tree import tree_text
+from siteatlas.cli.terminal.choices import counted
 from siteatlas.scanner.report import ScanReport, SitemapSeen
 
 

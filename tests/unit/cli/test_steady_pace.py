@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from siteatlas.cli.steady_pace import SteadyPace
+from siteatlas.cli.scanning.steady_pace import SteadyPace
 from siteatlas.net.address import parse_site
 
 OWN = parse_site("http://127.0.0.1:9000")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from siteatlas.cli.words import alternatives, completing, counted
+from siteatlas.cli.terminal.choices import alternatives, completing, counted
 from siteatlas.storage.models import JobStatus
 
 

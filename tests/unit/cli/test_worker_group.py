@@ -10,7 +10,7 @@ from asyncio.subprocess import Process
 
 import pytest
 
-from siteatlas.cli.worker_group import WorkerGroup
+from siteatlas.cli.hosting.worker_group import WorkerGroup
 from siteatlas.logs import configure_logging
 
 # It ends well when it is asked to, as a worker does.

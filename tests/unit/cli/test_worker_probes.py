@@ -10,8 +10,8 @@ import time
 
 import pytest
 
-from siteatlas.cli.listener import listen_anywhere
-from siteatlas.cli.worker_probes import port_of, probe_listener, probes
+from siteatlas.cli.hosting.listener import listen_anywhere
+from siteatlas.cli.hosting.worker_probes import port_of, probe_listener, probes
 from siteatlas.errors import ConfigurationError, PortTaken
 from siteatlas.meters import meters
 from siteatlas.settings import Settings
@@ -88,7 +88,7 @@ def test_a_taken_port_and_a_name_are_refused_in_words():
 
 
 def test_a_worker_does_without_a_web_framework():
-    program = "import sys, siteatlas.cli.worker; print({'fastapi', 'uvicorn'} & set(sys.modules))"
+    program = "import sys, siteatlas.cli.commands.worker; print({'fastapi', 'uvicorn'} & set(sys.modules))"
     command = [sys.executable, "-c", program]
     shown = subprocess.run(command, capture_output=True, text=True, check=True)
     assert shown.stdout == "set()\n"

@@ -6,7 +6,7 @@ import pytest
 
 from siteatlas.errors import ConfigurationError
 from siteatlas.net.egress import EgressPolicy
-from siteatlas.net.own_headers import basic_credentials, checked_headers, read_header_lines
+from siteatlas.net.operator_headers import basic_credentials, checked_headers, read_header_lines
 from siteatlas.net.politeness import Politeness
 from siteatlas.scanner.analyzer import SitemapAnalyzer
 from tests.fixtures.documents import urlset_of

@@ -9,14 +9,14 @@ from random import Random
 
 import pytest
 
-from siteatlas.processor import listing_memory
-from siteatlas.processor.budget import ByteBudget
-from siteatlas.processor.listing_memory import ListingMemory, Stored, StoredArrays
+from siteatlas.processor import entry_memory
+from siteatlas.processor.entry_memory import ListingMemory, Stored, StoredArrays
+from siteatlas.processor.memory_budget import ByteBudget
 
 
 @pytest.fixture(autouse=True)
 def _small_documents_count_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listing_memory, "MIN_LISTINGS", 100)
+    monkeypatch.setattr(entry_memory, "MIN_LISTINGS", 100)
 
 
 def numbers(count: int, seed: int = 7) -> list[int]:

@@ -11,7 +11,7 @@ from tests.fixtures.documents import read, urlset
 
 PEAK_MEMORY = """
 import resource, sys
-from siteatlas.scanner.document import DocumentReader
+from siteatlas.scanner.reading.document import DocumentReader
 head = b'<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9">'
 group = b"<a><url/>" + b"<b/>" * 200_000 + b"</a>"
 reader = DocumentReader()

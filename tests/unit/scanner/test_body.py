@@ -17,8 +17,8 @@ from siteatlas.errors import (
     TooLarge,
     Truncated,
 )
-from siteatlas.scanner.body import PIECE_BYTES, Body, BodyLimits
-from siteatlas.scanner.tally import Tally
+from siteatlas.scanner.reading.body import PIECE_BYTES, Body, BodyLimits
+from siteatlas.scanner.reading.tally import Tally
 
 CONTENT = b"<urlset>" + b"0123456789" * 500 + b"</urlset>"
 

@@ -8,7 +8,7 @@ from datetime import datetime
 import pytest
 
 from siteatlas.net.address import parse_url
-from siteatlas.scanner.robots import parse_robots
+from siteatlas.scanner.discovery.robots import parse_robots
 from tests.corpus.build import documents
 from tests.corpus.cases import CORPUS, ORIGIN, Case, load_cases
 from tests.fixtures.documents import ReadDocument, read

@@ -8,7 +8,8 @@ from siteatlas.net.address import parse_site, parse_url
 from siteatlas.net.client import HttpClient
 from siteatlas.net.egress import EgressPolicy
 from siteatlas.net.politeness import Politeness
-from siteatlas.scanner.crawl import LINKS_PER_PIECE, Crawl
+from siteatlas.scanner.crawl.crawl import LINKS_PER_PIECE, Crawl
+from siteatlas.scanner.crawl.frontier import Candidate
 from siteatlas.scanner.events import (
     ChildLink,
     ChildrenFound,
@@ -16,7 +17,6 @@ from siteatlas.scanner.events import (
     ScanEvent,
     ScanMemory,
 )
-from siteatlas.scanner.frontier import Candidate
 from siteatlas.scanner.options import ScanOptions
 
 INDEX = "https://a.example/index.xml"

@@ -7,9 +7,14 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from siteatlas.scanner.entries import build_columns, read_date
-from siteatlas.scanner.listed_dates import listed_text, listed_texts, stored_text, stored_texts
-from siteatlas.scanner.tally import RawEntries, Tally
+from siteatlas.scanner.reading.entries import build_columns, read_date
+from siteatlas.scanner.reading.lastmod_text import (
+    listed_text,
+    listed_texts,
+    stored_text,
+    stored_texts,
+)
+from siteatlas.scanner.reading.tally import RawEntries, Tally
 
 ODD_TIMES = [
     "2025-12-28T00:00:00",

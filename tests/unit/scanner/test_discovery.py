@@ -7,6 +7,9 @@ from aiohttp import web
 
 from siteatlas.net.address import parse_site
 from siteatlas.scanner.analyzer import ScanOptions
+from siteatlas.scanner.crawl.origin_search import MAX_GUESSES
+from siteatlas.scanner.discovery.origins import origins_of
+from siteatlas.scanner.discovery.well_known import USUAL_PATHS, Cms, guessed_paths
 from siteatlas.scanner.events import (
     CandidateJudged,
     DiscoveryMethod,
@@ -14,9 +17,6 @@ from siteatlas.scanner.events import (
     RobotsRead,
     SiteResolved,
 )
-from siteatlas.scanner.origin_search import MAX_GUESSES
-from siteatlas.scanner.origins import origins_of
-from siteatlas.scanner.well_known import USUAL_PATHS, Cms, guessed_paths
 from tests.fixtures.documents import urlset_of
 from tests.fixtures.scans import record_scan
 

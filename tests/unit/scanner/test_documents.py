@@ -10,8 +10,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from siteatlas.scanner.document import DocumentReader
 from siteatlas.scanner.events import ChildLink, SitemapType
+from siteatlas.scanner.reading.document import DocumentReader
 from tests.fixtures.documents import PROLOG, index_of, read, urlset, urlset_of
 
 ONE = "https://a.example/1"

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from siteatlas.scanner.encoding import TextDecoder
-from siteatlas.scanner.tally import Tally
+from siteatlas.scanner.reading.encoding import TextDecoder
+from siteatlas.scanner.reading.tally import Tally
 
 
 def text_of(

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from siteatlas.scanner.entries import (
+from siteatlas.scanner.reading.entries import (
     IS_PLAIN_URL,
     build_columns,
     fault_of_url,
     read_date,
 )
-from siteatlas.scanner.tally import RawEntries, Tally
+from siteatlas.scanner.reading.tally import RawEntries, Tally
 
 
 @pytest.mark.parametrize(

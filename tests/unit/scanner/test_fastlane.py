@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from siteatlas.scanner.events import EntryColumns
-from siteatlas.scanner.formats.fastlane import FastLane
-from siteatlas.scanner.formats.urlset import Urlset
-from siteatlas.scanner.tally import Tally
+from siteatlas.scanner.reading.formats.fast_path import FastLane
+from siteatlas.scanner.reading.formats.urlset import Urlset
+from siteatlas.scanner.reading.tally import Tally
 
 ROOT = '<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9">'
 IMAGES = ' xmlns:image="http://www.google.com/schemas/sitemap-image/1.1"'

@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from siteatlas.net.address import parse_url
+from siteatlas.scanner.crawl.frontier import Candidate, Frontier
 from siteatlas.scanner.events import DiscoveryMethod
-from siteatlas.scanner.frontier import Candidate, Frontier
 
 
 def candidate(url: str, *, depth: int = 0) -> Candidate:

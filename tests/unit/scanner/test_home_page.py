@@ -8,9 +8,9 @@ import pytest
 from aiohttp import web
 
 from siteatlas.scanner.analyzer import ScanOptions
+from siteatlas.scanner.discovery.home_page import COMMENT, links_of_headers, links_of_page
+from siteatlas.scanner.discovery.well_known import Cms, guessed_paths, hints_in
 from siteatlas.scanner.events import CandidateJudged, DiscoveryMethod
-from siteatlas.scanner.home_page import COMMENT, links_of_headers, links_of_page
-from siteatlas.scanner.well_known import Cms, guessed_paths, hints_in
 from tests.fixtures.documents import urlset_of
 from tests.fixtures.scans import record_scan
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from siteatlas.scanner.body import BodyLimits
+from siteatlas.scanner.reading.body import BodyLimits
 from tests.fixtures.documents import PROLOG, index_of, read, urlset, urlset_of
 
 ONE, TWO = "https://a.example/1", "https://a.example/2"

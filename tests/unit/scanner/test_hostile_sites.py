@@ -10,8 +10,8 @@ import pytest
 from aiohttp import web
 
 from siteatlas.scanner.analyzer import ScanOptions
-from siteatlas.scanner.document import DocumentReader
 from siteatlas.scanner.events import DocumentClosed, ProblemSeen, RobotsRead
+from siteatlas.scanner.reading.document import DocumentReader
 from tests.fixtures.documents import index_of, urlset, urlset_of
 from tests.fixtures.raw_server import Connection, PathServer, RawServer, redirect, whole_answer
 from tests.fixtures.scans import ScanRecord, record_scan

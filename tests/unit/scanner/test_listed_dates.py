@@ -8,8 +8,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from siteatlas.scanner.entries import read_date
-from siteatlas.scanner.listed_dates import (
+from siteatlas.scanner.reading.entries import read_date
+from siteatlas.scanner.reading.lastmod_text import (
     listed_text,
     listed_texts,
     restored_text,

@@ -9,9 +9,9 @@ from collections.abc import Callable
 import pytest
 from lxml import etree
 
-from siteatlas.scanner.document import DocumentReader
-from siteatlas.scanner.formats.name_dictionary import NameDictionary
-from siteatlas.scanner.formats.names import MAX_SKIPPED_CHARS
+from siteatlas.scanner.reading.document import DocumentReader
+from siteatlas.scanner.reading.formats.name_dictionary import NameDictionary
+from siteatlas.scanner.reading.formats.name_limits import MAX_SKIPPED_CHARS
 from tests.fixtures.documents import ReadDocument, read
 
 OUT_OF_MEMORY = 2

@@ -10,8 +10,8 @@ from aiohttp import web
 
 from siteatlas.errors import ConnectionFailed, DnsNameUnknown, Timeout, TlsError, TlsNotSpoken
 from siteatlas.net.address import parse_site
+from siteatlas.scanner.discovery.origins import origins_of, other_host, worth_asking
 from siteatlas.scanner.events import RobotsRead, SiteResolved
-from siteatlas.scanner.origins import origins_of, other_host, worth_asking
 from tests.fixtures.documents import urlset_of
 from tests.fixtures.raw_server import Connection, PathServer, RawServer, whole_answer
 from tests.fixtures.scans import record_scan

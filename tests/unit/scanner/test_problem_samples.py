@@ -6,9 +6,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from siteatlas.scanner.duplicates import DuplicateUrls
 from siteatlas.scanner.events import ProblemSample
-from siteatlas.scanner.tally import MAX_SAMPLES, Tally
+from siteatlas.scanner.reading.duplicates import DuplicateUrls
+from siteatlas.scanner.reading.tally import MAX_SAMPLES, Tally
 from tests.fixtures.documents import index_of, read, urlset
 
 PAGE = "https://a.example/"

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from aiohttp import web
 
-from siteatlas.scanner.web_page import error_of_page, title_of
+from siteatlas.scanner.reading.web_page import error_of_page, title_of
 from tests.fixtures.raw_server import Connection, RawServer
 from tests.fixtures.scans import record_scan
 from tests.unit.scanner.conftest import QUICK

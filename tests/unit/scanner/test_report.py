@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from datetime import UTC, datetime
 
-from siteatlas.cli.output import json_bytes
+from siteatlas.cli.terminal.output import json_bytes
 from siteatlas.errors import NoSitemap
 from siteatlas.scanner.events import (
     CandidateJudged,

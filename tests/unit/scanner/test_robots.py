@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from siteatlas.scanner.robots import MAX_BYTES, MAX_SITEMAPS, AgentRules, parse_robots
-from siteatlas.scanner.robots_rules import Rule
+from siteatlas.scanner.discovery.robots import MAX_BYTES, MAX_SITEMAPS, AgentRules, parse_robots
+from siteatlas.scanner.discovery.robots_rules import Rule
 
 AGENT = "Siteatlas/0.1 (sitemap reader)"
 

@@ -9,14 +9,14 @@ import pytest
 from structlog.testing import capture_logs
 
 from siteatlas.errors import DatabaseBusy, DatabaseUnavailable
-from siteatlas.scheduler import patience
-from siteatlas.scheduler.patience import REPEAT_LOG_SECONDS, Patience
+from siteatlas.scheduler import outages
+from siteatlas.scheduler.outages import REPEAT_LOG_SECONDS, Patience
 
 
 @pytest.fixture(autouse=True)
 def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(patience, "FIRST_PAUSE", 0.0)
-    monkeypatch.setattr(patience, "LONGEST_PAUSE", 0.0)
+    monkeypatch.setattr(outages, "FIRST_PAUSE", 0.0)
+    monkeypatch.setattr(outages, "LONGEST_PAUSE", 0.0)
 
 
 async def run_round(one: Patience, error: BaseException | None = None) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from siteatlas.logs import DRIVER_NOISE, configure_logging
-from siteatlas.storage.url_stream import _while_connected
+from siteatlas.storage.statements.url_stream import _while_connected
 
 
 class LateDriver:

@@ -24,7 +24,7 @@ from siteatlas.api.schemas.base import (
     examples,
 )
 from siteatlas.insights.problems import ProblemState
-from siteatlas.scanner.tally import MAX_SAMPLES
+from siteatlas.scanner.reading.tally import MAX_SAMPLES
 
 PROBLEM = {
     "code": "lastmod_invalid",

@@ -1,0 +1,1 @@
+"""Helpers for asyncio: fairness of the event loop, background tasks, loop-local values."""

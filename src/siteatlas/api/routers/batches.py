@@ -1,0 +1,112 @@
+"""Submitting many sites together, and following them."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from fastapi import APIRouter, Depends, Response, status
+
+from siteatlas.access.users import CurrentUser, current_user
+from siteatlas.api.addresses import checked_site
+from siteatlas.api.body_limits import KIB
+from siteatlas.api.context import Context
+from siteatlas.api.openapi import LOCATION, problems
+from siteatlas.api.problems import FieldRefused
+from siteatlas.api.routers.scans import NO_WORKER
+from siteatlas.api.schemas.batches import (
+    BatchCreated,
+    BatchItemAnswer,
+    BatchRequest,
+    BatchStatusAnswer,
+)
+from siteatlas.errors import AddressError
+from siteatlas.insights.batches import BatchView, find_batch, list_batch_items
+from siteatlas.logs import get_logger
+from siteatlas.net.egress import EgressPolicy
+from siteatlas.queue.batches import BatchEntry, create_batch
+from siteatlas.storage.models import JobStatus
+from siteatlas.storage.session import get_session
+
+PREFIX = "/api/v3/sitemap/batch"
+LARGER_BODIES = {f"{PREFIX}/create": 1024 * KIB}
+LONGEST_NAME_KEPT = 2048
+
+log = get_logger("api")
+router = APIRouter(prefix=PREFIX, tags=["scans"], dependencies=[Depends(current_user)])
+
+
+@router.post(
+    "/create",
+    summary="Scan many sites",
+    status_code=status.HTTP_202_ACCEPTED,
+    response_model=BatchCreated,
+    responses={202: LOCATION, **problems(409)},
+)
+async def create_site_batch(
+    body: BatchRequest, response: Response, context: Context, user: CurrentUser
+) -> BatchCreated:
+    """Queue every site that can be used and name the others; refused only if none can be."""
+    entries = _entries(body.domains, context.policy)
+    async with get_session() as session, session.begin():
+        batch_id = await create_batch(
+            session,
+            entries,
+            created_by=user,
+            max_pages=body.max_pages,
+            max_attempts=context.settings.max_attempts,
+            interval_hours=context.settings.scan_interval_hours,
+        )
+        items = await list_batch_items(session, batch_id)
+        served = await context.is_served(session)
+    context.jobs_waiting()
+    log.info("batch_submitted", batch_id=batch_id, total=len(items))
+    status_url = f"{PREFIX}/status/{batch_id}"
+    response.headers["Location"] = status_url
+    return BatchCreated(
+        batch_id=batch_id,
+        status=JobStatus.PENDING.value,
+        total_domains=len(items),
+        status_url=status_url,
+        items=[BatchItemAnswer.model_validate(item) for item in items],
+        warning=None if served else NO_WORKER,
+    )
+
+
+@router.get(
+    "/status/{batch_id}",
+    summary="How far a batch has come",
+    response_model=BatchStatusAnswer,
+    responses=problems(404),
+)
+async def get_batch_status(batch_id: UUID) -> BatchView:
+    """The state of a batch and of each of its sites."""
+    async with get_session() as session, session.begin():
+        return await find_batch(session, batch_id)
+
+
+def _entries(texts: list[str], policy: EgressPolicy) -> list[BatchEntry]:
+    """One entry for each different line; FieldRefused when no line can be used."""
+    entries: list[BatchEntry] = []
+    faults: list[tuple[str, AddressError]] = []
+    for text, position in _first_positions(texts).items():
+        try:
+            entries.append(BatchEntry(_storable(text), checked_site(text, policy)))
+        except AddressError as error:
+            faults.append((f"#/domains/{position}", error))
+            entries.append(BatchEntry(_storable(text), None, error.code, error.message))
+    if len(faults) == len(entries):
+        raise FieldRefused(*faults, detail="None of the domains can be scanned.")
+    return entries
+
+
+def _first_positions(texts: list[str]) -> dict[str, int]:
+    """Each name and where it stands first: the status of a batch has one entry for a name."""
+    positions: dict[str, int] = {}
+    for position, text in enumerate(texts):
+        positions.setdefault(text, position)
+    return positions
+
+
+def _storable(text: str) -> str:
+    """What was typed, without what PostgreSQL cannot hold."""
+    return text[:LONGEST_NAME_KEPT].replace("\x00", "\ufffd")

@@ -1,0 +1,130 @@
+"""What is known of a site: documents, URLs, problems, candidates and scans."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Query
+
+from siteatlas.access.users import current_user
+from siteatlas.api.openapi import problems
+from siteatlas.api.routers.domains import PREFIX, DomainName
+from siteatlas.api.schemas.base import PageAnswer
+from siteatlas.api.schemas.domain_problems import ProblemAnswer, ProblemsQuery
+from siteatlas.api.schemas.domains import (
+    CandidateAnswer,
+    CandidatesQuery,
+    ScanAnswer,
+    ScansQuery,
+)
+from siteatlas.api.schemas.sitemaps import (
+    ExaminedPageAnswer,
+    SitemapAnswer,
+    SitemapsQuery,
+    UrlAnswer,
+    UrlsQuery,
+)
+from siteatlas.insights.candidates import CandidateView, list_candidates
+from siteatlas.insights.domains import find_domain_view
+from siteatlas.insights.pages import Page
+from siteatlas.insights.problems import ProblemFilter, ProblemView, list_problems
+from siteatlas.insights.scans import ScanView, list_scans
+from siteatlas.insights.sitemaps import SitemapView, list_sitemaps
+from siteatlas.insights.urls import UrlView, list_domain_urls
+from siteatlas.queue.statuses import parse_status
+from siteatlas.storage.session import get_session
+
+router = APIRouter(prefix=PREFIX, tags=["domains"], dependencies=[Depends(current_user)])
+
+
+@router.get(
+    "/{domain}/sitemaps",
+    summary="List the documents of a site",
+    response_model=PageAnswer[SitemapAnswer],
+    responses=problems(404),
+)
+async def get_domain_sitemaps(
+    domain: DomainName, query: Annotated[SitemapsQuery, Query()]
+) -> Page[SitemapView]:
+    """The sitemap documents of a site."""
+    wanted = parse_status(query.status).value if query.status else None
+    async with get_session() as session, session.begin():
+        site = await find_domain_view(session, domain)
+        return await list_sitemaps(
+            session,
+            site.id,
+            type=query.type,
+            status=wanted,
+            limit=query.limit,
+            cursor=query.cursor,
+        )
+
+
+@router.get(
+    "/{domain}/urls",
+    summary="List the URLs of a site",
+    response_model=ExaminedPageAnswer[UrlAnswer],
+    responses=problems(404),
+)
+async def get_domain_urls(
+    domain: DomainName, query: Annotated[UrlsQuery, Query()]
+) -> Page[UrlView]:
+    """The URLs of a site, document by document."""
+    async with get_session() as session, session.begin():
+        site = await find_domain_view(session, domain)
+        return await list_domain_urls(
+            session,
+            site.id,
+            contains=query.contains,
+            state=query.state,
+            limit=query.limit,
+            cursor=query.cursor,
+        )
+
+
+@router.get(
+    "/{domain}/problems",
+    summary="List the problems of a site's documents",
+    response_model=PageAnswer[ProblemAnswer],
+    responses=problems(404),
+)
+async def get_domain_problems(
+    domain: DomainName, query: Annotated[ProblemsQuery, Query()]
+) -> Page[ProblemView]:
+    """What is wrong in the documents of a site, by code, with samples."""
+    wanted = ProblemFilter(query.code, query.sitemap, query.state)
+    async with get_session() as session, session.begin():
+        site = await find_domain_view(session, domain)
+        return await list_problems(session, site.id, wanted, limit=query.limit, cursor=query.cursor)
+
+
+@router.get(
+    "/{domain}/candidates",
+    summary="List where sitemaps were looked for",
+    response_model=PageAnswer[CandidateAnswer],
+    responses=problems(404),
+)
+async def get_domain_candidates(
+    domain: DomainName, query: Annotated[CandidatesQuery, Query()]
+) -> Page[CandidateView]:
+    """Every place where a sitemap of the site was looked for, with the verdict."""
+    async with get_session() as session, session.begin():
+        site = await find_domain_view(session, domain)
+        return await list_candidates(
+            session, site.id, verdict=query.verdict, limit=query.limit, cursor=query.cursor
+        )
+
+
+@router.get(
+    "/{domain}/scans",
+    summary="List the scans of a site",
+    response_model=PageAnswer[ScanAnswer],
+    responses=problems(404),
+)
+async def get_domain_scans(
+    domain: DomainName, query: Annotated[ScansQuery, Query()]
+) -> Page[ScanView]:
+    """The scans of a site, newest first."""
+    async with get_session() as session, session.begin():
+        site = await find_domain_view(session, domain)
+        return await list_scans(session, site.id, limit=query.limit, cursor=query.cursor)

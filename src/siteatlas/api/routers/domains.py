@@ -1,0 +1,164 @@
+"""Sites: list, watch, change, forget."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Path, Query, Response, status
+
+from siteatlas.access.users import CurrentUser, current_user
+from siteatlas.api.addresses import site_at
+from siteatlas.api.context import Context
+from siteatlas.api.openapi import LOCATION, problems
+from siteatlas.api.routers.scans import NO_WORKER, STATUS_PATH
+from siteatlas.api.schemas.base import LONGEST_ADDRESS, PageAnswer
+from siteatlas.api.schemas.domains import (
+    DomainAdded,
+    DomainAnswer,
+    DomainChange,
+    DomainRequest,
+    DomainsQuery,
+)
+from siteatlas.errors import DomainNotFound
+from siteatlas.insights.domains import DomainView, domain_view, find_domain_view, list_domains
+from siteatlas.insights.pages import Page
+from siteatlas.logs import get_logger
+from siteatlas.net.address import WebAddress, parse_site
+from siteatlas.queue.new_job import Submitted
+from siteatlas.queue.operator_actions import remove_site
+from siteatlas.queue.submission import watch_site
+from siteatlas.storage.models import Domain
+from siteatlas.storage.retry import repeat_when_busy
+from siteatlas.storage.session import AsyncSession, get_session
+from siteatlas.storage.statements.domains import change_domain, find_domain, register_domain
+
+PREFIX = "/api/v3/domains"
+
+log = get_logger("api")
+router = APIRouter(prefix=PREFIX, tags=["domains"], dependencies=[Depends(current_user)])
+
+DomainName = Annotated[
+    str,
+    Path(max_length=LONGEST_ADDRESS, description="The site's host.", examples=["example.com"]),
+]
+
+
+@router.get("", summary="List sites", response_model=PageAnswer[DomainAnswer], responses=problems())
+async def get_domains(query: Annotated[DomainsQuery, Query()]) -> Page[DomainView]:
+    """Sites by name."""
+    async with get_session() as session, session.begin():
+        return await list_domains(
+            session, watched=query.watched, limit=query.limit, cursor=query.cursor
+        )
+
+
+@router.post(
+    "",
+    summary="Watch a site",
+    status_code=status.HTTP_201_CREATED,
+    response_model=DomainAdded,
+    responses={
+        201: LOCATION,
+        200: {"model": DomainAdded, "description": "The site was known already."},
+        **problems(),
+    },
+)
+async def add_domain(
+    body: DomainRequest, response: Response, context: Context, user: CurrentUser
+) -> DomainAdded:
+    """Register a site, watch it and queue its first scan; a known site is taken up again."""
+    address = site_at("#/domain", body.domain, context.policy)
+    async with get_session() as session, session.begin():
+        known = await find_domain(session, address.domain)
+        domain, job = await _register(session, address, body, context, user)
+        view = domain_view(domain)
+        served = job is None or await context.is_served(session)
+    context.jobs_waiting()
+    log.info("domain_registered", domain=view.domain, watched=view.watched)
+    if known is not None:
+        response.status_code = status.HTTP_200_OK
+    response.headers["Location"] = f"{PREFIX}/{view.domain}"
+    return DomainAdded(
+        **dict(DomainAnswer.model_validate(view)),
+        job_id=None if job is None else job.job_id,
+        status_url=None if job is None else STATUS_PATH.format(job_id=job.job_id),
+        warning=None if served else NO_WORKER,
+    )
+
+
+async def _register(
+    session: AsyncSession,
+    address: WebAddress,
+    body: DomainRequest,
+    context: Context,
+    user: CurrentUser,
+) -> tuple[Domain, Submitted | None]:
+    """The site, and the job of its scan if it is watched."""
+    if not body.watch:
+        domain = await register_domain(
+            session,
+            address,
+            created_by=user,
+            max_pages=body.max_pages,
+            scan_interval_hours=body.scan_interval_hours,
+        )
+        return domain, None
+    return await watch_site(
+        session,
+        address,
+        created_by=user,
+        scan_interval_hours=body.scan_interval_hours,
+        default_interval_hours=context.settings.scan_interval_hours,
+        max_pages=body.max_pages,
+        max_attempts=context.settings.max_attempts,
+    )
+
+
+@router.get(
+    "/{domain}", summary="Show a site", response_model=DomainAnswer, responses=problems(404)
+)
+async def get_domain(domain: DomainName) -> DomainView:
+    """One site."""
+    async with get_session() as session, session.begin():
+        return await find_domain_view(session, domain)
+
+
+@router.patch(
+    "/{domain}", summary="Change a site", response_model=DomainAnswer, responses=problems(404)
+)
+async def patch_domain(domain: DomainName, body: DomainChange, context: Context) -> DomainView:
+    """Watch, pause, or change interval and limit.
+
+    A new interval counts from the last scan, or from now if there was none.
+    """
+    async with get_session() as session, session.begin():
+        found = await find_domain(session, parse_site(domain).domain, lock=True)
+        if found is None:
+            raise DomainNotFound
+        await change_domain(session, found, **body.changes())
+        view = domain_view(found)
+    context.schedule_changed()
+    log.info("domain_changed", domain=view.domain)
+    return view
+
+
+@router.delete(
+    "/{domain}",
+    summary="Forget a site",
+    status_code=status.HTTP_204_NO_CONTENT,
+    responses=problems(404, 409),
+)
+async def remove_domain(domain: DomainName) -> None:
+    """Remove a site at once and, in small steps later, all that is stored of it.
+
+    Added again, it is a new site with a history of its own. Records of its jobs stay as long as
+    those of other jobs.
+    """
+    name = parse_site(domain).domain
+    await repeat_when_busy(lambda: _remove(name))
+    log.info("domain_deleted", domain=name)
+
+
+async def _remove(name: str) -> None:
+    async with get_session() as session, session.begin():
+        await remove_site(session, name)

@@ -1,0 +1,48 @@
+"""Whether the process is alive, and whether it can use its database."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Depends
+
+from siteatlas import __version__
+from siteatlas.access.users import current_user
+from siteatlas.api.context import Context
+from siteatlas.api.openapi import problems
+from siteatlas.api.schemas.health import DatabaseHealthAnswer, HealthAnswer, PoolAnswer
+from siteatlas.errors import DatabaseReadOnly, SchedulerEnded
+from siteatlas.meters import meters
+from siteatlas.storage.schema import check_revision
+
+router = APIRouter(tags=["operations"], dependencies=[Depends(current_user)])
+
+
+@router.get("/health", summary="Is it alive?", responses=problems())
+async def get_health(context: Context) -> HealthAnswer:
+    """The process answers, and how late its event loop is. The database is not asked.
+
+    503 when the scheduler of this process has ended or hangs: only a restart helps.
+    """
+    if context.scheduler_has_ended:
+        raise SchedulerEnded
+    lag = round(meters.loop_lag_seconds, 4)
+    return HealthAnswer(status="ok", version=__version__, loop_lag_seconds=lag)
+
+
+@router.get("/health/database", summary="Is the database there?", responses=problems())
+async def get_database_health(context: Context) -> DatabaseHealthAnswer:
+    """The database answers within three seconds, can be written to and has the schema that this
+    version needs; 503 with the reason otherwise.
+    """
+    state = await context.database_state.ask()
+    if state.is_read_only:
+        raise DatabaseReadOnly
+    if state.schema_revision != state.needed_revision:
+        check_revision(state.schema_revision)
+    return DatabaseHealthAnswer(
+        status="ok",
+        server_version=state.server_version,
+        schema_revision=state.schema_revision,
+        needed_revision=state.needed_revision,
+        latency_ms=state.latency_ms,
+        pool=PoolAnswer.model_validate(state.pool),
+    )

@@ -1,0 +1,42 @@
+"""`/metrics`: the queue as the database sees it, and this process.
+
+How the numbers are written is the business of `insights.metrics`, which workers use too.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import APIRouter, Depends, Response
+
+from siteatlas import __version__
+from siteatlas.access.users import current_user
+from siteatlas.api.context import Context
+from siteatlas.api.openapi import problems
+from siteatlas.errors import DatabaseError
+from siteatlas.insights.metrics import MEDIA_TYPE, exposition, process_series, queue_series
+
+LONGEST_ANSWER = 100_000
+TEXT = {"schema": {"type": "string", "maxLength": LONGEST_ANSWER}}
+DESCRIBED: dict[int | str, dict[str, Any]] = {
+    200: {"description": "Series in text.", "content": {"text/plain": TEXT}}
+}
+
+router = APIRouter(tags=["operations"], dependencies=[Depends(current_user)])
+
+
+@router.get(
+    "/metrics",
+    summary="Numbers for Prometheus",
+    response_class=Response,
+    responses={**DESCRIBED, **problems()},
+)
+async def get_metrics(context: Context) -> Response:
+    """The queue, and what this process has done; without a database only the latter."""
+    try:
+        load = await context.queue_load.ask()
+    except DatabaseError:
+        load = None
+    return Response(
+        exposition([*queue_series(load), *process_series(__version__)]), media_type=MEDIA_TYPE
+    )

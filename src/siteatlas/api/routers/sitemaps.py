@@ -1,0 +1,52 @@
+"""Single sitemap documents."""
+
+from __future__ import annotations
+
+from typing import Annotated
+from uuid import UUID
+
+from fastapi import APIRouter, Depends, Query
+
+from siteatlas.access.users import current_user
+from siteatlas.api.openapi import problems
+from siteatlas.api.schemas.sitemaps import ExaminedPageAnswer, SitemapAnswer, UrlAnswer, UrlsQuery
+from siteatlas.insights.pages import Page
+from siteatlas.insights.sitemaps import SitemapView, find_sitemap
+from siteatlas.insights.urls import UrlView, list_sitemap_urls
+from siteatlas.storage.session import get_session
+
+router = APIRouter(
+    prefix="/api/v3/sitemaps", tags=["sitemaps"], dependencies=[Depends(current_user)]
+)
+
+
+@router.get(
+    "/{sitemap_id}",
+    summary="Show a document",
+    response_model=SitemapAnswer,
+    responses=problems(404),
+)
+async def get_sitemap(sitemap_id: UUID) -> SitemapView:
+    """One sitemap document."""
+    async with get_session() as session, session.begin():
+        return await find_sitemap(session, sitemap_id)
+
+
+@router.get(
+    "/{sitemap_id}/urls",
+    summary="List the URLs of a document",
+    response_model=ExaminedPageAnswer[UrlAnswer],
+    responses=problems(404),
+)
+async def get_sitemap_urls(sitemap_id: UUID, query: Annotated[UrlsQuery, Query()]) -> Page[UrlView]:
+    """The URLs that one document lists."""
+    async with get_session() as session, session.begin():
+        sitemap = await find_sitemap(session, sitemap_id)
+        return await list_sitemap_urls(
+            session,
+            sitemap.id,
+            contains=query.contains,
+            state=query.state,
+            limit=query.limit,
+            cursor=query.cursor,
+        )

@@ -1,0 +1,1 @@
+"""The commands of `siteatlas`, one module per noun, imported on first use."""

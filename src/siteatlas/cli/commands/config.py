@@ -1,0 +1,77 @@
+"""`siteatlas config`: every setting, its value and where the value came from."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import asdict, dataclass
+
+import typer
+from pydantic import SecretStr
+
+from siteatlas.cli.terminal.options import JsonOption
+from siteatlas.cli.terminal.output import WIDE, Column, Kind, write_json, write_table
+from siteatlas.settings import LoadedSettings, environment_name, load_settings
+
+PASSWORD = re.compile(r"(://[^:@/?]*):.*@")
+# Some proxies take a key in the place of the user name.
+CREDENTIALS = re.compile(r"://.*@")
+PASSWORD_IN_QUERY = re.compile(r"(?i)([?&][a-z_]*password=)[^&]*")
+COLUMNS = [
+    Column("SETTING", kind=Kind.NAME),
+    Column("VALUE", kind=Kind.PROSE),
+    Column("ENVIRONMENT", kind=Kind.NAME, from_width=WIDE),
+    Column("FROM", kind=Kind.PROSE),
+]
+
+app = typer.Typer(help="The settings of Siteatlas.", no_args_is_help=True, rich_markup_mode=None)
+
+
+@dataclass(frozen=True, slots=True)
+class SettingShown:
+    """One line of the list."""
+
+    setting: str
+    value: str | int | float | None
+    environment: str
+    origin: str
+
+
+@app.callback()
+def group() -> None:
+    """Keep `show` a command of its own while it is the only one."""
+
+
+@app.command()
+def show(as_json: JsonOption = False) -> None:
+    """Show each value, its environment name and where it came from; secrets are hidden."""
+    shown = settings_shown(load_settings())
+    if as_json:
+        write_json({"items": [asdict(line) for line in shown], "next_cursor": None})
+    else:
+        write_table(
+            COLUMNS, ((line.setting, line.value, line.environment, line.origin) for line in shown)
+        )
+
+
+def settings_shown(loaded: LoadedSettings) -> list[SettingShown]:
+    """All settings in the order in which they are declared."""
+    return [
+        SettingShown(name, _value(name, value), environment_name(name), loaded.origins[name])
+        for name, value in loaded.settings
+    ]
+
+
+def _value(name: str, value: object) -> str | int | float | None:
+    if isinstance(value, SecretStr):
+        shown = without_password(value.get_secret_value())
+        return CREDENTIALS.sub("://***@", shown) if name == "proxy" else shown
+    if value is None or isinstance(value, (int, float)):
+        return value
+    return str(value)
+
+
+def without_password(url: str) -> str:
+    """An address that can be shown; what is none is not shown at all."""
+    if "://" not in url:
+        return "***"
+    return PASSWORD_IN_QUERY.sub(r"\1***", PASSWORD.sub(r"\1:***@", url))

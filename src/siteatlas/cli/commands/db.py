@@ -1,0 +1,65 @@
+"""`siteatlas db`: the schema of the database."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import typer
+
+from siteatlas.cli.terminal.errors import run
+from siteatlas.cli.terminal.options import JsonOption
+from siteatlas.cli.terminal.output import say, write_details, write_json
+from siteatlas.cli.terminal.preparation import prepare
+from siteatlas.settings import Settings
+from siteatlas.storage.schema import current_revision, needed_revision, upgrade_schema
+from siteatlas.storage.startup import open_storage
+
+app = typer.Typer(help="The schema of the database.", no_args_is_help=True, rich_markup_mode=None)
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaState:
+    """The revision that the database has, and the one that this version needs."""
+
+    current_revision: str | None
+    needed_revision: str
+    up_to_date: bool
+
+
+@app.command()
+def upgrade(as_json: JsonOption = False) -> None:
+    """Bring the schema to the revision that this version needs."""
+    state = run(_upgrade(prepare()))
+    _write(state, as_json=as_json)
+    say("The schema is up to date.")
+
+
+@app.command()
+def current(as_json: JsonOption = False) -> None:
+    """Show the revision of the schema; exit code 1 if it is not the needed one."""
+    state = run(_read(prepare()))
+    _write(state, as_json=as_json)
+    raise typer.Exit(0 if state.up_to_date else 1)
+
+
+def _write(state: SchemaState, *, as_json: bool) -> None:
+    if as_json:
+        write_json(state)
+    else:
+        write_details((name, getattr(state, name)) for name in SchemaState.__dataclass_fields__)
+
+
+async def _upgrade(settings: Settings) -> SchemaState:
+    async with open_storage(settings, announce=say, check_schema=False) as database:
+        await upgrade_schema(database.engine)
+        return _state(await current_revision(database.engine))
+
+
+async def _read(settings: Settings) -> SchemaState:
+    async with open_storage(settings, announce=say, check_schema=False) as database:
+        return _state(await current_revision(database.engine))
+
+
+def _state(current: str | None) -> SchemaState:
+    needed = needed_revision()
+    return SchemaState(current, needed, current == needed)

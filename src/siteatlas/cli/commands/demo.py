@@ -1,0 +1,121 @@
+"""`siteatlas demo`: small sites on this machine, the whole service, and what it finds there."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from siteatlas.cli.commands.demo_invitation import invitation, program_name
+from siteatlas.cli.commands.demo_tour import Tour, Visit, new_client
+from siteatlas.cli.hosting.listener import base_url, listen
+from siteatlas.cli.hosting.server import Service
+from siteatlas.cli.terminal.errors import INTERRUPTED, run
+from siteatlas.cli.terminal.output import Column, Kind, say, write_table
+from siteatlas.cli.terminal.preparation import prepare
+from siteatlas.demo.server import DemoServer
+from siteatlas.settings import Settings, default_data_dir
+
+COLUMNS = [
+    Column("SITE"),
+    Column("ADDRESS", kind=Kind.URL),
+    Column("STATUS", kind=Kind.STATUS),
+    Column("SITEMAPS", right=True, kind=Kind.COUNT),
+    Column("URLS", right=True, kind=Kind.COUNT),
+    Column("REASON"),
+]
+NAME_WIDTH = 10
+
+app = typer.Typer(rich_markup_mode=None)
+
+
+@app.command()
+def demo(
+    leave: Annotated[
+        bool, typer.Option("--exit", help="End after the report instead of serving on.")
+    ] = False,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes any free port.")] = 0,
+) -> None:
+    """Scan small sites on this machine with the whole service, and show what it found.
+
+    The demo has a data directory of its own. With --exit: code 1 if a site did not end as told.
+    """
+    settings = prepare(log_level="error", host="127.0.0.1", port=port)
+    with listen(settings.host, settings.port) as listener:
+        visits = run(_demo(settings, listener, leave=leave))
+    if visits is None:
+        raise typer.Exit(INTERRUPTED)
+    raise typer.Exit(0 if all(visit.as_told for visit in visits) else 1)
+
+
+def demo_settings(settings: Settings, allowed: list[str]) -> Settings:
+    """The settings of the demo: its own embedded database, and the demo sites may be scanned."""
+    return settings.model_copy(
+        update={
+            "database_url": None,
+            "data_dir": demo_data_dir(settings.data_dir),
+            "egress_allow": ",".join(allowed),
+        }
+    )
+
+
+def demo_data_dir(data_dir: Path) -> Path:
+    """Beside the usual data directory, or inside one that was chosen."""
+    if data_dir == default_data_dir():
+        return data_dir.with_name(f"{data_dir.name}-demo")
+    return data_dir / "demo"
+
+
+async def _demo(settings: Settings, listener: socket.socket, *, leave: bool) -> list[Visit] | None:
+    """What the tour found; None when a signal ended it early."""
+    async with DemoServer() as server:
+        own = demo_settings(settings, [site.host_port for site in server.sites])
+        ready = asyncio.Event()
+        service = Service(own)
+        serving = asyncio.create_task(service.run(listener, ready.set))
+        touring = asyncio.create_task(_tour(ready, base_url(listener), server))
+        await asyncio.wait([serving, touring], return_when=asyncio.FIRST_COMPLETED)
+        toured = touring.done()
+        if not toured:
+            touring.cancel()
+        elif leave or touring.exception() is not None:
+            service.stop()
+        else:
+            address = base_url(listener)
+            for line in invitation(address, server.sites, own.data_dir, program_name()):
+                say(line)
+        await serving
+        return touring.result() if toured else None
+
+
+async def _tour(ready: asyncio.Event, address: str, server: DemoServer) -> list[Visit]:
+    await ready.wait()
+    async with new_client(address) as client:
+        tour = Tour(client)
+        known = await tour.known_sites()
+        if known:
+            say(f"{known} sites known from before.")
+        say(f"Scanning {len(server.sites)} demo sites through {address}")
+        visits = await tour.scan(server.sites)
+    write_table(COLUMNS, map(_row, visits))
+    say("")
+    for site in server.sites:
+        say(f"{site.name:<{NAME_WIDTH}}{site.story}")
+    for visit in visits:
+        if not visit.as_told:
+            say(f"{visit.site.name} did not end as told: expected {visit.site.expected_status}.")
+    return visits
+
+
+def _row(visit: Visit) -> list[object]:
+    return [
+        visit.site.name,
+        visit.site.base_url,
+        visit.shown_status,
+        visit.sitemaps,
+        visit.urls,
+        visit.reason,
+    ]

@@ -1,0 +1,309 @@
+"""`siteatlas domains`: the sites that are known and watched."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from typing import Annotated
+
+import typer
+
+from siteatlas.cli.scanning.faults import shown_site
+from siteatlas.cli.scanning.site_list import LONGEST_LINE, STDIN, site_in
+from siteatlas.cli.terminal.database import opened
+from siteatlas.cli.terminal.errors import report, run
+from siteatlas.cli.terminal.options import (
+    AllOption,
+    CursorOption,
+    FormatOption,
+    JsonOption,
+    LimitOption,
+    SiteArgument,
+)
+from siteatlas.cli.terminal.output import (
+    WIDE,
+    Column,
+    Kind,
+    ListFormat,
+    is_terminal,
+    say,
+    write_details,
+    write_json,
+)
+from siteatlas.cli.terminal.paged_list import ListRequest, Shape, write_list
+from siteatlas.cli.terminal.preparation import prepare
+from siteatlas.cli.terminal.tables import relative_time
+from siteatlas.errors import AddressError, DomainNotFound, InputError
+from siteatlas.insights.domains import (
+    DomainView,
+    domain_view,
+    find_domain_view,
+    list_domains,
+)
+from siteatlas.insights.pages import DEFAULT_LIMIT, Page
+from siteatlas.insights.workers import any_worker_alive
+from siteatlas.net.address import WebAddress, parse_site
+from siteatlas.net.egress import EgressPolicy
+from siteatlas.queue.new_job import Submitted
+from siteatlas.queue.operator_actions import remove_site
+from siteatlas.queue.submission import watch_site
+from siteatlas.settings import LONGEST_INTERVAL_HOURS, SHORTEST_INTERVAL_HOURS, Settings
+from siteatlas.storage.models import LOCAL_USER_ID
+from siteatlas.storage.session import get_session
+from siteatlas.storage.statements.domains import (
+    change_domain,
+    find_domain,
+)
+
+SHAPE: Shape[DomainView] = Shape(
+    columns=[
+        Column("DOMAIN"),
+        Column("WATCHED", from_width=WIDE),
+        Column("URLS", right=True, kind=Kind.COUNT),
+        Column("SITEMAPS", right=True, kind=Kind.COUNT, from_width=WIDE),
+        Column("STATUS", kind=Kind.STATUS),
+        Column("ERROR"),
+        Column("LAST SCAN", kind=Kind.AGE),
+        Column("NEXT SCAN", kind=Kind.AGE),
+    ],
+    row=lambda d: (
+        d.domain,
+        "paused" if d.watched and d.paused else d.watched,
+        d.url_count,
+        d.sitemap_count,
+        d.last_scan_status,
+        d.last_error_code,
+        d.last_scan_at,
+        "paused" if d.watched and d.paused else d.next_scan_at,
+    ),
+    none="No site is known yet. Add one: siteatlas domains add example.com",
+    none_matches="No site matches.",
+    record=DomainView,
+)
+
+app = typer.Typer(
+    help="The sites that are known and watched.", no_args_is_help=True, rich_markup_mode=None
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Watching:
+    """How the sites that are added are watched."""
+
+    interval_hours: float | None
+    max_urls: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Added:
+    """A site that is watched from now on, and the job of its next scan."""
+
+    domain: DomainView
+    job: Submitted
+    interval_hours: float
+
+    def line(self) -> str:
+        """What was done, in one line."""
+        which = "its first scan" if self.domain.last_scan_at is None else "a scan"
+        done = "has been queued already" if self.job.deduplicated else "is queued"
+        watching = f"Watching {self.domain.domain} every {self.interval_hours:g} h"
+        return f"{watching}; {which} {done} as job {self.job.id}."
+
+
+@app.command()
+def add(
+    sites: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="SITE", help="Hosts such as example.com, or - for a list on stdin, one a line."
+        ),
+    ],
+    interval_hours: Annotated[
+        float | None,
+        typer.Option(
+            min=SHORTEST_INTERVAL_HOURS,
+            max=LONGEST_INTERVAL_HOURS,
+            help="Hours between two scans; 0.016 is about one minute.",
+        ),
+    ] = None,
+    max_urls: Annotated[
+        int | None, typer.Option(min=1, max=50_000_000, help="Most URLs that a scan stores.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Watch sites: scan each one now, and again after every interval.
+
+    Exit code 1 if one of several sites could not be added; the others are.
+    """
+    settings = prepare()
+    typed = list(dict.fromkeys(_typed(sites)))
+    addresses = _usable(typed, EgressPolicy.from_text(settings.egress_allow))
+    if addresses:
+        run(_add(settings, addresses, Watching(interval_hours, max_urls), as_json=as_json))
+    raise typer.Exit(0 if len(addresses) == len(typed) else 1)
+
+
+def _typed(sites: list[str]) -> Iterator[str]:
+    """The sites that were named; blank lines and comments of a list are passed over."""
+    for site in sites:
+        if site != STDIN:
+            yield site
+            continue
+        while line := sys.stdin.buffer.readline(LONGEST_LINE):
+            if named := site_in(line):
+                yield named
+
+
+def _usable(typed: list[str], policy: EgressPolicy) -> list[WebAddress]:
+    """The addresses that can be scanned; the others are named, and a single one is an error."""
+    if not typed:
+        raise InputError("No site is named. Give hosts such as example.com, or a list on stdin.")
+    usable: list[WebAddress] = []
+    for text in typed:
+        try:
+            address = parse_site(text)
+            policy.check(address)
+        except AddressError as error:
+            if len(typed) == 1:
+                raise
+            report(error, about=shown_site(text))
+        else:
+            usable.append(address)
+    return usable
+
+
+@app.command("list")
+def list_(
+    *,
+    watched: Annotated[
+        bool | None, typer.Option("--watched/--unwatched", help="Only these.")
+    ] = None,
+    limit: LimitOption = DEFAULT_LIMIT,
+    cursor: CursorOption = None,
+    everything: AllOption = False,
+    format: FormatOption = ListFormat.TABLE,
+    as_json: JsonOption = False,
+) -> None:
+    """List the sites."""
+    settings = prepare()
+    request = ListRequest.of(
+        format, as_json=as_json, limit=limit, cursor=cursor, everything=everything
+    )
+    run(_list(settings, request, watched))
+
+
+@app.command()
+def show(site: SiteArgument, as_json: JsonOption = False) -> None:
+    """Show what is known of SITE."""
+    _write(run(_find(prepare(), site)), as_json=as_json)
+
+
+@app.command()
+def pause(site: SiteArgument, as_json: JsonOption = False) -> None:
+    """Stop scanning SITE until it is resumed."""
+    domain = run(_set_paused(prepare(), site, paused=True))
+    _write_changed(domain, f"Paused {domain.domain}.", as_json=as_json)
+
+
+@app.command()
+def resume(site: SiteArgument, as_json: JsonOption = False) -> None:
+    """Scan SITE again as before."""
+    domain = run(_set_paused(prepare(), site, paused=False))
+    due = domain.next_scan_at
+    when = f"; next scan: {relative_time(due, datetime.now(UTC))}" if due else ""
+    _write_changed(domain, f"Resumed {domain.domain}{when}.", as_json=as_json)
+
+
+@app.command()
+def remove(
+    site: SiteArgument,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+) -> None:
+    """Forget SITE and all that is stored of it."""
+    settings = prepare()
+    if not yes and not is_terminal(sys.stdin):
+        raise InputError("Removing a site also removes its history. Add --yes to do it.")
+    if not yes:
+        typer.confirm(f"Remove {site} with its sitemaps, URLs and history?", abort=True, err=True)
+    say(f"Removed {run(_remove(settings, site))}.")
+
+
+def _write(domain: DomainView, *, as_json: bool) -> None:
+    if as_json:
+        write_json(domain)
+    else:
+        fields = DomainView.__dataclass_fields__
+        write_details((name, getattr(domain, name)) for name in fields)
+
+
+def _write_changed(domain: DomainView, line: str, *, as_json: bool) -> None:
+    if as_json:
+        write_json(domain)
+    else:
+        say(line)
+
+
+async def _add(
+    settings: Settings, addresses: list[WebAddress], watching: Watching, *, as_json: bool
+) -> None:
+    """Add each site in a transaction of its own, so that what was said is also done."""
+    added: list[Added] = []
+    async with opened(settings):
+        for address in addresses:
+            added.append(await _add_one(settings, address, watching))
+            if not as_json:
+                say(added[-1].line())
+        async with get_session() as session, session.begin():
+            served = await any_worker_alive(session)
+    if as_json:
+        items = [asdict(one.domain) | {"job_id": one.job.job_id} for one in added]
+        write_json(items[0] if len(items) == 1 else {"items": items, "next_cursor": None})
+    if not served:
+        say("No process works on the queue. Start one: siteatlas serve")
+
+
+async def _add_one(settings: Settings, address: WebAddress, watching: Watching) -> Added:
+    async with get_session() as session, session.begin():
+        domain, job = await watch_site(
+            session,
+            address,
+            created_by=LOCAL_USER_ID,
+            scan_interval_hours=watching.interval_hours,
+            default_interval_hours=settings.scan_interval_hours,
+            max_pages=watching.max_urls,
+            max_attempts=settings.max_attempts,
+        )
+        interval = domain.scan_interval_hours or settings.scan_interval_hours
+        return Added(domain_view(domain), job, interval)
+
+
+async def _list(settings: Settings, request: ListRequest, watched: bool | None) -> None:
+    async def fetch(limit: int, cursor: str | None) -> Page[DomainView]:
+        async with get_session() as session, session.begin():
+            return await list_domains(session, watched=watched, limit=limit, cursor=cursor)
+
+    async with opened(settings):
+        await write_list(request, fetch, SHAPE.filtered_by(watched))
+
+
+async def _find(settings: Settings, site: str) -> DomainView:
+    async with opened(settings), get_session() as session, session.begin():
+        return await find_domain_view(session, site)
+
+
+async def _set_paused(settings: Settings, site: str, *, paused: bool) -> DomainView:
+    async with opened(settings), get_session() as session, session.begin():
+        domain = await find_domain(session, parse_site(site).domain, lock=True)
+        if domain is None:
+            raise DomainNotFound
+        await change_domain(session, domain, paused=paused)
+        return domain_view(domain)
+
+
+async def _remove(settings: Settings, site: str) -> str:
+    name = parse_site(site).domain
+    async with opened(settings), get_session() as session, session.begin():
+        await remove_site(session, name)
+    return name

@@ -1,0 +1,162 @@
+"""One job for people: how it ended, what it found, what is missing and what to do about it.
+
+Owns the words of `jobs show` and `jobs watch`; the raw object is `--json`.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from itertools import islice
+from typing import Any
+
+from rich.text import Text
+
+from siteatlas.cli.terminal.choices import counted
+from siteatlas.cli.terminal.errors import advice_for
+from siteatlas.cli.terminal.output import (
+    Column,
+    cell_text,
+    console_for,
+    is_terminal,
+    percent,
+    printable,
+    status_text,
+    write_table,
+)
+from siteatlas.cli.terminal.tables import Kind, relative_time, shorten_middle
+from siteatlas.errors import error_classes
+from siteatlas.insights.jobs import AttemptView, JobView
+from siteatlas.storage.models import JobStatus
+
+LARGEST_SHOWN = 5
+LABEL_WIDTH = 10
+ATTEMPT_COLUMNS = [
+    Column("ATTEMPT", right=True),
+    Column("OUTCOME", kind=Kind.STATUS),
+    Column("ENDED", kind=Kind.AGE),
+    Column("WORKER"),
+    Column("ERROR"),
+]
+
+Line = tuple[str, str]
+
+
+def result_of(job: JobView) -> dict[str, Any]:
+    """What a job found, which may be little while it runs."""
+    return job.result_data or {}
+
+
+def is_partial(job: JobView) -> bool:
+    """Whether a scan lost something of its site."""
+    return bool(result_of(job).get("partial"))
+
+
+def shown_status(job: JobView) -> str:
+    """The status, where a scan that lost something says so."""
+    return "partial" if is_partial(job) else job.status
+
+
+def write_summary(job: JobView, attempts: Sequence[AttemptView] = ()) -> None:
+    """The job on stdout, and its attempts where there was more than one."""
+    console = console_for(sys.stdout)
+    width = console.width if is_terminal(sys.stdout) else None
+    for label, text in summary_lines(job, datetime.now(UTC), width):
+        head = Text().append(f"{label:<{LABEL_WIDTH}}", style="bold")
+        console.print(head.append_text(_coloured(label, printable(text))), soft_wrap=True)
+    if len(attempts) > 1:
+        write_table(
+            ATTEMPT_COLUMNS,
+            ((a.attempt, a.outcome, a.ended_at, a.worker_id, a.error_code) for a in attempts),
+        )
+
+
+def _coloured(label: str, text: str) -> Text:
+    if label != "status":
+        return Text(text)
+    word, colon, rest = text.partition(":")
+    return Text().append_text(status_text(word)).append(colon + rest)
+
+
+def summary_lines(job: JobView, now: datetime, width: int | None) -> Iterator[Line]:
+    """The lines of a summary; URLs are shortened to a width, if there is one."""
+    yield "job", f"{job.id} ({job.job_id})"
+    yield "site", job.domain or "-"
+    yield "status", _status(job)
+    yield from _found(job, width)
+    yield from _times(job, now)
+    if job.attempt > 1 or job.status == JobStatus.FAILED:
+        yield "attempt", f"{job.attempt} of {job.max_attempts}"
+    yield from _error(job)
+
+
+def _status(job: JobView) -> str:
+    if is_partial(job):
+        return f"partial: {', '.join(result_of(job).get('reasons') or [])}"
+    if job.status == JobStatus.PROCESSING:
+        asked = ", asked to stop" if job.cancel_requested_at else ""
+        return f"processing: {percent(job.progress)}{asked}"
+    return job.status
+
+
+def _found(job: JobView, width: int | None) -> Iterator[Line]:
+    result = result_of(job)
+    urls, sitemaps = int(result.get("url_count") or 0), int(result.get("sitemap_count") or 0)
+    if not urls and job.status != JobStatus.COMPLETED:
+        return
+    yield "found", f"{counted(urls, 'URL')} in {counted(sitemaps, 'sitemap')}"
+    distinct = int(result.get("distinct_url_count") or urls)
+    if distinct < urls:
+        yield "", f"{distinct:,} of them distinct"
+    if result.get("max_pages"):
+        yield "limit", counted(int(result["max_pages"]), "URL")
+    yield from _largest(job, sitemaps, width)
+
+
+def _largest(job: JobView, total: int, width: int | None) -> Iterator[Line]:
+    """The largest sitemaps with their counts, and how to see the others."""
+    listed = [
+        (str(one.get("url")), f"{int(one.get('url_count') or 0):,}")
+        for one in islice(result_of(job).get("sitemaps") or [], LARGEST_SHOWN)
+    ]
+    room = max((len(count) for _, count in listed), default=0)
+    for number, (url, count) in enumerate(listed):
+        space = None if width is None else width - LABEL_WIDTH - room - 2
+        shown = url if space is None else shorten_middle(printable(url), space)
+        yield "largest" if number == 0 else "", f"{count:>{room}}  {shown}"
+    if total > len(listed):
+        more = f"… and {total - len(listed):,} more" if listed else f"{total:,} in all"
+        yield "", f"{more}: siteatlas sitemaps {job.domain}"
+
+
+def _times(job: JobView, now: datetime) -> Iterator[Line]:
+    yield "created", _moment(job.created_at, now)
+    if job.status == JobStatus.PENDING and job.run_at > now:
+        yield "due", _moment(job.run_at, now)
+    if job.started_at:
+        yield "started", _moment(job.started_at, now)
+    if job.finished_at:
+        took = (job.finished_at - (job.started_at or job.created_at)).total_seconds()
+        yield "finished", f"{_moment(job.finished_at, now)}, took {took:.1f} s"
+
+
+def _moment(moment: datetime, now: datetime) -> str:
+    return f"{cell_text(moment)} ({relative_time(moment, now)})"
+
+
+def _error(job: JobView) -> Iterator[Line]:
+    if not job.error_code:
+        return
+    yield "error", f"{job.error_code}: {' '.join((job.error or '').split())}".rstrip(": ")
+    advice = advice_for_code(job.error_code)
+    if advice:
+        yield "", advice
+    if job.status in {JobStatus.FAILED, JobStatus.CANCELLED}:
+        yield "", f"Try again: siteatlas jobs retry {job.id}"
+
+
+def advice_for_code(code: str) -> str | None:
+    """What a person can do about an error that a job kept by its code."""
+    kinds = (kind for kind in error_classes() if kind.code == code)
+    return next((advice_for(kind()) for kind in kinds), None)

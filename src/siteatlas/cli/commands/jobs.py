@@ -1,0 +1,280 @@
+"""`siteatlas jobs`: the queue, as people see and steer it."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import asdict
+from functools import partial
+from typing import Annotated
+
+import typer
+
+from siteatlas.cli.commands.job_summary import (
+    is_partial,
+    result_of,
+    shown_status,
+    write_summary,
+)
+from siteatlas.cli.terminal.choices import alternatives, completing
+from siteatlas.cli.terminal.database import opened
+from siteatlas.cli.terminal.errors import run
+from siteatlas.cli.terminal.options import (
+    AllOption,
+    CursorOption,
+    FailOn,
+    FailOnOption,
+    FormatOption,
+    JobArgument,
+    JsonOption,
+    LimitOption,
+)
+from siteatlas.cli.terminal.output import (
+    WIDE,
+    Column,
+    Kind,
+    ListFormat,
+    complain,
+    percent,
+    say,
+    write_json,
+)
+from siteatlas.cli.terminal.paged_list import ListRequest, Shape, write_list
+from siteatlas.cli.terminal.preparation import prepare
+from siteatlas.cli.terminal.progress import ProgressLine
+from siteatlas.errors import JobNotFound
+from siteatlas.insights.jobs import (
+    AttemptView,
+    JobView,
+    find_job,
+    list_attempts,
+    list_jobs,
+)
+from siteatlas.insights.pages import DEFAULT_LIMIT, Page
+from siteatlas.insights.problems import list_problems
+from siteatlas.insights.workers import any_worker_alive
+from siteatlas.processor.recount import recount_site
+from siteatlas.queue.operator_actions import cancel as cancel_job
+from siteatlas.queue.operator_actions import retry as retry_job
+from siteatlas.settings import Settings
+from siteatlas.storage.models import JobStatus
+from siteatlas.storage.session import get_session
+
+WATCH_SECONDS = 0.5
+ACTIVE = {JobStatus.PENDING, JobStatus.PROCESSING}
+
+
+SHAPE: Shape[JobView] = Shape(
+    columns=[
+        Column("ID", right=True),
+        Column("DOMAIN"),
+        Column("STATUS", kind=Kind.STATUS),
+        Column("PROGRESS", right=True),
+        Column("ATTEMPT", right=True, from_width=WIDE),
+        Column("CREATED", kind=Kind.AGE),
+        Column("FINISHED", kind=Kind.AGE, from_width=WIDE),
+        Column("ERROR"),
+    ],
+    row=lambda j: (
+        j.id,
+        j.domain,
+        shown_status(j),
+        percent(j.progress),
+        f"{j.attempt}/{j.max_attempts}",
+        j.created_at,
+        j.finished_at,
+        j.error_code or ", ".join(result_of(j).get("reasons") or []),
+    ),
+    none="There is no job yet.",
+    none_matches="No job matches.",
+    record=JobView,
+)
+app = typer.Typer(
+    help="The queue: what waits, runs and has ended.", no_args_is_help=True, rich_markup_mode=None
+)
+
+
+@app.command("list")
+def list_(
+    *,
+    status: Annotated[
+        str | None,
+        typer.Option(
+            metavar=alternatives(JobStatus),
+            autocompletion=completing(JobStatus),
+            help="Only jobs of this status.",
+        ),
+    ] = None,
+    domain: Annotated[str | None, typer.Option(help="Only jobs of this site.")] = None,
+    limit: LimitOption = DEFAULT_LIMIT,
+    cursor: CursorOption = None,
+    everything: AllOption = False,
+    format: FormatOption = ListFormat.TABLE,
+    as_json: JsonOption = False,
+) -> None:
+    """List jobs, the newest first."""
+    settings = prepare()
+    request = ListRequest.of(
+        format, as_json=as_json, limit=limit, cursor=cursor, everything=everything
+    )
+    run(_list(settings, request, status, domain))
+
+
+@app.command()
+def show(job: JobArgument, as_json: JsonOption = False) -> None:
+    """Show one job: how it ended, what it found, and its attempts."""
+    found, attempts = run(_find(prepare(), job))
+    if as_json:
+        write_json({**asdict(found), "attempts": attempts})
+    else:
+        write_summary(found, attempts)
+
+
+@app.command()
+def watch(
+    job: Annotated[
+        str | None, typer.Argument(metavar="JOB", help="Its number or UUID; else the newest.")
+    ] = None,
+    fail_on: FailOnOption = FailOn.FAILED,
+    timeout: Annotated[
+        float | None,
+        typer.Option(min=0, metavar="SECONDS", help="Stop watching after this time, with 1."),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Follow a job until it ends; exit code 0 if it completed, 1 if not."""
+    seen, problems = run(_watch(prepare(), job, timeout, fail_on))
+    if as_json:
+        write_json(seen)
+    else:
+        write_summary(seen)
+    if seen.status in ACTIVE:
+        complain(f"Job {seen.id} goes on. Watch it again: siteatlas jobs watch {seen.id}")
+    raise typer.Exit(watch_exit_code(seen, fail_on, problems=problems))
+
+
+def watch_exit_code(job: JobView, fail_on: FailOn, *, problems: bool = False) -> int:
+    """0 for a job that completed and, if that was asked for, lost nothing or met no problem."""
+    if job.status != JobStatus.COMPLETED:
+        return 1
+    return int(fail_on.includes(partial=is_partial(job), problems=problems))
+
+
+@app.command()
+def retry(job: JobArgument, as_json: JsonOption = False) -> None:
+    """Queue a failed or cancelled job again."""
+    changed = run(_retry(prepare(), job))
+    _write_changed(changed, as_json=as_json)
+
+
+@app.command()
+def cancel(job: JobArgument, as_json: JsonOption = False) -> None:
+    """Cancel a job; a running one stops within seconds."""
+    changed = run(_cancel(prepare(), job))
+    _write_changed(changed, as_json=as_json)
+
+
+def _write_changed(job: JobView, *, as_json: bool) -> None:
+    if as_json:
+        write_json(job)
+        return
+    asked = job.status == JobStatus.PROCESSING and job.cancel_requested_at is not None
+    say(f"Job {job.id} ({job.domain}) is {'asked to stop' if asked else job.status}.")
+
+
+async def _list(
+    settings: Settings, request: ListRequest, status: str | None, domain: str | None
+) -> None:
+    async def fetch(limit: int, cursor: str | None) -> Page[JobView]:
+        async with get_session() as session, session.begin():
+            return await list_jobs(
+                session, status=status, domain=domain, limit=limit, cursor=cursor
+            )
+
+    async with opened(settings):
+        await write_list(request, fetch, SHAPE.filtered_by(status, domain))
+
+
+async def _find(settings: Settings, ident: str) -> tuple[JobView, list[AttemptView]]:
+    async with opened(settings), get_session() as session, session.begin():
+        job = await find_job(session, ident)
+        return job, await list_attempts(session, job.id)
+
+
+async def _watch(
+    settings: Settings, ident: str | None, patience: float | None, fail_on: FailOn
+) -> tuple[JobView, bool]:
+    """The job once it has ended, or as it is when the time is up; whether its site has problems.
+
+    Problems are looked for only if they matter.
+    """
+    async with opened(settings):
+        job = await _until_ended(ident or await _newest(), patience)
+        return job, fail_on is FailOn.PROBLEMS and await _has_problems(job)
+
+
+async def _until_ended(ident: str, patience: float | None) -> JobView:
+    idle = IdleNotice()
+    with ProgressLine() as progress:
+        while True:
+            async with get_session() as session, session.begin():
+                job = await find_job(session, ident)
+                served = await any_worker_alive(session)
+            if job.status not in ACTIVE:
+                return job
+            if patience is not None and progress.seconds >= patience:
+                return job
+            idle.notice(job, served=served)
+            progress.show(partial(_progress_text, job, served=served))
+            await asyncio.sleep(WATCH_SECONDS)
+
+
+async def _has_problems(job: JobView) -> bool:
+    """Whether the sitemaps of the site have problems as of their last read."""
+    if job.domain_id is None:
+        return False
+    async with get_session() as session, session.begin():
+        return bool((await list_problems(session, job.domain_id, limit=1)).items)
+
+
+class IdleNotice:
+    """Says once, until that changes, that nobody works on the queue."""
+
+    def __init__(self) -> None:
+        self._said = False
+
+    def notice(self, job: JobView, *, served: bool) -> None:
+        """Tell a person who waits for nothing."""
+        if not served and not self._said:
+            say(f"No process works on the queue, so job {job.id} waits. Start one: siteatlas serve")
+        self._said = not served
+
+
+def _progress_text(job: JobView, *, served: bool) -> str:
+    waits = "" if served else ", no process works on the queue"
+    return f"Job {job.id} ({job.domain}): {shown_status(job)}, {percent(job.progress)}{waits}"
+
+
+async def _newest() -> str:
+    async with get_session() as session, session.begin():
+        page = await list_jobs(session, limit=1)
+    if not page.items:
+        raise JobNotFound("There is no job yet.")
+    return str(page.items[0].id)
+
+
+async def _retry(settings: Settings, ident: str) -> JobView:
+    async with opened(settings), get_session() as session, session.begin():
+        job = await find_job(session, ident)
+        await retry_job(session, job.id)
+        return await find_job(session, ident)
+
+
+async def _cancel(settings: Settings, ident: str) -> JobView:
+    async with opened(settings):
+        async with get_session() as session, session.begin():
+            job = await find_job(session, ident)
+            await cancel_job(session, job.id)
+            job = await find_job(session, ident)
+        if job.status == JobStatus.CANCELLED:
+            await recount_site(job.id)
+        return job

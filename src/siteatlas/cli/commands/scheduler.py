@@ -1,0 +1,164 @@
+"""`siteatlas scheduler`: one run over the queue by hand, and how the scheduler is doing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Annotated
+
+import typer
+
+from siteatlas.cli.terminal.database import opened
+from siteatlas.cli.terminal.errors import run
+from siteatlas.cli.terminal.options import JsonOption
+from siteatlas.cli.terminal.output import Column, Kind, say, write_details, write_json, write_table
+from siteatlas.cli.terminal.preparation import prepare
+from siteatlas.insights.jobs import count_jobs_by_status
+from siteatlas.insights.workers import WorkerView, list_workers
+from siteatlas.net.egress import EgressPolicy
+from siteatlas.queue.job_service import job_service
+from siteatlas.queue.retention import Retention
+from siteatlas.scheduler.sitemap_scheduler import TickReport, process_pending_sitemaps, prune
+from siteatlas.settings import Settings
+from siteatlas.storage.models import JobStatus
+from siteatlas.storage.session import get_session
+
+PENDING_LOOKED_AT = 1000
+
+WORKER_COLUMNS = [
+    Column("WORKER"),
+    Column("SLOTS", right=True),
+    Column("RUNNING", right=True),
+    Column("SEEN (S AGO)", right=True),
+    Column("LAST TICK", kind=Kind.AGE),
+    Column("NEXT TICK", kind=Kind.AGE),
+]
+OUTCOME_COLUMNS = [Column("JOB", kind=Kind.NAME), Column("OUTCOME", kind=Kind.STATUS)]
+
+app = typer.Typer(
+    help="The scheduler, which takes jobs and queues due sites.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulerState:
+    """How the scheduler is doing; a process that was not seen for a minute counts as gone.
+
+    `last_tick_at` may be of a process that is gone, all else is of the living ones.
+    `oldest_pending_at` is of a job that could run now: one that waits for its time is not late.
+    """
+
+    jobs: dict[str, int]
+    oldest_pending_at: datetime | None
+    last_tick_at: datetime | None
+    next_tick_at: datetime | None
+    workers: list[WorkerView]
+
+
+@app.command("run-once")
+def run_once(
+    limit: Annotated[
+        int | None,
+        typer.Option(min=1, max=1000, help="Most jobs to take; else the configured batch size."),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Queue the sites that are due, take waiting jobs, run them to their end, prune old records.
+
+    Exit code 1 if a job failed.
+    """
+    settings = prepare()
+    report = run(run_scheduler_once(settings, limit or settings.scheduler_batch_size))
+    if as_json:
+        write_json(report)
+    else:
+        _write_report(report)
+    if JobStatus.FAILED in report.outcomes.values():
+        raise typer.Exit(1)
+
+
+def _write_report(report: TickReport) -> None:
+    write_details(
+        [
+            ("looked_for", report.looked_for),
+            ("due_enqueued", report.due_enqueued),
+            ("found", report.found),
+        ]
+    )
+    if report.outcomes:
+        write_table(OUTCOME_COLUMNS, report.outcomes.items())
+
+
+@app.command()
+def status(as_json: JsonOption = False) -> None:
+    """Show workers, ticks, the oldest waiting job and how many jobs are in each state."""
+    state = run(_read(prepare()))
+    if as_json:
+        write_json(state)
+        return
+    write_state(state)
+
+
+def write_state(state: SchedulerState) -> None:
+    """The state for people."""
+    write_details(
+        [
+            *((f"jobs {word}", count) for word, count in state.jobs.items()),
+            ("oldest pending", state.oldest_pending_at),
+            ("last tick", state.last_tick_at),
+            ("next tick", state.next_tick_at),
+            ("workers", len(state.workers)),
+        ]
+    )
+    if not state.workers:
+        say("No process works on the queue. Start one: siteatlas serve")
+        return
+    write_table(WORKER_COLUMNS, map(_worker_row, state.workers))
+
+
+def _worker_row(worker: WorkerView) -> list[object]:
+    return [
+        worker.id,
+        worker.slots,
+        worker.running,
+        round(worker.seconds_since_seen),
+        worker.last_tick_at,
+        worker.next_tick_at,
+    ]
+
+
+async def run_scheduler_once(settings: Settings, limit: int) -> TickReport:
+    """One run over the queue with a database of its own; old records are pruned afterwards."""
+    policy = EgressPolicy.from_text(settings.egress_allow)
+    async with opened(settings):
+        report = await process_pending_sitemaps(limit, settings=settings, policy=policy)
+        await prune(Retention.of(settings))
+        return report
+
+
+async def _read(settings: Settings) -> SchedulerState:
+    async with opened(settings):
+        return await scheduler_state()
+
+
+async def scheduler_state() -> SchedulerState:
+    """The state, from the bound database."""
+    async with get_session() as session, session.begin():
+        pending = await job_service.get_pending_jobs(session, limit=PENDING_LOOKED_AT)
+        workers = await list_workers(session)
+        jobs = await count_jobs_by_status(session)
+    now = datetime.now(UTC)
+    living = [worker for worker in workers if worker.alive]
+    ticks = [worker.last_tick_at for worker in workers if worker.last_tick_at]
+    coming = [worker.next_tick_at for worker in living if worker.next_tick_at]
+    return SchedulerState(
+        jobs=jobs,
+        oldest_pending_at=min(
+            (job.created_at for job in pending if job.run_at <= now), default=None
+        ),
+        last_tick_at=max(ticks, default=None),
+        next_tick_at=min(coming, default=None),
+        workers=living,
+    )

@@ -1,0 +1,44 @@
+"""`siteatlas serve`: the API, and the scheduler beside it."""
+
+from __future__ import annotations
+
+import socket
+import sys
+from typing import Annotated
+
+import typer
+
+from siteatlas.cli.hosting.listener import base_url, listen
+from siteatlas.cli.hosting.server import Service
+from siteatlas.cli.terminal.errors import run
+from siteatlas.cli.terminal.output import is_terminal, say, write_line
+from siteatlas.cli.terminal.preparation import prepare
+
+app = typer.Typer(rich_markup_mode=None)
+
+
+@app.command()
+def serve(
+    no_scheduler: Annotated[
+        bool, typer.Option("--no-scheduler", help="Only serve; leave the queue to workers.")
+    ] = False,
+    host: Annotated[
+        str | None, typer.Option(help="A loopback address.  [env: SITEATLAS_HOST]")
+    ] = None,
+    port: Annotated[
+        int | None, typer.Option(help="0 takes any free port.  [env: SITEATLAS_PORT]")
+    ] = None,
+) -> None:
+    """Serve the API on this machine and work on the queue, until told to stop."""
+    settings = prepare(log_level="info", host=host, port=port)
+    service = Service(settings, run_scheduler=not no_scheduler)
+    with listen(settings.host, settings.port) as listener:
+        run(service.run(listener, lambda: _announce(listener)))
+
+
+def _announce(listener: socket.socket) -> None:
+    """Tell people on stderr; a program that started us reads the address from stdout."""
+    url = base_url(listener)
+    say(f"Siteatlas listens on {url} (Ctrl-C stops it)")
+    if not is_terminal(sys.stdout):
+        write_line(url)

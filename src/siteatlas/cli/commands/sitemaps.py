@@ -1,0 +1,128 @@
+"""`siteatlas sitemaps`: the documents of a site, as stored."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+import typer
+
+from siteatlas.cli.terminal.choices import alternatives, completing, read_word
+from siteatlas.cli.terminal.database import opened
+from siteatlas.cli.terminal.errors import run
+from siteatlas.cli.terminal.options import (
+    AllOption,
+    CursorOption,
+    FormatOption,
+    JsonOption,
+    LimitOption,
+    SiteArgument,
+)
+from siteatlas.cli.terminal.output import WIDE, Column, Kind, ListFormat
+from siteatlas.cli.terminal.paged_list import ListRequest, Shape, write_list
+from siteatlas.cli.terminal.preparation import prepare
+from siteatlas.insights.domains import find_domain_view
+from siteatlas.insights.pages import DEFAULT_LIMIT, Page
+from siteatlas.insights.sitemaps import SitemapView, list_sitemaps
+from siteatlas.queue.statuses import STATUS_ALIASES
+from siteatlas.scanner.events import SitemapType
+from siteatlas.settings import Settings
+from siteatlas.storage.models import SitemapStatus
+from siteatlas.storage.session import get_session
+
+SHAPE: Shape[SitemapView] = Shape(
+    columns=[
+        Column("URL", kind=Kind.URL),
+        Column("TYPE"),
+        Column("FOUND BY", from_width=WIDE),
+        Column("STATUS", kind=Kind.STATUS),
+        Column("URLS", right=True, kind=Kind.COUNT),
+        Column("LAST READ", kind=Kind.AGE),
+        Column("ERROR"),
+    ],
+    row=lambda s: (
+        s.url,
+        s.type,
+        s.discovery_method,
+        s.status,
+        s.url_count,
+        s.last_read_at,
+        s.error_code,
+    ),
+    none="No sitemap of this site is stored.",
+    none_matches="No sitemap of this site matches.",
+    record=SitemapView,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SitemapFilter:
+    """Which sitemaps to list, in the words that are stored."""
+
+    type: str | None
+    status: str | None
+
+    @classmethod
+    def of(cls, type: str | None, status: str | None) -> SitemapFilter:
+        """The filter that was typed; raises InputError for a word that is not known."""
+        return cls(
+            read_word(type, SitemapType, "type"),
+            read_word(status, SitemapStatus, "status", STATUS_ALIASES),
+        )
+
+
+app = typer.Typer(rich_markup_mode=None)
+
+
+@app.command()
+def sitemaps(
+    site: SiteArgument,
+    *,
+    type: Annotated[
+        str | None,
+        typer.Option(
+            metavar=alternatives(SitemapType),
+            autocompletion=completing(SitemapType),
+            help="Only this type.",
+        ),
+    ] = None,
+    status: Annotated[
+        str | None,
+        typer.Option(
+            metavar=alternatives(SitemapStatus),
+            autocompletion=completing(SitemapStatus),
+            help="Only this status.",
+        ),
+    ] = None,
+    limit: LimitOption = DEFAULT_LIMIT,
+    cursor: CursorOption = None,
+    everything: AllOption = False,
+    format: FormatOption = ListFormat.TABLE,
+    as_json: JsonOption = False,
+) -> None:
+    """List the sitemaps of SITE, as stored."""
+    settings = prepare()
+    request = ListRequest.of(
+        format, as_json=as_json, limit=limit, cursor=cursor, everything=everything
+    )
+    wanted = SitemapFilter.of(type, status)
+    run(_list(settings, site, request, wanted))
+
+
+async def _list(settings: Settings, site: str, request: ListRequest, wanted: SitemapFilter) -> None:
+    async with opened(settings):
+        async with get_session() as session, session.begin():
+            domain = await find_domain_view(session, site)
+
+        async def fetch(limit: int, cursor: str | None) -> Page[SitemapView]:
+            async with get_session() as session, session.begin():
+                return await list_sitemaps(
+                    session,
+                    domain.id,
+                    type=wanted.type,
+                    status=wanted.status,
+                    limit=limit,
+                    cursor=cursor,
+                )
+
+        await write_list(request, fetch, SHAPE.filtered_by(wanted.type, wanted.status))

@@ -1,0 +1,117 @@
+"""`siteatlas urls`: the URLs of a site, as stored."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from siteatlas.cli.scanning.encoders import url_lines
+from siteatlas.cli.terminal.database import opened
+from siteatlas.cli.terminal.errors import run
+from siteatlas.cli.terminal.options import (
+    AllOption,
+    CursorOption,
+    JsonOption,
+    LimitOption,
+    SiteArgument,
+)
+from siteatlas.cli.terminal.output import WIDE, WIDEST, Column, Kind, ListFormat, say, write_bytes
+from siteatlas.cli.terminal.paged_list import FetchPage, ListRequest, Shape, read_pages, write_list
+from siteatlas.cli.terminal.preparation import prepare
+from siteatlas.insights.domains import find_domain_view
+from siteatlas.insights.pages import DEFAULT_LIMIT, Page
+from siteatlas.insights.urls import ListingState, UrlView, list_domain_urls
+from siteatlas.settings import Settings
+from siteatlas.storage.session import get_session
+
+
+class UrlFormat(StrEnum):
+    """The forms of a list of URLs."""
+
+    TABLE = "table"
+    URLS = "urls"
+    CSV = "csv"
+    JSON = "json"
+    JSONL = "jsonl"
+
+
+SHAPE: Shape[UrlView] = Shape(
+    columns=[
+        Column("URL", kind=Kind.URL),
+        Column("LASTMOD", kind=Kind.DATE),
+        Column("FIRST SEEN", kind=Kind.AGE),
+        Column("CHANGEFREQ", from_width=WIDEST),
+        Column("PRIORITY", right=True, from_width=WIDEST),
+        Column("SITEMAP", kind=Kind.URL, from_width=WIDE),
+    ],
+    row=lambda u: (u.url, u.lastmod, u.first_seen_at, u.changefreq, u.priority, u.sitemap),
+    none="The sitemaps of this site list no URL.",
+    none_matches="No URL of this site matches.",
+    record=UrlView,
+)
+
+app = typer.Typer(rich_markup_mode=None)
+
+
+@app.command()
+def urls(
+    site: SiteArgument,
+    *,
+    contains: Annotated[str | None, typer.Option(help="Only URLs with this text.")] = None,
+    state: Annotated[
+        ListingState, typer.Option(help="Listed, removed or all. Nothing is removed yet.")
+    ] = ListingState.LISTED,
+    limit: LimitOption = DEFAULT_LIMIT,
+    cursor: CursorOption = None,
+    everything: AllOption = False,
+    format: Annotated[UrlFormat, typer.Option(help="What to print on stdout.")] = UrlFormat.TABLE,
+    as_json: JsonOption = False,
+) -> None:
+    """List the URLs of SITE, as stored.
+
+    Example: siteatlas urls example.com --all --format urls > urls.txt
+    """
+    settings = prepare()
+    bare = format is UrlFormat.URLS and not as_json
+    request = ListRequest.of(
+        ListFormat.TABLE if bare else ListFormat(format.value),
+        as_json=as_json,
+        limit=limit,
+        cursor=cursor,
+        everything=everything,
+    )
+    run(_list(settings, site, request, contains, state, bare=bare))
+
+
+async def _list(
+    settings: Settings,
+    site: str,
+    request: ListRequest,
+    contains: str | None,
+    state: ListingState,
+    *,
+    bare: bool,
+) -> None:
+    async with opened(settings):
+        async with get_session() as session, session.begin():
+            domain = await find_domain_view(session, site)
+
+        async def fetch(limit: int, cursor: str | None) -> Page[UrlView]:
+            async with get_session() as session, session.begin():
+                return await list_domain_urls(
+                    session, domain.id, contains=contains, state=state, limit=limit, cursor=cursor
+                )
+
+        shape = SHAPE.filtered_by(contains, None if state is ListingState.LISTED else state)
+        await (_write_bare(request, fetch) if bare else write_list(request, fetch, shape))
+
+
+async def _write_bare(request: ListRequest, fetch: FetchPage[UrlView]) -> None:
+    cursor = None
+    async for page in read_pages(fetch, request.limit, request.cursor):
+        write_bytes(url_lines([item.url for item in page.items]))
+        cursor = page.next_cursor
+    if cursor is not None:
+        say(f"There is more: --all, or go on with --cursor {cursor}")

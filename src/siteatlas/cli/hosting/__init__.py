@@ -1,0 +1,1 @@
+"""Long-running processes: the web server, workers and their health probes."""

@@ -1,0 +1,110 @@
+"""The web service inside this process: its database, and uvicorn around the application."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import cast
+
+import uvicorn
+
+from siteatlas.aio.fairness import spare_what_stays
+from siteatlas.cli.hosting.connections import ConnectionLimits, ConnectionRoom
+from siteatlas.cli.hosting.http_protocol import HttpProtocol
+from siteatlas.cli.hosting.listener import BACKLOG, quiet_accept_faults
+from siteatlas.cli.terminal.database import opened
+from siteatlas.cli.terminal.signals import stop_on_signals
+from siteatlas.errors import DatabaseUnavailable
+from siteatlas.main import create_app
+from siteatlas.net.egress import EgressPolicy
+from siteatlas.settings import Settings
+
+CONNECTION_SECONDS = 2
+# Taken in one round of the loop, before any of them can be refused.
+ACCEPTED_AT_ONCE = 64
+
+
+class WebServer(uvicorn.Server):
+    """A server that leaves signals to its owner and tells when it listens."""
+
+    def __init__(
+        self,
+        app: Callable[..., object],
+        on_ready: Callable[[], None],
+        limits: ConnectionLimits = ConnectionLimits(),
+    ) -> None:
+        protocol = partial(HttpProtocol, room=ConnectionRoom(limits))
+        super().__init__(
+            uvicorn.Config(
+                app,
+                http=cast("type[asyncio.Protocol]", protocol),
+                backlog=ACCEPTED_AT_ONCE,
+                log_config=None,
+                log_level="error",  # its warnings tell of refused requests, one by one
+                access_log=False,
+                server_header=False,
+                lifespan="on",
+                timeout_graceful_shutdown=CONNECTION_SECONDS,
+            )
+        )
+        self._on_ready = on_ready
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Nothing: signals belong to the command."""
+        yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Start as uvicorn does, then tell the owner."""
+        await super().startup(sockets)
+        for listener in sockets or ():
+            listener.listen(BACKLOG)
+        spare_what_stays()
+        self._on_ready()
+
+
+class Service:
+    """The service of one command, from opening its database to closing it."""
+
+    def __init__(self, settings: Settings, *, run_scheduler: bool = True) -> None:
+        self._settings = settings
+        self._run_scheduler = run_scheduler
+        self._stop_wanted = False
+        self._server: WebServer | None = None
+
+    def stop(self) -> None:
+        """Ask the service to end in good order, whether it is still starting or not."""
+        self._stop_wanted = True
+        if self._server is not None:
+            self._server.should_exit = True
+
+    async def run(self, listener: socket.socket, on_ready: Callable[[], None]) -> None:
+        """Serve on `listener` until a signal comes or `stop` is called."""
+        with stop_on_signals(self.stop):
+            try:
+                await self._run(listener, on_ready)
+            except DatabaseUnavailable:
+                # Whoever stops us while we wait for the database knows that it is away.
+                if not self._stop_wanted or self._server is not None:
+                    raise
+
+    async def _run(self, listener: socket.socket, on_ready: Callable[[], None]) -> None:
+        def wanted() -> bool:
+            return not self._stop_wanted
+
+        async with opened(self._settings, go_on_waiting=wanted) as database:
+            if self._stop_wanted:
+                return
+            policy = EgressPolicy.from_text(self._settings.egress_allow)
+            app = create_app(
+                self._settings,
+                policy.with_refused_socket(*listener.getsockname()[:2]),
+                run_scheduler=self._run_scheduler,
+                database=database,
+            )
+            self._server = WebServer(app, on_ready, ConnectionLimits.of(self._settings))
+            with quiet_accept_faults():
+                await self._server.serve(sockets=[listener])

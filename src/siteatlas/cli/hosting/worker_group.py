@@ -1,0 +1,105 @@
+"""Several workers as one: they are started together, and when one ends, the others stop too."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from asyncio.subprocess import Process
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from siteatlas.cli.hosting.worker_probes import port_of
+from siteatlas.cli.terminal.invocation import current
+from siteatlas.cli.terminal.output import complain
+from siteatlas.cli.terminal.signals import SIGNAL_EXIT, stop_on_signals
+from siteatlas.logs import get_logger, stderr_is_json
+from siteatlas.settings import Settings
+
+# A worker that was asked to end before it had started ends by the signal itself.
+GOOD_ENDS = (0, -signal.SIGTERM)
+
+log = get_logger("worker")
+
+
+async def run_group(count: int, settings: Settings) -> int:
+    """Run so many workers to their end; gives the exit code."""
+    ports = [port_of(settings, number, count) for number in range(count)]
+    with _lifeline() as lifeline:
+        group = WorkerGroup(
+            [await _start_worker(lifeline, _metrics_options(settings, port)) for port in ports]
+        )
+        with stop_on_signals(group.stop):
+            return await group.ended()
+
+
+class WorkerGroup:
+    """Running workers that end together."""
+
+    def __init__(self, workers: Sequence[Process]) -> None:
+        self._workers = workers
+        self._stopping = False
+
+    def stop(self) -> None:
+        """Ask all workers to end, once only: a worker that is asked twice leaves at once."""
+        if self._stopping:
+            return
+        self._stopping = True
+        for process in self._workers:
+            if process.returncode is None:
+                process.send_signal(signal.SIGTERM)
+
+    async def ended(self) -> int:
+        """Wait for all; gives the exit code of the first that did not end well."""
+        ends = asyncio.as_completed([self._ended(process) for process in self._workers])
+        codes = [await end for end in ends]
+        return next((code for code in codes if code), 0)
+
+    async def _ended(self, process: Process) -> int:
+        status = await process.wait()
+        if self._stopping and status in GOOD_ENDS:
+            return 0
+        self._tell(process.pid, status)
+        self.stop()
+        return exit_code_of(status)
+
+    def _tell(self, pid: int, status: int) -> None:
+        how = f"by signal {-status}" if status < 0 else f"with status {status}"
+        rest = "" if self._stopping else "; the others are stopped"
+        if not stderr_is_json():
+            complain(f"Process {pid} ended {how}{rest}.")
+        log.error("worker_process_ended", pid=pid, exit_code=exit_code_of(status))
+
+
+def exit_code_of(status: int) -> int:
+    """The exit code for what ended a process, as shells have it."""
+    return SIGNAL_EXIT - status if status < 0 else status
+
+
+@contextmanager
+def _lifeline() -> Iterator[int]:
+    """What the workers read from: it ends when this process does, however that happens."""
+    reading, writing = os.pipe()
+    try:
+        yield reading
+    finally:
+        os.close(reading)
+        os.close(writing)
+
+
+def _metrics_options(settings: Settings, port: int | None) -> list[str]:
+    if port is None:
+        return []
+    return ["--metrics-port", str(port), "--metrics-host", settings.metrics_host]
+
+
+async def _start_worker(lifeline: int, options: Sequence[str]) -> Process:
+    """A worker in a session of its own: a Ctrl-C must reach it once, through us."""
+    switches = ["-v"] * current().verbosity + ["-q"] * current().quiet
+    return await asyncio.create_subprocess_exec(
+        sys.executable,
+        *("-m", "siteatlas.cli.hosting.worker_process", *switches, *options),
+        stdin=lifeline,
+        start_new_session=True,
+    )

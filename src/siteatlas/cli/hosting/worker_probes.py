@@ -1,0 +1,79 @@
+"""What a worker tells of itself over HTTP: its metrics, and whether it is alive."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from http import HTTPStatus
+
+from siteatlas import __version__
+from siteatlas.aio.background import beside
+from siteatlas.cli.hosting.listener import base_url, listen_anywhere
+from siteatlas.cli.hosting.probe_server import Page, serve_pages
+from siteatlas.cli.terminal.output import say
+from siteatlas.errors import ConfigurationError
+from siteatlas.insights.metrics import MEDIA_TYPE, exposition, process_series
+from siteatlas.meters import meters, watch_loop_lag
+from siteatlas.scheduler.liveness import Liveness
+from siteatlas.settings import Settings
+
+HIGHEST_PORT = 65535
+
+
+@contextmanager
+def probe_listener(settings: Settings) -> Iterator[socket.socket | None]:
+    """The socket for the metrics; None when nobody asked for them."""
+    if settings.metrics_port is None:
+        yield None
+        return
+    with listen_anywhere(settings.metrics_host, settings.metrics_port) as listener:
+        yield listener
+
+
+@asynccontextmanager
+async def probes(settings: Settings, listener: socket.socket | None) -> AsyncIterator[None]:
+    """Show metrics and health on `listener`, if there is one, while the block runs."""
+    if listener is None:
+        yield
+        return
+    liveness = Liveness(settings.lease_seconds, meters)
+    pages = {"/metrics": _metrics, "/health": lambda: _health(liveness)}
+    async with serve_pages(listener, pages), beside(watch_loop_lag()):
+        say(f"Metrics at {base_url(listener)}/metrics")
+        yield
+
+
+def port_of(settings: Settings, number: int, count: int) -> int | None:
+    """The metrics port of the process `number` of `count`: the first has the port of the settings,
+    each other one the next.
+    """
+    first = settings.metrics_port
+    if not first:
+        return first
+    if first + count - 1 > HIGHEST_PORT:
+        raise ConfigurationError(
+            f"{count} processes need the metrics ports {first} to {first + count - 1}, but the "
+            f"highest port is {HIGHEST_PORT}. Choose a lower --metrics-port."
+        )
+    return first + number
+
+
+def _metrics() -> Page:
+    return Page(exposition(process_series(__version__)), MEDIA_TYPE)
+
+
+def _health(liveness: Liveness) -> Page:
+    is_alive = liveness.is_alive
+    told = {
+        "status": "ok" if is_alive else "stale",
+        "version": __version__,
+        "heartbeat_age_seconds": round(liveness.heartbeat_age_seconds, 3),
+        "heartbeat_limit_seconds": liveness.limit_seconds,
+        "poll_age_seconds": round(liveness.poll_age_seconds, 3),
+        "poll_limit_seconds": liveness.poll_limit_seconds,
+        "loop_lag_seconds": round(meters.loop_lag_seconds, 4),
+    }
+    status = HTTPStatus.OK if is_alive else HTTPStatus.SERVICE_UNAVAILABLE
+    return Page(json.dumps(told) + "\n", "application/json", status)

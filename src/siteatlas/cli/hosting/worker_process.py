@@ -1,0 +1,68 @@
+"""The program of one worker in a group; it ends in good order when whoever started it is gone."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from typing import Annotated
+
+import typer
+
+from siteatlas.cli.commands.worker import MetricsHost, MetricsPort, work
+from siteatlas.cli.terminal.errors import exit_with, run
+from siteatlas.cli.terminal.invocation import ColorChoice, begin
+from siteatlas.cli.terminal.preparation import prepare
+from siteatlas.cli.terminal.signals import stop_on_signals
+from siteatlas.logs import get_logger
+from siteatlas.settings import Settings
+
+log = get_logger("worker")
+
+app = typer.Typer(rich_markup_mode=None, add_completion=False, pretty_exceptions_enable=False)
+
+
+@app.command()
+def group_worker(
+    verbose: Annotated[int, typer.Option("--verbose", "-v", count=True)] = 0,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q")] = False,
+    metrics_port: MetricsPort = None,
+    metrics_host: MetricsHost = None,
+) -> None:
+    """Work on the queue until told to stop, or until stdin ends."""
+    begin(verbose, quiet=quiet, color=ColorChoice.AUTO)
+    settings = prepare(log_level="info", metrics_port=metrics_port, metrics_host=metrics_host)
+    run(_work(settings))
+
+
+async def _work(settings: Settings) -> None:
+    stop = asyncio.Event()
+    # The group has its own words for whoever stopped it.
+    with stop_on_signals(stop.set, announce=lambda _words: None):
+        _stop_at_end_of_stdin(stop)
+        await work(settings, stop)
+
+
+def _stop_at_end_of_stdin(stop: asyncio.Event) -> None:
+    """Be as one who was signalled, so that a stop that hangs has an end too."""
+    loop = asyncio.get_running_loop()
+
+    def end() -> None:
+        loop.remove_reader(sys.stdin)
+        if not stop.is_set():
+            log.warning("worker_group_gone")
+            signal.raise_signal(signal.SIGTERM)
+
+    loop.add_reader(sys.stdin, end)
+
+
+def main() -> None:
+    """Run one worker of a group."""
+    try:
+        app()
+    except Exception as error:  # noqa: BLE001 the border of one command
+        exit_with(error)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""The one-shot scan client behind `siteatlas scan`: targets, formats, live view."""

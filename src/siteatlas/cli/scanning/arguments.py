@@ -1,0 +1,107 @@
+"""The arguments and options of `siteatlas scan`, with their words in the help."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from siteatlas.cli.scanning.formats import ScanFormat
+from siteatlas.errors import InputError
+from siteatlas.scanner.reading.entries import read_date
+
+
+class Probe(StrEnum):
+    """Whether usual places are tried even if robots.txt names sitemaps."""
+
+    AUTO = "auto"
+    FULL = "full"
+
+
+def _read_since(text: str) -> datetime:
+    moment = read_date(text.strip())
+    if moment is None:
+        raise typer.BadParameter("a date such as 2026-01-31 or 2026-01-31T08:00:00Z is needed.")
+    return moment
+
+
+SitesArgument = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="SITE",
+        help="A host such as example.com, a sitemap's URL, a file such as ./sitemap.xml.gz, "
+        "or - for a list of sites on stdin. Repeatable.",
+    ),
+]
+OnlyOption = Annotated[
+    bool,
+    typer.Option(
+        "--only", help="Read just the sitemap that SITE names, and its children if it is an index."
+    ),
+]
+FormatOption = Annotated[
+    ScanFormat | None, typer.Option("--format", help="What to print.  [default: table]")
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Short for --format json.")]
+OutputOption = Annotated[
+    Path | None,
+    typer.Option("--output", "-o", metavar="FILE", help="Where to, instead of stdout."),
+]
+MaxUrlsOption = Annotated[
+    int | None, typer.Option(min=1, max=50_000_000, help="Stop after so many URLs of a site.")
+]
+TimeoutOption = Annotated[
+    float | None,
+    typer.Option(
+        min=0.1,
+        max=1_000_000,
+        metavar="SECONDS",
+        help="End the scan of a site after so long, with what was read.",
+    ),
+]
+SinceOption = Annotated[
+    datetime | None,
+    typer.Option(metavar="DATE", parser=_read_since, help="Only URLs with a lastmod from then on."),
+]
+IncludeOption = Annotated[
+    list[str] | None,
+    typer.Option(metavar="PATTERN", help="Only URLs that fit, such as '*/blog/*'. Repeatable."),
+]
+ExcludeOption = Annotated[
+    list[str] | None,
+    typer.Option(metavar="PATTERN", help="No URLs that fit, such as '*.pdf'. Repeatable."),
+]
+AllowOption = Annotated[
+    list[str] | None,
+    typer.Option(metavar="HOST:PORT", help="A host of your own, which may be private. Repeatable."),
+]
+UserAgentOption = Annotated[
+    str | None, typer.Option(help="How to introduce ourselves.  [env: SITEATLAS_USER_AGENT]")
+]
+HeaderOption = Annotated[
+    list[str] | None,
+    typer.Option(metavar="'NAME: VALUE'", help="Sent to hosts named by --allow. Repeatable."),
+]
+RateOption = Annotated[
+    float | None,
+    typer.Option(min=0.001, max=1000, help="Most requests a second to one host."),
+]
+VerboseOption = Annotated[
+    bool, typer.Option("--verbose", "-v", help="Show all problems with samples, and a log.")
+]
+QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but errors.")]
+ProbeOption = Annotated[
+    Probe, typer.Option(help="Try the usual places only if need be, or always.")
+]
+
+
+def chosen_format(format: ScanFormat | None, *, as_json: bool) -> ScanFormat:
+    """The one format that is meant; raises InputError for two."""
+    if not as_json:
+        return format or ScanFormat.TABLE
+    if format not in {None, ScanFormat.JSON}:
+        raise InputError(f"--json and --format {format} contradict each other; give one of them.")
+    return ScanFormat.JSON

@@ -1,0 +1,127 @@
+"""The forms of a scan's result: what is written for its entries, for each site, and at the end."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+
+from siteatlas.cli.scanning.encoders import (
+    EntryEncoder,
+    csv_head,
+    encode_csv,
+    encode_csv_of_site,
+    encode_nothing,
+    encode_objects,
+    encode_objects_of_site,
+    encode_urls,
+)
+from siteatlas.cli.scanning.sitemap_tree import tree_text, unfetched_children
+from siteatlas.cli.terminal.output import (
+    WIDE,
+    Column,
+    cell_text,
+    console_for,
+    json_bytes,
+    plain_table,
+    terminal_table,
+)
+from siteatlas.cli.terminal.tables import Kind
+from siteatlas.scanner.report import ScanReport
+
+
+class ScanFormat(StrEnum):
+    """The forms; `urls`, `jsonl` and `csv` are written while the scan runs."""
+
+    TABLE = "table"
+    TREE = "tree"
+    URLS = "urls"
+    JSON = "json"
+    JSONL = "jsonl"
+    CSV = "csv"
+
+
+SITEMAP_COLUMNS = [
+    Column("SITEMAP", kind=Kind.URL),
+    Column("TYPE"),
+    Column("FOUND BY", from_width=WIDE),
+    Column("URLS", right=True, kind=Kind.COUNT),
+    Column("OUTCOME", kind=Kind.STATUS),
+    Column("ERROR"),
+]
+
+ReportEncoder = Callable[[ScanReport], bytes]
+
+
+def report_nothing(_report: ScanReport) -> bytes:
+    """For formats that are written while the scan runs."""
+    return b""
+
+
+@dataclass(frozen=True, slots=True)
+class ScanForm:
+    """How one format is written: a head, pieces of entries, a piece for each site, a tail."""
+
+    entries: EntryEncoder = encode_nothing
+    report: ReportEncoder = report_nothing
+    head: bytes = b""
+    tail: bytes = b""
+
+
+def form_of(format: ScanFormat, *, many: bool, terminal: bool) -> ScanForm:
+    """The form for one site, or for a list of them; a terminal gets drawn tables."""
+    match format:
+        case ScanFormat.URLS:
+            return ScanForm(entries=encode_urls)
+        case ScanFormat.JSONL:
+            return ScanForm(entries=encode_objects_of_site if many else encode_objects)
+        case ScanFormat.CSV:
+            encode = encode_csv_of_site if many else encode_csv
+            return ScanForm(entries=encode, head=csv_head(with_site=many))
+        case ScanFormat.TREE:
+            return ScanForm(report=tree_text)
+        case ScanFormat.TABLE:
+            return ScanForm(report=_drawn_sitemaps if terminal else _plain_sitemaps)
+        case ScanFormat.JSON if many:
+            return _object_list()
+        case ScanFormat.JSON:
+            return ScanForm(report=lambda report: json_bytes(report, indented=terminal))
+
+
+def _object_list() -> ScanForm:
+    """A list in the shape of the API, valid as soon as its tail is there."""
+    written = 0
+
+    def encode(report: ScanReport) -> bytes:
+        nonlocal written
+        written += 1
+        return (b"," if written > 1 else b"") + json_bytes(report)
+
+    return ScanForm(report=encode, head=b'{"items":[', tail=b'],"next_cursor":null}\n')
+
+
+def _rows(report: ScanReport) -> list[list[object]]:
+    rows: list[list[object]] = [
+        [s.url, s.type, s.discovery_method, s.url_count, s.outcome, s.error_code]
+        for s in report.sitemaps
+    ]
+    return rows + [
+        [c.url, None, c.method, None, c.verdict, c.reason] for c in unfetched_children(report)
+    ]
+
+
+def _plain_sitemaps(report: ScanReport) -> bytes:
+    if not report.sitemaps:
+        return b""
+    cells = [[cell_text(value) for value in row] for row in _rows(report)]
+    return plain_table(SITEMAP_COLUMNS, cells).encode()
+
+
+def _drawn_sitemaps(report: ScanReport) -> bytes:
+    if not report.sitemaps:
+        return b""
+    console = console_for(sys.stdout)
+    with console.capture() as capture:
+        console.print(terminal_table(SITEMAP_COLUMNS, _rows(report), console.width))
+    return capture.get().encode()

@@ -1,0 +1,181 @@
+"""A sitemap in a local file, read as a stream of the same events that a scan yields.
+
+The children of an index are told and not fetched.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import AsyncGenerator, Iterable, Iterator
+from io import FileIO
+from pathlib import Path
+
+from siteatlas.aio.daemon_thread import SideThread
+from siteatlas.cli.scanning.sitemap_tree import NOT_FETCHED
+from siteatlas.errors import Blocked, HtmlInstead, InputError, ScanError, UrlLimitReached
+from siteatlas.scanner.events import (
+    CandidateJudged,
+    ChildLink,
+    ChildrenFound,
+    DiscoveryMethod,
+    DocumentClosed,
+    DocumentOpened,
+    DocumentOutcome,
+    EntriesRead,
+    EntryColumns,
+    ScanEvent,
+    SitemapType,
+    Verdict,
+)
+from siteatlas.scanner.options import ScanOptions
+from siteatlas.scanner.reading.document import DocumentReader, first_rows
+from siteatlas.scanner.reading.duplicates import DuplicateUrls
+from siteatlas.scanner.reading.tally import Harvest
+
+READ_BYTES = 256 * 1024
+SITEMAP_ENDINGS = (".xml", ".gz", ".txt", ".rss", ".atom")
+PATH_STARTS = ("./", "../", "/", "~/")
+
+
+def local_path(text: str) -> Path | None:
+    """The file that is meant; None when the text names a site.
+
+    A path is a file, and so is the bare name of one that is there. A directory is refused, unless
+    its bare name may be a site: mirrors are kept in folders such as `example.com`.
+    """
+    is_path = text.startswith(PATH_STARTS)
+    path = Path(text).expanduser() if is_path else Path(text)
+    if (is_path or "." not in text.strip(".")) and text and os.path.isdir(path):  # noqa: PTH112
+        raise InputError(f"{text} is a directory; give a file.")
+    # Unlike its namesake in pathlib, this knows no name that is too long to ask for.
+    return path if is_path or os.path.isfile(path) else None  # noqa: PTH113
+
+
+def may_be_site(text: str) -> bool:
+    """Whether the name of a file could as well be that of a site."""
+    is_file_only = text.startswith(PATH_STARTS) or text.lower().endswith(SITEMAP_ENDINGS)
+    return "." in text and not is_file_only
+
+
+async def read_local_file(
+    path: Path, options: ScanOptions = ScanOptions()
+) -> AsyncGenerator[ScanEvent, None]:
+    """The events of one file; raises ScanError when it gives nothing, InputError without it."""
+    reading = _Reading(str(path), options)
+    thread = SideThread("file")
+    # Without a buffer, closing does not wait for a read that is still under way in the thread.
+    with await thread.submit(lambda: _opened(path)) as file:
+        try:
+            while chunk := await thread.submit(lambda: file.read(READ_BYTES)):
+                for event in reading.take(reading.reader.feed(chunk)):
+                    yield event
+            for event in reading.take(reading.reader.close()):
+                yield event
+        except OSError as error:
+            raise _unreadable(error) from error
+        except ScanError as error:
+            fault = _of_a_file(error)
+            yield reading.closed(fault)
+            if not reading.gave_something:
+                raise fault from error
+        else:
+            yield reading.closed()
+
+
+def _opened(path: Path) -> FileIO:
+    try:
+        return path.open("rb", buffering=0)
+    except OSError as error:
+        raise _unreadable(error) from error
+
+
+def _of_a_file(error: ScanError) -> ScanError:
+    """The error in words that speak of no site."""
+    if isinstance(error, (HtmlInstead, Blocked)):
+        return HtmlInstead("The file is a web page, not a sitemap.")
+    return error
+
+
+def _unreadable(error: OSError) -> InputError:
+    return InputError(f"The file cannot be read: {error.strerror}.")
+
+
+class _Reading:
+    """The state of one file while it is read."""
+
+    def __init__(self, name: str, options: ScanOptions) -> None:
+        self.reader = DocumentReader()
+        self._duplicates = DuplicateUrls(self.reader.tally) if options.find_duplicates else None
+        self.entries = 0
+        self.children = 0
+        self._max_urls = options.max_urls
+        self._name = name
+        self._opened = False
+        self._started = time.monotonic()
+
+    @property
+    def gave_something(self) -> bool:
+        """Whether anything was read."""
+        return bool(self.entries or self.children)
+
+    def take(self, harvests: Iterable[Harvest]) -> Iterator[ScanEvent]:
+        """The events of what was read; raises UrlLimitReached behind the last wanted entry."""
+        for harvest in harvests:
+            if not self._opened and self.reader.type is not None:
+                self._opened = True
+                yield self._open(self.reader.type)
+            yield from self._children(harvest.children)
+            columns = self._within_limit(harvest.columns)
+            if columns.urls:
+                if self._duplicates is not None:
+                    self._duplicates.note(columns.urls)
+                self.entries += len(columns)
+                yield EntriesRead(self._name, columns)
+            if len(columns) < len(harvest.columns):
+                raise UrlLimitReached
+
+    def _children(self, children: list[ChildLink]) -> Iterator[ScanEvent]:
+        self.children += len(children)
+        if children:
+            yield ChildrenFound(self._name, tuple(children))
+        for child in children:
+            yield CandidateJudged(
+                child.url, DiscoveryMethod.SITEMAP_INDEX, Verdict.SKIPPED, NOT_FETCHED
+            )
+
+    def _within_limit(self, columns: EntryColumns) -> EntryColumns:
+        if self._max_urls is None:
+            return columns
+        return first_rows(columns, self._max_urls - self.entries)
+
+    def closed(self, error: ScanError | None = None) -> DocumentClosed:
+        """The end of the file, good or bad."""
+        broken = DocumentOutcome.CUT if self.gave_something else DocumentOutcome.UNREAD
+        return DocumentClosed(
+            url=self._name,
+            requested_url=self._name,
+            outcome=broken if error else DocumentOutcome.COMPLETE,
+            method=DiscoveryMethod.MANUAL,
+            type=self.reader.type,
+            error_code=error.code if error else None,
+            error=error.message if error else None,
+            entry_count=self.entries,
+            skipped_count=self.reader.tally.skipped,
+            wire_bytes=self.reader.wire_bytes,
+            decoded_bytes=self.reader.decoded_bytes,
+            seconds=time.monotonic() - self._started,
+            problems=dict(self.reader.tally.problems),
+            samples=self.reader.tally.kept_samples(),
+        )
+
+    def _open(self, kind: SitemapType) -> DocumentOpened:
+        return DocumentOpened(
+            url=self._name,
+            requested_url=self._name,
+            method=DiscoveryMethod.MANUAL,
+            type=kind,
+            parent_url=None,
+            depth=0,
+            http_status=None,
+        )

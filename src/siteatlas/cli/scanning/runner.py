@@ -1,0 +1,208 @@
+"""Drives scans to their end: one target, or several at a time, into one stream of output.
+
+An interrupt ends the reading and nothing else: what was found so far is written as usual.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from siteatlas.cli.scanning.entry_filter import EntryFilter
+from siteatlas.cli.scanning.formats import ScanForm
+from siteatlas.cli.scanning.sinks import DataSink
+from siteatlas.cli.scanning.targets import Target
+from siteatlas.errors import OutputFailed, ScanTimeout, SiteatlasError, UrlLimitReached
+from siteatlas.scanner.events import EntriesRead, ProblemSeen, ScanEvent
+from siteatlas.scanner.reading.document import first_rows
+from siteatlas.scanner.report import ReportKeeper
+
+AT_A_TIME = 4
+
+Result = TypeVar("Result")
+
+
+class _Stopped(Exception):
+    """We were told to stop before the work had ended."""
+
+
+@dataclass(slots=True)
+class ScanRun:
+    """One target while it is read, and what came of it. `error` says why nothing did."""
+
+    target: Target
+    keeper: ReportKeeper
+    started: float = field(default_factory=time.monotonic)
+    seconds: float = 0.0
+    error: SiteatlasError | None = None
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds since the start, or until the end."""
+        return self.seconds or time.monotonic() - self.started
+
+    def fail(self, error: SiteatlasError) -> None:
+        """The target gave nothing."""
+        self.keeper.report.fail(error)
+        self.error = error
+
+    def expire(self, seconds: float) -> None:
+        """The time is over: what was read so far is the result, if there is any."""
+        fault = ScanTimeout(f"The scan was ended after {seconds:g} seconds.")
+        report = self.keeper.report
+        report.lose(fault.code)
+        self.keeper.break_off(fault)
+        if any(sitemap.status == "completed" for sitemap in report.sitemaps):
+            report.status = "completed"
+        else:
+            self.fail(fault)
+
+
+class Conductor:
+    """Runs targets against one sink. `active` and `ended` are for whoever shows progress.
+
+    `timeout` is in seconds and holds for each target. `hold_reports` keeps what is written for each
+    site until `finish`, so that it does not run over a terminal on which a picture moves.
+    """
+
+    def __init__(
+        self,
+        sink: DataSink,
+        form: ScanForm,
+        wanted: EntryFilter,
+        *,
+        max_urls: int | None = None,
+        timeout: float | None = None,
+        hold_reports: bool = False,
+    ) -> None:
+        self.active: list[ScanRun] = []
+        self.ended: list[ScanRun] = []
+        self.interrupted = False
+        self._sink = sink
+        self._form = form
+        self._wanted = wanted
+        self._max_urls = max_urls
+        self._timeout = timeout
+        self._hold_reports = hold_reports
+        self._held: list[bytes] = []
+        self._stopping = asyncio.Event()
+
+    def stop(self) -> None:
+        """End all reading; what was found is still written."""
+        self.interrupted = True
+        self._stopping.set()
+
+    async def run(self, targets: AsyncIterator[Target]) -> None:
+        """Read all targets, a few at a time; raises OutputFailed when nothing can be written."""
+        self._sink.put(self._form.head)
+        running: set[asyncio.Task[None]] = set()
+        try:
+            while (target := await self._next(targets)) is not None:
+                running.add(asyncio.create_task(self._run_one(target)))
+                if len(running) >= AT_A_TIME:
+                    running = await _some_ended(running)
+            while running:
+                running = await _some_ended(running)
+        finally:
+            for task in running:
+                task.cancel()
+            await asyncio.gather(*running, return_exceptions=True)
+
+    async def finish(self) -> None:
+        """Write what was held back and the end of the output."""
+        for data in (*self._held, self._form.tail):
+            await self._write(data)
+
+    async def _next(self, targets: AsyncIterator[Target]) -> Target | None:
+        """The next target; None at the end of the list or when we were told to stop."""
+
+        async def ask() -> Target | None:
+            return await anext(targets, None)
+
+        try:
+            return await self._unless_stopped(ask())
+        except _Stopped:
+            return None
+
+    async def _run_one(self, target: Target) -> None:
+        run = ScanRun(target, ReportKeeper(target.name))
+        self.active.append(run)
+        limit = asyncio.timeout(self._timeout)
+        try:
+            async with limit:
+                await self._unless_stopped(self._read(run))
+        except TimeoutError:
+            if self._timeout is None or not limit.expired():
+                raise
+            run.expire(self._timeout)
+        except _Stopped:
+            run.keeper.interrupt()
+        except OutputFailed:
+            raise
+        except SiteatlasError as error:
+            run.fail(error)
+        run.seconds = run.elapsed
+        run.keeper.arrange()
+        self.active.remove(run)
+        self.ended.append(run)
+        data = self._form.report(run.keeper.report)
+        if self._hold_reports:
+            self._held.append(data)
+        else:
+            await self._write(data)
+
+    async def _read(self, run: ScanRun) -> None:
+        keeper, sink, encode = run.keeper, self._sink, self._form.entries
+        async with aclosing(run.target.events()) as events:
+            async for event in events:
+                wanted = self._wanted_of(event, keeper)
+                await sink.ready()
+                # No pause from here on, so that an interrupt cannot part count and output.
+                keeper.observe(wanted)
+                if isinstance(wanted, EntriesRead):
+                    sink.put(encode(run.target.name, wanted))
+                    if keeper.report.url_count == self._max_urls:
+                        keeper.observe(ProblemSeen(UrlLimitReached.code))
+                        keeper.break_off(UrlLimitReached())
+                        break
+        keeper.report.status = "completed"
+
+    def _wanted_of(self, event: ScanEvent, keeper: ReportKeeper) -> ScanEvent:
+        if not isinstance(event, EntriesRead) or self._wanted.keeps_all:
+            return event
+        columns = self._wanted.apply(event.columns)
+        if self._max_urls is not None:
+            columns = first_rows(columns, self._max_urls - keeper.report.url_count)
+        return EntriesRead(event.url, columns)
+
+    async def _write(self, data: bytes) -> None:
+        await self._sink.ready()
+        self._sink.put(data)
+
+    async def _unless_stopped(self, work: Coroutine[object, object, Result]) -> Result:
+        """What `work` gives; it is cancelled when we are told to stop first."""
+        if self._stopping.is_set():
+            work.close()
+            raise _Stopped
+        task = asyncio.create_task(work)
+        stopping = asyncio.create_task(self._stopping.wait())
+        try:
+            await asyncio.wait([task, stopping], return_when=asyncio.FIRST_COMPLETED)
+            if not task.done():
+                raise _Stopped
+            return task.result()
+        finally:
+            stopping.cancel()
+            task.cancel()
+            await asyncio.gather(task, stopping, return_exceptions=True)
+
+
+async def _some_ended(running: set[asyncio.Task[None]]) -> set[asyncio.Task[None]]:
+    done, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+    for task in done:
+        task.result()
+    return running

@@ -1,0 +1,176 @@
+"""Where the data of a command go: stdout, or a file that appears when it is whole.
+
+Back-pressure without blocking: a stalled reader of a pipe holds up only the thread that writes, so
+that time limits of the network still tell a slow site from a slow reader.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import select
+import stat
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol
+
+from siteatlas.aio.daemon_thread import SideThread
+from siteatlas.errors import InputError, OutputClosed, OutputFailed
+
+
+class DataSink(Protocol):
+    """Takes pieces of output; each piece is written whole, or not at all when a fault comes."""
+
+    async def ready(self) -> None:
+        """Wait until the next piece is welcome; raises what went wrong with earlier ones."""
+
+    def put(self, data: bytes) -> None:
+        """Take a piece. Call `ready` first."""
+
+    async def close(self, *, keep: bool) -> None:
+        """Write everything that waits. `keep` False leaves a file as it was before."""
+
+    def abandon(self) -> None:
+        """Take away what is unfinished, without waiting; the process ends now."""
+
+
+def open_sink(output: Path | None) -> DataSink:
+    """Stdout, or the file at `output`."""
+    if output is None or str(output) == "-":
+        return _stdout_sink()
+    try:
+        return _file_sink(output)
+    except OSError as error:
+        raise InputError(f"{output} cannot be written: {error.strerror}.") from error
+
+
+class DirectSink:
+    """Writes at once; for what cannot stall: files and devices that are no terminals."""
+
+    def __init__(self, write: Callable[[bytes], object]) -> None:
+        self._write = write
+
+    async def ready(self) -> None:
+        """Always."""
+
+    def put(self, data: bytes) -> None:
+        """Write the piece."""
+        try:
+            self._write(data)
+        except OSError as error:
+            raise _fault(error) from error
+
+    async def close(self, *, keep: bool) -> None:
+        """Nothing waits."""
+
+    def abandon(self) -> None:
+        """Nothing is unfinished."""
+
+
+class ThreadSink:
+    """Writes in a thread of its own; for pipes, sockets and terminals, whose readers may stall."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._thread = SideThread("output")
+        self._pending: asyncio.Future[None] | None = None
+        self._fault: OutputFailed | None = None
+
+    async def ready(self) -> None:
+        """Wait until no piece is being written; several may wait, one at a time gets through."""
+        while (pending := self._pending) is not None:
+            # Not awaited by itself: a cancelled reader must not cancel the piece under way.
+            await asyncio.wait([pending])
+            if self._pending is pending:
+                self._pending = None
+                self._note(pending.exception())
+        if self._fault is not None:
+            raise self._fault
+
+    def put(self, data: bytes) -> None:
+        """Hand the piece to the thread."""
+        if data:
+            self._pending = self._thread.submit(lambda: write_all(self._descriptor, data))
+
+    async def close(self, *, keep: bool) -> None:  # noqa: ARG002
+        """Wait for the last piece."""
+        await self.ready()
+
+    def abandon(self) -> None:
+        """What was handed over cannot be taken back."""
+
+    def _note(self, error: BaseException | None) -> None:
+        if not isinstance(error, OSError):
+            return
+        self._fault = _fault(error)
+        # Nobody reads any more; the end of the process must not complain of it.
+        with open(os.devnull, "wb") as nowhere:  # noqa: PTH123
+            os.dup2(nowhere.fileno(), self._descriptor)
+
+
+class FileSink(DirectSink):
+    """Writes beside the file and puts the result in its place at the end.
+
+    Until then, and for ever if it is not kept, an earlier file of that name stays as it is.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._unfinished = path.with_name(f".{path.name}.{os.getpid()}.part")
+        self._file = self._unfinished.open("xb", buffering=0)
+        super().__init__(lambda data: write_all(self._file.fileno(), data))
+
+    async def close(self, *, keep: bool) -> None:
+        """Put the file in its place, or take it away."""
+        self._file.close()
+        try:
+            if keep:
+                self._unfinished.replace(self._path)
+            else:
+                self._unfinished.unlink()
+        except OSError as error:
+            raise _fault(error) from error
+
+    def abandon(self) -> None:
+        """Take the unfinished file away."""
+        self._unfinished.unlink(missing_ok=True)
+
+
+def write_all(descriptor: int, data: bytes) -> None:
+    """Write every byte, also to a descriptor that somebody else made non-blocking."""
+    rest = memoryview(data)
+    while rest:
+        try:
+            rest = rest[os.write(descriptor, rest) :]
+        except BlockingIOError:
+            select.select([], [descriptor], [])
+
+
+def _stdout_sink() -> DataSink:
+    sys.stdout.flush()
+    try:
+        descriptor = sys.stdout.fileno()
+    except OSError:
+        return DirectSink(sys.stdout.buffer.write)
+    if _may_stall(descriptor):
+        return ThreadSink(descriptor)
+    return DirectSink(lambda data: write_all(descriptor, data))
+
+
+def _file_sink(path: Path) -> DataSink:
+    if path.exists() and not path.is_file():
+        return ThreadSink(os.open(path, os.O_WRONLY))
+    return FileSink(path.resolve())
+
+
+def _may_stall(descriptor: int) -> bool:
+    mode = os.fstat(descriptor).st_mode
+    device = stat.S_ISCHR(mode) and not os.isatty(descriptor)
+    return not (stat.S_ISREG(mode) or device)
+
+
+def _fault(error: OSError) -> OutputClosed | OutputFailed:
+    if isinstance(error, BrokenPipeError):
+        return OutputClosed()
+    return OutputFailed(f"The output cannot be written: {error.strerror}.")

@@ -1,0 +1,124 @@
+"""What `siteatlas scan` is told to read: sites, local files, or a list of sites from stdin."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from dataclasses import dataclass, replace
+
+from siteatlas.aio.daemon_thread import SideThread
+from siteatlas.cli.scanning.faults import say_fault
+from siteatlas.cli.scanning.local_file import local_path, may_be_site, read_local_file
+from siteatlas.cli.scanning.site_list import LONGEST_LINE, STDIN, site_in
+from siteatlas.cli.terminal.output import is_terminal, say
+from siteatlas.errors import InputError
+from siteatlas.net.address import WebAddress, parse_site
+from siteatlas.net.egress import EgressPolicy
+from siteatlas.scanner.analyzer import SitemapAnalyzer
+from siteatlas.scanner.events import ScanEvent
+from siteatlas.scanner.options import ScanOptions
+
+NO_DOCUMENT = "--only needs the address of a sitemap, such as https://example.com/sitemap.xml."
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One thing to read; a file has no `address`."""
+
+    name: str
+    events: Callable[[], AsyncGenerator[ScanEvent, None]]
+    typed: str = ""
+    address: WebAddress | None = None
+
+
+class Targets:
+    """Turns words into targets. Addresses are checked before anything is asked.
+
+    `usual` is the policy of other commands, without what was allowed for this scan. With `only`,
+    an address means the one document there.
+    """
+
+    def __init__(
+        self,
+        analyzer: SitemapAnalyzer,
+        policy: EgressPolicy,
+        usual: EgressPolicy,
+        options: ScanOptions,
+        *,
+        only: bool = False,
+    ) -> None:
+        self._analyzer = analyzer
+        self.policy = policy
+        self._usual = usual
+        self._options = options
+        self._only = only
+        self.worst_refusal = 0
+
+    def of(self, text: str) -> Target:
+        """The target of an argument; raises InputError for what is neither file nor site."""
+        path = local_path(text)
+        if path is None:
+            return self._site(text)
+        if may_be_site(text):
+            say(f"Reading the file {text}. The site of this name would be https://{text}")
+        return Target(str(path), lambda: read_local_file(path, self._options), text)
+
+    async def listed(self, sites: Sequence[str] = (STDIN,)) -> AsyncIterator[Target]:
+        """Several sites, or those on stdin, each once.
+
+        One that cannot be meant is reported, remembered in `worst_refusal` and passed over.
+        """
+        from_stdin = list(sites) == [STDIN]
+        seen: set[str] = set()
+        async for text in _stdin_sites() if from_stdin else _given(sites):
+            try:
+                target = self._site(text) if from_stdin else self.of(text)
+            except InputError as error:
+                say_fault(error, text, self.policy, may_be_file=not from_stdin)
+                self.worst_refusal = max(self.worst_refusal, error.exit_code)
+                continue
+            if target.name not in seen:
+                seen.add(target.name)
+                yield target
+
+    def say_how_to_watch(self, address: WebAddress) -> None:
+        """Name the command that watches a site, with the allow entries that only this scan had."""
+        command = f"siteatlas domains add {address.domain}"
+        if self._usual.is_own(address) or not self.policy.is_own(address):
+            say(f"Watch this site: {command}")
+            return
+        entries = shlex.quote(",".join(self.policy.for_site(address).entries))
+        say(f"Watch this site: SITEATLAS_EGRESS_ALLOW={entries} {command}")
+        say("The service that scans it needs the same SITEATLAS_EGRESS_ALLOW.")
+
+    def _site(self, text: str) -> Target:
+        address = parse_site(text)
+        self.policy.check(address)
+        name = address.domain if address.is_site_root else address.url
+        options = self._options
+        if self._only:
+            if address.is_site_root:
+                raise InputError(NO_DOCUMENT)
+            options = replace(options, only_document=address.url)
+        return Target(name, lambda: self._analyzer.scan(address, options), text, address)
+
+
+async def _given(sites: Sequence[str]) -> AsyncIterator[str]:
+    for site in sites:
+        yield site
+
+
+async def _stdin_sites() -> AsyncIterator[str]:
+    """The sites on stdin."""
+    async for line in _stdin_lines():
+        if site := site_in(line):
+            yield site
+
+
+async def _stdin_lines() -> AsyncIterator[bytes]:
+    if is_terminal(sys.stdin):
+        say("Type one site a line; Ctrl-D ends the list.")
+    thread = SideThread("list")
+    while line := await thread.submit(lambda: sys.stdin.buffer.readline(LONGEST_LINE)):
+        yield line

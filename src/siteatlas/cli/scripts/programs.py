@@ -1,0 +1,232 @@
+"""What the programs in `scripts/` do: the oldest tools of the project, over today's functions.
+
+Each public function but the first is one program; its parameters are the program's options.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Annotated
+from uuid import UUID
+
+import typer
+
+from siteatlas.cli.commands.scheduler import scheduler_state, write_state
+from siteatlas.cli.scripts.records import (
+    process_document,
+    queue_site,
+    reset_document,
+    reset_job,
+    run_scheduler,
+    site_with_newest_job,
+    site_with_sitemaps,
+)
+from siteatlas.cli.terminal.database import opened
+from siteatlas.cli.terminal.errors import exit_with, run
+from siteatlas.cli.terminal.output import write_line
+from siteatlas.cli.terminal.preparation import prepare
+from siteatlas.errors import InputError, JobNotFound
+from siteatlas.insights.jobs import JobView, find_job, list_jobs
+from siteatlas.insights.sitemaps import SitemapView
+from siteatlas.queue.job_service import job_service
+from siteatlas.settings import Settings
+from siteatlas.storage.models import JobStatus
+from siteatlas.storage.session import get_session
+
+MOST_PENDING_SHOWN = 100
+
+DomainOption = Annotated[str, typer.Option(help="The site, such as example.com.")]
+OptionalDomain = Annotated[str | None, typer.Option("--domain", help="The site.")]
+OptionalSitemap = Annotated[UUID | None, typer.Option("--sitemap-id", help="The id of a sitemap.")]
+
+
+def run_script(program: Callable[..., None]) -> None:
+    """Run one of the programs below with the arguments of this process."""
+    app = typer.Typer(rich_markup_mode=None, add_completion=False, pretty_exceptions_enable=False)
+    app.command()(program)
+    try:
+        app()
+    except Exception as error:  # noqa: BLE001 the border of one command
+        exit_with(error)
+
+
+def add_test_sitemap(
+    domain: DomainOption,
+    reset: Annotated[
+        bool, typer.Option("--reset", help="Put a waiting job of the site aside first.")
+    ] = False,
+) -> None:
+    """Queue a scan of a site."""
+    job = run(queue_site(prepare(), domain, reset=reset))
+    write_line(f"{'Found' if job.deduplicated else 'Added'} job for domain {job.domain}")
+    write_line(f"Job ID: {job.id}")
+    write_line(f"Job UUID: {job.job_id}")
+    write_line(f"Status: {job.status}")
+
+
+def check_sitemap(
+    domain: DomainOption,
+    detailed: Annotated[bool, typer.Option("--detailed", help="Show every sitemap.")] = False,
+) -> None:
+    """Show how far the scan of a site is."""
+    settings = prepare()
+    site, sitemaps, job = run(site_with_newest_job(settings, domain))
+    write_line(f"Domain: {site.domain}")
+    write_line(f"Status: {job.status if job else 'never scanned'}")
+    write_line(f"Sitemaps: {site.sitemap_count}")
+    write_line(f"URLs: {site.url_count}")
+    if job:
+        _write_error(job)
+    if detailed:
+        _write_sitemaps(site.domain, sitemaps)
+
+
+def process_sitemap(
+    sitemap_id: OptionalSitemap = None,
+    trigger_scheduler: Annotated[
+        bool, typer.Option("--trigger-scheduler", help="Run the scheduler once instead.")
+    ] = False,
+) -> None:
+    """Scan exactly one sitemap, or run the scheduler once."""
+    if trigger_scheduler == (sitemap_id is not None):
+        raise InputError("Give either --sitemap-id or --trigger-scheduler.")
+    settings = prepare()
+    if sitemap_id is None:
+        _trigger(settings)
+        return
+    job = run(process_document(settings, sitemap_id))
+    _write_job(job)
+    raise typer.Exit(0 if job.status == "completed" else 1)
+
+
+def reset_sitemap_status(
+    status: Annotated[str, typer.Option(help="The status to set.")],
+    domain: OptionalDomain = None,
+    sitemap_id: OptionalSitemap = None,
+) -> None:
+    """Set the newest job of a site, or one sitemap, back; never while a worker holds it."""
+    settings = prepare()
+    if domain is not None and sitemap_id is None:
+        job = run(reset_job(settings, domain, status))
+        write_line(f"Job ID: {job.id}")
+        write_line(f"Status: {job.status}")
+    elif sitemap_id is not None and domain is None:
+        sitemap = run(reset_document(settings, sitemap_id, status))
+        write_line(f"Sitemap ID: {sitemap.id}")
+        write_line(f"Status: {sitemap.status}")
+    else:
+        raise InputError("Give either --domain or --sitemap-id.")
+
+
+def monitor_scheduler(
+    once: Annotated[bool, typer.Option("--once", help="Look once and end.")] = False,
+    interval: Annotated[float, typer.Option(min=0.1, help="Seconds between two looks.")] = 30,
+) -> None:
+    """Show how the scheduler is doing, again and again."""
+    run(_monitor(prepare(), None if once else interval))
+
+
+def debug_pending_jobs() -> None:
+    """Show the jobs that wait."""
+    jobs = run(_pending(prepare()))
+    write_line(f"Found {len(jobs)} pending sitemap jobs")
+    for job in jobs:
+        write_line(f"ID: {job.id}")
+        write_line(f"UUID: {job.job_id}")
+        write_line(f"Status: {job.status}")
+        write_line(f"Result Data: {job.result_data}")
+        write_line(f"Domain found: {job.domain}")
+
+
+def trigger_scheduler() -> None:
+    """Run the scheduler once and wait for the jobs it took."""
+    _trigger(prepare())
+
+
+def check_job(
+    id: Annotated[str | None, typer.Option(help="The number or UUID of a job.")] = None,
+    latest: Annotated[bool, typer.Option("--latest", help="The newest job.")] = False,
+) -> None:
+    """Show one job."""
+    if latest == (id is not None):
+        raise InputError("Give either --id or --latest.")
+    _write_job(run(_job(prepare(), id)))
+
+
+def check_domain_sitemaps(
+    domain: Annotated[str, typer.Argument(help="The site, such as example.com.")],
+) -> None:
+    """Show the sitemaps of a site."""
+    site, sitemaps = run(site_with_sitemaps(prepare(), domain))
+    _write_sitemaps(site.domain, sitemaps)
+
+
+def _trigger(settings: Settings) -> None:
+    """Run the scheduler once; exit code 1 when one of the jobs that it ran has failed."""
+    report, jobs = run(run_scheduler(settings))
+    write_line(f"Found {report.found} pending sitemap jobs")
+    write_line(f"Queued {report.due_enqueued} due domains")
+    for job in jobs:
+        write_line(f"Job {job.job_id}: {report.outcomes[str(job.job_id)]}")
+        _write_error(job)
+    if JobStatus.FAILED in {job.status for job in jobs}:
+        raise typer.Exit(1)
+
+
+def _write_job(job: JobView) -> None:
+    write_line(f"Job ID: {job.id}")
+    write_line(f"Job UUID: {job.job_id}")
+    write_line(f"Job Type: {job.job_type}")
+    write_line(f"Status: {job.status}")
+    write_line(f"Result Data: {job.result_data}")
+    _write_error(job)
+
+
+def _write_error(job: JobView) -> None:
+    if job.error_code or job.error:
+        write_line(": ".join(part for part in ("Error", job.error_code, job.error) if part))
+
+
+def _write_sitemaps(domain: str, sitemaps: list[SitemapView]) -> None:
+    write_line(f"Found {len(sitemaps)} sitemaps for domain {domain}:")
+    for sitemap in sitemaps:
+        write_line(f"- ID: {sitemap.id}")
+        write_line(f"  URL: {sitemap.url}")
+        write_line(f"  Type: {sitemap.type}")
+        write_line(f"  Discovery: {sitemap.discovery_method}")
+        write_line(f"  Status: {sitemap.status}")
+        write_line(f"  Job ID: {sitemap.job_id}")
+        write_line(f"  Created by: {sitemap.created_by}")
+        write_line(f"  Created at: {sitemap.created_at}")
+
+
+async def _pending(settings: Settings) -> list[JobView]:
+    async with opened(settings), get_session() as session, session.begin():
+        jobs = await job_service.get_pending_jobs(session, limit=MOST_PENDING_SHOWN)
+        return [await find_job(session, str(job.id)) for job in jobs]
+
+
+async def _job(settings: Settings, ident: str | None) -> JobView:
+    async with opened(settings), get_session() as session, session.begin():
+        if ident is not None:
+            return await find_job(session, ident)
+        newest = await list_jobs(session, limit=1)
+        if not newest.items:
+            raise JobNotFound("There is no job yet.")
+        return newest.items[0]
+
+
+async def _monitor(settings: Settings, interval: float | None) -> None:
+    async with opened(settings):
+        await _write_state_now()
+        while interval is not None:
+            await asyncio.sleep(interval)
+            write_line("")
+            await _write_state_now()
+
+
+async def _write_state_now() -> None:
+    write_line(f"--- {datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC ---")
+    write_state(await scheduler_state())

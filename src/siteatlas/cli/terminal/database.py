@@ -1,0 +1,23 @@
+"""The database of a command, apart from the rest so that `scan` starts without it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+from siteatlas.cli.terminal.output import say
+from siteatlas.settings import Settings
+from siteatlas.storage.session import Database
+from siteatlas.storage.startup import open_storage
+
+
+@asynccontextmanager
+async def opened(
+    settings: Settings, *, go_on_waiting: Callable[[], bool] | None = None
+) -> AsyncIterator[Database]:
+    """The database that the settings name, bound to this process while the command works.
+
+    With `go_on_waiting` one that does not answer yet is waited for, as long as that says so.
+    """
+    async with open_storage(settings, announce=say, go_on_waiting=go_on_waiting) as database:
+        yield database

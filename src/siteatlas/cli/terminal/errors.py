@@ -1,0 +1,122 @@
+"""The one border between commands and their errors: what a person reads, and the exit code."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import traceback
+from collections.abc import Coroutine
+from typing import NoReturn, TypeVar
+
+from siteatlas.cli.terminal.invocation import current
+from siteatlas.cli.terminal.output import complain
+from siteatlas.errors import (
+    BindRefused,
+    ConfigurationError,
+    ConnectionFailed,
+    DatabaseUnavailable,
+    DomainNotFound,
+    EgressDenied,
+    EmbeddedServerUnavailable,
+    JobActive,
+    JobNotFound,
+    NoSitemap,
+    PortTaken,
+    RateLimited,
+    SiteatlasError,
+)
+from siteatlas.logs import NOTICES, configure_logging, get_logger, stderr_is_json
+from siteatlas.settings import wanted_log_format
+
+Result = TypeVar("Result")
+
+OUR_FAULT = "This is a fault of Siteatlas. Run it again with -vv to see where it happened."
+
+INTERRUPTED = 130
+
+# What to do about an error, where its own message does not say it; the nearest class wins.
+ADVICE: dict[type[SiteatlasError], str] = {
+    BindRefused: "Use --host 127.0.0.1, and a reverse proxy or an SSH tunnel from elsewhere.",
+    PortTaken: "Choose another one with --port or --metrics-port; 0 takes any free port.",
+    ConfigurationError: "Correct the value where it comes from and run the command again.",
+    DatabaseUnavailable: "Check DATABASE_URL, or unset it to use the embedded server.",
+    EmbeddedServerUnavailable: "Try again; its log is in the directory postgres/log there.",
+    DomainNotFound: "See the known sites: siteatlas domains list",
+    EgressDenied: "If this is your own site, allow it with SITEATLAS_EGRESS_ALLOW=HOST:PORT",
+    JobActive: "See it: siteatlas jobs list --status processing",
+    JobNotFound: "See the newest jobs: siteatlas jobs list",
+    NoSitemap: "If you know where the sitemap is, give its full address instead of the site.",
+    ConnectionFailed: "Check the address and that the site is up, then try again.",
+    RateLimited: "Try again later.",
+}
+
+log = get_logger(NOTICES)
+
+
+def run(work: Coroutine[object, object, Result]) -> Result:
+    """Run the asynchronous part of a command to its end."""
+    return asyncio.run(work)
+
+
+def exit_with(error: Exception) -> NoReturn:
+    """End the command: at most two lines on stderr, and the exit code of the error."""
+    keep_to_json()
+    trace(error)
+    known = known_cause(error)
+    if known is not None:
+        report(known)
+        sys.exit(known.exit_code)
+    summary = f"{type(error).__name__}: {error}"
+    tell_error(SiteatlasError.code, summary, OUR_FAULT, style="")
+    sys.exit(SiteatlasError.exit_code)
+
+
+def keep_to_json() -> None:
+    """Log in JSON where that was asked for, also when the command failed before it could log."""
+    if wanted_log_format() == "json" and not stderr_is_json():
+        configure_logging("info", "json")
+
+
+def trace(error: Exception) -> None:
+    """Show where the error happened, if that was asked for."""
+    if not current().trace:
+        return
+    if stderr_is_json():
+        log.error("command_trace", exc_info=error)
+    else:
+        traceback.print_exception(error)
+
+
+def known_cause(error: BaseException) -> SiteatlasError | None:
+    """The error itself if it is one of ours, or the one of ours that a task group wrapped."""
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    return error if isinstance(error, SiteatlasError) else None
+
+
+def report(error: SiteatlasError, *, about: str | None = None) -> None:
+    """One line what went wrong, and with what; one line what to do."""
+    where = f"{about}: " if about else ""
+    complain_twice(error, f"{where}{error.message}", advice_for(error))
+
+
+def complain_twice(error: SiteatlasError, message: str, advice: str | None) -> None:
+    """The line and the advice of an error in words that fit the place where it happened."""
+    tell_error(error.code, message, advice)
+
+
+def tell_error(code: str, message: str, advice: str | None, *, style: str = "red") -> None:
+    """One line for the error and one for the advice; in JSON, one object for both."""
+    message = " ".join(message.split())
+    if stderr_is_json():
+        log.error("command_error", error_code=code, error=message, advice=advice)
+        return
+    complain(f"siteatlas: {code}: {message}", style=style)
+    if advice:
+        complain(advice)
+
+
+def advice_for(error: SiteatlasError) -> str | None:
+    """What a person can do about `error`."""
+    found = (ADVICE[kind] for kind in type(error).__mro__ if kind in ADVICE)
+    return next(found, None)

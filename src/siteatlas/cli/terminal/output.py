@@ -1,0 +1,288 @@
+"""How results reach people and programs: tables, details, CSV, JSON and JSON lines.
+
+Data goes to stdout, words go to stderr. Text from outside is made harmless here, so that no
+command has to think of it. On a terminal a table fits its width, see `tables.py`; elsewhere it is
+plain text with full values.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from enum import StrEnum
+from pathlib import PurePath
+from typing import TextIO
+from uuid import UUID
+
+import orjson
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from siteatlas.cli.terminal.csv_cells import csv_cell
+from siteatlas.cli.terminal.invocation import ColorChoice, current
+from siteatlas.cli.terminal.tables import GAP, fit_table
+from siteatlas.cli.terminal.tables import Column as Column  # noqa: PLC0414 commands need one module for tables
+from siteatlas.cli.terminal.tables import Kind as Kind  # noqa: PLC0414 commands need one module for tables
+from siteatlas.control_characters import (
+    BIDI_CONTROLS,
+    DISRUPTIVE,
+    INVISIBLE,
+    LINE_SEPARATORS,
+    escape,
+)
+from siteatlas.logs import NOTICES, get_logger, stderr_is_json
+
+UNPRINTABLE = re.compile(f"[{DISRUPTIVE}{INVISIBLE}]")
+# Data in lines keeps what is only invisible, so that a URL stays the one that was listed.
+DISTURBING = re.compile(f"[{DISRUPTIVE}]")
+# JSON has escapes that keep the value, so that nothing unprintable has to stay.
+BEYOND_JSON = re.compile(rf"[\x7f-\x9f{LINE_SEPARATORS}{BIDI_CONTROLS}{INVISIBLE}]")
+JSON_OPTIONS = orjson.OPT_UTC_Z | orjson.OPT_NON_STR_KEYS
+EMPTY_CELL = "-"
+# From these widths a terminal has room for more columns.
+WIDE = 100
+WIDEST = 140
+STATUS_STYLES = {
+    "completed": "green",
+    "processing": "cyan",
+    "partial": "yellow",
+    "failed": "bold red",
+    "cancelled": "dim",
+    "cut": "yellow",
+    "unread": "bold red",
+    "skipped": "dim",
+}
+
+log = get_logger(NOTICES)
+
+
+class ListFormat(StrEnum):
+    """The forms of a list."""
+
+    TABLE = "table"
+    CSV = "csv"
+    JSON = "json"
+    JSONL = "jsonl"
+
+
+def printable(text: str) -> str:
+    """Text from outside without anything that a terminal would obey."""
+    return UNPRINTABLE.sub(escape, text)
+
+
+def data_line(text: str) -> str:
+    """A value as one line of data: as it is, but for what ends a line or turns it round."""
+    return DISTURBING.sub(escape, text)
+
+
+def cell_text(value: object) -> str:
+    """One value of a table, on one line."""
+    if value is None or value == "":
+        return EMPTY_CELL
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, datetime):
+        return f"{value.astimezone(UTC):%Y-%m-%d %H:%M:%S}Z"
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    if isinstance(value, (dict, list, tuple)):
+        return printable(orjson.dumps(value, default=str, option=JSON_OPTIONS).decode())
+    return printable(str(value))
+
+
+def percent(share: float) -> str:
+    """A share between 0 and 1 for people."""
+    return f"{share:.0%}"
+
+
+def console_for(stream: TextIO) -> Console:
+    """A console on `stream` that keeps to the choice of colour."""
+    match current().color:
+        case ColorChoice.ALWAYS:
+            return Console(file=stream, force_terminal=True, no_color=False, color_system="256")
+        case ColorChoice.NEVER:
+            return Console(file=stream, no_color=True, color_system=None)
+        case ColorChoice.AUTO:
+            return Console(file=stream)
+
+
+def is_terminal(stream: TextIO) -> bool:
+    """Whether a person reads `stream`."""
+    return stream.isatty()
+
+
+def terminal_width(stream: TextIO) -> int | None:
+    """The width of the terminal behind `stream`; None where there is none."""
+    return console_for(stream).width if is_terminal(stream) else None
+
+
+def can_show_progress() -> bool:
+    """Whether moving output is welcome: both streams are terminals and nobody asked for quiet."""
+    return is_terminal(sys.stdout) and is_terminal(sys.stderr) and not current().quiet
+
+
+def say(text: str, *, style: str = "") -> None:
+    """A line of words on stderr, unless quiet was asked for; `style` holds where colour may."""
+    if not current().quiet:
+        complain(text, style=style)
+
+
+def complain(text: str, *, style: str = "") -> None:
+    """A line on stderr that is shown even when quiet was asked for; in JSON, a log line."""
+    if stderr_is_json():
+        log.info("notice", text=text)
+    elif style and is_terminal(sys.stderr):
+        console_for(sys.stderr).print(Text(printable(text), style=style), soft_wrap=True)
+    else:
+        print(printable(text), file=sys.stderr, flush=True)  # noqa: T201
+
+
+def write_line(text: str) -> None:
+    """A line of data on stdout."""
+    sys.stdout.write(printable(text) + "\n")
+    sys.stdout.flush()
+
+
+def json_bytes(value: object, *, indented: bool = False) -> bytes:
+    """JSON as the API writes it; harmless on a terminal."""
+    options = JSON_OPTIONS | orjson.OPT_APPEND_NEWLINE
+    if indented:
+        options |= orjson.OPT_INDENT_2
+    return harmless_json(orjson.dumps(value, default=_json_text, option=options))
+
+
+def _json_text(value: object) -> str:
+    """The database driver's own kind of UUID, and paths."""
+    if isinstance(value, (UUID, PurePath)):
+        return str(value)
+    raise TypeError(f"{type(value).__name__} has no form in JSON")
+
+
+def harmless_json(encoded: bytes) -> bytes:
+    """JSON whose characters beyond ASCII cannot steer the terminal that shows it."""
+    if encoded.isascii() and b"\x7f" not in encoded:
+        return encoded
+    text = BEYOND_JSON.sub(_json_escape, encoded.decode())
+    return text.encode()
+
+
+def _json_escape(match: re.Match[str]) -> str:
+    return json.dumps(match.group())[1:-1]
+
+
+def write_bytes(data: bytes) -> None:
+    """Raw data on stdout, after all text that was written before."""
+    sys.stdout.flush()
+    sys.stdout.buffer.write(data)
+    sys.stdout.buffer.flush()
+
+
+def write_json(value: object) -> None:
+    """One JSON object; indented where a person reads it."""
+    write_bytes(json_bytes(value, indented=is_terminal(sys.stdout)))
+
+
+def write_json_lines(items: Iterable[object]) -> None:
+    """One JSON object a line."""
+    write_bytes(b"".join(map(json_bytes, items)))
+
+
+def write_csv(names: Sequence[str], rows: Iterable[Sequence[object]], *, head: bool) -> None:
+    """Full values under a line of names, every cell safe to open in a spreadsheet."""
+    lines = [",".join(map(csv_cell, names))] if head else []
+    lines += [",".join(csv_cell(_csv_text(value)) for value in row) for row in rows]
+    write_bytes("".join(f"{line}\r\n" for line in lines).encode("utf-8", "backslashreplace"))
+
+
+def _csv_text(value: object) -> str:
+    """One value as the API writes it; an empty cell for none."""
+    if value is None:
+        return ""
+    if isinstance(value, str):
+        return data_line(value)
+    if isinstance(value, StrEnum):
+        return value.value
+    encoded = json_bytes(value).decode().strip()
+    return encoded[1:-1] if encoded.startswith('"') else encoded
+
+
+def write_table(columns: Sequence[Column], rows: Iterable[Sequence[object]]) -> None:
+    """A table: one line a row as wide as the terminal, or full values as plain text elsewhere."""
+    if is_terminal(sys.stdout):
+        console = console_for(sys.stdout)
+        console.print(terminal_table(columns, list(rows), console.width))
+    else:
+        sys.stdout.write(
+            plain_table(columns, [[cell_text(value) for value in row] for row in rows])
+        )
+        sys.stdout.flush()
+
+
+def terminal_table(
+    columns: Sequence[Column], rows: Sequence[Sequence[object]], width: int
+) -> Table:
+    """A table of one line a row that fits a terminal of this width."""
+    now = datetime.now(UTC)
+    fitted = fit_table(columns, rows, width=width, now=now, text_of=cell_text)
+    table = Table(box=None, pad_edge=False, padding=(0, GAP, 0, 0), header_style="bold")
+    for column, size in zip(fitted.columns, fitted.widths, strict=True):
+        table.add_column(
+            Text(column.name),
+            justify="right" if column.right else "left",
+            width=size,
+            no_wrap=column.kind is not Kind.PROSE,
+            overflow="fold",
+        )
+    for row in fitted.cells:
+        table.add_row(*_in_colour(fitted.columns, row))
+    return table
+
+
+def _in_colour(columns: Sequence[Column], row: Sequence[str]) -> Iterable[Text]:
+    for column, cell in zip(columns, row, strict=True):
+        yield status_text(cell) if column.kind is Kind.STATUS else Text(cell)
+
+
+def status_text(word: str) -> Text:
+    """The word of a status in its colour; it says the same without."""
+    return Text(word, style=STATUS_STYLES.get(word, ""))
+
+
+def drawn_table(columns: Sequence[Column], cells: Sequence[Sequence[str]]) -> Table:
+    """A table for a terminal; cells are text, never markup."""
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    for column in columns:
+        table.add_column(
+            Text(column.name), justify="right" if column.right else "left", overflow="fold"
+        )
+    for row in cells:
+        table.add_row(*_in_colour(columns, row))
+    return table
+
+
+def plain_table(columns: Sequence[Column], cells: Sequence[Sequence[str]]) -> str:
+    """Columns apart by two blanks, under a line of names; nothing is cut."""
+    names = [column.name for column in columns]
+    widths = [max(map(len, values)) for values in zip(names, *cells, strict=True)]
+    return "".join(_plain_row(columns, row, widths) for row in (names, *cells))
+
+
+def _plain_row(columns: Sequence[Column], row: Sequence[str], widths: Sequence[int]) -> str:
+    padded = (
+        cell.rjust(width) if column.right else cell.ljust(width)
+        for column, cell, width in zip(columns, row, widths, strict=True)
+    )
+    return "  ".join(padded).rstrip() + "\n"
+
+
+def write_details(pairs: Iterable[tuple[str, object]]) -> None:
+    """One thing, a line for each of its values."""
+    shown = [(name, cell_text(value)) for name, value in pairs]
+    width = max(len(name) for name, _ in shown)
+    sys.stdout.write("".join(f"{name.ljust(width)}  {value}\n" for name, value in shown))
+    sys.stdout.flush()

@@ -1,0 +1,134 @@
+"""Lists that are read page by page and printed in the form that was asked for."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any, Generic, TypeVar
+
+from siteatlas.cli.terminal.output import (
+    Column,
+    ListFormat,
+    say,
+    write_csv,
+    write_json,
+    write_json_lines,
+    write_table,
+)
+from siteatlas.insights.pages import MAX_LIMIT, Page
+
+Item = TypeVar("Item")
+
+
+@dataclass(frozen=True, slots=True)
+class ListRequest:
+    """What part of a list to print, and how; no limit means all of it."""
+
+    format: ListFormat
+    limit: int | None
+    cursor: str | None
+
+    @classmethod
+    def of(
+        cls,
+        format: ListFormat,
+        *,
+        as_json: bool,
+        limit: int,
+        cursor: str | None,
+        everything: bool,
+    ) -> ListRequest:
+        """The request that the shared options describe."""
+        chosen = ListFormat.JSON if as_json else format
+        return cls(chosen, None if everything else limit, cursor)
+
+
+@dataclass(frozen=True, slots=True)
+class Shape(Generic[Item]):
+    """How the items of a list look in a table, and what to say when there are none.
+
+    `record` is the dataclass of the items, whose fields are the columns of CSV.
+    """
+
+    columns: Sequence[Column]
+    row: Callable[[Item], Sequence[object]]
+    none: str
+    none_matches: str
+    record: type[Item] | None = None
+
+    def filtered_by(self, *filters: object) -> Shape[Item]:
+        """This shape for a list with these filters; None is no filter."""
+        if all(chosen is None for chosen in filters):
+            return self
+        return replace(self, none=self.none_matches)
+
+
+FetchPage = Callable[[int, str | None], Awaitable[Page[Item]]]
+
+
+async def read_pages(
+    fetch: FetchPage[Item], limit: int | None, cursor: str | None
+) -> AsyncIterator[Page[Item]]:
+    """Pages until `limit` items were read or the list ends; never more than `limit` items."""
+    left = limit
+    while True:
+        page = await fetch(MAX_LIMIT if left is None else min(left, MAX_LIMIT), cursor)
+        yield page
+        cursor = page.next_cursor
+        if left is not None:
+            left -= len(page.items)
+        if cursor is None or left == 0:
+            return
+
+
+async def write_list(request: ListRequest, fetch: FetchPage[Item], shape: Shape[Item]) -> None:
+    """Read and print a list; words about what is left out go to stderr."""
+    pages = read_pages(fetch, request.limit, request.cursor)
+    if request.format is ListFormat.JSON:
+        await _write_object(pages)
+        return
+    write = _writer(request.format, shape)
+    cursor, printed = None, 0
+    async for page in pages:
+        cursor = page.next_cursor
+        printed += len(page.items)
+        write(page.items)
+    if not printed:
+        say(shape.none)
+    if cursor is not None:
+        say(f"There is more: --all, or go on with --cursor {cursor}")
+
+
+def _writer(form: ListFormat, shape: Shape[Item]) -> Callable[[Sequence[Item]], None]:
+    """What prints one page after the other in this form."""
+    if form is ListFormat.JSONL:
+        return write_json_lines
+    if form is ListFormat.CSV:
+        return _CsvPages(shape)
+    return lambda items: write_table(shape.columns, map(shape.row, items)) if items else None
+
+
+class _CsvPages(Generic[Item]):
+    """Pages under one line of names, which is there even if the list is empty."""
+
+    def __init__(self, shape: Shape[Item]) -> None:
+        record: Any = shape.record
+        self._names = [field.name for field in fields(record)] if record is not None else []
+        self._head = True
+
+    def __call__(self, items: Sequence[Item]) -> None:
+        rows = ([getattr(item, name) for name in self._names] for item in items)
+        write_csv(self._names, rows, head=self._head)
+        self._head = False
+
+
+async def _write_object(pages: AsyncIterator[Page[Item]]) -> None:
+    items: list[Item] = []
+    cursor = examined = None
+    async for page in pages:
+        items.extend(page.items)
+        cursor = page.next_cursor
+        if page.examined is not None:
+            examined = (examined or 0) + page.examined
+    answer: dict[str, object] = {"items": items, "next_cursor": cursor}
+    write_json(answer if examined is None else answer | {"examined": examined})

@@ -1,0 +1,72 @@
+"""Signals: the first asks a command to end in good order, the second ends it at once."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+
+from siteatlas.cli.terminal.output import say
+
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+LAST_RESORT_SECONDS = 30
+SIGNAL_EXIT = 128
+
+
+def leave(number: int, _frame: object = None) -> None:
+    """End the process at once, as one that this signal ended."""
+    os._exit(SIGNAL_EXIT + number)
+
+
+@contextmanager
+def quiet_interrupts() -> Iterator[None]:
+    """Ctrl-C ends the process at once and without a word, and nothing when the work is done.
+
+    What follows the block is the end of the interpreter, which a signal would make noisy.
+    """
+    signal.signal(signal.SIGINT, leave)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+@contextmanager
+def stop_on_signals(
+    stop: Callable[[], None],
+    clean_up: Callable[[], None] = lambda: None,
+    announce: Callable[[str], None] = say,
+) -> Iterator[None]:
+    """Call `stop` on the first signal; leave at once on the second, or if stopping hangs.
+
+    `clean_up` runs before leaving at once, in the midst of anything: it must not wait for a lock.
+    `announce` gets the words for whoever sent the signal.
+    """
+    loop = asyncio.get_running_loop()
+    earlier = {number: signal.getsignal(number) for number in STOP_SIGNALS}
+
+    def leave_clean(number: int, _frame: object = None) -> None:
+        with suppress(OSError):
+            clean_up()
+        leave(number)
+
+    def receive(number: int) -> None:
+        # Not through the loop, which may be busy.
+        for any_number in STOP_SIGNALS:
+            signal.signal(any_number, leave_clean)
+        loop.call_later(LAST_RESORT_SECONDS, leave_clean, number)
+        stop()
+        # Whoever read our words may be gone; that must not keep us from stopping.
+        with suppress(OSError, ValueError):
+            announce("Stopping; once more to leave at once.")
+
+    for number in STOP_SIGNALS:
+        loop.add_signal_handler(number, receive, number)
+    try:
+        yield
+    finally:
+        for number in STOP_SIGNALS:
+            loop.remove_signal_handler(number)
+            signal.signal(number, earlier[number] or signal.SIG_DFL)

@@ -1,0 +1,193 @@
+"""What is held of one document while it is read: which URLs it listed, and what is stored of them.
+
+Sets and dicts are quick and take some 75 and 150 bytes for a URL. They are used as long as all
+open documents of a process together stay within the budget; beyond it, what comes is held in
+arrays, at some 9 and 16 bytes. That is slower, but no document waits for another to end.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+
+from siteatlas.processor.memory_budget import ByteBudget
+
+SEEN_BYTES = 75
+STORED_BYTES = 150
+ITEM_BYTES = 8
+# Arrays grow by a sixteenth.
+SEEN_ARRAY_BYTES = ITEM_BYTES + 1
+STORED_ARRAY_BYTES = 2 * ITEM_BYTES
+ARRAYS = 256
+# Listings of a document before it uses arrays, which are worth their price for large ones only.
+MIN_LISTINGS = 5_000
+UNKNOWN = object()
+
+Picked = tuple[list[int], list[int], list[int]]
+
+
+class HashArrays:
+    """A set of 64-bit numbers in sorted arrays, so many that putting one in moves few others."""
+
+    def __init__(self) -> None:
+        self._arrays = [array("q") for _ in range(ARRAYS)]
+
+    def __len__(self) -> int:
+        return sum(map(len, self._arrays))
+
+    def add(self, key: int) -> bool:
+        """Take in a number; False when it is there already."""
+        numbers = self._arrays[key & ARRAYS - 1]
+        place = bisect_left(numbers, key)
+        if place < len(numbers) and numbers[place] == key:
+            return False
+        numbers.insert(place, key)
+        return True
+
+
+class StoredArrays:
+    """Fingerprints by hash in two arrays, sorted by hash; `gone` listings have none."""
+
+    def __init__(self) -> None:
+        self._hashes = array("q")
+        self._fingerprints = array("q")
+        self._gone: set[int] = set()
+
+    def __len__(self) -> int:
+        return len(self._hashes)
+
+    def extend(self, hashes: Sequence[int], fingerprints: Sequence[int | None]) -> None:
+        """Add listings whose hashes are greater than all before."""
+        self._hashes.extend(hashes)
+        self._fingerprints.extend([value or 0 for value in fingerprints])
+        if None in fingerprints:
+            pairs = zip(hashes, fingerprints, strict=True)
+            self._gone.update(key for key, value in pairs if value is None)
+
+    def get(self, key: int, otherwise: object) -> object:
+        """The fingerprint of a listing, None for one that is gone."""
+        place = bisect_left(self._hashes, key)
+        if place == len(self._hashes) or self._hashes[place] != key:
+            return otherwise
+        return None if key in self._gone else self._fingerprints[place]
+
+
+Stored = Mapping[int, int | None] | StoredArrays
+
+
+class ListingMemory:
+    """The memory of one document, counted in the budget of the process until `release`."""
+
+    def __init__(self, budget: ByteBudget, stored: Stored) -> None:
+        self._budget = budget
+        self._stored = stored
+        self._seen: set[int] = set()
+        self._more: HashArrays | None = None
+        self._held = 0
+        quick = not isinstance(stored, StoredArrays)
+        self._hold(len(stored) * (STORED_BYTES if quick else STORED_ARRAY_BYTES))
+
+    def __len__(self) -> int:
+        """How many different URLs were listed so far."""
+        return len(self._seen) + (len(self._more) if self._more is not None else 0)
+
+    def takes_all(self, hashes: Sequence[int]) -> bool:
+        """Note URLs that are all new, to the document and to the store; else note none of them."""
+        if self._stored or self._is_over_budget():
+            return False
+        if not self._are_first(hashes):
+            return False
+        self._seen.update(hashes)
+        self._hold(len(hashes) * SEEN_BYTES)
+        return True
+
+    def pick(self, hashes: Sequence[int], fingerprints: Sequence[int]) -> Picked:
+        """Note URLs; the places of those that are new, of changed ones and of repeated ones."""
+        before = len(self)
+        if self._is_over_budget() or isinstance(self._stored, StoredArrays):
+            picked = self._pick_carefully(hashes, fingerprints)
+        else:
+            picked = self._pick_quickly(self._stored, hashes, fingerprints)
+        each = SEEN_BYTES if self._more is None else SEEN_ARRAY_BYTES
+        self._hold((len(self) - before) * each)
+        return picked
+
+    def release(self) -> None:
+        """Nothing of the document is needed any more."""
+        self._budget.give_back(self._held)
+        self._held = 0
+        self._stored, self._seen, self._more = {}, set(), None
+
+    def _is_over_budget(self) -> bool:
+        """Whether what comes goes into arrays; a document that began with them goes on so."""
+        if self._more is None and self._budget.spent and len(self._seen) >= MIN_LISTINGS:
+            self._more = HashArrays()
+        return self._more is not None
+
+    def _pick_quickly(
+        self,
+        stored: Mapping[int, int | None],
+        hashes: Sequence[int],
+        fingerprints: Sequence[int],
+    ) -> Picked:
+        """Written out, because it runs once per listed URL."""
+        if self._are_unchanged(stored, hashes, fingerprints):
+            return [], [], []
+        fresh: list[int] = []
+        different: list[int] = []
+        repeated: list[int] = []
+        seen = self._seen
+        for index, key in enumerate(hashes):
+            if key in seen:
+                repeated.append(index)
+                continue
+            seen.add(key)
+            if key not in stored:
+                fresh.append(index)
+            elif stored[key] != fingerprints[index]:
+                different.append(index)
+        return fresh, different, repeated
+
+    def _are_unchanged(
+        self,
+        stored: Mapping[int, int | None],
+        hashes: Sequence[int],
+        fingerprints: Sequence[int],
+    ) -> bool:
+        """Note URLs that are all stored as they are listed, each once; else note none of them."""
+        if list(map(stored.get, hashes)) != fingerprints or not self._are_first(hashes):
+            return False
+        self._seen.update(hashes)
+        return True
+
+    def _are_first(self, hashes: Sequence[int]) -> bool:
+        return self._seen.isdisjoint(hashes) and len(set(hashes)) == len(hashes)
+
+    def _pick_carefully(self, hashes: Sequence[int], fingerprints: Sequence[int]) -> Picked:
+        fresh: list[int] = []
+        different: list[int] = []
+        repeated: list[int] = []
+        is_first, stored = self._is_first, self._stored
+        for index, key in enumerate(hashes):
+            if not is_first(key):
+                repeated.append(index)
+                continue
+            known = stored.get(key, UNKNOWN) if stored else UNKNOWN
+            if known is UNKNOWN:
+                fresh.append(index)
+            elif known != fingerprints[index]:
+                different.append(index)
+        return fresh, different, repeated
+
+    def _is_first(self, key: int) -> bool:
+        if key in self._seen:
+            return False
+        if self._more is not None:
+            return self._more.add(key)
+        self._seen.add(key)
+        return True
+
+    def _hold(self, size: int) -> None:
+        self._held += size
+        self._budget.take(size)

@@ -1,0 +1,219 @@
+"""Ending an attempt: complete, fail (or try again later), release, cancel while running."""
+
+from __future__ import annotations
+
+import random
+from datetime import timedelta
+from typing import Any
+
+from sqlalchemy import bindparam, case, false, func, insert, literal, null, or_, select, update
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from siteatlas.errors import JobCancelled, LeaseLost
+from siteatlas.queue.attempts import record_attempts
+from siteatlas.queue.claims import JOBS, STILL_HELD, Claim
+from siteatlas.storage.models import Job, JobAttempt, JobStatus
+from siteatlas.storage.statements.bulk import table_of
+
+BACKOFF_FIRST_SECONDS = 15
+BACKOFF_FACTOR = 4.0
+BACKOFF_MOST_SECONDS = 3600
+BACKOFF_JITTER = 0.2
+MAX_SNOOZES = 6
+PUT_OFF_FIRST_SECONDS = 3
+PUT_OFF_MAX_SECONDS = 600
+MAX_PUT_OFFS = 24
+
+
+def _completion(condition: Any) -> Any:
+    """The end of the job and the record of its attempt in one statement, made once."""
+    jobs, attempts = JOBS, table_of(JobAttempt)
+    kept = (jobs.c.fence, jobs.c.attempt, jobs.c.worker_id, jobs.c.started_at)
+    ended = (
+        update(jobs)
+        .where(condition)
+        .values(
+            status=JobStatus.COMPLETED,
+            progress=1.0,
+            result_data=bindparam("result", type_=jobs.c.result_data.type),
+            error=None,
+            error_code=None,
+            finished_at=func.now(),
+            updated_at=func.now(),
+            lease_until=None,
+        )
+        .returning(jobs.c.id.label("job_id"), *kept)
+        .cte("ended")
+    )
+    record = select(*ended.c, literal("completed").label("outcome"))
+    names = [column.name for column in record.selected_columns]
+    return insert(attempts).from_select(names, record).returning(attempts.c.job_id)
+
+
+# A job that was to read one document reads the whole site next if a submission asked for that.
+WIDENED = JOBS.c.job_metadata["document"].astext.is_(None)
+COMPLETE = _completion(STILL_HELD)
+COMPLETE_DOCUMENT = _completion(STILL_HELD & ~WIDENED)
+
+
+def backoff_seconds(attempt: int, jitter: float) -> float:
+    """How long to wait after the given attempt; `jitter` is between -1 and 1."""
+    pause = min(BACKOFF_MOST_SECONDS, BACKOFF_FIRST_SECONDS * BACKOFF_FACTOR ** (attempt - 1))
+    return pause * (1 + BACKOFF_JITTER * jitter)
+
+
+def put_off_seconds(times_before: int, jitter: float) -> float:
+    """How long a job waits for a busy database; `jitter` is between -1 and 1."""
+    pause = min(PUT_OFF_MAX_SECONDS, PUT_OFF_FIRST_SECONDS * 2.0**times_before)
+    return pause * (1 + BACKOFF_JITTER * jitter)
+
+
+async def complete(session: AsyncSession, claim: Claim, result_data: dict[str, Any]) -> JobStatus:
+    """The job is done; a wish to cancel that came too late is ignored. LeaseLost if not ours.
+
+    One that read a document while the whole site was asked for waits for its next attempt.
+    """
+    values = {**claim.fenced, "result": result_data}
+    statement = COMPLETE if claim.document is None else COMPLETE_DOCUMENT
+    if (await session.execute(statement, values)).first() is not None:
+        return JobStatus.COMPLETED
+    if claim.document is None:
+        raise LeaseLost
+    return await _continue_with_site(session, claim)
+
+
+async def _continue_with_site(session: AsyncSession, claim: Claim) -> JobStatus:
+    restart = {**_back_in_queue(claim), "progress": 0.0}
+    job = await _end(session, claim, restart)
+    await record_attempts(session, [job], outcome="released", error_code="widened", refunded=True)
+    return JobStatus(job.status)
+
+
+def _back_in_queue(claim: Claim) -> dict[str, Any]:
+    return {
+        "status": _status_after(claim, JobStatus.PENDING),
+        "attempt": func.greatest(Job.attempt - 1, 0),
+        "run_at": func.now(),
+        "finished_at": case((_asked_to_stop(), func.now()), else_=null()),
+    }
+
+
+async def foresee(session: AsyncSession, claim: Claim, outcome: JobStatus) -> JobStatus:
+    """The status that the job will have when its attempt ends this way; nothing is locked.
+
+    For what must be written before the job itself: its row is locked last and shortly, because
+    the heartbeat of all jobs of a process waits for it. LeaseLost if the job is not ours.
+    """
+    status = await session.scalar(
+        select(_status_after(claim, outcome)).where(STILL_HELD), claim.fenced
+    )
+    if status is None:
+        raise LeaseLost
+    return JobStatus(status)
+
+
+def outcome_of_failure(claim: Claim, *, transient: bool) -> JobStatus:
+    """Transient faults wait for another attempt while some are left."""
+    again = transient and claim.attempt < claim.max_attempts
+    return JobStatus.PENDING if again else JobStatus.FAILED
+
+
+async def fail(
+    session: AsyncSession, claim: Claim, *, code: str, message: str, transient: bool = False
+) -> JobStatus:
+    """The attempt failed. Transient faults wait for another attempt while some are left.
+
+    What goes wrong with one document does not end a job of which the whole site is wanted by now.
+    """
+    outcome = outcome_of_failure(claim, transient=transient)
+    over = or_(_asked_to_stop(), _widened(claim))
+    status = _status_after(claim, outcome)
+    values: dict[str, Any] = {
+        "status": status,
+        "error_code": case((over, null()), else_=code),
+        "error": case((over, null()), else_=message),
+        "finished_at": case((status == JobStatus.PENDING.value, null()), else_=func.now()),
+        "attempt": case((_widened(claim), func.greatest(Job.attempt - 1, 0)), else_=Job.attempt),
+        "run_at": case((_widened(claim), func.now()), else_=_next_attempt(claim, outcome)),
+    }
+    job = await _end(session, claim, values)
+    await record_attempts(
+        session,
+        [job],
+        outcome="retried" if JobStatus.PENDING in (outcome, job.status) else "failed",
+        error_code=code,
+        error=message,
+        refunded=job.attempt < claim.attempt,
+    )
+    return JobStatus(job.status)
+
+
+def _next_attempt(claim: Claim, outcome: JobStatus) -> Any:
+    if outcome is not JobStatus.PENDING:
+        return Job.run_at
+    pause = backoff_seconds(claim.attempt, random.uniform(-1, 1))
+    return func.now() + timedelta(seconds=pause)
+
+
+async def release(
+    session: AsyncSession,
+    claim: Claim,
+    *,
+    pause_seconds: float = 0,
+    snooze: bool = False,
+    reason: str = "released",
+) -> JobStatus:
+    """Give the job back with its attempt refunded: at shutdown, or until the site wants us."""
+    values = _back_in_queue(claim) | {"run_at": func.now() + timedelta(seconds=pause_seconds)}
+    if snooze:
+        values["snoozes"] = Job.snoozes + 1
+    job = await _end(session, claim, values)
+    outcome = "snoozed" if snooze else "released"
+    await record_attempts(session, [job], outcome=outcome, error_code=reason, refunded=True)
+    return JobStatus(job.status)
+
+
+async def count_snoozes(session: AsyncSession, claim: Claim) -> int:
+    """How often the site has put the job off since a document of it was read."""
+    count = await session.scalar(select(JOBS.c.snoozes).where(STILL_HELD), claim.fenced)
+    if count is None:
+        raise LeaseLost
+    return int(count)
+
+
+async def cancel_running(session: AsyncSession, claim: Claim) -> None:
+    """The worker stopped because it was asked to."""
+    job = await _end(session, claim, {"status": JobStatus.CANCELLED, "finished_at": func.now()})
+    await record_attempts(session, [job], outcome="cancelled", error_code=JobCancelled.code)
+
+
+def _asked_to_stop() -> Any:
+    return Job.cancel_requested_at.is_not(None)
+
+
+def _widened(claim: Claim) -> Any:
+    """Whether the whole site was asked for while the job read one document."""
+    return false() if claim.document is None else WIDENED
+
+
+def _status_after(claim: Claim, outcome: JobStatus) -> Any:
+    return case(
+        (_asked_to_stop(), JobStatus.CANCELLED.value),
+        (_widened(claim), JobStatus.PENDING.value),
+        else_=outcome.value,
+    )
+
+
+async def _end(session: AsyncSession, claim: Claim, values: dict[str, Any]) -> Job:
+    """Leave `processing`, guarded by the fence."""
+    statement = (
+        update(Job)
+        .where(STILL_HELD)
+        .values(lease_until=None, updated_at=func.now(), **values)
+        .returning(Job)
+        .execution_options(synchronize_session=False, populate_existing=True)
+    )
+    job = (await session.execute(statement, claim.fenced)).scalar_one_or_none()
+    if job is None:
+        raise LeaseLost
+    return job

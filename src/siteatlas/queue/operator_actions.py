@@ -1,0 +1,103 @@
+"""What a person may do to a job: cancel it, have it tried again, or remove its whole site."""
+
+from __future__ import annotations
+
+from sqlalchemy import case, func, null, select, update
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from siteatlas.errors import DomainNotFound, JobActive, JobNotFound, JobStateConflict
+from siteatlas.queue.new_job import Submitted, submitted_of
+from siteatlas.queue.requeue import as_new
+from siteatlas.queue.statuses import ACTIVE
+from siteatlas.storage.models import SITEMAP_JOB, Domain, Job, JobStatus, ScanState
+from siteatlas.storage.statements.domains import delete_domain, find_domain
+from siteatlas.storage.statements.scans import end_scan
+
+
+async def cancel(session: AsyncSession, job_id: int) -> str:
+    """A waiting job is cancelled at once; a running one is asked and stops within a heartbeat."""
+    waiting = Job.status == JobStatus.PENDING
+    statement = (
+        update(Job)
+        .where(Job.id == job_id, Job.job_type == SITEMAP_JOB, Job.status.in_(ACTIVE))
+        .values(
+            status=case((waiting, JobStatus.CANCELLED.value), else_=Job.status),
+            finished_at=case((waiting, func.now()), else_=null()),
+            cancel_requested_at=func.coalesce(Job.cancel_requested_at, func.now()),
+            updated_at=func.now(),
+        )
+        .returning(Job.status)
+        .execution_options(synchronize_session=False)
+    )
+    status = (await session.execute(statement)).scalar_one_or_none()
+    if status == JobStatus.CANCELLED:
+        await end_scan(session, job_id, ScanState.CANCELLED, None)
+    if status is not None:
+        return str(status)
+    current = await _status_of(session, job_id)
+    if current == JobStatus.CANCELLED:
+        return current
+    raise JobStateConflict(f"The job is {current} and cannot be cancelled any more.")
+
+
+async def remove_site(session: AsyncSession, name: str) -> None:
+    """Delete a site: its waiting job is cancelled, a running one must be stopped first.
+
+    The site is locked before its jobs are looked at, so that none is added meanwhile.
+    """
+    domain = await find_domain(session, name, lock=True)
+    if domain is None:
+        raise DomainNotFound
+    statement = select(Job.id, Job.status).where(
+        Job.domain_id == domain.id, Job.job_type == SITEMAP_JOB, Job.status.in_(ACTIVE)
+    )
+    for job in (await session.execute(statement.with_for_update())).all():
+        if job.status == JobStatus.PROCESSING:
+            raise JobActive("A job of this site is running. Cancel it first.")
+        await cancel(session, job.id)
+    await delete_domain(session, domain)
+
+
+async def retry(session: AsyncSession, job_id: int) -> Submitted:
+    """Queue a failed or cancelled job again, with all its attempts.
+
+    The job of a deleted site leaves it: the worker registers the site of its address anew.
+    """
+    deleted = await _site_is_deleted(session, job_id)
+    statement = (
+        update(Job)
+        .where(
+            Job.id == job_id,
+            Job.job_type == SITEMAP_JOB,
+            Job.status.in_((JobStatus.FAILED, JobStatus.CANCELLED)),
+        )
+        .values(**as_new(), domain_id=null() if deleted else Job.domain_id)
+        .returning(Job)
+        .execution_options(synchronize_session=False, populate_existing=True)
+    )
+    try:
+        async with session.begin_nested():
+            job = (await session.execute(statement)).scalar_one_or_none()
+    except IntegrityError as error:
+        raise JobActive from error
+    if job is not None:
+        return submitted_of(job, deduplicated=False)
+    current = await _status_of(session, job_id)
+    raise JobStateConflict(f"The job is {current}; only failed or cancelled jobs can be retried.")
+
+
+async def _site_is_deleted(session: AsyncSession, job_id: int) -> bool:
+    """Whether the site of a job was deleted; until the transaction ends nobody deletes it."""
+    owner = select(Job.domain_id).where(Job.id == job_id).scalar_subquery()
+    statement = select(Domain.deleted_at).where(Domain.id == owner)
+    lock = statement.with_for_update(read=True, key_share=True)
+    return (await session.execute(lock)).scalar() is not None
+
+
+async def _status_of(session: AsyncSession, job_id: int) -> str:
+    named = select(Job.status).where(Job.id == job_id, Job.job_type == SITEMAP_JOB)
+    status = (await session.execute(named)).scalar()
+    if status is None:
+        raise JobNotFound
+    return status

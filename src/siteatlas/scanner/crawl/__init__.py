@@ -1,0 +1,1 @@
+"""One scan of one site: which documents are read, in which order, with which limits."""

@@ -1,0 +1,156 @@
+"""What is still to be read in one scan: each address once, within limits of depth and number."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from dataclasses import dataclass
+from datetime import datetime
+
+from siteatlas.net.address import WebAddress, parse_url
+from siteatlas.scanner.discovery.hosts import SiteHosts
+from siteatlas.scanner.events import DiscoveryMethod
+
+DUPLICATE = "duplicate"
+DOCUMENT_LIMIT = "document_limit"
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A place where a sitemap may be, and how it came to our notice.
+
+    `may_be_page`: a person gave the address, and its name is not that of a sitemap. If it is none,
+    the address named the site and nothing is lost.
+    """
+
+    address: WebAddress
+    method: DiscoveryMethod
+    depth: int = 0
+    parent_url: str | None = None
+    parent_host: str | None = None
+    listed_lastmod: datetime | None = None
+    may_be_page: bool = False
+    below_robots: bool = False
+
+    @property
+    def named_by_robots(self) -> bool:
+        """Whether robots.txt names this document or an index above it."""
+        return self.below_robots or self.method is DiscoveryMethod.ROBOTS_TXT
+
+    @property
+    def is_guess(self) -> bool:
+        """Whether nobody told us of this place."""
+        return self.method is DiscoveryMethod.COMMON_PATH
+
+    @property
+    def is_child(self) -> bool:
+        """Whether an index lists it."""
+        return self.method is DiscoveryMethod.SITEMAP_INDEX
+
+
+@dataclass(slots=True)
+class _Index:
+    """What children of one index have in common, and how many of them are queued in a row."""
+
+    common: tuple[str | None, str | None, int, bool]
+    queued: int = 0
+
+    def child(self, url: str, lastmod: datetime | None) -> Candidate:
+        parent_url, parent_host, depth, below_robots = self.common
+        return Candidate(
+            parse_url(url),
+            DiscoveryMethod.SITEMAP_INDEX,
+            depth=depth,
+            parent_url=parent_url,
+            parent_host=parent_host,
+            listed_lastmod=lastmod,
+            below_robots=below_robots,
+        )
+
+
+# Thousands of children may wait, each for hours, so little is held of them: the URL, and the date
+# where there is one.
+_Queued = Candidate | str | tuple[str, datetime]
+
+
+class Frontier:
+    """A queue of candidates, first in, first out, that never takes the same address twice."""
+
+    def __init__(self, site_host: str, *, max_documents: int, max_depth: int) -> None:
+        self.hosts = SiteHosts(site_host)
+        self._max_documents = max_documents
+        self._max_depth = max_depth
+        # Not a set: that takes nearly twice the memory.
+        self._seen: dict[str, None] = {}
+        self._contents: set[str] = set()
+        self._documents = 0
+        self._queue: asyncio.Queue[_Queued] = asyncio.Queue()
+        self._indexes: deque[_Index] = deque()
+
+    def add(self, candidate: Candidate) -> str | None:
+        """Queue a candidate; or the reason why it is not wanted, as a word."""
+        address = candidate.address
+        if address.url in self._seen:
+            return DUPLICATE
+        if candidate.depth > self._max_depth:
+            return "depth_limit"
+        if self._documents >= self._max_documents:
+            return DOCUMENT_LIMIT
+        if candidate.parent_host and not self.hosts.follows(address.host, candidate.parent_host):
+            return "cross_host"
+        if not self.hosts.take(address.host, candidate.parent_host):
+            return "cross_host_cap"
+        self._seen[address.url] = None
+        self._documents += 1
+        self._queue.put_nowait(self._as_queued(candidate))
+        return None
+
+    def claim(self, candidate: Candidate, final_url: str) -> bool:
+        """Whether the document at the end of the redirects has not been read yet."""
+        if final_url == candidate.address.url:
+            return True
+        if final_url in self._seen:
+            return False
+        self._seen[final_url] = None
+        return True
+
+    def is_new_content(self, content_hash: str) -> bool:
+        """Whether no other document of this scan had exactly this content."""
+        known = content_hash in self._contents
+        self._contents.add(content_hash)
+        return not known
+
+    async def next(self) -> Candidate:
+        """Wait for a candidate; the taker calls `done` when it has been read."""
+        queued = await self._queue.get()
+        if isinstance(queued, Candidate):
+            return queued
+        url, lastmod = (queued, None) if isinstance(queued, str) else queued
+        index = self._indexes[0]
+        index.queued -= 1
+        if not index.queued:
+            self._indexes.popleft()
+        return index.child(url, lastmod)
+
+    def done(self) -> None:
+        """One candidate has been read."""
+        self._queue.task_done()
+
+    async def drained(self) -> None:
+        """Wait until every queued candidate has been read."""
+        await self._queue.join()
+
+    def _as_queued(self, candidate: Candidate) -> _Queued:
+        if not candidate.is_child:
+            return candidate
+        common = (
+            candidate.parent_url,
+            candidate.parent_host,
+            candidate.depth,
+            candidate.below_robots,
+        )
+        if not self._indexes or self._indexes[-1].common != common:
+            self._indexes.append(_Index(common))
+        self._indexes[-1].queued += 1
+        url, lastmod = candidate.address.url, candidate.listed_lastmod
+        return url if lastmod is None else (url, lastmod)

@@ -1,0 +1,162 @@
+"""The search for sitemaps at one origin of a site: what it names first, then guesses.
+
+Guesses respect robots.txt and end with the first sitemap, unless a full probe is wanted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from siteatlas.errors import (
+    AddressError,
+    Blocked,
+    ConnectionFailed,
+    DnsError,
+    RateLimited,
+    ScanError,
+    SiteatlasError,
+    Timeout,
+    TlsError,
+)
+from siteatlas.logs import get_logger
+from siteatlas.net.address import WebAddress, parse_url
+from siteatlas.net.client import HttpClient
+from siteatlas.scanner.crawl.crawl import Crawl
+from siteatlas.scanner.crawl.frontier import Candidate
+from siteatlas.scanner.discovery.home_page import HomePage, ask_home_page
+from siteatlas.scanner.discovery.probes import RobotsAnswer, ask_random_path
+from siteatlas.scanner.discovery.well_known import guessed_paths, names_document
+from siteatlas.scanner.events import DiscoveryMethod
+from siteatlas.scanner.options import ScanOptions
+
+log = get_logger("scanner")
+
+MAX_GUESSES = 60
+FAILURES_IN_A_ROW = 3
+NO_ANSWER = (ConnectionFailed, DnsError, Timeout, TlsError)
+
+
+class Guesses:
+    """How many guesses a scan may still make, over all origins."""
+
+    def __init__(self, left: int = MAX_GUESSES) -> None:
+        self.left = left
+
+    def take(self) -> bool:
+        """Whether one guess more is allowed."""
+        self.left -= 1
+        return self.left >= 0
+
+
+class OriginSearch:
+    """Looks for sitemaps at one origin, with one client. `home_error` says how that page failed."""
+
+    def __init__(
+        self,
+        crawl: Crawl,
+        client: HttpClient,
+        base: WebAddress,
+        *,
+        robots: RobotsAnswer,
+        options: ScanOptions,
+        guesses: Guesses,
+    ) -> None:
+        self._crawl = crawl
+        self._client = client
+        self._base = base
+        self._sitemaps = robots.robots.sitemaps
+        self._rules = robots.rules
+        self._robots_answered = robots.status is not None
+        self._options = options
+        self._guesses = guesses
+        self._visitor = crawl.visitor(client)
+        self.home_error: SiteatlasError | None = None
+
+    async def run(self, path: str | None = None) -> None:
+        """Look at a given path, at what robots.txt names, and if need be everywhere else."""
+        await self._read_named(path)
+        if self._is_done:
+            return
+        home = await self._look_at_home()
+        if home is not None:
+            await self._read_links(home)
+        if not self._is_done:
+            await self._guess(home)
+        if home is not None and not self._is_done:
+            await self._add_all(home.feeds, home.base, DiscoveryMethod.HTML_LINK)
+            await self._read()
+
+    @property
+    def _is_done(self) -> bool:
+        return self._crawl.documents_read > 0 and self._options.probe != "full"
+
+    @property
+    def _is_hopeless(self) -> bool:
+        """Whether the site keeps us waiting, one document after the other."""
+        last = [error for _, error in self._crawl.failures[-FAILURES_IN_A_ROW:]]
+        return len(last) == FAILURES_IN_A_ROW and all(isinstance(e, NO_ANSWER) for e in last)
+
+    async def _read(self) -> None:
+        await self._crawl.run(self._visitor)
+        self._crawl.raise_if_rate_limited()
+
+    async def _read_named(self, path: str | None) -> None:
+        method = DiscoveryMethod.MANUAL
+        if path is not None:
+            may_be_page = not names_document(path)
+            await self._crawl.add(path, self._base, method, may_be_page=may_be_page)
+        await self._add_all(self._options.manual_documents, self._base, method)
+        if self._options.robots_sitemaps:
+            await self._add_all(self._sitemaps, self._base, DiscoveryMethod.ROBOTS_TXT)
+        await self._read()
+
+    async def _add_all(
+        self, urls: Iterable[str], base: WebAddress, method: DiscoveryMethod
+    ) -> None:
+        for url in urls:
+            await self._crawl.add(url, base, method)
+
+    async def _look_at_home(self) -> HomePage | None:
+        """The home page, if we may see it; a site that does not answer at all is given up."""
+        if not self._rules.allows("/"):
+            return None
+        try:
+            home = await ask_home_page(self._client, self._base)
+        except RateLimited:
+            raise
+        except (ScanError, AddressError) as error:
+            if not self._robots_answered and isinstance(error, (ConnectionFailed, Timeout)):
+                raise
+            log.debug("home_page_failed", url=self._base.url, code=error.code)
+            self.home_error = error
+            return None
+        if home.is_challenge:
+            self.home_error = Blocked("The site shows a challenge for browsers.")
+        return home
+
+    async def _read_links(self, home: HomePage) -> None:
+        await self._add_all(home.header_links, home.address, DiscoveryMethod.HTTP_HEADER)
+        await self._add_all(home.page_links, home.base, DiscoveryMethod.HTML_LINK)
+        await self._read()
+
+    async def _guess(self, home: HomePage | None) -> None:
+        paths = guessed_paths(home.hints if home else ())
+        if any(map(self._rules.allows, paths)):
+            self._visitor.random_path = await ask_random_path(self._client, self._base)
+        if self._visitor.random_path.type is not None:
+            paths = paths[:1]
+        for path in paths:
+            if self._is_done or self._is_hopeless or not await self._guess_path(path):
+                return
+
+    async def _guess_path(self, path: str) -> bool:
+        """Try one path; False when no guess is left."""
+        address = parse_url(path, self._base.url)
+        candidate = Candidate(address, DiscoveryMethod.COMMON_PATH)
+        if not self._rules.allows(path):
+            await self._crawl.skip(candidate, "robots_disallowed")
+        elif not self._guesses.take():
+            return False
+        elif await self._crawl.add_candidate(candidate):
+            await self._read()
+        return True

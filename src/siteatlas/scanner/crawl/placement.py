@@ -1,0 +1,83 @@
+"""Where the listed pages are: on the site, on another one, inside a private network.
+
+Only notes; pages are stored as listed and never fetched. The common case costs one comparison.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from siteatlas.net.address import WebAddress
+from siteatlas.net.egress import is_private_host
+from siteatlas.scanner.discovery.hosts import SiteHosts
+from siteatlas.scanner.reading.tally import Tally
+from siteatlas.scanner.reading.url_column import all_begin_with
+
+HOST = re.compile(r"(https?://(\[[^\]/?#]*\]|[^/?#:\\]*)[^/?#\\]*)", re.IGNORECASE)
+MAX_KNOWN_HOSTS = 256
+MAX_OWN_ORIGINS = 16
+
+
+class Placement:
+    """Notes the misplaced pages of one document in its tally.
+
+    A document that robots.txt names, or that stands below an index that it names, may list any page
+    of its host: `anywhere`.
+    """
+
+    def __init__(
+        self, document: WebAddress, hosts: SiteHosts, tally: Tally, *, anywhere: bool = False
+    ) -> None:
+        directory = document.path.partition("?")[0].rpartition("/")[0] + "/"
+        self._origin = document.origin + "/"
+        self._scope = None if anywhere or directory == "/" else document.origin + directory
+        self._hosts = hosts
+        self._tally = tally
+        self._own_origins: tuple[str, ...] = ()
+        self._codes: dict[str, str | None] = {}
+
+    def note(self, urls: Sequence[str]) -> None:
+        """Look at some pages: `off_host`, `private_host` or, below another directory, `scope`."""
+        if not urls:
+            return
+        if not self._own_origins:
+            self._code_of(urls[0])
+        if not (self._own_origins and all_begin_with(self._own_origins[0], urls)):
+            self._note_hosts(urls)
+        if self._scope is not None and not all_begin_with(self._scope, urls):
+            self._note_scope(self._scope, urls)
+
+    def _note_hosts(self, urls: Sequence[str]) -> None:
+        own = self._own_origins
+        for url in [url for url in urls if not url.startswith(own)]:
+            code = self._code_of(url)
+            if code is not None:
+                self._tally.note(code, url=url)
+
+    def _note_scope(self, scope: str, urls: Sequence[str]) -> None:
+        for url in urls:
+            if url.startswith(self._origin) and not url.startswith(scope):
+                self._tally.note("scope", url=url)
+
+    def _code_of(self, url: str) -> str | None:
+        match = HOST.match(url)
+        if match is None:
+            return None
+        origin, host = match[1], match[2].lower()
+        if host not in self._codes:
+            if len(self._codes) >= MAX_KNOWN_HOSTS:
+                self._codes.clear()
+            self._codes[host] = self._judge(host)
+        if self._codes[host] is None:
+            self._remember(origin + "/")
+        return self._codes[host]
+
+    def _remember(self, origin: str) -> None:
+        if len(self._own_origins) < MAX_OWN_ORIGINS and origin not in self._own_origins:
+            self._own_origins = (*self._own_origins, origin)
+
+    def _judge(self, host: str) -> str | None:
+        if self._hosts.belongs(host):
+            return None
+        return "private_host" if is_private_host(host) else "off_host"

@@ -1,0 +1,176 @@
+"""One scan of one site, from its origin to its last document: the order of all steps.
+
+Sends events to whoever listens and raises the true reason when no sitemap could be read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+
+from siteatlas.errors import (
+    AddressError,
+    EgressDenied,
+    RateLimited,
+    RobotsUnreachable,
+    ScanError,
+    SiteatlasError,
+    Timeout,
+)
+from siteatlas.logs import get_logger
+from siteatlas.net.address import WebAddress, parse_url
+from siteatlas.net.client import HttpClient
+from siteatlas.net.politeness import Politeness
+from siteatlas.scanner.crawl.crawl import Crawl
+from siteatlas.scanner.crawl.origin_search import Guesses, OriginSearch
+from siteatlas.scanner.crawl.reasons import reason_of
+from siteatlas.scanner.crawl.visit import Emit
+from siteatlas.scanner.discovery.hosts import bare_host
+from siteatlas.scanner.discovery.origins import NEXT_ORIGIN_ON, origins_of, other_host, worth_asking
+from siteatlas.scanner.discovery.probes import RobotsAnswer, ask_robots
+from siteatlas.scanner.events import DiscoveryMethod, RobotsRead, ScanMemory, SiteResolved
+from siteatlas.scanner.options import ScanOptions
+
+log = get_logger("scanner")
+
+OpenClient = Callable[[WebAddress], HttpClient]
+
+
+class SiteScan:
+    """Everything that one scan needs while it runs; `run` is called once."""
+
+    def __init__(
+        self,
+        site: WebAddress,
+        *,
+        options: ScanOptions,
+        memory: ScanMemory,
+        open_client: OpenClient,
+        politeness: Politeness,
+        user_agent: str,
+        emit: Emit,
+    ) -> None:
+        self._site = site
+        self._options = options
+        self._make_client = open_client
+        self._politeness = politeness
+        self._user_agent = user_agent
+        self._emit = emit
+        self._crawl = Crawl(site, options, memory, emit)
+        self._guesses = Guesses()
+        self._home_error: SiteatlasError | None = None
+
+    async def run(self) -> None:
+        """Scan the site; raises when not one document could be read."""
+        async with AsyncExitStack() as stack:
+            if self._options.only_document is not None:
+                await self._scan_one_document(self._options.only_document, stack)
+            else:
+                await self._scan_site(stack)
+        if not self._crawl.documents_read:
+            raise self._reason()
+
+    async def _scan_one_document(self, url: str, stack: AsyncExitStack) -> None:
+        """Read one document and its children; of robots.txt only its manners are kept."""
+        client, base, _ = await self._resolve(stack)
+        # An address without a scheme is read where the site answers.
+        given = self._site.path if url == self._site.url else url
+        await self._crawl.add(given, base, DiscoveryMethod.MANUAL)
+        await self._crawl.run(self._crawl.visitor(client))
+
+    async def _scan_site(self, stack: AsyncExitStack) -> None:
+        client, base, answer = await self._resolve(stack)
+        await self._emit(SiteResolved(base.origin))
+        search = self._search(client, base, answer)
+        await search.run(None if self._site.is_site_root else self._site.path)
+        self._home_error = search.home_error
+        if not self._crawl.documents_read:
+            await self._try_other_host(base, stack)
+
+    def _open_client(self, origin: WebAddress) -> HttpClient:
+        client = self._make_client(origin)
+        client.on_redirect = self._crawl.frontier.hosts.follow_redirect
+        return client
+
+    def _search(self, client: HttpClient, base: WebAddress, answer: RobotsAnswer) -> OriginSearch:
+        return OriginSearch(
+            self._crawl,
+            client,
+            base,
+            robots=answer,
+            options=self._options,
+            guesses=self._guesses,
+        )
+
+    async def _try_other_host(self, base: WebAddress, stack: AsyncExitStack) -> None:
+        """Look at the site with or without `www.`; what goes wrong there says nothing new."""
+        host = other_host(base.host)
+        if host is None:
+            return
+        origin = parse_url(base.origin.replace(base.host, host, 1) + "/")
+        client = await stack.enter_async_context(self._open_client(origin))
+        try:
+            answer = await ask_robots(client, origin, self._user_agent)
+            if answer.address.host == base.host:
+                return
+            other = await self._settle(origin, answer)
+            await self._search(client, other, answer).run()
+        except RateLimited:
+            raise
+        except (ScanError, AddressError) as error:
+            log.debug("other_host_failed", host=host, code=error.code)
+            return
+        if self._crawl.documents_read:
+            await self._emit(SiteResolved(other.origin))
+
+    async def _resolve(self, stack: AsyncExitStack) -> tuple[HttpClient, WebAddress, RobotsAnswer]:
+        """The first origin that answers, with a client for it; robots.txt is read on the way."""
+        errors: list[SiteatlasError] = []
+        for origin in origins_of(self._site):
+            if not worth_asking(origin, self._site, errors):
+                continue
+            client = self._open_client(origin)
+            await client.__aenter__()
+            try:
+                answer = await self._ask_robots(client, origin)
+            except BaseException as error:
+                await client.__aexit__(None, None, None)
+                if not isinstance(error, NEXT_ORIGIN_ON):
+                    raise
+                errors.append(error)
+            else:
+                stack.push_async_exit(client)
+                return client, await self._settle(origin, answer), answer
+        raise next((error for error in errors if not isinstance(error, EgressDenied)), errors[0])
+
+    async def _ask_robots(self, client: HttpClient, origin: WebAddress) -> RobotsAnswer:
+        address = parse_url("/robots.txt", origin.url)
+        try:
+            return await ask_robots(client, origin, self._user_agent)
+        except (ScanError, AddressError) as error:
+            await self._emit(RobotsRead(address.url, None, (), error_code=error.code))
+            proceed = self._options.robots_unreachable == "proceed"
+            if proceed and isinstance(error, (RobotsUnreachable, Timeout)):
+                return RobotsAnswer(address)
+            raise
+
+    async def _settle(self, origin: WebAddress, answer: RobotsAnswer) -> WebAddress:
+        """Tell what robots.txt said and choose the base of all relative addresses."""
+        robots, url, delay = answer.robots, answer.address.url, answer.rules.crawl_delay
+        if answer.status is not None:
+            await self._emit(RobotsRead(url, answer.status, robots.sitemaps, delay))
+        if answer.is_cut:
+            await self._crawl.tell_problem("robots_truncated", url)
+        if robots.sitemaps_cut:
+            await self._crawl.tell_problem("sitemap_line_limit", url)
+        same_site = bare_host(answer.address.host) == bare_host(origin.host)
+        base = parse_url("/", url) if same_site else origin
+        if delay:
+            self._politeness.set_crawl_delay(base, delay)
+        return base
+
+    def _reason(self) -> SiteatlasError:
+        failures = self._crawl.failures
+        if self._options.only_document is not None and failures:
+            return failures[0][1]
+        return reason_of(failures, self._home_error)

@@ -1,0 +1,349 @@
+"""One visit to one candidate: ask, read as a stream, tell what was found, and how it ended.
+
+Never lets a fault of a document out; which candidates are visited is `site_scan.py`'s.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass, field
+
+from siteatlas.aio.fairness import turns
+from siteatlas.errors import (
+    AddressError,
+    EncodingUnsupported,
+    HtmlInstead,
+    HttpProtocolError,
+    ScanError,
+    SiteatlasError,
+    UrlLimitReached,
+)
+from siteatlas.logs import get_logger
+from siteatlas.net.client import HttpClient, Response
+from siteatlas.scanner.crawl.frontier import DUPLICATE, Candidate, Frontier
+from siteatlas.scanner.crawl.placement import Placement
+from siteatlas.scanner.discovery.probes import RandomPathAnswer, charset_of
+from siteatlas.scanner.events import (
+    DONE_BEFORE,
+    CandidateJudged,
+    ChildLink,
+    DocumentClosed,
+    DocumentOpened,
+    DocumentOutcome,
+    DocumentRequested,
+    EntriesRead,
+    EntryColumns,
+    KnownDocument,
+    ScanEvent,
+    ScanMemory,
+    Validators,
+    Verdict,
+)
+from siteatlas.scanner.reading.document import DocumentReader, first_rows
+from siteatlas.scanner.reading.duplicates import DuplicateUrls
+from siteatlas.scanner.reading.tally import Harvest
+
+log = get_logger("scanner")
+
+ENTRIES_PER_EVENT = 500
+NOT_MODIFIED = 304
+SOFT_404 = "soft_404"
+
+Emit = Callable[[ScanEvent], Awaitable[None]]
+FollowChildren = Callable[[Candidate, str, Iterable[ChildLink], HttpClient], Awaitable[None]]
+
+
+class UrlBudget:
+    """The URLs that a scan may still read."""
+
+    def __init__(self, max_urls: int | None, urls_done: int) -> None:
+        self._left = None if max_urls is None else max(max_urls - urls_done, 0)
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether no URL more may be read."""
+        return self._left == 0
+
+    def take(self, count: int) -> int:
+        """How many of `count` URLs may be kept."""
+        if self._left is None:
+            return count
+        kept = min(count, self._left)
+        self._left -= kept
+        return kept
+
+
+@dataclass(frozen=True, slots=True)
+class VisitResult:
+    """How a visit ended; `outcome` is None for a document that was read before."""
+
+    outcome: DocumentOutcome | None
+    error: SiteatlasError | None = None
+    opened: bool = False
+
+    @property
+    def was_read(self) -> bool:
+        """Whether the document gave something, be it only that it is empty or unchanged."""
+        return self.outcome not in (None, DocumentOutcome.UNREAD)
+
+
+@dataclass(slots=True)
+class _Reading:
+    """The state of one visit."""
+
+    candidate: Candidate
+    url: str
+    started: float = field(default_factory=time.monotonic)
+    http_status: int | None = None
+    reader: DocumentReader | None = None
+    placement: Placement | None = None
+    duplicates: DuplicateUrls | None = None
+    opened: bool = False
+    waiting: EntryColumns = field(default_factory=EntryColumns)
+    entries_sent: int = 0
+    children_found: int = 0
+    validators: Validators = Validators()
+
+
+class Visitor:
+    """Visits candidates of one scan with one client."""
+
+    def __init__(
+        self,
+        client: HttpClient,
+        frontier: Frontier,
+        *,
+        memory: ScanMemory,
+        budget: UrlBudget,
+        emit: Emit,
+        follow: FollowChildren,
+        find_duplicates: bool = False,
+    ) -> None:
+        self._client = client
+        self._frontier = frontier
+        self._memory = memory
+        self._budget = budget
+        self._emit = emit
+        self._follow = follow
+        self._find_duplicates = find_duplicates
+        self.random_path = RandomPathAnswer()
+
+    async def visit(self, candidate: Candidate) -> VisitResult:
+        """Read one candidate to its end; all faults end up in the result."""
+        known = self._memory.documents.get(candidate.address.url)
+        if known is not None and known.done:
+            return await self._pass_over(candidate, known)
+        reading = _Reading(candidate, candidate.address.url)
+        await self._emit(DocumentRequested(reading.url, candidate.method, candidate.parent_url))
+        try:
+            return await self._ask(reading, known)
+        except (ScanError, AddressError) as error:
+            return await self._close_failed(reading, error)
+        except Exception:
+            # The border of one document: a bug of ours must not end the scan of all the others.
+            log.exception("document_crashed", url=reading.url)
+            return await self._close_failed(reading, SiteatlasError())
+
+    async def _pass_over(self, candidate: Candidate, known: KnownDocument) -> VisitResult:
+        await self._judge(candidate, Verdict.ACCEPTED, DONE_BEFORE)
+        await self._follow(candidate, known.url, known.children, self._client)
+        return VisitResult(DocumentOutcome.UNCHANGED)
+
+    async def _ask(self, reading: _Reading, known: KnownDocument | None) -> VisitResult:
+        try:
+            return await self._fetch(reading, known, accept_encoding="gzip")
+        except EncodingUnsupported:
+            return await self._fetch(reading, known, accept_encoding="identity")
+
+    async def _fetch(
+        self, reading: _Reading, known: KnownDocument | None, *, accept_encoding: str
+    ) -> VisitResult:
+        validators = known.validators if known is not None else Validators()
+        async with self._client.get(
+            reading.candidate.address,
+            etag=validators.etag,
+            last_modified=validators.last_modified,
+            accept_encoding=accept_encoding,
+        ) as response:
+            reading.http_status = response.status
+            reading.url = response.address.url
+            error = response.error()
+            if error is not None:
+                raise error
+            if response.status == NOT_MODIFIED:
+                return await self._close_unchanged(reading, known)
+            return await self._read_new(reading, response)
+
+    async def _read_new(self, reading: _Reading, response: Response) -> VisitResult:
+        candidate = reading.candidate
+        if candidate.is_guess and reading.url == self.random_path.final_url:
+            await self._judge(candidate, Verdict.REJECTED, SOFT_404, reading=reading)
+            return VisitResult(DocumentOutcome.UNREAD)
+        if not self._frontier.claim(candidate, reading.url):
+            await self._judge(candidate, Verdict.SKIPPED, DUPLICATE, reading=reading)
+            return VisitResult(None)
+        known = self._memory.documents.get(reading.url)
+        if known is not None and known.done:
+            return await self._pass_over(candidate, known)
+        response.refuse_oversize()
+        await self._read(reading, response)
+        return await self._close_complete(reading, response)
+
+    async def _read(self, reading: _Reading, response: Response) -> None:
+        reader = DocumentReader(
+            response.content_encoding, charset_of(response), base_url=response.address.url
+        )
+        reading.reader = reader
+        reading.placement = Placement(
+            response.address,
+            self._frontier.hosts,
+            reader.tally,
+            anywhere=reading.candidate.named_by_robots,
+        )
+        reading.duplicates = DuplicateUrls(reader.tally) if self._find_duplicates else None
+        try:
+            async for chunk in response.chunks():
+                await self._take_all(reading, reader.feed(chunk))
+        except ScanError:
+            await self._take_all(reading, reader.rescue())
+            raise
+        await self._take_all(reading, reader.close())
+
+    async def _take_all(self, reading: _Reading, harvests: Iterable[Harvest]) -> None:
+        async for harvest in turns().pieces(harvests):
+            await self._take(reading, harvest)
+
+    async def _take(self, reading: _Reading, harvest: Harvest) -> None:
+        if not reading.opened and reading.reader is not None and reading.reader.type is not None:
+            await self._open(reading)
+        if harvest.children:
+            reading.children_found += len(harvest.children)
+            await self._follow(reading.candidate, reading.url, harvest.children, self._client)
+        if harvest.columns.urls:
+            kept = self._budget.take(len(harvest.columns))
+            columns = first_rows(harvest.columns, kept)
+            if reading.placement is not None:
+                reading.placement.note(columns.urls)
+            if reading.duplicates is not None:
+                reading.duplicates.note(columns.urls)
+            reading.waiting.extend(columns)
+            # Extras may be large, so entries that have some do not wait for company.
+            if len(reading.waiting) >= ENTRIES_PER_EVENT or (kept and columns.extras[-1]):
+                await self._send_entries(reading)
+            if kept < len(harvest.columns):
+                raise UrlLimitReached
+
+    async def _open(self, reading: _Reading) -> None:
+        reading.opened = True
+        candidate, reader = reading.candidate, reading.reader
+        assert reader is not None
+        assert reader.type is not None
+        await self._judge(candidate, Verdict.ACCEPTED, None, reading=reading)
+        await self._emit(
+            DocumentOpened(
+                url=reading.url,
+                requested_url=candidate.address.url,
+                method=candidate.method,
+                type=reader.type,
+                parent_url=candidate.parent_url,
+                depth=candidate.depth,
+                http_status=reading.http_status,
+                listed_lastmod=candidate.listed_lastmod,
+            )
+        )
+
+    async def _send_entries(self, reading: _Reading) -> None:
+        if reading.waiting.urls:
+            columns, reading.waiting = reading.waiting, EntryColumns()
+            reading.entries_sent += len(columns)
+            await self._emit(EntriesRead(reading.url, columns))
+
+    async def _close_complete(self, reading: _Reading, response: Response) -> VisitResult:
+        reading.validators = Validators(
+            response.headers.get("ETag"), response.headers.get("Last-Modified")
+        )
+        self._note_duplicate(reading)
+        return await self._close(reading, DocumentOutcome.COMPLETE)
+
+    def _note_duplicate(self, reading: _Reading) -> None:
+        reader = reading.reader
+        empty = not (reading.entries_sent or reading.waiting.urls or reading.children_found)
+        if reader and not empty and not self._frontier.is_new_content(reader.content_hash()):
+            reader.tally.note("duplicate_content")
+
+    async def _close_unchanged(self, reading: _Reading, known: KnownDocument | None) -> VisitResult:
+        if known is None:
+            raise HttpProtocolError
+        reading.validators = known.validators
+        if not self._frontier.claim(reading.candidate, reading.url):
+            return VisitResult(None)
+        await self._judge(reading.candidate, Verdict.ACCEPTED, "unchanged", reading=reading)
+        await self._follow(reading.candidate, reading.url, known.children, self._client)
+        return await self._close(reading, DocumentOutcome.UNCHANGED)
+
+    async def _close_failed(self, reading: _Reading, error: SiteatlasError) -> VisitResult:
+        gave_something = bool(
+            reading.entries_sent or reading.waiting.urls or reading.children_found
+        )
+        outcome = DocumentOutcome.CUT if gave_something else DocumentOutcome.UNREAD
+        candidate = reading.candidate
+        if not reading.opened:
+            page_for_all = isinstance(error, HtmlInstead) and self.random_path.answers_everything
+            reason = SOFT_404 if candidate.is_guess and page_for_all else error.code
+            await self._judge(candidate, Verdict.REJECTED, reason, reading=reading)
+        if (candidate.is_guess or candidate.may_be_page) and not reading.opened:
+            return VisitResult(outcome, error)
+        return await self._close(reading, outcome, error)
+
+    async def _close(
+        self, reading: _Reading, outcome: DocumentOutcome, error: SiteatlasError | None = None
+    ) -> VisitResult:
+        await self._send_entries(reading)
+        candidate, reader = reading.candidate, reading.reader
+        complete = outcome is DocumentOutcome.COMPLETE
+        await self._emit(
+            DocumentClosed(
+                url=reading.url,
+                requested_url=candidate.address.url,
+                outcome=outcome,
+                method=candidate.method,
+                type=reader.type if reader else None,
+                parent_url=candidate.parent_url,
+                error_code=error.code if error else None,
+                error=error.message if error else None,
+                http_status=reading.http_status,
+                entry_count=reading.entries_sent,
+                skipped_count=reader.tally.skipped if reader else 0,
+                wire_bytes=reader.wire_bytes if reader else 0,
+                decoded_bytes=reader.decoded_bytes if reader else 0,
+                seconds=time.monotonic() - reading.started,
+                validators=reading.validators,
+                content_hash=reader.content_hash() if reader and complete else None,
+                problems=dict(reader.tally.problems) if reader else {},
+                samples=reader.tally.kept_samples() if reader else {},
+            )
+        )
+        return VisitResult(outcome, error, reading.opened)
+
+    async def _judge(
+        self,
+        candidate: Candidate,
+        verdict: Verdict,
+        reason: str | None,
+        *,
+        reading: _Reading | None = None,
+    ) -> None:
+        if candidate.is_child and verdict is not Verdict.SKIPPED:
+            return
+        reader = reading.reader if reading else None
+        await self._emit(
+            CandidateJudged(
+                url=candidate.address.url,
+                method=candidate.method,
+                verdict=verdict,
+                reason=reason,
+                http_status=reading.http_status if reading else None,
+                type=reader.type if reader else None,
+            )
+        )

@@ -1,0 +1,1 @@
+"""Where the sitemaps of a site may be: robots.txt, home page, common paths."""

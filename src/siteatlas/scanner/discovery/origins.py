@@ -1,0 +1,65 @@
+"""The origins that may answer for a site, and which of them is worth asking after others failed."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterator, Sequence
+
+from siteatlas.errors import (
+    ConnectionFailed,
+    DnsError,
+    EgressDenied,
+    HttpProtocolError,
+    SiteatlasError,
+    Timeout,
+    TlsError,
+    TlsNotSpoken,
+)
+from siteatlas.net.address import WebAddress, parse_url
+from siteatlas.scanner.discovery.hosts import bare_host
+
+NEXT_ORIGIN_ON = (ConnectionFailed, DnsError, EgressDenied, HttpProtocolError, Timeout, TlsError)
+OTHER_HOST_ON = (ConnectionFailed, DnsError, TlsError)
+
+
+def origins_of(site: WebAddress) -> Iterator[WebAddress]:
+    """The origins that may answer for a site, best first."""
+    for host in (site.host, other_host(site.host)):
+        if host is not None:
+            for origin in _schemes_of(site):
+                yield parse_url(origin.replace(site.host, host, 1) + "/")
+
+
+def other_host(host: str) -> str | None:
+    """The host with `www.` if it has none, without it if it has; None for addresses."""
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        if "." not in host:
+            return None
+        bare = bare_host(host)
+        return bare if host != bare else "www." + bare
+    return None
+
+
+def worth_asking(origin: WebAddress, site: WebAddress, errors: Sequence[SiteatlasError]) -> bool:
+    """Whether an origin may do better than those that failed with these errors.
+
+    A certificate that cannot be trusted is never a reason to go on without TLS.
+    """
+    if origin.scheme != site.scheme and any(map(_distrusts, errors)):
+        return False
+    if origin.host != site.host:
+        return any(isinstance(error, OTHER_HOST_ON) for error in errors)
+    return not any(isinstance(error, DnsError) for error in errors)
+
+
+def _distrusts(error: SiteatlasError) -> bool:
+    return isinstance(error, TlsError) and not isinstance(error, TlsNotSpoken)
+
+
+def _schemes_of(site: WebAddress) -> list[str]:
+    fixed = site.scheme_given or (site.port_given and site.port == 443)  # noqa: PLR2004
+    if fixed:
+        return [site.origin]
+    return [site.origin, "http" + site.origin.removeprefix("https")]

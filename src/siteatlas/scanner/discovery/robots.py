@@ -1,0 +1,219 @@
+"""Reads robots.txt as RFC 9309 and Google do: the sitemaps it names and its rules for every agent.
+
+Takes bytes; fetching is `probes.py`'s, matching paths with rules `robots_rules.py`'s.
+"""
+
+from __future__ import annotations
+
+import codecs
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from siteatlas.scanner.discovery.robots_rules import Rule, RuleSet, percent_encoded
+
+MAX_BYTES = 500 * 1024
+MAX_LINE_CHARS = 16 * 1024
+# No scan reads more documents, and at fifty bytes a line these fill the bytes that are read.
+MAX_SITEMAPS = 10_000
+ANY_AGENT = "*"
+LINE_END = re.compile(r"\r\n|\n|\r")
+DIRECTIVE = re.compile(r"([a-z][a-z_-]*(?: agent)?)\s*:\s*(.*)", re.DOTALL | re.IGNORECASE)
+# Google and crawler-commons forgive a missing colon if the line has exactly two words.
+WITHOUT_COLON = re.compile(r"([A-Za-z][A-Za-z_-]*)\s+(\S+)")
+BARE_URL = re.compile(r"https?://\S+", re.IGNORECASE)
+SITEMAP_KEYS = ("sitemap", "site-map")
+AGENT_KEYS = frozenset({"user-agent", "useragent", "user agent"})
+DISALLOW_KEYS = frozenset({"disallow", "dissallow", "dissalow", "disalow", "diasllow", "disallaw"})
+RULE_KEYS = DISALLOW_KEYS | {"allow"}
+DELAY_KEYS = frozenset({"crawl-delay", "crawldelay"})
+# The RFC knows letters, `_` and `-` only, but `MJ12bot` and `archive.org_bot` are names in use.
+AGENT_TOKEN = re.compile(r"[A-Za-z0-9_.-]+")
+UNDECODED_BYTE = re.compile(r"[\udc80-\udcff]")
+
+
+class Directive(NamedTuple):
+    """One line that says something: its number from 1 on, its key in lower case, its value."""
+
+    line: int
+    key: str
+    value: str
+
+
+class AgentRules:
+    """What robots.txt says to one agent; without anything said, everything is allowed."""
+
+    def __init__(self, rules: Iterable[Rule] = (), crawl_delay: float | None = None) -> None:
+        self._rules = RuleSet(rules)
+        self.crawl_delay = crawl_delay
+
+    def rule_for(self, path: str) -> Rule | None:
+        """The rule that decides on a path (with its query); None when no rule covers it."""
+        return self._rules.match(path)
+
+    def allows(self, path: str) -> bool:
+        """Whether the agent may fetch a path."""
+        rule = self.rule_for(path)
+        return rule is None or rule.allow
+
+
+@dataclass(slots=True, eq=False)
+class _Group:
+    """Rules that follow one or more User-agent lines, shared by all agents that these name."""
+
+    rules: list[Rule] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class _Agent:
+    """One agent: its groups, which count as one, and the delay that it is asked to keep."""
+
+    groups: list[_Group] = field(default_factory=list)
+    crawl_delay: float | None = None
+
+
+class Robots:
+    """A robots.txt. `sitemaps_cut` says that it names more sitemaps than are read."""
+
+    def __init__(
+        self,
+        sitemaps: tuple[str, ...] = (),
+        agents: Mapping[str, _Agent] | None = None,
+        *,
+        sitemaps_cut: bool = False,
+    ) -> None:
+        self.sitemaps = sitemaps
+        self.sitemaps_cut = sitemaps_cut
+        self._agents = agents or {}
+        self._compiled: dict[str, AgentRules] = {}
+
+    def rules_of(self, agent: str) -> AgentRules:
+        """What holds for an agent (`Name/1.0 (…)` or `Name`): its own groups, else those of `*`."""
+        token = agent_token(agent)
+        key = token if token is not None and token in self._agents else ANY_AGENT
+        if key not in self._compiled:
+            found = self._agents.get(key, _Agent())
+            rules = (rule for group in found.groups for rule in group.rules)
+            self._compiled[key] = AgentRules(rules, found.crawl_delay)
+        return self._compiled[key]
+
+    def allows(self, agent: str, path: str) -> bool:
+        """Whether an agent may fetch a path."""
+        return self.rules_of(agent).allows(path)
+
+    def rule_for(self, agent: str, path: str) -> Rule | None:
+        """The rule, with its line, that decides whether an agent may fetch a path."""
+        return self.rules_of(agent).rule_for(path)
+
+
+def agent_token(agent: str) -> str | None:
+    """The name by which an agent is compared; `*` only if it stands alone or before a blank."""
+    if agent.startswith(ANY_AGENT):
+        return ANY_AGENT if not agent[1:2].strip() else None
+    token = AGENT_TOKEN.match(agent)
+    return token.group().lower() if token else None
+
+
+def parse_robots(content: bytes) -> Robots:
+    """Read the first 500 KiB, whole lines only."""
+    parser = _Parser()
+    for directive in _directives(content):
+        parser.take(directive)
+    return Robots(tuple(parser.sitemaps), parser.agents, sitemaps_cut=parser.sitemaps_cut)
+
+
+class _Parser:
+    """Sorts directives into sitemaps and groups. Lines it does not know end no group."""
+
+    def __init__(self) -> None:
+        self.sitemaps: dict[str, None] = {}
+        self.sitemaps_cut = False
+        self.agents: dict[str, _Agent] = {}
+        self._group = _Group()
+        self._agents_open = False
+        self._delay_of: list[_Agent] = []
+        self._delay_open = False
+
+    def take(self, directive: Directive) -> None:
+        """Take the next line."""
+        if directive.key.startswith(SITEMAP_KEYS):
+            self._take_sitemap(directive.value)
+        elif directive.key in AGENT_KEYS:
+            self._take_agent(agent_token(directive.value))
+        elif directive.key in RULE_KEYS:
+            self._take_rule(directive)
+        elif directive.key in DELAY_KEYS:
+            self._take_delay(_seconds(directive.value))
+
+    def _take_sitemap(self, value: str) -> None:
+        url = UNDECODED_BYTE.sub(lambda match: percent_encoded(match[0]), value)
+        if not url or url in self.sitemaps:
+            return
+        if len(self.sitemaps) < MAX_SITEMAPS:
+            self.sitemaps[url] = None
+        else:
+            self.sitemaps_cut = True
+
+    def _take_agent(self, token: str | None) -> None:
+        if not self._agents_open:
+            self._group = _Group()
+        if not (self._agents_open and self._delay_open):
+            self._delay_of = []
+        self._agents_open = self._delay_open = True
+        if token is not None:
+            agent = self.agents.setdefault(token, _Agent())
+            if not agent.groups or agent.groups[-1] is not self._group:
+                agent.groups.append(self._group)
+            self._delay_of.append(agent)
+
+    def _take_rule(self, directive: Directive) -> None:
+        self._agents_open = False
+        if directive.value:
+            allow = directive.key not in DISALLOW_KEYS
+            self._group.rules.append(Rule(directive.value, allow, directive.line))
+
+    def _take_delay(self, seconds: float | None) -> None:
+        """The delay of the agents named last; the first one counts. It ends no list of agents."""
+        if seconds is None:
+            return
+        for agent in self._delay_of:
+            agent.crawl_delay = seconds
+        self._delay_of = []
+        self._delay_open = False
+
+
+def _directives(content: bytes) -> Iterator[Directive]:
+    for number, line in enumerate(LINE_END.split(_text(_whole_lines(content))), start=1):
+        statement = line[:MAX_LINE_CHARS].partition("#")[0].replace("\x00", "").strip()
+        if _is_bare_sitemap(statement):
+            yield Directive(number, SITEMAP_KEYS[0], statement)
+        elif match := DIRECTIVE.fullmatch(statement) or WITHOUT_COLON.fullmatch(statement):
+            yield Directive(number, match[1].lower(), match[2].strip())
+
+
+def _is_bare_sitemap(statement: str) -> bool:
+    """A URL without a key, which crawler-commons takes for a sitemap if its name says so."""
+    return BARE_URL.fullmatch(statement) is not None and "sitemap" in statement.lower()
+
+
+def _text(content: bytes) -> str:
+    """UTF-8 with its invalid bytes kept for later, or UTF-16 if the byte order mark says so."""
+    if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return content.decode("utf-16", "replace")
+    return content.decode("utf-8", "surrogateescape").lstrip("\ufeff")
+
+
+def _whole_lines(content: bytes) -> bytes:
+    if len(content) <= MAX_BYTES:
+        return content
+    content = content[:MAX_BYTES]
+    return content[: max(content.rfind(b"\n"), content.rfind(b"\r")) + 1]
+
+
+def _seconds(value: str) -> float | None:
+    try:
+        seconds = float(value)
+    except ValueError:
+        return None
+    return seconds if 0 <= seconds < float("inf") else None

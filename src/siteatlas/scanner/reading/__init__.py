@@ -1,0 +1,1 @@
+"""One document: from the bytes of a response to entries, without the network."""

@@ -1,0 +1,203 @@
+"""From the bytes of the wire to the bytes of the document: gzip layers under hard limits.
+
+Recognises gzip by its magic number alone, since names and headers lie. Text is `encoding.py`'s.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from siteatlas.errors import (
+    DecompressionBomb,
+    EncodingChain,
+    EncodingUnsupported,
+    GzipCorrupt,
+    GzipMembers,
+    ScanError,
+    TooLarge,
+    Truncated,
+)
+from siteatlas.scanner.reading.tally import Tally
+
+PIECE_BYTES = 64 * 1024
+GZIP_MAGIC = b"\x1f\x8b"
+GZIP_WINDOW = 31
+MAX_LAYERS = 2
+READABLE_CODINGS = frozenset({"", "identity", "gzip", "x-gzip"})
+
+
+@dataclass(frozen=True, slots=True)
+class BodyLimits:
+    """How much one document may hold."""
+
+    decoded_bytes: int = 100 * 1024 * 1024
+    gzip_members: int = 1024
+    ratio: int = 300
+    ratio_from_bytes: int = 8 * 1024 * 1024
+
+
+class Body:
+    """Wire bytes in, document bytes out, in pieces of at most 64 KiB."""
+
+    def __init__(
+        self, content_encoding: str | None, tally: Tally, limits: BodyLimits | None = None
+    ) -> None:
+        _check_codings(content_encoding or "")
+        self._limits = limits or BodyLimits()
+        self._layer = _Layer(1, tally, self._limits)
+        self.wire_bytes = 0
+        self.decoded_bytes = 0
+
+    def feed(self, chunk: bytes) -> Iterator[bytes]:
+        """Every piece that these wire bytes complete; raises when a limit is passed."""
+        for start in range(0, len(chunk), PIECE_BYTES):
+            part = chunk[start : start + PIECE_BYTES]
+            self.wire_bytes += len(part)
+            yield from self._counted(self._layer.feed(part))
+
+    def close(self) -> Iterator[bytes]:
+        """What was held back; raises Truncated when a gzip member is not at its end."""
+        yield from self._counted(self._layer.close())
+
+    def _counted(self, pieces: Iterator[bytes]) -> Iterator[bytes]:
+        limits = self._limits
+        for piece in pieces:
+            self.decoded_bytes += len(piece)
+            if self.decoded_bytes > limits.decoded_bytes:
+                raise TooLarge
+            if (
+                self.decoded_bytes > limits.ratio_from_bytes
+                and self.decoded_bytes > limits.ratio * self.wire_bytes
+            ):
+                raise DecompressionBomb
+            yield piece
+
+
+def _check_codings(content_encoding: str) -> None:
+    codings = [coding.strip().lower() for coding in content_encoding.split(",")]
+    if len(codings) > MAX_LAYERS:
+        raise EncodingChain
+    unreadable = [coding for coding in codings if coding not in READABLE_CODINGS]
+    if unreadable:
+        raise EncodingUnsupported
+
+
+class _Layer:
+    """One possible gzip layer; passes bytes through when they are not gzip."""
+
+    def __init__(self, number: int, tally: Tally, limits: BodyLimits) -> None:
+        self._number = number
+        self._tally = tally
+        self._limits = limits
+        self._start = b""
+        self._sniffed = False
+        self._gzip: _GzipMembers | None = None
+        self._inner: _Layer | None = None
+
+    def feed(self, data: bytes) -> Iterator[bytes]:
+        if not self._sniffed:
+            self._start += data
+            if len(self._start) < len(GZIP_MAGIC):
+                return
+            data, self._start = self._start, b""
+            self._sniff(data)
+        yield from self._pass_on(data)
+
+    def close(self) -> Iterator[bytes]:
+        if not self._sniffed and self._start:
+            self._sniffed = True
+            yield self._start
+        if self._gzip is not None and self._inner is not None:
+            yield from self._inner.close()
+            if not self._gzip.at_end:
+                raise Truncated
+
+    def _sniff(self, data: bytes) -> None:
+        self._sniffed = True
+        if not data.startswith(GZIP_MAGIC):
+            return
+        if self._number > MAX_LAYERS:
+            raise EncodingChain
+        self._gzip = _GzipMembers(self._tally, self._limits.gzip_members)
+        self._inner = _Layer(self._number + 1, self._tally, self._limits)
+
+    def _pass_on(self, data: bytes) -> Iterator[bytes]:
+        if self._gzip is None or self._inner is None:
+            yield data
+            return
+        for piece in self._gzip.inflate(data):
+            yield from self._inner.feed(piece)
+        if self._gzip.error is not None:
+            raise self._gzip.error
+
+
+class _GzipMembers:
+    """The members of one gzip stream; garbage behind the last one is counted and ignored."""
+
+    def __init__(self, tally: Tally, max_members: int) -> None:
+        self._tally = tally
+        self._max_members = max_members
+        self._members = 1
+        self._member = zlib.decompressobj(GZIP_WINDOW)
+        self._member_gave_output = False
+        self._between = b""
+        self._garbage = False
+        self.error: ScanError | None = None
+
+    @property
+    def at_end(self) -> bool:
+        return self._member.eof or self._garbage
+
+    def inflate(self, data: bytes) -> Iterator[bytes]:
+        """Pieces of at most 64 KiB; after them, `error` says whether the stream is damaged."""
+        while data and not self._garbage and self.error is None:
+            if self._member.eof:
+                data = self._next_member(data)
+                continue
+            backup = self._member.copy()
+            try:
+                piece = self._member.decompress(data, PIECE_BYTES)
+            except zlib.error:
+                piece = self._salvage(backup, data)
+            else:
+                data = self._member.unconsumed_tail or self._member.unused_data
+            if piece:
+                self._member_gave_output = True
+                yield piece
+
+    def _next_member(self, data: bytes) -> bytes:
+        data = self._between + data
+        self._between = b""
+        if len(data) < len(GZIP_MAGIC):
+            self._between = data
+            return b""
+        if not data.startswith(GZIP_MAGIC):
+            self._note_garbage()
+            return b""
+        self._members += 1
+        if self._members > self._max_members:
+            self.error = GzipMembers()
+            return b""
+        self._member = zlib.decompressobj(GZIP_WINDOW)
+        self._member_gave_output = False
+        return data
+
+    def _note_garbage(self) -> None:
+        self._garbage = True
+        self._tally.note("gzip_trailing_garbage")
+
+    def _salvage(self, backup: zlib._Decompress, data: bytes) -> bytes:
+        """What stands before the damage: zlib throws it away together with the error."""
+        saved = bytearray()
+        try:
+            for position in range(len(data)):
+                saved += backup.decompress(data[position : position + 1], PIECE_BYTES)
+        except zlib.error:
+            pass
+        if self._members > 1 and not saved and not self._member_gave_output:
+            self._note_garbage()
+        else:
+            self.error = GzipCorrupt()
+        return bytes(saved)

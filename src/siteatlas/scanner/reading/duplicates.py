@@ -1,0 +1,32 @@
+"""URLs that one document lists more than once.
+
+For scans that store nothing; whoever stores listings knows what was seen already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from siteatlas.scanner.reading.tally import Tally
+
+DUPLICATE_URL = "duplicate_url"
+
+
+class DuplicateUrls:
+    """The URLs of one document as 64-bit hashes; notes repeated ones in its tally."""
+
+    def __init__(self, tally: Tally) -> None:
+        self._tally = tally
+        self._seen: set[int] = set()
+
+    def note(self, urls: Sequence[str]) -> None:
+        """Look at the next URLs of the document."""
+        seen, new = self._seen, set(map(hash, urls))
+        if len(new) == len(urls) and seen.isdisjoint(new):
+            seen |= new
+            return
+        for url in urls:
+            key = hash(url)
+            if key in seen:
+                self._tally.note(DUPLICATE_URL, url=url)
+            seen.add(key)

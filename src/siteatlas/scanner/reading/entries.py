@@ -1,0 +1,317 @@
+"""Turns raw entries into columns: judges each URL, reads dates, priorities and frequencies.
+
+Values repeat a lot, so each kind has a bounded cache. URLs stay as listed; relative ones are
+resolved against the address of the document.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
+from email.utils import parsedate_to_datetime
+from itertools import compress
+from typing import Generic, TypeVar
+
+from siteatlas.net.address import is_valid_authority, resolve_url
+from siteatlas.scanner.events import EntryColumns
+from siteatlas.scanner.reading.lastmod_text import are_utc_times, telling_times
+from siteatlas.scanner.reading.tally import MAX_SAMPLES, RawEntries, Tally
+from siteatlas.scanner.reading.url_column import all_begin_with
+from siteatlas.scanner.reading.white_space import WHITE_SPACE
+
+MAX_URL_CHARS = 8192
+USUAL_URL_CHARS = 2048
+YEARS = range(1970, 2101)
+MAX_DATE_CHARS = 64
+SIGNS = frozenset("+-")
+FUTURE = timedelta(days=1)
+CACHED_VALUES = 32_768
+CHANGE_FREQUENCIES = frozenset(
+    ("always", "hourly", "daily", "weekly", "monthly", "yearly", "never")
+)
+# The ordinary URL, for one match over hundreds of entries; must stay narrower than ACCEPTED. Its
+# host is judged apart.
+PLAIN_URL = r"https?://[0-9A-Za-z.:_~%\[\]-]{1,255}+(?:[/?#][!-;=?-~]{0,7900}+)?"
+IS_PLAIN_URL = re.compile(PLAIN_URL).fullmatch
+ORIGIN = re.compile(r"https?://([^/?#\\]*)", re.IGNORECASE)
+ACCEPTED = re.compile(
+    r"[hH][tT][tT][pP][sS]?://[^/?#\\@\s\x00-\x1f\x7f-\x9f\ufffd\ud800-\udfff]++"
+    r"(?:[/?#\\][^\x00-\x1f\x7f-\x9f\ufffd\ud800-\udfff]*+)?"
+)
+BAD_UNICODE = re.compile("[\ufffd\ud800-\udfff]")
+CONTROL = re.compile("[\x00-\x1f\x7f-\x9f]")
+SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
+CREDENTIALS = re.compile(r"https?://[^/?#\\]*@", re.IGNORECASE)
+LENIENT_DATE = re.compile(
+    r"(\d{4})(?:[-/](\d\d?)(?:[-/](\d\d?))?)?"
+    r"(?:[Tt ]\s*(\d\d?):(\d\d)(?::(\d\d)(?:[.,](\d{1,9}))?)?)?"
+    r"\s*(?:([Zz]|UTC|GMT)|([+-])(\d\d):?(\d\d)?)?",
+    re.ASCII,
+)
+
+T = TypeVar("T")
+
+
+class Entries:
+    """The kept entries of a batch, with their places among all entries of the batch."""
+
+    def __init__(self, urls: Sequence[str], places: Sequence[int]) -> None:
+        self._urls = urls
+        self._places = places
+
+    def __len__(self) -> int:
+        return len(self._urls)
+
+    def note(
+        self, code: str, indexes: Sequence[int], tally: Tally, values: Sequence[str] | None = None
+    ) -> None:
+        """Count a problem of these entries, with samples of the first."""
+        for index in indexes[:MAX_SAMPLES]:
+            value = None if values is None else values[index]
+            tally.note(code, url=self._urls[index], value=value, place=self._places[index])
+        if len(indexes) > MAX_SAMPLES:
+            tally.note(code, len(indexes) - MAX_SAMPLES)
+
+
+class ValueColumn(dict[str, T | None], Generic[T]):
+    """Reads one kind of value; a value that cannot be read is None and counted as a problem."""
+
+    def __init__(self, read: Callable[[str], T | None], problem: str) -> None:
+        super().__init__()
+        self._read = read
+        self._problem = problem
+
+    def __missing__(self, raw: str) -> T | None:
+        if len(self) >= CACHED_VALUES:
+            self.clear()
+        text = raw.strip()
+        value = self._read(text) if 0 < len(text) <= MAX_DATE_CHARS else None
+        if len(raw) <= MAX_DATE_CHARS:
+            self[raw] = value
+        return value
+
+    def column(self, raws: Sequence[str], tally: Tally, entries: Entries) -> list[T | None]:
+        """The values of a whole column."""
+        if raws[0] == raws[-1] and raws.count(raws[0]) == len(raws):
+            values = [self[raws[0]]] * len(raws)
+        else:
+            values = list(map(self.__getitem__, raws))
+        empty = values.count(None)
+        if empty and empty != raws.count(""):
+            pairs = enumerate(zip(raws, values, strict=True))
+            wrong = [index for index, (raw, value) in pairs if value is None and raw.strip()]
+            entries.note(self._problem, wrong, tally, raws)
+        return values
+
+
+class DateColumn(ValueColumn[datetime]):
+    """Reads dates and notes those in the future."""
+
+    def column(self, raws: Sequence[str], tally: Tally, entries: Entries) -> list[datetime | None]:
+        """The dates of a whole column."""
+        values = super().column(raws, tally, entries)
+        _note_future(values, raws, tally, entries)
+        return values
+
+    def times(self, raws: Sequence[str], tally: Tally, entries: Entries) -> list[datetime | None]:
+        """The same for timestamps in UTC; where most differ, the cache would only cost time."""
+        times = None if len(set(raws)) < len(raws) / 2 else _read_times(raws)
+        if times is None:
+            return self.column(raws, tally, entries)
+        _note_future(times, raws, tally, entries)
+        return [*times]
+
+
+def _note_future(
+    dates: Sequence[datetime | None], raws: Sequence[str], tally: Tally, entries: Entries
+) -> None:
+    limit = datetime.now(UTC) + FUTURE
+    # One look at the latest: a look at each date would cost more than reading it.
+    if max(filter(None, dates), default=limit) > limit:
+        pairs = enumerate(dates)
+        ahead = [index for index, date in pairs if date is not None and date > limit]
+        entries.note("lastmod_future", ahead, tally, raws)
+
+
+def read_date(text: str) -> datetime | None:
+    """A W3C, ISO 8601 or RFC 2822 date as UTC; None for anything else. No zone means UTC.
+
+    A date with a zone, as XML Schema allows it, begins at midnight in that zone.
+    """
+    moment = _iso_date(text) or _lenient_date(text)
+    if moment is None:
+        return None
+    if moment.tzinfo is not UTC:
+        try:
+            moment = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+        except OverflowError:
+            return None
+    return moment if moment.year in YEARS else None
+
+
+def _read_times(texts: Sequence[str]) -> list[datetime] | None:
+    """The times of timestamps in UTC; None if any of them cannot be read."""
+    try:
+        times = list(map(datetime.fromisoformat, texts))
+    except ValueError:
+        return None
+    return times if min(times).year in YEARS and max(times).year in YEARS else None
+
+
+def _iso_date(text: str) -> datetime | None:
+    # `fromisoformat` takes any character for the separator, also the sign of a zone behind a date.
+    if text[10:11] in SIGNS or text[8:9] in SIGNS:
+        return None
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        return None
+
+
+def _lenient_date(text: str) -> datetime | None:
+    match = LENIENT_DATE.fullmatch(text)
+    try:
+        if match is None:
+            return parsedate_to_datetime(text)
+        year, month, day, hour, minute, second, fraction, _, sign, zone_h, zone_m = match.groups()
+        zone = f"{sign}{zone_h}:{zone_m or '00'}" if sign else "+00:00"
+        return datetime.fromisoformat(
+            f"{year}-{int(month or 1):02}-{int(day or 1):02}T{int(hour or 0):02}:{minute or '00'}"
+            f":{second or '00'}.{(fraction or '0')[:6]:0<6}{zone}"
+        )
+    except (ValueError, TypeError, IndexError, OverflowError):
+        return None
+
+
+def _read_priority(text: str) -> float | None:
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return round(value, 6) + 0.0 if 0.0 <= value <= 1.0 else None
+
+
+def _read_frequency(text: str) -> str | None:
+    word = text.lower()
+    return word if word in CHANGE_FREQUENCIES else None
+
+
+LASTMODS = DateColumn(read_date, "lastmod_invalid")
+PRIORITIES = ValueColumn(_read_priority, "priority_invalid")
+FREQUENCIES = ValueColumn(_read_frequency, "changefreq_invalid")
+
+
+def fault_of_url(url: str) -> str | None:
+    """Why a trimmed loc cannot be kept, as a code; None for a URL that can."""
+    if len(url) <= MAX_URL_CHARS and ACCEPTED.fullmatch(url):
+        return None if _has_valid_host(url) else "bad_url"
+    if not url:
+        return "loc_missing"
+    if len(url) > MAX_URL_CHARS:
+        return "url_too_long"
+    if CONTROL.search(url):
+        return "control_char"
+    if BAD_UNICODE.search(url):
+        return "bad_unicode"
+    if CREDENTIALS.match(url):
+        return "credentials"
+    return "bad_url" if SCHEME.match(url) else "relative_url"
+
+
+def _has_valid_host(url: str) -> bool:
+    origin = ORIGIN.match(url)
+    return origin is not None and is_valid_authority(origin[1])
+
+
+def _have_valid_hosts(urls: Sequence[str]) -> bool:
+    """Whether all hosts of plain URLs are valid; the pages of one site cost two searches."""
+    origin = ORIGIN.match(urls[0]) if urls else None
+    if origin is None or not is_valid_authority(origin[1]):
+        return not urls
+    own = f"{origin[0]}/"
+    if all_begin_with(own, urls):
+        return True
+    return all(_has_valid_host(url) for url in urls if not url.startswith(own))
+
+
+def build_columns(raw: RawEntries, tally: Tally, base: str | None = None) -> EntryColumns:
+    """The columns of the entries that can be kept; the others are counted in the tally.
+
+    `base` is the address of the document; without one, relative URLs cannot be kept.
+    """
+    plain = raw.locs_are_plain and _have_valid_hosts(raw.locs)
+    columns = _read_columns(raw, tally) if plain else _judged_columns(raw, tally, base)
+    tally.entries += len(raw.locs)
+    return columns
+
+
+def _judged_columns(raw: RawEntries, tally: Tally, base: str | None) -> EntryColumns:
+    urls = raw.locs = [loc.strip(WHITE_SPACE) for loc in raw.locs]
+    if all(map(IS_PLAIN_URL, urls)) and _have_valid_hosts(urls):
+        return _read_columns(raw, tally)
+    faults = list(map(fault_of_url, urls))
+    if base is not None and "relative_url" in faults:
+        _resolve(urls, faults, base, tally)
+    if faults.count(None) == len(faults):
+        return _read_columns(raw, tally)
+    for place, fault in enumerate(faults):
+        if fault is not None:
+            tally.skip(fault, url=urls[place] or None, place=place)
+    good = [fault is None for fault in faults]
+    kept = RawEntries(
+        locs=list(compress(urls, good)),
+        lastmods=list(compress(raw.lastmods, good)),
+        changefreqs=list(compress(raw.changefreqs, good)),
+        priorities=list(compress(raw.priorities, good)),
+        extras=list(compress(raw.extras, good)),
+    )
+    return _read_columns(kept, tally, list(compress(range(len(urls)), good)))
+
+
+def _resolve(urls: list[str], faults: list[str | None], base: str, tally: Tally) -> None:
+    """Replace the relative URLs by full ones, and their faults by what is wrong with those."""
+    for index, fault in enumerate(faults):
+        if fault == "relative_url":
+            url = resolve_url(urls[index], base)
+            if url is None:
+                faults[index] = "bad_url"
+            else:
+                tally.note("relative_url", url=url, value=urls[index], place=index)
+                urls[index], faults[index] = url, fault_of_url(url)
+
+
+def _read_columns(
+    raw: RawEntries, tally: Tally, places: Sequence[int] | None = None
+) -> EntryColumns:
+    urls = list(raw.locs)
+    entries = Entries(urls, range(len(urls)) if places is None else places)
+    if urls and max(map(len, urls)) > USUAL_URL_CHARS:
+        long = [index for index, url in enumerate(urls) if len(url) > USUAL_URL_CHARS]
+        entries.note("url_long", long, tally)
+    absent = [None] * len(urls)
+
+    def column(kind: ValueColumn[T], raws: Sequence[str]) -> list[T | None]:
+        return kind.column(raws, tally, entries) if raws else [*absent]
+
+    lastmods, lastmod_texts = _read_dates(raw.lastmods, tally, entries)
+    return EntryColumns(
+        urls=urls,
+        lastmods=lastmods,
+        changefreqs=column(FREQUENCIES, raw.changefreqs),
+        priorities=column(PRIORITIES, raw.priorities),
+        extras=list(raw.extras) if raw.extras else [*absent],
+        lastmod_texts=lastmod_texts,
+    )
+
+
+def _read_dates(
+    raws: Sequence[str], tally: Tally, entries: Entries
+) -> tuple[list[datetime | None], list[str]]:
+    """A column of dates, and as many of their texts as are needed."""
+    if not raws:
+        return [None] * len(entries), []
+    if not are_utc_times(raws):
+        return LASTMODS.column(raws, tally, entries), list(raws)
+    dates = LASTMODS.times(raws, tally, entries)
+    return dates, telling_times(raws) if all(dates) else list(raws)

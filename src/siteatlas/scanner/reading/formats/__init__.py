@@ -1,0 +1,38 @@
+"""One reader per kind of sitemap: clean text in, what it lists out."""
+
+from __future__ import annotations
+
+from typing import Protocol, assert_never
+
+from siteatlas.scanner.events import SitemapType
+from siteatlas.scanner.reading.formats.feed import Feed
+from siteatlas.scanner.reading.formats.text import TextList
+from siteatlas.scanner.reading.formats.urlset import Urlset
+from siteatlas.scanner.reading.head import Head
+from siteatlas.scanner.reading.tally import Harvest, Tally
+
+
+class Format(Protocol):
+    """Takes the text behind the root's start tag piece by piece."""
+
+    def feed(self, text: str, *, final: bool = False) -> Harvest:
+        """What this text completes; with `final`, also whether the document ends properly."""
+
+    def release(self) -> Harvest:
+        """What is complete and was held back, for a document that breaks off."""
+
+
+def reader_for(head: Head, tally: Tally, base: str | None = None) -> Format:
+    """The reader of a document with this head; `base` is the address of the document, if known."""
+    match head.type:
+        case SitemapType.STANDARD:
+            return Urlset(head.root_tag, tally, base)
+        case SitemapType.INDEX:
+            return Urlset(head.root_tag, tally, base, fast=False)
+        case SitemapType.TEXT:
+            return TextList(tally, base)
+        case SitemapType.RSS:
+            return Feed(head.root_tag, "item", tally, base)
+        case SitemapType.ATOM:
+            return Feed(head.root_tag, "entry", tally, base)
+    assert_never(head.type)

@@ -1,0 +1,200 @@
+"""Strict, streaming XML: text in, finished elements of one name out, each dropped after use.
+
+The parser never sees a prolog or a DTD, never resolves anything, and its memory stays bounded. It
+keeps names in a dictionary of the document, see `name_dictionary.py`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from functools import cached_property, lru_cache
+from itertools import takewhile
+from typing import Any
+
+from lxml import etree
+
+from siteatlas.errors import ScanError, Truncated, XmlLimits, XmlMalformed
+from siteatlas.scanner.reading.formats.name_dictionary import NameDictionary
+from siteatlas.scanner.reading.formats.name_limits import NameLimit
+from siteatlas.scanner.reading.tally import Tally
+
+MAX_BYTES_WITHOUT_ELEMENT = 1024 * 1024
+LONG_NAME = re.compile(r"<[^ \t\r\n<>/!?][^ \t\r\n<>/]{200}")
+MAX_ATTRIBUTES = 256
+ATTRIBUTE = r"""\s++[^\s=<>/]++\s*+=\s*+(?:"[^"<]*+"|'[^'<]*+')"""
+TOO_MANY_ATTRIBUTES = re.compile(rf"<[^\s<>/]++(?:{ATTRIBUTE}){{{MAX_ATTRIBUTES + 1}}}")
+# Two cheap looks before that one: so many attributes need as many `=` and a long tag.
+LONG_TAG = re.compile(rf"<[^<]{{{5 * MAX_ATTRIBUTES}}}")
+NAME_TOO_LONG, RESOURCE_LIMIT, CONTENT_AFTER_END, UNDECLARED_PREFIX = 110, 114, 5, 201
+# Also the code for a dictionary that is full.
+OUT_OF_MEMORY = 2
+MAX_CACHED_ROOT_CHARS = 4096
+
+
+class ElementStream:
+    """The elements of one document. After `read`, `error` says whether it ended early, and why."""
+
+    def __init__(self, root_tag: str, names: Sequence[str], tally: Tally) -> None:
+        self._tally = tally
+        self._tags = _spellings(*names, name_of_root(root_tag).rpartition(":")[2])
+        self._root_tag: str | None = root_tag
+        self._names = NameLimit()
+        self._dictionary = NameDictionary()
+        self.root_closed = False
+        self._over = False
+        self._bytes_since_element = 0
+        self._last: etree._Element | None = None
+        self.error: ScanError | None = None
+
+    def read(self, text: str, *, final: bool = False) -> list[etree._Element]:
+        """Elements that this text finishes; they are only good until the next call."""
+        if self._root_tag is not None:
+            text, self._root_tag = self._root_tag + text, None
+        if self.error is not None or self._over:
+            return []
+        if _has_too_many_attributes(text) or LONG_NAME.search(text) or not self._names.allows(text):
+            self._over, self.error = True, None if self.root_closed else XmlLimits()
+            return []
+        with self._dictionary:
+            if not self.root_closed:
+                return self._parse(text.encode(), final=final)
+            self._over = self._feed(text.encode(), final=final) is not None
+            return []
+
+    def _parse(self, data: bytes, *, final: bool) -> list[etree._Element]:
+        self._forget_last()
+        failure = self._feed(data, final=final)
+        elements, nested = self._finished()
+        failure = XmlMalformed() if nested else failure
+        self._over = failure is not None
+        self._bytes_since_element = 0 if elements else self._bytes_since_element + len(data)
+        if not self.root_closed:
+            too_much = self._bytes_since_element > MAX_BYTES_WITHOUT_ELEMENT
+            self.error = failure or (XmlLimits() if too_much else None)
+        return elements
+
+    @cached_property
+    def _parser(self) -> etree.XMLPullParser:
+        return etree.XMLPullParser(
+            events=("end",),
+            tag=self._tags,
+            encoding="utf-8",
+            resolve_entities=False,
+            no_network=True,
+            load_dtd=False,
+            huge_tree=False,
+            remove_comments=True,
+            remove_pis=True,
+        )
+
+    def _feed(self, data: bytes, *, final: bool) -> ScanError | None:
+        try:
+            self._parser.feed(data)
+        except etree.XMLSyntaxError as failure:
+            return self._judge(failure)
+        if not final:
+            return None
+        self._close()
+        return Truncated()
+
+    def _close(self) -> None:
+        """End the parser; prefixes without a namespace are only told now."""
+        try:
+            self._parser.close()
+        except etree.XMLSyntaxError as failure:
+            self._judge(failure)
+
+    def _judge(self, failure: etree.XMLSyntaxError) -> ScanError:
+        code = getattr(failure, "code", None)
+        if code == OUT_OF_MEMORY:
+            raise MemoryError
+        if code == CONTENT_AFTER_END:
+            self._tally.note("content_after_end")
+        elif code == UNDECLARED_PREFIX:
+            self._tally.note("namespace")
+        return XmlLimits() if code in (NAME_TOO_LONG, RESOURCE_LIMIT) else XmlMalformed()
+
+    def _finished(self) -> tuple[list[etree._Element], bool]:
+        """Whole entries, and whether one stands inside another, which then has lost its end."""
+        events: Iterable[tuple[str, Any]] = self._parser.read_events()
+        elements: list[etree._Element] = [element for _, element in events]
+        if elements and elements[-1].getparent() is None:
+            self.root_closed = True
+            elements.pop()
+        nested = bool(elements) and _is_nested(elements[-1])
+        if nested:
+            elements = list(takewhile(lambda element: not _is_nested(element), elements))
+        self._last = elements[-1] if elements else None
+        return elements, nested
+
+    def _forget_last(self) -> None:
+        """Free all before the last finished element, on every level; the parser still holds it."""
+        if self._last is None:
+            return
+        self._last.clear()
+        node = self._last
+        while (parent := node.getparent()) is not None:
+            del parent[: parent.index(node)]
+            node = parent
+
+
+def name_of_root(root_tag: str) -> str:
+    """The name in a start tag, as written, with its prefix."""
+    return root_tag[1:].split(None, 1)[0].rstrip("/>")
+
+
+def prefixes_of_root(root_tag: str) -> frozenset[str] | None:
+    """The prefixes that a start tag announces; None when the tag alone makes a document unsound."""
+    if len(root_tag) <= MAX_CACHED_ROOT_CHARS:
+        return _prefixes_of_usual_root(root_tag)
+    return _prefixes_of_root(root_tag)
+
+
+def _prefixes_of_root(root_tag: str) -> frozenset[str] | None:
+    if root_tag.endswith("/>") or _has_too_many_attributes(root_tag) or LONG_NAME.search(root_tag):
+        return None
+    with NameDictionary():
+        return _parsed_prefixes(f"{root_tag[:-1]}/>")
+
+
+_prefixes_of_usual_root = lru_cache(maxsize=256)(_prefixes_of_root)
+
+
+def _parsed_prefixes(document: str) -> frozenset[str] | None:
+    parser = etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=False)
+    try:
+        root = etree.fromstring(document.encode(), parser)
+    except etree.XMLSyntaxError as failure:
+        return frozenset() if getattr(failure, "code", None) == UNDECLARED_PREFIX else None
+    return frozenset(prefix for prefix in root.nsmap if prefix)
+
+
+def _has_too_many_attributes(text: str) -> bool:
+    return (
+        text.count("=") > MAX_ATTRIBUTES
+        and LONG_TAG.search(text) is not None
+        and TOO_MANY_ATTRIBUTES.search(text) is not None
+    )
+
+
+def _is_nested(element: etree._Element) -> bool:
+    return any(True for _ in element.iterancestors(element.tag))
+
+
+def _spellings(*names: str) -> list[str]:
+    variants = {variant for name in names for variant in (name, name.upper(), name.capitalize())}
+    return [f"{{*}}{variant}" for variant in sorted(variants)]
+
+
+@lru_cache(maxsize=1024)
+def local_name(tag: str) -> str:
+    """The name of a tag in lower case, without namespace and prefix."""
+    return tag.rpartition("}")[2].rpartition(":")[2].lower()
+
+
+def text_of(element: etree._Element) -> str:
+    """All text inside an element; the empty string when there is none."""
+    if len(element):
+        return "".join(str(part) for part in element.itertext())
+    return element.text or ""

@@ -1,0 +1,161 @@
+"""Reads what an entry carries beside its URL: images, videos, news, alternates, mobile, PageMap.
+
+The shape of every key is described in docs/reference/extras.md. Values stay text, as listed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import islice
+from typing import Any
+
+from lxml import etree
+
+from siteatlas.scanner.reading.formats.elements import local_name, text_of
+from siteatlas.scanner.reading.tally import Extras, Tally
+from siteatlas.scanner.reading.white_space import WHITE_SPACE
+
+MAX_ITEMS = 1000
+MAX_FIELDS = 64
+MAX_REPEATED_ATTRIBUTES = 8
+MAX_VALUE_CHARS = 4096
+VALUE_COST = 16
+MAX_DEPTH = 8
+MAX_EXTRAS_CHARS = 256 * 1024
+REPEATED_FIELDS = frozenset({"tag", "category", "price", "content_segment_loc"})
+
+
+def read_extension(tag: str, element: etree._Element, extras: Extras, tally: Tally) -> None:
+    """Add one extension element of an entry to its extras; unknown ones are left out."""
+    if not extras:
+        tally.extras_left = MAX_EXTRAS_CHARS
+    reader = READERS.get(local_name(tag))
+    if reader is not None:
+        reader(element, extras, tally)
+
+
+def _read_image(element: etree._Element, extras: Extras, tally: Tally) -> None:
+    fields = _fields(element, tally)
+    if fields.get("loc"):
+        _append(extras, "images", fields, tally)
+
+
+def _read_video(element: etree._Element, extras: Extras, tally: Tally) -> None:
+    fields = _fields(element, tally)
+    if fields:
+        _append(extras, "videos", fields, tally)
+
+
+def _read_news(element: etree._Element, extras: Extras, tally: Tally) -> None:
+    fields = _fields(element, tally)
+    if fields:
+        extras.setdefault("news", fields)
+
+
+def _read_alternate(element: etree._Element, extras: Extras, tally: Tally) -> None:
+    address = element.get("href")
+    if not address or element.get("rel", "alternate").lower() != "alternate":
+        return
+    link = {"href": _cut(address.strip(WHITE_SPACE), tally)}
+    if language := element.get("hreflang"):
+        link["hreflang"] = _cut(language.strip(WHITE_SPACE), tally)
+    elif media := element.get("media"):
+        link["media"] = _cut(media.strip(WHITE_SPACE), tally)
+    _append(extras, "alternates", link, tally)
+
+
+def _read_mobile(_element: etree._Element, extras: Extras, _tally: Tally) -> None:
+    extras["mobile"] = True
+
+
+def _read_pagemap(element: etree._Element, extras: Extras, tally: Tally) -> None:
+    for data in element:
+        if local_name(data.tag) == "dataobject":
+            item: Extras = {
+                name: _cut(value, tally) for name in ("type", "id") if (value := data.get(name))
+            }
+            item["attributes"] = _pagemap_attributes(data, tally)
+            _append(extras, "pagemap", item, tally)
+
+
+def _pagemap_attributes(data: etree._Element, tally: Tally) -> Extras:
+    attributes: Extras = {}
+    for child in data:
+        name = child.get("name")
+        if local_name(child.tag) == "attribute" and name:
+            value = child.get("value") or text_of(child).strip(WHITE_SPACE)
+            _append(attributes, _cut(name, tally), _cut(value, tally), tally)
+    return attributes
+
+
+READERS: dict[str, Callable[[etree._Element, Extras, Tally], None]] = {
+    "image": _read_image,
+    "video": _read_video,
+    "news": _read_news,
+    "link": _read_alternate,
+    "mobile": _read_mobile,
+    "pagemap": _read_pagemap,
+}
+
+
+def _fields(element: etree._Element, tally: Tally, depth: int = 1) -> Extras:
+    """The children by name; one with children of its own becomes a dictionary again.
+
+    An attribute of a child stands beside it, as `restriction_relationship` beside `restriction`.
+    """
+    fields: Extras = {}
+    repeated: dict[str, list[etree._Element]] = {}
+    for child in islice(element, MAX_FIELDS):
+        name = local_name(child.tag)
+        if name in REPEATED_FIELDS:
+            repeated.setdefault(name, []).append(child)
+            continue
+        if value := _value(child, tally, depth):
+            fields.setdefault(name, value)
+        for key, text in child.items():
+            fields.setdefault(f"{name}_{local_name(str(key))}", _cut(str(text), tally))
+    for name, children in repeated.items():
+        _add_repeated(fields, name, children, tally, depth)
+    return fields
+
+
+def _add_repeated(
+    fields: Extras, name: str, children: list[etree._Element], tally: Tally, depth: int
+) -> None:
+    """Add a list of the values, and beside it one as long for each attribute, None where absent."""
+    for child in children:
+        _append(fields, name, _value(child, tally, depth), tally)
+    kept = children[: len(fields[name])]
+    keys = list(dict.fromkeys(str(key) for child in kept for key in child.keys()))  # noqa: SIM118
+    if len(keys) > MAX_REPEATED_ATTRIBUTES:
+        tally.note("extras_cut")
+    for key in keys[:MAX_REPEATED_ATTRIBUTES]:
+        texts = [child.get(key) for child in kept]
+        values = [None if text is None else _cut(text, tally) for text in texts]
+        fields.setdefault(f"{name}_{local_name(key)}", values)
+
+
+def _value(child: etree._Element, tally: Tally, depth: int) -> Extras | str:
+    if not len(child):
+        return _cut((child.text or "").strip(WHITE_SPACE), tally)
+    if depth < MAX_DEPTH:
+        return _fields(child, tally, depth + 1)
+    tally.note("extras_cut")
+    return ""
+
+
+def _append(extras: Extras, key: str, value: Any, tally: Tally) -> None:
+    items = extras.setdefault(key, [])
+    if len(items) < MAX_ITEMS and tally.extras_left > 0:
+        items.append(value)
+    else:
+        tally.note("extras_cut")
+
+
+def _cut(value: str, tally: Tally) -> str:
+    longest = min(MAX_VALUE_CHARS, max(tally.extras_left, 0))
+    tally.extras_left -= min(len(value), longest) + VALUE_COST
+    if len(value) <= longest:
+        return value
+    tally.note("extras_cut")
+    return value[:longest]

@@ -1,0 +1,137 @@
+"""Reads entries of a document that is no XML any more, each by itself, with regular expressions.
+
+Begins where the strict parser stopped. Takes an address only if it stands whole between its tags;
+an entry that gives none is counted as lost. Whoever uses this marks the document as cut.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from itertools import islice, pairwise
+
+from siteatlas.scanner.reading.tally import Tally
+from siteatlas.scanner.reading.white_space import WHITE_SPACE
+
+UNFINISHED_CHARS = 256 * 1024
+
+PREFIX = r"(?:[\w.-]{1,40}:)?"
+# A field of an image is none of its page.
+OWN_PREFIX = r"(?!(?:image|video|news|mobile|xhtml):)" + PREFIX
+COMMENT_START, COMMENT_END = "<!--", "-->"
+MAX_CODE_POINT = 0x10FFFF
+MAX_DIGITS = 12
+ENTRY_START = re.compile(rf"<{PREFIX}(url|sitemap)(?=[\s/>])", re.IGNORECASE)
+ENTRY_END = re.compile(
+    rf"</{PREFIX}(?:url|sitemap)\s*>|<{PREFIX}(?:url|sitemap)(?:\s[^<>]*)?/>", re.IGNORECASE
+)
+ENTRY_WITH_LOC = re.compile(rf"<{PREFIX}(?:url|sitemap)>\s*<{PREFIX}loc>", re.IGNORECASE)
+CDATA = re.compile(r"<!\[CDATA\[([^<]*?)\]\]>")
+# What follows the address must be its own end or that of its entry, not a stray bracket.
+LOC = re.compile(
+    rf"<{OWN_PREFIX}loc(?:\s[^<>]*)?>([^<]*)<(?=/{PREFIX}(?:loc|url|sitemap)\s*>)", re.IGNORECASE
+)
+FIELDS = tuple(
+    re.compile(rf"<{OWN_PREFIX}{name}\s*>([^<]*)</{PREFIX}{name}\s*>", re.IGNORECASE)
+    for name in ("lastmod", "changefreq", "priority")
+)
+REFERENCE = re.compile(r"&(?:#(x?)([0-9a-fA-F]+)|(amp|lt|gt|quot|apos));")
+PREDEFINED = {"amp": "&", "lt": "<", "gt": ">", "quot": '"', "apos": "'"}
+
+
+Entry = tuple[str, ...]
+
+
+@dataclass(slots=True)
+class Salvaged:
+    """Entries as text: loc, lastmod, changefreq, priority."""
+
+    pages: list[Entry] = field(default_factory=list)
+    children: list[Entry] = field(default_factory=list)
+
+
+class Salvage:
+    """The rest of one broken document, from the last entry that the parser did not finish."""
+
+    def __init__(self, tally: Tally) -> None:
+        self._tally = tally
+        self._unfinished = ""
+        self._in_comment = False
+
+    def feed(self, text: str, *, done: int = 0, final: bool = False) -> Salvaged:
+        """What stands in this text; its first `done` entries were read before."""
+        text = _without_first(self._without_comments(text), done)
+        starts = list(ENTRY_START.finditer(text))
+        end = len(text) if final or not starts else starts.pop().start()
+        self._unfinished = "" if final else text[end:][-UNFINISHED_CHARS:]
+        edges = [match.start() for match in starts] + [end]
+        found = Salvaged()
+        for match, (start, stop) in zip(starts, pairwise(edges), strict=True):
+            self._read(match[1].lower(), CDATA.sub(_escaped, text[start:stop]), found)
+        return found
+
+    def _without_comments(self, text: str) -> str:
+        """What is left over and the new text, without comments; one may end in a later text.
+
+        Searched by hand, since a pattern would look for the end again at every start.
+        """
+        if not self._in_comment:
+            text, self._unfinished = self._unfinished + text, ""
+        kept = [self._unfinished]
+        position = 0
+        while True:
+            if self._in_comment:
+                end = text.find(COMMENT_END, position)
+                if end < 0:
+                    return "".join(kept)
+                position = end + len(COMMENT_END)
+            start = text.find(COMMENT_START, position)
+            self._in_comment = start >= 0
+            kept.append(text[position:start] if self._in_comment else text[position:])
+            if not self._in_comment:
+                return "".join(kept)
+            position = start + len(COMMENT_START)
+
+    def _read(self, kind: str, segment: str, found: Salvaged) -> None:
+        locs = [decode(loc) for loc in LOC.findall(segment)]
+        if not locs:
+            self._tally.skip("entry_malformed", value=segment)
+            return
+        self._tally.note("entry_salvaged", url=locs[0])
+        locs = [loc for loc in locs if loc.strip(WHITE_SPACE)] or locs[:1]
+        if len(locs) > 1:
+            self._tally.note("several_locs", len(locs) - 1, url=locs[0], value=locs[1])
+        matches = [pattern.search(segment) for pattern in FIELDS]
+        values = [match[1] if match else "" for match in matches]
+        if kind == "sitemap":
+            found.children += [(loc, *values) for loc in locs]
+        else:
+            found.pages.append((locs[0], *values))
+
+
+def _without_first(text: str, count: int) -> str:
+    """The text behind its first entries."""
+    ends = islice(ENTRY_END.finditer(text), count)
+    return text[max((end.end() for end in ends), default=0) :]
+
+
+def decode(text: str) -> str:
+    """Text with its references replaced; repairs have made sure that all of them are good."""
+    if "&" not in text:
+        return text
+    if text.count("&") == text.count("&amp;"):
+        return text.replace("&amp;", "&")
+    return REFERENCE.sub(_decode_reference, text)
+
+
+def _decode_reference(match: re.Match[str]) -> str:
+    is_hex, number, name = match.groups()
+    if name:
+        return PREDEFINED[name]
+    code = int(number[:MAX_DIGITS], 16 if is_hex else 10)
+    # NUL makes the entry one that cannot be kept, which is what a broken reference must do.
+    return chr(code) if 0 < code <= MAX_CODE_POINT and len(number) <= MAX_DIGITS else "\x00"
+
+
+def _escaped(match: re.Match[str]) -> str:
+    return match[1].replace("&", "&amp;")

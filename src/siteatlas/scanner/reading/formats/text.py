@@ -1,0 +1,76 @@
+"""Reads plain text sitemaps: one URL a line, nothing else.
+
+Of relative URLs, only those that are clearly paths are resolved; any other line may be prose.
+"""
+
+from __future__ import annotations
+
+import re
+
+from siteatlas.errors import NotASitemap
+from siteatlas.net.address import resolve_url
+from siteatlas.scanner.reading.entries import MAX_URL_CHARS, build_columns
+from siteatlas.scanner.reading.tally import Harvest, RawEntries, Tally
+from siteatlas.scanner.reading.white_space import WHITE_SPACE
+
+# Nothing is given out before so many lines are there, or all of them.
+LINES_TO_JUDGE = 100
+PATH = re.compile(r"\.{0,2}/\S*")
+
+
+class TextList:
+    """One text document: text in, columns out. Blank lines and `#` comments are passed over."""
+
+    def __init__(self, tally: Tally, base: str | None = None) -> None:
+        self._tally = tally
+        self._base = base
+        self._unfinished = ""
+        self._line_too_long = False
+        self._urls = 0
+        self._waiting: list[str] = []
+
+    def feed(self, text: str, *, final: bool = False) -> Harvest:
+        """What this text completes; with `final`, the last line needs no line end."""
+        text = self._unfinished + text
+        cut = len(text) if final else max(text.rfind("\n"), text.rfind("\r", 0, -1)) + 1
+        self._unfinished = text[cut:]
+        lines = text[:cut].replace("\r", "\n").split("\n")
+        if self._line_too_long and cut:
+            self._line_too_long = False
+            del lines[0]
+        if len(self._unfinished) > MAX_URL_CHARS:
+            self._drop_long_line()
+        kept = [
+            line for line in (line.strip(WHITE_SPACE) for line in lines) if line and line[0] != "#"
+        ]
+        self._waiting += [self._full(line) if line[0] in "./" else line for line in kept]
+        if not (final or self._urls or len(self._waiting) >= LINES_TO_JUDGE):
+            return Harvest()
+        return self.release()
+
+    def release(self) -> Harvest:
+        """What was held back until the document could be judged."""
+        first = not self._urls
+        harvest = Harvest(build_columns(RawEntries(self._waiting), self._tally))
+        self._waiting = []
+        self._urls += len(harvest.columns)
+        if 2 * self._tally.skipped > self._urls + self._tally.skipped:
+            harvest = Harvest() if first else harvest
+            harvest.error = NotASitemap("More than half of the lines are no URLs.")
+        return harvest
+
+    def _full(self, line: str) -> str:
+        """A path in full, where the address of the document is known; else the line as it is."""
+        if self._base is None or not PATH.fullmatch(line):
+            return line
+        url = resolve_url(line, self._base)
+        if url is None:
+            return line
+        self._tally.note("relative_url")
+        return url
+
+    def _drop_long_line(self) -> None:
+        if not self._line_too_long:
+            self._tally.skip("url_too_long")
+        self._line_too_long = True
+        self._unfinished = ""

@@ -1,0 +1,185 @@
+"""Reads `<urlset>` and `<sitemapindex>` documents, whichever of the two their entries belong to.
+
+Plain pages go through the fast lane, others through the strict parser; what is no XML any more is
+salvaged entry by entry, and the document counts as cut.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+from lxml import etree
+
+from siteatlas.errors import XmlMalformed
+from siteatlas.scanner.reading.entries import build_columns
+from siteatlas.scanner.reading.formats.children import build_children, read_children
+from siteatlas.scanner.reading.formats.elements import (
+    ElementStream,
+    local_name,
+    name_of_root,
+    prefixes_of_root,
+    text_of,
+)
+from siteatlas.scanner.reading.formats.extensions import read_extension
+from siteatlas.scanner.reading.formats.fast_path import FastLane
+from siteatlas.scanner.reading.formats.salvage import ENTRY_WITH_LOC, UNFINISHED_CHARS, Salvage
+from siteatlas.scanner.reading.repair import XmlRepair
+from siteatlas.scanner.reading.tally import Extras, Harvest, RawEntries, Tally
+from siteatlas.scanner.reading.white_space import WHITE_SPACE
+
+ENTRIES = ("url", "sitemap")
+FIELDS = ("loc", "lastmod", "changefreq", "priority")
+# An `image:loc` that stands where it should not is no page.
+EXTENSIONS = ("image", "video", "news", "mobile", "xhtml")
+MAX_TAGS = 256
+
+
+class _FieldNumbers(dict[str, int]):
+    """The column of a tag inside entries of one namespace, -1 for an extension."""
+
+    def __init__(self, entry_space: str) -> None:
+        super().__init__()
+        self._entry_space = entry_space
+
+    def __missing__(self, tag: str) -> int:
+        name, space = local_name(tag), _space(tag)
+        foreign = space != self._entry_space and any(word in space for word in EXTENSIONS)
+        number = FIELDS.index(name) if name in FIELDS and not foreign else -1
+        if len(self) < MAX_TAGS:
+            self[tag] = number
+        return number
+
+
+def _space(tag: str) -> str:
+    """What stands before the name: a namespace, or a prefix that has none."""
+    return tag[: -len(local_name(tag))].lower()
+
+
+@lru_cache(maxsize=64)
+def _field_numbers(entry_tag: str) -> _FieldNumbers:
+    return _FieldNumbers(_space(entry_tag))
+
+
+class Urlset:
+    """One document: text in, columns and children out. `fast` False keeps it off the fast lane."""
+
+    def __init__(
+        self, root_tag: str, tally: Tally, base: str | None = None, *, fast: bool = True
+    ) -> None:
+        self._tally = tally
+        self._base = base
+        self._repair = XmlRepair(tally)
+        mended = self._repair.mend(root_tag)
+        prefixes = prefixes_of_root(mended) if fast else None
+        self._lane = None if prefixes is None else FastLane(prefixes)
+        self._elements = ElementStream(mended, ENTRIES, tally)
+        root = name_of_root(root_tag)
+        self._root_end = "" if root_tag.endswith("/>") else f"</{root}"
+        self._entry_ends = [f"</{_like_root(name, root)}" for name in ENTRIES]
+        self._unfinished = ""
+        self._salvage: Salvage | None = None
+
+    def feed(self, text: str, *, final: bool = False) -> Harvest:
+        """What this text completes; with `final`, also whether the document ends properly."""
+        text = self._repair.feed(text, final=final)
+        if self._salvage is not None:
+            return self._salvaged(self._salvage, text, final=final)
+        if self._lane is not None:
+            raw = None if final else self._lane.feed(text)
+            if raw is not None:
+                return Harvest(build_columns(raw, self._tally, self._base))
+            text = self._lane.rest + text if final else self._lane.rest
+            self._lane = None
+        return self._parsed(text, final=final)
+
+    def release(self) -> Harvest:
+        """Nothing is held back but what is not complete."""
+        return Harvest()
+
+    def _parsed(self, text: str, *, final: bool) -> Harvest:
+        elements = self._elements.read(text, final=final)
+        harvest = self._harvest(elements)
+        if isinstance(self._elements.error, XmlMalformed):
+            self._salvage = Salvage(self._tally)
+            rest = self._unfinished + text
+            more = self._salvaged(self._salvage, rest, done=len(elements), final=final)
+            return _joined(harvest, more)
+        if self._elements.root_closed and (rest := self._after_root(self._unfinished + text)):
+            self._salvage = Salvage(self._tally)
+            return _joined(harvest, self._salvaged(self._salvage, rest, final=final))
+        harvest.error = self._elements.error
+        self._keep_unfinished(text)
+        return harvest
+
+    def _harvest(self, elements: Sequence[etree._Element]) -> Harvest:
+        children: Sequence[etree._Element] = ()
+        if {local_name(tag) for tag in {element.tag for element in elements}} != {"url"}:
+            children = [element for element in elements if local_name(element.tag) == "sitemap"]
+            elements = [element for element in elements if local_name(element.tag) != "sitemap"]
+        raw = _read_elements(elements, self._tally)
+        columns = build_columns(raw, self._tally, self._base)
+        return Harvest(columns, read_children(children, self._tally))
+
+    def _salvaged(self, salvage: Salvage, text: str, *, done: int = 0, final: bool) -> Harvest:
+        found = salvage.feed(text, done=done, final=final)
+        locs, lastmods, changefreqs, priorities = (
+            zip(*found.pages, strict=True) if found.pages else ((),) * 4
+        )
+        raw = RawEntries(locs, lastmods, changefreqs, priorities)
+        return Harvest(
+            build_columns(raw, self._tally, self._base),
+            build_children(found.children, self._tally),
+            XmlMalformed() if final else None,
+        )
+
+    def _after_root(self, text: str) -> str:
+        """The text behind the end of the root, if entries go on there."""
+        end = text.find(self._root_end)
+        rest = text if end < 0 else text[end + len(self._root_end) :]
+        return rest if ENTRY_WITH_LOC.search(rest) else ""
+
+    def _keep_unfinished(self, text: str) -> None:
+        """Remember what the parser has begun, in case the document breaks in the middle of it."""
+        end = next((at for name in self._entry_ends if (at := text.rfind(name)) >= 0), -1)
+        begun = text[text.find(">", end) + 1 :] if end >= 0 else self._unfinished + text
+        self._unfinished = begun[-UNFINISHED_CHARS:]
+
+
+def _like_root(name: str, root: str) -> str:
+    """The name of an entry with the prefix and in the case that the root has."""
+    prefix, colon, local = root.rpartition(":")
+    return prefix + colon + (name.upper() if local.isupper() else name)
+
+
+def _joined(first: Harvest, second: Harvest) -> Harvest:
+    first.columns.extend(second.columns)
+    first.children += second.children
+    first.error = second.error
+    return first
+
+
+def _read_elements(elements: Sequence[etree._Element], tally: Tally) -> RawEntries:
+    rows = [_read_entry(element, tally) for element in elements]
+    if not rows:
+        return RawEntries()
+    locs, lastmods, changefreqs, priorities = zip(*(values for values, _ in rows), strict=True)
+    extras = [extra for _, extra in rows]
+    return RawEntries(locs, lastmods, changefreqs, priorities, extras)
+
+
+def _read_entry(element: etree._Element, tally: Tally) -> tuple[list[str], Extras | None]:
+    values = ["", "", "", ""]
+    extras: Extras | None = None
+    numbers = _field_numbers(element.tag)
+    for child in element:
+        tag = child.tag
+        field = numbers[tag]
+        if field < 0:
+            extras = {} if extras is None else extras
+            read_extension(tag, child, extras, tally)
+        elif not values[field]:
+            values[field] = (text_of(child) if not field and len(child) else child.text) or ""
+        elif not field and (more := text_of(child).strip(WHITE_SPACE)):
+            tally.note("several_locs", url=values[0], value=more)
+    return values, extras or None

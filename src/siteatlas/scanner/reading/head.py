@@ -1,0 +1,127 @@
+"""Looks at the first text of a document and says what it is: a kind of sitemap, or what else.
+
+Refuses documents that declare entities. Everything behind the root's start tag is `rest`.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from siteatlas.errors import EmptyDocument, NotASitemap, XmlEntities
+from siteatlas.scanner.events import SitemapType
+from siteatlas.scanner.reading.tally import Tally
+from siteatlas.scanner.reading.web_page import error_of_page
+
+MAX_HEAD_CHARS = 256 * 1024
+MAX_LINE_CHARS = 8192 + 64
+BLANK = re.compile(r"[\s\x00\ufeff]*")
+MISC = re.compile(r"\s*+(?:<\?.*?\?>|<!--.*?-->)", re.DOTALL)
+DOCTYPE = re.compile(
+    r"""\s*+<!DOCTYPE\s++([^\s>\[]++)([^\[>"']*+(?:(?:"[^"]*+"|'[^']*+')[^\[>"']*+)*)(\[.*?\]\s*+)?>""",
+    re.DOTALL | re.IGNORECASE,
+)
+ROOT = re.compile(r"""\s*+(<([^\s/>!?&<]++)[^>"']*+(?:(?:"[^"]*+"|'[^']*+')[^>"']*+)*>)""")
+COMMENT_LINES = re.compile(r"(?:#[^\r\n]*+[\r\n]\s*+)*")
+URL_LINE = re.compile(r"https?://[^\s<>]", re.IGNORECASE)
+HTML_NAMES = frozenset(
+    ("html", "head", "body", "title", "meta", "script", "style", "div", "p", "br")
+)
+NAMESPACE = re.compile(
+    r"""\sxmlns\s*=\s*["']\s*https?://(?:www\.)?sitemaps\.org/schemas/sitemap/0\.9/?\s*["']"""
+)
+PROTOCOL_ROOTS = {"urlset": SitemapType.STANDARD, "sitemapindex": SitemapType.INDEX}
+XML_TYPES = {
+    **PROTOCOL_ROOTS,
+    "rss": SitemapType.RSS,
+    "rdf": SitemapType.RSS,
+    "feed": SitemapType.ATOM,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """What a document is. `root_tag` is its start tag as written, empty for plain text."""
+
+    type: SitemapType
+    rest: str
+    root_tag: str = ""
+
+
+def read_head(text: str, tally: Tally, *, final: bool) -> Head | None:
+    """The head of a document, or None when more text is needed; raises when it is no sitemap."""
+    start = BLANK.match(text)
+    content = text[start.end() :] if start else text
+    if not content:
+        if final:
+            raise EmptyDocument
+        return None
+    if content[0] != "<":
+        return _text_head(content, final=final)
+    head = _xml_head(content, tally)
+    if head is None and (final or len(text) > MAX_HEAD_CHARS):
+        raise NotASitemap
+    if head is not None and len(content) != len(text):
+        tally.note("leading_blanks")
+    return head
+
+
+def _text_head(content: str, *, final: bool) -> Head | None:
+    comments = COMMENT_LINES.match(content, 0, MAX_HEAD_CHARS)
+    lines = content[comments.end() :] if comments else content
+    unfinished = "\n" not in lines and "\r" not in lines
+    if not final and unfinished and len(lines) < MAX_LINE_CHARS:
+        return None
+    if not URL_LINE.match(lines):
+        raise NotASitemap
+    return Head(SitemapType.TEXT, lines)
+
+
+def _xml_head(content: str, tally: Tally) -> Head | None:
+    position = 0
+    doctypes = 0
+    while True:
+        if match := MISC.match(content, position):
+            position = match.end()
+        elif match := DOCTYPE.match(content, position):
+            _judge_doctype(match, content)
+            doctypes += 1
+            position = match.end()
+        else:
+            break
+    root = ROOT.match(content, position)
+    if root is None:
+        _judge_unfinished(content[position:].lstrip(), content)
+        return None
+    if doctypes:
+        tally.note("doctype", doctypes)
+    return _judge_root(root, content, tally)
+
+
+def _judge_doctype(match: re.Match[str], content: str) -> None:
+    if match[1].lower() == "html":
+        raise error_of_page(content)
+    if "<!entity" in (match[3] or "").lower():
+        raise XmlEntities
+
+
+def _judge_unfinished(unread: str, content: str) -> None:
+    start = unread[:4096].lower()
+    if start.startswith("<!doctype html"):
+        raise error_of_page(content)
+    if start.startswith("<!doctype") and "<!entity" in start:
+        raise XmlEntities
+    if re.match(r"<[^\w!?]", start):
+        raise NotASitemap
+
+
+def _judge_root(root: re.Match[str], content: str, tally: Tally) -> Head:
+    name = root[2].rpartition(":")[2].lower()
+    if name in HTML_NAMES:
+        raise error_of_page(content)
+    kind = XML_TYPES.get(name)
+    if kind is None:
+        raise NotASitemap
+    if name in PROTOCOL_ROOTS and (root[2] != name or not NAMESPACE.search(root[1])):
+        tally.note("namespace")
+    return Head(kind, content[root.end() :], root[1])

@@ -1,0 +1,130 @@
+"""`lastmod` as it was listed, where that tells more than the time that was read from it.
+
+A full timestamp tells nothing more: its offset aside, it is the same instant. A date without time,
+a year, a time without zone or a text that is not a date does. How it is stored: decision 0016.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from datetime import datetime
+from functools import lru_cache
+
+from siteatlas.scanner.reading.tally import storable_text
+
+MAX_TEXT_CHARS = 200
+CACHED_TEXTS = 32_768
+# Hours, minutes, seconds and a zone, as ISO 8601 and RFC 2822 write them.
+FULL_TIME = re.compile(
+    r".*?\d\d:\d\d:\d\d(?:[.,]\d+)?\s*(?:[Zz]|UTC?|GMT|[ECMP][SD]T|[+-]\d\d:?\d\d)", re.ASCII
+)
+FULL_AT_MIDNIGHT = ""
+# The most common forms, for a look at a whole column.
+DAY_FORM = b"0000-00-00\n"
+TIME_FORMS = (b"0000-00-00T00:00:00+00:00\n", b"0000-00-00T00:00:00Z\n")
+DIGITS_AS_ZEROS = bytes.maketrans(b"123456789", b"0" * 9)
+MIDNIGHT, END_OF_DAY = "T00:00:00", "T24:00:00"
+DAY_CHARS, Z_CHARS, OFFSET_CHARS = 10, 20, 25
+
+
+def are_utc_times(listed: Sequence[str]) -> bool:
+    """Whether all values of a column are timestamps in UTC of the same usual form."""
+    return any(_have_form(listed, form) for form in TIME_FORMS)
+
+
+def telling_times(listed: Sequence[str]) -> list[str]:
+    """Timestamps without those that tell no more than their time; empty where none does.
+
+    For timestamps in UTC that could be read: only midnight may be taken for a date without time.
+    """
+    joined = "".join(listed)
+    if MIDNIGHT not in joined and END_OF_DAY not in joined:
+        return []
+    return [text if MIDNIGHT in text or END_OF_DAY in text else "" for text in listed]
+
+
+def listed_text(lastmod: datetime | None, listed: str) -> str | None:
+    """The text as listed; None where there is none, or where it is a full timestamp."""
+    if not listed:
+        return None
+    if lastmod is None:
+        return storable_text(listed.strip(), MAX_TEXT_CHARS) or None
+    if _is_day(listed):
+        return listed
+    return None if _is_usual_time(listed) else _short_text(listed)
+
+
+def listed_texts(lastmods: Sequence[datetime | None], listed: Sequence[str]) -> list[str | None]:
+    """The same for a column."""
+    if not any(listed):
+        return [None] * len(listed)
+    if all(lastmods) and are_utc_times(listed):
+        return [None] * len(listed)
+    if all(lastmods) and _have_form(listed, DAY_FORM):
+        return list(listed)
+    return list(map(listed_text, lastmods, listed))
+
+
+def stored_text(lastmod: datetime | None, listed: str) -> str | None:
+    """What is stored beside a date: None where the date alone gives the text back.
+
+    Midnight stands for a date without time, which is the most common form and so costs nothing.
+    A full timestamp at midnight is marked by the empty text.
+    """
+    if not listed or (lastmod is not None and _is_day(listed)):
+        return None
+    text = listed_text(lastmod, listed)
+    if text is None:
+        return FULL_AT_MIDNIGHT if lastmod is not None and _is_midnight(lastmod) else None
+    return None if lastmod is not None and _is_day(text) else text
+
+
+def stored_texts(lastmods: Sequence[datetime | None], listed: Sequence[str]) -> list[str | None]:
+    """The same for a column."""
+    if not any(listed) or (all(lastmods) and _have_form(listed, DAY_FORM)):
+        return [None] * len(listed)
+    return list(map(stored_text, lastmods, listed))
+
+
+def _have_form(listed: Sequence[str], form: bytes) -> bool:
+    """Whether the values of a column differ from this form, which is one line, in digits only."""
+    if not listed or len(listed[0]) != len(form) - 1:
+        return False
+    lines = "\n".join(listed) + "\n"
+    return lines.isascii() and lines.encode().translate(DIGITS_AS_ZEROS) == form * len(listed)
+
+
+def restored_text(lastmod: datetime | None, stored: str | None) -> str | None:
+    """The text as listed from what is stored; None where it was a full timestamp, or nothing."""
+    if stored is not None:
+        return stored or None
+    return f"{lastmod:%Y-%m-%d}" if lastmod is not None and _is_midnight(lastmod) else None
+
+
+def _is_midnight(moment: datetime) -> bool:
+    return not (moment.hour or moment.minute or moment.second or moment.microsecond)
+
+
+def _is_day(listed: str) -> bool:
+    """Whether a text that was read as a date is one without time."""
+    return (
+        len(listed) == DAY_CHARS
+        and listed[4] == "-"
+        and listed[7] == "-"
+        and listed[-1].isdigit()  # not a blank behind a day of one digit
+    )
+
+
+def _is_usual_time(listed: str) -> bool:
+    """The two most common timestamps by a glance, since sites with many dates have many of them."""
+    size = len(listed)
+    return (size == Z_CHARS and listed[16] == ":" and listed[19] == "Z") or (
+        size == OFFSET_CHARS and listed[16] == ":" and listed[19] in "+-" and listed[22] == ":"
+    )
+
+
+@lru_cache(CACHED_TEXTS)
+def _short_text(listed: str) -> str | None:
+    text = listed.strip()
+    return None if FULL_TIME.fullmatch(text) else storable_text(text, MAX_TEXT_CHARS) or None

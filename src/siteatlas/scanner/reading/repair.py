@@ -1,0 +1,129 @@
+"""Mends XML text in the stream, before a strict parser sees it; every repair is counted.
+
+Bare ampersands, entities of HTML and forbidden characters are mended, nothing else is touched.
+A forbidden control character becomes another one that XML allows and keeps everywhere, so that a
+URL around it is refused, not rewritten.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from html.entities import html5
+
+from siteatlas.errors import XmlTokenTooLong
+from siteatlas.scanner.reading.tally import Tally
+
+HELD_CHARS = 1024 * 1024
+FORBIDDEN_CONTROLS = bytes(code for code in range(32) if code not in (9, 10, 13))
+SURROGATES = range(0xD800, 0xE000)
+ALLOWED_CONTROL = "\x85"
+CONTROL_TO_ALLOWED = dict.fromkeys(FORBIDDEN_CONTROLS, ALLOWED_CONTROL)
+NONCHARACTERS = ("\ufffe", "\uffff")
+REFERENCE = re.compile(r"&(?:(#)([0-9]{1,8}|[xX][0-9a-fA-F]{1,7});|([A-Za-z][A-Za-z0-9]{1,31});)?")
+PREDEFINED = frozenset({"amp", "lt", "gt", "quot", "apos"})
+CDATA_START, CDATA_END = "<![CDATA[", "]]>"
+CDATA = re.compile(r"<!\[CDATA\[.*?(?:\]\]>|\Z)", re.DOTALL)
+REPLACEMENT = "\ufffd"
+
+SHOWN_CHARS = 60
+
+
+class XmlRepair:
+    """Takes text as it comes, gives text that ends behind a `>`, so no tag or entity is split."""
+
+    def __init__(self, tally: Tally) -> None:
+        self._tally = tally
+        self._held = ""
+        self._in_cdata = False
+
+    def feed(self, text: str, *, final: bool = False) -> str:
+        """The mended text so far; costs a few plain searches when there is nothing to mend.
+
+        Raises XmlTokenTooLong when no tag ends within a megabyte.
+        """
+        if self._held:
+            text = self._held + text
+        if final:
+            cut = len(text)
+        else:
+            cut = text.rfind(">") + 1
+            if not cut and len(text) > HELD_CHARS:
+                raise XmlTokenTooLong
+        self._held = text[cut:]
+        return self.mend(text[:cut])
+
+    def mend(self, text: str) -> str:
+        """Mend one stretch of text that splits no tag and no entity."""
+        text = self._mend_characters(text)
+        if "&" in text and text.count("&") != text.count("&amp;"):
+            text = "".join(self._mend_outside_cdata(text))
+        self._track_cdata(text)
+        return text
+
+    def _mend_characters(self, text: str) -> str:
+        raw = text.encode()
+        forbidden = len(raw) - len(raw.translate(None, FORBIDDEN_CONTROLS))
+        if forbidden:
+            self._tally.note("forbidden_char", forbidden)
+            text = text.translate(CONTROL_TO_ALLOWED)
+        if not text.isascii():
+            for character in NONCHARACTERS:
+                if character in text:
+                    self._tally.note("forbidden_char", text.count(character))
+                    text = text.replace(character, REPLACEMENT)
+        return text
+
+    def _mend_outside_cdata(self, text: str) -> Iterator[str]:
+        position = 0
+        if self._in_cdata:
+            end = text.find(CDATA_END)
+            position = len(text) if end < 0 else end + len(CDATA_END)
+            yield text[:position]
+        for section in CDATA.finditer(text, position):
+            yield REFERENCE.sub(self._mend_reference, text[position : section.start()])
+            yield section.group()
+            position = section.end()
+        yield REFERENCE.sub(self._mend_reference, text[position:])
+
+    def _mend_reference(self, match: re.Match[str]) -> str:
+        is_number, number, name = match.groups()
+        if is_number:
+            return self._mend_number(number)
+        if name is None:
+            self._note("bare_ampersand", match)
+            return "&amp;"
+        if name in PREDEFINED:
+            return match.group()
+        characters = html5.get(name + ";")
+        if characters is None:
+            self._note("bare_ampersand", match)
+            return "&amp;" + match.group()[1:]
+        self._note("html_entity", match)
+        return "".join(f"&#{ord(character)};" for character in characters)
+
+    def _note(self, code: str, match: re.Match[str]) -> None:
+        """Count a repair; its sample is the text around, on one line."""
+        if not self._tally.wants_sample(code):
+            self._tally.note(code)
+            return
+        around = match.string[max(0, match.start() - SHOWN_CHARS) : match.end() + SHOWN_CHARS]
+        self._tally.note(code, value=" ".join(around.split()))
+
+    def _mend_number(self, number: str) -> str:
+        code = int(number[1:], 16) if number[0] in "xX" else int(number)
+        if code in CONTROL_TO_ALLOWED:
+            self._tally.note("forbidden_char")
+            return ALLOWED_CONTROL
+        if code > sys.maxunicode or code in SURROGATES or chr(code) in NONCHARACTERS:
+            self._tally.note("forbidden_char")
+            return REPLACEMENT
+        return f"&#{code};"
+
+    def _track_cdata(self, text: str) -> None:
+        start = text.rfind(CDATA_START)
+        if start >= 0:
+            self._in_cdata = text.find(CDATA_END, start) < 0
+        elif self._in_cdata:
+            self._in_cdata = CDATA_END not in text

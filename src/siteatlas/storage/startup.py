@@ -1,0 +1,143 @@
+"""Opening the database of a process, wherever it is, and leaving it tidily."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+from siteatlas.aio.background import beside
+from siteatlas.errors import (
+    DatabaseConnectionsExhausted,
+    DatabaseUnavailable,
+    EmbeddedServerError,
+    EmbeddedServerUnavailable,
+)
+from siteatlas.logs import get_logger
+from siteatlas.settings import Settings, load_settings
+from siteatlas.storage.embedded.server import EmbeddedServer, announce_to_log
+from siteatlas.storage.faults import located_faults, reason_of, server_of
+from siteatlas.storage.schema import require_schema, upgrade_schema
+from siteatlas.storage.session import Database, bind_database, create_database
+
+LOOK_SECONDS = 2.0
+REST_SECONDS = 30.0
+RETRY_SECONDS = 1.0
+WORD_EVERY_SECONDS = 5.0
+# A server that starts, recovers or is crowded; one that refuses us would do so for ever.
+PASSING: tuple[type[DatabaseUnavailable], ...] = (DatabaseUnavailable, DatabaseConnectionsExhausted)
+
+log = get_logger("storage")
+
+
+@asynccontextmanager
+async def open_storage(
+    settings: Settings | None = None,
+    *,
+    announce: Callable[[str], None] | None = None,
+    check_schema: bool = True,
+    go_on_waiting: Callable[[], bool] | None = None,
+) -> AsyncIterator[Database]:
+    """Bind the database that the settings name, or the embedded one, to this process.
+
+    Without `settings` they are read here; without `announce` a start of the embedded server is
+    only logged. The embedded server's schema is brought up to date; elsewhere an outdated one is
+    refused. With `go_on_waiting` a database that does not answer yet is waited for as long as it
+    says so, up to the time in the settings.
+    """
+    settings = settings or load_settings().settings
+    if settings.database_url is None:
+        async with _embedded(settings, announce or announce_to_log, go_on_waiting) as database:
+            yield database
+        return
+    url = settings.database_url.get_secret_value()
+    wait = Wait(server_of(url), settings.database_wait_seconds if go_on_waiting else 0)
+    with located_faults(url):
+        async with _opened(settings, url, True) as database:
+            if check_schema:
+                await wait.until_answered(lambda: require_schema(database.engine), go_on_waiting)
+            yield database
+
+
+@asynccontextmanager
+async def _embedded(
+    settings: Settings,
+    announce: Callable[[str], None],
+    go_on_waiting: Callable[[], bool] | None,
+) -> AsyncIterator[Database]:
+    server = EmbeddedServer(settings.data_dir, announce=announce, user_name=settings.server_user)
+    wait = Wait(str(server.data_dir), settings.database_wait_seconds)
+    try:
+        url = await asyncio.to_thread(server.acquire)
+        async with _opened(settings, url, False) as database, beside(_revive_when_dead(server)):
+            await wait.until_answered(lambda: upgrade_schema(database.engine), go_on_waiting)
+            yield database
+    except DatabaseUnavailable as error:
+        if type(error) is not DatabaseUnavailable:
+            raise
+        raise EmbeddedServerUnavailable(
+            f"The embedded PostgreSQL in {server.data_dir} does not answer: {reason_of(error)}."
+        ) from error
+    finally:
+        await asyncio.to_thread(server.release)
+
+
+class Wait:
+    """A limited wait for a database that does not answer yet, with a word now and then."""
+
+    def __init__(self, where: str, seconds: float) -> None:
+        self._where = where
+        self._began = time.monotonic()
+        self._seconds = seconds
+        self._next_word = 0.0
+
+    async def until_answered(
+        self, ask: Callable[[], Awaitable[None]], go_on: Callable[[], bool] | None
+    ) -> None:
+        """Ask until there is an answer, be it a refusal; raise the last fault when time is up."""
+        while True:
+            try:
+                return await ask()
+            except DatabaseUnavailable as error:
+                if type(error) not in PASSING or self._is_over() or not (go_on is None or go_on()):
+                    raise
+                self._tell(error)
+            await asyncio.sleep(RETRY_SECONDS)
+
+    def _is_over(self) -> bool:
+        return time.monotonic() - self._began + RETRY_SECONDS > self._seconds
+
+    def _tell(self, error: DatabaseUnavailable) -> None:
+        waited = time.monotonic() - self._began
+        if waited >= self._next_word:
+            self._next_word = waited + WORD_EVERY_SECONDS
+            log.warning("waiting_for_database", database=self._where, reason=reason_of(error))
+
+
+async def _revive_when_dead(server: EmbeddedServer) -> None:
+    """Nobody else looks after our own server: whoever uses it starts it again when it died."""
+    while True:
+        await asyncio.sleep(LOOK_SECONDS)
+        try:
+            if await asyncio.to_thread(server.revive):
+                log.warning("embedded_server_revived")
+        except EmbeddedServerError as error:
+            log.warning("embedded_server_lost", reason=error.message)
+            await asyncio.sleep(REST_SECONDS)
+
+
+@asynccontextmanager
+async def _opened(settings: Settings, url: str, behind_pooler: bool) -> AsyncIterator[Database]:
+    database = create_database(
+        url,
+        pool_size=settings.pool_size,
+        pool_overflow=settings.pool_overflow,
+        behind_pooler=behind_pooler,
+    )
+    bind_database(database)
+    try:
+        yield database
+    finally:
+        bind_database(None)
+        await database.close()

@@ -1,0 +1,1 @@
+"""The write statements, one module per noun; the caller owns the transaction."""

@@ -1,0 +1,107 @@
+"""Write statements on problems: what a read of a document found, and what it no longer shows."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import ARRAY, Text, Uuid, any_, bindparam, exists, func, select, update
+from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from siteatlas.storage.models import DomainProblem, Sitemap
+from siteatlas.storage.statements.bulk import table_of
+
+PROBLEMS, SITEMAPS = table_of(DomainProblem), table_of(Sitemap)
+
+
+@dataclass(frozen=True, slots=True)
+class FoundProblem:
+    """One kind of problem in one document, with samples as they are stored."""
+
+    sitemap_id: UUID
+    code: str
+    count: int
+    samples: list[dict[str, Any]]
+
+
+def _record_statement() -> Any:
+    """One row for each problem; the site is that of the document, which has a row by now."""
+    scan = bindparam("of_scan", type_=PROBLEMS.c.last_scan_id.type)
+    row = select(
+        SITEMAPS.c.id,
+        bindparam("of_code", type_=Text()),
+        SITEMAPS.c.domain_id,
+        bindparam("found", type_=PROBLEMS.c.count.type),
+        bindparam("shown", type_=PROBLEMS.c.samples.type),
+        scan,
+        scan,
+    ).where(SITEMAPS.c.id == bindparam("of_sitemap", type_=Uuid()))
+    names = ["sitemap_id", "code", "domain_id", "count", "samples", "first_scan_id", "last_scan_id"]
+    statement = insert(PROBLEMS).from_select(names, row)
+    new = statement.excluded
+    return statement.on_conflict_do_update(
+        index_elements=[PROBLEMS.c.sitemap_id, PROBLEMS.c.code],
+        set_={
+            "count": new.count,
+            "samples": new.samples,
+            "last_scan_id": new.last_scan_id,
+            "last_seen_at": func.now(),
+            "resolved_at": None,
+        },
+    )
+
+
+def _resolve_statement() -> Any:
+    pairs = func.unnest(
+        bindparam("sitemap_ids", type_=ARRAY(Uuid())), bindparam("codes", type_=ARRAY(Text()))
+    )
+    found = pairs.table_valued("sitemap_id", "code", name="found").render_derived()
+    still_there = exists().where(
+        found.c.sitemap_id == PROBLEMS.c.sitemap_id, found.c.code == PROBLEMS.c.code
+    )
+    return (
+        update(PROBLEMS)
+        .where(
+            PROBLEMS.c.sitemap_id == any_(bindparam("read_ids", type_=ARRAY(Uuid()))),
+            PROBLEMS.c.resolved_at.is_(None),
+            ~still_there,
+        )
+        .values(resolved_at=func.now())
+    )
+
+
+# Statements of every scan are made once: making one costs as much as running it.
+RECORD = _record_statement()
+RESOLVE = _resolve_statement()
+
+
+async def record_problems(
+    session: AsyncSession,
+    scan_id: int,
+    problems: Sequence[FoundProblem],
+    read_completely: Collection[UUID],
+) -> None:
+    """Store what was found; what documents that were `read_completely` lack is over now."""
+    ordered = sorted(problems, key=lambda problem: (problem.sitemap_id, problem.code))
+    if ordered:
+        await session.execute(RECORD, [_values(problem, scan_id) for problem in ordered])
+    if read_completely:
+        values = {
+            "read_ids": sorted(read_completely),
+            "sitemap_ids": [problem.sitemap_id for problem in ordered],
+            "codes": [problem.code for problem in ordered],
+        }
+        await session.execute(RESOLVE, values)
+
+
+def _values(problem: FoundProblem, scan_id: int) -> dict[str, Any]:
+    return {
+        "of_sitemap": problem.sitemap_id,
+        "of_code": problem.code,
+        "found": problem.count,
+        "shown": problem.samples,
+        "of_scan": scan_id,
+    }

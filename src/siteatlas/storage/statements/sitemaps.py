@@ -1,0 +1,178 @@
+"""Write statements on documents: what a scan says of them, and the counts that follow."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import ARRAY, Uuid, any_, bindparam, exists, func, or_, select, update
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from siteatlas.storage.models import (
+    Candidate,
+    Domain,
+    Sitemap,
+    SitemapLink,
+    SitemapScan,
+    SitemapScanState,
+    SitemapStatus,
+    SitemapUrl,
+)
+from siteatlas.storage.statements.bulk import insert_rows, replace_rows, table_of, update_rows
+
+# Statements of every scan are made once: making one costs as much as running it.
+SITEMAPS = table_of(Sitemap)
+SCANNED = table_of(SitemapScan)
+LISTINGS = table_of(SitemapUrl)
+READ = (SitemapScanState.COMPLETE, SitemapScanState.UNCHANGED, SitemapScanState.CUT)
+NOTE_READING = (
+    update(SITEMAPS)
+    .where(SITEMAPS.c.id == any_(bindparam("ids", type_=ARRAY(Uuid()))))
+    .values(
+        last_read_at=func.now(),
+        url_count=select(func.count())
+        .where(LISTINGS.c.sitemap_id == SITEMAPS.c.id, LISTINGS.c.removed_at.is_(None))
+        .scalar_subquery(),
+    )
+    .returning(SITEMAPS.c.id, SITEMAPS.c.url_count)
+)
+LARGEST = (
+    select(
+        SITEMAPS.c.id,
+        SITEMAPS.c.url,
+        SITEMAPS.c.type,
+        SCANNED.c.url_count,
+        func.count().over().label("documents"),
+        func.sum(SCANNED.c.url_count).over().label("urls"),
+    )
+    .join(SCANNED, SCANNED.c.sitemap_id == SITEMAPS.c.id)
+    .where(SCANNED.c.scan_id == bindparam("scan"), SCANNED.c.state.in_(READ))
+    .order_by(SCANNED.c.url_count.desc(), SITEMAPS.c.url)
+    .limit(bindparam("most"))
+)
+MARK_OPENED = (
+    update(SCANNED)
+    .where(
+        SCANNED.c.scan_id == bindparam("of_scan"),
+        SCANNED.c.sitemap_id == bindparam("of_sitemap"),
+        SCANNED.c.state == SitemapScanState.PENDING,
+    )
+    .values(http_status=bindparam("answered"))
+)
+COUNT_DOMAIN = select(
+    func.count().filter((SITEMAPS.c.status == "completed") | (SITEMAPS.c.url_count > 0)),
+    func.coalesce(func.sum(SITEMAPS.c.url_count), 0),
+).where(SITEMAPS.c.domain_id == bindparam("domain"))
+# How long a document that a person named is asked for after it could last be read.
+MANUAL_GRACE_DAYS = 30
+LOAD_MANUAL = (
+    select(func.coalesce(SITEMAPS.c.requested_url, SITEMAPS.c.url))
+    .where(
+        SITEMAPS.c.domain_id == bindparam("domain"),
+        SITEMAPS.c.discovery_method == "manual",
+        or_(
+            SITEMAPS.c.status == SitemapStatus.COMPLETED,
+            exists().where(
+                SCANNED.c.sitemap_id == SITEMAPS.c.id,
+                SCANNED.c.state.in_(READ),
+                SCANNED.c.finished_at > func.now() - timedelta(days=MANUAL_GRACE_DAYS),
+            ),
+        ),
+    )
+    .order_by(SITEMAPS.c.created_at, SITEMAPS.c.url)
+)
+
+
+async def load_manual_documents(session: AsyncSession, domain_id: UUID) -> tuple[str, ...]:
+    """Addresses of the documents that a person named and that were read as sitemaps.
+
+    One that fails now is still asked for, but not for ever: the site may have given it up.
+    """
+    return tuple((await session.scalars(LOAD_MANUAL, {"domain": domain_id})).all())
+
+
+async def insert_sitemaps(session: AsyncSession, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Insert documents that are new to a site."""
+    await insert_rows(session, Sitemap, rows)
+
+
+async def update_sitemaps(session: AsyncSession, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Write what a scan learned of stored documents; each row names its `id`."""
+    await update_rows(session, Sitemap, rows)
+
+
+async def note_reading(session: AsyncSession, sitemap_ids: Sequence[UUID]) -> dict[UUID, int]:
+    """Note that documents were read now, and how many listings each of them has."""
+    rows = (await session.execute(NOTE_READING, {"ids": list(sitemap_ids)})).all()
+    return {row.id: row.url_count for row in rows}
+
+
+async def link_sitemaps(session: AsyncSession, pairs: Sequence[tuple[UUID, UUID]]) -> None:
+    """Note which index lists which child."""
+    rows = [{"parent_id": parent, "child_id": child} for parent, child in pairs]
+    await insert_rows(session, SitemapLink, rows)
+
+
+async def mark_pending(session: AsyncSession, scan_id: int, sitemap_ids: Sequence[UUID]) -> None:
+    """Put documents on the frontier of a scan."""
+    rows = [{"scan_id": scan_id, "sitemap_id": sitemap_id} for sitemap_id in sitemap_ids]
+    await insert_rows(session, SitemapScan, rows)
+
+
+async def mark_opened(
+    session: AsyncSession, scan_id: int, answers: Mapping[UUID, int | None]
+) -> None:
+    """Note that documents of a scan answered and are being read; their rows stay pending."""
+    rows = [
+        {"of_scan": scan_id, "of_sitemap": sitemap_id, "answered": status}
+        for sitemap_id, status in sorted(answers.items())
+    ]
+    if rows:
+        await session.execute(MARK_OPENED, rows)
+
+
+async def close_sitemap_scans(
+    session: AsyncSession, scan_id: int, rows: Sequence[Mapping[str, Any]]
+) -> None:
+    """Note how the reading of documents ended."""
+    complete = [{"scan_id": scan_id, **row} for row in rows]
+    await replace_rows(session, SitemapScan, complete, moment="finished_at")
+
+
+async def record_candidates(session: AsyncSession, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Write down every place where a sitemap was looked for."""
+    await replace_rows(session, Candidate, rows, moment="checked_at")
+
+
+async def record_origin(session: AsyncSession, domain_id: UUID, origin: str) -> None:
+    """Note which origin answers for a site."""
+    await session.execute(
+        update(Domain)
+        .where(Domain.id == domain_id)
+        .values(origin=origin)
+        .execution_options(synchronize_session=False)
+    )
+
+
+async def count_domain(session: AsyncSession, domain_id: UUID) -> tuple[int, int]:
+    """Documents of a site that could be read, and the listings in them."""
+    count, urls = (await session.execute(COUNT_DOMAIN, {"domain": domain_id})).one()
+    return count, int(urls)
+
+
+async def summarise_scan(
+    session: AsyncSession, scan_id: int, limit: int
+) -> tuple[int, int, list[dict[str, Any]]]:
+    """Documents and listings that a scan read, and its largest documents."""
+    rows = (await session.execute(LARGEST, {"scan": scan_id, "most": limit})).all()
+    documents, urls = (rows[0].documents, int(rows[0].urls)) if rows else (0, 0)
+    return (
+        documents,
+        urls,
+        [
+            {"id": str(row.id), "url": row.url, "type": row.type, "url_count": row.url_count}
+            for row in rows
+        ],
+    )

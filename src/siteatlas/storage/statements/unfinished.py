@@ -1,0 +1,92 @@
+"""What a scan leaves open when it ends: documents broken off, and listed ones never asked for.
+
+The first are closed with counts taken from their rows. Of the others, one that no scan has ever
+asked for is removed with its links: a row for it would say nothing but that somebody listed it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import ARRAY, Uuid, any_, bindparam, delete, func, select, update
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from siteatlas.storage.models import (
+    Sitemap,
+    SitemapScan,
+    SitemapScanState,
+    SitemapStatus,
+    SitemapUrl,
+)
+from siteatlas.storage.statements.bulk import table_of
+
+NOT_ASKED = "not_asked"
+# Rows of one statement; what is left over by a scan of an older version, retention removes.
+MAX_CLOSED = 20_000
+
+SITEMAPS = table_of(Sitemap)
+SCANNED = table_of(SitemapScan)
+LISTINGS = table_of(SitemapUrl)
+NEVER_ASKED = (SITEMAPS.c.status == SitemapStatus.PENDING) & SITEMAPS.c.type.is_(None)
+PENDING = (SCANNED.c.scan_id == bindparam("scan")) & (SCANNED.c.state == SitemapScanState.PENDING)
+
+
+def _listed(sitemap_id: Any) -> Any:
+    return (
+        select(func.count())
+        .where(LISTINGS.c.sitemap_id == sitemap_id, LISTINGS.c.removed_at.is_(None))
+        .scalar_subquery()
+    )
+
+
+def _pending_documents() -> Any:
+    return (
+        select(SCANNED.c.sitemap_id)
+        .join(SITEMAPS, SITEMAPS.c.id == SCANNED.c.sitemap_id)
+        .where(PENDING)
+        .limit(MAX_CLOSED)
+    )
+
+
+ANY_PENDING = select(select(SCANNED.c.scan_id).where(PENDING).exists())
+BREAK_OFF = (
+    update(SCANNED)
+    .where(PENDING, SCANNED.c.http_status.is_not(None))
+    .values(
+        state=SitemapScanState.CUT,
+        error_code=bindparam("code"),
+        finished_at=func.now(),
+        url_count=_listed(SCANNED.c.sitemap_id),
+    )
+    .returning(SCANNED.c.sitemap_id)
+)
+COUNT_BROKEN_OFF = (
+    update(SITEMAPS)
+    .where(SITEMAPS.c.id == any_(bindparam("ids", type_=ARRAY(Uuid()))))
+    .values(
+        status=SitemapStatus.FAILED,
+        error_code=bindparam("code"),
+        last_read_at=func.now(),
+        url_count=_listed(SITEMAPS.c.id),
+    )
+)
+REMOVE_NEVER_ASKED = delete(SITEMAPS).where(
+    SITEMAPS.c.id.in_(_pending_documents().where(NEVER_ASKED))
+)
+CLOSE_UNASKED = (
+    update(SCANNED)
+    .where(PENDING, SCANNED.c.sitemap_id.in_(_pending_documents().where(~NEVER_ASKED)))
+    .values(state=SitemapScanState.UNREAD, error_code=NOT_ASKED, finished_at=func.now())
+)
+
+
+async def close_unfinished(session: AsyncSession, scan_id: int, code: str | None) -> None:
+    """Close what a scan that ends leaves open; `code` says why it broke off."""
+    if not await session.scalar(ANY_PENDING, {"scan": scan_id}):
+        return
+    opened = await session.execute(BREAK_OFF, {"scan": scan_id, "code": code})
+    ids = list(opened.scalars())
+    if ids:
+        await session.execute(COUNT_BROKEN_OFF, {"ids": ids, "code": code})
+    await session.execute(REMOVE_NEVER_ASKED, {"scan": scan_id})
+    await session.execute(CLOSE_UNASKED, {"scan": scan_id})

@@ -1,0 +1,167 @@
+"""New listings as the binary stream that COPY takes, and the sending of it.
+
+Twice as fast as an INSERT on the server, and a third of the work in this process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Iterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from itertools import chain, islice, repeat
+from struct import Struct
+from typing import Any
+from uuid import UUID
+
+import asyncpg
+from sqlalchemy import literal, select
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from siteatlas.aio.fairness import turns
+from siteatlas.errors import DatabaseBusy, DatabaseError, DatabaseUnavailable
+from siteatlas.storage.faults import meaning_of_state
+from siteatlas.storage.models import SitemapUrl
+from siteatlas.storage.statements.url_rows import UrlRows
+
+COLUMNS = (
+    "sitemap_id",
+    "url_hash",
+    "url",
+    "lastmod",
+    "changefreq",
+    "priority",
+    "extras",
+    "fingerprint",
+    "lastmod_text",
+)
+ROWS_PER_PIECE = 1_000
+COPY_SECONDS = 30
+# SQLAlchemy begins its transaction with the first statement that goes through it.
+BEGINNING = select(literal(1))
+SIGNATURE = b"PGCOPY\n\xff\r\n\0" + bytes(8)
+TRAILER = b"\xff\xff"
+NULL = b"\xff\xff\xff\xff"
+JSONB_VERSION = b"\x01"
+CACHED_KINDS = 4_096
+MICROSECOND = timedelta(microseconds=1)
+POSTGRES_EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
+
+_row_start = Struct(">hi16si").pack
+_hash_and_length = Struct(">qi").pack
+_length = Struct(">i").pack
+_bigint = Struct(">iq").pack
+_real = Struct(">if").pack
+
+
+async def copy_urls(session: AsyncSession, rows: UrlRows) -> None:
+    """Send rows that are not stored yet. DatabaseBusy when one of them turns out to be there."""
+    connection = await session.connection()
+    driver: Any = (await connection.get_raw_connection()).driver_connection
+    if not driver.is_in_transaction():
+        await session.execute(BEGINNING)
+    try:
+        async with _while_connected(driver):
+            await driver.copy_to_table(
+                SitemapUrl.__tablename__, source=stream(rows), columns=COLUMNS, format="binary"
+            )
+    except asyncpg.UniqueViolationError as error:
+        rows.contested = True
+        raise DatabaseBusy from error
+    except BaseException as error:
+        own = _meaning(error, driver)
+        if not isinstance(own, DatabaseBusy):
+            # The driver may be in the middle of the copy: nothing else can be asked of it.
+            await connection.invalidate()
+        if own is None:
+            raise
+        raise own from error
+
+
+@asynccontextmanager
+async def _while_connected(driver: Any) -> AsyncIterator[None]:
+    """TimeoutError as soon as the connection is lost: the driver waits on for room to write."""
+    loop = asyncio.get_running_loop()
+    under_way = True
+    async with asyncio.timeout(COPY_SECONDS) as limit:
+
+        def lost(_driver: Any) -> None:
+            # The driver calls later than it says so: the copy may have ended meanwhile.
+            if under_way and not limit.expired():
+                limit.reschedule(loop.time())
+
+        driver.add_termination_listener(lost)
+        try:
+            yield
+        finally:
+            under_way = False
+            driver.remove_termination_listener(lost)
+
+
+def _meaning(error: BaseException, driver: Any) -> DatabaseError | None:
+    """Our own error for what ended a copy; None for a bug of ours and for a cancel."""
+    if isinstance(error, asyncpg.PostgresError):
+        return meaning_of_state(error.sqlstate or "")
+    lost = isinstance(error, (TimeoutError, OSError, asyncpg.InternalClientError))
+    lost = lost or (isinstance(error, asyncpg.InterfaceError) and driver.is_closed())
+    return DatabaseUnavailable() if lost else None
+
+
+async def stream(rows: UrlRows) -> AsyncIterator[bytes]:
+    """All rows with signature and trailer, encoded a piece at a time while the loop goes round."""
+    yield SIGNATURE
+    async for piece in turns().pieces(encoded(rows)):
+        yield piece
+    yield TRAILER
+
+
+def encoded(rows: UrlRows) -> Iterator[bytes]:
+    """The rows in pieces of a thousand."""
+    starts, hashes, endings = _starts(rows.runs), iter(rows.url_hash), _endings(rows)
+    for first in range(0, len(rows), ROWS_PER_PIECE):
+        urls = [url.encode() for url in rows.url[first : first + ROWS_PER_PIECE]]
+        fields = zip(
+            islice(starts, len(urls)),
+            map(_hash_and_length, islice(hashes, len(urls)), map(len, urls)),
+            urls,
+            islice(endings, len(urls)),
+            strict=True,
+        )
+        yield b"".join(chain.from_iterable(fields))
+
+
+def _starts(runs: Iterable[tuple[UUID, int]]) -> Iterator[bytes]:
+    """What comes before the hash, for each row: the number of fields and the document."""
+    for sitemap_id, count in runs:
+        yield from repeat(_row_start(len(COLUMNS), 16, sitemap_id.bytes, 8), count)
+
+
+def _endings(rows: UrlRows) -> Iterator[bytes]:
+    """What comes after the URL, for each row."""
+    middles = map(_middle, rows.changefreq, rows.priority, rows.extras)
+    parts = zip(rows.lastmod, middles, rows.fingerprint, rows.lastmod_text, strict=True)
+    for lastmod, middle, fingerprint, listed in parts:
+        end = NULL if listed is None else _sized(listed.encode())
+        if lastmod is None:
+            yield NULL + middle + _bigint(8, fingerprint) + end
+        else:
+            passed = (lastmod - POSTGRES_EPOCH) // MICROSECOND
+            yield _bigint(8, passed) + middle + _bigint(8, fingerprint) + end
+
+
+def _middle(changefreq: str | None, priority: float | None, extras: str | None) -> bytes:
+    if extras is None:
+        return _plain_middle(changefreq, priority) + NULL
+    return _plain_middle(changefreq, priority) + _sized(JSONB_VERSION + extras.encode())
+
+
+@lru_cache(maxsize=CACHED_KINDS)
+def _plain_middle(changefreq: str | None, priority: float | None) -> bytes:
+    return (NULL if changefreq is None else _sized(changefreq.encode())) + (
+        NULL if priority is None else _real(4, priority)
+    )
+
+
+def _sized(value: bytes) -> bytes:
+    return _length(len(value)) + value

@@ -1,0 +1,160 @@
+"""Bulk statements on listings: load what is known, store what is new, update what changed.
+
+New ones go in by `url_stream`. For the others a column goes in as one parameter and is unnested on
+the server: several times faster than row by row. Texts travel joined by line breaks, which no URL
+can hold, because the driver looks at every element of an array. Numbers travel as arrays, and so
+do texts of dates, which may be anything.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import (
+    ARRAY,
+    BigInteger,
+    ColumnElement,
+    DateTime,
+    Integer,
+    Text,
+    Uuid,
+    case,
+    cast,
+    func,
+    literal,
+    select,
+    update,
+)
+from sqlalchemy import bindparam as bind
+from sqlalchemy.dialects.postgresql import JSONB, REAL, insert
+from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.sql.elements import Grouping
+from sqlalchemy.sql.selectable import Subquery
+
+from siteatlas.storage.models import Base, Sitemap, SitemapUrl
+from siteatlas.storage.statements.url_rows import LINE_BREAK, UrlRows
+from siteatlas.storage.statements.url_stream import copy_urls
+
+# The table itself: an ORM entity would turn array parameters into a row-wise bulk insert.
+TABLE = Base.metadata.tables[SitemapUrl.__tablename__]
+
+FINGERPRINTS_A_TIME = 20_000
+
+
+def _split(name: str) -> ColumnElement[Any]:
+    return func.string_to_array(bind(f"p_{name}", type_=Text()), literal(LINE_BREAK), literal(""))
+
+
+def _array(name: str, type_: Any) -> ColumnElement[Any]:
+    return bind(f"p_{name}", type_=ARRAY(type_))
+
+
+def _unnested() -> Subquery:
+    """The parameters as rows with the types of the table."""
+    columns = {
+        "place": _split("place"),
+        "url_hash": _array("url_hash", BigInteger()),
+        "url": _split("url"),
+        "lastmod": _array("lastmod", DateTime(timezone=True)),
+        "changefreq": _split("changefreq"),
+        "priority": _split("priority"),
+        "extras": _split("extras"),
+        "fingerprint": _array("fingerprint", BigInteger()),
+        "lastmod_text": _array("lastmod_text", Text()),
+    }
+    rows = func.unnest(*columns.values()).table_valued(*columns, name="listed").render_derived()
+    sitemap_ids = Grouping(bind("p_sitemap_ids", type_=ARRAY(Uuid())))
+    return select(
+        sitemap_ids[cast(rows.c.place, Integer)].label("sitemap_id"),
+        rows.c.url_hash,
+        rows.c.url,
+        rows.c.lastmod,
+        rows.c.changefreq,
+        cast(rows.c.priority, REAL).label("priority"),
+        cast(rows.c.extras, JSONB).label("extras"),
+        rows.c.fingerprint,
+        rows.c.lastmod_text,
+    ).subquery("rows")
+
+
+def _insert_statement() -> Any:
+    rows = _unnested()
+    ordered = select(rows).order_by(rows.c.sitemap_id, rows.c.url_hash)
+    return (
+        insert(TABLE)
+        .from_select([column.name for column in rows.c], ordered)
+        .on_conflict_do_nothing(index_elements=[TABLE.c.sitemap_id, TABLE.c.url_hash])
+    )
+
+
+def _update_statement() -> Any:
+    rows = _unnested()
+    names = ("lastmod", "changefreq", "priority", "extras", "fingerprint", "lastmod_text")
+    return (
+        update(TABLE)
+        .where(TABLE.c.sitemap_id == rows.c.sitemap_id, TABLE.c.url_hash == rows.c.url_hash)
+        .values(**{name: rows.c[name] for name in names}, missing_scan_id=None, removed_at=None)
+    )
+
+
+INSERT_ROWS = _insert_statement()
+UPDATE_ROWS = _update_statement()
+
+
+async def insert_urls(session: AsyncSession, rows: UrlRows) -> None:
+    """Store listings that are new. One that is there already stays as it is.
+
+    The fast way fails when another transaction stored one of them meanwhile: DatabaseBusy, and
+    the repetition takes the careful way, in which the server sorts them by key.
+    """
+    if rows.contested:
+        await session.execute(INSERT_ROWS, rows.parameters())
+    elif rows:
+        await copy_urls(session, rows)
+
+
+async def update_urls(session: AsyncSession, rows: UrlRows) -> None:
+    """Write what changed beside listings, and bring back those that were gone."""
+    if rows:
+        await session.execute(UPDATE_ROWS, rows.parameters())
+
+
+async def load_fingerprints(session: AsyncSession, sitemap_id: UUID) -> dict[int, int | None]:
+    """What is stored of a document: fingerprint by hash, None for a listing that is gone.
+
+    Two arrays instead of rows: the driver makes them several times faster.
+    """
+    fingerprint = case((TABLE.c.removed_at.is_(None), TABLE.c.fingerprint), else_=None)
+    statement = select(
+        func.array_agg(TABLE.c.url_hash, type_=ARRAY(BigInteger())),
+        func.array_agg(fingerprint, type_=ARRAY(BigInteger())),
+    ).where(TABLE.c.sitemap_id == sitemap_id)
+    hashes, fingerprints = (await session.execute(statement)).one()
+    return dict(zip(hashes or (), fingerprints or (), strict=True))
+
+
+async def load_some_fingerprints(
+    session: AsyncSession, sitemap_id: UUID, after: int | None
+) -> tuple[list[int], list[int | None]]:
+    """The same in the order of hashes, so many behind a hash at a time."""
+    statement = (
+        select(TABLE.c.url_hash, TABLE.c.fingerprint, TABLE.c.removed_at)
+        .where(TABLE.c.sitemap_id == sitemap_id)
+        .order_by(TABLE.c.url_hash)
+        .limit(FINGERPRINTS_A_TIME)
+    )
+    if after is not None:
+        statement = statement.where(TABLE.c.url_hash > after)
+    rows = (await session.execute(statement)).all()
+    return [row[0] for row in rows], [None if row[2] else row[1] for row in rows]
+
+
+async def count_distinct_urls(session: AsyncSession, domain_id: UUID) -> int:
+    """How many different URLs a site lists in all its documents."""
+    statement = (
+        select(func.count(SitemapUrl.url_hash.distinct()))
+        .join(Sitemap, Sitemap.id == SitemapUrl.sitemap_id)
+        .where(Sitemap.domain_id == domain_id, SitemapUrl.removed_at.is_(None))
+    )
+    return (await session.execute(statement)).scalar_one()

@@ -1,0 +1,114 @@
+"""One portion of a scan's rows: gathered while a site is read, written in one transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from siteatlas.storage.models import SitemapScanState
+from siteatlas.storage.statements.problems import FoundProblem, record_problems
+from siteatlas.storage.statements.sitemaps import (
+    close_sitemap_scans,
+    insert_sitemaps,
+    link_sitemaps,
+    mark_opened,
+    mark_pending,
+    note_reading,
+    record_candidates,
+    update_sitemaps,
+)
+from siteatlas.storage.statements.url_rows import UrlRows
+from siteatlas.storage.statements.urls import insert_urls, update_urls
+
+READ = (SitemapScanState.COMPLETE, SitemapScanState.UNCHANGED)
+
+
+@dataclass(slots=True)
+class Portion:
+    """Rows that wait to be written. `closed` are the documents whose reading ended.
+
+    `opened` are those that are being read, with the HTTP status of their answer.
+    `read_completely` are stored documents that were: other problems of theirs are over.
+    """
+
+    new_sitemaps: dict[UUID, dict[str, Any]] = field(default_factory=dict)
+    changed_sitemaps: dict[UUID, dict[str, Any]] = field(default_factory=dict)
+    links: set[tuple[UUID, UUID]] = field(default_factory=set)
+    pending: list[UUID] = field(default_factory=list)
+    opened: dict[UUID, int | None] = field(default_factory=dict)
+    closed: dict[UUID, dict[str, Any]] = field(default_factory=dict)
+    problems: list[FoundProblem] = field(default_factory=list)
+    read_completely: set[UUID] = field(default_factory=set)
+    candidates: dict[int, Mapping[str, Any]] = field(default_factory=dict)
+    origin: str | None = None
+    new_urls: UrlRows = field(default_factory=UrlRows)
+    changed_urls: UrlRows = field(default_factory=UrlRows)
+
+    @property
+    def url_rows(self) -> int:
+        """How many listings wait to be written."""
+        return len(self.new_urls) + len(self.changed_urls)
+
+    @property
+    def document_rows(self) -> int:
+        """How many rows of documents wait to be written."""
+        return len(self.new_sitemaps) + len(self.changed_sitemaps) + len(self.candidates)
+
+    @property
+    def size(self) -> int:
+        """About how many bytes of memory the listings take."""
+        return self.new_urls.size + self.changed_urls.size
+
+    @property
+    def has_read_documents(self) -> bool:
+        """Whether the reading of a document ended well."""
+        return any(row["state"] in READ for row in self.closed.values())
+
+    def is_empty(self) -> bool:
+        """Whether there is nothing to write."""
+        return not (
+            self.url_rows
+            or self.new_sitemaps
+            or self.changed_sitemaps
+            or self.links
+            or self.pending
+            or self.closed
+            or self.candidates
+            or self.origin
+        )
+
+
+async def write_portion(session: AsyncSession, portion: Portion, *, scan_id: int) -> None:
+    """Write listings first, then the documents with counts taken from the rows just written.
+
+    The origin is left to the caller, who may have more to say about the site.
+    """
+    await insert_urls(session, portion.new_urls)
+    await update_urls(session, portion.changed_urls)
+    await insert_sitemaps(session, _with_id(portion.new_sitemaps))
+    await update_sitemaps(session, _with_id(portion.changed_sitemaps))
+    counts = await note_reading(session, sorted(portion.closed)) if portion.closed else {}
+    await link_sitemaps(session, sorted(portion.links))
+    await mark_pending(session, scan_id, [i for i in portion.pending if i not in portion.closed])
+    await mark_opened(session, scan_id, portion.opened)
+    await close_sitemap_scans(
+        session,
+        scan_id,
+        [_with_count(row, counts[key]) for key, row in portion.closed.items()],
+    )
+    await record_problems(session, scan_id, portion.problems, portion.read_completely)
+    await record_candidates(session, list(portion.candidates.values()))
+
+
+def _with_count(row: dict[str, Any], listed: int) -> dict[str, Any]:
+    """A document that did not change lists what is stored of it, though nothing of it was read."""
+    unchanged = row["state"] == SitemapScanState.UNCHANGED
+    return row | {"url_count": listed} if unchanged else row
+
+
+def _with_id(rows: Mapping[UUID, dict[str, Any]]) -> list[dict[str, Any]]:
+    return [{"id": sitemap_id, **row} for sitemap_id, row in sorted(rows.items())]
