@@ -10,7 +10,7 @@ from pydantic import SecretStr
 from sqlalchemy import func, select, text
 from sqlalchemy.engine import make_url
 
-from siteatlas.cli.commands.worker import work
+from siteatlas.cli.hosting.worker import work
 from siteatlas.errors import DatabaseRefused, DatabaseUnavailable, SchemaNewer, SchemaOutdated
 from siteatlas.settings import Settings
 from siteatlas.storage.schema import (

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from siteatlas.cli.scanning.local_file import local_path, may_be_site, read_local_file
 from siteatlas.errors import HtmlInstead, InputError, ScanError
+from siteatlas.scanner.crawl.local_file import local_path, may_be_site, read_local_file
 from siteatlas.scanner.events import CandidateJudged, DocumentClosed, EntriesRead, ScanEvent
 from siteatlas.scanner.options import ScanOptions
 from tests.fixtures.documents import urlset_of

@@ -14,8 +14,8 @@ from siteatlas.cli.scanning.messages import (
     say_left_out,
     say_line,
 )
-from siteatlas.cli.scanning.sitemap_tree import NOT_FETCHED
 from siteatlas.cli.terminal.invocation import ColorChoice, begin
+from siteatlas.scanner.crawl.local_file import NOT_FETCHED
 from siteatlas.scanner.events import ProblemSample
 from siteatlas.scanner.report import CandidateSeen, Problem, ScanReport, SitemapSeen
 

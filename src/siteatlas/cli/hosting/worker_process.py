@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from siteatlas.cli.commands.worker import MetricsHost, MetricsPort, work
+from siteatlas.cli.hosting.worker import MetricsHost, MetricsPort, work
 from siteatlas.cli.terminal.errors import exit_with, run
 from siteatlas.cli.terminal.invocation import ColorChoice, begin
 from siteatlas.cli.terminal.preparation import prepare

@@ -7,10 +7,9 @@ from collections.abc import Iterator, Sequence
 
 from siteatlas.cli.terminal.choices import counted
 from siteatlas.cli.terminal.output import printable
+from siteatlas.scanner.crawl.local_file import NOT_FETCHED
 from siteatlas.scanner.report import CandidateSeen, ScanReport, SitemapSeen
 
-# The reason of a sitemap that a local index names.
-NOT_FETCHED = "not_fetched"
 MIDDLE, LAST = ("├── ", "│   "), ("└── ", "    ")
 
 

@@ -9,13 +9,13 @@ from dataclasses import dataclass, replace
 
 from siteatlas.aio.daemon_thread import SideThread
 from siteatlas.cli.scanning.faults import say_fault
-from siteatlas.cli.scanning.local_file import local_path, may_be_site, read_local_file
 from siteatlas.cli.scanning.site_list import LONGEST_LINE, STDIN, site_in
 from siteatlas.cli.terminal.output import is_terminal, say
 from siteatlas.errors import InputError
 from siteatlas.net.address import WebAddress, parse_site
 from siteatlas.net.egress import EgressPolicy
 from siteatlas.scanner.analyzer import SitemapAnalyzer
+from siteatlas.scanner.crawl.local_file import local_path, may_be_site, read_local_file
 from siteatlas.scanner.events import ScanEvent
 from siteatlas.scanner.options import ScanOptions
 

@@ -12,7 +12,6 @@ from io import FileIO
 from pathlib import Path
 
 from siteatlas.aio.daemon_thread import SideThread
-from siteatlas.cli.scanning.sitemap_tree import NOT_FETCHED
 from siteatlas.errors import Blocked, HtmlInstead, InputError, ScanError, UrlLimitReached
 from siteatlas.scanner.events import (
     CandidateJudged,
@@ -32,6 +31,9 @@ from siteatlas.scanner.options import ScanOptions
 from siteatlas.scanner.reading.document import DocumentReader, first_rows
 from siteatlas.scanner.reading.duplicates import DuplicateUrls
 from siteatlas.scanner.reading.tally import Harvest
+
+# The reason of a sitemap that a local index names.
+NOT_FETCHED = "not_fetched"
 
 READ_BYTES = 256 * 1024
 SITEMAP_ENDINGS = (".xml", ".gz", ".txt", ".rss", ".atom")

@@ -1,0 +1,69 @@
+"""One worker process: works on the queue with a database of its own until it is stopped."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import Annotated
+
+import typer
+
+from siteatlas.aio.fairness import spare_what_stays
+from siteatlas.cli.hosting.worker_probes import probe_listener, probes
+from siteatlas.cli.terminal.database import opened
+from siteatlas.cli.terminal.output import say
+from siteatlas.errors import DatabaseUnavailable
+from siteatlas.net.egress import EgressPolicy
+from siteatlas.scheduler.runner import run_worker
+from siteatlas.settings import Settings
+
+# On a shared machine, whoever waits for an answer goes before the reading of sitemaps.
+BEHIND_THE_API = 10
+
+
+MetricsPort = Annotated[
+    int | None,
+    typer.Option(
+        min=0,
+        max=65535,
+        help=(
+            "Show /metrics and /health there; 0 takes any free port. With --processes each "
+            "process takes the next port.  [env: SITEATLAS_METRICS_PORT]"
+        ),
+    ),
+]
+
+
+MetricsHost = Annotated[
+    str | None,
+    typer.Option(help="Address of that port, else loopback.  [env: SITEATLAS_METRICS_HOST]"),
+]
+
+
+async def work(settings: Settings, stop: asyncio.Event) -> None:
+    """Work on the queue, with a database of its own, until `stop` is set."""
+    try:
+        await _work(settings, stop)
+    except DatabaseUnavailable:
+        # Whoever stops us while we wait for the database knows that it is away.
+        if not stop.is_set():
+            raise
+
+
+async def _work(settings: Settings, stop: asyncio.Event) -> None:
+    policy = EgressPolicy.from_text(settings.egress_allow)
+    with probe_listener(settings) as listener:
+        async with (
+            probes(settings, listener),
+            opened(settings, go_on_waiting=lambda: not stop.is_set()),
+        ):
+            await _work_with_database(settings, policy, stop)
+
+
+async def _work_with_database(
+    settings: Settings, policy: EgressPolicy, stop: asyncio.Event
+) -> None:
+    os.nice(BEHIND_THE_API)  # not before: a server that we start must not inherit it
+    spare_what_stays()
+    say("Working on the queue.")
+    await run_worker(settings, policy, stop=stop)
