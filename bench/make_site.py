@@ -9,8 +9,8 @@ import shutil
 from pathlib import Path
 
 SEED = 1015
-LEAST_FILES = 10
-MOST_URLS_OF_A_FILE = 50_000
+MIN_FILES = 10
+MAX_URLS_PER_FILE = 50_000
 NAMESPACE = "http://www.sitemaps.org/schemas/sitemap/0.9"
 HEAD = '<?xml version="1.0" encoding="UTF-8"?>\n'
 SYLLABLES = ("ba", "der", "fin", "gol", "ka", "lum", "mer", "no", "pra", "ros", "ti", "vel", "zu")
@@ -30,7 +30,7 @@ def make_site(folder: Path, base_url: str, urls: int) -> Path:
 
 def file_sizes(urls: int) -> list[int]:
     """How many URLs each sitemap gets."""
-    files = max(LEAST_FILES, math.ceil(urls / MOST_URLS_OF_A_FILE))
+    files = max(MIN_FILES, math.ceil(urls / MAX_URLS_PER_FILE))
     return [urls // files + (number < urls % files) for number in range(files)]
 
 

@@ -20,13 +20,13 @@ INVISIBLE = (
 # What ends a line or reorders it.
 DISRUPTIVE = CONTROLS + LINE_SEPARATORS + BIDI_CONTROLS
 
-LARGEST_BYTE = 0xFF
-LARGEST_SHORT = 0xFFFF
+MAX_BYTE = 0xFF
+MAX_SHORT = 0xFFFF
 
 
 def escape(match: re.Match[str]) -> str:
     """The one character that was matched, as Python writes it in ASCII."""
     point = ord(match.group())
-    if point <= LARGEST_BYTE:
+    if point <= MAX_BYTE:
         return f"\\x{point:02x}"
-    return f"\\u{point:04x}" if point <= LARGEST_SHORT else f"\\U{point:08x}"
+    return f"\\u{point:04x}" if point <= MAX_SHORT else f"\\U{point:08x}"

@@ -28,7 +28,7 @@ from itertools import repeat
 from queue import SimpleQueue
 from typing import Any, Literal, get_args
 
-from siteatlas.aio.loop_local import PerLoop
+from siteatlas.aio.loop_local import LoopLocal
 from siteatlas.errors import (
     ConfigurationError,
     InputError,
@@ -43,7 +43,7 @@ from siteatlas.scanner.analyzer import USER_AGENT, SitemapAnalyzer
 from siteatlas.scanner.events import EntriesRead, ScanEvent
 from siteatlas.scanner.options import ScanOptions
 from siteatlas.scanner.reading.lastmod_text import listed_texts
-from siteatlas.scanner.report import ReportKeeper, ScanReport
+from siteatlas.scanner.report import ReportBuilder, ScanReport
 
 __all__ = [
     "AsyncScan",
@@ -56,7 +56,7 @@ __all__ = [
 ]
 
 EVENTS_WAITING = 4
-LONGEST_USER_AGENT = 400
+MAX_USER_AGENT_CHARS = 400
 ALLOW_WORDS = "allow must be a list of texts such as '127.0.0.1:8000'."
 
 Probe = Literal["auto", "full"]
@@ -87,13 +87,13 @@ class AsyncScan(AsyncIterable[Entry]):
     """The entries of a scan that is read with `async for`, and its report."""
 
     def __init__(self, request: _Request) -> None:
-        self._keeper = ReportKeeper(request.name)
-        self._entries = _entries_of(request, self._keeper)
+        self._builder = ReportBuilder(request.name)
+        self._entries = _entries_of(request, self._builder)
 
     @property
     def report(self) -> ScanReport:
         """What was read so far; `status` is `processing` until the last entry was given."""
-        return self._keeper.report
+        return self._builder.report
 
     def __aiter__(self) -> AsyncIterator[Entry]:
         return self._entries
@@ -110,13 +110,13 @@ class SyncScan(Iterable[Entry]):
     """The entries of a scan that is read with `for`, and its report."""
 
     def __init__(self, request: _Request) -> None:
-        self._keeper = ReportKeeper(request.name)
-        self._entries = _entries_from_thread(request, self._keeper)
+        self._builder = ReportBuilder(request.name)
+        self._entries = _entries_from_thread(request, self._builder)
 
     @property
     def report(self) -> ScanReport:
         """What was read so far; `status` is `processing` until the last entry was given."""
-        return self._keeper.report
+        return self._builder.report
 
     def __iter__(self) -> Iterator[Entry]:
         return self._entries
@@ -244,8 +244,8 @@ def _check_flags(**flags: object) -> None:
 def _check_user_agent(user_agent: object) -> None:
     if not isinstance(user_agent, str) or not user_agent.strip():
         raise InputError("user_agent must be a text such as 'my-program/1.0 (me@example.com)'.")
-    if len(user_agent) > LONGEST_USER_AGENT:
-        raise InputError(f"user_agent must have at most {LONGEST_USER_AGENT} characters.")
+    if len(user_agent) > MAX_USER_AGENT_CHARS:
+        raise InputError(f"user_agent must have at most {MAX_USER_AGENT_CHARS} characters.")
     if not (user_agent.isascii() and user_agent.isprintable()):
         raise InputError("user_agent must be ASCII, on one line and without control characters.")
 
@@ -264,49 +264,49 @@ def _policy(allow: object) -> EgressPolicy:
 
 
 # All scans of one event loop share their manners.
-_politeness = PerLoop(Politeness)
+_politeness = LoopLocal(Politeness)
 
 
 def _events(request: _Request) -> AsyncGenerator[ScanEvent, None]:
-    analyzer = SitemapAnalyzer(request.policy, _politeness.here(), user_agent=request.user_agent)
+    analyzer = SitemapAnalyzer(request.policy, _politeness.get(), user_agent=request.user_agent)
     return analyzer.scan(request.address, request.options)
 
 
-async def _entries_of(request: _Request, keeper: ReportKeeper) -> AsyncGenerator[Entry, None]:
-    with _reported(keeper):
+async def _entries_of(request: _Request, builder: ReportBuilder) -> AsyncGenerator[Entry, None]:
+    with _reported(builder):
         async with aclosing(_events(request)) as events:
             async for event in events:
-                keeper.observe(event)
+                builder.observe(event)
                 if isinstance(event, EntriesRead):
                     for entry in _entries(event):
                         yield entry
-    _judge(request, keeper.report)
+    _judge(request, builder.report)
 
 
-def _entries_from_thread(request: _Request, keeper: ReportKeeper) -> Generator[Entry, None, None]:
-    with _reported(keeper), closing(_ThreadedScan(request)) as reading:
+def _entries_from_thread(request: _Request, builder: ReportBuilder) -> Generator[Entry, None, None]:
+    with _reported(builder), closing(_ThreadedScan(request)) as reading:
         for event in reading.events():
-            keeper.observe(event)
+            builder.observe(event)
             if isinstance(event, EntriesRead):
                 yield from _entries(event)
-    _judge(request, keeper.report)
+    _judge(request, builder.report)
 
 
 @contextmanager
-def _reported(keeper: ReportKeeper) -> Iterator[None]:
+def _reported(builder: ReportBuilder) -> Iterator[None]:
     """Note in the report how the reading inside ended."""
     try:
         yield
     except SiteatlasError as error:
-        keeper.report.fail(error)
+        builder.report.fail(error)
         raise
     except BaseException:
-        keeper.interrupt()
+        builder.interrupt()
         raise
     else:
-        keeper.report.status = "completed"
+        builder.report.status = "completed"
     finally:
-        keeper.arrange()
+        builder.arrange()
 
 
 def _judge(request: _Request, report: ScanReport) -> None:
@@ -381,7 +381,7 @@ class _ThreadedScan:
     def _run(self) -> None:
         end: BaseException | None = None
         try:
-            asyncio.run(self._read())
+            asyncio.run(self._produce())
         except asyncio.CancelledError:
             pass
         except BaseException as error:  # noqa: BLE001 it is raised where the events are read
@@ -390,7 +390,7 @@ class _ThreadedScan:
             self._started.set()
             self._found.put(end)
 
-    async def _read(self) -> None:
+    async def _produce(self) -> None:
         self._loop, self._task = asyncio.get_running_loop(), asyncio.current_task()
         self._started.set()
         async with aclosing(_events(self._request)) as events:

@@ -44,7 +44,7 @@ def stderr_is_json() -> bool:
     return any(isinstance(one, JsonHandler) and one.stream is sys.stderr for one in handlers)
 
 
-class RoomLogger(structlog.stdlib.BoundLogger):
+class ComponentLogger(structlog.stdlib.BoundLogger):
     """Says nothing until logging is configured: structlog would print on the stdout of a program
     that uses Siteatlas as a library.
     """
@@ -89,10 +89,10 @@ class Throttle:
         return left_out
 
 
-def get_logger(room: str) -> structlog.stdlib.BoundLogger:
-    """The logger of one room; `room` becomes the `logger` key of each line."""
+def get_logger(component: str) -> structlog.stdlib.BoundLogger:
+    """The logger of one room; `component` becomes the `logger` key of each line."""
     logger: structlog.stdlib.BoundLogger = structlog.wrap_logger(
-        None, wrapper_class=RoomLogger, logger_factory_args=(room,)
+        None, wrapper_class=ComponentLogger, logger_factory_args=(component,)
     )
     return logger
 

@@ -17,12 +17,12 @@ from starlette.middleware import Middleware
 from siteatlas import __version__
 from siteatlas.access.headers import SecurityHeaders
 from siteatlas.access.local_mode import LocalMode
-from siteatlas.aio.background import beside
-from siteatlas.api.body_limits import RequestBodies
+from siteatlas.aio.background import background_task
+from siteatlas.api.body_limits import RequestBodyLimits
 from siteatlas.api.context import ApiContext
-from siteatlas.api.head_limits import RequestHeads
+from siteatlas.api.head_limits import RequestHeadLimits
 from siteatlas.api.openapi import DESCRIPTION, TAGS
-from siteatlas.api.request_boundary import RequestBorder
+from siteatlas.api.request_boundary import RequestBoundary
 from siteatlas.api.routers.batches import LARGER_BODIES
 from siteatlas.api.routes import install_api, operation_id
 from siteatlas.logs import configure_logging
@@ -68,10 +68,10 @@ def create_app(
         telemetry={"auto_configure": False, "tracing": False, "metrics": False, "logs": False},
         middleware=[
             Middleware(SecurityHeaders),
-            Middleware(RequestBorder),
-            Middleware(RequestHeads),
+            Middleware(RequestBoundary),
+            Middleware(RequestHeadLimits),
             Middleware(LocalMode, host=settings.host, port=settings.port, pages=PAGES),
-            Middleware(RequestBodies, larger=LARGER_BODIES),
+            Middleware(RequestBodyLimits, larger=LARGER_BODIES),
         ],
         lifespan=_lifespan(context, run_scheduler=run_scheduler, database=database),
     )
@@ -94,7 +94,7 @@ def _lifespan(
                 )
             else:
                 bind_database(database)
-            await stack.enter_async_context(beside(watch_loop_lag()))
+            await stack.enter_async_context(background_task(watch_loop_lag()))
             if run_scheduler:
                 await stack.enter_async_context(_scheduler(context))
             yield

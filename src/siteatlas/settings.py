@@ -23,8 +23,8 @@ from pydantic_core import PydanticCustomError
 from siteatlas.errors import ConfigurationError
 
 SETTINGS_FILE = "siteatlas.toml"
-SHORTEST_INTERVAL_HOURS = 0.016
-LONGEST_INTERVAL_HOURS = 8760
+MIN_INTERVAL_HOURS = 0.016
+MAX_INTERVAL_HOURS = 8760
 
 
 def default_data_dir(environment: Mapping[str, str] | None = None) -> Path:
@@ -51,7 +51,7 @@ def _require_plain_characters(text: str) -> str:
 
 
 _SERVER = re.compile(r"(?P<host>[0-9.]+|\[[^\]]+\])(?::(?P<port>[0-9]{1,5}))?")
-_HIGHEST_PORT = 65535
+_MAX_PORT = 65535
 
 
 def _require_name_servers(text: str) -> str:
@@ -60,7 +60,7 @@ def _require_name_servers(text: str) -> str:
         host, port = (match["host"], int(match["port"] or 53)) if match else (server, 53)
         try:
             ip_address(host.strip("[]"))
-            if not 0 < port <= _HIGHEST_PORT:
+            if not 0 < port <= _MAX_PORT:
                 raise ValueError
         except ValueError as error:
             raise PydanticCustomError(
@@ -74,7 +74,7 @@ def _require_name_servers(text: str) -> str:
 RetentionDays = Annotated[float, Field(gt=0, le=36_500)]
 IntervalHours = Annotated[
     float,
-    Field(ge=SHORTEST_INTERVAL_HOURS, le=LONGEST_INTERVAL_HOURS, allow_inf_nan=False),
+    Field(ge=MIN_INTERVAL_HOURS, le=MAX_INTERVAL_HOURS, allow_inf_nan=False),
 ]
 
 

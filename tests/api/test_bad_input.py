@@ -9,7 +9,7 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
-from siteatlas.api.body_limits import BODY_BYTES, RequestBodies
+from siteatlas.api.body_limits import BODY_BYTES, RequestBodyLimits
 from siteatlas.errors import BodyTooSlow
 
 SCAN = "/api/v3/sitemap/scan"
@@ -239,7 +239,7 @@ async def test_a_body_that_never_ends_is_given_up():
         await asyncio.sleep(0.02)
         return {"type": "http.request", "body": b"", "more_body": True}
 
-    limits = RequestBodies(FastAPI(), larger={}, seconds=0.1)
+    limits = RequestBodyLimits(FastAPI(), larger={}, seconds=0.1)
     scope = {"type": "http", "method": "POST", "path": SCAN, "headers": []}
     with pytest.raises(BodyTooSlow):
         await limits(scope, receive, lambda _message: asyncio.sleep(0))

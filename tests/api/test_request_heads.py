@@ -10,8 +10,8 @@ from fastapi import FastAPI
 from starlette.types import Scope
 from structlog.testing import capture_logs
 
-from siteatlas.aio.fairness import turns
-from siteatlas.api.body_limits import RequestBodies
+from siteatlas.aio.fairness import fair_loop
+from siteatlas.api.body_limits import RequestBodyLimits
 
 JOBS = "/api/v3/jobs"
 SCAN = "/api/v3/sitemap/scan"
@@ -78,7 +78,7 @@ async def test_a_request_goes_first_only_once_its_body_is_complete():
     ]
 
     async def route(_scope: object, receive: object, _send: object) -> None:
-        inside.append(turns()._people)
+        inside.append(fair_loop()._interactive_count)
 
     async def receive() -> dict[str, object]:
         if len(parts) == 1:
@@ -89,13 +89,13 @@ async def test_a_request_goes_first_only_once_its_body_is_complete():
 
     headers = [(b"content-type", b"application/json")]
     scope: Scope = {"type": "http", "method": "POST", "path": SCAN, "headers": headers}
-    sending = asyncio.create_task(RequestBodies(route, larger={})(scope, receive, send))
+    sending = asyncio.create_task(RequestBodyLimits(route, larger={})(scope, receive, send))
     await asyncio.sleep(0.05)
-    assert (len(parts), turns()._people) == (1, 0)
+    assert (len(parts), fair_loop()._interactive_count) == (1, 0)
     rest.set()
     await sending
     assert inside == [1]
-    assert turns()._people == 0
+    assert fair_loop()._interactive_count == 0
 
 
 async def test_a_request_without_its_body_does_not_go_first(cut_off_app: FastAPI):
@@ -111,7 +111,7 @@ async def test_a_request_without_its_body_does_not_go_first(cut_off_app: FastAPI
     scope: Scope = {"type": "http", "method": "POST", "path": SCAN, "headers": headers}
     asked = asyncio.create_task(cut_off_app(scope, receive, send))
     await asyncio.sleep(0.05)
-    people = turns()._people
+    people = fair_loop()._interactive_count
     asked.cancel()
     await asyncio.gather(asked, return_exceptions=True)
     assert people == 0

@@ -13,7 +13,7 @@ from siteatlas.scanner.problem_codes import CANDIDATE, MEANINGS
 
 # Calls whose text arguments are codes, and functions whose text results are.
 CALLS = frozenset(
-    {"note", "skip", "tell_problem", "ProblemSeen", "ValueColumn", "DateColumn", "_note"}
+    {"note", "skip", "report_problem", "ProblemSeen", "ValueColumn", "DateColumn", "_note"}
 )
 FUNCTIONS = frozenset({"fault_of_url", "_judge", "add"})
 

@@ -31,7 +31,7 @@ LONG = 19_000
 LENGTHS = (*[LONG] * 10, 2_000, 200, 20, 7)
 LONG_DOCUMENT, SHORT_DOCUMENT = 3_000_000, 300_000
 # Larger tags would be refused for their size.
-TAG_CHARS, MOST_ATTRIBUTES = 20_000, 100
+TAG_CHARS, MAX_ATTRIBUTES = 20_000, 100
 HONEST_ENTRIES = 300
 NEWS = "http://www.google.com/schemas/sitemap-news/0.9"
 IMAGE = "http://www.google.com/schemas/sitemap-image/1.1"
@@ -51,7 +51,7 @@ def _junk_document(kind: str, turn: int, length: int) -> Iterator[str]:
     start, entry, link = FORMATS[kind]
     yield start
     count = (LONG_DOCUMENT if length == LONG else SHORT_DOCUMENT) // (length + 4)
-    step = min(MOST_ATTRIBUTES, max(1, TAG_CHARS // (length + 4)))
+    step = min(MAX_ATTRIBUTES, max(1, TAG_CHARS // (length + 4)))
     for first in range(0, count, step):
         numbers = range(first, min(first + step, count))
         names = (f"{kind[0]}{kind[-1]}{turn}x{number}".ljust(length, "n") for number in numbers)

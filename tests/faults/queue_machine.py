@@ -26,12 +26,12 @@ from sqlalchemy import func, select, text, update
 from siteatlas.errors import JobActive, JobCancelled, JobStateConflict, LeaseLost
 from siteatlas.net.address import parse_site
 from siteatlas.queue.claims import (
-    MOST_RESCUES,
+    MAX_RESCUES,
     POISON_RESCUES,
     Claim,
     claim,
     claim_suspect,
-    disown,
+    release_orphans,
     rescue,
 )
 from siteatlas.queue.completion import cancel_running, complete, fail, release
@@ -191,13 +191,13 @@ class QueueMachine(RuleBasedStateMachine):
             job = self.jobs[job_id]
             job.rescues += blame
             job.attempt = max(0, job.attempt - 1)
-            fatal = POISON_RESCUES if job.alone else MOST_RESCUES
+            fatal = POISON_RESCUES if job.alone else MAX_RESCUES
             job.leave("rescued", "failed" if job.rescues >= fatal else "pending")
         self.time_comes()
 
     @rule(worker=st.sampled_from(("one", "two")))
-    def disown(self, worker: str) -> None:
-        taken = self._in_session(lambda s: disown(s, worker, []))
+    def release_orphans(self, worker: str) -> None:
+        taken = self._in_session(lambda s: release_orphans(s, worker, []))
         for job in taken:
             known = self.jobs[job.id]
             assert known.status == "processing"

@@ -25,7 +25,7 @@ from tests.fixtures.waiting import wait_until
 
 START_SECONDS = 20
 PROBE_PAUSE = 0.05
-MOST_OF_A_BATCH = 1000
+MAX_BATCH = 1000
 MIB = 1024 * 1024
 FAULTS = ("lease_lost", "QueuePool", "database_away", "job_left_to_its_lease", "Traceback")
 
@@ -74,8 +74,8 @@ class Target:
 
     async def submit_batch(self, sites: Sequence[str]) -> None:
         """Submit sites through the API, as few batches as it takes."""
-        for first in range(0, len(sites), MOST_OF_A_BATCH):
-            body = {"domains": sites[first : first + MOST_OF_A_BATCH]}
+        for first in range(0, len(sites), MAX_BATCH):
+            body = {"domains": sites[first : first + MAX_BATCH]}
             route = f"{self.address}/api/v3/sitemap/batch/create"
             (await self.client.post(route, json=body)).raise_for_status()
 

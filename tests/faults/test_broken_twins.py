@@ -16,7 +16,7 @@ from sqlalchemy import func
 from siteatlas.errors import LeaseLost
 from siteatlas.net.egress import EgressPolicy
 from siteatlas.processor import batch_writer
-from siteatlas.processor.job_activity import Pulse
+from siteatlas.processor.job_activity import JobActivity
 from siteatlas.processor.processing import Processor
 from siteatlas.queue.claims import Claim, claim, rescue
 from siteatlas.queue.completion import complete
@@ -118,7 +118,7 @@ async def one_is_overtaken_by_another(eyes: Eyes) -> None:
         settings = settings_for(server)
         processor = Processor(settings, EgressPolicy.from_text(settings.egress_allow))
         submitted = await submit_server(server)
-        first = asyncio.create_task(processor.run(await take_one(), Pulse()))
+        first = asyncio.create_task(processor.run(await take_one(), JobActivity()))
         await eyes.wait_for("SELECT count(*) > 0 FROM sitemap_urls")
         await let_lease_expire(submitted.id)
         await work(settings)

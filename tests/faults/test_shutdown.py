@@ -15,7 +15,7 @@ from tests.faults.oracle import Story, bad_words, differences, left_connections,
 from tests.faults.phases import Phase, held, phases_but, staged
 from tests.fixtures.commands import COMMAND, Machine, data_directory
 
-MOST_SECONDS = 20
+MAX_SECONDS = 20
 # What holds a job at its very end would also hold the record of its release.
 RUNNING = phases_but(Phase.ENDING, Phase.COMMITTED)
 
@@ -31,7 +31,7 @@ async def test_a_worker_that_is_told_to_end_gives_its_job_back_at_once(
             holder = fleet.holder((await eyes.job(job.id))["worker_id"])
             began = time.monotonic()
             assert await holder.stop() == 0
-            assert time.monotonic() - began < MOST_SECONDS
+            assert time.monotonic() - began < MAX_SECONDS
             released = await eyes.value("SELECT clock_timestamp()")
         await eyes.wait_for_status(job.id, "completed", seconds=30)
         ended = await eyes.job(job.id)
@@ -61,7 +61,7 @@ async def test_a_group_of_workers_ends_as_one(url: str, eyes: Eyes, fleet: Fleet
     async with staged(url, eyes) as job, held(job, Phase.BATCH):
         began = time.monotonic()
         assert await group.stop() == 0
-        assert time.monotonic() - began < MOST_SECONDS
+        assert time.monotonic() - began < MAX_SECONDS
         assert (await eyes.job(job.id))["status"] == "pending"
     assert await eyes.value("SELECT count(*) FROM workers") == 0
     assert await left_connections(eyes) == []
@@ -81,7 +81,7 @@ async def test_a_service_answers_what_it_has_begun_and_gives_its_jobs_back(
                 service.process.send_signal(signal.SIGTERM)
                 await asyncio.sleep(0.5)
             assert (await asked).status_code == 200
-            assert await service.ended(MOST_SECONDS) == 0
+            assert await service.ended(MAX_SECONDS) == 0
         assert (await eyes.job(job.id))["status"] == "pending"
     assert await left_connections(eyes) == []
     assert await violations(eyes, deaths=0) == []
@@ -95,6 +95,6 @@ def test_a_service_leaves_neither_server_nor_lock_behind():
         with machine.service() as service:
             assert machine.postgres_processes() != []
             service.process.send_signal(signal.SIGTERM)
-            assert service.process.wait(MOST_SECONDS) == 0
+            assert service.process.wait(MAX_SECONDS) == 0
         assert machine.postgres_processes() == []
         assert not (folder / "postgres" / "postmaster.pid").exists()

@@ -16,7 +16,7 @@ from siteatlas.storage.models import (
     SitemapScan,
 )
 from siteatlas.storage.session import get_background_session
-from siteatlas.storage.statements.write_batch import Portion, write_portion
+from siteatlas.storage.statements.write_batch import WriteBatch, flush_batch
 from siteatlas.storage.texts import storable, unaltered
 from tests.fixtures.database import transaction
 from tests.fixtures.records import add_domain, add_job, add_scan, add_sitemap
@@ -31,7 +31,7 @@ async def test_an_index_with_thousands_of_children_is_written_in_one_portion() -
         job = await add_job(session, domain)
         scan = await add_scan(session, domain, job)
         parent = await add_sitemap(session, domain)
-    portion = Portion()
+    portion = WriteBatch()
     for number in range(DOCUMENTS):
         sitemap_id, url = uuid4(), f"https://example.com/{number}.xml"
         portion.new_sitemaps[sitemap_id] = {
@@ -55,7 +55,7 @@ async def test_an_index_with_thousands_of_children_is_written_in_one_portion() -
             "scan_id": scan.id,
         }
     async with get_background_session() as session, session.begin():
-        await write_portion(session, portion, scan_id=scan.id)
+        await flush_batch(session, portion, scan_id=scan.id)
     async with get_background_session() as session, session.begin():
         for table in (Sitemap, SitemapLink, SitemapScan, Candidate):
             statement = select(func.count()).select_from(table)

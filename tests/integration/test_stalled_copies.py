@@ -10,7 +10,7 @@ from typing import Any
 import asyncpg
 import pytest
 
-from siteatlas.processor.stalled_writers import end_stalled_copies
+from siteatlas.processor.stalled_writers import terminate_stalled_writers
 from siteatlas.storage import stalled_copies
 from siteatlas.storage.database_url import parse_database_url
 from siteatlas.storage.session import APPLICATION_NAME
@@ -78,9 +78,9 @@ async def test_a_copy_whose_client_is_silent_is_ended(
     postgres_server: PostgresServer, database_name: str
 ) -> None:
     async with copying(postgres_server, database_name, "sitemap_urls") as client:
-        assert await end_stalled_copies() == 1
+        assert await terminate_stalled_writers() == 1
         await wait_until(client.is_closed)
-        assert await end_stalled_copies() == 0
+        assert await terminate_stalled_writers() == 0
 
 
 async def test_a_copy_that_a_living_worker_may_still_feed_is_left_alone(
@@ -88,7 +88,7 @@ async def test_a_copy_that_a_living_worker_may_still_feed_is_left_alone(
 ) -> None:
     assert stalled_copies.STALLED_SECONDS > COPY_SECONDS
     async with copying(postgres_server, database_name, "sitemap_urls"):
-        assert await end_stalled_copies() == 0
+        assert await terminate_stalled_writers() == 0
 
 
 @pytest.mark.usefixtures("at_once")
@@ -96,7 +96,7 @@ async def test_a_copy_of_something_else_is_left_alone(
     postgres_server: PostgresServer, database_name: str
 ) -> None:
     async with copying(postgres_server, database_name, "candidates"):
-        assert await end_stalled_copies() == 0
+        assert await terminate_stalled_writers() == 0
 
 
 @pytest.mark.usefixtures("at_once")
@@ -104,7 +104,7 @@ async def test_an_operator_who_restores_the_table_is_left_alone(
     postgres_server: PostgresServer, database_name: str
 ) -> None:
     async with copying(postgres_server, database_name, "sitemap_urls", "pg_restore"):
-        assert await end_stalled_copies() == 0
+        assert await terminate_stalled_writers() == 0
 
 
 @pytest.mark.usefixtures("at_once")
@@ -121,7 +121,7 @@ async def test_a_client_that_freezes_before_it_sends_parameters_is_ended(
         await client.prepare("SELECT 1")
         await asyncio.sleep(1.5)
         assert not client.is_closed(), "a limit of the server ended it: this is not needed then"
-        assert await end_stalled_copies() == 1
+        assert await terminate_stalled_writers() == 1
         await wait_until(client.is_closed)
     finally:
         client.terminate()

@@ -16,7 +16,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from siteatlas.errors import DatabaseBusy, DatabaseUnavailable
 from siteatlas.storage.models import SitemapUrl
-from siteatlas.storage.retry import repeat_when_busy
+from siteatlas.storage.retry import retry_when_busy
 from siteatlas.storage.session import get_background_session, get_session
 from siteatlas.storage.statements.url_rows import UrlRows
 from siteatlas.storage.statements.urls import insert_urls
@@ -175,7 +175,7 @@ async def test_rows_that_someone_else_stored_meanwhile_are_left_as_they_are() ->
         tries += 1
         await write(rows)
 
-    await repeat_when_busy(one_try)
+    await retry_when_busy(one_try)
     assert tries == 2
     async with transaction() as session:
         prints = [

@@ -227,9 +227,9 @@ MUTATIONS = (
         f"{SESSIONS}::test_the_status_of_a_success_is_written_with_the_last_rows",
         Edit(
             "processor/publication.py",
-            "        await write_portion(session, portion, scan_id=scan.id)\n",
+            "        await flush_batch(session, batch, scan_id=scan.id)\n",
             "        async with get_background_session() as other, other.begin():\n"
-            "            await write_portion(other, portion, scan_id=scan.id)\n",
+            "            await flush_batch(other, portion, scan_id=scan.id)\n",
         ),
     ),
     mutation(
@@ -293,9 +293,9 @@ MUTATIONS = (
         f"{STATEMENTS}",
         Edit(
             "storage/statements/write_batch.py",
-            "async def write_portion(",
+            "async def flush_batch(",
             "async def raw(connection):\n    return await connection.get_raw_connection()\n\n\n"
-            "async def write_portion(",
+            "async def flush_batch(",
         ),
     ),
     mutation(
@@ -360,7 +360,7 @@ MUTATIONS = (
         ),
         Edit(
             "cli/scripts/programs.py",
-            "MOST_PENDING_SHOWN = 100\n",
+            "MAX_PENDING_SHOWN = 100\n",
             "SEEN = []\nMOST_PENDING_SHOWN = 100\n",
         ),
     ),

@@ -23,7 +23,7 @@ LEFT_OUT = shutil.ignore_patterns(
     ".venv", ".git", "build", "dist", "results", "__pycache__", ".*_cache", ".hypothesis"
 )
 TESTS_PASSED, TESTS_FAILED = 0, 1
-LONGEST_RUN = 600
+MAX_RUN_SECONDS = 600
 FAILED = re.compile(r"^(?:FAILED|ERROR) (\S+)", re.MULTILINE)
 
 
@@ -40,7 +40,7 @@ def run_tests(copy: Path, tests: Iterable[str]) -> subprocess.CompletedProcess[s
         env=environment,
         capture_output=True,
         text=True,
-        timeout=LONGEST_RUN,
+        timeout=MAX_RUN_SECONDS,
         check=False,
     )
 

@@ -1,14 +1,14 @@
-"""Places for jobs: limited, interactive ones first, none lost by those who stop waiting."""
+"""PrioritySemaphore for jobs: limited, interactive ones first, none lost by those who stop waiting."""
 
 from __future__ import annotations
 
 import asyncio
 
-from siteatlas.aio.priority_semaphore import MOST_IN_A_ROW, Places, interactive_job
+from siteatlas.aio.priority_semaphore import MAX_IN_A_ROW, PrioritySemaphore, interactive_job
 
 
 async def line_up(
-    places: Places, names: str, served: list[str], **kind: bool
+    places: PrioritySemaphore, names: str, served: list[str], **kind: bool
 ) -> list[asyncio.Task[None]]:
     """One waiting task for each letter."""
 
@@ -23,7 +23,7 @@ async def line_up(
 
 
 async def test_interactive_jobs_come_before_others_and_each_kind_in_its_order():
-    places, served = Places(1), list[str]()
+    places, served = PrioritySemaphore(1), list[str]()
     async with places:
         tasks = await line_up(places, "abc", served)
         tasks += await line_up(places, "XY", served, interactive=True)
@@ -32,17 +32,17 @@ async def test_interactive_jobs_come_before_others_and_each_kind_in_its_order():
 
 
 async def test_many_interactive_jobs_leave_a_turn_to_others():
-    places, served = Places(1), list[str]()
+    places, served = PrioritySemaphore(1), list[str]()
     async with places:
         tasks = await line_up(places, "ab", served)
         tasks += await line_up(places, "ABCDEFGHIJ", served, interactive=True)
     await asyncio.gather(*tasks)
     assert "".join(served) == "ABCDaEFGHbIJ"
-    assert len("ABCD") == MOST_IN_A_ROW
+    assert len("ABCD") == MAX_IN_A_ROW
 
 
 async def test_no_more_are_let_in_than_there_are_places():
-    places, inside, most = Places(3), 0, 0
+    places, inside, most = PrioritySemaphore(3), 0, 0
 
     async def work() -> None:
         nonlocal inside, most
@@ -57,7 +57,7 @@ async def test_no_more_are_let_in_than_there_are_places():
 
 
 async def test_who_stops_waiting_takes_no_place_with_him():
-    places, served = Places(1), list[str]()
+    places, served = PrioritySemaphore(1), list[str]()
     async with places:
         before, at_once = await line_up(places, "ab", served)
         before.cancel()

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from siteatlas.aio.fairness import MOST_PATIENCE_SECONDS, PERSON_SECONDS, Turns, turns
+from siteatlas.aio.fairness import INTERACTIVE_SECONDS, MAX_YIELD_SECONDS, FairLoop, fair_loop
 
 PIECE_SECONDS = 0.002
 
@@ -19,15 +19,15 @@ def work(seconds: float = PIECE_SECONDS) -> None:
         pass
 
 
-async def heavy(own: Turns, pieces: int, done: list[str]) -> None:
+async def heavy(own: FairLoop, pieces: int, done: list[str]) -> None:
     for _ in range(pieces):
-        async with own.piece():
+        async with own.time_slice():
             work()
         done.append("piece")
 
 
 async def test_the_loop_goes_round_after_every_piece_however_many_work() -> None:
-    own = Turns()
+    own = FairLoop()
     done: list[str] = []
     tasks = [asyncio.create_task(heavy(own, 20, done)) for _ in range(5)]
     rounds = 0
@@ -39,12 +39,12 @@ async def test_the_loop_goes_round_after_every_piece_however_many_work() -> None
 
 
 async def test_small_pieces_share_a_round() -> None:
-    own = Turns()
+    own = FairLoop()
     rounds = 0
 
     async def many_small() -> None:
         for _ in range(1000):
-            async with own.piece():
+            async with own.time_slice():
                 pass
 
     task = asyncio.create_task(many_small())
@@ -55,18 +55,18 @@ async def test_small_pieces_share_a_round() -> None:
 
 
 async def test_work_waits_while_somebody_waits_for_an_answer() -> None:
-    own = Turns()
+    own = FairLoop()
     done: list[str] = []
-    with own.person():
+    with own.interactive():
         task = asyncio.create_task(heavy(own, 1, done))
-        await asyncio.sleep(MOST_PATIENCE_SECONDS / 5)
+        await asyncio.sleep(MAX_YIELD_SECONDS / 5)
         assert done == []
     await task
     assert done == ["piece"]
 
 
 async def test_the_loop_goes_round_between_the_pieces_of_an_iterable() -> None:
-    own = Turns()
+    own = FairLoop()
     rounds = 0
 
     def heavy_pieces() -> Iterator[int]:
@@ -75,7 +75,7 @@ async def test_the_loop_goes_round_between_the_pieces_of_an_iterable() -> None:
             yield number
 
     async def read() -> list[int]:
-        return [piece async for piece in own.pieces(heavy_pieces())]
+        return [piece async for piece in own.time_slices(heavy_pieces())]
 
     task = asyncio.create_task(read())
     while not task.done():
@@ -86,52 +86,52 @@ async def test_the_loop_goes_round_between_the_pieces_of_an_iterable() -> None:
 
 
 async def test_the_pieces_of_an_iterable_wait_for_people_too() -> None:
-    own = Turns()
+    own = FairLoop()
 
     async def first() -> str:
-        return await anext(own.pieces("abc"))
+        return await anext(own.time_slices("abc"))
 
-    with own.person():
+    with own.interactive():
         task = asyncio.create_task(first())
-        await asyncio.sleep(MOST_PATIENCE_SECONDS / 5)
+        await asyncio.sleep(MAX_YIELD_SECONDS / 5)
         assert not task.done()
     assert await task == "a"
 
 
 async def test_work_goes_on_when_there_is_no_end_of_people() -> None:
-    own = Turns()
+    own = FairLoop()
     done: list[str] = []
-    with own.person():
+    with own.interactive():
         task = asyncio.create_task(heavy(own, 40, done))
-        await asyncio.sleep(MOST_PATIENCE_SECONDS * 3)
+        await asyncio.sleep(MAX_YIELD_SECONDS * 3)
         assert 1 <= len(done) < 40
     await task
 
 
 async def test_somebody_who_takes_long_no_longer_goes_first() -> None:
-    own = Turns()
+    own = FairLoop()
     done: list[str] = []
-    with own.person():
-        await asyncio.sleep(PERSON_SECONDS * 1.2)
+    with own.interactive():
+        await asyncio.sleep(INTERACTIVE_SECONDS * 1.2)
         started = time.perf_counter()
         await heavy(own, 1, done)
-        assert time.perf_counter() - started < MOST_PATIENCE_SECONDS
-    async with own.piece():
+        assert time.perf_counter() - started < MAX_YIELD_SECONDS
+    async with own.time_slice():
         pass
 
 
 async def test_a_piece_that_fails_gives_the_turn_back() -> None:
-    own = Turns()
+    own = FairLoop()
     with pytest.raises(ZeroDivisionError):
-        async with own.piece():
+        async with own.time_slice():
             raise ZeroDivisionError
-    async with asyncio.timeout(1), own.piece():
+    async with asyncio.timeout(1), own.time_slice():
         pass
 
 
 def test_each_event_loop_has_turns_of_its_own() -> None:
-    async def mine() -> Turns:
-        assert turns() is turns()
-        return turns()
+    async def mine() -> FairLoop:
+        assert fair_loop() is fair_loop()
+        return fair_loop()
 
     assert asyncio.run(mine()) is not asyncio.run(mine())

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 
 
 @asynccontextmanager
-async def beside(work: Coroutine[object, object, None]) -> AsyncIterator[None]:
+async def background_task(work: Coroutine[object, object, None]) -> AsyncIterator[None]:
     """Run `work` while the block runs; what becomes of it is its own business."""
     task = asyncio.create_task(work)
     try:

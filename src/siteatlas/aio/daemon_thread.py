@@ -15,7 +15,7 @@ from typing import TypeVar
 Result = TypeVar("Result")
 
 
-class SideThread:
+class DaemonWorker:
     """Runs calls one after the other, in the order in which they were given."""
 
     def __init__(self, name: str) -> None:

@@ -13,34 +13,34 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import TypeVar
 
-from siteatlas.aio.loop_local import PerLoop
-from siteatlas.aio.priority_semaphore import Places
+from siteatlas.aio.loop_local import LoopLocal
+from siteatlas.aio.priority_semaphore import PrioritySemaphore
 
 COLLECT_AFTER = (2_000, 10, 100)
 ROUND_SECONDS = 0.001
-MOST_PATIENCE_SECONDS = 0.05
-OWN_SECONDS = 0.01
-PERSON_SECONDS = 0.25
+MAX_YIELD_SECONDS = 0.05
+BACKGROUND_SHARE_SECONDS = 0.01
+INTERACTIVE_SECONDS = 0.25
 
-PieceT = TypeVar("PieceT")
+ItemT = TypeVar("ItemT")
 
 
-class Turns:
-    """Who may use the event loop next. One for each loop: `turns()`."""
+class FairLoop:
+    """Who may use the event loop next. One for each loop: `fair_loop()`."""
 
     def __init__(self) -> None:
-        self._turn = Places(1)
-        self._nobody_waits = asyncio.Event()
-        self._nobody_waits.set()
-        self._people = 0
+        self._turn = PrioritySemaphore(1)
+        self._no_interactive = asyncio.Event()
+        self._no_interactive.set()
+        self._interactive_count = 0
         self._worked = 0.0
-        self._impatient_until = 0.0
+        self._background_until = 0.0
 
     @asynccontextmanager
-    async def piece(self) -> AsyncIterator[None]:
+    async def time_slice(self) -> AsyncIterator[None]:
         """Wait for the turn to do a piece of heavy work. Enough of it, and the loop goes round."""
         async with self._turn:
-            await self.people_first()
+            await self.yield_to_interactive()
             started = time.perf_counter()
             yield
             self._worked += time.perf_counter() - started
@@ -48,33 +48,33 @@ class Turns:
                 self._worked = 0.0
                 await asyncio.sleep(0)
 
-    async def pieces(self, work: Iterable[PieceT]) -> AsyncIterator[PieceT]:
+    async def time_slices(self, work: Iterable[ItemT]) -> AsyncIterator[ItemT]:
         """What an iterable makes, each piece of it made in its own turn."""
         making = iter(work)
         while True:
-            async with self.piece():
+            async with self.time_slice():
                 made = next(making, None)
             if made is None:
                 return
             yield made
 
-    async def people_first(self) -> None:
+    async def yield_to_interactive(self) -> None:
         """Let people go first; when there is no end of them, work still gets its share of time."""
-        if not self._people or time.perf_counter() < self._impatient_until:
+        if not self._interactive_count or time.perf_counter() < self._background_until:
             return
         try:
-            async with asyncio.timeout(MOST_PATIENCE_SECONDS):
-                await self._nobody_waits.wait()
+            async with asyncio.timeout(MAX_YIELD_SECONDS):
+                await self._no_interactive.wait()
         except TimeoutError:
-            self._impatient_until = time.perf_counter() + OWN_SECONDS
+            self._background_until = time.perf_counter() + BACKGROUND_SHARE_SECONDS
 
     @contextmanager
-    def person(self) -> Iterator[None]:
+    def interactive(self) -> Iterator[None]:
         """Somebody waits for what happens inside; whoever takes long no longer goes first."""
-        self._people += 1
-        self._nobody_waits.clear()
+        self._interactive_count += 1
+        self._no_interactive.clear()
         leave = once(self._one_left)
-        late = asyncio.get_running_loop().call_later(PERSON_SECONDS, leave)
+        late = asyncio.get_running_loop().call_later(INTERACTIVE_SECONDS, leave)
         try:
             yield
         finally:
@@ -82,9 +82,9 @@ class Turns:
             leave()
 
     def _one_left(self) -> None:
-        self._people -= 1
-        if not self._people:
-            self._nobody_waits.set()
+        self._interactive_count -= 1
+        if not self._interactive_count:
+            self._no_interactive.set()
 
 
 def once(action: Callable[[], None]) -> Callable[[], None]:
@@ -98,15 +98,15 @@ def once(action: Callable[[], None]) -> Callable[[], None]:
     return call
 
 
-_turns = PerLoop(Turns)
+_fair_loops = LoopLocal(FairLoop)
 
 
-def turns() -> Turns:
+def fair_loop() -> FairLoop:
     """The turns of the running event loop."""
-    return _turns.here()
+    return _fair_loops.get()
 
 
-def spare_what_stays() -> None:
+def freeze_startup_objects() -> None:
     """Take all objects of the start out of the collector's rounds, which stop everything.
 
     They live as long as the process, and looking at them took a tenth of a second each time.

@@ -7,21 +7,21 @@ import threading
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-OwnedT = TypeVar("OwnedT")
+ValueT = TypeVar("ValueT")
 
 
-class PerLoop(threading.local, Generic[OwnedT]):
+class LoopLocal(threading.local, Generic[ValueT]):
     """One object for the loop that runs in a thread; that of an ended loop is let go.
 
     A dictionary by loop would keep both for ever: the object holds futures, and those their loop.
     Loops that take turns in one thread, which is rare, get a new object at each turn.
     """
 
-    def __init__(self, make: Callable[[], OwnedT]) -> None:
+    def __init__(self, make: Callable[[], ValueT]) -> None:
         self._make = make
-        self._made: tuple[asyncio.AbstractEventLoop, OwnedT] | None = None
+        self._made: tuple[asyncio.AbstractEventLoop, ValueT] | None = None
 
-    def here(self) -> OwnedT:
+    def get(self) -> ValueT:
         """The object of the running loop, made when it is first asked for."""
         loop = asyncio.get_running_loop()
         if self._made is None or self._made[0] is not loop:

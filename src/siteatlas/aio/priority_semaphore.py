@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 
 # So many interactive jobs in a row, then one of the others, so that those never stop altogether.
-MOST_IN_A_ROW = 4
+MAX_IN_A_ROW = 4
 
 _is_interactive: ContextVar[bool] = ContextVar("is_interactive", default=False)
 
@@ -27,7 +27,7 @@ def interactive_job(is_interactive: bool) -> Iterator[None]:
         _is_interactive.reset(token)
 
 
-class Places:
+class PrioritySemaphore:
     """A semaphore with two queues; hold a place with `async with`."""
 
     def __init__(self, count: int) -> None:
@@ -63,6 +63,6 @@ class Places:
         self._free += 1
 
     def _next_queue(self) -> deque[asyncio.Future[None]]:
-        if self._others and self._in_a_row >= MOST_IN_A_ROW:
+        if self._others and self._in_a_row >= MAX_IN_A_ROW:
             return self._others
         return self._interactive or self._others

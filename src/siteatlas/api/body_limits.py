@@ -9,7 +9,7 @@ from email.message import Message as HeaderMessage
 import orjson
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from siteatlas.aio.fairness import turns
+from siteatlas.aio.fairness import fair_loop
 from siteatlas.errors import (
     BodyTooSlow,
     InputError,
@@ -26,7 +26,7 @@ class ClientGone(Exception):
     """The client went away before its request was complete."""
 
 
-class RequestBodies:
+class RequestBodyLimits:
     """ASGI middleware that reads the whole body, which is small, and hands it on when it is good.
 
     Heavy work gives way to a request from then on: whoever is still sending waits for nobody.
@@ -49,14 +49,14 @@ class RequestBodies:
         _check_announced(headers.get(b"content-length"), limit)
         try:
             async with asyncio.timeout(self._seconds):
-                body = await _read(receive, limit)
+                body = await _read_body(receive, limit)
         except TimeoutError as error:
             raise BodyTooSlow from error
         except ClientGone:
             return
         if body:
             _check_json(headers.get(b"content-type", b""), body)
-        with turns().person():
+        with fair_loop().interactive():
             await self._app(scope, _replay(body, receive), send)
 
 
@@ -65,7 +65,7 @@ def _check_announced(length: bytes | None, limit: int) -> None:
         raise PayloadTooLarge
 
 
-async def _read(receive: Receive, limit: int) -> bytes:
+async def _read_body(receive: Receive, limit: int) -> bytes:
     chunks: list[bytes] = []
     size = 0
     while True:

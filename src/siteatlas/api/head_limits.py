@@ -17,7 +17,7 @@ MAX_HEADER_BYTES = 32 * KIB
 LENGTHS = {b"content-length", b"transfer-encoding"}
 
 
-class RequestHeads:
+class RequestHeadLimits:
     """ASGI middleware that refuses heads beyond the limits, or with two lengths of the body."""
 
     def __init__(self, app: ASGIApp) -> None:

@@ -31,8 +31,8 @@ from siteatlas.logs import get_logger
 
 MEDIA_TYPE = "application/problem+json"
 RETRY_SECONDS = "5"
-MOST_FIELD_ERRORS = 100
-LONGEST_POINTER = 200
+MAX_FIELD_ERRORS = 100
+MAX_POINTER_CHARS = 200
 REQUEST_ID = "siteatlas.request_id"
 ERROR_CODE = "siteatlas.error_code"
 METHODS = ("DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT")
@@ -98,14 +98,14 @@ async def _on_field_refused(request: Request, error: Exception) -> Response:
     errors = [_field_error(pointer, e.code, e.message) for pointer, e in error.faults]
     first = error.faults[0][1]
     shown = first if error.detail is None else InputError(error.detail)
-    return problem(request.scope, shown, errors=errors[:MOST_FIELD_ERRORS])
+    return problem(request.scope, shown, errors=errors[:MAX_FIELD_ERRORS])
 
 
 async def _on_validation_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
     errors = [
         _field_error(_pointer(loc[1:]), fault["type"], fault["msg"], place=str(loc[0]))
-        for fault in error.errors()[:MOST_FIELD_ERRORS]
+        for fault in error.errors()[:MAX_FIELD_ERRORS]
         if (loc := fault["loc"])
     ]
     return problem(request.scope, InputError(), errors=errors)
@@ -166,7 +166,7 @@ def _field_error(pointer: str, code: str, message: str, place: str = "body") -> 
 def _pointer(steps: Sequence[str | int]) -> str:
     """A JSON pointer into the part of the request that holds the value."""
     path = "".join(f"/{_escaped(step)}" for step in steps)
-    return f"#{path}"[:LONGEST_POINTER]
+    return f"#{path}"[:MAX_POINTER_CHARS]
 
 
 def _escaped(step: str | int) -> str:

@@ -16,7 +16,7 @@ LOGGED_CHARACTERS = 200
 log = get_logger("api")
 
 
-class RequestBorder:
+class RequestBoundary:
     """ASGI middleware: request id, HEAD wherever there is GET, and problem details for errors."""
 
     def __init__(self, app: ASGIApp) -> None:

@@ -54,7 +54,7 @@ NOUNS = {
 # The library names this one error of its tree, and gives its parent no name.
 USAGE_ERROR: type[Exception] = typer.BadParameter.__mro__[1]
 # Put by the library before the words of a choice that it does not know.
-NEEDLESS_WORDS = "Value error, "
+MESSAGE_PREFIX = "Value error, "
 
 
 class CommandTree(TyperGroup):
@@ -73,12 +73,12 @@ class CommandTree(TyperGroup):
 
     def parse_args(self, *arguments: Any) -> Any:
         """Read the options before the command."""
-        with _plain_words():
+        with _plain_usage_errors():
             return super().parse_args(*arguments)
 
     def invoke(self, *arguments: Any) -> Any:
         """Read the rest of the line and run the command."""
-        with _plain_words():
+        with _plain_usage_errors():
             return super().invoke(*arguments)
 
     def main(self, *arguments: Any, **keywords: Any) -> Any:
@@ -92,28 +92,28 @@ class CommandTree(TyperGroup):
 
 
 @contextmanager
-def _plain_words() -> Iterator[None]:
+def _plain_usage_errors() -> Iterator[None]:
     try:
         yield
     except typer.BadParameter as error:
-        error.message = error.message.removeprefix(NEEDLESS_WORDS)
-        _tell_in_json(error)
+        error.message = error.message.removeprefix(MESSAGE_PREFIX)
+        _report_in_json(error)
         raise
     except USAGE_ERROR as error:
-        _tell_in_json(error)
+        _report_in_json(error)
         raise
 
 
-def _tell_in_json(error: Any) -> None:
+def _report_in_json(error: Any) -> None:
     """End the command with one object where stderr shall be JSON."""
-    from siteatlas.cli.terminal.errors import keep_to_json, tell_error
+    from siteatlas.cli.terminal.errors import keep_to_json, print_error_message
     from siteatlas.errors import InputError
     from siteatlas.logs import stderr_is_json
 
     keep_to_json()
     if stderr_is_json():
         message = error.format_message() or "A command is missing."
-        tell_error(InputError.code, message, "See the help: siteatlas help")
+        print_error_message(InputError.code, message, "See the help: siteatlas help")
         raise typer.Exit(error.exit_code)
 
 

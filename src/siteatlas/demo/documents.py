@@ -23,7 +23,7 @@ DAYS_WITH_CHANGES = 300
 
 
 @dataclass(frozen=True, slots=True)
-class Document:
+class ServedDocument:
     """One answer of a demo site."""
 
     body: bytes
@@ -100,25 +100,25 @@ def index_text(children: Mapping[str, str], stylesheet: str | None = None) -> st
     return XML_HEAD + style + root
 
 
-def xml(text: str) -> Document:
+def xml(text: str) -> ServedDocument:
     """XML sent as it is."""
-    return Document(text.encode(), "application/xml; charset=utf-8")
+    return ServedDocument(text.encode(), "application/xml; charset=utf-8")
 
 
-def gzipped(text: str) -> Document:
+def gzipped(text: str) -> ServedDocument:
     """A compressed file, as sites keep them on disk."""
-    return Document(gzip.compress(text.encode(), mtime=0), "application/gzip")
+    return ServedDocument(gzip.compress(text.encode(), mtime=0), "application/gzip")
 
 
-def plain(text: str) -> Document:
+def plain(text: str) -> ServedDocument:
     """Plain text, such as robots.txt."""
-    return Document(text.encode(), "text/plain; charset=utf-8")
+    return ServedDocument(text.encode(), "text/plain; charset=utf-8")
 
 
-def page(title: str, status: int = 200) -> Document:
+def page(title: str, status: int = 200) -> ServedDocument:
     """A web page for people."""
     html = (
         f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{escape(title)}'
         f'</title></head><body><h1>{escape(title)}</h1><div id="app"></div></body></html>\n'
     )
-    return Document(html.encode(), "text/html; charset=utf-8", status)
+    return ServedDocument(html.encode(), "text/html; charset=utf-8", status)

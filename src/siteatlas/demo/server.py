@@ -12,7 +12,7 @@ from typing import Literal, Self
 
 from aiohttp import web
 
-from siteatlas.demo.documents import Document
+from siteatlas.demo.documents import ServedDocument
 from siteatlas.demo.sites import PLANS, SiteContent, SitePlan
 
 USUAL_PORT = 8765
@@ -126,7 +126,7 @@ def application(content: SiteContent) -> web.Application:
     return app
 
 
-def response_for(document: Document, known_tag: str | None) -> web.Response:
+def response_for(document: ServedDocument, known_tag: str | None) -> web.Response:
     """The document, or 304 when the client has this version already."""
     tag = f'"{sha256(document.body).hexdigest()[:16]}"'
     if document.status == web.HTTPOk.status_code and known_tag == tag:

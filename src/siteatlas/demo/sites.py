@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from siteatlas.demo.documents import (
-    Document,
     Entry,
+    ServedDocument,
     alternates,
     day,
     gzipped,
@@ -34,8 +34,8 @@ TOPICS = ("harbour", "forest", "market", "bridge", "garden", "museum", "railway"
 class SiteContent:
     """All answers of one site and the result that a scan of it must have."""
 
-    documents: Mapping[str, Document]
-    otherwise: Document
+    documents: Mapping[str, ServedDocument]
+    otherwise: ServedDocument
     expected_urls: int
     expected_sitemaps: int
     expected_status: Literal["completed", "failed"] = "completed"
@@ -52,7 +52,7 @@ class SitePlan:
     build: Callable[[str], SiteContent]
 
 
-def robots(*lines: str) -> Document:
+def robots(*lines: str) -> ServedDocument:
     """A robots.txt with these lines after the usual group."""
     return plain("\n".join(["User-agent: *", "Disallow: /basket/", "", *lines, ""]))
 
@@ -184,7 +184,9 @@ def single_page_app(base: str) -> SiteContent:
     return _nothing_to_find({}, page(f"The application at {base}"))
 
 
-def _nothing_to_find(documents: Mapping[str, Document], otherwise: Document) -> SiteContent:
+def _nothing_to_find(
+    documents: Mapping[str, ServedDocument], otherwise: ServedDocument
+) -> SiteContent:
     return SiteContent(
         documents,
         otherwise,

@@ -12,7 +12,7 @@ from sqlalchemy import func, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from siteatlas.errors import BatchNotFound
-from siteatlas.queue.statuses import FINAL
+from siteatlas.queue.statuses import FINAL_STATUSES
 from siteatlas.storage.models import Batch, BatchItem, Job, JobStatus
 
 NOTHING_SCANNED = "No site of this batch could be scanned."
@@ -112,7 +112,7 @@ async def list_batch_items(session: AsyncSession, batch_id: UUID) -> list[BatchI
             domain=row.domain,
             job_id=row.job_uuid,
             status=row.status,
-            progress=1.0 if row.status in FINAL else row.progress,
+            progress=1.0 if row.status in FINAL_STATUSES else row.progress,
             error_code=row.error_code,
             error=row.error,
             start_time=row.started_at,
@@ -132,7 +132,7 @@ def _batch_view(batch: Batch, items: Sequence[BatchItemView]) -> BatchView:
     completed = statuses.count(JobStatus.COMPLETED)
     failed = statuses.count(JobStatus.FAILED) + statuses.count(JobStatus.CANCELLED)
     end = batch.finished_at or max((item.end_time for item in items if item.end_time), default=None)
-    end = end if status in FINAL else None
+    end = end if status in FINAL_STATUSES else None
     touched = [moment for item in items for moment in (item.updated_at, item.end_time) if moment]
     return BatchView(
         batch_id=batch.id,
@@ -155,7 +155,7 @@ def _batch_view(batch: Batch, items: Sequence[BatchItemView]) -> BatchView:
 
 def status_of_batch(statuses: Sequence[str], *, started: bool) -> str:
     """One word for many: a batch that has ended is completed if one of its sites is."""
-    if all(status in FINAL for status in statuses):
+    if all(status in FINAL_STATUSES for status in statuses):
         for word in (JobStatus.COMPLETED, JobStatus.FAILED):
             if word in statuses:
                 return word.value

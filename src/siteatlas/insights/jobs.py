@@ -25,7 +25,7 @@ from siteatlas.queue.statuses import parse_status
 from siteatlas.storage.models import SITEMAP_JOB, Domain, Job, JobAttempt, JobStatus
 
 _UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
-MOST_ATTEMPTS_SHOWN = 100
+MAX_ATTEMPTS_SHOWN = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +119,7 @@ async def list_attempts(session: AsyncSession, job_id: int) -> list[AttemptView]
         select(JobAttempt)
         .where(JobAttempt.job_id == job_id)
         .order_by(JobAttempt.fence.desc())
-        .limit(MOST_ATTEMPTS_SHOWN)
+        .limit(MAX_ATTEMPTS_SHOWN)
     )
     return [_attempt_view(row) for row in (await session.execute(statement)).scalars()]
 

@@ -12,7 +12,7 @@ from siteatlas.insights.health import pool_state
 from siteatlas.insights.process_usage import process_usage
 from siteatlas.insights.queue_load import QueueLoad
 from siteatlas.meters import Meters, meters
-from siteatlas.queue.statuses import FINAL
+from siteatlas.queue.statuses import FINAL_STATUSES
 from siteatlas.scanner.events import DocumentOutcome
 
 MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -75,7 +75,7 @@ def counted_series(counted: Meters) -> Iterator[Series]:
     yield Series("rescues_total", "counter", "Jobs taken from silent workers.", counted.rescues)
     losses = counted.lease_losses
     yield Series("lease_losses_total", "counter", "Jobs lost to another worker.", losses)
-    ends = {status.value: counted.jobs_ended[status.value] for status in FINAL}
+    ends = {status.value: counted.jobs_ended[status.value] for status in FINAL_STATUSES}
     yield Series("jobs_ended_total", "counter", "Jobs ended, by status.", ends, "status")
     read = {outcome.value: counted.documents[outcome.value] for outcome in DocumentOutcome}
     yield Series("documents_total", "counter", "Documents read, by outcome.", read, "outcome")

@@ -25,7 +25,7 @@ STREAMED = {"yield_per": FIRST_ROWS}
 T = TypeVar("T")
 
 
-class PageRoom:
+class PageCapacity:
     """How much one page still holds: so many items, and about so many bytes."""
 
     def __init__(self, items: int) -> None:
@@ -38,7 +38,7 @@ class PageRoom:
         """Whether nothing more fits; the first item always does."""
         return self._taken >= self.items or self._bytes >= MAX_PAGE_BYTES
 
-    def take(self, view: Any) -> None:
+    def add(self, view: Any) -> None:
         """Count an item."""
         self._taken += 1
         self._bytes += bytes_of(view)
@@ -60,19 +60,19 @@ async def read_page(
     cursor_of: Callable[[Any], str],
 ) -> Page[T]:
     """The first page of what a statement gives; a cursor is there when more follow."""
-    room, items, last = PageRoom(size), list[T](), None
+    room, items, last = PageCapacity(size), list[T](), None
     async with aclosing(stream_rows(session, statement.limit(size + 1), room)) as rows:
         async for row in rows:
             if room.is_full:
                 return Page(items, cursor_of(last))
             item, last = view(row), row
             items.append(item)
-            room.take(item)
+            room.add(item)
     return Page(items, None)
 
 
 async def stream_rows(
-    session: AsyncSession, statement: Select[*tuple[Any, ...]], room: PageRoom
+    session: AsyncSession, statement: Select[*tuple[Any, ...]], room: PageCapacity
 ) -> AsyncGenerator[Any, None]:
     """The rows of a statement; no more are fetched at a time than the page has room for."""
     result = await session.stream(statement, execution_options=STREAMED)

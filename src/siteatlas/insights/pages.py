@@ -19,9 +19,9 @@ from siteatlas.errors import CursorInvalid
 
 DEFAULT_LIMIT = 100
 MAX_LIMIT = 1000
-LONGEST_CURSOR = 2048
-SMALLEST_BIGINT = -(2**63)
-LARGEST_BIGINT = 2**63 - 1
+MAX_CURSOR_CHARS = 2048
+MIN_BIGINT = -(2**63)
+MAX_BIGINT = 2**63 - 1
 
 _INTEGER = re.compile(r"-?[0-9]{1,19}")
 
@@ -71,7 +71,7 @@ class CursorScope:
 
 
 def _unpacked(cursor: str) -> list[str]:
-    if len(cursor) > LONGEST_CURSOR:
+    if len(cursor) > MAX_CURSOR_CHARS:
         raise CursorInvalid
     padded = cursor.encode("ascii") + b"=" * (-len(cursor) % 4)
     parts = orjson.loads(urlsafe_b64decode(padded))
@@ -107,7 +107,7 @@ def parse_bigint(text: str) -> int:
     if not _INTEGER.fullmatch(text):
         raise ValueError("not a 64-bit number")
     number = int(text)
-    if not SMALLEST_BIGINT <= number <= LARGEST_BIGINT:
+    if not MIN_BIGINT <= number <= MAX_BIGINT:
         raise ValueError("not a 64-bit number")
     return number
 

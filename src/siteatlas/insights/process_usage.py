@@ -12,7 +12,7 @@ from pathlib import Path
 STATUS = Path("/proc/self/stat")
 OPEN_FILES = Path("/proc/self/fd")
 SYSTEM = Path("/proc/stat")
-# Places in /proc/self/stat after the name of the program, which may hold blanks.
+# PrioritySemaphore in /proc/self/stat after the name of the program, which may hold blanks.
 START, VIRTUAL_BYTES, RESIDENT_PAGES = 19, 20, 21
 
 

@@ -12,7 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from siteatlas.insights.workers import ALIVE_SECONDS
 from siteatlas.queue.fair_order import waiting_lines
-from siteatlas.queue.statuses import ACTIVE, FINAL
+from siteatlas.queue.statuses import ACTIVE_STATUSES, FINAL_STATUSES
 from siteatlas.storage.models import SITEMAP_JOB, Domain, Job, JobStatus, Worker
 from siteatlas.storage.statements.domains import SCHEDULED
 
@@ -43,7 +43,7 @@ class EndedJobs:
     async def count(self, session: AsyncSession) -> dict[str, int]:
         """The counts, at most a minute old."""
         if time.monotonic() >= self._good_until:
-            self._counts = await _count(session, FINAL)
+            self._counts = await _count(session, FINAL_STATUSES)
             self._good_until = time.monotonic() + KEPT_SECONDS
         return self._counts
 
@@ -52,7 +52,7 @@ async def queue_load(session: AsyncSession, ended: EndedJobs) -> QueueLoad:
     """The load at this moment, by the clock of the database."""
     overdue, oldest_overdue = await _overdue_domains(session)
     return QueueLoad(
-        jobs=await _count(session, ACTIVE) | await ended.count(session),
+        jobs=await _count(session, ACTIVE_STATUSES) | await ended.count(session),
         oldest_pending_seconds=await oldest_pending_seconds(session),
         workers=await _living_workers(session),
         domains_overdue=overdue,

@@ -15,7 +15,7 @@ from siteatlas.insights.page_reading import read_page
 from siteatlas.insights.pages import CursorScope, Page, page_size, uuid_key
 from siteatlas.storage.models import Domain, Sitemap, SitemapLink
 
-MOST_PARENTS_SHOWN = 10
+MAX_PARENTS_SHOWN = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ def _sitemaps() -> Select[Sitemap, str, Sequence[UUID]]:
         select(SitemapLink.parent_id)
         .where(SitemapLink.child_id == Sitemap.id)
         .order_by(SitemapLink.parent_id)
-        .limit(MOST_PARENTS_SHOWN)
+        .limit(MAX_PARENTS_SHOWN)
         .correlate(Sitemap)
         .scalar_subquery()
     )

@@ -28,10 +28,10 @@ from sqlalchemy import (
 )
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from siteatlas.insights.page_reading import PageRoom, stream_rows
+from siteatlas.insights.page_reading import PageCapacity, stream_rows
 from siteatlas.insights.pages import (
-    LARGEST_BIGINT,
-    SMALLEST_BIGINT,
+    MAX_BIGINT,
+    MIN_BIGINT,
     CursorScope,
     Page,
     page_size,
@@ -40,7 +40,7 @@ from siteatlas.insights.pages import (
 from siteatlas.scanner.reading.lastmod_text import restored_text
 from siteatlas.storage.models import Sitemap, SitemapUrl
 
-MOST_EXAMINED = 10_000
+MAX_EXAMINED = 10_000
 FIRST_STEP_OF_SEARCH = 1_000
 
 
@@ -72,7 +72,7 @@ class UrlView:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class PagePosition:
     """A row in the order of the list; the next row is behind it."""
 
     sitemap_id: UUID
@@ -127,29 +127,29 @@ async def _list(
 ) -> Page[UrlView]:
     """Look at growing windows of rows until the page is full, the list ends or enough is read."""
     size = page_size(limit)
-    room = PageRoom(size)
+    room = PageCapacity(size)
     place = scope.read(cursor, _place)
     step = FIRST_STEP_OF_SEARCH if wanted.contains else size + 1
     views: list[UrlView] = []
     examined = 0
     while True:
-        step = min(step, MOST_EXAMINED - examined)
+        step = min(step, MAX_EXAMINED - examined)
         window = _window(sitemaps, place, step)
         statement = _hits_and_last(window, wanted, size - len(views))
         end, is_last = await _take_hits(session, statement, room, views)
         if end is None:
             return Page(views, None, examined)
         examined += end.place
-        place = Place(end.sitemap_id, end.url_hash)
+        place = PagePosition(end.sitemap_id, end.url_hash)
         if is_last and end.place < step:
             return Page(views, None, examined)
-        if room.is_full or examined == MOST_EXAMINED:
+        if room.is_full or examined == MAX_EXAMINED:
             return Page(views, scope.write(place.sitemap_id, place.url_hash), examined)
         step *= 2
 
 
 async def _take_hits(
-    session: AsyncSession, statement: Select[Any], room: PageRoom, views: list[UrlView]
+    session: AsyncSession, statement: Select[Any], room: PageCapacity, views: list[UrlView]
 ) -> tuple[Any, bool]:
     """Add hits while the page has room; the row at which that ended, and whether none follows."""
     end = None
@@ -160,13 +160,13 @@ async def _take_hits(
             end = row
             if row.hit:
                 views.append(_view(row))
-                room.take(views[-1])
+                room.add(views[-1])
     return end, True
 
 
-def _place(parts: Sequence[str]) -> Place:
+def _place(parts: Sequence[str]) -> PagePosition:
     sitemap_id, url_hash = parts
-    return Place(UUID(sitemap_id), parse_bigint(url_hash))
+    return PagePosition(UUID(sitemap_id), parse_bigint(url_hash))
 
 
 def _hits_and_last(window: Subquery, wanted: UrlFilter, need: int) -> Select[Any]:
@@ -186,12 +186,12 @@ def _hits_and_last(window: Subquery, wanted: UrlFilter, need: int) -> Select[Any
     )
 
 
-def _window(sitemaps: ColumnElement[bool], after: Place | None, rows: int) -> Subquery:
+def _window(sitemaps: ColumnElement[bool], after: PagePosition | None, rows: int) -> Subquery:
     """So many listings behind a place, in the order of (sitemap, hash)."""
-    start: ColumnElement[int] = literal(SMALLEST_BIGINT)
+    start: ColumnElement[int] = literal(MIN_BIGINT)
     if after is not None:
         first = Sitemap.id > after.sitemap_id
-        if after.url_hash < LARGEST_BIGINT:
+        if after.url_hash < MAX_BIGINT:
             first = Sitemap.id >= after.sitemap_id
             start = case((Sitemap.id == after.sitemap_id, after.url_hash + 1), else_=start)
         sitemaps = and_(sitemaps, first)

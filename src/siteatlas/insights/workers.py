@@ -12,7 +12,7 @@ from siteatlas.queue.workers import REPORT_SECONDS
 from siteatlas.storage.models import Worker
 
 ALIVE_SECONDS = 4 * REPORT_SECONDS
-MOST_WORKERS_SHOWN = 1000
+MAX_WORKERS_SHOWN = 1000
 ANY_ALIVE = select(
     exists().where(
         Worker.last_seen_at > func.clock_timestamp() - bindparam("age", type_=Interval()),
@@ -47,9 +47,7 @@ async def list_workers(session: AsyncSession) -> list[WorkerView]:
     """The registered processes, those seen last first; also those that stopped."""
     age = extract("epoch", func.clock_timestamp() - Worker.last_seen_at).cast(Float)
     statement = (
-        select(Worker, age)
-        .order_by(Worker.last_seen_at.desc(), Worker.id)
-        .limit(MOST_WORKERS_SHOWN)
+        select(Worker, age).order_by(Worker.last_seen_at.desc(), Worker.id).limit(MAX_WORKERS_SHOWN)
     )
     return [_view(worker, seconds) for worker, seconds in await session.execute(statement)]
 

@@ -22,11 +22,11 @@ from siteatlas.errors import (
     AddressTooLong,
 )
 
-LONGEST_ADDRESS = 2048
-LONGEST_NAME = 253
-LONGEST_LABEL = 63
+MAX_ADDRESS_CHARS = 2048
+MAX_NAME_CHARS = 253
+MAX_LABEL_CHARS = 63
 # A name in its longest encoding and a port.
-LONGEST_AUTHORITY = 1024
+MAX_AUTHORITY_CHARS = 1024
 DEFAULT_PORTS = {"http": 80, "https": 443}
 
 _OUTER_BLANKS = " \t\r\n"
@@ -115,14 +115,14 @@ def resolve_url(text: str, base: str) -> str | None:
 @lru_cache(maxsize=4096)
 def is_valid_authority(text: str) -> bool:
     """Whether host and port, as they stand in a listed URL, could be asked for at all."""
-    if len(text) > LONGEST_AUTHORITY:
+    if len(text) > MAX_AUTHORITY_CHARS:
         return False
     try:
         name = ada_url.URL(f"http://{text}/").hostname.removesuffix(".")
     except ValueError:
         return False
-    return len(name) <= LONGEST_NAME and all(
-        0 < len(label) <= LONGEST_LABEL for label in name.split(".")
+    return len(name) <= MAX_NAME_CHARS and all(
+        0 < len(label) <= MAX_LABEL_CHARS for label in name.split(".")
     )
 
 
@@ -131,7 +131,7 @@ def _prepared(text: str) -> str:
     text = text.strip(_OUTER_BLANKS)
     if not text:
         raise AddressEmpty
-    if len(text) > LONGEST_ADDRESS:
+    if len(text) > MAX_ADDRESS_CHARS:
         raise AddressTooLong
     if _CONTROL.search(text):
         raise AddressError("The address holds a control character.")
@@ -199,7 +199,7 @@ def _same_host(written: str, parsed: str) -> bool:
     if written.endswith(".") and not _NUMBER.fullmatch(written.split(".")[-2].lower()):
         written, parsed = written[:-1], parsed.removesuffix(".")
     labels, understood = written.split("."), parsed.split(".")
-    if len(parsed) > LONGEST_NAME or len(labels) != len(understood):
+    if len(parsed) > MAX_NAME_CHARS or len(labels) != len(understood):
         return False
     if _NUMBER.fullmatch(understood[-1]):
         return written == parsed and _DOTTED_QUAD.fullmatch(parsed) is not None
@@ -232,7 +232,7 @@ def _canonical(
     port = f":{parsed.port}" if parsed.port else ""
     path = parsed.pathname + parsed.search
     url = f"{scheme}://{host}{port}{path}"
-    if len(url) > LONGEST_ADDRESS:
+    if len(url) > MAX_ADDRESS_CHARS:
         raise AddressTooLong
     return WebAddress(
         url=url,

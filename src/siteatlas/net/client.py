@@ -18,7 +18,7 @@ from typing import Any, Self
 import aiohttp
 from yarl import URL
 
-from siteatlas.aio.fairness import turns
+from siteatlas.aio.fairness import fair_loop
 from siteatlas.errors import (
     AddressError,
     AddressScheme,
@@ -36,22 +36,27 @@ from siteatlas.errors import (
 )
 from siteatlas.net.address import WebAddress, parse_url
 from siteatlas.net.egress import EgressPolicy
-from siteatlas.net.faults import LIBRARY_FAULTS, error_for_status, fault_of, retry_after_seconds
+from siteatlas.net.faults import (
+    LIBRARY_FAULTS,
+    error_for_status,
+    map_exception,
+    retry_after_seconds,
+)
 from siteatlas.net.framing import BoundedConnector
-from siteatlas.net.gate import Gate, aim
+from siteatlas.net.gate import Gate, choose_connect_target
 from siteatlas.net.limits import FetchLimits
 from siteatlas.net.operator_headers import checked_headers
 from siteatlas.net.politeness import Politeness
 from siteatlas.net.proxy import Proxy
 from siteatlas.net.resolver import DnsResolver, Resolver
-from siteatlas.net.response import CHUNK_BYTES, Budget, Response
+from siteatlas.net.response import CHUNK_BYTES, Response, TimeLimit
 from siteatlas.net.waiting import current_waits
 
 __all__ = ["FetchLimits", "HttpClient", "Response", "error_for_status", "retry_after_seconds"]
 
-MOST_CONNECTIONS = 64
-MOST_HEADER_FIELDS = 128
-LONGEST_HEADER_FIELD = 16 * 1024
+MAX_CONNECTIONS = 64
+MAX_HEADER_FIELDS = 128
+MAX_HEADER_FIELD_BYTES = 16 * 1024
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
 NOT_MODIFIED = 304
 PARTIAL_CONTENT = 206
@@ -133,9 +138,9 @@ class HttpClient:
 
         Raises ScanError for faults of the network and EgressDenied for forbidden addresses.
         """
-        await turns().people_first()
+        await fair_loop().yield_to_interactive()
         headers = {"Accept-Encoding": accept_encoding, **_conditions(etag, last_modified)}
-        budget = Budget(self._limits.document)
+        budget = TimeLimit(self._limits.document)
         chain = [address]
         async with AsyncExitStack() as exchange:
             while True:
@@ -157,7 +162,7 @@ class HttpClient:
         self,
         address: WebAddress,
         headers: Mapping[str, str],
-        budget: Budget,
+        budget: TimeLimit,
         exchange: AsyncExitStack,
     ) -> aiohttp.ClientResponse:
         """One hop with its retries; slot and connection are held by `exchange`."""
@@ -167,7 +172,9 @@ class HttpClient:
         for attempt in range(1, self._limits.tries + 1):
             last, delay = attempt == self._limits.tries, self._delay(attempt)
             ips = () if own or self._proxy else await self._look_up(address, budget)
-            slot = self._politeness.slot(address, own, patience=self._limits.patience, ips=ips)
+            slot = self._politeness.slot(
+                address, own, max_retry_after=self._limits.max_retry_after, ips=ips
+            )
             await exchange.enter_async_context(slot)
             try:
                 raw = await self._send(address, sent, budget, ips)
@@ -180,7 +187,7 @@ class HttpClient:
                 self._politeness.record(address, ok=True, own=own)
                 self._answering.add(address.origin)
                 wait = self._asked_wait(raw, address, attempt, own=own)
-                if last or not _is_passing_error(raw) or wait > self._limits.patience:
+                if last or not _is_passing_error(raw) or wait > self._limits.max_retry_after:
                     return raw
                 delay = max(delay, wait)
             await exchange.aclose()
@@ -214,7 +221,7 @@ class HttpClient:
     def _delay(self, attempt: int) -> float:
         return self._limits.retry_delay * float(2 ** (attempt - 1)) * _jitter()
 
-    async def _look_up(self, address: WebAddress, budget: Budget) -> tuple[str, ...]:
+    async def _look_up(self, address: WebAddress, budget: TimeLimit) -> tuple[str, ...]:
         """The IP addresses to connect to, for a host that is not the operator's own."""
         for attempt in range(1, self._limits.tries + 1):
             since = time.monotonic()
@@ -232,7 +239,7 @@ class HttpClient:
         self,
         address: WebAddress,
         headers: Mapping[str, str],
-        budget: Budget,
+        budget: TimeLimit,
         ips: Sequence[str],
     ) -> aiohttp.ClientResponse:
         """Send one request and wait for the headers of the answer."""
@@ -244,7 +251,7 @@ class HttpClient:
         since = time.monotonic()
         try:
             proxy = None if self._policy.is_own(address) else self._proxy
-            with aim(address, proxy, ips=ips) as target:
+            with choose_connect_target(address, proxy, ips=ips) as target:
                 async with asyncio.timeout(min(budget.left, self._longest_opening)):
                     raw = await self._session.get(
                         url, allow_redirects=False, **_way(headers, address, proxy)
@@ -256,7 +263,7 @@ class HttpClient:
                     raw.close()
                     raise
         except LIBRARY_FAULTS as error:
-            raise fault_of(error) from error
+            raise map_exception(error) from error
         finally:
             budget.spend(since)
         return raw
@@ -306,7 +313,7 @@ class HttpClient:
             resolver=self._gate,
             use_dns_cache=False,
             socket_factory=self._gate.open_socket,
-            limit=MOST_CONNECTIONS,
+            limit=MAX_CONNECTIONS,
             ssl=self._tls or True,
         )
         return aiohttp.ClientSession(
@@ -323,8 +330,8 @@ class HttpClient:
             auto_decompress=False,
             middlewares=(_named_faults,),
             read_bufsize=CHUNK_BYTES,
-            max_field_size=LONGEST_HEADER_FIELD,
-            max_headers=MOST_HEADER_FIELDS,
+            max_field_size=MAX_HEADER_FIELD_BYTES,
+            max_headers=MAX_HEADER_FIELDS,
         )
 
 
@@ -335,7 +342,7 @@ async def _named_faults(
     try:
         return await handler(request)
     except LIBRARY_FAULTS as error:
-        raise fault_of(error) from error
+        raise map_exception(error) from error
 
 
 def _way(headers: Mapping[str, str], address: WebAddress, proxy: Proxy | None) -> dict[str, Any]:

@@ -16,7 +16,7 @@ import pycares
 
 FIRST_TIMEOUT = 1.5
 TRIES = 3
-LONGEST_PAUSE = 1.0
+MAX_PAUSE_SECONDS = 1.0
 
 
 class DnsQuery:
@@ -96,7 +96,7 @@ class DnsQuery:
             self._timer.cancel()
             self._timer = None
         if not self._answer.done():
-            pause = self._channel.timeout(LONGEST_PAUSE)  # type: ignore[no-untyped-call]
+            pause = self._channel.timeout(MAX_PAUSE_SECONDS)  # type: ignore[no-untyped-call]
             bad = pycares.ARES_SOCKET_BAD
             self._timer = self._loop.call_later(pause, self._process, bad, bad)
 

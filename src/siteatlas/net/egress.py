@@ -35,7 +35,7 @@ SELF_CHECK = (
 
 _ENTRY = re.compile(r"(?P<target>.+):(?P<port>\*|[0-9]{1,5})", re.DOTALL)
 _BRACKETS = str.maketrans("", "", "[]")
-_HIGHEST_PORT = 65535
+_MAX_PORT = 65535
 
 
 class Refusal(StrEnum):
@@ -214,7 +214,7 @@ def _read_entry(entry: str) -> AllowRule:
     if match is None:
         raise ConfigurationError(f"{entry!r} is not HOST:PORT or CIDR:PORT.")
     target, port = match["target"], match["port"]
-    if port != "*" and not 1 <= int(port) <= _HIGHEST_PORT:
+    if port != "*" and not 1 <= int(port) <= _MAX_PORT:
         raise ConfigurationError(f"{entry!r} has a port that is not a number from 1 to 65535.")
     if ":" in target and "/" not in target and not target.startswith("["):
         raise ConfigurationError(f"{entry!r}: write an IPv6 address in brackets, as [::1]:8080.")

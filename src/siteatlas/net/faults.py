@@ -39,8 +39,8 @@ from siteatlas.errors import (
 
 Fault = TypeVar("Fault", bound=BaseException)
 
-LONGEST_RETRY_AFTER = 3600.0
-_DEEPEST_CAUSE = 8
+MAX_RETRY_AFTER_SECONDS = 3600.0
+_MAX_CAUSE_DEPTH = 8
 _BROKEN_HANDSHAKE = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)
 # How OpenSSL calls an answer that is no TLS at all.
 _NOT_TLS = frozenset(
@@ -56,7 +56,7 @@ LIBRARY_FAULTS = (
 )
 
 
-def fault_of(error: BaseException) -> SiteatlasError:
+def map_exception(error: BaseException) -> SiteatlasError:
     """The error of our tree for an exception of a library."""
     ours = _cause(error, SiteatlasError)
     if ours is not None:
@@ -121,7 +121,7 @@ def retry_after_seconds(header: str | None, now: datetime | None = None) -> floa
 
 
 def _bounded(seconds: float) -> float:
-    return min(max(seconds, 0.0), LONGEST_RETRY_AFTER)
+    return min(max(seconds, 0.0), MAX_RETRY_AFTER_SECONDS)
 
 
 def _payload_fault(error: aiohttp.ClientPayloadError) -> ScanError:
@@ -137,7 +137,7 @@ def _cause(error: BaseException, *kinds: type[Fault]) -> Fault | None:
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:
     """An exception and what led to it, the last one first."""
-    for _ in range(_DEEPEST_CAUSE):
+    for _ in range(_MAX_CAUSE_DEPTH):
         if error is None:
             return
         yield error

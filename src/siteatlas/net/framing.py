@@ -16,8 +16,8 @@ from aiohttp.client_proto import ResponseHandler
 
 from siteatlas.errors import HttpProtocolError
 
-MOST_INTERIM_ANSWERS = 8
-MOST_BYTES_BEFORE_HEAD = 128 * 1024
+MAX_INTERIM_ANSWERS = 8
+MAX_BYTES_BEFORE_HEAD = 128 * 1024
 FREE_FRAMING_BYTES = 16 * 1024
 SMALL_READ = 16 * 1024
 LARGE_READ = 64 * 1024
@@ -92,10 +92,10 @@ class BoundedHandler(ResponseHandler, asyncio.BufferedProtocol):
         return enough and self._framing_bytes * _FINE_FRAMING <= self._wire_bytes
 
     def _excess(self) -> str | None:
-        if self._answers > MOST_INTERIM_ANSWERS + 1:
+        if self._answers > MAX_INTERIM_ANSWERS + 1:
             return "The site sends answer after answer to one request."
         if not self._has_head:
-            too_long = self._wire_bytes > MOST_BYTES_BEFORE_HEAD
+            too_long = self._wire_bytes > MAX_BYTES_BEFORE_HEAD
             return "The headers of the answer do not end." if too_long else None
         framing = self._framing_bytes
         if self._is_chunked and framing > FREE_FRAMING_BYTES + (self._wire_bytes - framing) // 2:

@@ -23,14 +23,14 @@ from siteatlas.net.proxy import Proxy
 from siteatlas.net.ranges import read_ip
 from siteatlas.net.resolver import Resolver
 
-MOST_CACHED_NAMES = 256
-MOST_LOOKUPS = 4
-MOST_ADDRESSES = 4
+MAX_CACHED_NAMES = 256
+MAX_LOOKUPS = 4
+MAX_ADDRESSES = 4
 _FAMILIES = (socket.AF_INET, socket.AF_INET6)
 
 
 @dataclass(slots=True)
-class Target:
+class ConnectTarget:
     """The one host and port that the running request may connect to: the site's, or the proxy's.
 
     A proxy is the operator's choice and may have any address.
@@ -44,13 +44,13 @@ class Target:
     is_proxy: bool = False
 
 
-_target: ContextVar[Target | None] = ContextVar("target", default=None)
+_target: ContextVar[ConnectTarget | None] = ContextVar("target", default=None)
 
 
 @contextlib.contextmanager
-def aim(
+def choose_connect_target(
     address: WebAddress, proxy: Proxy | None = None, *, ips: Sequence[str] = ()
-) -> Iterator[Target]:
+) -> Iterator[ConnectTarget]:
     """Name the target of the requests inside; a denial at the gate comes out as EgressDenied.
 
     `ips` are what an earlier `Gate.look_up` found; nothing else is connected to then. The gate's
@@ -59,7 +59,9 @@ def aim(
     """
     host, port = (address.host, address.port) if proxy is None else (proxy.host, proxy.port)
     literal = read_ip(host) is not None
-    target = Target(host, port, (host,) if literal else tuple(ips), is_proxy=proxy is not None)
+    target = ConnectTarget(
+        host, port, (host,) if literal else tuple(ips), is_proxy=proxy is not None
+    )
     token = _target.set(target)
     try:
         yield target
@@ -80,7 +82,7 @@ class Gate(AbstractResolver):
         self._timeout = timeout
         self._cache_seconds = min(cache_seconds, 60.0)
         self._cache: dict[str, tuple[float, tuple[str, ...]]] = {}
-        self._lookups = asyncio.Semaphore(MOST_LOOKUPS)
+        self._lookups = asyncio.Semaphore(MAX_LOOKUPS)
 
     async def resolve(
         self,
@@ -104,9 +106,9 @@ class Gate(AbstractResolver):
         """
         if read_ip(address.host) is not None:
             return (address.host,)
-        return await self._checked(Target(address.host, address.port, ()))
+        return await self._checked(ConnectTarget(address.host, address.port, ()))
 
-    async def _checked(self, target: Target) -> tuple[str, ...]:
+    async def _checked(self, target: ConnectTarget) -> tuple[str, ...]:
         addresses = await self._addresses_of(target)
         try:
             for ip in addresses:
@@ -114,7 +116,7 @@ class Gate(AbstractResolver):
         except EgressDenied as denied:
             self._cache.pop(target.host, None)
             raise _denial(target, target.host, target.port, "record") from denied
-        return tuple(addresses[:MOST_ADDRESSES])
+        return tuple(addresses[:MAX_ADDRESSES])
 
     def open_socket(self, info: AddrInfoType) -> socket.socket:
         """Make the socket for a connection, if it goes to an address that was checked."""
@@ -133,7 +135,7 @@ class Gate(AbstractResolver):
         target.sockets.append((opened, ip))
         return opened
 
-    def verify_peers(self, target: Target) -> None:
+    def verify_peers(self, target: ConnectTarget) -> None:
         """Compare what the new sockets are connected to with what was checked."""
         if target.denied is not None:
             raise target.denied
@@ -146,11 +148,11 @@ class Gate(AbstractResolver):
         """Forget all addresses."""
         self._cache.clear()
 
-    def _check(self, target: Target, ip: str) -> None:
+    def _check(self, target: ConnectTarget, ip: str) -> None:
         if not target.is_proxy:
             self._policy.check_socket(target.host, ip, target.port)
 
-    async def _addresses_of(self, target: Target) -> Sequence[str]:
+    async def _addresses_of(self, target: ConnectTarget) -> Sequence[str]:
         try:
             return await self._addresses(target.host)
         except DnsError as error:
@@ -169,13 +171,13 @@ class Gate(AbstractResolver):
             raise DnsError("The name of the site was not resolved in time.") from error
         if not found:
             raise DnsNameUnknown
-        if len(self._cache) >= MOST_CACHED_NAMES:
+        if len(self._cache) >= MAX_CACHED_NAMES:
             self._cache.clear()
         self._cache[host] = (time.monotonic() + self._cache_seconds, found)
         return found
 
 
-def _denial(target: Target | None, host: str, port: int, reason: str) -> EgressDenied:
+def _denial(target: ConnectTarget | None, host: str, port: int, reason: str) -> EgressDenied:
     """The same answer for every reason; the reason itself goes to the log alone."""
     note_denial(target.host if target else host, host, port, reason)
     denied = EgressDenied()

@@ -14,7 +14,7 @@ class FetchLimits:
     `document` is the time spent on the network for one document over all redirects and tries; the
     time that we wait for politeness or that the reader takes for himself does not count. Slower
     than `lowest_speed` bytes a second over any `speed_window` seconds is too slow. A site that asks
-    us to come back within `patience` seconds is waited for; a longer wait is left to the caller.
+    us to come back within `max_retry_after` seconds is waited for; longer waits are the caller's.
     """
 
     dns: float = 5.0
@@ -29,5 +29,5 @@ class FetchLimits:
     speed_window: float = 30.0
     tries: int = 3
     retry_delay: float = 0.5
-    patience: float = 5.0
+    max_retry_after: float = 5.0
     dns_cache: float = 60.0

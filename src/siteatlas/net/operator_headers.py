@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 
 from siteatlas.errors import ConfigurationError
 
-LONGEST_VALUE = 8192
+MAX_VALUE_CHARS = 8192
 # The client sets these itself; a second opinion would break requests or their limits.
 _OURS = frozenset(
     (
@@ -20,7 +20,7 @@ _OURS = frozenset(
     )
 )
 _NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}")
-_VALUE = re.compile(rf"[\x20-\x7e\t]{{0,{LONGEST_VALUE}}}")
+_VALUE = re.compile(rf"[\x20-\x7e\t]{{0,{MAX_VALUE_CHARS}}}")
 
 
 def read_header_lines(lines: Iterable[str]) -> dict[str, str]:

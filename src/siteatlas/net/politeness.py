@@ -30,11 +30,11 @@ OWN_CONNECTIONS = 16
 # than one host does, but not what all of them together would get.
 CONNECTIONS_PER_ADDRESS = 8
 STARTS_PER_ADDRESS = 4
-LONGEST_CRAWL_DELAY = 30.0
+MAX_CRAWL_DELAY_SECONDS = 30.0
 FAILURES_TO_OPEN = 5
-SHORTEST_REST = 60.0
-LONGEST_REST = 900.0
-MOST_IDLE_HOSTS = 4096
+MIN_REST_SECONDS = 60.0
+MAX_REST_SECONDS = 900.0
+MAX_IDLE_HOSTS = 4096
 
 HostKey = tuple[str, int, bool]
 
@@ -74,28 +74,28 @@ class Politeness:
         address: WebAddress,
         own: bool = False,
         *,
-        patience: float = 5.0,
+        max_retry_after: float = 5.0,
         ips: Iterable[str] = (),
     ) -> AsyncIterator[None]:
         """Wait for a place for one request and hold it; ConnectionFailed when the host rests.
 
         The operator's own hosts know no delay. A host that asked for a pause is waited for if the
-        pause ends within `patience` seconds; else RateLimited says how long it lasts. `ips` are
-        the IP addresses that the request may connect to; the place counts for each of them.
+        pause ends within `max_retry_after` seconds; else RateLimited says how long it lasts. `ips`
+        are the IP addresses that the request may connect to; the slot counts for each of them.
         """
         waits = current_waits()
         host = self._host(address, own=own)
         shared = [self._address(network) for network in sorted(set(map(_network, ips)))]
         with waits.request():
             self._refuse_resting(host)
-            async with _place(host, waits), await self._turn(host, shared, patience, waits):
+            async with _place(host, waits), await self._turn(host, shared, max_retry_after, waits):
                 self._refuse_resting(host)
                 yield
 
     def set_crawl_delay(self, address: WebAddress, seconds: float) -> None:
         """Wait at least so long between requests to this host, up to 30 seconds."""
         host = self._host(address, own=False)
-        host.delay = max(self._delay, min(seconds, LONGEST_CRAWL_DELAY))
+        host.delay = max(self._delay, min(seconds, MAX_CRAWL_DELAY_SECONDS))
 
     def pause(self, address: WebAddress, seconds: float, *, own: bool = False) -> None:
         """Send nothing to this host for so long, because it asked us to."""
@@ -113,7 +113,7 @@ class Politeness:
             return
         host.failures += 1
         if host.failures >= FAILURES_TO_OPEN:
-            host.rest = min(max(host.rest * 2, SHORTEST_REST), LONGEST_REST)
+            host.rest = min(max(host.rest * 2, MIN_REST_SECONDS), MAX_REST_SECONDS)
             host.closed_until = now + host.rest
             log.warning("host_rests", host=address.host, port=address.port, seconds=host.rest)
 
@@ -141,33 +141,35 @@ class Politeness:
 
     def _forget_idle(self) -> None:
         """Keep the memory bounded: halve it when full, the longest unused hosts first."""
-        if len(self._hosts) < MOST_IDLE_HOSTS:
+        if len(self._hosts) < MAX_IDLE_HOSTS:
             return
         unused = [key for key, host in self._hosts.items() if not host.users]
-        for key in unused[: MOST_IDLE_HOSTS // 2]:
+        for key in unused[: MAX_IDLE_HOSTS // 2]:
             del self._hosts[key]
 
     async def _turn(
-        self, host: _Host, shared: Sequence[_Host], patience: float, waits: Waits
+        self, host: _Host, shared: Sequence[_Host], max_retry_after: float, waits: Waits
     ) -> AsyncExitStack:
         """Wait for a turn at the host and at what it shares; holds places at the latter.
 
         A place that is shared is not held while the turn at the host is waited for.
         """
         while True:
-            await self._wait_for_turn([host], patience, waits)
+            await self._wait_for_turn([host], max_retry_after, waits)
             async with AsyncExitStack() as places:
                 for other in shared:
                     await places.enter_async_context(_place(other, waits))
-                await self._wait_for_turn(shared, patience, waits)
-                if self._left([host], patience) > 0:
+                await self._wait_for_turn(shared, max_retry_after, waits)
+                if self._left([host], max_retry_after) > 0:
                     continue
                 for started in (host, *shared):
                     started.next_start = self._clock() + started.delay
                 return places.pop_all()
 
-    async def _wait_for_turn(self, hosts: Sequence[_Host], patience: float, waits: Waits) -> None:
-        while (left := self._left(hosts, patience)) > 0 or waits.is_idle:
+    async def _wait_for_turn(
+        self, hosts: Sequence[_Host], max_retry_after: float, waits: Waits
+    ) -> None:
+        while (left := self._left(hosts, max_retry_after)) > 0 or waits.is_idle:
             if left > 0:
                 with waits.wait(left):
                     await asyncio.sleep(left)
@@ -175,11 +177,11 @@ class Politeness:
                 # A slot may be long in coming, so the turn is looked at again after it.
                 await waits.active()
 
-    def _left(self, hosts: Sequence[_Host], patience: float) -> float:
+    def _left(self, hosts: Sequence[_Host], max_retry_after: float) -> float:
         """Seconds until the next request may start; RateLimited if a pause takes too long."""
         now = self._clock()
         paused = max((host.paused_until - now for host in hosts), default=0.0)
-        if paused > patience:
+        if paused > max_retry_after:
             raise RateLimited(retry_after=paused)
         starts = (host.next_start - now for host in hosts if host.delay)
         return max(paused, max(starts, default=0.0))

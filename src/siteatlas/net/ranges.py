@@ -75,7 +75,7 @@ _PLAIN_LOW_IPV6 = frozenset({IPv6Address("::"), IPv6Address("::1")})
 _RANGES_THAT_MAY_BE_OPENED = tuple(
     IPv6Network(text) for text in ("fc00::/7", "fe80::/10", "2000::/3")
 )
-_WIDEST_IPV4_PREFIX = 8
+_MIN_IPV4_PREFIX = 8
 
 
 @functools.lru_cache(maxsize=4096)
@@ -108,7 +108,7 @@ def never_opens(ip: IpAddress) -> bool:
 def too_wide(network: IpNetwork) -> bool:
     """Whether an allow rule for this range would open more than one private network."""
     if isinstance(network, IPv4Network):
-        return network.prefixlen < _WIDEST_IPV4_PREFIX
+        return network.prefixlen < _MIN_IPV4_PREFIX
     if network.prefixlen == network.max_prefixlen:
         return False
     return not any(network.subnet_of(wider) for wider in _RANGES_THAT_MAY_BE_OPENED)

@@ -16,7 +16,7 @@ LOOKUP_SECONDS = 4.5
 # Shorter than the first pause before a job is retried.
 DEAD_SECONDS = 10.0
 QUICK_SECONDS = 1.0
-MOST_DEAD_NAMES = 1024
+MAX_DEAD_NAMES = 1024
 _UNKNOWN = frozenset({pycares.errno.ARES_ENOTFOUND, pycares.errno.ARES_ENODATA})
 
 
@@ -63,6 +63,6 @@ class DnsResolver:
             return await query.addresses(host)
 
     def _remember(self, host: str) -> None:
-        if len(self._dead_until) >= MOST_DEAD_NAMES:
+        if len(self._dead_until) >= MAX_DEAD_NAMES:
             self._dead_until.clear()
         self._dead_until[host] = time.monotonic() + DEAD_SECONDS

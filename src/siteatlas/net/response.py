@@ -17,7 +17,7 @@ from siteatlas.net.address import WebAddress
 from siteatlas.net.faults import (
     LIBRARY_FAULTS,
     error_for_status,
-    fault_of,
+    map_exception,
     retry_after_seconds,
 )
 from siteatlas.net.limits import FetchLimits
@@ -29,7 +29,7 @@ ABSURD_FACTOR = 2
 _SAMPLES_PER_WINDOW = 30
 
 
-class Budget:
+class TimeLimit:
     """The seconds that one document may still spend on the network."""
 
     def __init__(self, seconds: float) -> None:
@@ -77,7 +77,7 @@ class Response:
         chain: tuple[WebAddress, ...],
         limits: FetchLimits,
         max_bytes: int,
-        budget: Budget,
+        budget: TimeLimit,
     ) -> None:
         self._raw = raw
         self._chain = chain
@@ -149,7 +149,7 @@ class Response:
         """
         speed = Speed(self._limits.lowest_speed, self._limits.speed_window)
         started = self._budget.spent
-        while chunk := await self._read():
+        while chunk := await self._read_chunk():
             room = self._max_bytes - self.wire_bytes
             self.wire_bytes += len(chunk)
             if len(chunk) > room:
@@ -160,7 +160,7 @@ class Response:
             yield chunk
             speed.check(self._budget.spent - started, self.wire_bytes)
 
-    async def _read(self) -> bytes:
+    async def _read_chunk(self) -> bytes:
         """The next bytes; only the time that the site lets us wait is counted."""
         if self._budget.left <= 0:
             raise Timeout("The site took too long to send the document.")
@@ -173,9 +173,9 @@ class Response:
             async with asyncio.timeout(min(self._limits.idle, self._budget.left)):
                 return await content.read(CHUNK_BYTES)
         except TimeoutError as error:
-            raise fault_of(self._hidden_fault() or error) from error
+            raise map_exception(self._hidden_fault() or error) from error
         except LIBRARY_FAULTS as error:
-            raise fault_of(error) from error
+            raise map_exception(error) from error
         finally:
             self._budget.spend(since)
 

@@ -7,28 +7,28 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from siteatlas.aio.fairness import turns
+from siteatlas.aio.fairness import fair_loop
 from siteatlas.meters import meters
 from siteatlas.processor.opened_scan import OpenedScan
-from siteatlas.processor.stalled_writers import end_stalled_copies
+from siteatlas.processor.stalled_writers import terminate_stalled_writers
 from siteatlas.queue.claims import Claim
 from siteatlas.queue.leases import report_progress
-from siteatlas.storage.retry import repeat_when_busy
+from siteatlas.storage.retry import retry_when_busy
 from siteatlas.storage.session import get_job_session
 from siteatlas.storage.statements.sitemaps import record_origin
-from siteatlas.storage.statements.write_batch import Portion, write_portion
+from siteatlas.storage.statements.write_batch import WriteBatch, flush_batch
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class ProgressSnapshot:
     """How far a scan has come, as its job shows it."""
 
     progress: float
     result: dict[str, Any]
 
 
-class PortionWriter:
-    """The writer of one scan for one claim; `settled` is told of every committed portion."""
+class BatchWriter:
+    """The writer of one scan for one claim; `on_committed` is told of every committed portion."""
 
     def __init__(
         self,
@@ -36,19 +36,21 @@ class PortionWriter:
         scan: OpenedScan,
         *,
         lease_seconds: float,
-        settled: Callable[[Portion], None],
+        on_committed: Callable[[WriteBatch], None],
     ) -> None:
         self._claim = claim
         self._scan = scan
         self._lease_seconds = lease_seconds
-        self._settled = settled
+        self._on_committed = on_committed
         self._task: asyncio.Task[None] | None = None
 
-    def start(self, portion: Portion, standing: Standing) -> None:
+    def start(self, batch: WriteBatch, progress_snapshot: ProgressSnapshot) -> None:
         """Begin to write a portion; the one before must be written."""
         assert self._task is None
         self._task = asyncio.create_task(
-            repeat_when_busy(lambda: self._write(portion, standing), clear_way=end_stalled_copies)
+            retry_when_busy(
+                lambda: self._write(batch, progress_snapshot), clear_way=terminate_stalled_writers
+            )
         )
 
     async def written(self) -> None:
@@ -68,23 +70,23 @@ class PortionWriter:
             await asyncio.gather(self._task, return_exceptions=True)
             self._task = None
 
-    async def _write(self, portion: Portion, standing: Standing) -> None:
-        await turns().people_first()
+    async def _write(self, batch: WriteBatch, progress_snapshot: ProgressSnapshot) -> None:
+        await fair_loop().yield_to_interactive()
         with meters.timed_write():
-            await self._write_fenced(portion, standing)
-        self._settled(portion)
+            await self._write_fenced(batch, progress_snapshot)
+        self._on_committed(batch)
 
-    async def _write_fenced(self, portion: Portion, standing: Standing) -> None:
+    async def _write_fenced(self, batch: WriteBatch, progress_snapshot: ProgressSnapshot) -> None:
         async with get_job_session() as session, session.begin():
-            await write_portion(session, portion, scan_id=self._scan.id)
-            if portion.origin is not None:
-                await record_origin(session, self._scan.domain_id, portion.origin)
+            await flush_batch(session, batch, scan_id=self._scan.id)
+            if batch.origin is not None:
+                await record_origin(session, self._scan.domain_id, batch.origin)
             await report_progress(
                 session,
                 self._claim,
                 lease_seconds=self._lease_seconds,
-                progress=standing.progress,
-                result_data=standing.result,
-                documents_finished=bool(portion.closed),
-                documents_read=portion.has_read_documents,
+                progress=progress_snapshot.progress,
+                result_data=progress_snapshot.result,
+                documents_finished=bool(batch.closed),
+                documents_read=batch.has_read_documents,
             )

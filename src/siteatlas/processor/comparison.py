@@ -9,7 +9,7 @@ from uuid import UUID
 import orjson
 from xxhash import xxh3_64_intdigest
 
-from siteatlas.processor.documents import Document
+from siteatlas.processor.documents import ScannedDocument
 from siteatlas.scanner.events import EntryColumns
 from siteatlas.scanner.reading.duplicates import DUPLICATE_URL
 from siteatlas.scanner.reading.lastmod_text import stored_texts
@@ -71,7 +71,7 @@ class Comparison:
         self._fingerprints = Fingerprints()
 
     def sort(
-        self, document: Document, columns: EntryColumns, new: UrlRows, changed: UrlRows
+        self, document: ScannedDocument, columns: EntryColumns, new: UrlRows, changed: UrlRows
     ) -> None:
         """Append the entries of a document that must be written to `new` or `changed`.
 

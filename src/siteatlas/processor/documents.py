@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 from uuid import UUID, uuid4
 
-from siteatlas.processor.entry_memory import ListingMemory
+from siteatlas.processor.entry_memory import EntryMemory
 from siteatlas.scanner.events import (
     ChildLink,
     DiscoveryMethod,
@@ -23,12 +23,12 @@ from siteatlas.storage.statements.known_sitemaps import DONE, KnownSitemap
 from siteatlas.storage.statements.problems import FoundProblem
 from siteatlas.storage.texts import unaltered
 
-LONGEST_VALIDATOR = 1_024
+MAX_VALIDATOR_CHARS = 1_024
 EXTRA_FLAGS = {"images": "has_images", "videos": "has_videos", "news": "has_news"}
 
 
 @dataclass(slots=True)
-class Document:
+class ScannedDocument:
     """One document: its identity, what is stored of it, and what changed since the last write.
 
     `stored` documents have a row; `fresh` ones had none before this attempt, so no listings either.
@@ -42,7 +42,7 @@ class Document:
     stored: bool
     fresh: bool
     changes: dict[str, Any] = field(default_factory=dict)
-    memory: ListingMemory | None = None
+    memory: EntryMemory | None = None
     tally: Tally = field(default_factory=Tally)
     closed: DocumentClosed | None = None
     read_count: int = 0
@@ -84,8 +84,8 @@ class Document:
             self.changes["type"] = event.type.value
         if event.outcome is DocumentOutcome.COMPLETE:
             self.changes |= {
-                "etag": unaltered(event.validators.etag, LONGEST_VALIDATOR),
-                "last_modified": unaltered(event.validators.last_modified, LONGEST_VALIDATOR),
+                "etag": unaltered(event.validators.etag, MAX_VALIDATOR_CHARS),
+                "last_modified": unaltered(event.validators.last_modified, MAX_VALIDATOR_CHARS),
                 "content_hash": event.content_hash,
             }
 
@@ -125,7 +125,7 @@ class Document:
         return {**self.closed.problems, **self.tally.problems}
 
 
-class DocumentBook:
+class DocumentRegistry:
     """Finds the document of a URL, be it the listed one or the one after redirects.
 
     Of a document that has a row and is only listed, the number of its id alone is kept: there may
@@ -133,14 +133,14 @@ class DocumentBook:
     """
 
     def __init__(self, known: Iterable[KnownSitemap]) -> None:
-        self._by_url: dict[str, Document | int] = {}
-        self._by_id: dict[UUID, Document] = {}
+        self._by_url: dict[str, ScannedDocument | int] = {}
+        self._by_id: dict[UUID, ScannedDocument] = {}
         self.learn(known)
 
     def learn(self, known: Iterable[KnownSitemap]) -> None:
         """Take in documents that are stored."""
         for sitemap in known:
-            document = Document(
+            document = ScannedDocument(
                 id=sitemap.id,
                 url=sitemap.url,
                 requested_url=sitemap.requested_url or sitemap.url,
@@ -151,11 +151,11 @@ class DocumentBook:
             self._by_url[sitemap.url] = document
             self._by_url.setdefault(document.requested_url, document)
 
-    def find(self, url: str) -> Document | None:
+    def find(self, url: str) -> ScannedDocument | None:
         """The document of a URL, if there is one."""
         found = self._by_url.get(url)
         if isinstance(found, int):
-            found = self._by_url[url] = Document(
+            found = self._by_url[url] = ScannedDocument(
                 id=UUID(int=found),
                 url=url,
                 requested_url=url,
@@ -169,17 +169,17 @@ class DocumentBook:
         """Whether there is a document of this URL."""
         return url in self._by_url
 
-    def listed(self, url: str, method: DiscoveryMethod) -> Document:
+    def listed(self, url: str, method: DiscoveryMethod) -> ScannedDocument:
         """The document behind a URL that is about to be asked for."""
         document = self.find(url)
         if document is None:
-            document = Document(
+            document = ScannedDocument(
                 id=uuid4(), url=url, requested_url=url, method=method, stored=False, fresh=True
             )
             self._by_url[url] = self._by_id[document.id] = document
         return document
 
-    def arrived(self, url: str, requested_url: str, method: DiscoveryMethod) -> Document:
+    def arrived(self, url: str, requested_url: str, method: DiscoveryMethod) -> ScannedDocument:
         """The document that answered under `url`; a redirect moves the one that was listed."""
         document = self.find(url)
         if document is not None:

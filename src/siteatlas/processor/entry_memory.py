@@ -11,7 +11,7 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 
-from siteatlas.processor.memory_budget import ByteBudget
+from siteatlas.processor.memory_budget import MemoryBudget
 
 SEEN_BYTES = 75
 STORED_BYTES = 150
@@ -21,7 +21,7 @@ SEEN_ARRAY_BYTES = ITEM_BYTES + 1
 STORED_ARRAY_BYTES = 2 * ITEM_BYTES
 ARRAYS = 256
 # Listings of a document before it uses arrays, which are worth their price for large ones only.
-MIN_LISTINGS = 5_000
+MIN_ENTRIES = 5_000
 UNKNOWN = object()
 
 Picked = tuple[list[int], list[int], list[int]]
@@ -76,10 +76,10 @@ class StoredArrays:
 Stored = Mapping[int, int | None] | StoredArrays
 
 
-class ListingMemory:
+class EntryMemory:
     """The memory of one document, counted in the budget of the process until `release`."""
 
-    def __init__(self, budget: ByteBudget, stored: Stored) -> None:
+    def __init__(self, budget: MemoryBudget, stored: Stored) -> None:
         self._budget = budget
         self._stored = stored
         self._seen: set[int] = set()
@@ -115,13 +115,13 @@ class ListingMemory:
 
     def release(self) -> None:
         """Nothing of the document is needed any more."""
-        self._budget.give_back(self._held)
+        self._budget.free(self._held)
         self._held = 0
         self._stored, self._seen, self._more = {}, set(), None
 
     def _is_over_budget(self) -> bool:
         """Whether what comes goes into arrays; a document that began with them goes on so."""
-        if self._more is None and self._budget.spent and len(self._seen) >= MIN_LISTINGS:
+        if self._more is None and self._budget.spent and len(self._seen) >= MIN_ENTRIES:
             self._more = HashArrays()
         return self._more is not None
 
@@ -190,4 +190,4 @@ class ListingMemory:
 
     def _hold(self, size: int) -> None:
         self._held += size
-        self._budget.take(size)
+        self._budget.reserve(size)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 
-class Pulse:
+class JobActivity:
     """Beaten by the processor at every event; read by the heartbeat of the worker.
 
     `may_write` is taken away when the job is stopped because it belongs to somebody else.
@@ -21,17 +21,17 @@ class Pulse:
         self.ending = False
 
     @contextmanager
-    def until_the_end(self) -> Iterator[None]:
+    def mark_ending(self) -> Iterator[None]:
         """Whatever comes after this block, however it is left, belongs to the end of the job."""
         try:
             yield
         finally:
             self.ending = True
 
-    def beat(self) -> None:
+    def record_event(self) -> None:
         """The job did something."""
         self._last = time.monotonic()
 
-    def silent_seconds(self) -> float:
+    def idle_seconds(self) -> float:
         """How long the job has done nothing."""
         return time.monotonic() - self._last

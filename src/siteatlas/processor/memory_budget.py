@@ -6,7 +6,7 @@ MAX_ENTRY_BYTES = 32 * 1024 * 1024
 MAX_DOCUMENT_BYTES = 48 * 1024 * 1024
 
 
-class ByteBudget:
+class MemoryBudget:
     """A shared count of bytes. What follows when it is spent is for those who take from it."""
 
     def __init__(self, most: int) -> None:
@@ -23,16 +23,16 @@ class ByteBudget:
         """About how many bytes are held now."""
         return self._held
 
-    def take(self, size: int) -> None:
+    def reserve(self, size: int) -> None:
         """So many bytes more are held."""
         self._held += size
 
-    def give_back(self, size: int) -> None:
+    def free(self, size: int) -> None:
         """So many bytes are held no longer."""
         self._held -= size
 
 
-class EntryBudget(ByteBudget):
+class EntryMemoryBudget(MemoryBudget):
     """Entries that wait to be written: when it is spent, each recorder writes what it holds.
 
     `documents` is the budget of what is known of the documents that are being read: when it is
@@ -43,4 +43,4 @@ class EntryBudget(ByteBudget):
         self, most: int = MAX_ENTRY_BYTES, most_of_documents: int = MAX_DOCUMENT_BYTES
     ) -> None:
         super().__init__(most)
-        self.documents = ByteBudget(most_of_documents)
+        self.documents = MemoryBudget(most_of_documents)

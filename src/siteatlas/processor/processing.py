@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
-from siteatlas.aio.fairness import turns
+from siteatlas.aio.fairness import fair_loop
 from siteatlas.errors import (
     AddressError,
     DatabaseBusy,
@@ -39,14 +39,14 @@ from siteatlas.net.from_settings import configured_proxy
 from siteatlas.net.politeness import Politeness
 from siteatlas.net.resolver import DnsResolver
 from siteatlas.processor.documents import memory_of
-from siteatlas.processor.job_activity import Pulse
-from siteatlas.processor.memory_budget import EntryBudget
+from siteatlas.processor.job_activity import JobActivity
+from siteatlas.processor.memory_budget import EntryMemoryBudget
 from siteatlas.processor.opened_scan import OpenedScan
 from siteatlas.processor.publication import (
-    give_back,
     publish,
     record_cancellation,
     record_failure,
+    return_to_queue,
     times_put_off,
     times_snoozed,
 )
@@ -61,13 +61,13 @@ from siteatlas.queue.completion import MAX_PUT_OFFS, MAX_SNOOZES, put_off_second
 from siteatlas.queue.dedup import load_waiting_documents
 from siteatlas.queue.job_service import job_service
 from siteatlas.queue.leases import assign_domain, heartbeat, report_progress
-from siteatlas.queue.statuses import FINAL, UNPUBLISHED
+from siteatlas.queue.statuses import FINAL_STATUSES, UNPUBLISHED
 from siteatlas.scanner.analyzer import ScanOptions, SitemapAnalyzer
 from siteatlas.scanner.events import DiscoveryMethod
 from siteatlas.scanner.options import MAX_DOCUMENTS
 from siteatlas.settings import Settings, load_settings
 from siteatlas.storage.models import JobStatus
-from siteatlas.storage.retry import repeat_when_busy
+from siteatlas.storage.retry import retry_when_busy
 from siteatlas.storage.session import get_background_session, get_job_session
 from siteatlas.storage.statements.domains import register_domain
 from siteatlas.storage.statements.known_sitemaps import KnownSitemap, load_sitemaps
@@ -77,13 +77,13 @@ from siteatlas.storage.statements.sitemaps import load_manual_documents
 log = get_logger("processor")
 
 SCAN_SECONDS = 6 * 3600
-LONGEST_SNOOZE_SECONDS = 3600.0
+MAX_SNOOZE_SECONDS = 3600.0
 DEFAULT_SNOOZE_SECONDS = 60.0
 SAVING_SECONDS = 5.0
 OUTAGE_PAUSE_SECONDS = 3.0
 HEARTBEATS_PER_LEASE = 4
 MAX_DOCUMENTS_PER_DOMAIN = 100_000
-LEAST_DOCUMENTS = 100
+MIN_DOCUMENTS = 100
 # The database answers, but not now or not with this schema: nobody's fault, as an outage is.
 PUT_OFF: tuple[type[DatabaseError], ...] = (DatabaseBusy, DatabaseTimeout, SchemaOutdated)
 PUT_OFF_CODES = [kind.code for kind in PUT_OFF]
@@ -95,7 +95,7 @@ class Processor:
     def __init__(self, settings: Settings, policy: EgressPolicy) -> None:
         self._settings = settings
         self._policy = policy
-        self._budget = EntryBudget()
+        self._budget = EntryMemoryBudget()
         proxy = configured_proxy(settings)
         if proxy is not None:
             log.warning("egress_through_proxy", proxy=str(proxy))
@@ -107,30 +107,30 @@ class Processor:
             resolver=DnsResolver(settings.name_servers),
         )
 
-    async def run(self, claim: Claim, pulse: Pulse) -> JobStatus | None:
+    async def run(self, claim: Claim, activity: JobActivity) -> JobStatus | None:
         """Work on a claimed job; the status it ended in, None when it belongs to another now."""
         with job_context(job_id=str(claim.job_id), domain=claim.domain):
             log.info("job_started", attempt=claim.attempt, fence=claim.fence)
             try:
-                status = await self._outcome(claim, pulse)
+                status = await self._outcome(claim, activity)
             except LeaseLost:
                 log.warning("lease_lost", fence=claim.fence)
                 meters.lease_losses += 1
                 return None
-            if status in FINAL:
+            if status in FINAL_STATUSES:
                 meters.jobs_ended[status.value] += 1
             log.info("job_ended", status=status.value if status else "left to its lease")
             return status
 
-    async def _outcome(self, claim: Claim, pulse: Pulse) -> JobStatus | None:
+    async def _outcome(self, claim: Claim, activity: JobActivity) -> JobStatus | None:
         """The border of one job: whatever goes wrong in it becomes its status."""
         try:
-            with pulse.until_the_end():
+            with activity.mark_ending():
                 async with asyncio.timeout(SCAN_SECONDS):
                     address = _address_of(claim)
                     claim = await self._registered(claim, address)
                     self._policy.require(address)
-                    return await self._scan_and_publish(claim, address, pulse)
+                    return await self._scan_and_publish(claim, address, activity)
         except LeaseLost:
             raise
         except JobCancelled:
@@ -138,9 +138,9 @@ class Processor:
             return JobStatus.CANCELLED
         except DatabaseUnavailable as error:
             log.warning("database_away_during_job", cause=repr(error.__cause__))
-            return await self._hand_over(claim)
+            return await self._release_job(claim)
         except PUT_OFF as error:
-            return await self._put_off(claim, error)
+            return await self._postpone(claim, error)
         except RateLimited as error:
             return await self._snooze(claim, error)
         except TimeoutError:
@@ -162,16 +162,18 @@ class Processor:
                 await assign_domain(session, claim, site.id)
                 return site.id
 
-        return replace(claim, domain_id=await repeat_when_busy(register))
+        return replace(claim, domain_id=await retry_when_busy(register))
 
-    async def _scan_and_publish(self, claim: Claim, address: WebAddress, pulse: Pulse) -> JobStatus:
-        scan = await repeat_when_busy(lambda: self._open(claim, address))
+    async def _scan_and_publish(
+        self, claim: Claim, address: WebAddress, activity: JobActivity
+    ) -> JobStatus:
+        scan = await retry_when_busy(lambda: self._open(claim, address))
         recorder = Recorder(
             claim, scan, lease_seconds=self._settings.lease_seconds, budget=self._budget
         )
         try:
-            with pulse.until_the_end():
-                await self._read(claim, address, scan, recorder, pulse)
+            with activity.mark_ending():
+                await self._scan(claim, address, scan, recorder, activity)
             status, result = await publish(claim, scan, recorder)
             log.info(
                 "scan_published",
@@ -185,19 +187,19 @@ class Processor:
             await recorder.save_what_remains()
             raise
         except asyncio.CancelledError:
-            if pulse.may_write:
+            if activity.may_write:
                 await _save_in_time(recorder)
             raise
         finally:
             await recorder.abandon()
 
-    async def _read(
+    async def _scan(
         self,
         claim: Claim,
         address: WebAddress,
         scan: OpenedScan,
         recorder: Recorder,
-        pulse: Pulse,
+        activity: JobActivity,
     ) -> None:
         known = scan.known.by_id if scan.resumed else {}
         memory = memory_of(known)
@@ -205,19 +207,19 @@ class Processor:
         options = ScanOptions(
             max_urls=claim.max_pages or self._settings.max_urls_per_scan,
             urls_done=done,
-            max_documents=_room_for_documents(scan.known.stored),
+            max_documents=_remaining_document_limit(scan.known.stored),
             robots_unreachable=self._settings.robots_unreachable,
             only_document=claim.document,
             manual_documents=scan.manual,
         )
         log.info("scan_started", scan_id=scan.id, resumed=scan.resumed)
         async with aclosing(self._analyzer.scan(address, options, memory)) as events:
-            await store_domain_data(events, recorder, pulse)
+            await store_domain_data(events, recorder, activity)
 
     async def _open(self, claim: Claim, address: WebAddress) -> OpenedScan:
         assert claim.domain_id is not None
         domain_id = claim.domain_id
-        await turns().people_first()
+        await fair_loop().yield_to_interactive()
         async with get_job_session() as session, session.begin():
             scan_id, resumed = await open_scan(
                 session, job_id=claim.id, domain_id=domain_id, max_pages=claim.max_pages
@@ -258,33 +260,33 @@ class Processor:
         if await times_snoozed(claim) >= MAX_SNOOZES:
             return await self._failed(claim, error)
         wanted = error.retry_after or DEFAULT_SNOOZE_SECONDS
-        pause = min(max(wanted, 1.0), LONGEST_SNOOZE_SECONDS)
+        pause = min(max(wanted, 1.0), MAX_SNOOZE_SECONDS)
         log.info("job_snoozed", seconds=pause)
-        return await give_back(claim, pause_seconds=pause, snooze=True, reason=error.code)
+        return await return_to_queue(claim, pause_seconds=pause, snooze=True, reason=error.code)
 
-    async def _put_off(self, claim: Claim, error: DatabaseError) -> JobStatus | None:
+    async def _postpone(self, claim: Claim, error: DatabaseError) -> JobStatus | None:
         """Give the job back for longer each time. One that never gets through fails at last."""
         times = await times_put_off(claim, PUT_OFF_CODES)
         if times >= MAX_PUT_OFFS:
             return await self._failed(claim, error)
         pause = put_off_seconds(times, random.uniform(-1, 1))
         log.warning("job_put_off", error_code=error.code, seconds=round(pause, 1), times=times + 1)
-        return await give_back(claim, pause_seconds=pause, reason=error.code)
+        return await return_to_queue(claim, pause_seconds=pause, reason=error.code)
 
-    async def _hand_over(self, claim: Claim) -> JobStatus | None:
+    async def _release_job(self, claim: Claim) -> JobStatus | None:
         """Our own database was away: nobody's fault, so the attempt does not count."""
         try:
-            return await give_back(
+            return await return_to_queue(
                 claim, pause_seconds=OUTAGE_PAUSE_SECONDS, reason=DatabaseUnavailable.code
             )
         except DatabaseUnavailable:
             return None
 
 
-def _room_for_documents(stored: int) -> int:
+def _remaining_document_limit(stored: int) -> int:
     """How many documents a scan may read: fewer where a site has about as many as one may have."""
     room = MAX_DOCUMENTS_PER_DOMAIN - stored
-    return max(min(room, MAX_DOCUMENTS), LEAST_DOCUMENTS)
+    return max(min(room, MAX_DOCUMENTS), MIN_DOCUMENTS)
 
 
 def _address_of(claim: Claim) -> WebAddress:
@@ -334,11 +336,11 @@ async def process_domain_with_own_session(
         return None
     limit = max_urls if max_urls is not None else (options or {}).get("max_urls")
     claim = replace(_with_site(claim, domain), max_pages=limit or claim.max_pages)
-    keeper = asyncio.create_task(_keep_lease(claim, settings.lease_seconds))
+    builder = asyncio.create_task(_keep_lease(claim, settings.lease_seconds))
     try:
-        status = await processor.run(claim, Pulse())
+        status = await processor.run(claim, JobActivity())
     finally:
-        keeper.cancel()
+        builder.cancel()
     if status in UNPUBLISHED:
         await recount_site(claim.id)
     return status

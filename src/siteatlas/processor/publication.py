@@ -11,12 +11,12 @@ from collections.abc import Collection, Iterable
 from typing import Any
 from uuid import UUID
 
-from siteatlas.aio.fairness import turns
+from siteatlas.aio.fairness import fair_loop
 from siteatlas.errors import DatabaseBusy, LeaseLost
 from siteatlas.meters import meters
 from siteatlas.processor.opened_scan import OpenedScan
 from siteatlas.processor.recorder import Recorder
-from siteatlas.processor.stalled_writers import end_stalled_copies
+from siteatlas.processor.stalled_writers import terminate_stalled_writers
 from siteatlas.queue.attempts import count_releases
 from siteatlas.queue.claims import Claim
 from siteatlas.queue.completion import (
@@ -29,7 +29,7 @@ from siteatlas.queue.completion import (
     release,
 )
 from siteatlas.storage.models import Job, JobStatus, ScanState
-from siteatlas.storage.retry import repeat_when_busy
+from siteatlas.storage.retry import retry_when_busy
 from siteatlas.storage.session import AsyncSession, get_job_session
 from siteatlas.storage.statements.scans import (
     ScanCounts,
@@ -42,7 +42,7 @@ from siteatlas.storage.statements.scans import (
 from siteatlas.storage.statements.sitemaps import count_domain, summarise_scan
 from siteatlas.storage.statements.unfinished import close_unfinished
 from siteatlas.storage.statements.urls import count_distinct_urls
-from siteatlas.storage.statements.write_batch import Portion, write_portion
+from siteatlas.storage.statements.write_batch import WriteBatch, flush_batch
 
 SUMMARISED_SITEMAPS = 100
 PUBLICATION_SECONDS = 300
@@ -52,24 +52,24 @@ async def publish(
     claim: Claim, scan: OpenedScan, recorder: Recorder
 ) -> tuple[JobStatus, dict[str, Any]]:
     """Write the last rows, the counters and the status in one transaction; status and result."""
-    portion = await recorder.finish()
-    await turns().people_first()
+    batch = await recorder.finish()
+    await fair_loop().yield_to_interactive()
     with meters.timed_write():
-        published = await repeat_when_busy(
-            lambda: _publish(claim, scan, recorder, portion), clear_way=end_stalled_copies
+        published = await retry_when_busy(
+            lambda: _publish(claim, scan, recorder, batch), clear_way=terminate_stalled_writers
         )
-    recorder.settle(portion)
+    recorder.settle(batch)
     return published
 
 
 async def _publish(
-    claim: Claim, scan: OpenedScan, recorder: Recorder, portion: Portion
+    claim: Claim, scan: OpenedScan, recorder: Recorder, batch: WriteBatch
 ) -> tuple[JobStatus, dict[str, Any]]:
     async with (
         get_job_session(statement_seconds=PUBLICATION_SECONDS) as session,
         session.begin(),
     ):
-        await write_portion(session, portion, scan_id=scan.id)
+        await flush_batch(session, batch, scan_id=scan.id)
         if recorder.has_unasked:
             await close_unfinished(session, scan.id, None)
         sitemaps, urls, largest = await summarise_scan(session, scan.id, SUMMARISED_SITEMAPS)
@@ -85,7 +85,7 @@ async def _publish(
             scan,
             reasons=recorder.reasons,
             stored=ScanCounts(*stored, distinct),
-            origin=portion.origin,
+            origin=batch.origin,
         )
         result = _result(claim, scan, counts, recorder.reasons, largest)
         return await complete(session, claim, result), result
@@ -146,7 +146,7 @@ async def record_failure(claim: Claim, *, code: str, message: str, transient: bo
             status = await fail(session, claim, code=code, message=message, transient=transient)
             return _as_expected(status, expected)
 
-    return await repeat_when_busy(failed)
+    return await retry_when_busy(failed)
 
 
 async def record_cancellation(claim: Claim) -> None:
@@ -158,10 +158,10 @@ async def record_cancellation(claim: Claim) -> None:
             await end_scan(session, claim.id, ScanState.CANCELLED, None)
             await cancel_running(session, claim)
 
-    await repeat_when_busy(cancelled)
+    await retry_when_busy(cancelled)
 
 
-async def give_back(
+async def return_to_queue(
     claim: Claim, *, pause_seconds: float = 0, snooze: bool = False, reason: str = "released"
 ) -> JobStatus | None:
     """Return the job to the queue with its attempt refunded; None when it is no longer ours."""
@@ -176,7 +176,7 @@ async def give_back(
             return _as_expected(status, expected)
 
     try:
-        return await repeat_when_busy(released)
+        return await retry_when_busy(released)
     except LeaseLost:
         return None
 
@@ -195,7 +195,7 @@ async def times_put_off(claim: Claim, reasons: Collection[str]) -> int:
         async with get_job_session() as session, session.begin():
             return await count_releases(session, claim.id, reasons)
 
-    return await repeat_when_busy(counted)
+    return await retry_when_busy(counted)
 
 
 async def times_snoozed(claim: Claim) -> int:
@@ -205,7 +205,7 @@ async def times_snoozed(claim: Claim) -> int:
         async with get_job_session() as session, session.begin():
             return await count_snoozes(session, claim)
 
-    return await repeat_when_busy(counted)
+    return await retry_when_busy(counted)
 
 
 async def note_ended_jobs(session: AsyncSession, jobs: Iterable[Job]) -> None:

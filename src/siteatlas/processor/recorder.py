@@ -13,16 +13,16 @@ from functools import singledispatchmethod
 from typing import Any
 from uuid import UUID
 
-from siteatlas.aio.background import beside
-from siteatlas.aio.fairness import turns
+from siteatlas.aio.background import background_task
+from siteatlas.aio.fairness import fair_loop
 from siteatlas.logs import get_logger
 from siteatlas.meters import meters
-from siteatlas.processor.batch_writer import PortionWriter, Standing
+from siteatlas.processor.batch_writer import BatchWriter, ProgressSnapshot
 from siteatlas.processor.comparison import Comparison
-from siteatlas.processor.documents import EXTRA_FLAGS, Document, DocumentBook
-from siteatlas.processor.entry_memory import ListingMemory, Stored, StoredArrays
-from siteatlas.processor.job_activity import Pulse
-from siteatlas.processor.memory_budget import EntryBudget
+from siteatlas.processor.documents import EXTRA_FLAGS, DocumentRegistry, ScannedDocument
+from siteatlas.processor.entry_memory import EntryMemory, Stored, StoredArrays
+from siteatlas.processor.job_activity import JobActivity
+from siteatlas.processor.memory_budget import EntryMemoryBudget
 from siteatlas.processor.opened_scan import OpenedScan
 from siteatlas.queue.claims import Claim
 from siteatlas.scanner.events import (
@@ -45,7 +45,7 @@ from siteatlas.storage.hashes import url_hash
 from siteatlas.storage.session import get_job_session
 from siteatlas.storage.statements.known_sitemaps import DONE, look_up_sitemaps
 from siteatlas.storage.statements.urls import load_fingerprints, load_some_fingerprints
-from siteatlas.storage.statements.write_batch import Portion
+from siteatlas.storage.statements.write_batch import WriteBatch
 from siteatlas.storage.texts import storable
 
 log = get_logger("processor")
@@ -64,19 +64,21 @@ class Recorder:
     """Writes one scan for one claim. Use: `record` each event, then `finish` or `abandon`."""
 
     def __init__(
-        self, claim: Claim, scan: OpenedScan, *, lease_seconds: float, budget: EntryBudget
+        self, claim: Claim, scan: OpenedScan, *, lease_seconds: float, budget: EntryMemoryBudget
     ) -> None:
         self._claim = claim
         self._scan = scan
         self._budget = budget
-        self._book = DocumentBook(scan.known.by_id.values())
+        self._documents = DocumentRegistry(scan.known.by_id.values())
         self._comparison = Comparison()
-        self._portion = Portion()
-        self._open: dict[UUID, Document] = {}
+        self._batch = WriteBatch()
+        self._open: dict[UUID, ScannedDocument] = {}
         self._held = 0
-        self._portion_started = time.monotonic()
+        self._batch_started = time.monotonic()
         self._recording = asyncio.Lock()
-        self._writer = PortionWriter(claim, scan, lease_seconds=lease_seconds, settled=self.settle)
+        self._writer = BatchWriter(
+            claim, scan, lease_seconds=lease_seconds, on_committed=self.settle
+        )
         done = [sitemap for sitemap in scan.known.by_id.values() if sitemap.state in DONE]
         # The numbers of ids. Not a set: that takes nearly twice the memory.
         self._listed = dict.fromkeys(sitemap.id.int for sitemap in done)
@@ -117,7 +119,7 @@ class Recorder:
 
     @record.register
     async def _(self, event: SiteResolved) -> None:
-        self._portion.origin = event.origin
+        self._batch.origin = event.origin
 
     @record.register
     async def _(self, event: CandidateJudged) -> None:
@@ -125,7 +127,7 @@ class Recorder:
             return  # an earlier attempt at this scan wrote down more
         url = storable(event.url)
         key = url_hash(url)
-        self._portion.candidates[key] = {
+        self._batch.candidates[key] = {
             "domain_id": self._scan.domain_id,
             "url_hash": key,
             "url": url,
@@ -155,23 +157,23 @@ class Recorder:
         if event.listed_lastmod is not None:
             document.changes["lastmod"] = event.listed_lastmod
         document.forget()
-        document.memory = ListingMemory(self._budget.documents, await self._stored(document))
+        document.memory = EntryMemory(self._budget.documents, await self._stored(document))
         self._open[document.id] = document
         self._expect(document)
-        self._portion.opened[document.id] = event.http_status
+        self._batch.opened[document.id] = event.http_status
         self._link(event.parent_url, document)
 
     @record.register
     async def _(self, event: ChildrenFound) -> None:
         await self._look_up([child.url for child in event.children])
         for first in range(0, len(event.children), CHILDREN_PER_PIECE):
-            async with turns().piece():
+            async with fair_loop().time_slice():
                 for child in event.children[first : first + CHILDREN_PER_PIECE]:
                     self._list_child(event.url, child)
             await self._flush_when_due()
 
     def _list_child(self, parent_url: str, child: ChildLink) -> None:
-        document = self._book.listed(child.url, DiscoveryMethod.SITEMAP_INDEX)
+        document = self._documents.listed(child.url, DiscoveryMethod.SITEMAP_INDEX)
         if child.lastmod is not None:
             document.changes["lastmod"] = child.lastmod
         self._expect(document)
@@ -179,15 +181,15 @@ class Recorder:
 
     @record.register
     async def _(self, event: EntriesRead) -> None:
-        document = self._book.find(event.url)
+        document = self._documents.find(event.url)
         assert document is not None
-        async with turns().piece():
-            before = self._portion.size
+        async with fair_loop().time_slice():
+            before = self._batch.size
             self._comparison.sort(
-                document, event.columns, self._portion.new_urls, self._portion.changed_urls
+                document, event.columns, self._batch.new_urls, self._batch.changed_urls
             )
         self._flag_extras(document, event)
-        self._hold(self._portion.size - before)
+        self._hold(self._batch.size - before)
         self.url_count += len(event.columns)
         meters.urls += len(event.columns)
         await self._flush_when_due()
@@ -202,11 +204,11 @@ class Recorder:
         self._expect(document)
         self._link(event.parent_url, document)
         self._touch(document)
-        self._portion.opened.pop(document.id, None)
-        self._portion.closed[document.id] = document.scan_row()
-        self._portion.problems += document.found_problems()
+        self._batch.opened.pop(document.id, None)
+        self._batch.closed[document.id] = document.scan_row()
+        self._batch.problems += document.found_problems()
         if event.outcome is DocumentOutcome.COMPLETE and not document.fresh:
-            self._portion.read_completely.add(document.id)
+            self._batch.read_completely.add(document.id)
         self._ended.add(document.id.int)
         meters.documents[event.outcome.value] += 1
         meters.fetched_bytes += event.wire_bytes
@@ -223,7 +225,7 @@ class Recorder:
         )
         await self._flush_when_due()
 
-    async def _stored(self, document: Document) -> Stored:
+    async def _stored(self, document: ScannedDocument) -> Stored:
         """What is stored of a document: at once while there is memory, else in parts."""
         if document.fresh:
             return {}
@@ -232,7 +234,7 @@ class Recorder:
                 return await load_fingerprints(session, document.id)
         return await self._stored_in_parts(document)
 
-    async def _stored_in_parts(self, document: Document) -> StoredArrays:
+    async def _stored_in_parts(self, document: ScannedDocument) -> StoredArrays:
         stored = StoredArrays()
         after: int | None = None
         while True:
@@ -247,42 +249,42 @@ class Recorder:
         """Learn which of these documents are stored, where a site has too many to know them all."""
         if self._scan.known.are_all:
             return
-        hashes = [url_hash(url) for url in urls if not self._book.knows(url)]
+        hashes = [url_hash(url) for url in urls if not self._documents.knows(url)]
         if not hashes:
             return
         async with get_job_session() as session, session.begin():
             found = await look_up_sitemaps(session, self._scan.domain_id, self._scan.id, hashes)
-        self._book.learn(found)
+        self._documents.learn(found)
 
-    def _arrive(self, url: str, requested_url: str, method: DiscoveryMethod) -> Document:
+    def _arrive(self, url: str, requested_url: str, method: DiscoveryMethod) -> ScannedDocument:
         """The document that answered; a listed one that turned out to be another is forgotten."""
-        listed = self._book.find(requested_url)
-        document = self._book.arrived(url, requested_url, method)
+        listed = self._documents.find(requested_url)
+        document = self._documents.arrived(url, requested_url, method)
         if listed is not None and listed is not document and not listed.stored:
-            self._portion.new_sitemaps.pop(listed.id, None)
-            self._portion.links = {link for link in self._portion.links if listed.id not in link}
-            self._portion.pending = [i for i in self._portion.pending if i != listed.id]
+            self._batch.new_sitemaps.pop(listed.id, None)
+            self._batch.links = {link for link in self._batch.links if listed.id not in link}
+            self._batch.pending = [i for i in self._batch.pending if i != listed.id]
             self._listed.pop(listed.id.int, None)
         return document
 
-    def _expect(self, document: Document) -> None:
+    def _expect(self, document: ScannedDocument) -> None:
         """Put a document on the frontier of this scan, once."""
         self._touch(document)
         if document.id.int not in self._listed:
             self._listed[document.id.int] = None
-            self._portion.pending.append(document.id)
+            self._batch.pending.append(document.id)
 
-    def _touch(self, document: Document) -> None:
+    def _touch(self, document: ScannedDocument) -> None:
         """Move what is to be written of a document into the portion."""
         if document.stored:
-            row = self._portion.changed_sitemaps.setdefault(document.id, {})
+            row = self._batch.changed_sitemaps.setdefault(document.id, {})
             row["last_job_id"] = self._claim.job_id
         else:
-            row = self._portion.new_sitemaps.setdefault(document.id, self._first_row(document))
+            row = self._batch.new_sitemaps.setdefault(document.id, self._first_row(document))
         row |= document.changes
         document.changes = {}
 
-    def _first_row(self, document: Document) -> dict[str, Any]:
+    def _first_row(self, document: ScannedDocument) -> dict[str, Any]:
         return {
             "domain_id": self._scan.domain_id,
             "url": document.url,
@@ -294,12 +296,12 @@ class Recorder:
             "created_by": self._claim.created_by,
         }
 
-    def _link(self, parent_url: str | None, child: Document) -> None:
-        parent = self._book.find(parent_url) if parent_url else None
+    def _link(self, parent_url: str | None, child: ScannedDocument) -> None:
+        parent = self._documents.find(parent_url) if parent_url else None
         if parent is not None and parent.id != child.id:
-            self._portion.links.add((parent.id, child.id))
+            self._batch.links.add((parent.id, child.id))
 
-    def _flag_extras(self, document: Document, event: EntriesRead) -> None:
+    def _flag_extras(self, document: ScannedDocument, event: EntriesRead) -> None:
         flags = {
             EXTRA_FLAGS[key]: True
             for extra in event.columns.extras
@@ -316,39 +318,39 @@ class Recorder:
 
     def _hold(self, size: int) -> None:
         self._held += size
-        self._budget.take(size)
+        self._budget.reserve(size)
 
     async def _flush_when_due(self) -> None:
-        portion = self._portion
+        batch = self._batch
         full = (
-            portion.url_rows >= FLUSH_ROWS
-            or portion.document_rows >= FLUSH_DOCUMENTS
-            or portion.size >= FLUSH_BYTES
-            or (portion.url_rows > 0 and self._budget.spent)
+            batch.url_rows >= FLUSH_ROWS
+            or batch.document_rows >= FLUSH_DOCUMENTS
+            or batch.size >= FLUSH_BYTES
+            or (batch.url_rows > 0 and self._budget.spent)
         )
-        if full or time.monotonic() - self._portion_started > FLUSH_SECONDS:
+        if full or time.monotonic() - self._batch_started > FLUSH_SECONDS:
             await self._start_writing()
 
     async def _start_writing(self) -> None:
         """Hand the portion to the writer, after the one before has been written."""
         await self._writer.written()
-        portion = self.take_portion()
-        if not portion.is_empty():
-            self._writer.start(portion, self._standing())
+        batch = self.next_batch()
+        if not batch.is_empty():
+            self._writer.start(batch, self._progress_snapshot())
 
-    def take_portion(self) -> Portion:
+    def next_batch(self) -> WriteBatch:
         """The rows gathered so far; the next ones begin a new portion."""
-        portion, self._portion = self._portion, Portion()
-        self._book.mark_stored(portion.new_sitemaps)
-        self._portion_started = time.monotonic()
-        return portion
+        batch, self._batch = self._batch, WriteBatch()
+        self._documents.mark_stored(batch.new_sitemaps)
+        self._batch_started = time.monotonic()
+        return batch
 
-    def settle(self, portion: Portion) -> None:
+    def settle(self, batch: WriteBatch) -> None:
         """A portion was committed: its rows are no longer held in memory."""
-        self._held -= portion.size
-        self._budget.give_back(portion.size)
+        self._held -= batch.size
+        self._budget.free(batch.size)
 
-    def _standing(self) -> Standing:
+    def _progress_snapshot(self) -> ProgressSnapshot:
         """Documents ended of documents known so far; it can only be an estimate."""
         known, ended = len(self._listed), len(self._ended)
         result = {
@@ -357,12 +359,12 @@ class Recorder:
             "known_sitemap_count": known,
             "url_count": self.url_count,
         }
-        return Standing(START_PROGRESS + READING_PROGRESS * ended / max(1, known), result)
+        return ProgressSnapshot(START_PROGRESS + READING_PROGRESS * ended / max(1, known), result)
 
-    async def finish(self) -> Portion:
+    async def finish(self) -> WriteBatch:
         """Wait for the writer; the rows that remain belong into the final transaction."""
         await self._writer.written()
-        return self.take_portion()
+        return self.next_batch()
 
     @property
     def has_unasked(self) -> bool:
@@ -380,17 +382,17 @@ class Recorder:
     async def abandon(self) -> None:
         """Stop without writing anything more."""
         await self._writer.stop()
-        self._budget.give_back(self._held)
+        self._budget.free(self._held)
         self._held = 0
         for document in self._open.values():
             document.forget()
 
 
 async def store_domain_data(
-    events: AsyncIterator[ScanEvent], recorder: Recorder, pulse: Pulse
+    events: AsyncIterator[ScanEvent], recorder: Recorder, activity: JobActivity
 ) -> None:
     """Record every event of a scan."""
-    async with beside(recorder.write_when_idle()):
+    async with background_task(recorder.write_when_idle()):
         async for event in events:
-            pulse.beat()
+            activity.record_event()
             await recorder.take_in(event)

@@ -10,7 +10,7 @@ from siteatlas.storage.stalled_copies import terminate_stalled_copies
 log = get_logger("processor")
 
 
-async def end_stalled_copies() -> int:
+async def terminate_stalled_writers() -> int:
     """End COPY statements whose client is gone, in a transaction of its own; how many.
 
     For moments at which there may be one: after a rescue, and when a write met a lock. What goes

@@ -10,13 +10,13 @@ from sqlalchemy import ColumnElement, func, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from siteatlas.net.address import WebAddress
-from siteatlas.queue.new_job import NewJob, Priority, Submitted
-from siteatlas.queue.statuses import ACTIVE
+from siteatlas.queue.new_job import NewJob, Priority, SubmittedJob
+from siteatlas.queue.statuses import ACTIVE_STATUSES
 from siteatlas.queue.submission import as_typed, create_many
 from siteatlas.storage.models import Batch, BatchItem, Job, JobStatus
 from siteatlas.storage.statements.domains import DEFAULT_INTERVAL_HOURS, register_domains
 
-BATCHES_A_TIME = 50
+CLOSED_PER_CALL = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ async def _submit(
     ids: Mapping[str, UUID],
     batch: Batch,
     max_attempts: int,
-) -> dict[str, Submitted]:
+) -> dict[str, SubmittedJob]:
     jobs = [
         NewJob(
             domain=domain,
@@ -96,7 +96,7 @@ def _site_of(entry: BatchEntry) -> str:
 
 
 def _item(
-    batch_id: UUID, position: int, entry: BatchEntry, job: Submitted | None
+    batch_id: UUID, position: int, entry: BatchEntry, job: SubmittedJob | None
 ) -> dict[str, object]:
     return {
         "batch_id": batch_id,
@@ -115,14 +115,14 @@ async def close_batches(session: AsyncSession) -> int:
     open_item = (
         select(BatchItem.batch_id)
         .join(Job, Job.id == BatchItem.job_id)
-        .where(BatchItem.batch_id == Batch.id, Job.status.in_(ACTIVE))
+        .where(BatchItem.batch_id == Batch.id, Job.status.in_(ACTIVE_STATUSES))
         .exists()
     )
     ended = (
         await session.execute(
             select(Batch)
             .where(Batch.finished_at.is_(None), ~open_item)
-            .limit(BATCHES_A_TIME)
+            .limit(CLOSED_PER_CALL)
             .with_for_update(skip_locked=True)
         )
     ).scalars()

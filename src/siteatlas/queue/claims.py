@@ -35,7 +35,7 @@ from siteatlas.storage.statements.bulk import table_of
 
 # Deaths without a finished document: alone in its process, or whatever ran beside it.
 POISON_RESCUES = 3
-MOST_RESCUES = 6
+MAX_RESCUES = 6
 LEASE_EXPIRED = "lease_expired"
 RESCUE_BACKOFF_SECONDS = 5.0
 RESCUE_BATCH = 100
@@ -222,7 +222,7 @@ def _rescue(*, blame: bool, some: bool) -> Any:
     silent = _silent(is_death, some=some)
     cancelled = Job.cancel_requested_at.is_not(None)
     deaths = Job.rescues + case((silent.c.is_death, 1), else_=0)
-    poisoned = or_(and_(Job.alone, deaths >= POISON_RESCUES), deaths >= MOST_RESCUES)
+    poisoned = or_(and_(Job.alone, deaths >= POISON_RESCUES), deaths >= MAX_RESCUES)
     ended = or_(cancelled, poisoned)
     return (
         update(Job)
@@ -295,7 +295,9 @@ def _rescue_pause(deaths: Any) -> Any:
     return func.make_interval(0, 0, 0, 0, 0, 0, seconds)
 
 
-async def disown(session: AsyncSession, worker_id: str, running: Collection[int]) -> list[Job]:
+async def release_orphans(
+    session: AsyncSession, worker_id: str, running: Collection[int]
+) -> list[Job]:
     """Give back the jobs that carry this worker's name though it does not run them.
 
     That happens when the answer to a claim is lost on the way, or a job was left because the

@@ -17,7 +17,7 @@ from siteatlas.storage.statements.bulk import table_of
 
 BACKOFF_FIRST_SECONDS = 15
 BACKOFF_FACTOR = 4.0
-BACKOFF_MOST_SECONDS = 3600
+BACKOFF_MAX_SECONDS = 3600
 BACKOFF_JITTER = 0.2
 MAX_SNOOZES = 6
 PUT_OFF_FIRST_SECONDS = 3
@@ -58,7 +58,7 @@ COMPLETE_DOCUMENT = _completion(STILL_HELD & ~WIDENED)
 
 def backoff_seconds(attempt: int, jitter: float) -> float:
     """How long to wait after the given attempt; `jitter` is between -1 and 1."""
-    pause = min(BACKOFF_MOST_SECONDS, BACKOFF_FIRST_SECONDS * BACKOFF_FACTOR ** (attempt - 1))
+    pause = min(BACKOFF_MAX_SECONDS, BACKOFF_FIRST_SECONDS * BACKOFF_FACTOR ** (attempt - 1))
     return pause * (1 + BACKOFF_JITTER * jitter)
 
 

@@ -29,20 +29,20 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from siteatlas.net.address import parse_site
 from siteatlas.queue.new_job import NewJob, Priority
-from siteatlas.queue.statuses import ACTIVE
+from siteatlas.queue.statuses import ACTIVE_STATUSES
 from siteatlas.scanner.discovery.well_known import names_document
 from siteatlas.storage.models import SITEMAP_JOB, Job, JobStatus
 
 # How many addresses wait with one job, and in how many of the newest jobs a scan looks for them.
-MOST_DOCUMENTS = 100
-JOBS_LOOKED_AT = 100
+MAX_DOCUMENTS = 100
+JOBS_EXAMINED = 100
 
 FIND_ACTIVE = (
     select(Job)
     .where(
         Job.dedup_key == bindparam("site"),
         Job.job_type == SITEMAP_JOB,
-        Job.status.in_(ACTIVE),
+        Job.status.in_(ACTIVE_STATUSES),
     )
     .execution_options(populate_existing=True)
 )
@@ -51,7 +51,7 @@ FIND_ALL_ACTIVE = (
     .where(
         Job.dedup_key == any_(bindparam("sites", type_=ARRAY(Text()))),
         Job.job_type == SITEMAP_JOB,
-        Job.status.in_(ACTIVE),
+        Job.status.in_(ACTIVE_STATUSES),
     )
     .execution_options(populate_existing=True)
 )
@@ -115,11 +115,11 @@ def _adding() -> Any:
     metadata = func.coalesce(Job.job_metadata, func.jsonb_build_object())
     waiting = _named_since()
     added = func.jsonb_build_array(bindparam("added", type_=Text()), type_=JSONB())
-    enough = waiting.contains(added) | (func.jsonb_array_length(waiting) >= MOST_DOCUMENTS)
+    enough = waiting.contains(added) | (func.jsonb_array_length(waiting) >= MAX_DOCUMENTS)
     documents = case((enough, waiting), else_=waiting.op("||")(added))
     return (
         update(Job)
-        .where(Job.id == bindparam("of_job"), Job.status.in_(ACTIVE))
+        .where(Job.id == bindparam("of_job"), Job.status.in_(ACTIVE_STATUSES))
         .values(job_metadata=metadata.op("||")(func.jsonb_build_object("documents", documents)))
         .returning(Job)
         .execution_options(synchronize_session=False, populate_existing=True)
@@ -135,7 +135,7 @@ def _waiting_documents() -> Any:
         select(documents)
         .where(Job.domain_id == bindparam("domain"), Job.job_type == SITEMAP_JOB)
         .order_by(Job.id.desc())
-        .limit(JOBS_LOOKED_AT)
+        .limit(JOBS_EXAMINED)
         .subquery()
     )
     return select(newest.c.documents).where(newest.c.documents.is_not(None))

@@ -33,7 +33,7 @@ from siteatlas.storage.models import SITEMAP_JOB, Job, JobStatus
 # More users of one priority than this at the same time wait for those before them.
 MAX_LINES = 1000
 # Jobs at which a pick looks altogether; a line always shows its first.
-LOOKED_AT = 4096
+CANDIDATES_EXAMINED = 4096
 FIRST_OF_A_LINE = 64
 SUSPECT_RESCUES = 2
 
@@ -138,7 +138,7 @@ def _head(lines: CTE) -> Any:
         .correlate(lines)
         .lateral("first")
     )
-    share = LOOKED_AT / select(func.count()).select_from(lines).scalar_subquery()
+    share = CANDIDATES_EXAMINED / select(func.count()).select_from(lines).scalar_subquery()
     position = func.row_number().over(order_by=(first.c.run_at, first.c.id)).label("position")
     return (
         select(first.c.id, first.c.run_at, position)

@@ -24,8 +24,8 @@ from siteatlas.errors import (
 )
 from siteatlas.net.address import parse_site
 from siteatlas.queue.fair_order import constant
-from siteatlas.queue.new_job import NewJob, Submitted, submitted_of
-from siteatlas.queue.requeue import as_new
+from siteatlas.queue.new_job import NewJob, SubmittedJob, submitted_of
+from siteatlas.queue.requeue import requeued_values
 from siteatlas.queue.statuses import parse_status
 from siteatlas.queue.submission import create
 from siteatlas.storage.models import LOCAL_USER_ID, SITEMAP_JOB, Job, JobStatus
@@ -35,7 +35,7 @@ from siteatlas.storage.statements.domains import register_domain
 class JobService:
     """Creates, finds and updates jobs. The caller owns the transaction."""
 
-    async def create(self, session: AsyncSession, data: Mapping[str, Any]) -> Submitted:
+    async def create(self, session: AsyncSession, data: Mapping[str, Any]) -> SubmittedJob:
         """Queue a job from `{job_id, job_type, status, created_by, result_data}`.
 
         A sitemap job names its site in `result_data.domain`; the site is registered, and an
@@ -130,7 +130,7 @@ class JobService:
 
 def _of_status(word: JobStatus) -> dict[str, Any]:
     if word is JobStatus.PENDING:
-        return as_new()
+        return requeued_values()
     values: dict[str, Any] = {"status": word, "updated_at": func.now(), "error": None}
     if word is not JobStatus.FAILED:
         values["error_code"] = None
@@ -167,7 +167,7 @@ def _require_pending(status: Any) -> None:
 
 async def _create_other(
     session: AsyncSession, job_type: str, data: Mapping[str, Any], job_id: UUID | None, owner: UUID
-) -> Submitted:
+) -> SubmittedJob:
     job = Job(
         job_type=job_type,
         created_by=owner,

@@ -23,11 +23,11 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from siteatlas.errors import JobCancelled, LeaseLost
 from siteatlas.queue.claims import JOBS, LEASE_EXPIRED, STILL_HELD, Claim
-from siteatlas.queue.statuses import ACTIVE
+from siteatlas.queue.statuses import ACTIVE_STATUSES
 from siteatlas.storage.models import Job, JobAttempt, JobStatus
 
 # The last hundredth is for the end of the job.
-MOST_PROGRESS = 0.99
+MAX_PROGRESS = 0.99
 FENCE = (
     update(JOBS)
     .where(STILL_HELD)
@@ -77,7 +77,7 @@ async def report_progress(
     values = {
         **claim.fenced,
         "lease": timedelta(seconds=lease_seconds),
-        "reached": min(progress, MOST_PROGRESS),
+        "reached": min(progress, MAX_PROGRESS),
         "result": result_data,
         "finished": documents_finished,
         "read": documents_read,
@@ -96,7 +96,7 @@ async def assign_domain(session: AsyncSession, claim: Claim, domain_id: UUID) ->
         raise LeaseLost
 
 
-async def pardon(session: AsyncSession, claims: Iterable[Claim]) -> None:
+async def forgive_rescues(session: AsyncSession, claims: Iterable[Claim]) -> None:
     """Jobs that a living worker lost: their rescue was no death, so it is not held against them.
 
     The record of the attempt says so from then on, and a second pardon changes nothing. Nor does
@@ -117,7 +117,7 @@ async def pardon(session: AsyncSession, claims: Iterable[Claim]) -> None:
     )
     await session.execute(
         update(Job)
-        .where(Job.id == told.c.job_id, Job.status.in_(ACTIVE), Job.rescues > 0)
+        .where(Job.id == told.c.job_id, Job.status.in_(ACTIVE_STATUSES), Job.rescues > 0)
         .values(rescues=Job.rescues - 1)
         .execution_options(synchronize_session=False)
     )

@@ -46,7 +46,7 @@ class NewJob:
 
 
 @dataclass(frozen=True, slots=True)
-class Submitted:
+class SubmittedJob:
     """The answer to a submission; `deduplicated` when the site already had an active job.
 
     `document` is the only one that such a job reads; None for the whole site.
@@ -77,10 +77,10 @@ class JobRow(Protocol):
     def result_data(self) -> dict[str, Any] | None: ...
 
 
-def submitted_of(job: JobRow, *, deduplicated: bool) -> Submitted:
+def submitted_of(job: JobRow, *, deduplicated: bool) -> SubmittedJob:
     """The answer that describes a job."""
     data = job.result_data or {}
-    return Submitted(
+    return SubmittedJob(
         id=job.id,
         job_id=job.job_id,
         status=job.status,

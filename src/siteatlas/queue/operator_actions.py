@@ -7,9 +7,9 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from siteatlas.errors import DomainNotFound, JobActive, JobNotFound, JobStateConflict
-from siteatlas.queue.new_job import Submitted, submitted_of
-from siteatlas.queue.requeue import as_new
-from siteatlas.queue.statuses import ACTIVE
+from siteatlas.queue.new_job import SubmittedJob, submitted_of
+from siteatlas.queue.requeue import requeued_values
+from siteatlas.queue.statuses import ACTIVE_STATUSES
 from siteatlas.storage.models import SITEMAP_JOB, Domain, Job, JobStatus, ScanState
 from siteatlas.storage.statements.domains import delete_domain, find_domain
 from siteatlas.storage.statements.scans import end_scan
@@ -20,7 +20,7 @@ async def cancel(session: AsyncSession, job_id: int) -> str:
     waiting = Job.status == JobStatus.PENDING
     statement = (
         update(Job)
-        .where(Job.id == job_id, Job.job_type == SITEMAP_JOB, Job.status.in_(ACTIVE))
+        .where(Job.id == job_id, Job.job_type == SITEMAP_JOB, Job.status.in_(ACTIVE_STATUSES))
         .values(
             status=case((waiting, JobStatus.CANCELLED.value), else_=Job.status),
             finished_at=case((waiting, func.now()), else_=null()),
@@ -41,7 +41,7 @@ async def cancel(session: AsyncSession, job_id: int) -> str:
     raise JobStateConflict(f"The job is {current} and cannot be cancelled any more.")
 
 
-async def remove_site(session: AsyncSession, name: str) -> None:
+async def remove_domain_and_jobs(session: AsyncSession, name: str) -> None:
     """Delete a site: its waiting job is cancelled, a running one must be stopped first.
 
     The site is locked before its jobs are looked at, so that none is added meanwhile.
@@ -50,7 +50,7 @@ async def remove_site(session: AsyncSession, name: str) -> None:
     if domain is None:
         raise DomainNotFound
     statement = select(Job.id, Job.status).where(
-        Job.domain_id == domain.id, Job.job_type == SITEMAP_JOB, Job.status.in_(ACTIVE)
+        Job.domain_id == domain.id, Job.job_type == SITEMAP_JOB, Job.status.in_(ACTIVE_STATUSES)
     )
     for job in (await session.execute(statement.with_for_update())).all():
         if job.status == JobStatus.PROCESSING:
@@ -59,7 +59,7 @@ async def remove_site(session: AsyncSession, name: str) -> None:
     await delete_domain(session, domain)
 
 
-async def retry(session: AsyncSession, job_id: int) -> Submitted:
+async def retry(session: AsyncSession, job_id: int) -> SubmittedJob:
     """Queue a failed or cancelled job again, with all its attempts.
 
     The job of a deleted site leaves it: the worker registers the site of its address anew.
@@ -72,7 +72,7 @@ async def retry(session: AsyncSession, job_id: int) -> Submitted:
             Job.job_type == SITEMAP_JOB,
             Job.status.in_((JobStatus.FAILED, JobStatus.CANCELLED)),
         )
-        .values(**as_new(), domain_id=null() if deleted else Job.domain_id)
+        .values(**requeued_values(), domain_id=null() if deleted else Job.domain_id)
         .returning(Job)
         .execution_options(synchronize_session=False, populate_existing=True)
     )

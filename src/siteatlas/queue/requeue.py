@@ -12,7 +12,7 @@ from sqlalchemy import case, func
 from siteatlas.storage.models import SITEMAP_JOB, Job, JobStatus
 
 
-def as_new() -> dict[str, Any]:
+def requeued_values() -> dict[str, Any]:
     """Pending with every attempt left, no progress, no error and no result."""
     return {
         "status": JobStatus.PENDING,

@@ -17,7 +17,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import aliased
 
 from siteatlas.queue.batches import freeze_items
-from siteatlas.queue.statuses import ACTIVE
+from siteatlas.queue.statuses import ACTIVE_STATUSES
 from siteatlas.settings import Settings
 from siteatlas.storage.models import (
     SITEMAP_JOB,
@@ -40,11 +40,11 @@ from siteatlas.storage.models import (
 from siteatlas.storage.statements.bulk import table_of
 
 WORKER_HOURS = 24
-JOBS_A_TIME = 1_000
-SCANS_A_TIME = 1_000
-BATCHES_A_TIME = 20
-ROWS_A_TIME = 20_000
-DOCUMENTS_A_TIME = 5_000
+JOBS_PER_BATCH = 1_000
+SCANS_PER_BATCH = 1_000
+BATCHES_PER_BATCH = 20
+ROWS_PER_BATCH = 20_000
+DOCUMENTS_PER_BATCH = 5_000
 # A listed document is younger than this while its scan runs, or the scan has an active job.
 NEVER_ASKED_HOURS = 1
 
@@ -88,7 +88,7 @@ async def prune_jobs(session: AsyncSession, keep: Retention = Retention()) -> in
         return removed
     # A retried job may have restarted one of them since.
     await session.execute(delete(Scan).where(Scan.id.in_(scans), Scan.state != ScanState.RUNNING))
-    if len(scans) == SCANS_A_TIME:
+    if len(scans) == SCANS_PER_BATCH:
         return len(scans)
     await freeze_items(session, BatchItem.job_id.in_(ids))
     await session.execute(delete(Job).where(Job.id.in_(ids)))
@@ -107,7 +107,7 @@ async def _expired_jobs(session: AsyncSession, keep: Retention) -> list[int]:
                 Job.finished_at < func.now() - timedelta(days=keep.days_of(status)),
             )
             .order_by(Job.finished_at)
-            .limit(JOBS_A_TIME - len(ids))
+            .limit(JOBS_PER_BATCH - len(ids))
             .with_for_update(skip_locked=True)
         )
         ids += (await session.scalars(statement)).all()
@@ -135,7 +135,7 @@ def _surplus_scans(job_ids: Sequence[int], kept: int) -> Select[int]:
         select(Scan.id)
         .join(sites, Scan.domain_id == sites.c.domain_id)
         .where(Scan.id <= sites.c.last_id, Scan.id < oldest_kept, Scan.state != ScanState.RUNNING)
-        .limit(SCANS_A_TIME)
+        .limit(SCANS_PER_BATCH)
     )
 
 
@@ -145,7 +145,7 @@ async def prune_batches(session: AsyncSession, keep: Retention = Retention()) ->
         select(Batch.id)
         .where(Batch.finished_at < func.now() - timedelta(days=keep.batch_days))
         .order_by(Batch.finished_at)
-        .limit(BATCHES_A_TIME)
+        .limit(BATCHES_PER_BATCH)
         .with_for_update(skip_locked=True)
         .cte("due")
     )
@@ -164,7 +164,7 @@ async def prune_never_asked(session: AsyncSession) -> int:
         Sitemap.type.is_(None),
         Sitemap.created_at < func.now() - timedelta(hours=NEVER_ASKED_HOURS),
     )
-    active = exists().where(Job.domain_id == Sitemap.domain_id, Job.status.in_(ACTIVE))
+    active = exists().where(Job.domain_id == Sitemap.domain_id, Job.status.in_(ACTIVE_STATUSES))
     site = select(Sitemap.domain_id).where(never_asked, ~active).limit(1)
     domain_id = (await session.execute(site)).scalar()
     if domain_id is None:
@@ -173,7 +173,7 @@ async def prune_never_asked(session: AsyncSession) -> int:
     if (await session.execute(idle)).scalar() is None:
         return 0
     belongs = and_(Sitemap.domain_id == domain_id, never_asked, ~active)
-    return await _remove_batch(session, Sitemap, belongs, DOCUMENTS_A_TIME)
+    return await _remove_batch(session, Sitemap, belongs, DOCUMENTS_PER_BATCH)
 
 
 async def prune_workers(session: AsyncSession) -> int:
@@ -228,7 +228,7 @@ async def _remove_batch(
 ) -> int:
     rows = table_of(table)
     keys = list(rows.primary_key)
-    batch = select(*keys).where(belongs).limit(most or ROWS_A_TIME).cte("batch")
+    batch = select(*keys).where(belongs).limit(most or ROWS_PER_BATCH).cte("batch")
     removed = await session.execute(
         delete(rows).where(*(key == batch.c[key.name] for key in keys)).returning(keys[0])
     )
@@ -237,7 +237,7 @@ async def _remove_batch(
 
 async def _detach_jobs(session: AsyncSession, domain_id: UUID) -> int:
     """Records of jobs outlive their site and keep its name in `result_data`."""
-    batch = select(Job.id).where(Job.domain_id == domain_id).limit(JOBS_A_TIME).cte("batch")
+    batch = select(Job.id).where(Job.domain_id == domain_id).limit(JOBS_PER_BATCH).cte("batch")
     detached = await session.execute(
         update(Job)
         .where(Job.id == batch.c.id)

@@ -6,9 +6,9 @@ from siteatlas.errors import InputError
 from siteatlas.storage.models import JobStatus
 
 STATUS_ALIASES = {"complete": JobStatus.COMPLETED, "error": JobStatus.FAILED}
-FINAL = (JobStatus.COMPLETED, JobStatus.FAILED, JobStatus.CANCELLED)
+FINAL_STATUSES = (JobStatus.COMPLETED, JobStatus.FAILED, JobStatus.CANCELLED)
 UNPUBLISHED = (JobStatus.FAILED, JobStatus.CANCELLED)
-ACTIVE = (JobStatus.PENDING, JobStatus.PROCESSING)
+ACTIVE_STATUSES = (JobStatus.PENDING, JobStatus.PROCESSING)
 
 
 def parse_status(word: str) -> JobStatus:

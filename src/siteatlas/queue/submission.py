@@ -15,9 +15,9 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from siteatlas.errors import ConflictError
 from siteatlas.net.address import WebAddress
 from siteatlas.queue.dedup import join, satisfying
-from siteatlas.queue.new_job import NewJob, Priority, Submitted, submitted_of
+from siteatlas.queue.new_job import NewJob, Priority, SubmittedJob, submitted_of
 from siteatlas.storage.models import Domain, Job
-from siteatlas.storage.models.job import ACTIVE as ACTIVE_PREDICATE
+from siteatlas.storage.models.job import ACTIVE_CONDITION as ACTIVE_PREDICATE
 from siteatlas.storage.statements.bulk import table_of
 from siteatlas.storage.statements.domains import (
     DEFAULT_INTERVAL_HOURS,
@@ -51,7 +51,7 @@ async def submit_site(
     priority: Priority = Priority.INTERACTIVE,
     document: str | None = None,
     max_attempts: int = 5,
-) -> Submitted:
+) -> SubmittedJob:
     """Register the site of an address and queue a scan of it, or join the active one.
 
     A watched site is scanned again one interval from now, its own or `interval_hours`; only a
@@ -112,7 +112,7 @@ async def watch_site(
     default_interval_hours: float = DEFAULT_INTERVAL_HOURS,
     max_pages: int | None = None,
     max_attempts: int = 5,
-) -> tuple[Domain, Submitted]:
+) -> tuple[Domain, SubmittedJob]:
     """Watch a site from now on, beginning with a scan of it: the site and the job of the scan."""
     domain = await register_domain(
         session,
@@ -139,14 +139,14 @@ def as_typed(address: WebAddress) -> str:
     return address.url if address.scheme_given else address.url.split("://", 1)[1]
 
 
-async def create(session: AsyncSession, new: NewJob) -> Submitted:
+async def create(session: AsyncSession, new: NewJob) -> SubmittedJob:
     """Insert a pending job, or find the active one of the same site."""
     for inserted in await _insert(session, [new]):
         return submitted_of(inserted, deduplicated=False)
     return await _join_or_insert(session, new)
 
 
-async def _join_or_insert(session: AsyncSession, new: NewJob) -> Submitted:
+async def _join_or_insert(session: AsyncSession, new: NewJob) -> SubmittedJob:
     """There was an active job of the site a moment ago: join it, or come after it."""
     for _ in range(JOIN_TRIES):
         job = await join(session, new)
@@ -157,12 +157,12 @@ async def _join_or_insert(session: AsyncSession, new: NewJob) -> Submitted:
     raise ConflictError("The jobs of this site end faster than they can be joined. Try again.")
 
 
-def _joined(job: Job) -> Submitted:
+def _joined(job: Job) -> SubmittedJob:
     document = (job.job_metadata or {}).get("document")
     return replace(submitted_of(job, deduplicated=True), document=document)
 
 
-async def create_many(session: AsyncSession, jobs: Sequence[NewJob]) -> dict[str, Submitted]:
+async def create_many(session: AsyncSession, jobs: Sequence[NewJob]) -> dict[str, SubmittedJob]:
     """Insert many jobs at once and join the active ones; the answers by site."""
     inserted = await _insert(session, jobs)
     answers = {job.dedup_key: submitted_of(job, deduplicated=False) for job in inserted}

@@ -29,7 +29,7 @@ from siteatlas.scanner.events import (
 from siteatlas.scanner.reading_order import ReadingOrder
 
 # Documents with samples per code; thousands of documents often have the same problem.
-MOST_SAMPLED = 100
+MAX_SAMPLED = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +111,7 @@ class OpenSitemap:
     url_count: int = 0
 
 
-class ReportKeeper:
+class ReportBuilder:
     """Turns events into the report, and knows what is under way and still to come."""
 
     def __init__(self, site: str) -> None:
@@ -162,9 +162,9 @@ class ReportKeeper:
         """Somebody stopped the scan."""
         self.report.status = "cancelled"
         self.report.lose(JobCancelled.code)
-        self.break_off(JobCancelled("The scan was interrupted."))
+        self.truncate(JobCancelled("The scan was interrupted."))
 
-    def break_off(self, reason: SiteatlasError) -> None:
+    def truncate(self, reason: SiteatlasError) -> None:
         """Nothing more comes: what is open counts with the entries that it gave so far.
 
         A document that was asked for and has not answered is unread; a guess may be none.
@@ -207,7 +207,7 @@ class ReportKeeper:
     def _samples(self, event: DocumentClosed, code: str) -> tuple[ProblemSample, ...]:
         """The samples of a problem, for as many documents as memory is spent on."""
         self._sampled[code] += 1
-        return event.samples.get(code, ()) if self._sampled[code] <= MOST_SAMPLED else ()
+        return event.samples.get(code, ()) if self._sampled[code] <= MAX_SAMPLED else ()
 
 
 def _addresses(robots: RobotsRead) -> Iterator[str]:

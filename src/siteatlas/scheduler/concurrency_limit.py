@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 
 
-class Intake:
+class ConcurrencyLimit:
     """Halved by a loss, at most once per lease; one more for each job that ends."""
 
     def __init__(
@@ -22,7 +22,7 @@ class Intake:
         self._halved_at = -lease_seconds
         self.most = size
 
-    def lost(self, running: int) -> None:
+    def record_loss(self, running: int) -> None:
         """A lease ran out though this process lives, with so many jobs in its slots."""
         now = self._clock()
         if now - self._halved_at >= self._lease:

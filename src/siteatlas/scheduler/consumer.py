@@ -22,43 +22,43 @@ from siteatlas.meters import meters
 from siteatlas.net.egress import EgressPolicy
 from siteatlas.net.waiting import observe_waits
 from siteatlas.processor.processing import Processor
-from siteatlas.processor.stalled_writers import end_stalled_copies
+from siteatlas.processor.stalled_writers import terminate_stalled_writers
 from siteatlas.queue.claims import Claim, claim, claim_suspect
 from siteatlas.queue.due_work import DueWork, find_due_work
-from siteatlas.queue.leases import heartbeat, pardon
+from siteatlas.queue.leases import forgive_rescues, heartbeat
 from siteatlas.queue.statuses import UNPUBLISHED
 from siteatlas.queue.workers import REPORT_SECONDS, WorkerReport, report_worker, sign_off_worker
-from siteatlas.scheduler.concurrency_limit import Intake
-from siteatlas.scheduler.contact import Contact
+from siteatlas.scheduler.concurrency_limit import ConcurrencyLimit
+from siteatlas.scheduler.contact import DatabaseUptime
 from siteatlas.scheduler.fair_shares import shares_of
-from siteatlas.scheduler.final_write import last_word
+from siteatlas.scheduler.final_write import write_final_status
 from siteatlas.scheduler.loops import run_until
-from siteatlas.scheduler.outages import Patience
+from siteatlas.scheduler.outages import ResilientLoop
 from siteatlas.scheduler.parking import Parking
-from siteatlas.scheduler.poll_result import Taken
+from siteatlas.scheduler.poll_result import PollResult
 from siteatlas.scheduler.recounts import SECONDS_AT_SHUTDOWN, Recounts
 from siteatlas.scheduler.rescuer import Rescuer
 from siteatlas.scheduler.slots import Room, RunningJob, Slots, StopReason
 from siteatlas.settings import Settings
 from siteatlas.storage.models import JobStatus
-from siteatlas.storage.retry import repeat_when_busy
+from siteatlas.storage.retry import retry_when_busy
 from siteatlas.storage.session import AsyncSession, get_background_session
 
 log = get_logger("scheduler")
 
-SHORTEST_POLL = 1.0
-LONGEST_POLL = 5.0
+MIN_POLL_SECONDS = 1.0
+MAX_POLL_SECONDS = 5.0
 COOL_DOWN = 0.05
 HEARTBEATS_PER_LEASE = 4
 TRUST_CHECKS_PER_LEASE = 16
 TRUSTED_SHARE_OF_LEASE = 0.75
-LONGEST_SILENCE = 300.0
+MAX_SILENCE_SECONDS = 300.0
 GRACE_SECONDS = 3.0
 LAST_CLAIM_SECONDS = 2.0
 STOP_SECONDS = 11.0
-LAST_WORD_SECONDS = 5.0
+FINAL_WRITE_SECONDS = 5.0
 FORGET_SECONDS = 2.0
-ALONE_SECONDS = 60.0
+EXCLUSIVE_SECONDS = 60.0
 SHORT_LEASE_SECONDS = 10.0
 
 
@@ -75,7 +75,7 @@ class Consumer:
         self._processor = Processor(settings, policy)
         self._wake = asyncio.Event()
         self._slots = Slots(settings.concurrency, self._wake.set)
-        self._intake = Intake(settings.concurrency, self._lease)
+        self._concurrency = ConcurrencyLimit(settings.concurrency, self._lease)
         self._suspect: RunningJob | None = None
         self._suspects_wait_until = 0.0
         self._lost: dict[Claim, float] = {}
@@ -84,8 +84,8 @@ class Consumer:
         self._keeps_outcomes = False
         self._taking = asyncio.Lock()
         self._stopping = False
-        self._lost_track = False
-        self._contact = Contact(self._lease)
+        self._may_have_orphans = False
+        self._database_uptime = DatabaseUptime(self._lease)
         self._group: asyncio.TaskGroup | None = None
         self.worker_id = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
         self.outcomes: dict[str, str] = {}
@@ -106,10 +106,10 @@ class Consumer:
             self._group = group
             loops = [
                 group.create_task(loop())
-                for loop in (self._poll_loop, self._beat_loop, self._trust_loop)
+                for loop in (self._poll_loop, self._heartbeat_loop, self._lease_watch_loop)
             ]
             await run_until(stop, loops)
-            await self.stop_taking()
+            await self.stop_claiming()
             loops[0].cancel()
             await self._drain()
             await self._recounts.finish(SECONDS_AT_SHUTDOWN)
@@ -132,9 +132,11 @@ class Consumer:
         self._keeps_outcomes = True
         async with asyncio.TaskGroup() as group:
             self._group = group
-            loops = [group.create_task(loop()) for loop in (self._beat_loop, self._trust_loop)]
+            loops = [
+                group.create_task(loop()) for loop in (self._heartbeat_loop, self._lease_watch_loop)
+            ]
             found = 0
-            while found < limit and (taken := await self.take(limit - found)):
+            while found < limit and (taken := await self.claim_jobs(limit - found)):
                 found += taken
                 await self._slots.wait_idle()
             await self._recounts.finish()
@@ -144,7 +146,7 @@ class Consumer:
             await sign_off_worker(session, self._report())
         return found
 
-    async def take(self, limit: int) -> int:
+    async def claim_jobs(self, limit: int) -> int:
         """Rescue silent jobs, claim up to `limit` for the free slots, and start them."""
         async with self._taking:
             if self._stopping or self._suspect is not None:
@@ -152,16 +154,16 @@ class Consumer:
             for job in self._slots.overstaying():
                 job.stop(StopReason.DISPLACED)
             claims, rescued = await self._poll(limit)
-            self._contact.made()
-            Taken(claims).tell()
+            self._database_uptime.record_answer()
+            PollResult(claims).log_and_count()
             self.claimed += len(claims)
             for one in claims:
                 self._start(one)
         if rescued:
-            await end_stalled_copies()
+            await terminate_stalled_writers()
         return len(claims)
 
-    async def stop_taking(self) -> None:
+    async def stop_claiming(self) -> None:
         """Claim nothing from now on. A claim that is under way comes to its end first.
 
         Cut off before its answer, it would leave jobs that nobody runs until their leases end.
@@ -173,20 +175,22 @@ class Consumer:
 
     async def _poll(self, limit: int) -> tuple[list[Claim], int]:
         """The jobs claimed, and how many were rescued before that."""
-        lost_track, self._lost_track = self._lost_track, False
+        may_have_orphans, self._may_have_orphans = self._may_have_orphans, False
         try:
-            if lost_track:
+            if may_have_orphans:
                 running = [job.claim.id for job in self._slots.jobs()]
-                self._lost_track = not await self._rescuer.disown(self.worker_id, running)
-            work, claims = await repeat_when_busy(lambda: self._claim(limit, rescue_first=True))
+                self._may_have_orphans = not await self._rescuer.release_orphans(
+                    self.worker_id, running
+                )
+            work, claims = await retry_when_busy(lambda: self._claim(limit, rescue_first=True))
             if not work.expired:
                 return claims, 0
-            blame = self._contact.unbroken
+            blame = self._database_uptime.covers_lease
             rescued = await self._rescuer.rescue(work.expired, blame=blame)
-            _, claims = await repeat_when_busy(lambda: self._claim(limit))
+            _, claims = await retry_when_busy(lambda: self._claim(limit))
         except BaseException:
             # The answer to a claim may be lost on its way.
-            self._lost_track = True
+            self._may_have_orphans = True
             raise
         return claims, rescued
 
@@ -202,7 +206,7 @@ class Consumer:
     async def _claim_for_free_slots(
         self, session: AsyncSession, limit: int, work: DueWork
     ) -> list[Claim]:
-        room = self._slots.room(min(limit, self._intake.most - self._slots.running))
+        room = self._slots.room(min(limit, self._concurrency.most - self._slots.running))
         claims: list[Claim] = []
         if room.most > 0 and work.jobs:
             claims = await self._claim_for(session, room, suspects=work.suspects)
@@ -246,10 +250,10 @@ class Consumer:
         parking = Parking(self._slots, job)
         try:
             if job is self._suspect:
-                await self._send_others_away(job)
+                await self._release_other_jobs(job)
             await self._slots.resume(job)
             with observe_waits(parking.waits), interactive_job(job.is_interactive):
-                status = await self._processor.run(job.claim, job.pulse)
+                status = await self._processor.run(job.claim, job.activity)
         except (asyncio.CancelledError, TimeoutError):
             status = await self._stopped(job)
         except SiteatlasError as error:
@@ -262,21 +266,21 @@ class Consumer:
             self._note_end(job, status)
 
     def _note_end(self, job: RunningJob, status: JobStatus | None) -> None:
-        self._lost_track |= status is None
+        self._may_have_orphans |= status is None
         if self._keeps_outcomes:
             self.outcomes[str(job.claim.job_id)] = status.value if status else "lost"
         if status is not None:
-            self._intake.ended()
+            self._concurrency.ended()
         else:
             # Whoever rescues it may come only when the lease is over.
             self._lost[job.claim] = time.monotonic() + 2 * self._lease
         if status in UNPUBLISHED:
             self._recounts.start(job.claim.id)
         self._slots.remove(job)
-        self._end_solitude(job)
+        self._end_exclusive_run(job)
         self._wake.set()
 
-    async def _send_others_away(self, suspect: RunningJob) -> None:
+    async def _release_other_jobs(self, suspect: RunningJob) -> None:
         """A job that may kill its worker runs alone, for a while: nobody else is to be blamed."""
         log.warning("job_runs_alone", job_id=str(suspect.claim.job_id), domain=suspect.claim.domain)
         others = [job for job in self._slots.jobs() if job is not suspect]
@@ -286,13 +290,13 @@ class Consumer:
             for job in others:
                 job.stop(StopReason.SHUTDOWN)
             await asyncio.wait(tasks, timeout=STOP_SECONDS)
-        asyncio.get_running_loop().call_later(ALONE_SECONDS, self._end_solitude, suspect)
+        asyncio.get_running_loop().call_later(EXCLUSIVE_SECONDS, self._end_exclusive_run, suspect)
 
-    def _end_solitude(self, suspect: RunningJob) -> None:
+    def _end_exclusive_run(self, suspect: RunningJob) -> None:
         """The others come back, and have as much time before the next suspect."""
         if self._suspect is suspect:
             self._suspect = None
-            self._suspects_wait_until = time.monotonic() + ALONE_SECONDS
+            self._suspects_wait_until = time.monotonic() + EXCLUSIVE_SECONDS
             self._wake.set()
 
     async def _stopped(self, job: RunningJob) -> JobStatus | None:
@@ -300,11 +304,11 @@ class Consumer:
         if job.stop_reason is StopReason.LEASE_LOST:
             log.warning("lease_lost", job_id=str(job.claim.job_id), fence=job.claim.fence)
             meters.lease_losses += 1
-            self._intake.lost(self._slots.running)
+            self._concurrency.record_loss(self._slots.running)
             return None
         try:
-            async with asyncio.timeout(LAST_WORD_SECONDS):
-                return await last_word(job)
+            async with asyncio.timeout(FINAL_WRITE_SECONDS):
+                return await write_final_status(job)
         except (SiteatlasError, TimeoutError):
             return None
         except Exception:
@@ -313,57 +317,57 @@ class Consumer:
             return None
 
     async def _poll_loop(self) -> None:
-        pause = SHORTEST_POLL
-        patience = Patience("poll")
+        pause = MIN_POLL_SECONDS
+        resilient_loop = ResilientLoop("poll")
         while True:
             taken = 0
             self._wake.clear()
-            async with patience.round():
-                taken = await self.take(self._settings.claim_limit or self._slots.free)
+            async with resilient_loop.iteration():
+                taken = await self.claim_jobs(self._settings.claim_limit or self._slots.free)
             meters.note_poll()
-            pause = SHORTEST_POLL if taken else min(pause * 1.5, LONGEST_POLL)
+            pause = MIN_POLL_SECONDS if taken else min(pause * 1.5, MAX_POLL_SECONDS)
             with suppress(TimeoutError):
                 async with asyncio.timeout(pause):
                     await self._wake.wait()
-                    pause = SHORTEST_POLL
+                    pause = MIN_POLL_SECONDS
             await asyncio.sleep(COOL_DOWN)
 
-    async def _beat_loop(self) -> None:
-        patience = Patience("heartbeat")
+    async def _heartbeat_loop(self) -> None:
+        resilient_loop = ResilientLoop("heartbeat")
         while True:
-            async with patience.round():
-                await self._beat()
+            async with resilient_loop.iteration():
+                await self._heartbeat()
             meters.note_heartbeat()
             await asyncio.sleep(min(self._lease / HEARTBEATS_PER_LEASE, REPORT_SECONDS))
 
-    async def _trust_loop(self) -> None:
+    async def _lease_watch_loop(self) -> None:
         """Apart from the heartbeat, which may itself be waiting for the database."""
         while True:
             await asyncio.sleep(self._lease / TRUST_CHECKS_PER_LEASE)
             self._stop_untrusted()
 
-    async def _beat(self) -> None:
+    async def _heartbeat(self) -> None:
         """Renew every lease in one statement; stop what is lost or was asked to stop."""
         started = time.monotonic()
         alive = [job for job in self._slots.jobs() if not self._is_stalled(job)]
         self._lost = {one: until for one, until in self._lost.items() if until > started}
         async with get_background_session(durable=False) as session, session.begin():
             await report_worker(session, self._report())
-            await pardon(session, self._lost)
+            await forgive_rescues(session, self._lost)
             # Last: what is locked before another statement may stay locked if we freeze there.
             kept, cancelled = await heartbeat(session, [job.claim for job in alive], self._lease)
-        self._contact.made()
+        self._database_uptime.record_answer()
         for job in alive:
             if job.claim.id in cancelled:
                 job.stop(StopReason.CANCELLED)
             elif job.claim.id in kept:
                 job.renewed_at = started
-            elif not job.pulse.ending:
+            elif not job.activity.ending:
                 job.stop(StopReason.LEASE_LOST)
 
     def _is_stalled(self, job: RunningJob) -> bool:
         """Stop a job that has done nothing for long; one that is parked waits for good reason."""
-        if self._slots.is_parked(job) or job.pulse.silent_seconds() < LONGEST_SILENCE:
+        if self._slots.is_parked(job) or job.activity.idle_seconds() < MAX_SILENCE_SECONDS:
             return False
         job.stop(StopReason.STALLED)
         return True

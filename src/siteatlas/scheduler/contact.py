@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 
-class Contact:
+class DatabaseUptime:
     """Remembers when the database answered, on the monotonic clock.
 
     A gap of more than half a lease is an outage: the leases that end in it, or within a lease
@@ -18,12 +18,12 @@ class Contact:
         self._since = float("-inf")
 
     @property
-    def unbroken(self) -> bool:
+    def covers_lease(self) -> bool:
         """Whether workers could have renewed their leases during the whole of the last one."""
         now = time.monotonic()
         return not self._is_gap(now) and now - self._since >= self._lease
 
-    def made(self) -> None:
+    def record_answer(self) -> None:
         """The database answered."""
         now = time.monotonic()
         if self._is_gap(now):

@@ -10,13 +10,13 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
-from siteatlas.scheduler.outages import Patience
+from siteatlas.scheduler.outages import ResilientLoop
 from siteatlas.storage.session import get_background_session
 from siteatlas.storage.statements.domains import seconds_until_due
 
-SHORTEST_SLEEP = 1.0
+MIN_SLEEP_SECONDS = 1.0
 # Less than half of the shortest interval: what others schedule is known before it is due.
-LONGEST_SLEEP = 25.0
+MAX_SLEEP_SECONDS = 25.0
 # Timers may fire a little early; without a margin the clock would look twice.
 MARGIN_SECONDS = 0.02
 
@@ -34,15 +34,15 @@ class DueClock:
 
     async def run(self) -> None:
         """Have sites queued when they are due, until cancelled."""
-        patience = Patience("due clock")
+        resilient_loop = ResilientLoop("due clock")
         while True:
-            sleep = LONGEST_SLEEP
+            sleep = MAX_SLEEP_SECONDS
             self._told_to_look.clear()
-            async with patience.round():
+            async with resilient_loop.iteration():
                 sleep = await self._round()
-            await asyncio.sleep(SHORTEST_SLEEP)
+            await asyncio.sleep(MIN_SLEEP_SECONDS)
             with suppress(TimeoutError):
-                async with asyncio.timeout(sleep - SHORTEST_SLEEP):
+                async with asyncio.timeout(sleep - MIN_SLEEP_SECONDS):
                     await self._told_to_look.wait()
 
     async def _round(self) -> float:
@@ -52,8 +52,8 @@ class DueClock:
             await self._enqueue_due()
             remaining = await _remaining()
         if remaining is None:
-            return LONGEST_SLEEP
-        return min(max(remaining + MARGIN_SECONDS, SHORTEST_SLEEP), LONGEST_SLEEP)
+            return MAX_SLEEP_SECONDS
+        return min(max(remaining + MARGIN_SECONDS, MIN_SLEEP_SECONDS), MAX_SLEEP_SECONDS)
 
 
 async def _remaining() -> float | None:

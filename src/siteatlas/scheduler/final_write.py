@@ -5,7 +5,7 @@ from __future__ import annotations
 from siteatlas.errors import ScanStalled
 from siteatlas.logs import get_logger
 from siteatlas.meters import meters
-from siteatlas.processor.publication import give_back, record_cancellation, record_failure
+from siteatlas.processor.publication import record_cancellation, record_failure, return_to_queue
 from siteatlas.scheduler.slots import RunningJob, StopReason
 from siteatlas.storage.models import JobStatus
 
@@ -14,7 +14,7 @@ log = get_logger("scheduler")
 DISPLACED_PAUSE_SECONDS = 60.0
 
 
-async def last_word(job: RunningJob) -> JobStatus | None:
+async def write_final_status(job: RunningJob) -> JobStatus | None:
     """Record the end of the attempt by the reason it was stopped for; the status it led to."""
     if job.stop_reason is StopReason.CANCELLED:
         await record_cancellation(job.claim)
@@ -27,7 +27,7 @@ async def last_word(job: RunningJob) -> JobStatus | None:
             job.claim, code=error.code, message=error.message, transient=True
         )
     displaced = job.stop_reason is StopReason.DISPLACED
-    status = await give_back(
+    status = await return_to_queue(
         job.claim,
         pause_seconds=DISPLACED_PAUSE_SECONDS if displaced else 0,
         reason="displaced" if displaced else "released",

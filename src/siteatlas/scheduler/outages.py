@@ -18,11 +18,11 @@ from siteatlas.logs import get_logger
 log = get_logger("scheduler")
 
 FIRST_PAUSE = 0.2
-LONGEST_PAUSE = 5.0
+MAX_PAUSE_SECONDS = 5.0
 REPEAT_LOG_SECONDS = 60.0
 
 
-class Patience:
+class ResilientLoop:
     """Wraps one round of a loop; remembers since when the database has failed it."""
 
     def __init__(self, loop_name: str, *, clock: Callable[[], float] = time.monotonic) -> None:
@@ -33,7 +33,7 @@ class Patience:
         self._logged_at = 0.0
 
     @asynccontextmanager
-    async def round(self) -> AsyncIterator[None]:
+    async def iteration(self) -> AsyncIterator[None]:
         """Run one round; an outage becomes a pause instead of an error."""
         try:
             yield
@@ -71,7 +71,7 @@ class Patience:
 
     async def _rest(self) -> None:
         await asyncio.sleep(self._pause)
-        self._pause = min(self._pause * 2, LONGEST_PAUSE)
+        self._pause = min(self._pause * 2, MAX_PAUSE_SECONDS)
 
 
 def _is_cancelled() -> bool:

@@ -8,7 +8,7 @@ import math
 from siteatlas.net.waiting import Waits
 from siteatlas.scheduler.slots import RunningJob, Slots
 
-SHORTEST_WAIT = 1.0
+MIN_WAIT_SECONDS = 1.0
 
 
 class Parking:
@@ -28,8 +28,8 @@ class Parking:
         self._forget_timer()
         if math.isinf(seconds):
             loop = asyncio.get_running_loop()
-            self._timer = loop.call_later(SHORTEST_WAIT, self._park_if_idle)
-        elif seconds >= SHORTEST_WAIT:
+            self._timer = loop.call_later(MIN_WAIT_SECONDS, self._park_if_idle)
+        elif seconds >= MIN_WAIT_SECONDS:
             self._slots.park(self._job)
 
     def _park_if_idle(self) -> None:
@@ -39,7 +39,7 @@ class Parking:
     async def _resume(self) -> None:
         self._forget_timer()
         await self._slots.resume(self._job)
-        self._job.pulse.beat()
+        self._job.activity.record_event()
 
     def _forget_timer(self) -> None:
         if self._timer is not None:

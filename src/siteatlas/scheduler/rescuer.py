@@ -10,9 +10,9 @@ from collections.abc import Collection, Sequence
 from siteatlas.errors import DatabaseUnavailable, SiteatlasError
 from siteatlas.logs import get_logger
 from siteatlas.processor.publication import note_ended_jobs
-from siteatlas.queue.claims import disown, rescue
+from siteatlas.queue.claims import release_orphans, rescue
 from siteatlas.queue.statuses import UNPUBLISHED
-from siteatlas.scheduler.poll_result import Taken, described
+from siteatlas.scheduler.poll_result import PollResult, log_fields
 from siteatlas.scheduler.recounts import Recounts
 from siteatlas.storage.models import Job
 from siteatlas.storage.session import get_background_session
@@ -55,19 +55,19 @@ class Rescuer:
         self._ignore(set(expired) - rescued, LOCKED_SECONDS)
         return len(rescued)
 
-    async def disown(self, worker_id: str, running: Collection[int]) -> bool:
+    async def release_orphans(self, worker_id: str, running: Collection[int]) -> bool:
         """Give back what this process holds without running it; False when that failed."""
         try:
             async with get_background_session() as session, session.begin():
-                jobs = await disown(session, worker_id, running)
+                jobs = await release_orphans(session, worker_id, running)
                 await note_ended_jobs(session, jobs)
-                returned = [described(job) for job in jobs]
+                returned = [log_fields(job) for job in jobs]
         except DatabaseUnavailable:
             raise
         except Exception as error:
             log.warning("disown_failed", error=_code_of(error), exc_info=_unknown(error))
             return False
-        self._log_and_recount(Taken(returned=returned), jobs)
+        self._log_and_recount(PollResult(returned=returned), jobs)
         return True
 
     async def _one_by_one(self, expired: Collection[int], *, blame: bool) -> set[int]:
@@ -91,12 +91,12 @@ class Rescuer:
         async with get_background_session() as session, session.begin():
             jobs = await rescue(session, blame=blame, only=expired)
             await note_ended_jobs(session, jobs)
-            returned = [described(job) for job in jobs]
-        self._log_and_recount(Taken(rescues=len(jobs), returned=returned), jobs)
+            returned = [log_fields(job) for job in jobs]
+        self._log_and_recount(PollResult(rescues=len(jobs), returned=returned), jobs)
         return {job.id for job in jobs}
 
-    def _log_and_recount(self, taken: Taken, jobs: Sequence[Job]) -> None:
-        taken.tell()
+    def _log_and_recount(self, taken: PollResult, jobs: Sequence[Job]) -> None:
+        taken.log_and_count()
         self._recounts.start(*(job.id for job in jobs if job.status in UNPUBLISHED))
 
     def _ignore(self, jobs: Collection[int], seconds: float) -> None:

@@ -24,9 +24,9 @@ from siteatlas.logs import get_logger
 from siteatlas.meters import meters
 from siteatlas.net.address import parse_site
 from siteatlas.net.egress import EgressPolicy
-from siteatlas.processor.stalled_writers import end_stalled_copies
+from siteatlas.processor.stalled_writers import terminate_stalled_writers
 from siteatlas.queue.batches import close_batches
-from siteatlas.queue.new_job import Priority, Submitted
+from siteatlas.queue.new_job import Priority, SubmittedJob
 from siteatlas.queue.retention import (
     Retention,
     prune_batches,
@@ -53,7 +53,7 @@ TICK = "process_pending_sitemaps"
 MISFIRE_SECONDS = 60
 RETENTION_MINUTES = 10
 CLEARANCE_SECONDS = 30
-MOST_PORTIONS = 50
+MAX_PRUNE_BATCHES = 50
 RETRY_SECONDS = 60.0
 
 
@@ -129,7 +129,11 @@ class SitemapScheduler:
             prune, "interval", minutes=RETENTION_MINUTES, id="prune", args=[keep], **common
         )
         self._clock.add_job(
-            end_stalled_copies, "interval", seconds=CLEARANCE_SECONDS, id="clearance", **common
+            terminate_stalled_writers,
+            "interval",
+            seconds=CLEARANCE_SECONDS,
+            id="clearance",
+            **common,
         )
         self._clock.start()
         meters.note_heartbeat()
@@ -147,7 +151,7 @@ class SitemapScheduler:
     async def shutdown(self) -> None:
         """Stop the clock, let the consumer give back its jobs, and wait for it."""
         self._stopping = True
-        await self._consumer.stop_taking()
+        await self._consumer.stop_claiming()
         if self._watching is not None:
             self._watching.cancel()
         if self._clock.running:
@@ -180,9 +184,9 @@ class SitemapScheduler:
         self._consumer.last_tick_at = datetime.now(UTC)
         log.info("tick_started", looked_for=limit)
         due = await _step("due_domains", enqueue_due_domains(self._settings))
-        taken = await _step("claim", self._consumer.take(limit))
+        result = await _step("claim", self._consumer.claim_jobs(limit))
         waiting = await _step("count", _count_waiting())
-        if due is taken is waiting is None:
+        if due is result is waiting is None:
             return
         found, self._claimed_before = self._found(), self._consumer.claimed
         log.info("tick_ended", looked_for=limit, found=found, due_enqueued=due, waiting=waiting)
@@ -275,7 +279,7 @@ async def _enqueue(session: AsyncSession, site: _DueSite, settings: Settings) ->
     return True
 
 
-async def _submit(session: AsyncSession, site: _DueSite, settings: Settings) -> Submitted:
+async def _submit(session: AsyncSession, site: _DueSite, settings: Settings) -> SubmittedJob:
     return await submit_site(
         session,
         parse_site(site.base_url),
@@ -311,7 +315,7 @@ async def prune(keep: Retention = Retention()) -> None:
 
 
 async def _prune(keep: Retention) -> None:
-    portions: dict[str, Callable[[AsyncSession], Awaitable[int]]] = {
+    prune_steps: dict[str, Callable[[AsyncSession], Awaitable[int]]] = {
         "close_batches": close_batches,
         "prune_jobs": partial(prune_jobs, keep=keep),
         "prune_batches": partial(prune_batches, keep=keep),
@@ -319,10 +323,10 @@ async def _prune(keep: Retention) -> None:
         "prune_workers": prune_workers,
         "prune_deleted_domains": prune_deleted_domains,
     }
-    for name, portion in portions.items():
-        for _ in range(MOST_PORTIONS):
+    for name, prune_step in prune_steps.items():
+        for _ in range(MAX_PRUNE_BATCHES):
             async with get_background_session() as session, session.begin():
-                removed = await portion(session)
+                removed = await prune_step(session)
             if not removed:
                 break
             log.info("pruned", what=name, rows=removed)

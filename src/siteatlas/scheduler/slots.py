@@ -13,15 +13,15 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from uuid import UUID
 
-from siteatlas.processor.job_activity import Pulse
+from siteatlas.processor.job_activity import JobActivity
 from siteatlas.queue.claims import Claim
 from siteatlas.queue.new_job import Priority
 
 RESERVED_PART = 8
 SITE_PART = 4
-FEWEST_OF_A_SITE = 2
+MIN_SLOTS_PER_SITE = 2
 PARKED_PER_SLOT = 8
-SHORTEST_STAY = 60.0
+MIN_STAY_SECONDS = 60.0
 
 
 class StopReason(Enum):
@@ -42,7 +42,7 @@ class RunningJob:
     """
 
     claim: Claim
-    pulse: Pulse = field(default_factory=Pulse)
+    activity: JobActivity = field(default_factory=JobActivity)
     renewed_at: float = field(default_factory=time.monotonic)
     task: asyncio.Task[None] | None = None
     stop_reason: StopReason | None = None
@@ -59,7 +59,7 @@ class RunningJob:
         """Cancel the task, once; the first reason counts."""
         if self.stop_reason is None:
             self.stop_reason = reason
-            self.pulse.may_write = reason is not StopReason.LEASE_LOST
+            self.activity.may_write = reason is not StopReason.LEASE_LOST
             if self.task is not None:
                 self.task.cancel()
 
@@ -85,7 +85,7 @@ class Slots:
         self.size = size
         self.reserved = max(1, size // RESERVED_PART) if size > 1 else 0
         self.most_parked = size * PARKED_PER_SLOT
-        self.most_of_a_site = max(FEWEST_OF_A_SITE, size // SITE_PART)
+        self.most_of_a_site = max(MIN_SLOTS_PER_SITE, size // SITE_PART)
         self.most_of_a_user = max(1, size - size // SITE_PART)
         self._on_free = on_free
         # Not by id: a job that was lost may be claimed anew while its old holder still winds down.
@@ -190,7 +190,7 @@ class Slots:
         staying = [job for job in self._parked if job.stop_reason is None]
         if len(staying) < self.most_parked:
             return []
-        latest = time.monotonic() - SHORTEST_STAY
+        latest = time.monotonic() - MIN_STAY_SECONDS
         stayed = [job for job in staying if job.since <= latest]
         stayed.sort(key=lambda job: (-job.claim.priority, job.since))
         return stayed[: self.size]

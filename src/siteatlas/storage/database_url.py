@@ -15,7 +15,7 @@ DRIVER = "postgresql+asyncpg"
 SCHEMES = {"postgres", "postgresql", DRIVER}
 SSL_MODES = {"disable", "allow", "prefer", "require", "verify-ca", "verify-full"}
 PASSED_ON = {"host", "port", "ssl"}
-HIGHEST_PORT = 65535
+MAX_PORT = 65535
 # Options of TLS that the driver takes from an address only, not as arguments.
 TLS_FILES = ("sslrootcert", "sslcert", "sslkey", "sslcrl")
 TLS_OPTIONS = (*TLS_FILES, "sslpassword", "ssl_min_protocol_version", "ssl_max_protocol_version")
@@ -63,9 +63,9 @@ def _check_port(url: URL) -> None:
     given = url.query.get("port", ())
     ports += given.split(",") if isinstance(given, str) else given
     for port in ports:
-        if not (port.isascii() and port.isdigit() and 0 < int(port) <= HIGHEST_PORT):
+        if not (port.isascii() and port.isdigit() and 0 < int(port) <= MAX_PORT):
             raise ConfigurationError(
-                f"The port in DATABASE_URL must be a number from 1 to {HIGHEST_PORT}, not {port}."
+                f"The port in DATABASE_URL must be a number from 1 to {MAX_PORT}, not {port}."
             )
 
 

@@ -15,7 +15,7 @@ FIRST_PAUSE = 0.02
 ResultT = TypeVar("ResultT")
 
 
-async def repeat_when_busy(
+async def retry_when_busy(
     transaction: Callable[[], Awaitable[ResultT]],
     *,
     clear_way: Callable[[], Awaitable[object]] | None = None,

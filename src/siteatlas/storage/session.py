@@ -23,7 +23,7 @@ from sqlalchemy.ext.asyncio import (
 )
 from sqlalchemy.orm import Session, SessionTransaction
 
-from siteatlas.aio.priority_semaphore import Places
+from siteatlas.aio.priority_semaphore import PrioritySemaphore
 from siteatlas.errors import ConfigurationError, DatabaseUnavailable
 from siteatlas.logs import get_logger
 from siteatlas.storage.database_url import parse_database_url, tls_address
@@ -99,8 +99,8 @@ class Database:
         connections: int = 1,
     ) -> None:
         self.engine = engine
-        self.job_turns = Places(connections_for_jobs(connections))
-        self._standing = standing or {}
+        self.job_turns = PrioritySemaphore(connections_for_jobs(connections))
+        self._progress_snapshot = standing or {}
         self._sessions = _factory(engine)
         self._statement_sessions = _factory(engine.execution_options(isolation_level="AUTOCOMMIT"))
 
@@ -112,7 +112,11 @@ class Database:
 
         `by_statement` makes each statement its own transaction, where the limits stand anyway.
         """
-        own = {name: value for name, value in limits.items() if self._standing.get(name) != value}
+        own = {
+            name: value
+            for name, value in limits.items()
+            if self._progress_snapshot.get(name) != value
+        }
         factory = self._statement_sessions if by_statement and not own else self._sessions
         with translated_faults():
             async with factory(info={"limits": own}) as session:

@@ -7,7 +7,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
-from siteatlas.aio.background import beside
+from siteatlas.aio.background import background_task
 from siteatlas.errors import (
     DatabaseConnectionsExhausted,
     DatabaseUnavailable,
@@ -24,7 +24,7 @@ from siteatlas.storage.session import Database, bind_database, create_database
 LOOK_SECONDS = 2.0
 REST_SECONDS = 30.0
 RETRY_SECONDS = 1.0
-WORD_EVERY_SECONDS = 5.0
+MESSAGE_INTERVAL_SECONDS = 5.0
 # A server that starts, recovers or is crowded; one that refuses us would do so for ever.
 PASSING: tuple[type[DatabaseUnavailable], ...] = (DatabaseUnavailable, DatabaseConnectionsExhausted)
 
@@ -52,7 +52,7 @@ async def open_storage(
             yield database
         return
     url = settings.database_url.get_secret_value()
-    wait = Wait(server_of(url), settings.database_wait_seconds if go_on_waiting else 0)
+    wait = DatabaseWait(server_of(url), settings.database_wait_seconds if go_on_waiting else 0)
     with located_faults(url):
         async with _opened(settings, url, True) as database:
             if check_schema:
@@ -67,10 +67,13 @@ async def _embedded(
     go_on_waiting: Callable[[], bool] | None,
 ) -> AsyncIterator[Database]:
     server = EmbeddedServer(settings.data_dir, announce=announce, user_name=settings.server_user)
-    wait = Wait(str(server.data_dir), settings.database_wait_seconds)
+    wait = DatabaseWait(str(server.data_dir), settings.database_wait_seconds)
     try:
         url = await asyncio.to_thread(server.acquire)
-        async with _opened(settings, url, False) as database, beside(_revive_when_dead(server)):
+        async with (
+            _opened(settings, url, False) as database,
+            background_task(_revive_when_dead(server)),
+        ):
             await wait.until_answered(lambda: upgrade_schema(database.engine), go_on_waiting)
             yield database
     except DatabaseUnavailable as error:
@@ -83,7 +86,7 @@ async def _embedded(
         await asyncio.to_thread(server.release)
 
 
-class Wait:
+class DatabaseWait:
     """A limited wait for a database that does not answer yet, with a word now and then."""
 
     def __init__(self, where: str, seconds: float) -> None:
@@ -111,7 +114,7 @@ class Wait:
     def _tell(self, error: DatabaseUnavailable) -> None:
         waited = time.monotonic() - self._began
         if waited >= self._next_word:
-            self._next_word = waited + WORD_EVERY_SECONDS
+            self._next_word = waited + MESSAGE_INTERVAL_SECONDS
             log.warning("waiting_for_database", database=self._where, reason=reason_of(error))
 
 

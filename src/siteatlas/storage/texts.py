@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-LONGEST_TEXT = 8_192
+MAX_TEXT_CHARS = 8_192
 
 
-def storable(text: str, longest: int = LONGEST_TEXT) -> str:
+def storable(text: str, longest: int = MAX_TEXT_CHARS) -> str:
     """The text without NUL and lone surrogates, and no longer than it may be."""
     cut = text[:longest]
     return cut.encode("utf-8", "replace").decode().replace("\x00", "\ufffd")

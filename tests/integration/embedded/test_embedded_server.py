@@ -142,7 +142,7 @@ def test_a_server_left_by_a_killed_process_is_used_on_and_stopped_by_the_next(da
 
 
 def test_a_first_start_speaks_of_starting_and_of_no_crash(data_dir, monkeypatch):
-    monkeypatch.setattr(deadline, "WORD_EVERY_SECONDS", 0.001)
+    monkeypatch.setattr(deadline, "MESSAGE_INTERVAL_SECONDS", 0.001)
     words: list[str] = []
     with EmbeddedServer(data_dir, announce=words.append):
         pass
@@ -151,7 +151,7 @@ def test_a_first_start_speaks_of_starting_and_of_no_crash(data_dir, monkeypatch)
 
 
 async def test_a_killed_server_is_recovered_with_a_word_and_without_loss(data_dir, monkeypatch):
-    monkeypatch.setattr(deadline, "WORD_EVERY_SECONDS", 0.001)
+    monkeypatch.setattr(deadline, "MESSAGE_INTERVAL_SECONDS", 0.001)
     owner = joined(data_dir)
     words: list[str] = []
     server = EmbeddedServer(data_dir, announce=words.append)
@@ -234,7 +234,7 @@ def test_ctrl_c_in_the_terminal_does_not_reach_the_server(data_dir):
 
 
 def test_waiting_for_another_command_is_announced(data_dir, monkeypatch):
-    monkeypatch.setattr(deadline, "WORD_EVERY_SECONDS", 0.05)
+    monkeypatch.setattr(deadline, "MESSAGE_INTERVAL_SECONDS", 0.05)
     words: list[str] = []
     with (data_dir / "server.lock").open("w") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
@@ -246,7 +246,7 @@ def test_waiting_for_another_command_is_announced(data_dir, monkeypatch):
 
 
 def test_an_interrupted_start_leaves_no_server(data_dir, monkeypatch):
-    monkeypatch.setattr(deadline, "WORD_EVERY_SECONDS", 0.001)
+    monkeypatch.setattr(deadline, "MESSAGE_INTERVAL_SECONDS", 0.001)
 
     interrupts = [KeyboardInterrupt()]
 

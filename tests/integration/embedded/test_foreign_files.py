@@ -14,8 +14,8 @@ import pytest
 from siteatlas.errors import ConfigurationError, EmbeddedDirectoryUnusable, EmbeddedServerError
 from siteatlas.storage.embedded.binaries import COPIES, installed_programs, programs_for
 from siteatlas.storage.embedded.cluster import Cluster
-from siteatlas.storage.embedded.deadline import Patience
-from siteatlas.storage.embedded.owned_files import LARGEST_READ, owned_sizes, read_owned
+from siteatlas.storage.embedded.deadline import Deadline
+from siteatlas.storage.embedded.owned_files import MAX_READ_BYTES, owned_sizes, read_owned
 from siteatlas.storage.embedded.postmaster import Postmaster
 from siteatlas.storage.embedded.server import EmbeddedServer
 from siteatlas.storage.embedded.server_user import ServerUser, server_user_for
@@ -88,11 +88,11 @@ def test_links_of_our_own_are_followed(place: Path, secret: Path):
 
 
 def test_only_the_last_part_of_a_large_file_is_read(place: Path):
-    (place / "file").write_text("a" * LARGEST_READ + "the end")
+    (place / "file").write_text("a" * MAX_READ_BYTES + "the end")
     said = read_owned(place, "file")
-    assert len(said) == LARGEST_READ
+    assert len(said) == MAX_READ_BYTES
     assert said.endswith("athe end")
-    assert read_owned(place, "file", start=LARGEST_READ + 4) == "end"
+    assert read_owned(place, "file", start=MAX_READ_BYTES + 4) == "end"
 
 
 @only_root
@@ -123,7 +123,7 @@ def test_the_reason_of_a_failed_start_comes_from_no_linked_log(copied_dir: Path,
     subprocess.run(["rm", "-r", str(cluster.path / "log")], check=True)
     (cluster.path / "log").symlink_to(logs)
     with pytest.raises(EmbeddedServerError) as failure:
-        cluster._judge_failed_start({}, Patience(lambda _: None, 1))
+        cluster._judge_failed_start({}, Deadline(lambda _: None, 1))
     assert "secret" not in str(failure.value)
 
 

@@ -67,13 +67,13 @@ async def test_what_does_not_fit_is_not_read_either(
     session: AsyncSession, monkeypatch: pytest.MonkeyPatch
 ):
     fetched: list[int] = []
-    wanted = page_reading.PageRoom.rows_to_fetch
+    wanted = page_reading.PageCapacity.rows_to_fetch
 
-    def noted(room: page_reading.PageRoom) -> int:
+    def noted(room: page_reading.PageCapacity) -> int:
         fetched.append(wanted(room))
         return fetched[-1]
 
-    monkeypatch.setattr(page_reading.PageRoom, "rows_to_fetch", noted)
+    monkeypatch.setattr(page_reading.PageCapacity, "rows_to_fetch", noted)
     domain = await site_with_large_listings(session)
     page = await list_domain_urls(session, domain.id, limit=1000)
     assert len(page.items) <= sum(fetched) <= len(page.items) + 5
@@ -96,14 +96,14 @@ async def test_small_rows_are_read_in_two_steps(
     sitemap = await add_sitemap(session, domain)
     await add_urls(session, sitemap.id, [(n, f"https://example.com/{n}") for n in range(1200)])
     steps = 0
-    wanted = page_reading.PageRoom.rows_to_fetch
+    wanted = page_reading.PageCapacity.rows_to_fetch
 
-    def counted(room: page_reading.PageRoom) -> int:
+    def counted(room: page_reading.PageCapacity) -> int:
         nonlocal steps
         steps += 1
         return wanted(room)
 
-    monkeypatch.setattr(page_reading.PageRoom, "rows_to_fetch", counted)
+    monkeypatch.setattr(page_reading.PageCapacity, "rows_to_fetch", counted)
     page = await list_domain_urls(session, domain.id, limit=1000)
     assert (len(page.items), steps) == (1000, 2)
 

@@ -11,7 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from siteatlas.errors import CursorInvalid
 from siteatlas.insights import urls
-from siteatlas.insights.pages import LARGEST_BIGINT, SMALLEST_BIGINT, Page
+from siteatlas.insights.pages import MAX_BIGINT, MIN_BIGINT, Page
 from siteatlas.insights.urls import ListingState, UrlView, list_domain_urls, list_sitemap_urls
 from siteatlas.storage.models import Domain
 from tests.fixtures.records import add_domain, add_sitemap, add_urls
@@ -36,7 +36,7 @@ async def site_with_many_urls(session: AsyncSession) -> Domain:
     random = Random(5)
     for position, sitemap in enumerate(sitemaps[:6]):
         rows = [
-            (random.randint(SMALLEST_BIGINT, LARGEST_BIGINT), f"https://example.com/{number}")
+            (random.randint(MIN_BIGINT, MAX_BIGINT), f"https://example.com/{number}")
             for number in range(position, ROWS, 6)
         ]
         await add_urls(session, sitemap.id, rows)
@@ -64,7 +64,7 @@ async def test_the_smallest_and_the_largest_hash_are_listed(session: AsyncSessio
     domain = await add_domain(session)
     for path in ("a", "b"):
         sitemap = await add_sitemap(session, domain, path)
-        keys = (SMALLEST_BIGINT, -1, 0, LARGEST_BIGINT)
+        keys = (MIN_BIGINT, -1, 0, MAX_BIGINT)
         await add_urls(
             session, sitemap.id, [(key, f"https://example.com/{path}{key}") for key in keys]
         )
@@ -144,7 +144,7 @@ async def test_a_text_filter_ignores_case_and_takes_wildcards_literally(session:
 async def test_a_filter_examines_a_bounded_number_of_rows(
     session: AsyncSession, monkeypatch: pytest.MonkeyPatch, limit: int
 ):
-    monkeypatch.setattr(urls, "MOST_EXAMINED", 10)
+    monkeypatch.setattr(urls, "MAX_EXAMINED", 10)
     domain = await add_domain(session)
     sitemap = await add_sitemap(session, domain)
     await add_urls(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from siteatlas.processor import entry_memory, processing
-from siteatlas.processor.memory_budget import EntryBudget
+from siteatlas.processor.memory_budget import EntryMemoryBudget
 from siteatlas.storage.models import Sitemap, SitemapUrl
 from siteatlas.storage.statements import urls
 from tests.fixtures.pipeline import index, pages, rows_of, scan_server, urlset
@@ -29,15 +29,15 @@ def site(lastmod: str, count: int) -> dict[str, str]:
 async def test_what_is_stored_does_not_depend_on_the_memory(
     monkeypatch: pytest.MonkeyPatch, most: int
 ) -> None:
-    budgets: list[EntryBudget] = []
+    budgets: list[EntryMemoryBudget] = []
 
-    def made() -> EntryBudget:
-        budgets.append(EntryBudget(most_of_documents=most))
+    def made() -> EntryMemoryBudget:
+        budgets.append(EntryMemoryBudget(most_of_documents=most))
         return budgets[-1]
 
-    monkeypatch.setattr(processing, "EntryBudget", made)
-    monkeypatch.setattr(entry_memory, "MIN_LISTINGS", 400)
-    monkeypatch.setattr(urls, "FINGERPRINTS_A_TIME", 300)
+    monkeypatch.setattr(processing, "EntryMemoryBudget", made)
+    monkeypatch.setattr(entry_memory, "MIN_ENTRIES", 400)
+    monkeypatch.setattr(urls, "FINGERPRINTS_PER_QUERY", 300)
     async with SiteServer(site("2026-01-01", 1_200)) as server:
         first = await scan_server(server)
         server.pages.update(site("2026-02-02", 1_300))

@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import func, update
 
 from siteatlas.net.address import parse_site
-from siteatlas.queue.new_job import Submitted
+from siteatlas.queue.new_job import SubmittedJob
 from siteatlas.queue.submission import submit_site, watch_site
 from siteatlas.scheduler.sitemap_scheduler import enqueue_due_domains
 from siteatlas.storage.models import (
@@ -45,7 +45,7 @@ def hiding() -> SiteServer:
     return SiteServer({HIDDEN: urlset(pages("a", 30))})
 
 
-async def submitted(address: str, **options: Any) -> Submitted:
+async def submitted(address: str, **options: Any) -> SubmittedJob:
     """Submit an address and leave its job where it is."""
     async with get_background_session() as session, session.begin():
         return await submit_site(session, parse_site(address), created_by=LOCAL_USER_ID, **options)

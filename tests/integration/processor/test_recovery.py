@@ -10,7 +10,7 @@ from aiohttp import web
 from sqlalchemy import select, text
 
 from siteatlas.net.egress import EgressPolicy
-from siteatlas.processor.job_activity import Pulse
+from siteatlas.processor.job_activity import JobActivity
 from siteatlas.processor.processing import Processor, process_domain_with_own_session
 from siteatlas.queue.operator_actions import cancel, retry
 from siteatlas.storage.models import Job, JobAttempt, Scan, Sitemap, SitemapScan, SitemapUrl
@@ -67,11 +67,11 @@ async def finished_documents() -> int:
 async def stop_midway(server: SiteServer, *, may_write: bool) -> int:
     """Start a job, wait until the hanging document was asked for, and stop it."""
     submitted = await submit_server(server)
-    claim, pulse = await take_one(), Pulse()
-    task = asyncio.create_task(processor_for(server).run(claim, pulse))
+    claim, activity = await take_one(), JobActivity()
+    task = asyncio.create_task(processor_for(server).run(claim, activity))
     await wait_until(lambda: {"/b.xml", "/c.xml"} <= set(server.paths))
     await asyncio.sleep(0.2)
-    pulse.may_write = may_write
+    activity.may_write = may_write
     task.cancel()
     with suppress(asyncio.CancelledError):
         await task
@@ -108,7 +108,7 @@ async def test_a_holder_that_was_overtaken_leaves_the_rows_of_the_other_alone() 
     hold = asyncio.Event()
     async with slow_site(hold) as server:
         submitted = await submit_server(server)
-        zombie = asyncio.create_task(processor_for(server).run(await take_one(), Pulse()))
+        zombie = asyncio.create_task(processor_for(server).run(await take_one(), JobActivity()))
         await asyncio.sleep(0.3)
         await let_lease_expire(submitted.id)
         second = asyncio.create_task(work(settings_for(server)))
@@ -255,7 +255,7 @@ async def test_a_holder_that_was_overtaken_before_it_began_does_not_open_the_sca
         late = await take_one()
         await let_lease_expire(submitted.id)
         await work(settings_for(server))
-        assert await processor_for(server).run(late, Pulse()) is None
+        assert await processor_for(server).run(late, JobActivity()) is None
     assert [scan.state for scan in await rows_of(Scan)] == ["published"]
     assert {row.state for row in await rows_of(SitemapScan)} == {"complete"}
 
@@ -271,7 +271,7 @@ async def test_a_continued_scan_does_not_read_what_the_index_listed_in_an_earlie
         server.pages["/a.xml"] = urlset(pages("a", 6_000))
         server.requests.clear()
         submitted = await submit_server(server)
-        task = asyncio.create_task(processor_for(server).run(await take_one(), Pulse()))
+        task = asyncio.create_task(processor_for(server).run(await take_one(), JobActivity()))
         await wait_until(lambda: "/c.xml" in server.paths)
         await wait_until(lambda: progressed(submitted.id))
         task.cancel()

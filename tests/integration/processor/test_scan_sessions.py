@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import text
 
 from siteatlas.net.egress import EgressPolicy
-from siteatlas.processor.job_activity import Pulse
+from siteatlas.processor.job_activity import JobActivity
 from siteatlas.processor.processing import Processor
 from siteatlas.storage.models import JobStatus
 from siteatlas.storage.session import BACKGROUND_LIMITS, REQUEST_LIMITS, bound_database
@@ -47,7 +47,7 @@ async def run_alone(server: SiteServer) -> tuple[JobStatus | None, WatchedTransa
     claim = await take_one()
     processor = Processor(settings, EgressPolicy.from_text(settings.egress_allow))
     with watched_transactions() as watched:
-        return await processor.run(claim, Pulse()), watched
+        return await processor.run(claim, JobActivity()), watched
 
 
 async def test_a_claimed_job_runs_to_its_end_without_a_scheduler() -> None:
@@ -80,7 +80,7 @@ async def test_no_step_of_a_job_is_nested_in_another() -> None:
     async with SiteServer(SITE) as server:
         _, watched = await run_alone(server)
     assert len(watched.all) >= 3
-    assert [one for one in watched.all if one.beside] == []
+    assert [one for one in watched.all if one.background_task] == []
     assert watched.savepoints == 0
 
 
@@ -141,8 +141,8 @@ async def test_jobs_that_run_at_once_share_no_connection() -> None:
         processor = Processor(settings, EgressPolicy.from_text(settings.egress_allow))
         claims = await take(4)
         with watched_transactions() as watched:
-            ended = await asyncio.gather(*(processor.run(claim, Pulse()) for claim in claims))
+            ended = await asyncio.gather(*(processor.run(claim, JobActivity()) for claim in claims))
     assert ended == [JobStatus.COMPLETED] * 4
-    at_once = [(one, other) for one in watched.all for other in one.beside]
+    at_once = [(one, other) for one in watched.all for other in one.background_task]
     assert at_once
     assert [one for one, other in at_once if one.connection is other.connection] == []

@@ -9,7 +9,7 @@ import pytest
 from aiohttp import web
 
 from siteatlas.net.egress import EgressPolicy
-from siteatlas.processor.job_activity import Pulse
+from siteatlas.processor.job_activity import JobActivity
 from siteatlas.processor.processing import Processor
 from siteatlas.queue.completion import MAX_SNOOZES
 from siteatlas.storage.models import Job
@@ -36,7 +36,7 @@ async def often_put_off(server: SiteServer) -> tuple[int, asyncio.Task[Any]]:
     await change(submitted.id, snoozes=MAX_SNOOZES)
     settings = settings_for(server)
     processor = Processor(settings, EgressPolicy.from_text(settings.egress_allow))
-    return submitted.id, asyncio.create_task(processor.run(await take_one(), Pulse()))
+    return submitted.id, asyncio.create_task(processor.run(await take_one(), JobActivity()))
 
 
 async def after_reading(answer_of_first: object) -> Job:

@@ -12,7 +12,7 @@ from sqlalchemy import func, insert, select
 
 from siteatlas.net.egress import EgressPolicy
 from siteatlas.processor import processing
-from siteatlas.processor.job_activity import Pulse
+from siteatlas.processor.job_activity import JobActivity
 from siteatlas.processor.processing import Processor
 from siteatlas.processor.publication import record_cancellation
 from siteatlas.processor.recount import recount_site
@@ -75,7 +75,7 @@ async def test_a_site_that_has_the_most_documents_is_read_as_far_as_it_may(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(processing, "MAX_DOCUMENTS_PER_DOMAIN", 110)
-    monkeypatch.setattr(processing, "LEAST_DOCUMENTS", 10)
+    monkeypatch.setattr(processing, "MIN_DOCUMENTS", 10)
     async with SiteServer(many_children()) as server:
         first = await scan_server(server)
         again = await scan_server(server)
@@ -164,7 +164,7 @@ async def test_after_a_cancel_inside_a_document_the_counters_are_those_of_the_ro
     }
     async with SiteServer(site) as server:
         taken, processor = await begun(server)
-        running = asyncio.create_task(processor.run(taken, Pulse()))
+        running = asyncio.create_task(processor.run(taken, JobActivity()))
         await wait_until(has_listings)
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)

@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy import select
 
 from siteatlas.errors import LeaseLost
-from siteatlas.processor.publication import give_back, record_cancellation, record_failure
+from siteatlas.processor.publication import record_cancellation, record_failure, return_to_queue
 from siteatlas.queue.claims import Claim
 from siteatlas.queue.leases import heartbeat
 from siteatlas.queue.operator_actions import cancel
@@ -43,7 +43,7 @@ async def failure(claim: Claim) -> object:
 
 async def cancelled_return(claim: Claim) -> object:
     await change(claim.id, cancel_requested_at=claim.created_at)
-    return await give_back(claim)
+    return await return_to_queue(claim)
 
 
 ENDS = [failure, record_cancellation, cancelled_return]

@@ -15,7 +15,7 @@ from sqlalchemy import func, update
 
 from siteatlas.queue.completion import complete, fail
 from siteatlas.queue.leases import report_progress
-from siteatlas.queue.new_job import NewJob, Priority, Submitted
+from siteatlas.queue.new_job import NewJob, Priority, SubmittedJob
 from siteatlas.queue.operator_actions import cancel
 from siteatlas.queue.submission import create_many
 from siteatlas.scheduler.sitemap_scheduler import TickReport, enqueue_due_domains
@@ -37,7 +37,7 @@ class ReadingSite:
     """A site of which one document is being read until `go_on` is set."""
 
     server: SiteServer
-    submitted: Submitted
+    submitted: SubmittedJob
     working: asyncio.Task[TickReport]
     go_on: asyncio.Event = field(default_factory=asyncio.Event)
 

@@ -9,8 +9,8 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import func, select
 
-from siteatlas.queue.claims import MOST_RESCUES, POISON_RESCUES, Claim, disown, rescue
-from siteatlas.queue.leases import pardon, report_progress
+from siteatlas.queue.claims import MAX_RESCUES, POISON_RESCUES, Claim, release_orphans, rescue
+from siteatlas.queue.leases import forgive_rescues, report_progress
 from siteatlas.queue.workers import WorkerReport, report_worker
 from siteatlas.storage.models import JobAttempt
 from siteatlas.storage.session import get_background_session
@@ -120,7 +120,7 @@ async def test_a_job_that_never_ran_alone_is_poison_after_six_deaths() -> None:
     submitted = await submit("example.com")
     await change(submitted.id, rescues=1)
     await take_one()
-    await change(submitted.id, rescues=MOST_RESCUES - 2)
+    await change(submitted.id, rescues=MAX_RESCUES - 2)
     await let_lease_expire(submitted.id)
     await rescue_all()
     assert (await look(submitted.id)).status == "pending"
@@ -150,7 +150,7 @@ async def test_a_living_worker_takes_the_blame_back_once() -> None:
     await change(submitted.id, rescues=2)
     for _ in range(2):
         async with get_background_session() as session, session.begin():
-            await pardon(session, [claim])
+            await forgive_rescues(session, [claim])
     assert (await look(submitted.id)).rescues == 1
 
 
@@ -168,7 +168,7 @@ async def test_the_pardon_of_a_rescue_without_blame_keeps_an_earlier_death(
             await report_worker(session, report)
         (rescued,) = await rescue(session, blame=worker_lives)
         assert rescued.rescues == 1
-        await pardon(session, [claim])
+        await forgive_rescues(session, [claim])
     assert (await look(submitted.id)).rescues == 1
     assert await codes_of_attempts(submitted.id) == ["lease_expired", "lease_lost"]
 
@@ -178,7 +178,7 @@ async def test_a_job_that_its_worker_ended_itself_keeps_the_blame_for_earlier_de
     await die(submitted.id, take_one)
     claim = await take_one()
     async with get_background_session() as session, session.begin():
-        await pardon(session, [claim])
+        await forgive_rescues(session, [claim])
     assert (await look(submitted.id)).rescues == 1
 
 
@@ -221,7 +221,7 @@ async def test_a_worker_disowns_only_what_it_does_not_run() -> None:
     lost, running = await take(2, "worker-a")
     (other,) = await take(1, "worker-b")
     async with get_background_session() as session, session.begin():
-        given_back = await disown(session, "worker-a", [running.id])
+        given_back = await release_orphans(session, "worker-a", [running.id])
     assert [(job.id, job.status, job.attempt) for job in given_back] == [(lost.id, "pending", 0)]
     assert (await look(running.id)).status == (await look(other.id)).status == "processing"
 
@@ -231,6 +231,6 @@ async def test_a_disowned_job_that_was_cancelled_ends() -> None:
     lost = await take_one()
     await change(lost.id, cancel_requested_at=func.now())
     async with get_background_session() as session, session.begin():
-        (job,) = await disown(session, "worker-a", [])
+        (job,) = await release_orphans(session, "worker-a", [])
     assert job.status == "cancelled"
     assert job.finished_at is not None

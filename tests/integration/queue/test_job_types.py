@@ -11,7 +11,7 @@ from sqlalchemy import func
 from siteatlas.errors import InputError, JobNotFound
 from siteatlas.insights.jobs import count_jobs_by_status, find_job, list_jobs
 from siteatlas.insights.queue_load import EndedJobs, queue_load
-from siteatlas.queue.claims import claim_one, disown
+from siteatlas.queue.claims import claim_one, release_orphans
 from siteatlas.queue.job_service import job_service
 from siteatlas.queue.operator_actions import cancel, retry
 from siteatlas.queue.retention import prune_jobs
@@ -47,7 +47,7 @@ async def test_a_job_of_another_type_is_neither_rescued_nor_disowned() -> None:
     await change(foreign, lease_until=func.now() - timedelta(hours=1))
     assert await rescue_all() == []
     async with get_background_session() as session, session.begin():
-        assert await disown(session, "worker-a", []) == []
+        assert await release_orphans(session, "worker-a", []) == []
     job = await look(foreign)
     assert (job.status, job.attempt, job.rescues) == ("processing", 1, 0)
 

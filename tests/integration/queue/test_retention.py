@@ -101,7 +101,7 @@ async def test_the_operator_says_how_long() -> None:
 
 
 async def test_a_portion_is_small_however_much_is_due(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(retention, "ROWS_A_TIME", 10)
+    monkeypatch.setattr(retention, "ROWS_PER_BATCH", 10)
     await site_with_scans([100 - n for n in range(20)])
     removed = []
     while True:
@@ -150,7 +150,7 @@ async def add_never_asked(domain_id: UUID, count: int) -> None:
 async def test_documents_that_no_scan_asked_for_are_removed_with_their_links(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(retention, "DOCUMENTS_A_TIME", 7)
+    monkeypatch.setattr(retention, "DOCUMENTS_PER_BATCH", 7)
     domain_id = await site_with_scans([1])
     await add_never_asked(domain_id, 20)
     async with get_background_session() as session, session.begin():

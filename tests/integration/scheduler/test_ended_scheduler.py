@@ -36,7 +36,9 @@ async def end_loop(name: str) -> None:
     loop.cancel()
 
 
-@pytest.mark.parametrize("name", ["Consumer._poll_loop", "Consumer._beat_loop", "DueClock.run"])
+@pytest.mark.parametrize(
+    "name", ["Consumer._poll_loop", "Consumer._heartbeat_loop", "DueClock.run"]
+)
 async def test_a_worker_of_which_a_loop_has_ended_ends_with_an_error(name: str) -> None:
     with capture_logs() as lines:
         worker = asyncio.create_task(
@@ -62,7 +64,7 @@ async def test_a_worker_of_which_a_loop_has_ended_gives_its_jobs_back() -> None:
         policy = EgressPolicy.from_text(settings.egress_allow)
         worker = asyncio.create_task(run_worker(settings, policy, stop=asyncio.Event()))
         await asyncio.wait_for(asked.wait(), 20)
-        await end_loop("Consumer._beat_loop")
+        await end_loop("Consumer._heartbeat_loop")
         with pytest.raises(SchedulerEnded):
             await asyncio.wait_for(worker, 20)
         assert (await job_of(job.id)).status == "pending"

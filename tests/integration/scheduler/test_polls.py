@@ -42,7 +42,7 @@ def consumer_for(*servers: SiteServer) -> Consumer:
 async def test_an_idle_poll_is_one_statement(database: Database):
     consumer = consumer_for()
     with statements_on_jobs(database) as seen:
-        assert await consumer.take(10) == 0
+        assert await consumer.claim_jobs(10) == 0
     assert len(seen) == 1
 
 
@@ -112,12 +112,12 @@ async def test_a_job_that_failed_to_be_rescued_is_tried_again_later(
     await record_an_attempt_in_advance(broken.id)
     await let_lease_expire(broken.id)
     consumer = consumer_for()
-    assert await consumer.take(1) == 0
+    assert await consumer.claim_jobs(1) == 0
     assert consumer._rescuer.ignored == [broken.id]
     monkeypatch.setattr(rescuer, "RETRY_SECONDS", 0.0)
     monkeypatch.setattr(rescuer, "LOCKED_SECONDS", 0.0)
     later = consumer_for()
-    assert await later.take(1) == 0
+    assert await later.claim_jobs(1) == 0
     assert later._rescuer.ignored == []
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from siteatlas.cli.terminal.errors import advice_for, exit_with
 from siteatlas.cli.terminal.invocation import ColorChoice, begin
-from siteatlas.cli.terminal.output import complain
+from siteatlas.cli.terminal.output import print_warning
 from siteatlas.errors import (
     DatabaseUnavailable,
     EmbeddedServerError,
@@ -105,7 +105,7 @@ def test_in_json_a_trace_is_an_object_too(monkeypatch, capsys):
 
 def test_in_json_words_are_objects_whatever_the_level(capsys):
     configure_logging("error", "json")
-    complain("Starting")
+    print_warning("Starting")
     told = json.loads(capsys.readouterr().err)
     assert (told["event"], told["text"]) == ("notice", "Starting")
 

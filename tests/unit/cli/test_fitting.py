@@ -11,7 +11,7 @@ from siteatlas.cli.terminal.output import cell_text
 from siteatlas.cli.terminal.tables import (
     GAP,
     Column,
-    Kind,
+    ColumnKind,
     fit_table,
     relative_time,
     shared_origin,
@@ -73,7 +73,7 @@ def test_many_wide_characters_use_the_room_there_is(width: int):
 
 
 def test_the_host_that_all_urls_share_stands_in_the_head_once():
-    columns = [Column("URL", kind=Kind.URL), Column("SITEMAP", kind=Kind.URL)]
+    columns = [Column("URL", kind=ColumnKind.URL), Column("SITEMAP", kind=ColumnKind.URL)]
     rows: list[list[object]] = [[f"{SHOP}/{n}", f"{SHOP}/sitemap.xml"] for n in range(2)]
     table = fitted(columns, rows)
     assert [column.name for column in table.columns] == [f"URL ({SHOP})", "SITEMAP"]
@@ -98,9 +98,9 @@ def test_urls_without_a_common_host_stay_whole(urls: list[str]):
 @pytest.mark.parametrize("width", [60, 80, 100, 120, 200])
 def test_a_table_is_never_wider_than_the_terminal(width: int):
     columns = [
-        Column("URL", kind=Kind.URL),
-        Column("STATUS", kind=Kind.STATUS),
-        Column("URLS", right=True, kind=Kind.COUNT),
+        Column("URL", kind=ColumnKind.URL),
+        Column("STATUS", kind=ColumnKind.STATUS),
+        Column("URLS", right=True, kind=ColumnKind.COUNT),
         Column("ERROR"),
     ]
     rows = [["https://a.example/" + "x" * n, "partial", 10**n, "e" * n] for n in range(1, 9)]
@@ -120,10 +120,10 @@ def test_a_column_for_wide_terminals_is_left_out_of_narrow_ones():
 
 def test_numbers_and_times_are_written_for_people():
     columns = [
-        Column("URLS", kind=Kind.COUNT),
-        Column("SEEN", kind=Kind.AGE),
-        Column("LASTMOD", kind=Kind.DATE),
-        Column("NEXT", kind=Kind.AGE),
+        Column("URLS", kind=ColumnKind.COUNT),
+        Column("SEEN", kind=ColumnKind.AGE),
+        Column("LASTMOD", kind=ColumnKind.DATE),
+        Column("NEXT", kind=ColumnKind.AGE),
     ]
     table = fitted(columns, [[20000, NOW - timedelta(hours=2), NOW, None]])
     assert table.cells == [["20,000", "2 h ago", "2026-11-16", "-"]]

@@ -8,7 +8,7 @@ import pytest
 
 from siteatlas import scan, scan_sync
 from siteatlas.errors import EgressDenied, InputError
-from siteatlas.library import LONGEST_USER_AGENT
+from siteatlas.library import MAX_USER_AGENT_CHARS
 from siteatlas.settings import Settings
 
 NONSENSE: list[tuple[Any, dict[str, Any], str]] = [
@@ -49,7 +49,7 @@ async def test_a_call_that_cannot_be_meant_is_refused(
 
 
 @pytest.mark.parametrize(
-    "user_agent", ["x" * LONGEST_USER_AGENT, "".join(map(chr, range(33, 127)))]
+    "user_agent", ["x" * MAX_USER_AGENT_CHARS, "".join(map(chr, range(33, 127)))]
 )
 def test_what_the_setting_accepts_as_user_agent_the_library_accepts_too(user_agent: str):
     assert Settings(user_agent=user_agent).user_agent == user_agent
@@ -59,5 +59,5 @@ def test_what_the_setting_accepts_as_user_agent_the_library_accepts_too(user_age
 
 
 def test_the_setting_and_the_library_agree_on_the_longest_user_agent():
-    with pytest.raises(ValueError, match=f"at most {LONGEST_USER_AGENT} characters"):
-        Settings(user_agent="x" * (LONGEST_USER_AGENT + 1))
+    with pytest.raises(ValueError, match=f"at most {MAX_USER_AGENT_CHARS} characters"):
+        Settings(user_agent="x" * (MAX_USER_AGENT_CHARS + 1))

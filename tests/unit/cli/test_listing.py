@@ -11,10 +11,10 @@ from datetime import UTC, datetime
 import pytest
 
 from siteatlas.cli.terminal.output import Column, ListFormat
-from siteatlas.cli.terminal.paged_list import ListRequest, Shape, read_pages, write_list
+from siteatlas.cli.terminal.paged_list import ListRequest, TableLayout, read_pages, write_list
 from siteatlas.insights.pages import MAX_LIMIT, Page
 
-SHAPE: Shape[int] = Shape(
+SHAPE: TableLayout[int] = TableLayout(
     [Column("N", right=True)], lambda number: [number], "Nothing.", "Nothing matches."
 )
 
@@ -28,7 +28,7 @@ class Record:
     error: str | None = None
 
 
-RECORDS: Shape[Record] = Shape(
+RECORDS: TableLayout[Record] = TableLayout(
     [Column("NAME")], lambda record: [record.name], "Nothing.", "Nothing matches.", Record
 )
 SEEN = datetime(2026, 1, 2, tzinfo=UTC)

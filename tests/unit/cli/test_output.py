@@ -16,15 +16,15 @@ from siteatlas.cli.scanning.encoders import csv_lines, object_lines, url_lines
 from siteatlas.cli.terminal.invocation import ColorChoice, begin
 from siteatlas.cli.terminal.output import (
     Column,
-    Kind,
+    ColumnKind,
     cell_text,
     console_for,
     drawn_table,
     harmless_json,
     json_bytes,
     plain_table,
+    print_message,
     printable,
-    say,
     status_text,
     terminal_table,
     write_csv,
@@ -141,9 +141,9 @@ def test_details_stand_one_a_line(capsys):
 
 
 def test_words_go_to_stderr_and_can_be_silenced(capsys):
-    say("working")
+    print_message("working")
     begin(0, quiet=True, color=ColorChoice.AUTO)
-    say("not this")
+    print_message("not this")
     captured = capsys.readouterr()
     assert captured.out == ""
     assert captured.err == "working\n"
@@ -210,7 +210,7 @@ def test_the_flag_wins_over_the_environment(monkeypatch):
 
 def test_a_row_takes_one_line_of_a_terminal_of_80_columns():
     stream = Terminal()
-    columns = [Column("URL", kind=Kind.URL), Column("ERROR")]
+    columns = [Column("URL", kind=ColumnKind.URL), Column("ERROR")]
     table = terminal_table(columns, [["https://a.example/" + "x" * 200, "no_sitemap"]], 80)
     console = console_for(stream)
     console.width = 80

@@ -86,7 +86,7 @@ async def test_a_silent_connection_is_closed(port: int, monkeypatch: pytest.Monk
 async def test_connections_beyond_the_limit_are_closed_at_once(port: int):
     silent = [
         await asyncio.open_connection("127.0.0.1", port)
-        for _ in range(probe_server.MOST_CONNECTIONS)
+        for _ in range(probe_server.MAX_CONNECTIONS)
     ]
     assert await ask(port, b"GET /page HTTP/1.1\r\n\r\n") == b""
     for _, writer in silent:

@@ -10,10 +10,10 @@ from collections.abc import AsyncGenerator, AsyncIterator
 import pytest
 
 from siteatlas.cli.scanning.entry_filter import EntryFilter
-from siteatlas.cli.scanning.formats import ScanFormat, form_of
-from siteatlas.cli.scanning.runner import Conductor
+from siteatlas.cli.scanning.formats import ScanFormat, encoders_for
+from siteatlas.cli.scanning.runner import ScanRunner
 from siteatlas.cli.scanning.sinks import DirectSink
-from siteatlas.cli.scanning.targets import Target
+from siteatlas.cli.scanning.targets import ScanTarget
 from siteatlas.errors import NoSitemap, OutputClosed
 from siteatlas.scanner.events import (
     DiscoveryMethod,
@@ -57,7 +57,7 @@ async def empty_site() -> AsyncGenerator[ScanEvent, None]:
     yield OPENED
 
 
-async def listed(*targets: Target) -> AsyncIterator[Target]:
+async def listed(*targets: ScanTarget) -> AsyncIterator[ScanTarget]:
     for target in targets:
         yield target
 
@@ -75,13 +75,13 @@ class Stage:
         timeout: float | None = None,
     ) -> None:
         self.written = bytearray()
-        form = form_of(format, many=many, terminal=False)
+        form = encoders_for(format, many=many, terminal=False)
         sink = DirectSink(self.written.extend)
-        self.conductor = Conductor(
+        self.conductor = ScanRunner(
             sink, form, wanted or EntryFilter(), max_urls=max_urls, timeout=timeout
         )
 
-    async def run(self, *targets: Target) -> str:
+    async def run(self, *targets: ScanTarget) -> str:
         await self.conductor.run(listed(*targets))
         await self.conductor.finish()
         return self.written.decode()
@@ -89,16 +89,18 @@ class Stage:
 
 async def test_entries_are_written_and_counted():
     stage = Stage(ScanFormat.URLS)
-    written = await stage.run(Target("a.example", small_site))
+    written = await stage.run(ScanTarget("a.example", small_site))
     assert written.splitlines() == [f"https://a.example/{n}" for n in (1, 2, 3)]
     (ended,) = stage.conductor.ended
-    assert (ended.keeper.report.status, ended.keeper.report.url_count) == ("completed", 3)
+    assert (ended.builder.report.status, ended.builder.report.url_count) == ("completed", 3)
 
 
 async def test_many_sites_are_one_list_in_json():
     stage = Stage(ScanFormat.JSON, many=True)
     written = await stage.run(
-        Target("a.example", small_site), Target("b.example", empty_site), Target("c", small_site)
+        ScanTarget("a.example", small_site),
+        ScanTarget("b.example", empty_site),
+        ScanTarget("c", small_site),
     )
     found = {one["site"]: one["status"] for one in json.loads(written)["items"]}
     assert found == {"a.example": "completed", "b.example": "failed", "c": "completed"}
@@ -116,12 +118,12 @@ async def test_a_timeout_of_something_else_is_not_told_as_that_of_the_scan(secon
         yield OPENED
 
     with pytest.raises(TimeoutError, match="something else"):
-        await Stage(ScanFormat.URLS, timeout=seconds).run(Target("a.example", broken_site))
+        await Stage(ScanFormat.URLS, timeout=seconds).run(ScanTarget("a.example", broken_site))
 
 
 async def test_a_failed_site_does_not_stop_the_others():
     stage = Stage(ScanFormat.URLS, many=True)
-    await stage.run(Target("b.example", empty_site), Target("a.example", small_site))
+    await stage.run(ScanTarget("b.example", empty_site), ScanTarget("a.example", small_site))
     errors = {ended.target.name: ended.error for ended in stage.conductor.ended}
     assert isinstance(errors["b.example"], NoSitemap)
     assert errors["a.example"] is None
@@ -129,10 +131,10 @@ async def test_a_failed_site_does_not_stop_the_others():
 
 async def test_stopping_keeps_what_was_found_and_starts_nothing_new():
     stage = Stage(ScanFormat.JSON, many=True)
-    targets = [Target(str(n), endless_site) for n in range(10)]
+    targets = [ScanTarget(str(n), endless_site) for n in range(10)]
     running = asyncio.create_task(stage.run(*targets))
     active = stage.conductor.active
-    await wait_until(lambda: sum(run.keeper.report.url_count for run in active) == 4)
+    await wait_until(lambda: sum(run.builder.report.url_count for run in active) == 4)
     stage.conductor.stop()
     items = json.loads(await asyncio.wait_for(running, 5))["items"]
     assert [(item["status"], item["url_count"]) for item in items] == [("cancelled", 1)] * 4
@@ -142,8 +144,8 @@ async def test_stopping_keeps_what_was_found_and_starts_nothing_new():
 async def test_with_a_filter_the_limit_is_for_what_passes_it():
     wanted = EntryFilter.of(None, [], ["*/1"])
     stage = Stage(ScanFormat.URLS, wanted=wanted, max_urls=1)
-    assert await stage.run(Target("a.example", small_site)) == "https://a.example/2\n"
-    report = stage.conductor.ended[0].keeper.report
+    assert await stage.run(ScanTarget("a.example", small_site)) == "https://a.example/2\n"
+    report = stage.conductor.ended[0].builder.report
     assert [problem.code for problem in report.problems] == ["url_limit"]
     assert report.sitemaps[0].error_code == "url_limit"
 
@@ -153,10 +155,10 @@ async def test_a_closed_output_ends_everything():
         if data:
             raise BrokenPipeError
 
-    form = form_of(ScanFormat.URLS, many=True, terminal=False)
-    conductor = Conductor(DirectSink(refuse), form, EntryFilter())
+    form = encoders_for(ScanFormat.URLS, many=True, terminal=False)
+    conductor = ScanRunner(DirectSink(refuse), form, EntryFilter())
     with pytest.raises(OutputClosed):
-        await conductor.run(listed(Target("a", endless_site), Target("b", endless_site)))
+        await conductor.run(listed(ScanTarget("a", endless_site), ScanTarget("b", endless_site)))
 
 
 async def silent_site() -> AsyncGenerator[ScanEvent, None]:
@@ -172,9 +174,9 @@ async def half_silent_site() -> AsyncGenerator[ScanEvent, None]:
 
 async def test_a_scan_ends_at_its_timeout_with_what_was_read():
     stage = Stage(ScanFormat.URLS, timeout=0.1)
-    assert await stage.run(Target("a.example", half_silent_site)) == "https://a.example/1\n"
+    assert await stage.run(ScanTarget("a.example", half_silent_site)) == "https://a.example/1\n"
     (ended,) = stage.conductor.ended
-    report = ended.keeper.report
+    report = ended.builder.report
     assert ended.error is None
     assert (report.status, report.partial) == ("completed", True)
     assert report.reasons == ["scan_timeout"]
@@ -186,11 +188,11 @@ async def test_a_scan_ends_at_its_timeout_with_what_was_read():
 
 async def test_a_scan_that_read_nothing_by_its_timeout_has_failed():
     stage = Stage(ScanFormat.URLS, timeout=0.1)
-    await stage.run(Target("a.example", silent_site))
+    await stage.run(ScanTarget("a.example", silent_site))
     (ended,) = stage.conductor.ended
     assert ended.error is not None
     assert ended.error.message == "The scan was ended after 0.1 seconds."
-    assert (ended.keeper.report.status, ended.keeper.report.error_code) == (
+    assert (ended.builder.report.status, ended.builder.report.error_code) == (
         "failed",
         "scan_timeout",
     )
@@ -198,12 +200,14 @@ async def test_a_scan_that_read_nothing_by_its_timeout_has_failed():
 
 async def test_entries_of_several_sites_name_their_site():
     stage = Stage(ScanFormat.JSONL, many=True)
-    written = await stage.run(Target("a.example", small_site), Target("b.example", small_site))
+    written = await stage.run(
+        ScanTarget("a.example", small_site), ScanTarget("b.example", small_site)
+    )
     sites = [json.loads(line)["site"] for line in written.splitlines()]
     assert sorted(sites) == ["a.example"] * 3 + ["b.example"] * 3
     stage = Stage(ScanFormat.CSV, many=True)
-    rows = list(csv.DictReader((await stage.run(Target("a.example", small_site))).splitlines()))
+    rows = list(csv.DictReader((await stage.run(ScanTarget("a.example", small_site))).splitlines()))
     assert next(iter(rows[0])) == "site"
     assert [row["site"] for row in rows] == ["a.example"] * 3
     alone = Stage(ScanFormat.JSONL)
-    assert "site" not in json.loads((await alone.run(Target("a", small_site))).splitlines()[0])
+    assert "site" not in json.loads((await alone.run(ScanTarget("a", small_site))).splitlines()[0])

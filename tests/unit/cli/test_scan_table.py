@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from siteatlas.cli.scanning.formats import ScanFormat, form_of
+from siteatlas.cli.scanning.formats import ScanFormat, encoders_for
 from siteatlas.scanner.report import ScanReport, SitemapSeen
 
 HOST = "https://shop.example.com"
@@ -35,7 +35,7 @@ def test_each_sitemap_of_a_scan_takes_one_line_on_a_terminal(monkeypatch, column
     long = "/sitemaps/" + "a-very-long-name-" * 8 + "1.xml.gz"
     sitemaps = [seen("/a.xml", 20_000), seen(long, 7), seen("/lost.xml", 0, "unread")]
     report = ScanReport("shop.example.com", sitemaps=sitemaps)
-    printed = form_of(ScanFormat.TABLE, many=False, terminal=True).report(report).decode()
+    printed = encoders_for(ScanFormat.TABLE, many=False, terminal=True).report(report).decode()
     head, *lines = printed.splitlines()
     assert head.startswith(f"SITEMAP ({HOST})")
     assert len(lines) == len(sitemaps)

@@ -12,11 +12,11 @@ import pytest
 from rich.console import Console
 
 from siteatlas.cli.scanning.entry_filter import EntryFilter
-from siteatlas.cli.scanning.formats import ScanForm
+from siteatlas.cli.scanning.formats import ScanEncoders
 from siteatlas.cli.scanning.live_view import awaited_words, can_move, drawn, tree_lines
-from siteatlas.cli.scanning.runner import Conductor, ScanRun
+from siteatlas.cli.scanning.runner import ScanRun, ScanRunner
 from siteatlas.cli.scanning.sinks import DirectSink
-from siteatlas.cli.scanning.targets import Target
+from siteatlas.cli.scanning.targets import ScanTarget
 from siteatlas.cli.terminal.invocation import ColorChoice, begin
 from siteatlas.scanner.events import (
     ChildLink,
@@ -31,7 +31,7 @@ from siteatlas.scanner.events import (
     RobotsRead,
     SitemapType,
 )
-from siteatlas.scanner.report import ReportKeeper
+from siteatlas.scanner.report import ReportBuilder
 
 INDEX = "https://a.example/index.xml"
 
@@ -40,29 +40,29 @@ def opened(url: str, parent: str | None, type: SitemapType) -> DocumentOpened:
     return DocumentOpened(url, url, DiscoveryMethod.ROBOTS_TXT, type, parent, 0, 200)
 
 
-def large_scan(read: int) -> ReportKeeper:
-    keeper = ReportKeeper("a.example")
+def large_scan(read: int) -> ReportBuilder:
+    builder = ReportBuilder("a.example")
     urls = [f"https://a.example/{number}\x1b.xml" for number in range(read + 2)]
-    keeper.observe(RobotsRead("https://a.example/robots.txt", 200, (INDEX,)))
-    keeper.observe(opened(INDEX, None, SitemapType.INDEX))
-    keeper.observe(ChildrenFound(INDEX, tuple(map(ChildLink, urls))))
+    builder.observe(RobotsRead("https://a.example/robots.txt", 200, (INDEX,)))
+    builder.observe(opened(INDEX, None, SitemapType.INDEX))
+    builder.observe(ChildrenFound(INDEX, tuple(map(ChildLink, urls))))
     complete, method = DocumentOutcome.COMPLETE, DiscoveryMethod.ROBOTS_TXT
-    keeper.observe(DocumentClosed(INDEX, INDEX, complete, method, SitemapType.INDEX))
+    builder.observe(DocumentClosed(INDEX, INDEX, complete, method, SitemapType.INDEX))
     for url in urls:
-        keeper.observe(opened(url, INDEX, SitemapType.STANDARD))
-        keeper.observe(EntriesRead(url, EntryColumns(["u"] * 10)))
+        builder.observe(opened(url, INDEX, SitemapType.STANDARD))
+        builder.observe(EntriesRead(url, EntryColumns(["u"] * 10)))
     for url in urls[:read]:
-        keeper.observe(DocumentClosed(url, url, complete, method, parent_url=INDEX))
-    return keeper
+        builder.observe(DocumentClosed(url, url, complete, method, parent_url=INDEX))
+    return builder
 
 
 async def no_events() -> None:
     raise NotImplementedError
 
 
-def picture(keeper: ReportKeeper, height: int) -> list[str]:
-    conductor = Conductor(DirectSink(len), ScanForm(), EntryFilter())
-    conductor.active.append(ScanRun(Target("a.example", no_events), keeper))  # type: ignore[arg-type]
+def picture(builder: ReportBuilder, height: int) -> list[str]:
+    conductor = ScanRunner(DirectSink(len), ScanEncoders(), EntryFilter())
+    conductor.active.append(ScanRun(ScanTarget("a.example", no_events), builder))  # type: ignore[arg-type]
     console = Console(file=io.StringIO(), width=100, height=height)
     with console.capture() as capture:
         console.print(drawn(conductor, height))
@@ -127,12 +127,12 @@ def test_beside_a_pipe_nothing_moves(monkeypatch, terminal):
 
 
 def test_the_lines_of_a_slow_scan_name_what_holds_it_up():
-    keeper = ReportKeeper("a.example")
-    assert awaited_words(keeper) == "; waiting for robots.txt"
-    keeper.observe(RobotsRead("https://a.example/robots.txt", 200, (INDEX,)))
-    assert awaited_words(keeper) == ""
+    builder = ReportBuilder("a.example")
+    assert awaited_words(builder) == "; waiting for robots.txt"
+    builder.observe(RobotsRead("https://a.example/robots.txt", 200, (INDEX,)))
+    assert awaited_words(builder) == ""
     for number in range(5):
-        keeper.observe(DocumentRequested(f"/{number}.xml", DiscoveryMethod.SITEMAP_INDEX))
-    assert awaited_words(keeper) == "; waiting for /0.xml, /1.xml, /2.xml and 2 more"
-    keeper.observe(opened("/0.xml", None, SitemapType.STANDARD))
-    assert awaited_words(keeper).startswith("; reading /0.xml; waiting for /1.xml, ")
+        builder.observe(DocumentRequested(f"/{number}.xml", DiscoveryMethod.SITEMAP_INDEX))
+    assert awaited_words(builder) == "; waiting for /0.xml, /1.xml, /2.xml and 2 more"
+    builder.observe(opened("/0.xml", None, SitemapType.STANDARD))
+    assert awaited_words(builder).startswith("; reading /0.xml; waiting for /1.xml, ")

@@ -8,11 +8,11 @@ import pytest
 
 from siteatlas.cli.scanning.entry_filter import EntryFilter
 from siteatlas.cli.scanning.messages import (
+    print_filtered_count,
+    print_summary,
+    print_summary_line,
+    print_unfetched_children,
     problem_words,
-    say_block,
-    say_children,
-    say_left_out,
-    say_line,
 )
 from siteatlas.cli.terminal.invocation import ColorChoice, begin
 from siteatlas.scanner.crawl.local_file import NOT_FETCHED
@@ -22,7 +22,7 @@ from siteatlas.scanner.report import CandidateSeen, Problem, ScanReport, Sitemap
 
 def test_five_lines_tell_a_person_how_it_went(capsys):
     report = ScanReport("a.example", url_count=1000, problems=[Problem("bad_url", None, None, 3)])
-    say_block(report, dated=250, seconds=2.0)
+    print_summary(report, dated=250, seconds=2.0)
     assert capsys.readouterr().err.splitlines() == [
         "",
         "  sitemaps  0 read",
@@ -36,7 +36,7 @@ def test_five_lines_tell_a_person_how_it_went(capsys):
 
 def test_a_log_gets_one_line_and_the_problems(capsys):
     report = ScanReport("a.example", problems=[Problem("bad_url", "x\x1b", None, 3)])
-    say_line(report, seconds=0.0)
+    print_summary_line(report, seconds=0.0)
     assert capsys.readouterr().err.splitlines() == [
         "a.example: 0 URLs in 0 sitemaps, 0.0 s.",
         "  bad_url (3) in x\\x1b: a URL that is not http or https, or has no usable host",
@@ -47,7 +47,7 @@ def test_a_document_of_which_nothing_was_read_is_not_counted(capsys):
     about = ("https://a.example/1.xml", "standard", "robots_txt", "completed", "complete")
     seen = SitemapSeen(*about, 5, None, None, 200, None, 1, 1, 0.1)
     lost = replace(seen, url="https://a.example/2.xml", outcome="unread")
-    say_line(ScanReport("a.example", sitemaps=[seen, lost]), seconds=0.0)
+    print_summary_line(ScanReport("a.example", sitemaps=[seen, lost]), seconds=0.0)
     assert "in 1 sitemap," in capsys.readouterr().err
 
 
@@ -65,7 +65,7 @@ def test_a_child_is_offered_for_reading_only_if_it_names_its_site(urls, advice, 
     children = [
         CandidateSeen(url, "sitemap_index", "skipped", NOT_FETCHED, None, None) for url in urls
     ]
-    say_children(ScanReport("./index.xml", candidates=children))
+    print_unfetched_children(ScanReport("./index.xml", candidates=children))
     told, *offered = capsys.readouterr().err.splitlines()
     assert told == "The file is an index of 2 sitemaps; a scan of a local file fetches nothing."
     assert offered == advice
@@ -84,7 +84,7 @@ def test_no_problem_is_said_too():
 
 def test_a_log_is_not_flooded(capsys):
     problems = [Problem("bad_url", f"document {number}", None) for number in range(500)]
-    say_line(ScanReport("a.example", problems=problems), seconds=1.0)
+    print_summary_line(ScanReport("a.example", problems=problems), seconds=1.0)
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == 12
     assert lines[-1] == "  … and 490 more; -v shows all of them with samples"
@@ -98,7 +98,7 @@ def test_verbose_shows_every_problem_with_what_it_means_and_samples(capsys):
     ]
     begin(1, quiet=False, color=ColorChoice.AUTO)
     try:
-        say_line(ScanReport("a.example", problems=problems), seconds=0.0)
+        print_summary_line(ScanReport("a.example", problems=problems), seconds=0.0)
     finally:
         begin(0, quiet=False, color=ColorChoice.AUTO)
     assert capsys.readouterr().err.splitlines()[1:] == [
@@ -111,7 +111,7 @@ def test_verbose_shows_every_problem_with_what_it_means_and_samples(capsys):
 
 
 def test_without_urls_nothing_is_said_of_their_dates(capsys):
-    say_block(ScanReport("a.example"), dated=0, seconds=0.04)
+    print_summary(ScanReport("a.example"), dated=0, seconds=0.04)
     assert [line.split()[0] for line in capsys.readouterr().err.splitlines()[1:]] == [
         "sitemaps",
         "URLs",
@@ -121,19 +121,19 @@ def test_without_urls_nothing_is_said_of_their_dates(capsys):
 
 
 def test_a_rate_is_only_told_of_a_time_that_can_be_measured(capsys):
-    say_block(ScanReport("a.example", url_count=9), dated=0, seconds=0.04)
-    say_line(ScanReport("a.example", url_count=9), seconds=0.04)
+    print_summary(ScanReport("a.example", url_count=9), dated=0, seconds=0.04)
+    print_summary_line(ScanReport("a.example", url_count=9), seconds=0.04)
     assert "a second" not in capsys.readouterr().err
 
 
 def test_a_rate_below_one_is_not_told_as_zero(capsys):
-    say_block(ScanReport("a.example", url_count=3), dated=0, seconds=12.0)
-    say_line(ScanReport("a.example", url_count=3), seconds=12.0)
+    print_summary(ScanReport("a.example", url_count=3), dated=0, seconds=12.0)
+    print_summary_line(ScanReport("a.example", url_count=3), seconds=12.0)
     assert "a second" not in capsys.readouterr().err
 
 
 def left_out_words(wanted: EntryFilter, capsys) -> str:
-    say_left_out(wanted)
+    print_filtered_count(wanted)
     return str(capsys.readouterr().err)
 
 

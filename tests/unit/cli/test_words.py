@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from siteatlas.cli.terminal.choices import alternatives, completing, counted
+from siteatlas.cli.terminal.choices import alternatives, complete_choice, counted
 from siteatlas.storage.models import JobStatus
 
 
@@ -16,8 +16,8 @@ def test_a_count_agrees_with_its_noun(number: int, words: str):
 
 
 def test_the_shell_completes_the_words_of_a_status():
-    assert completing(JobStatus)("P") == ["pending", "processing"]
-    assert completing(JobStatus)("x") == []
+    assert complete_choice(JobStatus)("P") == ["pending", "processing"]
+    assert complete_choice(JobStatus)("x") == []
 
 
 def test_the_help_names_every_word():

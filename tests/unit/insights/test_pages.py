@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from siteatlas.errors import CursorInvalid
 from siteatlas.insights.pages import (
     DEFAULT_LIMIT,
-    LARGEST_BIGINT,
+    MAX_BIGINT,
     MAX_LIMIT,
-    SMALLEST_BIGINT,
+    MIN_BIGINT,
     CursorScope,
     bigint_key,
     page_size,
@@ -30,7 +30,7 @@ def packed(*parts: object) -> str:
     return urlsafe_b64encode(orjson.dumps(list(parts))).decode()
 
 
-@pytest.mark.parametrize("number", [0, 7, LARGEST_BIGINT, SMALLEST_BIGINT])
+@pytest.mark.parametrize("number", [0, 7, MAX_BIGINT, MIN_BIGINT])
 def test_a_cursor_gives_its_number_back(number: int):
     assert JOBS.read(JOBS.write(number), bigint_key) == number
 

@@ -14,7 +14,7 @@ from siteatlas.errors import (
     AddressScheme,
     AddressTooLong,
 )
-from siteatlas.net.address import LONGEST_ADDRESS, WebAddress, parse_site, parse_url
+from siteatlas.net.address import MAX_ADDRESS_CHARS, WebAddress, parse_site, parse_url
 
 BASE = "https://example.com/maps/index.xml?x=1"
 
@@ -107,7 +107,7 @@ def test_an_address_has_one_canonical_form(text: str, url: str):
     [
         ("", AddressEmpty),
         (" \t\r\n", AddressEmpty),
-        ("a" * (LONGEST_ADDRESS + 1), AddressTooLong),
+        ("a" * (MAX_ADDRESS_CHARS + 1), AddressTooLong),
         ("example.com/" + "é" * 1000, AddressTooLong),
         ("user@example.com", AddressCredentials),
         ("user:pw@example.com", AddressCredentials),

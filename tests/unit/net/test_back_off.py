@@ -95,7 +95,7 @@ async def test_a_pause_that_is_over_is_forgotten():
     started = time.monotonic()
     async with politeness.slot(SITE):
         assert time.monotonic() - started > 0.04
-    async with politeness.slot(SITE, patience=0):
+    async with politeness.slot(SITE, max_retry_after=0):
         pass
 
 

@@ -12,8 +12,8 @@ from siteatlas.errors import HttpProtocolError
 from siteatlas.net import framing
 from siteatlas.net.address import parse_url
 from siteatlas.net.framing import (
-    MOST_BYTES_BEFORE_HEAD,
-    MOST_INTERIM_ANSWERS,
+    MAX_BYTES_BEFORE_HEAD,
+    MAX_INTERIM_ANSWERS,
     SMALL_READ,
     BoundedHandler,
 )
@@ -86,17 +86,17 @@ async def test_a_late_reader_is_told_the_same_reason(make_client: MakeClient):
 
 
 async def test_a_few_interim_answers_are_passed_over(make_client: MakeClient):
-    site = Site(HINTS * MOST_INTERIM_ANSWERS + PLAIN)
+    site = Site(HINTS * MAX_INTERIM_ANSWERS + PLAIN)
     assert await fetch(make_client, site) == b"ok"
 
 
 async def test_one_interim_answer_too_many_is_an_error(make_client: MakeClient):
     with pytest.raises(HttpProtocolError, match="answer after answer"):
-        await fetch(make_client, Site(HINTS * (MOST_INTERIM_ANSWERS + 1) + PLAIN))
+        await fetch(make_client, Site(HINTS * (MAX_INTERIM_ANSWERS + 1) + PLAIN))
 
 
 async def test_each_request_may_have_its_interim_answers(make_client: MakeClient):
-    site = Site(HINTS * MOST_INTERIM_ANSWERS + PLAIN)
+    site = Site(HINTS * MAX_INTERIM_ANSWERS + PLAIN)
     async with RawServer(site) as server, make_client(server.entry) as client:
         for _ in range(3):
             async with client.get(parse_url(server.url())) as response:
@@ -134,7 +134,7 @@ async def test_large_headers_are_not_taken_for_framing(make_client: MakeClient):
 
 
 async def test_what_came_before_the_head_is_bounded_however_it_looks(make_client: MakeClient):
-    site = Site(b"\r\n" * MOST_BYTES_BEFORE_HEAD + PLAIN)
+    site = Site(b"\r\n" * MAX_BYTES_BEFORE_HEAD + PLAIN)
     with pytest.raises(HttpProtocolError, match="do not end"):
         await fetch(make_client, site)
 

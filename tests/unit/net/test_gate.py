@@ -15,7 +15,7 @@ from siteatlas.errors import DnsError, DnsNameUnknown, EgressDenied
 from siteatlas.net.address import WebAddress, parse_url
 from siteatlas.net.client import HttpClient
 from siteatlas.net.egress import EgressPolicy
-from siteatlas.net.gate import MOST_ADDRESSES, MOST_LOOKUPS, Gate, aim
+from siteatlas.net.gate import MAX_ADDRESSES, MAX_LOOKUPS, Gate, choose_connect_target
 from siteatlas.net.politeness import Politeness
 from tests.fixtures.raw_server import PathServer, redirect, whole_answer
 from tests.unit.net.conftest import QUICK, FakeResolver, MakeClient, ask, read
@@ -60,9 +60,9 @@ async def test_a_name_that_turns_to_the_inside_is_never_connected_to():
     resolver = FakeResolver({"site.example.com": [(PUBLIC,), ("127.0.0.1",)]})
     gate = Gate(EgressPolicy(), resolver, timeout=1, cache_seconds=0)
     address = parse_url("http://site.example.com/")
-    with aim(address):
+    with choose_connect_target(address):
         assert [found["host"] for found in await gate.resolve(address.host, 80)] == [PUBLIC]
-    with pytest.raises(EgressDenied), aim(address):
+    with pytest.raises(EgressDenied), choose_connect_target(address):
         await gate.resolve(address.host, 80)
 
 
@@ -122,7 +122,7 @@ async def test_no_socket_is_made_for_anything_but_the_checked_address(ip: str, p
     gate = checked_gate()
 
     async def connect() -> None:
-        with aim(parse_url("http://site.example.com/")):
+        with choose_connect_target(parse_url("http://site.example.com/")):
             await gate.resolve("site.example.com", 80)
             gate.open_socket(info(ip, port))
 
@@ -132,13 +132,13 @@ async def test_no_socket_is_made_for_anything_but_the_checked_address(ip: str, p
 
 async def test_no_socket_is_made_for_a_literal_that_is_private():
     gate = checked_gate()
-    with pytest.raises(EgressDenied), aim(parse_url("http://127.0.0.1/")):
+    with pytest.raises(EgressDenied), choose_connect_target(parse_url("http://127.0.0.1/")):
         gate.open_socket(info("127.0.0.1", 80))
 
 
 async def test_no_socket_is_made_for_another_family():
     gate = checked_gate()
-    with pytest.raises(EgressDenied), aim(parse_url("http://1.1.1.1/")):
+    with pytest.raises(EgressDenied), choose_connect_target(parse_url("http://1.1.1.1/")):
         gate.open_socket(info("1.1.1.1", 80, socket.AF_UNIX))
 
 
@@ -158,7 +158,7 @@ async def test_a_denial_comes_out_whatever_it_was_wrapped_in():
             gate.open_socket(info("1.1.1.2", 80))
         raise IndexError("all attempts failed")
 
-    with pytest.raises(EgressDenied), aim(parse_url("http://1.1.1.1/")):
+    with pytest.raises(EgressDenied), choose_connect_target(parse_url("http://1.1.1.1/")):
         swallow()
 
 
@@ -169,7 +169,7 @@ async def test_a_socket_that_went_elsewhere_is_noticed():
 
     def go_elsewhere(listener: socket.socket) -> None:
         with (
-            aim(parse_url("http://127.0.0.2/")) as target,
+            choose_connect_target(parse_url("http://127.0.0.2/")) as target,
             gate.open_socket(info("127.0.0.2", 80)) as opened,
         ):
             opened.connect(listener.getsockname())
@@ -211,7 +211,7 @@ async def test_a_request_connects_only_to_what_its_place_was_taken_for():
     gate = Gate(EgressPolicy(), resolver, timeout=1, cache_seconds=0)
     address = parse_url("http://site.example.com/")
     ips = await gate.look_up(address)
-    with aim(address, ips=ips):
+    with choose_connect_target(address, ips=ips):
         assert [found["host"] for found in await gate.resolve(address.host, 80)] == [PUBLIC]
     assert resolver.asked == ["site.example.com"]
 
@@ -220,7 +220,7 @@ async def test_every_record_is_checked_and_the_first_few_are_used():
     many = tuple(f"93.184.215.{number}" for number in range(1, 20))
     resolver = FakeResolver({"many.example.com": many, "bad.example.com": (*many, "10.0.0.1")})
     gate = Gate(EgressPolicy(), resolver, timeout=1, cache_seconds=0)
-    assert await gate.look_up(parse_url("http://many.example.com/")) == many[:MOST_ADDRESSES]
+    assert await gate.look_up(parse_url("http://many.example.com/")) == many[:MAX_ADDRESSES]
     with pytest.raises(EgressDenied):
         await gate.look_up(parse_url("http://bad.example.com/"))
 
@@ -240,4 +240,4 @@ async def test_one_job_has_only_so_many_lookups_at_a_time():
     gate = Gate(EgressPolicy(), SlowResolver(), timeout=5, cache_seconds=0)
     addresses = [parse_url(f"http://n{number}.example.com/") for number in range(20)]
     await asyncio.gather(*map(gate.look_up, addresses))
-    assert most == MOST_LOOKUPS
+    assert most == MAX_LOOKUPS

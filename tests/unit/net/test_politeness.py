@@ -13,7 +13,7 @@ from siteatlas.errors import ConnectionFailed
 from siteatlas.net.address import WebAddress, parse_url
 from siteatlas.net.politeness import (
     CONNECTIONS_PER_ADDRESS,
-    MOST_IDLE_HOSTS,
+    MAX_IDLE_HOSTS,
     OWN_CONNECTIONS,
     Politeness,
 )
@@ -172,9 +172,9 @@ async def test_a_cancelled_wait_gives_its_place_back():
 async def test_hosts_out_of_use_are_forgotten():
     politeness = Politeness(0, 2)
     async with politeness.slot(SITE):
-        for number in range(2 * MOST_IDLE_HOSTS):
+        for number in range(2 * MAX_IDLE_HOSTS):
             politeness.record(parse_url(f"http://h{number}.example.com/"), ok=True)
-        assert politeness.known_hosts <= MOST_IDLE_HOSTS
+        assert politeness.known_hosts <= MAX_IDLE_HOSTS
         assert (SITE.host, SITE.port, False) in politeness._hosts
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from siteatlas.errors import AddressError, ConfigurationError, EgressDenied
 from siteatlas.net.address import parse_site, parse_url
 from siteatlas.net.egress import EgressPolicy
-from siteatlas.net.faults import LONGEST_RETRY_AFTER, retry_after_seconds
+from siteatlas.net.faults import MAX_RETRY_AFTER_SECONDS, retry_after_seconds
 
 PIECES = st.sampled_from(
     [
@@ -103,4 +103,4 @@ def test_any_allow_list_is_read_or_refused_and_never_opens_metadata(text):
 @given(st.one_of(st.text(max_size=40), st.integers().map(str)))
 def test_any_retry_after_is_bounded_or_unreadable(text):
     seconds = retry_after_seconds(text)
-    assert seconds is None or 0 <= seconds <= LONGEST_RETRY_AFTER
+    assert seconds is None or 0 <= seconds <= MAX_RETRY_AFTER_SECONDS

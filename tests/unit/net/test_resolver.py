@@ -13,7 +13,7 @@ import pytest
 
 from siteatlas.errors import DnsError, DnsNameUnknown
 from siteatlas.net import resolver as resolver_module
-from siteatlas.net.resolver import MOST_DEAD_NAMES, DnsResolver
+from siteatlas.net.resolver import MAX_DEAD_NAMES, DnsResolver
 from tests.fixtures.dns_server import DnsServer
 
 SITE = "site.example.com"
@@ -97,9 +97,9 @@ async def test_a_silent_name_is_asked_for_again_after_a_while(monkeypatch: pytes
 
 async def test_only_so_many_silent_names_are_remembered():
     resolver = DnsResolver()
-    for number in range(2 * MOST_DEAD_NAMES):
+    for number in range(2 * MAX_DEAD_NAMES):
         resolver._remember(f"n{number}.silent.test")
-    assert len(resolver._dead_until) <= MOST_DEAD_NAMES
+    assert len(resolver._dead_until) <= MAX_DEAD_NAMES
 
 
 def open_files() -> int:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from siteatlas.processor.documents import DocumentBook
+from siteatlas.processor.documents import DocumentRegistry
 from siteatlas.scanner.events import DiscoveryMethod
 
 URL = "https://a.example/1.xml"
 
 
 def test_a_listed_document_keeps_its_id_when_it_is_stored():
-    book = DocumentBook([])
+    book = DocumentRegistry([])
     listed = book.listed(URL, DiscoveryMethod.SITEMAP_INDEX)
     book.mark_stored([listed.id])
     found = book.find(URL)
@@ -20,7 +20,7 @@ def test_a_listed_document_keeps_its_id_when_it_is_stored():
 
 
 def test_a_document_that_only_waits_is_not_kept_whole():
-    book = DocumentBook([])
+    book = DocumentRegistry([])
     listed = book.listed(URL, DiscoveryMethod.SITEMAP_INDEX)
     book.mark_stored([listed.id])
     assert book.knows(URL)
@@ -28,7 +28,7 @@ def test_a_document_that_only_waits_is_not_kept_whole():
 
 
 def test_a_document_with_something_to_write_stays_the_same():
-    book = DocumentBook([])
+    book = DocumentRegistry([])
     listed = book.listed(URL, DiscoveryMethod.SITEMAP_INDEX)
     listed.changes["lastmod"] = "2026-11-01"
     book.mark_stored([listed.id])

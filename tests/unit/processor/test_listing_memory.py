@@ -10,13 +10,13 @@ from random import Random
 import pytest
 
 from siteatlas.processor import entry_memory
-from siteatlas.processor.entry_memory import ListingMemory, Stored, StoredArrays
-from siteatlas.processor.memory_budget import ByteBudget
+from siteatlas.processor.entry_memory import EntryMemory, Stored, StoredArrays
+from siteatlas.processor.memory_budget import MemoryBudget
 
 
 @pytest.fixture(autouse=True)
 def _small_documents_count_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(entry_memory, "MIN_LISTINGS", 100)
+    monkeypatch.setattr(entry_memory, "MIN_ENTRIES", 100)
 
 
 def numbers(count: int, seed: int = 7) -> list[int]:
@@ -33,7 +33,7 @@ def arrays_of(stored: dict[int, int | None]) -> StoredArrays:
     return arrays
 
 
-def read(memory: ListingMemory, hashes: Sequence[int], prints: Sequence[int]) -> list[list[int]]:
+def read(memory: EntryMemory, hashes: Sequence[int], prints: Sequence[int]) -> list[list[int]]:
     """What becomes of each listing, taken in as the recorder does it, 50 at a time."""
     found: list[list[int]] = [[], [], []]
     for first in range(0, len(hashes), 50):
@@ -71,7 +71,7 @@ def test_new_changed_and_repeated_listings_are_told_apart_in_every_form(most, fo
         elif stored[key] != value:
             expected[1].append(place)
         seen.add(key)
-    memory = ListingMemory(ByteBudget(most), form(stored))
+    memory = EntryMemory(MemoryBudget(most), form(stored))
     assert read(memory, hashes, prints) == expected
     assert len(memory) == len(seen)
 
@@ -80,7 +80,7 @@ def test_new_changed_and_repeated_listings_are_told_apart_in_every_form(most, fo
 def test_a_document_that_is_new_lists_each_url_once(most):
     keys = [0, *numbers(499)]
     hashes = keys + keys[:20]
-    memory = ListingMemory(ByteBudget(most), {})
+    memory = EntryMemory(MemoryBudget(most), {})
     found = read(memory, hashes, [1] * len(hashes))
     assert found == [list(range(500)), [], list(range(500, 520))]
 
@@ -88,7 +88,7 @@ def test_a_document_that_is_new_lists_each_url_once(most):
 @pytest.mark.parametrize("most", [0, 10**9])
 def test_listings_that_are_stored_as_they_are_listed_are_noted_all_the_same(most):
     keys = numbers(500)
-    memory = ListingMemory(ByteBudget(most), dict.fromkeys(keys, 1))
+    memory = EntryMemory(MemoryBudget(most), dict.fromkeys(keys, 1))
     assert read(memory, keys, [1] * 500) == [[], [], []]
     assert len(memory) == 500
     assert read(memory, keys, [1] * 500) == [[], [], list(range(500))]
@@ -97,9 +97,9 @@ def test_listings_that_are_stored_as_they_are_listed_are_noted_all_the_same(most
 
 @pytest.mark.parametrize("most", [0, 10_000, 10**9])
 def test_all_that_was_taken_is_given_back(most):
-    budget = ByteBudget(most)
+    budget = MemoryBudget(most)
     hashes, prints, stored = listed_and_stored()
-    memories = [ListingMemory(budget, stored), ListingMemory(budget, arrays_of(stored))]
+    memories = [EntryMemory(budget, stored), EntryMemory(budget, arrays_of(stored))]
     for memory in memories:
         read(memory, hashes, prints)
     assert budget.held > 0
@@ -110,10 +110,10 @@ def test_all_that_was_taken_is_given_back(most):
 
 def bytes_held(stored: Stored, hashes: list[int], most: int) -> tuple[int, int]:
     """The memory that a document takes in truth, and as it is counted."""
-    budget = ByteBudget(most)
+    budget = MemoryBudget(most)
     gc.collect()
     tracemalloc.start()
-    memory = ListingMemory(budget, stored)
+    memory = EntryMemory(budget, stored)
     for first in range(0, len(hashes), 500):
         # Numbers of their own, as they come from the hash function.
         part = [key + 1 for key in hashes[first : first + 500]]

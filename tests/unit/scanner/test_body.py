@@ -17,7 +17,7 @@ from siteatlas.errors import (
     TooLarge,
     Truncated,
 )
-from siteatlas.scanner.reading.body import PIECE_BYTES, Body, BodyLimits
+from siteatlas.scanner.reading.body import CHUNK_BYTES, Body, BodyLimits
 from siteatlas.scanner.reading.tally import Tally
 
 CONTENT = b"<urlset>" + b"0123456789" * 500 + b"</urlset>"
@@ -63,7 +63,7 @@ def test_gives_a_single_byte_when_the_document_has_no_more():
 def test_never_gives_more_than_64_kib_at_once():
     body = Body(None, Tally())
     wire = gzip.compress(os.urandom(100) * 5000)
-    assert max(len(piece) for piece in body.feed(wire)) <= PIECE_BYTES
+    assert max(len(piece) for piece in body.feed(wire)) <= CHUNK_BYTES
 
 
 def test_counts_wire_and_document_bytes():

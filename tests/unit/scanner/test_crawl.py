@@ -9,7 +9,7 @@ from siteatlas.net.client import HttpClient
 from siteatlas.net.egress import EgressPolicy
 from siteatlas.net.politeness import Politeness
 from siteatlas.scanner.crawl.crawl import LINKS_PER_PIECE, Crawl
-from siteatlas.scanner.crawl.frontier import Candidate
+from siteatlas.scanner.crawl.frontier import CrawlCandidate
 from siteatlas.scanner.events import (
     ChildLink,
     ChildrenFound,
@@ -38,7 +38,7 @@ async def test_ten_thousand_children_do_not_keep_the_event_loop():
 
     crawl = Crawl(parse_site("https://a.example"), ScanOptions(), ScanMemory(), emit)
     client = HttpClient(EgressPolicy(), Politeness(), user_agent="tests")
-    parent = Candidate(parse_url(INDEX), DiscoveryMethod.ROBOTS_TXT)
+    parent = CrawlCandidate(parse_url(INDEX), DiscoveryMethod.ROBOTS_TXT)
     links = [ChildLink(f"https://a.example/{number}.xml") for number in range(CHILDREN - 1)]
     counting = asyncio.create_task(count_rounds())
     await crawl._follow(parent, INDEX, links, client)

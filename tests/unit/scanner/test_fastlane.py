@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from siteatlas.scanner.events import EntryColumns
-from siteatlas.scanner.reading.formats.fast_path import FastLane
+from siteatlas.scanner.reading.formats.fast_path import FastPath
 from siteatlas.scanner.reading.formats.urlset import Urlset
 from siteatlas.scanner.reading.tally import Tally
 
@@ -217,7 +217,7 @@ def test_the_comparison_of_extras_is_about_documents_that_stay_in_the_lane():
     @settings(max_examples=200, deadline=None, derandomize=True, database=None)
     @given(rich_document())
     def look(text):
-        entries = FastLane(("image", "xhtml")).feed(text)
+        entries = FastPath(("image", "xhtml")).feed(text)
         stayed.append(entries is not None and any(entries.extras))
 
     look()
@@ -261,7 +261,7 @@ SPOKEN = (
 @pytest.mark.parametrize("shape", [SHOP, SPOKEN], ids=["images", "languages"])
 def test_usual_images_and_languages_stay_in_the_lane(shape):
     text = "".join(map(shape.format, range(20)))
-    entries = FastLane(("image", "xhtml")).feed(text)
+    entries = FastPath(("image", "xhtml")).feed(text)
     assert entries is not None
     assert len(entries.extras) == 20
     strict, *_ = columns_of(text + "</urlset>", [], fast=False, root=ANNOUNCING)
@@ -269,7 +269,7 @@ def test_usual_images_and_languages_stay_in_the_lane(shape):
 
 
 def test_entries_without_extras_stay_in_the_lane_of_those_with():
-    lane = FastLane(("image", "xhtml"))
+    lane = FastPath(("image", "xhtml"))
     assert lane.feed(SHOP.format(1) + plain(2) + SHOP.format(2)) is not None
     first = lane.feed(plain(3))
     assert first is not None
@@ -290,12 +290,12 @@ ADDRESS = "<image:loc>https://a.example/i.jpg</image:loc>"
 )
 def test_extras_that_may_meet_a_limit_are_left_to_the_parser(many):
     text = f"<url><loc>https://a.example/</loc>{many}</url>"
-    assert FastLane(("image", "xhtml")).feed(text) is None
+    assert FastPath(("image", "xhtml")).feed(text) is None
 
 
 def test_prefixes_that_are_not_announced_are_left_to_the_parser():
-    assert FastLane(()).feed(SHOP.format(1)) is None
-    assert FastLane(("xhtml",)).feed(SHOP.format(1)) is None
+    assert FastPath(()).feed(SHOP.format(1)) is None
+    assert FastPath(("xhtml",)).feed(SHOP.format(1)) is None
 
 
 def plain(count: int, order: tuple[str, ...] = ("loc", "lastmod")) -> str:
@@ -321,7 +321,7 @@ def plain(count: int, order: tuple[str, ...] = ("loc", "lastmod")) -> str:
     ],
 )
 def test_a_plain_document_stays_in_the_lane_in_any_order_of_fields(order):
-    entries = FastLane().feed(plain(20, order))
+    entries = FastPath().feed(plain(20, order))
     assert entries is not None
     assert list(entries.locs) == [f"https://a.example/{number}" for number in range(20)]
     assert len(set(entries.lastmods)) == 1
@@ -331,7 +331,7 @@ def test_a_plain_document_stays_in_the_lane_in_any_order_of_fields(order):
     "loc", ["https://a.example/?a=1&amp;b=2", "https://a.example/ü", "/relative", "https://u@h/"]
 )
 def test_an_odd_url_does_not_end_the_lane(loc):
-    lane = FastLane()
+    lane = FastPath()
     assert lane.feed(plain(3)) is not None
     assert lane.feed(f"<url><loc>{loc}</loc></url>") is not None
     assert lane.feed(plain(3)) is not None
@@ -339,13 +339,13 @@ def test_an_odd_url_does_not_end_the_lane(loc):
 
 @pytest.mark.parametrize("odd", ["<!-- x -->", "<url/>", "<url><loc>x</loc><image/></url>"])
 def test_what_is_not_plain_ends_the_lane_and_nothing_before_it_is_lost(odd):
-    lane = FastLane()
+    lane = FastPath()
     text = plain(2) + odd + plain(2)
     assert lane.feed(text) is None
     assert lane.rest == text
 
 
 def test_text_without_the_end_of_an_entry_is_given_up_before_it_grows_large():
-    lane = FastLane()
+    lane = FastPath()
     assert lane.feed("<url><loc>" + "x" * 1000) is not None
     assert lane.feed("x" * 1_000_000) is None

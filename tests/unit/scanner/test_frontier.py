@@ -5,12 +5,12 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from siteatlas.net.address import parse_url
-from siteatlas.scanner.crawl.frontier import Candidate, Frontier
+from siteatlas.scanner.crawl.frontier import CrawlCandidate, Frontier
 from siteatlas.scanner.events import DiscoveryMethod
 
 
-def candidate(url: str, *, depth: int = 0) -> Candidate:
-    return Candidate(parse_url(url), DiscoveryMethod.SITEMAP_INDEX, depth=depth)
+def candidate(url: str, *, depth: int = 0) -> CrawlCandidate:
+    return CrawlCandidate(parse_url(url), DiscoveryMethod.SITEMAP_INDEX, depth=depth)
 
 
 def frontier(*, max_documents: int = 100, max_depth: int = 5) -> Frontier:
@@ -55,17 +55,19 @@ def test_a_document_behind_a_redirect_can_be_claimed_once():
     first, second = candidate("https://a.example/1"), candidate("https://a.example/2")
     queue.add(first)
     queue.add(second)
-    assert queue.claim(first, "https://a.example/1")
-    assert queue.claim(second, "https://a.example/final")
-    assert not queue.claim(second, "https://a.example/final")
-    assert not queue.claim(second, "https://a.example/1")
+    assert queue.mark_read(first, "https://a.example/1")
+    assert queue.mark_read(second, "https://a.example/final")
+    assert not queue.mark_read(second, "https://a.example/final")
+    assert not queue.mark_read(second, "https://a.example/1")
 
 
 async def test_gives_out_what_it_was_given_in_the_same_order():
     day = datetime(2026, 11, 1, tzinfo=UTC)
 
-    def child(name: str, parent: str, depth: int, lastmod: datetime | None = None) -> Candidate:
-        return Candidate(
+    def child(
+        name: str, parent: str, depth: int, lastmod: datetime | None = None
+    ) -> CrawlCandidate:
+        return CrawlCandidate(
             parse_url(f"https://a.example/{name}"),
             DiscoveryMethod.SITEMAP_INDEX,
             depth=depth,
@@ -76,7 +78,7 @@ async def test_gives_out_what_it_was_given_in_the_same_order():
         )
 
     first = [child("1", "index", 1), child("2", "index", 1, day)]
-    named = Candidate(parse_url("https://a.example/n"), DiscoveryMethod.ROBOTS_TXT)
+    named = CrawlCandidate(parse_url("https://a.example/n"), DiscoveryMethod.ROBOTS_TXT)
     later = [child("3", "other", 2), child("4", "index", 1)]
     queue = frontier()
     for one in [*first, named]:

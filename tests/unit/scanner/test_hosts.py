@@ -43,7 +43,7 @@ def test_an_index_leads_to_its_own_host_and_to_hosts_that_the_site_named():
 
 def test_a_foreign_host_gets_a_few_documents_unless_it_lists_them_itself():
     hosts = SiteHosts("example.com")
-    taken = [hosts.take("files.net", None) for _ in range(FOREIGN_DOCUMENTS_PER_HOST + 1)]
+    taken = [hosts.allow_document("files.net", None) for _ in range(FOREIGN_DOCUMENTS_PER_HOST + 1)]
     assert taken == [True] * FOREIGN_DOCUMENTS_PER_HOST + [False]
-    assert hosts.take("files.net", "files.net")
-    assert all(hosts.take("cdn.example.com", None) for _ in range(100))
+    assert hosts.allow_document("files.net", "files.net")
+    assert all(hosts.allow_document("cdn.example.com", None) for _ in range(100))

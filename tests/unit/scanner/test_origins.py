@@ -10,7 +10,7 @@ from aiohttp import web
 
 from siteatlas.errors import ConnectionFailed, DnsNameUnknown, Timeout, TlsError, TlsNotSpoken
 from siteatlas.net.address import parse_site
-from siteatlas.scanner.discovery.origins import origins_of, other_host, worth_asking
+from siteatlas.scanner.discovery.origins import is_worth_trying, origins_of, other_host
 from siteatlas.scanner.events import RobotsRead, SiteResolved
 from tests.fixtures.documents import urlset_of
 from tests.fixtures.raw_server import Connection, PathServer, RawServer, whole_answer
@@ -50,7 +50,7 @@ def trust() -> ssl.SSLContext:
 def test_what_is_asked_after_a_failure(typed, errors, asked):
     site = parse_site(typed)
     _, *others = origins_of(site)
-    worth = [origin.origin for origin in others if worth_asking(origin, site, errors)]
+    worth = [origin.origin for origin in others if is_worth_trying(origin, site, errors)]
     assert worth == asked
 
 

@@ -22,7 +22,7 @@ from siteatlas.scanner.events import (
     SitemapType,
     Verdict,
 )
-from siteatlas.scanner.report import ReportKeeper
+from siteatlas.scanner.report import ReportBuilder
 
 INDEX = "https://a.example/index.xml"
 CHILD = "https://a.example/child.xml"
@@ -39,7 +39,7 @@ def closed(url: str, outcome: DocumentOutcome, **more: object) -> DocumentClosed
 
 
 def test_the_report_has_exactly_the_promised_fields():
-    report = json.loads(json_bytes(ReportKeeper("a.example").report))
+    report = json.loads(json_bytes(ReportBuilder("a.example").report))
     assert list(report) == [
         "site",
         "status",
@@ -54,98 +54,98 @@ def test_the_report_has_exactly_the_promised_fields():
 
 
 def test_entries_are_counted_and_not_kept():
-    keeper = ReportKeeper("a.example")
-    keeper.observe(EntriesRead(CHILD, EntryColumns(["u"] * 3)))
-    keeper.observe(EntriesRead(CHILD, EntryColumns(["u"] * 2)))
-    assert keeper.report.url_count == 5
+    builder = ReportBuilder("a.example")
+    builder.observe(EntriesRead(CHILD, EntryColumns(["u"] * 3)))
+    builder.observe(EntriesRead(CHILD, EntryColumns(["u"] * 2)))
+    assert builder.report.url_count == 5
 
 
 def test_a_document_is_reported_when_it_is_closed_with_its_parent():
-    keeper = ReportKeeper("a.example")
-    keeper.observe(opened(CHILD, parent=INDEX))
-    keeper.observe(EntriesRead(CHILD, EntryColumns(["u"] * 7)))
-    keeper.observe(closed(CHILD, DocumentOutcome.COMPLETE, entry_count=9, problems={"bad": 2}))
-    (sitemap,) = keeper.report.sitemaps
+    builder = ReportBuilder("a.example")
+    builder.observe(opened(CHILD, parent=INDEX))
+    builder.observe(EntriesRead(CHILD, EntryColumns(["u"] * 7)))
+    builder.observe(closed(CHILD, DocumentOutcome.COMPLETE, entry_count=9, problems={"bad": 2}))
+    (sitemap,) = builder.report.sitemaps
     assert (sitemap.url, sitemap.parent, sitemap.url_count) == (CHILD, INDEX, 7)
     assert sitemap.status == "completed"
-    assert [(p.code, p.count) for p in keeper.report.problems] == [("bad", 2)]
+    assert [(p.code, p.count) for p in builder.report.problems] == [("bad", 2)]
 
 
 def test_a_document_counts_the_entries_that_were_wanted_of_it():
-    keeper = ReportKeeper("a.example")
-    keeper.observe(opened(CHILD))
-    keeper.observe(EntriesRead(CHILD, EntryColumns(["u"], [None], [None], [None], [None])))
-    keeper.observe(closed(CHILD, DocumentOutcome.COMPLETE, entry_count=100))
-    assert keeper.report.sitemaps[0].url_count == 1
+    builder = ReportBuilder("a.example")
+    builder.observe(opened(CHILD))
+    builder.observe(EntriesRead(CHILD, EntryColumns(["u"], [None], [None], [None], [None])))
+    builder.observe(closed(CHILD, DocumentOutcome.COMPLETE, entry_count=100))
+    assert builder.report.sitemaps[0].url_count == 1
 
 
 def test_an_interrupted_scan_reports_what_was_being_read():
-    keeper = ReportKeeper("a.example")
-    keeper.observe(opened(INDEX))
-    keeper.observe(opened(CHILD, parent=INDEX))
-    keeper.observe(EntriesRead(CHILD, EntryColumns(["u"] * 3)))
-    keeper.interrupt()
-    assert keeper.report.status == "cancelled"
-    ends = [(s.url, s.outcome, s.url_count, s.error_code) for s in keeper.report.sitemaps]
+    builder = ReportBuilder("a.example")
+    builder.observe(opened(INDEX))
+    builder.observe(opened(CHILD, parent=INDEX))
+    builder.observe(EntriesRead(CHILD, EntryColumns(["u"] * 3)))
+    builder.interrupt()
+    assert builder.report.status == "cancelled"
+    ends = [(s.url, s.outcome, s.url_count, s.error_code) for s in builder.report.sitemaps]
     assert ends == [(INDEX, "unread", 0, "cancelled"), (CHILD, "cut", 3, "cancelled")]
 
 
 def test_dates_are_counted():
-    keeper = ReportKeeper("a.example")
+    builder = ReportBuilder("a.example")
     today = datetime(2026, 1, 1, tzinfo=UTC)
-    keeper.observe(EntriesRead(CHILD, EntryColumns(["a", "b", "c"], [today, None, today])))
-    assert (keeper.report.url_count, keeper.dated_count) == (3, 2)
+    builder.observe(EntriesRead(CHILD, EntryColumns(["a", "b", "c"], [today, None, today])))
+    assert (builder.report.url_count, builder.dated_count) == (3, 2)
 
 
 def test_an_unread_document_is_failed_with_its_reason():
-    keeper = ReportKeeper("a.example")
-    keeper.observe(closed(CHILD, DocumentOutcome.UNREAD, error_code="timeout"))
-    (sitemap,) = keeper.report.sitemaps
+    builder = ReportBuilder("a.example")
+    builder.observe(closed(CHILD, DocumentOutcome.UNREAD, error_code="timeout"))
+    (sitemap,) = builder.report.sitemaps
     assert (sitemap.status, sitemap.error_code) == ("failed", "timeout")
 
 
 def test_children_of_an_index_are_expected_before_they_are_read():
-    keeper = ReportKeeper("a.example")
-    keeper.observe(opened(INDEX))
-    keeper.observe(ChildrenFound(INDEX, (ChildLink(CHILD), ChildLink(CHILD + "2"))))
-    keeper.observe(opened(CHILD, parent=INDEX))
-    assert keeper.documents_expected == 3
+    builder = ReportBuilder("a.example")
+    builder.observe(opened(INDEX))
+    builder.observe(ChildrenFound(INDEX, (ChildLink(CHILD), ChildLink(CHILD + "2"))))
+    builder.observe(opened(CHILD, parent=INDEX))
+    assert builder.documents_expected == 3
 
 
 def test_candidates_and_problems_are_kept():
-    keeper = ReportKeeper("a.example")
-    keeper.observe(
+    builder = ReportBuilder("a.example")
+    builder.observe(
         CandidateJudged(CHILD, DiscoveryMethod.COMMON_PATH, Verdict.REJECTED, "soft_404", 200)
     )
-    keeper.observe(ProblemSeen("max_urls_reached"))
-    assert [c.reason for c in keeper.report.candidates] == ["soft_404"]
-    assert [p.code for p in keeper.report.problems] == ["max_urls_reached"]
+    builder.observe(ProblemSeen("max_urls_reached"))
+    assert [c.reason for c in builder.report.candidates] == ["soft_404"]
+    assert [p.code for p in builder.report.problems] == ["max_urls_reached"]
 
 
 def test_a_failed_scan_says_why():
-    keeper = ReportKeeper("a.example")
-    keeper.report.fail(NoSitemap())
-    assert (keeper.report.status, keeper.report.error_code) == ("failed", "no_sitemap")
+    builder = ReportBuilder("a.example")
+    builder.report.fail(NoSitemap())
+    assert (builder.report.status, builder.report.error_code) == ("failed", "no_sitemap")
 
 
 def test_documents_are_listed_as_they_were_named_and_not_as_they_were_read():
-    keeper = ReportKeeper("a.example")
+    builder = ReportBuilder("a.example")
     second = CHILD.replace("child", "second")
-    keeper.observe(opened(INDEX))
-    keeper.observe(ChildrenFound(INDEX, (ChildLink(CHILD), ChildLink(second))))
+    builder.observe(opened(INDEX))
+    builder.observe(ChildrenFound(INDEX, (ChildLink(CHILD), ChildLink(second))))
     for url in (second, CHILD):
-        keeper.observe(closed(url, DocumentOutcome.COMPLETE, parent_url=INDEX))
-    keeper.observe(closed(INDEX, DocumentOutcome.COMPLETE))
-    keeper.arrange()
-    assert [sitemap.url for sitemap in keeper.report.sitemaps] == [INDEX, CHILD, second]
+        builder.observe(closed(url, DocumentOutcome.COMPLETE, parent_url=INDEX))
+    builder.observe(closed(INDEX, DocumentOutcome.COMPLETE))
+    builder.arrange()
+    assert [sitemap.url for sitemap in builder.report.sitemaps] == [INDEX, CHILD, second]
 
 
 def test_documents_of_robots_txt_are_listed_in_its_order_however_it_spells_them():
-    keeper = ReportKeeper("a.example")
+    builder = ReportBuilder("a.example")
     named = ("/first.xml", "https://A.example:443/second.xml", "not a url:")
-    keeper.observe(RobotsRead("https://a.example/robots.txt", 200, named))
+    builder.observe(RobotsRead("https://a.example/robots.txt", 200, named))
     for name in ("second", "first"):
-        keeper.observe(closed(f"https://a.example/{name}.xml", DocumentOutcome.COMPLETE))
-    keeper.arrange()
-    found = [sitemap.url.rpartition("/")[2] for sitemap in keeper.report.sitemaps]
+        builder.observe(closed(f"https://a.example/{name}.xml", DocumentOutcome.COMPLETE))
+    builder.arrange()
+    found = [sitemap.url.rpartition("/")[2] for sitemap in builder.report.sitemaps]
     assert found == ["first.xml", "second.xml"]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from siteatlas.scheduler.concurrency_limit import Intake
+from siteatlas.scheduler.concurrency_limit import ConcurrencyLimit
 
 
 def test_a_loss_halves_what_is_held_and_ends_bring_it_back():
-    intake = Intake(32, 10, clock=lambda: 0.0)
-    intake.lost(running=32)
+    intake = ConcurrencyLimit(32, 10, clock=lambda: 0.0)
+    intake.record_loss(running=32)
     assert intake.most == 16
     for _ in range(40):
         intake.ended()
@@ -16,19 +16,19 @@ def test_a_loss_halves_what_is_held_and_ends_bring_it_back():
 
 def test_losses_within_one_lease_count_once():
     now = [100.0]
-    intake = Intake(32, 10, clock=lambda: now[0])
+    intake = ConcurrencyLimit(32, 10, clock=lambda: now[0])
     for _ in range(5):
-        intake.lost(running=32)
+        intake.record_loss(running=32)
     assert intake.most == 16
     now[0] += 10
-    intake.lost(running=16)
+    intake.record_loss(running=16)
     assert intake.most == 8
 
 
 def test_at_least_one_job_is_always_held():
     now = [0.0]
-    intake = Intake(2, 1, clock=lambda: now[0])
+    intake = ConcurrencyLimit(2, 1, clock=lambda: now[0])
     for _ in range(5):
         now[0] += 1
-        intake.lost(running=0)
+        intake.record_loss(running=0)
     assert intake.most == 1

@@ -36,7 +36,7 @@ async def test_a_short_wait_keeps_the_slot():
 
 
 async def test_a_wait_without_a_known_end_is_parked_after_a_while(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(parking, "SHORTEST_WAIT", 0.02)
+    monkeypatch.setattr(parking, "MIN_WAIT_SECONDS", 0.02)
     slots, job, parked = await started()
     with observe_waits(parked.waits), current_waits().request(), current_waits().wait():
         assert not slots.is_parked(job)
@@ -45,7 +45,7 @@ async def test_a_wait_without_a_known_end_is_parked_after_a_while(monkeypatch: p
 
 
 async def test_nothing_is_parked_after_the_end_of_the_job(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(parking, "SHORTEST_WAIT", 0.02)
+    monkeypatch.setattr(parking, "MIN_WAIT_SECONDS", 0.02)
     slots, job, parked = await started()
     with observe_waits(parked.waits), current_waits().request(), current_waits().wait():
         parked.end()

@@ -10,17 +10,17 @@ from structlog.testing import capture_logs
 
 from siteatlas.errors import DatabaseBusy, DatabaseUnavailable
 from siteatlas.scheduler import outages
-from siteatlas.scheduler.outages import REPEAT_LOG_SECONDS, Patience
+from siteatlas.scheduler.outages import REPEAT_LOG_SECONDS, ResilientLoop
 
 
 @pytest.fixture(autouse=True)
 def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(outages, "FIRST_PAUSE", 0.0)
-    monkeypatch.setattr(outages, "LONGEST_PAUSE", 0.0)
+    monkeypatch.setattr(outages, "MAX_PAUSE_SECONDS", 0.0)
 
 
-async def run_round(one: Patience, error: BaseException | None = None) -> None:
-    async with one.round():
+async def run_round(one: ResilientLoop, error: BaseException | None = None) -> None:
+    async with one.iteration():
         if error is not None:
             raise error
 
@@ -31,7 +31,7 @@ def at(times: list[float]) -> Callable[[], float]:
 
 async def test_an_outage_is_logged_with_its_code_and_again_after_a_minute():
     now = [1000.0]
-    one = Patience("poll", clock=at(now))
+    one = ResilientLoop("poll", clock=at(now))
     with capture_logs() as lines:
         await run_round(one, DatabaseUnavailable())
         now[0] += REPEAT_LOG_SECONDS - 1
@@ -50,7 +50,7 @@ async def test_an_outage_is_logged_with_its_code_and_again_after_a_minute():
 
 
 async def test_the_next_outage_is_logged_at_once():
-    one = Patience("poll")
+    one = ResilientLoop("poll")
     with capture_logs() as lines:
         for error in (DatabaseUnavailable(), None, DatabaseBusy()):
             await run_round(one, error)
@@ -62,15 +62,15 @@ async def test_an_error_that_is_not_meant_for_the_loop_is_logged_and_outlived(
     error: BaseException,
 ):
     with capture_logs() as lines:
-        await run_round(Patience("poll"), error)
+        await run_round(ResilientLoop("poll"), error)
     assert [(line["event"], line["loop"]) for line in lines] == [("round_failed", "poll")]
 
 
 async def test_a_loop_that_is_cancelled_ends():
     async def loop() -> None:
-        one = Patience("poll")
+        one = ResilientLoop("poll")
         while True:
-            async with one.round():
+            async with one.iteration():
                 await asyncio.sleep(10)
 
     task = asyncio.create_task(loop())

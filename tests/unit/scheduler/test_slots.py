@@ -11,8 +11,8 @@ import pytest
 from siteatlas.queue.claims import Claim
 from siteatlas.queue.new_job import Priority
 from siteatlas.scheduler.slots import (
+    MIN_STAY_SECONDS,
     PARKED_PER_SLOT,
-    SHORTEST_STAY,
     RunningJob,
     Slots,
     StopReason,
@@ -192,7 +192,7 @@ async def test_the_longest_parked_jobs_make_room_when_no_more_can_be_parked():
         slots.add_parked(job)
     assert slots.overstaying() == []
     for age, job in enumerate(jobs):
-        job.since -= SHORTEST_STAY + age
+        job.since -= MIN_STAY_SECONDS + age
     assert slots.overstaying() == [jobs[-1], jobs[-2]]
 
 
@@ -201,7 +201,7 @@ async def test_jobs_that_are_being_sent_away_already_make_room():
     jobs = [batch_job() for _ in range(2 * PARKED_PER_SLOT)]
     for job in jobs:
         slots.add_parked(job)
-        job.since -= SHORTEST_STAY
+        job.since -= MIN_STAY_SECONDS
     for job in slots.overstaying():
         job.stop(StopReason.DISPLACED)
     assert slots.overstaying() == []

@@ -29,7 +29,7 @@ from siteatlas.storage.session import get_session
 
 PREFIX = "/api/v3/sitemap/batch"
 LARGER_BODIES = {f"{PREFIX}/create": 1024 * KIB}
-LONGEST_NAME_KEPT = 2048
+MAX_STORED_NAME_CHARS = 2048
 
 log = get_logger("api")
 router = APIRouter(prefix=PREFIX, tags=["scans"], dependencies=[Depends(current_user)])
@@ -109,4 +109,4 @@ def _first_positions(texts: list[str]) -> dict[str, int]:
 
 def _storable(text: str) -> str:
     """What was typed, without what PostgreSQL cannot hold."""
-    return text[:LONGEST_NAME_KEPT].replace("\x00", "\ufffd")
+    return text[:MAX_STORED_NAME_CHARS].replace("\x00", "\ufffd")

@@ -11,7 +11,7 @@ from siteatlas.api.addresses import site_at
 from siteatlas.api.context import Context
 from siteatlas.api.openapi import LOCATION, problems
 from siteatlas.api.routers.scans import NO_WORKER, STATUS_PATH
-from siteatlas.api.schemas.base import LONGEST_ADDRESS, PageAnswer
+from siteatlas.api.schemas.base import MAX_ADDRESS_CHARS, PageAnswer
 from siteatlas.api.schemas.domains import (
     DomainAdded,
     DomainAnswer,
@@ -24,11 +24,11 @@ from siteatlas.insights.domains import DomainView, domain_view, find_domain_view
 from siteatlas.insights.pages import Page
 from siteatlas.logs import get_logger
 from siteatlas.net.address import WebAddress, parse_site
-from siteatlas.queue.new_job import Submitted
-from siteatlas.queue.operator_actions import remove_site
+from siteatlas.queue.new_job import SubmittedJob
+from siteatlas.queue.operator_actions import remove_domain_and_jobs
 from siteatlas.queue.submission import watch_site
 from siteatlas.storage.models import Domain
-from siteatlas.storage.retry import repeat_when_busy
+from siteatlas.storage.retry import retry_when_busy
 from siteatlas.storage.session import AsyncSession, get_session
 from siteatlas.storage.statements.domains import change_domain, find_domain, register_domain
 
@@ -39,7 +39,7 @@ router = APIRouter(prefix=PREFIX, tags=["domains"], dependencies=[Depends(curren
 
 DomainName = Annotated[
     str,
-    Path(max_length=LONGEST_ADDRESS, description="The site's host.", examples=["example.com"]),
+    Path(max_length=MAX_ADDRESS_CHARS, description="The site's host.", examples=["example.com"]),
 ]
 
 
@@ -92,7 +92,7 @@ async def _register(
     body: DomainRequest,
     context: Context,
     user: CurrentUser,
-) -> tuple[Domain, Submitted | None]:
+) -> tuple[Domain, SubmittedJob | None]:
     """The site, and the job of its scan if it is watched."""
     if not body.watch:
         domain = await register_domain(
@@ -155,10 +155,10 @@ async def remove_domain(domain: DomainName) -> None:
     those of other jobs.
     """
     name = parse_site(domain).domain
-    await repeat_when_busy(lambda: _remove(name))
+    await retry_when_busy(lambda: _remove(name))
     log.info("domain_deleted", domain=name)
 
 
 async def _remove(name: str) -> None:
     async with get_session() as session, session.begin():
-        await remove_site(session, name)
+        await remove_domain_and_jobs(session, name)

@@ -16,8 +16,8 @@ from siteatlas.api.openapi import problems
 from siteatlas.errors import DatabaseError
 from siteatlas.insights.metrics import MEDIA_TYPE, exposition, process_series, queue_series
 
-LONGEST_ANSWER = 100_000
-TEXT = {"schema": {"type": "string", "maxLength": LONGEST_ANSWER}}
+MAX_METRICS_CHARS = 100_000
+TEXT = {"schema": {"type": "string", "maxLength": MAX_METRICS_CHARS}}
 DESCRIBED: dict[int | str, dict[str, Any]] = {
     200: {"description": "Series in text.", "content": {"text/plain": TEXT}}
 }

@@ -16,9 +16,9 @@ from siteatlas.errors import AddressError, JobActive
 from siteatlas.insights.jobs import JobView, find_job
 from siteatlas.logs import get_logger
 from siteatlas.net.address import WebAddress
-from siteatlas.queue.new_job import Submitted
+from siteatlas.queue.new_job import SubmittedJob
 from siteatlas.queue.submission import submit_site
-from siteatlas.storage.retry import repeat_when_busy
+from siteatlas.storage.retry import retry_when_busy
 from siteatlas.storage.session import get_statement_session
 
 NO_WORKER = "No worker has been seen for a minute. Start one with: siteatlas worker"
@@ -48,7 +48,7 @@ async def scan_domain(
     address = site_at("#/base_url", body.base_url, context.policy)
     if body.only_document and address.is_site_root:
         raise FieldRefused(("#/base_url", AddressError(NO_DOCUMENT)))
-    job, served = await repeat_when_busy(lambda: _submit(address, body, context, user))
+    job, served = await retry_when_busy(lambda: _submit(address, body, context, user))
     context.jobs_waiting()
     log.info("job_submitted", job_id=job.job_id, domain=job.domain, deduplicated=job.deduplicated)
     status_url = STATUS_PATH.format(job_id=job.job_id)
@@ -66,7 +66,7 @@ async def scan_domain(
 
 async def _submit(
     address: WebAddress, body: ScanRequest, context: Context, user: CurrentUser
-) -> tuple[Submitted, bool]:
+) -> tuple[SubmittedJob, bool]:
     """The job, and whether anybody is there to run it."""
     async with get_statement_session() as session, session.begin():
         served = await context.is_served(session)

@@ -11,13 +11,13 @@ from typing import Annotated, Any, Generic, TypeVar
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.config import JsonDict
 
-from siteatlas.insights.pages import DEFAULT_LIMIT, LARGEST_BIGINT, LONGEST_CURSOR, MAX_LIMIT
+from siteatlas.insights.pages import DEFAULT_LIMIT, MAX_BIGINT, MAX_CURSOR_CHARS, MAX_LIMIT
 from siteatlas.scanner.events import SitemapType
 from siteatlas.storage.models import JobStatus
 
-LARGEST_INT = 2**31 - 1
-MOST_PAGES = 50_000_000
-LONGEST_ADDRESS = 2048
+MAX_INT = 2**31 - 1
+MAX_PAGES = 50_000_000
+MAX_ADDRESS_CHARS = 2048
 
 JOB_ID = "0d4f5cbb-6c5c-4b8e-9c0f-5d6a4f3a2b11"
 DOMAIN_ID = "7f1f7c4e-52a9-4a55-8a4e-0a3c1b7f9d20"
@@ -47,21 +47,21 @@ def examples(*values: dict[str, Any]) -> JsonDict:
     return {"examples": list(values)}
 
 
-Address = Annotated[str, declared(minLength=1, maxLength=LONGEST_ADDRESS)]
+Address = Annotated[str, declared(minLength=1, maxLength=MAX_ADDRESS_CHARS)]
 Word = Annotated[str, declared(maxLength=64)]
 Line = Annotated[str, declared(maxLength=500)]
 Name = Annotated[str, declared(maxLength=300)]
 Url = Annotated[str, declared(maxLength=8192)]
 Paragraph = Annotated[str, declared(maxLength=10_000)]
-Count = Annotated[int, declared(minimum=0, maximum=LARGEST_BIGINT, format="int64")]
-SmallCount = Annotated[int, declared(minimum=0, maximum=LARGEST_INT, format="int32")]
+Count = Annotated[int, declared(minimum=0, maximum=MAX_BIGINT, format="int64")]
+SmallCount = Annotated[int, declared(minimum=0, maximum=MAX_INT, format="int32")]
 Seconds = Annotated[float, declared(minimum=0)]
 Share = Annotated[float, declared(minimum=0, maximum=1)]
 FreeObject = dict[str, Any]
 JobStatusWord = Annotated[str, one_of(JobStatus)]
 SitemapTypeWord = Annotated[str, one_of(SitemapType)]
 
-MaxPages = Annotated[int, Field(ge=1, le=MOST_PAGES)]
+MaxPages = Annotated[int, Field(ge=1, le=MAX_PAGES)]
 
 
 class RequestShape(BaseModel):
@@ -78,14 +78,14 @@ class QueryShape(BaseModel):
     limit: int = Field(
         DEFAULT_LIMIT,
         ge=1,
-        le=LARGEST_INT,
+        le=MAX_INT,
         description=f"Most items of one page; more than {MAX_LIMIT} is lowered to it. A page of "
         "large items ends earlier, at about 4 MiB.",
     )
     cursor: str | None = Field(
         None,
         min_length=1,
-        max_length=LONGEST_CURSOR,
+        max_length=MAX_CURSOR_CHARS,
         description="`next_cursor` of the page before, with the same filters.",
     )
 
@@ -103,6 +103,6 @@ class PageAnswer(AnswerShape, Generic[ItemT]):
     """One page of a list."""
 
     items: Annotated[list[ItemT], declared(maxItems=MAX_LIMIT)]
-    next_cursor: Annotated[str, declared(maxLength=LONGEST_CURSOR)] | None = Field(
+    next_cursor: Annotated[str, declared(maxLength=MAX_CURSOR_CHARS)] | None = Field(
         description="Where the next page begins; null on the last one."
     )

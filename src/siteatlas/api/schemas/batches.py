@@ -29,7 +29,7 @@ from siteatlas.api.schemas.base import (
     examples,
 )
 
-MOST_DOMAINS = 1000
+MAX_DOMAINS = 1000
 
 CREATED = {
     "batch_id": BATCH_ID,
@@ -80,7 +80,7 @@ class BatchRequest(RequestShape):
         json_schema_extra=examples({"domains": ["example.com", "example.org"]})
     )
 
-    domains: Annotated[list[Address], Field(min_length=1, max_length=MOST_DOMAINS)]
+    domains: Annotated[list[Address], Field(min_length=1, max_length=MAX_DOMAINS)]
     max_pages: MaxPages | None = Field(None, description="Most URLs that each scan stores.")
 
 
@@ -101,7 +101,7 @@ class BatchCreated(AnswerShape):
     status: JobStatusWord
     total_domains: SmallCount = Field(description="Different names in the request.")
     status_url: Line
-    items: Annotated[list[BatchItemAnswer], declared(maxItems=MOST_DOMAINS)]
+    items: Annotated[list[BatchItemAnswer], declared(maxItems=MAX_DOMAINS)]
     warning: Line | None = Field(None, description="Set when nobody is there to run the jobs.")
 
 

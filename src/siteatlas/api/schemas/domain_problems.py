@@ -10,7 +10,7 @@ from pydantic import ConfigDict, Field
 
 from siteatlas.api.schemas.base import (
     LATER,
-    LONGEST_ADDRESS,
+    MAX_ADDRESS_CHARS,
     NOON,
     SITEMAP_ID,
     AnswerShape,
@@ -78,7 +78,7 @@ class ProblemsQuery(QueryShape):
     sitemap: str | None = Field(
         None,
         min_length=1,
-        max_length=LONGEST_ADDRESS,
+        max_length=MAX_ADDRESS_CHARS,
         pattern=r"^[^\x00]*$",
         description="Only the document with this URL.",
     )

@@ -12,8 +12,8 @@ from siteatlas.api.schemas.base import (
     DOMAIN_ID,
     JOB_ID,
     LATER,
-    LONGEST_ADDRESS,
-    MOST_PAGES,
+    MAX_ADDRESS_CHARS,
+    MAX_PAGES,
     NOON,
     SITEMAP_COUNT,
     SITEMAP_ID,
@@ -202,7 +202,7 @@ class ScanAccepted(AnswerShape):
     status_url: Line
     created_at: datetime
     deduplicated: bool
-    max_pages: Annotated[int, declared(minimum=1, maximum=MOST_PAGES)] | None
+    max_pages: Annotated[int, declared(minimum=1, maximum=MAX_PAGES)] | None
     warning: Line | None = Field(None, description="Set when nobody is there to run the job.")
 
 
@@ -269,4 +269,4 @@ class JobsQuery(QueryShape):
     status: StatusWord | None = Field(
         None, description="`complete` and `error` are accepted for `completed` and `failed`."
     )
-    domain: str | None = Field(None, min_length=1, max_length=LONGEST_ADDRESS)
+    domain: str | None = Field(None, min_length=1, max_length=MAX_ADDRESS_CHARS)

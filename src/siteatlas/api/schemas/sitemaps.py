@@ -33,7 +33,7 @@ from siteatlas.api.schemas.base import (
     examples,
     one_of,
 )
-from siteatlas.insights.sitemaps import MOST_PARENTS_SHOWN
+from siteatlas.insights.sitemaps import MAX_PARENTS_SHOWN
 from siteatlas.insights.urls import ListingState
 from siteatlas.scanner.events import DiscoveryMethod
 from siteatlas.storage.models import SitemapStatus
@@ -96,7 +96,7 @@ class SitemapAnswer(AnswerShape):
     decoded_bytes: Count
     fetch_seconds: Seconds
     lastmod: datetime | None
-    parent_ids: Annotated[list[UUID], declared(maxItems=MOST_PARENTS_SHOWN)]
+    parent_ids: Annotated[list[UUID], declared(maxItems=MAX_PARENTS_SHOWN)]
     error_code: Word | None
     error: Paragraph | None
 

@@ -9,7 +9,7 @@ import typer
 from pydantic import SecretStr
 
 from siteatlas.cli.terminal.options import JsonOption
-from siteatlas.cli.terminal.output import WIDE, Column, Kind, write_json, write_table
+from siteatlas.cli.terminal.output import WIDE, Column, ColumnKind, write_json, write_table
 from siteatlas.settings import LoadedSettings, environment_name, load_settings
 
 PASSWORD = re.compile(r"(://[^:@/?]*):.*@")
@@ -17,10 +17,10 @@ PASSWORD = re.compile(r"(://[^:@/?]*):.*@")
 CREDENTIALS = re.compile(r"://.*@")
 PASSWORD_IN_QUERY = re.compile(r"(?i)([?&][a-z_]*password=)[^&]*")
 COLUMNS = [
-    Column("SETTING", kind=Kind.NAME),
-    Column("VALUE", kind=Kind.PROSE),
-    Column("ENVIRONMENT", kind=Kind.NAME, from_width=WIDE),
-    Column("FROM", kind=Kind.PROSE),
+    Column("SETTING", kind=ColumnKind.NAME),
+    Column("VALUE", kind=ColumnKind.PROSE),
+    Column("ENVIRONMENT", kind=ColumnKind.NAME, from_width=WIDE),
+    Column("FROM", kind=ColumnKind.PROSE),
 ]
 
 app = typer.Typer(help="The settings of Siteatlas.", no_args_is_help=True, rich_markup_mode=None)

@@ -8,7 +8,7 @@ import typer
 
 from siteatlas.cli.terminal.errors import run
 from siteatlas.cli.terminal.options import JsonOption
-from siteatlas.cli.terminal.output import say, write_details, write_json
+from siteatlas.cli.terminal.output import print_message, write_details, write_json
 from siteatlas.cli.terminal.preparation import prepare
 from siteatlas.settings import Settings
 from siteatlas.storage.schema import current_revision, needed_revision, upgrade_schema
@@ -31,13 +31,13 @@ def upgrade(as_json: JsonOption = False) -> None:
     """Bring the schema to the revision that this version needs."""
     state = run(_upgrade(prepare()))
     _write(state, as_json=as_json)
-    say("The schema is up to date.")
+    print_message("The schema is up to date.")
 
 
 @app.command()
 def current(as_json: JsonOption = False) -> None:
     """Show the revision of the schema; exit code 1 if it is not the needed one."""
-    state = run(_read(prepare()))
+    state = run(_load_state(prepare()))
     _write(state, as_json=as_json)
     raise typer.Exit(0 if state.up_to_date else 1)
 
@@ -50,13 +50,13 @@ def _write(state: SchemaState, *, as_json: bool) -> None:
 
 
 async def _upgrade(settings: Settings) -> SchemaState:
-    async with open_storage(settings, announce=say, check_schema=False) as database:
+    async with open_storage(settings, announce=print_message, check_schema=False) as database:
         await upgrade_schema(database.engine)
         return _state(await current_revision(database.engine))
 
 
-async def _read(settings: Settings) -> SchemaState:
-    async with open_storage(settings, announce=say, check_schema=False) as database:
+async def _load_state(settings: Settings) -> SchemaState:
+    async with open_storage(settings, announce=print_message, check_schema=False) as database:
         return _state(await current_revision(database.engine))
 
 

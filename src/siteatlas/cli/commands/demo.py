@@ -10,21 +10,21 @@ from typing import Annotated
 import typer
 
 from siteatlas.cli.commands.demo_invitation import invitation, program_name
-from siteatlas.cli.commands.demo_tour import Tour, Visit, new_client
+from siteatlas.cli.commands.demo_tour import DemoScan, Tour, new_client
 from siteatlas.cli.hosting.listener import base_url, listen
 from siteatlas.cli.hosting.server import Service
 from siteatlas.cli.terminal.errors import INTERRUPTED, run
-from siteatlas.cli.terminal.output import Column, Kind, say, write_table
+from siteatlas.cli.terminal.output import Column, ColumnKind, print_message, write_table
 from siteatlas.cli.terminal.preparation import prepare
 from siteatlas.demo.server import DemoServer
 from siteatlas.settings import Settings, default_data_dir
 
 COLUMNS = [
     Column("SITE"),
-    Column("ADDRESS", kind=Kind.URL),
-    Column("STATUS", kind=Kind.STATUS),
-    Column("SITEMAPS", right=True, kind=Kind.COUNT),
-    Column("URLS", right=True, kind=Kind.COUNT),
+    Column("ADDRESS", kind=ColumnKind.URL),
+    Column("STATUS", kind=ColumnKind.STATUS),
+    Column("SITEMAPS", right=True, kind=ColumnKind.COUNT),
+    Column("URLS", right=True, kind=ColumnKind.COUNT),
     Column("REASON"),
 ]
 NAME_WIDTH = 10
@@ -69,7 +69,9 @@ def demo_data_dir(data_dir: Path) -> Path:
     return data_dir / "demo"
 
 
-async def _demo(settings: Settings, listener: socket.socket, *, leave: bool) -> list[Visit] | None:
+async def _demo(
+    settings: Settings, listener: socket.socket, *, leave: bool
+) -> list[DemoScan] | None:
     """What the tour found; None when a signal ended it early."""
     async with DemoServer() as server:
         own = demo_settings(settings, [site.host_port for site in server.sites])
@@ -86,31 +88,33 @@ async def _demo(settings: Settings, listener: socket.socket, *, leave: bool) -> 
         else:
             address = base_url(listener)
             for line in invitation(address, server.sites, own.data_dir, program_name()):
-                say(line)
+                print_message(line)
         await serving
         return touring.result() if toured else None
 
 
-async def _tour(ready: asyncio.Event, address: str, server: DemoServer) -> list[Visit]:
+async def _tour(ready: asyncio.Event, address: str, server: DemoServer) -> list[DemoScan]:
     await ready.wait()
     async with new_client(address) as client:
         tour = Tour(client)
         known = await tour.known_sites()
         if known:
-            say(f"{known} sites known from before.")
-        say(f"Scanning {len(server.sites)} demo sites through {address}")
+            print_message(f"{known} sites known from before.")
+        print_message(f"Scanning {len(server.sites)} demo sites through {address}")
         visits = await tour.scan(server.sites)
     write_table(COLUMNS, map(_row, visits))
-    say("")
+    print_message("")
     for site in server.sites:
-        say(f"{site.name:<{NAME_WIDTH}}{site.story}")
+        print_message(f"{site.name:<{NAME_WIDTH}}{site.story}")
     for visit in visits:
         if not visit.as_told:
-            say(f"{visit.site.name} did not end as told: expected {visit.site.expected_status}.")
+            print_message(
+                f"{visit.site.name} did not end as told: expected {visit.site.expected_status}."
+            )
     return visits
 
 
-def _row(visit: Visit) -> list[object]:
+def _row(visit: DemoScan) -> list[object]:
     return [
         visit.site.name,
         visit.site.base_url,

@@ -20,13 +20,13 @@ from siteatlas.cli.terminal.output import (
     console_for,
     drawn_table,
     percent,
-    say,
+    print_message,
 )
 from siteatlas.demo.server import DemoSite
 
 LOOK_SECONDS = 0.1
 ANSWER_SECONDS = 30
-ACTIVE = {"pending", "processing"}
+UNFINISHED_STATUSES = {"pending", "processing"}
 COLUMNS = [
     Column("SITE"),
     Column("STATUS"),
@@ -37,7 +37,7 @@ COLUMNS = [
 
 
 @dataclass(frozen=True, slots=True)
-class Visit:
+class DemoScan:
     """A demo site and what the API last said of its job."""
 
     site: DemoSite
@@ -57,7 +57,7 @@ class Visit:
     @property
     def ended(self) -> bool:
         """Whether there is a result."""
-        return bool(self.job) and self.status not in ACTIVE
+        return bool(self.job) and self.status not in UNFINISHED_STATUSES
 
     @property
     def sitemaps(self) -> int:
@@ -103,15 +103,15 @@ class Tour:
             answer.raise_for_status()
             return len((await answer.json())["items"])
 
-    async def scan(self, sites: Sequence[DemoSite]) -> list[Visit]:
+    async def scan(self, sites: Sequence[DemoSite]) -> list[DemoScan]:
         """Submit all sites and wait for the end of every scan."""
         addresses = [await self._submit(site) for site in sites]
-        visits = [Visit(site) for site in sites]
+        visits = [DemoScan(site) for site in sites]
         with _board() as show:
             while not all(visit.ended for visit in visits):
                 for number, address in enumerate(addresses):
                     if not visits[number].ended:
-                        visits[number] = Visit(sites[number], await self._look(address))
+                        visits[number] = DemoScan(sites[number], await self._look(address))
                         show.update(visits)
                 await asyncio.sleep(LOOK_SECONDS)
         return visits
@@ -129,14 +129,14 @@ class Tour:
             return job
 
 
-class Board:
+class ProgressTable:
     """Shows how far the scans are: a table that moves, or a line when a scan ends."""
 
     def __init__(self, live: Live | None) -> None:
         self._live = live
         self._told: set[str] = set()
 
-    def update(self, visits: Sequence[Visit]) -> None:
+    def update(self, visits: Sequence[DemoScan]) -> None:
         """Show the newest state."""
         if self._live is not None:
             self._live.update(drawn_table(COLUMNS, [_row(visit) for visit in visits]), refresh=True)
@@ -145,22 +145,22 @@ class Board:
             if visit.ended and visit.site.name not in self._told:
                 self._told.add(visit.site.name)
                 why = f" ({visit.reason})" if visit.reason else ""
-                say(
+                print_message(
                     f"{visit.site.name}: {visit.shown_status}{why}, "
                     f"{counted(visit.sitemaps, 'sitemap')}, {counted(visit.urls, 'URL')}"
                 )
 
 
 @contextmanager
-def _board() -> Iterator[Board]:
+def _board() -> Iterator[ProgressTable]:
     if not can_show_progress():
-        yield Board(None)
+        yield ProgressTable(None)
         return
     with Live(console=console_for(sys.stderr), transient=True, auto_refresh=False) as live:
-        yield Board(live)
+        yield ProgressTable(live)
 
 
-def _row(visit: Visit) -> list[str]:
+def _row(visit: DemoScan) -> list[str]:
     progress = percent(float(visit.job.get("progress") or 0))
     return [
         cell_text(value)

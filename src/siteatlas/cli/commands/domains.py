@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from siteatlas.cli.scanning.faults import shown_site
-from siteatlas.cli.scanning.site_list import LONGEST_LINE, STDIN, site_in
+from siteatlas.cli.scanning.site_list import MAX_LINE_CHARS, STDIN, site_in
 from siteatlas.cli.terminal.database import opened
 from siteatlas.cli.terminal.errors import report, run
 from siteatlas.cli.terminal.options import (
@@ -25,14 +25,14 @@ from siteatlas.cli.terminal.options import (
 from siteatlas.cli.terminal.output import (
     WIDE,
     Column,
-    Kind,
+    ColumnKind,
     ListFormat,
     is_terminal,
-    say,
+    print_message,
     write_details,
     write_json,
 )
-from siteatlas.cli.terminal.paged_list import ListRequest, Shape, write_list
+from siteatlas.cli.terminal.paged_list import ListRequest, TableLayout, write_list
 from siteatlas.cli.terminal.preparation import prepare
 from siteatlas.cli.terminal.tables import relative_time
 from siteatlas.errors import AddressError, DomainNotFound, InputError
@@ -46,10 +46,10 @@ from siteatlas.insights.pages import DEFAULT_LIMIT, Page
 from siteatlas.insights.workers import any_worker_alive
 from siteatlas.net.address import WebAddress, parse_site
 from siteatlas.net.egress import EgressPolicy
-from siteatlas.queue.new_job import Submitted
-from siteatlas.queue.operator_actions import remove_site
+from siteatlas.queue.new_job import SubmittedJob
+from siteatlas.queue.operator_actions import remove_domain_and_jobs
 from siteatlas.queue.submission import watch_site
-from siteatlas.settings import LONGEST_INTERVAL_HOURS, SHORTEST_INTERVAL_HOURS, Settings
+from siteatlas.settings import MAX_INTERVAL_HOURS, MIN_INTERVAL_HOURS, Settings
 from siteatlas.storage.models import LOCAL_USER_ID
 from siteatlas.storage.session import get_session
 from siteatlas.storage.statements.domains import (
@@ -57,16 +57,16 @@ from siteatlas.storage.statements.domains import (
     find_domain,
 )
 
-SHAPE: Shape[DomainView] = Shape(
+SHAPE: TableLayout[DomainView] = TableLayout(
     columns=[
         Column("DOMAIN"),
         Column("WATCHED", from_width=WIDE),
-        Column("URLS", right=True, kind=Kind.COUNT),
-        Column("SITEMAPS", right=True, kind=Kind.COUNT, from_width=WIDE),
-        Column("STATUS", kind=Kind.STATUS),
+        Column("URLS", right=True, kind=ColumnKind.COUNT),
+        Column("SITEMAPS", right=True, kind=ColumnKind.COUNT, from_width=WIDE),
+        Column("STATUS", kind=ColumnKind.STATUS),
         Column("ERROR"),
-        Column("LAST SCAN", kind=Kind.AGE),
-        Column("NEXT SCAN", kind=Kind.AGE),
+        Column("LAST SCAN", kind=ColumnKind.AGE),
+        Column("NEXT SCAN", kind=ColumnKind.AGE),
     ],
     row=lambda d: (
         d.domain,
@@ -89,7 +89,7 @@ app = typer.Typer(
 
 
 @dataclass(frozen=True, slots=True)
-class Watching:
+class WatchOptions:
     """How the sites that are added are watched."""
 
     interval_hours: float | None
@@ -97,11 +97,11 @@ class Watching:
 
 
 @dataclass(frozen=True, slots=True)
-class Added:
+class AddedDomain:
     """A site that is watched from now on, and the job of its next scan."""
 
     domain: DomainView
-    job: Submitted
+    job: SubmittedJob
     interval_hours: float
 
     def line(self) -> str:
@@ -123,8 +123,8 @@ def add(
     interval_hours: Annotated[
         float | None,
         typer.Option(
-            min=SHORTEST_INTERVAL_HOURS,
-            max=LONGEST_INTERVAL_HOURS,
+            min=MIN_INTERVAL_HOURS,
+            max=MAX_INTERVAL_HOURS,
             help="Hours between two scans; 0.016 is about one minute.",
         ),
     ] = None,
@@ -141,7 +141,7 @@ def add(
     typed = list(dict.fromkeys(_typed(sites)))
     addresses = _usable(typed, EgressPolicy.from_text(settings.egress_allow))
     if addresses:
-        run(_add(settings, addresses, Watching(interval_hours, max_urls), as_json=as_json))
+        run(_add(settings, addresses, WatchOptions(interval_hours, max_urls), as_json=as_json))
     raise typer.Exit(0 if len(addresses) == len(typed) else 1)
 
 
@@ -151,7 +151,7 @@ def _typed(sites: list[str]) -> Iterator[str]:
         if site != STDIN:
             yield site
             continue
-        while line := sys.stdin.buffer.readline(LONGEST_LINE):
+        while line := sys.stdin.buffer.readline(MAX_LINE_CHARS):
             if named := site_in(line):
                 yield named
 
@@ -227,7 +227,7 @@ def remove(
         raise InputError("Removing a site also removes its history. Add --yes to do it.")
     if not yes:
         typer.confirm(f"Remove {site} with its sitemaps, URLs and history?", abort=True, err=True)
-    say(f"Removed {run(_remove(settings, site))}.")
+    print_message(f"Removed {run(_remove(settings, site))}.")
 
 
 def _write(domain: DomainView, *, as_json: bool) -> None:
@@ -242,29 +242,29 @@ def _write_changed(domain: DomainView, line: str, *, as_json: bool) -> None:
     if as_json:
         write_json(domain)
     else:
-        say(line)
+        print_message(line)
 
 
 async def _add(
-    settings: Settings, addresses: list[WebAddress], watching: Watching, *, as_json: bool
+    settings: Settings, addresses: list[WebAddress], watching: WatchOptions, *, as_json: bool
 ) -> None:
     """Add each site in a transaction of its own, so that what was said is also done."""
-    added: list[Added] = []
+    added: list[AddedDomain] = []
     async with opened(settings):
         for address in addresses:
             added.append(await _add_one(settings, address, watching))
             if not as_json:
-                say(added[-1].line())
+                print_message(added[-1].line())
         async with get_session() as session, session.begin():
             served = await any_worker_alive(session)
     if as_json:
         items = [asdict(one.domain) | {"job_id": one.job.job_id} for one in added]
         write_json(items[0] if len(items) == 1 else {"items": items, "next_cursor": None})
     if not served:
-        say("No process works on the queue. Start one: siteatlas serve")
+        print_message("No process works on the queue. Start one: siteatlas serve")
 
 
-async def _add_one(settings: Settings, address: WebAddress, watching: Watching) -> Added:
+async def _add_one(settings: Settings, address: WebAddress, watching: WatchOptions) -> AddedDomain:
     async with get_session() as session, session.begin():
         domain, job = await watch_site(
             session,
@@ -276,7 +276,7 @@ async def _add_one(settings: Settings, address: WebAddress, watching: Watching) 
             max_attempts=settings.max_attempts,
         )
         interval = domain.scan_interval_hours or settings.scan_interval_hours
-        return Added(domain_view(domain), job, interval)
+        return AddedDomain(domain_view(domain), job, interval)
 
 
 async def _list(settings: Settings, request: ListRequest, watched: bool | None) -> None:
@@ -305,5 +305,5 @@ async def _set_paused(settings: Settings, site: str, *, paused: bool) -> DomainV
 async def _remove(settings: Settings, site: str) -> str:
     name = parse_site(site).domain
     async with opened(settings), get_session() as session, session.begin():
-        await remove_site(session, name)
+        await remove_domain_and_jobs(session, name)
     return name

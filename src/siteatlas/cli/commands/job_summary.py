@@ -25,17 +25,17 @@ from siteatlas.cli.terminal.output import (
     status_text,
     write_table,
 )
-from siteatlas.cli.terminal.tables import Kind, relative_time, shorten_middle
+from siteatlas.cli.terminal.tables import ColumnKind, relative_time, shorten_middle
 from siteatlas.errors import error_classes
 from siteatlas.insights.jobs import AttemptView, JobView
 from siteatlas.storage.models import JobStatus
 
-LARGEST_SHOWN = 5
+MAX_SITEMAPS_SHOWN = 5
 LABEL_WIDTH = 10
 ATTEMPT_COLUMNS = [
     Column("ATTEMPT", right=True),
-    Column("OUTCOME", kind=Kind.STATUS),
-    Column("ENDED", kind=Kind.AGE),
+    Column("OUTCOME", kind=ColumnKind.STATUS),
+    Column("ENDED", kind=ColumnKind.AGE),
     Column("WORKER"),
     Column("ERROR"),
 ]
@@ -118,7 +118,7 @@ def _largest(job: JobView, total: int, width: int | None) -> Iterator[Line]:
     """The largest sitemaps with their counts, and how to see the others."""
     listed = [
         (str(one.get("url")), f"{int(one.get('url_count') or 0):,}")
-        for one in islice(result_of(job).get("sitemaps") or [], LARGEST_SHOWN)
+        for one in islice(result_of(job).get("sitemaps") or [], MAX_SITEMAPS_SHOWN)
     ]
     room = max((len(count) for _, count in listed), default=0)
     for number, (url, count) in enumerate(listed):

@@ -15,7 +15,7 @@ from siteatlas.cli.commands.job_summary import (
     shown_status,
     write_summary,
 )
-from siteatlas.cli.terminal.choices import alternatives, completing
+from siteatlas.cli.terminal.choices import alternatives, complete_choice
 from siteatlas.cli.terminal.database import opened
 from siteatlas.cli.terminal.errors import run
 from siteatlas.cli.terminal.options import (
@@ -31,14 +31,14 @@ from siteatlas.cli.terminal.options import (
 from siteatlas.cli.terminal.output import (
     WIDE,
     Column,
-    Kind,
+    ColumnKind,
     ListFormat,
-    complain,
     percent,
-    say,
+    print_message,
+    print_warning,
     write_json,
 )
-from siteatlas.cli.terminal.paged_list import ListRequest, Shape, write_list
+from siteatlas.cli.terminal.paged_list import ListRequest, TableLayout, write_list
 from siteatlas.cli.terminal.preparation import prepare
 from siteatlas.cli.terminal.progress import ProgressLine
 from siteatlas.errors import JobNotFound
@@ -60,18 +60,18 @@ from siteatlas.storage.models import JobStatus
 from siteatlas.storage.session import get_session
 
 WATCH_SECONDS = 0.5
-ACTIVE = {JobStatus.PENDING, JobStatus.PROCESSING}
+UNFINISHED_STATUSES = {JobStatus.PENDING, JobStatus.PROCESSING}
 
 
-SHAPE: Shape[JobView] = Shape(
+SHAPE: TableLayout[JobView] = TableLayout(
     columns=[
         Column("ID", right=True),
         Column("DOMAIN"),
-        Column("STATUS", kind=Kind.STATUS),
+        Column("STATUS", kind=ColumnKind.STATUS),
         Column("PROGRESS", right=True),
         Column("ATTEMPT", right=True, from_width=WIDE),
-        Column("CREATED", kind=Kind.AGE),
-        Column("FINISHED", kind=Kind.AGE, from_width=WIDE),
+        Column("CREATED", kind=ColumnKind.AGE),
+        Column("FINISHED", kind=ColumnKind.AGE, from_width=WIDE),
         Column("ERROR"),
     ],
     row=lambda j: (
@@ -100,7 +100,7 @@ def list_(
         str | None,
         typer.Option(
             metavar=alternatives(JobStatus),
-            autocompletion=completing(JobStatus),
+            autocompletion=complete_choice(JobStatus),
             help="Only jobs of this status.",
         ),
     ] = None,
@@ -147,8 +147,8 @@ def watch(
         write_json(seen)
     else:
         write_summary(seen)
-    if seen.status in ACTIVE:
-        complain(f"Job {seen.id} goes on. Watch it again: siteatlas jobs watch {seen.id}")
+    if seen.status in UNFINISHED_STATUSES:
+        print_warning(f"Job {seen.id} goes on. Watch it again: siteatlas jobs watch {seen.id}")
     raise typer.Exit(watch_exit_code(seen, fail_on, problems=problems))
 
 
@@ -178,7 +178,7 @@ def _write_changed(job: JobView, *, as_json: bool) -> None:
         write_json(job)
         return
     asked = job.status == JobStatus.PROCESSING and job.cancel_requested_at is not None
-    say(f"Job {job.id} ({job.domain}) is {'asked to stop' if asked else job.status}.")
+    print_message(f"Job {job.id} ({job.domain}) is {'asked to stop' if asked else job.status}.")
 
 
 async def _list(
@@ -201,27 +201,27 @@ async def _find(settings: Settings, ident: str) -> tuple[JobView, list[AttemptVi
 
 
 async def _watch(
-    settings: Settings, ident: str | None, patience: float | None, fail_on: FailOn
+    settings: Settings, ident: str | None, max_seconds: float | None, fail_on: FailOn
 ) -> tuple[JobView, bool]:
     """The job once it has ended, or as it is when the time is up; whether its site has problems.
 
     Problems are looked for only if they matter.
     """
     async with opened(settings):
-        job = await _until_ended(ident or await _newest(), patience)
+        job = await _until_ended(ident or await _newest(), max_seconds)
         return job, fail_on is FailOn.PROBLEMS and await _has_problems(job)
 
 
-async def _until_ended(ident: str, patience: float | None) -> JobView:
+async def _until_ended(ident: str, max_seconds: float | None) -> JobView:
     idle = IdleNotice()
     with ProgressLine() as progress:
         while True:
             async with get_session() as session, session.begin():
                 job = await find_job(session, ident)
                 served = await any_worker_alive(session)
-            if job.status not in ACTIVE:
+            if job.status not in UNFINISHED_STATUSES:
                 return job
-            if patience is not None and progress.seconds >= patience:
+            if max_seconds is not None and progress.seconds >= max_seconds:
                 return job
             idle.notice(job, served=served)
             progress.show(partial(_progress_text, job, served=served))
@@ -245,7 +245,9 @@ class IdleNotice:
     def notice(self, job: JobView, *, served: bool) -> None:
         """Tell a person who waits for nothing."""
         if not served and not self._said:
-            say(f"No process works on the queue, so job {job.id} waits. Start one: siteatlas serve")
+            print_message(
+                f"No process works on the queue, so job {job.id} waits. Start one: siteatlas serve"
+            )
         self._said = not served
 
 

@@ -17,8 +17,14 @@ from siteatlas.cli.terminal.options import (
     LimitOption,
     SiteArgument,
 )
-from siteatlas.cli.terminal.output import ListFormat, say, terminal_width, write_line
-from siteatlas.cli.terminal.paged_list import FetchPage, ListRequest, Shape, read_pages, write_list
+from siteatlas.cli.terminal.output import ListFormat, print_message, terminal_width, write_line
+from siteatlas.cli.terminal.paged_list import (
+    FetchPage,
+    ListRequest,
+    TableLayout,
+    read_pages,
+    write_list,
+)
 from siteatlas.cli.terminal.preparation import prepare
 from siteatlas.cli.terminal.problem_lines import ProblemLines, ShownProblem
 from siteatlas.insights.domains import find_domain_view
@@ -27,7 +33,7 @@ from siteatlas.insights.problems import ProblemFilter, ProblemState, ProblemView
 from siteatlas.settings import Settings
 from siteatlas.storage.session import get_session
 
-SHAPE: Shape[ProblemView] = Shape(
+SHAPE: TableLayout[ProblemView] = TableLayout(
     columns=(),
     row=lambda _problem: (),
     none="No problem of this site is stored.",
@@ -82,7 +88,7 @@ async def _list(settings: Settings, site: str, request: ListRequest, wanted: Pro
 
 
 async def _write_groups(
-    request: ListRequest, fetch: FetchPage[ProblemView], shape: Shape[ProblemView]
+    request: ListRequest, fetch: FetchPage[ProblemView], shape: TableLayout[ProblemView]
 ) -> None:
     """Problems under their codes; a table has no room for samples."""
     lines, cursor, printed = ProblemLines(terminal_width(sys.stdout)), None, 0
@@ -93,9 +99,9 @@ async def _write_groups(
             for line in lines.of(_shown(item)):
                 write_line(line)
     if not printed:
-        say(shape.none)
+        print_message(shape.none)
     if cursor is not None:
-        say(f"There is more: --all, or go on with --cursor {cursor}")
+        print_message(f"There is more: --all, or go on with --cursor {cursor}")
 
 
 def _shown(item: ProblemView) -> ShownProblem:

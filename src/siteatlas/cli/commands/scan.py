@@ -32,20 +32,25 @@ from siteatlas.cli.scanning.arguments import (
     chosen_format,
 )
 from siteatlas.cli.scanning.entry_filter import EntryFilter
-from siteatlas.cli.scanning.faults import say_fault
-from siteatlas.cli.scanning.formats import ScanFormat, form_of
-from siteatlas.cli.scanning.live_view import View
-from siteatlas.cli.scanning.messages import say_block, say_children, say_left_out, say_line
-from siteatlas.cli.scanning.runner import Conductor
+from siteatlas.cli.scanning.faults import print_scan_error
+from siteatlas.cli.scanning.formats import ScanFormat, encoders_for
+from siteatlas.cli.scanning.live_view import LiveView
+from siteatlas.cli.scanning.messages import (
+    print_filtered_count,
+    print_summary,
+    print_summary_line,
+    print_unfetched_children,
+)
+from siteatlas.cli.scanning.runner import ScanRunner
 from siteatlas.cli.scanning.sinks import DataSink, open_sink
 from siteatlas.cli.scanning.site_list import STDIN
 from siteatlas.cli.scanning.steady_pace import SteadyPace
-from siteatlas.cli.scanning.targets import Target, Targets
+from siteatlas.cli.scanning.targets import ScanTarget, ScanTargets
 from siteatlas.cli.terminal.choices import counted
 from siteatlas.cli.terminal.errors import INTERRUPTED, run, trace
 from siteatlas.cli.terminal.invocation import current, say_less, say_more
 from siteatlas.cli.terminal.options import FailOn, FailOnOption
-from siteatlas.cli.terminal.output import is_terminal, say
+from siteatlas.cli.terminal.output import is_terminal, print_message
 from siteatlas.cli.terminal.preparation import prepare
 from siteatlas.cli.terminal.signals import quiet_interrupts, stop_on_signals
 from siteatlas.errors import (
@@ -70,7 +75,7 @@ app = typer.Typer(rich_markup_mode=None)
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class ScanCommand:
     """What to print of what is found, how and where, and what counts as a failure."""
 
     format: ScanFormat
@@ -139,12 +144,12 @@ def scan(
         find_duplicates=chosen not in STREAMED or bool(current().verbosity),
     )
     analyzer = _analyzer(settings, policy, header or [], rate)
-    targets = Targets(analyzer, policy, usual, options, only=only)
+    targets = ScanTargets(analyzer, policy, usual, options, only=only)
     first = _target(sites[0], targets) if _is_one(sites) else None
     kept = None if wanted.keeps_all else max_urls
-    wish = Wish(chosen, output, kept, wanted, timeout, fail_on)
+    scan_command = ScanCommand(chosen, output, kept, wanted, timeout, fail_on)
     with quiet_interrupts():
-        code = run(_scan(wish, targets, first, sites))
+        code = run(_scan(scan_command, targets, first, sites))
     raise typer.Exit(code)
 
 
@@ -160,7 +165,7 @@ def _policy(usual: EgressPolicy, allow: list[str]) -> EgressPolicy:
         return usual
     with _named("--allow"):
         policy = usual.with_allowed(*allow)
-    say(f"Allowed for this scan: {', '.join(allow)}")
+    print_message(f"Allowed for this scan: {', '.join(allow)}")
     return policy
 
 
@@ -173,12 +178,12 @@ def _named(option: str) -> Iterator[None]:
         raise ConfigurationError(f"{option}: {error.message}") from error
 
 
-def _target(site: str, targets: Targets) -> Target:
+def _target(site: str, targets: ScanTargets) -> ScanTarget:
     try:
         return targets.of(site)
     except InputError as error:
         trace(error)
-        say_fault(error, site, targets.policy)
+        print_scan_error(error, site, targets.policy)
         raise typer.Exit(error.exit_code) from error
 
 
@@ -187,7 +192,7 @@ def _analyzer(
 ) -> SitemapAnalyzer:
     proxy = configured_proxy(settings)
     if proxy is not None:
-        say(f"Through the proxy {proxy}, which decides which addresses names lead to.")
+        print_message(f"Through the proxy {proxy}, which decides which addresses names lead to.")
     return SitemapAnalyzer(
         policy,
         _pace(settings, rate),
@@ -212,19 +217,21 @@ def _pace(settings: Settings, rate: float | None) -> Politeness:
     return Politeness(settings.host_delay, settings.host_connections)
 
 
-async def _scan(wish: Wish, targets: Targets, first: Target | None, sites: list[str]) -> int:
+async def _scan(
+    scan_command: ScanCommand, targets: ScanTargets, first: ScanTarget | None, sites: list[str]
+) -> int:
     """Read everything, write it, say how it went; gives the exit code."""
-    form = form_of(wish.format, many=first is None, terminal=wish.on_terminal)
-    sink = open_sink(wish.output)
-    conductor = Conductor(
+    form = encoders_for(scan_command.format, many=first is None, terminal=scan_command.on_terminal)
+    sink = open_sink(scan_command.output)
+    runner = ScanRunner(
         sink,
         form,
-        wish.wanted,
-        max_urls=wish.max_urls,
-        timeout=wish.timeout,
-        hold_reports=wish.on_terminal,
+        scan_command.wanted,
+        max_urls=scan_command.max_urls,
+        timeout=scan_command.timeout,
+        hold_reports=scan_command.on_terminal,
     )
-    view = View(conductor)
+    view = LiveView(runner)
 
     def clean_up() -> None:
         sink.abandon()
@@ -232,66 +239,70 @@ async def _scan(wish: Wish, targets: Targets, first: Target | None, sites: list[
 
     listed = targets.listed(sites) if first is None else _only(first)
     try:
-        with stop_on_signals(conductor.stop, clean_up):
-            kept = await _conduct(conductor, listed, wish, sink, view)
+        with stop_on_signals(runner.stop, clean_up):
+            kept = await _run_scans(runner, listed, scan_command, sink, view)
     except OutputClosed:
         return 0
-    _say_ends(conductor, targets, many=first is None)
-    say_left_out(wish.wanted)
+    _say_ends(runner, targets, many=first is None)
+    print_filtered_count(scan_command.wanted)
     if kept:
-        _say_written(conductor, wish)
-    if conductor.interrupted:
-        say("Interrupted; the result is not complete.")
+        _say_written(runner, scan_command)
+    if runner.interrupted:
+        print_message("Interrupted; the result is not complete.")
         return INTERRUPTED
-    if first is not None and first.address is not None and conductor.ended[0].error is None:
+    if first is not None and first.address is not None and runner.ended[0].error is None:
         targets.say_how_to_watch(first.address)
-    return _exit_code(conductor, targets, wish)
+    return _exit_code(runner, targets, scan_command)
 
 
-def _exit_code(conductor: Conductor, targets: Targets, wish: Wish) -> int:
-    codes = [ended.error.exit_code for ended in conductor.ended if ended.error is not None]
-    reports = [ended.keeper.report for ended in conductor.ended if ended.error is None]
-    failed = PartialScan.exit_code if any(map(wish.fails, reports)) else 0
+def _exit_code(runner: ScanRunner, targets: ScanTargets, scan_command: ScanCommand) -> int:
+    codes = [ended.error.exit_code for ended in runner.ended if ended.error is not None]
+    reports = [ended.builder.report for ended in runner.ended if ended.error is None]
+    failed = PartialScan.exit_code if any(map(scan_command.fails, reports)) else 0
     return max([*codes, targets.worst_refusal, failed])
 
 
-async def _conduct(
-    conductor: Conductor, listed: AsyncIterator[Target], wish: Wish, sink: DataSink, view: View
+async def _run_scans(
+    runner: ScanRunner,
+    listed: AsyncIterator[ScanTarget],
+    scan_command: ScanCommand,
+    sink: DataSink,
+    view: LiveView,
 ) -> bool:
     """Read and write everything; gives whether the output was kept."""
     keep = False
     try:
-        async with view.shown(data_on_terminal=wish.on_terminal and wish.streams):
-            await conductor.run(listed)
-        await conductor.finish()
-        found_something = any(ended.error is None for ended in conductor.ended)
-        keep = found_something or wish.format is ScanFormat.JSON
+        async with view.shown(data_on_terminal=scan_command.on_terminal and scan_command.streams):
+            await runner.run(listed)
+        await runner.finish()
+        found_something = any(ended.error is None for ended in runner.ended)
+        keep = found_something or scan_command.format is ScanFormat.JSON
     finally:
         await sink.close(keep=keep)
     return keep
 
 
-async def _only(target: Target) -> AsyncIterator[Target]:
+async def _only(target: ScanTarget) -> AsyncIterator[ScanTarget]:
     yield target
 
 
-def _say_ends(conductor: Conductor, targets: Targets, *, many: bool) -> None:
-    if not conductor.ended:
-        say("No site was scanned.")
-    for ended in conductor.ended:
+def _say_ends(runner: ScanRunner, targets: ScanTargets, *, many: bool) -> None:
+    if not runner.ended:
+        print_message("No site was scanned.")
+    for ended in runner.ended:
         if ended.error is not None:
             typed = ended.target.name if many else ended.target.typed
-            say_fault(ended.error, typed, targets.policy, may_be_file=not many)
+            print_scan_error(ended.error, typed, targets.policy, may_be_file=not many)
         elif is_terminal(sys.stderr) and not many:
-            say_block(ended.keeper.report, ended.keeper.dated_count, ended.seconds)
+            print_summary(ended.builder.report, ended.builder.dated_count, ended.seconds)
         else:
-            say_line(ended.keeper.report, ended.seconds)
-        say_children(ended.keeper.report)
+            print_summary_line(ended.builder.report, ended.seconds)
+        print_unfetched_children(ended.builder.report)
 
 
-def _say_written(conductor: Conductor, wish: Wish) -> None:
-    if wish.output is None or str(wish.output) == STDIN:
+def _say_written(runner: ScanRunner, scan_command: ScanCommand) -> None:
+    if scan_command.output is None or str(scan_command.output) == STDIN:
         return
-    urls = sum(ended.keeper.report.url_count for ended in conductor.ended)
-    what = counted(urls, "URL") if wish.streams else "the report"
-    say(f"Wrote {what} to {wish.output}.")
+    urls = sum(ended.builder.report.url_count for ended in runner.ended)
+    what = counted(urls, "URL") if scan_command.streams else "the report"
+    print_message(f"Wrote {what} to {scan_command.output}.")

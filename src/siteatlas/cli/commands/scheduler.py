@@ -11,7 +11,14 @@ import typer
 from siteatlas.cli.terminal.database import opened
 from siteatlas.cli.terminal.errors import run
 from siteatlas.cli.terminal.options import JsonOption
-from siteatlas.cli.terminal.output import Column, Kind, say, write_details, write_json, write_table
+from siteatlas.cli.terminal.output import (
+    Column,
+    ColumnKind,
+    print_message,
+    write_details,
+    write_json,
+    write_table,
+)
 from siteatlas.cli.terminal.preparation import prepare
 from siteatlas.insights.jobs import count_jobs_by_status
 from siteatlas.insights.workers import WorkerView, list_workers
@@ -23,17 +30,17 @@ from siteatlas.settings import Settings
 from siteatlas.storage.models import JobStatus
 from siteatlas.storage.session import get_session
 
-PENDING_LOOKED_AT = 1000
+PENDING_EXAMINED = 1000
 
 WORKER_COLUMNS = [
     Column("WORKER"),
     Column("SLOTS", right=True),
     Column("RUNNING", right=True),
     Column("SEEN (S AGO)", right=True),
-    Column("LAST TICK", kind=Kind.AGE),
-    Column("NEXT TICK", kind=Kind.AGE),
+    Column("LAST TICK", kind=ColumnKind.AGE),
+    Column("NEXT TICK", kind=ColumnKind.AGE),
 ]
-OUTCOME_COLUMNS = [Column("JOB", kind=Kind.NAME), Column("OUTCOME", kind=Kind.STATUS)]
+OUTCOME_COLUMNS = [Column("JOB", kind=ColumnKind.NAME), Column("OUTCOME", kind=ColumnKind.STATUS)]
 
 app = typer.Typer(
     help="The scheduler, which takes jobs and queues due sites.",
@@ -94,7 +101,7 @@ def _write_report(report: TickReport) -> None:
 @app.command()
 def status(as_json: JsonOption = False) -> None:
     """Show workers, ticks, the oldest waiting job and how many jobs are in each state."""
-    state = run(_read(prepare()))
+    state = run(_load_state(prepare()))
     if as_json:
         write_json(state)
         return
@@ -113,7 +120,7 @@ def write_state(state: SchedulerState) -> None:
         ]
     )
     if not state.workers:
-        say("No process works on the queue. Start one: siteatlas serve")
+        print_message("No process works on the queue. Start one: siteatlas serve")
         return
     write_table(WORKER_COLUMNS, map(_worker_row, state.workers))
 
@@ -138,7 +145,7 @@ async def run_scheduler_once(settings: Settings, limit: int) -> TickReport:
         return report
 
 
-async def _read(settings: Settings) -> SchedulerState:
+async def _load_state(settings: Settings) -> SchedulerState:
     async with opened(settings):
         return await scheduler_state()
 
@@ -146,7 +153,7 @@ async def _read(settings: Settings) -> SchedulerState:
 async def scheduler_state() -> SchedulerState:
     """The state, from the bound database."""
     async with get_session() as session, session.begin():
-        pending = await job_service.get_pending_jobs(session, limit=PENDING_LOOKED_AT)
+        pending = await job_service.get_pending_jobs(session, limit=PENDING_EXAMINED)
         workers = await list_workers(session)
         jobs = await count_jobs_by_status(session)
     now = datetime.now(UTC)

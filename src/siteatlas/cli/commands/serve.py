@@ -11,7 +11,7 @@ import typer
 from siteatlas.cli.hosting.listener import base_url, listen
 from siteatlas.cli.hosting.server import Service
 from siteatlas.cli.terminal.errors import run
-from siteatlas.cli.terminal.output import is_terminal, say, write_line
+from siteatlas.cli.terminal.output import is_terminal, print_message, write_line
 from siteatlas.cli.terminal.preparation import prepare
 
 app = typer.Typer(rich_markup_mode=None)
@@ -39,6 +39,6 @@ def serve(
 def _announce(listener: socket.socket) -> None:
     """Tell people on stderr; a program that started us reads the address from stdout."""
     url = base_url(listener)
-    say(f"Siteatlas listens on {url} (Ctrl-C stops it)")
+    print_message(f"Siteatlas listens on {url} (Ctrl-C stops it)")
     if not is_terminal(sys.stdout):
         write_line(url)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from siteatlas.cli.terminal.choices import alternatives, completing, read_word
+from siteatlas.cli.terminal.choices import alternatives, complete_choice, parse_choice
 from siteatlas.cli.terminal.database import opened
 from siteatlas.cli.terminal.errors import run
 from siteatlas.cli.terminal.options import (
@@ -18,8 +18,8 @@ from siteatlas.cli.terminal.options import (
     LimitOption,
     SiteArgument,
 )
-from siteatlas.cli.terminal.output import WIDE, Column, Kind, ListFormat
-from siteatlas.cli.terminal.paged_list import ListRequest, Shape, write_list
+from siteatlas.cli.terminal.output import WIDE, Column, ColumnKind, ListFormat
+from siteatlas.cli.terminal.paged_list import ListRequest, TableLayout, write_list
 from siteatlas.cli.terminal.preparation import prepare
 from siteatlas.insights.domains import find_domain_view
 from siteatlas.insights.pages import DEFAULT_LIMIT, Page
@@ -30,14 +30,14 @@ from siteatlas.settings import Settings
 from siteatlas.storage.models import SitemapStatus
 from siteatlas.storage.session import get_session
 
-SHAPE: Shape[SitemapView] = Shape(
+SHAPE: TableLayout[SitemapView] = TableLayout(
     columns=[
-        Column("URL", kind=Kind.URL),
+        Column("URL", kind=ColumnKind.URL),
         Column("TYPE"),
         Column("FOUND BY", from_width=WIDE),
-        Column("STATUS", kind=Kind.STATUS),
-        Column("URLS", right=True, kind=Kind.COUNT),
-        Column("LAST READ", kind=Kind.AGE),
+        Column("STATUS", kind=ColumnKind.STATUS),
+        Column("URLS", right=True, kind=ColumnKind.COUNT),
+        Column("LAST READ", kind=ColumnKind.AGE),
         Column("ERROR"),
     ],
     row=lambda s: (
@@ -66,8 +66,8 @@ class SitemapFilter:
     def of(cls, type: str | None, status: str | None) -> SitemapFilter:
         """The filter that was typed; raises InputError for a word that is not known."""
         return cls(
-            read_word(type, SitemapType, "type"),
-            read_word(status, SitemapStatus, "status", STATUS_ALIASES),
+            parse_choice(type, SitemapType, "type"),
+            parse_choice(status, SitemapStatus, "status", STATUS_ALIASES),
         )
 
 
@@ -82,7 +82,7 @@ def sitemaps(
         str | None,
         typer.Option(
             metavar=alternatives(SitemapType),
-            autocompletion=completing(SitemapType),
+            autocompletion=complete_choice(SitemapType),
             help="Only this type.",
         ),
     ] = None,
@@ -90,7 +90,7 @@ def sitemaps(
         str | None,
         typer.Option(
             metavar=alternatives(SitemapStatus),
-            autocompletion=completing(SitemapStatus),
+            autocompletion=complete_choice(SitemapStatus),
             help="Only this status.",
         ),
     ] = None,

@@ -17,8 +17,22 @@ from siteatlas.cli.terminal.options import (
     LimitOption,
     SiteArgument,
 )
-from siteatlas.cli.terminal.output import WIDE, WIDEST, Column, Kind, ListFormat, say, write_bytes
-from siteatlas.cli.terminal.paged_list import FetchPage, ListRequest, Shape, read_pages, write_list
+from siteatlas.cli.terminal.output import (
+    WIDE,
+    WIDEST,
+    Column,
+    ColumnKind,
+    ListFormat,
+    print_message,
+    write_bytes,
+)
+from siteatlas.cli.terminal.paged_list import (
+    FetchPage,
+    ListRequest,
+    TableLayout,
+    read_pages,
+    write_list,
+)
 from siteatlas.cli.terminal.preparation import prepare
 from siteatlas.insights.domains import find_domain_view
 from siteatlas.insights.pages import DEFAULT_LIMIT, Page
@@ -37,14 +51,14 @@ class UrlFormat(StrEnum):
     JSONL = "jsonl"
 
 
-SHAPE: Shape[UrlView] = Shape(
+SHAPE: TableLayout[UrlView] = TableLayout(
     columns=[
-        Column("URL", kind=Kind.URL),
-        Column("LASTMOD", kind=Kind.DATE),
-        Column("FIRST SEEN", kind=Kind.AGE),
+        Column("URL", kind=ColumnKind.URL),
+        Column("LASTMOD", kind=ColumnKind.DATE),
+        Column("FIRST SEEN", kind=ColumnKind.AGE),
         Column("CHANGEFREQ", from_width=WIDEST),
         Column("PRIORITY", right=True, from_width=WIDEST),
-        Column("SITEMAP", kind=Kind.URL, from_width=WIDE),
+        Column("SITEMAP", kind=ColumnKind.URL, from_width=WIDE),
     ],
     row=lambda u: (u.url, u.lastmod, u.first_seen_at, u.changefreq, u.priority, u.sitemap),
     none="The sitemaps of this site list no URL.",
@@ -114,4 +128,4 @@ async def _write_bare(request: ListRequest, fetch: FetchPage[UrlView]) -> None:
         write_bytes(url_lines([item.url for item in page.items]))
         cursor = page.next_cursor
     if cursor is not None:
-        say(f"There is more: --all, or go on with --cursor {cursor}")
+        print_message(f"There is more: --all, or go on with --cursor {cursor}")

@@ -44,7 +44,7 @@ class ConnectionLimits:
         return cls(connections=max(1, limit))
 
 
-class Place(Enum):
+class Admission(Enum):
     """What a new connection gets."""
 
     FULL = auto()
@@ -58,7 +58,7 @@ class Droppable(Protocol):
     def drop(self) -> None: ...
 
 
-class ConnectionRoom:
+class ConnectionRegistry:
     """The open connections of one server.
 
     A connection that waits for its client (for a request, the rest of one, or to take an answer)
@@ -74,16 +74,16 @@ class ConnectionRoom:
         self._taking: dict[Droppable, None] = {}
         self._throttle = Throttle(burst=1)
 
-    def enter(self, connection: Droppable) -> Place:
+    def enter(self, connection: Droppable) -> Admission:
         """Take a new connection in; when there is no room, the longest waiting one is dropped."""
         if len(self._open) >= self.limits.connections:
             self._make_room()
         if len(self._open) >= self.limits.connections + self.limits.reserve:
-            return Place.NONE
+            return Admission.NONE
         self._open.add(connection)
         if len(self._open) > self.limits.connections:
-            return Place.HEALTH_ONLY
-        return Place.FULL
+            return Admission.HEALTH_ONLY
+        return Admission.FULL
 
     def leave(self, connection: Droppable) -> None:
         """The connection is gone."""

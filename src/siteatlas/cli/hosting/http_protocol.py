@@ -18,7 +18,7 @@ from uvicorn.server import ServerState
 
 from siteatlas.api.head_limits import MAX_HEADER_BYTES, MAX_TARGET_BYTES
 from siteatlas.api.problems import problem
-from siteatlas.cli.hosting.connections import ConnectionRoom, Place
+from siteatlas.cli.hosting.connections import Admission, ConnectionRegistry
 from siteatlas.errors import (
     HeadersTooLarge,
     HeadersTooSlow,
@@ -67,7 +67,7 @@ class HttpProtocol(H11Protocol):
         app_state: dict[str, Any],
         _loop: asyncio.AbstractEventLoop | None = None,
         *,
-        room: ConnectionRoom,
+        room: ConnectionRegistry,
     ) -> None:
         super().__init__(config, server_state, app_state, _loop)
         self.conn = HintingConnection(h11.SERVER, MAX_HEAD_BYTES)
@@ -81,11 +81,11 @@ class HttpProtocol(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         place = self._room.enter(self)
-        if place is Place.NONE:
+        if place is Admission.NONE:
             self._refuse(TooManyConnections())
             transport.close()
             return
-        if place is Place.HEALTH_ONLY:
+        if place is Admission.HEALTH_ONLY:
             self.app = self._serve_health
         self._await(Awaited.HEAD)
 

@@ -13,9 +13,9 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from http import HTTPStatus
 
-LARGEST_HEAD = 8 * 1024
+MAX_HEAD_BYTES = 8 * 1024
 CONNECTION_SECONDS = 5.0
-MOST_CONNECTIONS = 16
+MAX_CONNECTIONS = 16
 PLAIN = "text/plain; charset=utf-8"
 
 
@@ -41,13 +41,13 @@ async def serve_pages(listener: socket.socket, pages: Pages) -> AsyncIterator[No
         assert task is not None
         visits.add(task)
         try:
-            if len(visits) <= MOST_CONNECTIONS:
+            if len(visits) <= MAX_CONNECTIONS:
                 await _answer_in_time(reader, writer, pages)
         finally:
             visits.discard(task)
             writer.close()
 
-    server = await asyncio.start_server(visit, sock=listener, limit=LARGEST_HEAD)
+    server = await asyncio.start_server(visit, sock=listener, limit=MAX_HEAD_BYTES)
     try:
         yield
     finally:

@@ -11,8 +11,8 @@ from typing import cast
 
 import uvicorn
 
-from siteatlas.aio.fairness import spare_what_stays
-from siteatlas.cli.hosting.connections import ConnectionLimits, ConnectionRoom
+from siteatlas.aio.fairness import freeze_startup_objects
+from siteatlas.cli.hosting.connections import ConnectionLimits, ConnectionRegistry
 from siteatlas.cli.hosting.http_protocol import HttpProtocol
 from siteatlas.cli.hosting.listener import BACKLOG, quiet_accept_faults
 from siteatlas.cli.terminal.database import opened
@@ -36,7 +36,7 @@ class WebServer(uvicorn.Server):
         on_ready: Callable[[], None],
         limits: ConnectionLimits = ConnectionLimits(),
     ) -> None:
-        protocol = partial(HttpProtocol, room=ConnectionRoom(limits))
+        protocol = partial(HttpProtocol, room=ConnectionRegistry(limits))
         super().__init__(
             uvicorn.Config(
                 app,
@@ -62,7 +62,7 @@ class WebServer(uvicorn.Server):
         await super().startup(sockets)
         for listener in sockets or ():
             listener.listen(BACKLOG)
-        spare_what_stays()
+        freeze_startup_objects()
         self._on_ready()
 
 

@@ -8,17 +8,17 @@ from typing import Annotated
 
 import typer
 
-from siteatlas.aio.fairness import spare_what_stays
+from siteatlas.aio.fairness import freeze_startup_objects
 from siteatlas.cli.hosting.worker_probes import probe_listener, probes
 from siteatlas.cli.terminal.database import opened
-from siteatlas.cli.terminal.output import say
+from siteatlas.cli.terminal.output import print_message
 from siteatlas.errors import DatabaseUnavailable
 from siteatlas.net.egress import EgressPolicy
 from siteatlas.scheduler.runner import run_worker
 from siteatlas.settings import Settings
 
 # On a shared machine, whoever waits for an answer goes before the reading of sitemaps.
-BEHIND_THE_API = 10
+WORKER_NICENESS = 10
 
 
 MetricsPort = Annotated[
@@ -63,7 +63,7 @@ async def _work(settings: Settings, stop: asyncio.Event) -> None:
 async def _work_with_database(
     settings: Settings, policy: EgressPolicy, stop: asyncio.Event
 ) -> None:
-    os.nice(BEHIND_THE_API)  # not before: a server that we start must not inherit it
-    spare_what_stays()
-    say("Working on the queue.")
+    os.nice(WORKER_NICENESS)  # not before: a server that we start must not inherit it
+    freeze_startup_objects()
+    print_message("Working on the queue.")
     await run_worker(settings, policy, stop=stop)

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 
 from siteatlas.cli.hosting.worker_probes import port_of
 from siteatlas.cli.terminal.invocation import current
-from siteatlas.cli.terminal.output import complain
+from siteatlas.cli.terminal.output import print_warning
 from siteatlas.cli.terminal.signals import SIGNAL_EXIT, stop_on_signals
 from siteatlas.logs import get_logger, stderr_is_json
 from siteatlas.settings import Settings
@@ -68,7 +68,7 @@ class WorkerGroup:
         how = f"by signal {-status}" if status < 0 else f"with status {status}"
         rest = "" if self._stopping else "; the others are stopped"
         if not stderr_is_json():
-            complain(f"Process {pid} ended {how}{rest}.")
+            print_warning(f"Process {pid} ended {how}{rest}.")
         log.error("worker_process_ended", pid=pid, exit_code=exit_code_of(status))
 
 

@@ -9,17 +9,17 @@ from contextlib import asynccontextmanager, contextmanager
 from http import HTTPStatus
 
 from siteatlas import __version__
-from siteatlas.aio.background import beside
+from siteatlas.aio.background import background_task
 from siteatlas.cli.hosting.listener import base_url, listen_anywhere
 from siteatlas.cli.hosting.probe_server import Page, serve_pages
-from siteatlas.cli.terminal.output import say
+from siteatlas.cli.terminal.output import print_message
 from siteatlas.errors import ConfigurationError
 from siteatlas.insights.metrics import MEDIA_TYPE, exposition, process_series
 from siteatlas.meters import meters, watch_loop_lag
 from siteatlas.scheduler.liveness import Liveness
 from siteatlas.settings import Settings
 
-HIGHEST_PORT = 65535
+MAX_PORT = 65535
 
 
 @contextmanager
@@ -40,8 +40,8 @@ async def probes(settings: Settings, listener: socket.socket | None) -> AsyncIte
         return
     liveness = Liveness(settings.lease_seconds, meters)
     pages = {"/metrics": _metrics, "/health": lambda: _health(liveness)}
-    async with serve_pages(listener, pages), beside(watch_loop_lag()):
-        say(f"Metrics at {base_url(listener)}/metrics")
+    async with serve_pages(listener, pages), background_task(watch_loop_lag()):
+        print_message(f"Metrics at {base_url(listener)}/metrics")
         yield
 
 
@@ -52,10 +52,10 @@ def port_of(settings: Settings, number: int, count: int) -> int | None:
     first = settings.metrics_port
     if not first:
         return first
-    if first + count - 1 > HIGHEST_PORT:
+    if first + count - 1 > MAX_PORT:
         raise ConfigurationError(
             f"{count} processes need the metrics ports {first} to {first + count - 1}, but the "
-            f"highest port is {HIGHEST_PORT}. Choose a lower --metrics-port."
+            f"highest port is {MAX_PORT}. Choose a lower --metrics-port."
         )
     return first + number
 

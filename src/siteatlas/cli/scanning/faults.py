@@ -5,7 +5,7 @@ The words of other commands are in `errors.py`.
 
 from __future__ import annotations
 
-from siteatlas.cli.terminal.errors import advice_for, complain_twice
+from siteatlas.cli.terminal.errors import advice_for, print_error_with_advice
 from siteatlas.errors import AddressError, DnsError, EgressDenied, SiteatlasError
 from siteatlas.logs import clean_text
 from siteatlas.net.address import WebAddress, parse_site
@@ -19,7 +19,7 @@ PORTS = ", ".join(map(str, sorted(WEB_PORTS)))
 REFUSED_LATER = "its DNS records or a redirect lead to an address that is not public."
 
 
-def say_fault(
+def print_scan_error(
     error: SiteatlasError, typed: str, policy: EgressPolicy, *, may_be_file: bool = True
 ) -> None:
     """One line what went wrong with what was typed; one line what to do."""
@@ -29,7 +29,7 @@ def say_fault(
         message, advice = _refusal_words(error, parse_site(typed), policy)
     if may_be_file and _means_neither(error, typed):
         message = message.removesuffix(".") + NO_FILE
-    complain_twice(error, f"{shown_site(typed)}: {message}", advice)
+    print_error_with_advice(error, f"{shown_site(typed)}: {message}", advice)
 
 
 def shown_site(typed: str) -> str:

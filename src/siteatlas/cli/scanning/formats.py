@@ -27,7 +27,7 @@ from siteatlas.cli.terminal.output import (
     plain_table,
     terminal_table,
 )
-from siteatlas.cli.terminal.tables import Kind
+from siteatlas.cli.terminal.tables import ColumnKind
 from siteatlas.scanner.report import ScanReport
 
 
@@ -43,11 +43,11 @@ class ScanFormat(StrEnum):
 
 
 SITEMAP_COLUMNS = [
-    Column("SITEMAP", kind=Kind.URL),
+    Column("SITEMAP", kind=ColumnKind.URL),
     Column("TYPE"),
     Column("FOUND BY", from_width=WIDE),
-    Column("URLS", right=True, kind=Kind.COUNT),
-    Column("OUTCOME", kind=Kind.STATUS),
+    Column("URLS", right=True, kind=ColumnKind.COUNT),
+    Column("OUTCOME", kind=ColumnKind.STATUS),
     Column("ERROR"),
 ]
 
@@ -60,7 +60,7 @@ def report_nothing(_report: ScanReport) -> bytes:
 
 
 @dataclass(frozen=True, slots=True)
-class ScanForm:
+class ScanEncoders:
     """How one format is written: a head, pieces of entries, a piece for each site, a tail."""
 
     entries: EntryEncoder = encode_nothing
@@ -69,27 +69,27 @@ class ScanForm:
     tail: bytes = b""
 
 
-def form_of(format: ScanFormat, *, many: bool, terminal: bool) -> ScanForm:
+def encoders_for(format: ScanFormat, *, many: bool, terminal: bool) -> ScanEncoders:
     """The form for one site, or for a list of them; a terminal gets drawn tables."""
     match format:
         case ScanFormat.URLS:
-            return ScanForm(entries=encode_urls)
+            return ScanEncoders(entries=encode_urls)
         case ScanFormat.JSONL:
-            return ScanForm(entries=encode_objects_of_site if many else encode_objects)
+            return ScanEncoders(entries=encode_objects_of_site if many else encode_objects)
         case ScanFormat.CSV:
             encode = encode_csv_of_site if many else encode_csv
-            return ScanForm(entries=encode, head=csv_head(with_site=many))
+            return ScanEncoders(entries=encode, head=csv_head(with_site=many))
         case ScanFormat.TREE:
-            return ScanForm(report=tree_text)
+            return ScanEncoders(report=tree_text)
         case ScanFormat.TABLE:
-            return ScanForm(report=_drawn_sitemaps if terminal else _plain_sitemaps)
+            return ScanEncoders(report=_drawn_sitemaps if terminal else _plain_sitemaps)
         case ScanFormat.JSON if many:
             return _object_list()
         case ScanFormat.JSON:
-            return ScanForm(report=lambda report: json_bytes(report, indented=terminal))
+            return ScanEncoders(report=lambda report: json_bytes(report, indented=terminal))
 
 
-def _object_list() -> ScanForm:
+def _object_list() -> ScanEncoders:
     """A list in the shape of the API, valid as soon as its tail is there."""
     written = 0
 
@@ -98,7 +98,7 @@ def _object_list() -> ScanForm:
         written += 1
         return (b"," if written > 1 else b"") + json_bytes(report)
 
-    return ScanForm(report=encode, head=b'{"items":[', tail=b'],"next_cursor":null}\n')
+    return ScanEncoders(report=encode, head=b'{"items":[', tail=b'],"next_cursor":null}\n')
 
 
 def _rows(report: ScanReport) -> list[list[object]]:

@@ -18,30 +18,30 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from siteatlas.aio.background import beside
-from siteatlas.cli.scanning.runner import Conductor, ScanRun
+from siteatlas.aio.background import background_task
+from siteatlas.cli.scanning.runner import ScanRun, ScanRunner
 from siteatlas.cli.scanning.sitemap_tree import describe
 from siteatlas.cli.terminal.choices import counted
 from siteatlas.cli.terminal.invocation import current
-from siteatlas.cli.terminal.output import console_for, is_terminal, printable, say
-from siteatlas.scanner.report import ReportKeeper
+from siteatlas.cli.terminal.output import console_for, is_terminal, print_message, printable
+from siteatlas.scanner.report import ReportBuilder
 
 REDRAW_SECONDS = 0.2
 PLAIN_LINE_SECONDS = 10.0
 BAR_WIDTH = 24
 # Room for the bar, the prompt and what a terminal may wrap.
 LINES_BELOW = 4
-LEAST_LINES = 3
-MOST_NAMED = 3
+MIN_LINES = 3
+MAX_NAMED = 3
 STDERR = 2
 SHOW_CURSOR = b"\x1b[?25h"
 
 
-class View:
+class LiveView:
     """The progress of a conductor on stderr."""
 
-    def __init__(self, conductor: Conductor) -> None:
-        self._conductor = conductor
+    def __init__(self, runner: ScanRunner) -> None:
+        self._runner = runner
         self._farewell = b""
 
     @asynccontextmanager
@@ -50,7 +50,7 @@ class View:
         live = can_move(data_on_terminal=data_on_terminal)
         self._farewell = SHOW_CURSOR + b"\n" if live else b"\n" * data_on_terminal
         try:
-            async with beside(self._draw() if live else _tell(self._conductor)):
+            async with background_task(self._draw() if live else _tell(self._runner)):
                 yield
         finally:
             self._farewell = b""
@@ -65,7 +65,7 @@ class View:
             console=console, transient=True, auto_refresh=False, redirect_stdout=False
         ) as picture:
             while True:
-                picture.update(drawn(self._conductor, console.height), refresh=True)
+                picture.update(drawn(self._runner, console.height), refresh=True)
                 await asyncio.sleep(REDRAW_SECONDS)
 
 
@@ -82,52 +82,55 @@ def can_move(*, data_on_terminal: bool) -> bool:
         return False
 
 
-async def _tell(conductor: Conductor) -> None:
+async def _tell(runner: ScanRunner) -> None:
     while True:
         await asyncio.sleep(PLAIN_LINE_SECONDS)
-        for run in conductor.active:
-            say(f"{run.target.name}: {_counts(run)}{awaited_words(run.keeper)}")
+        for run in runner.active:
+            print_message(f"{run.target.name}: {_counts(run)}{awaited_words(run.builder)}")
 
 
-def awaited_words(keeper: ReportKeeper) -> str:
+def awaited_words(builder: ReportBuilder) -> str:
     """Which documents hold the scan up."""
     parts = [
         f"{verb} {_some_of(urls)}"
-        for verb, urls in (("reading", list(keeper.open)), ("waiting for", list(keeper.requested)))
+        for verb, urls in (
+            ("reading", list(builder.open)),
+            ("waiting for", list(builder.requested)),
+        )
         if urls
     ]
-    if not parts and keeper.robots is None:
+    if not parts and builder.robots is None:
         parts = ["waiting for robots.txt"]
     return "".join(f"; {part}" for part in parts)
 
 
 def _some_of(urls: list[str]) -> str:
-    more = len(urls) - MOST_NAMED
-    return ", ".join(urls[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
+    more = len(urls) - MAX_NAMED
+    return ", ".join(urls[:MAX_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
-def drawn(conductor: Conductor, height: int) -> RenderableType:
+def drawn(runner: ScanRunner, height: int) -> RenderableType:
     """The picture of this moment, not higher than the terminal."""
-    runs = list(conductor.active)
+    runs = list(runner.active)
     parts: list[RenderableType] = []
-    if conductor.ended:
-        parts.append(Text(f"{counted(len(conductor.ended), 'site')} done"))
-    room = max(LEAST_LINES, (height - LINES_BELOW) // max(len(runs), 1) - 2)
+    if runner.ended:
+        parts.append(Text(f"{counted(len(runner.ended), 'site')} done"))
+    room = max(MIN_LINES, (height - LINES_BELOW) // max(len(runs), 1) - 2)
     for run in runs:
-        parts.append(_text(f"{run.target.name}  {_found(run.keeper)}", "bold"))
-        parts.extend(_text(line) for line in tree_lines(run.keeper, room))
+        parts.append(_text(f"{run.target.name}  {_found(run.builder)}", "bold"))
+        parts.extend(_text(line) for line in tree_lines(run.builder, room))
         parts.append(_bar(run))
     return Group(*parts)
 
 
-def tree_lines(keeper: ReportKeeper, room: int) -> list[str]:
+def tree_lines(builder: ReportBuilder, room: int) -> list[str]:
     """Indexes, what is being read, and what was read last, in at most `room` lines."""
-    read = keeper.report.sitemaps
+    read = builder.report.sitemaps
     roots = [sitemap for sitemap in read if sitemap.parent is None]
     leaves = [sitemap for sitemap in read if sitemap.parent is not None]
     reading = [
         f"{'  ' if o.parent else ''}{o.url}  {counted(o.url_count, 'URL')} …"
-        for o in keeper.open.values()
+        for o in builder.open.values()
     ]
     above = [describe(sitemap) for sitemap in roots][-max(1, room // 2) :]
     left = room - len(above) - len(reading) - 1
@@ -137,8 +140,8 @@ def tree_lines(keeper: ReportKeeper, room: int) -> list[str]:
     return [*above, *more, *(f"  {describe(s)}" for s in last), *reading][: room + 1]
 
 
-def _found(keeper: ReportKeeper) -> str:
-    robots = keeper.robots
+def _found(builder: ReportBuilder) -> str:
+    robots = builder.robots
     if robots is None:
         return "looking for sitemaps"
     if robots.sitemap_urls:
@@ -147,16 +150,16 @@ def _found(keeper: ReportKeeper) -> str:
 
 
 def _bar(run: ScanRun) -> Table:
-    done, known = len(run.keeper.report.sitemaps), max(run.keeper.documents_expected, 1)
+    done, known = len(run.builder.report.sitemaps), max(run.builder.documents_expected, 1)
     grid = Table.grid(padding=(0, 1))
     grid.add_row(ProgressBar(total=known, completed=done, width=BAR_WIDTH), _text(_counts(run)))
     return grid
 
 
 def _counts(run: ScanRun) -> str:
-    found, seconds = run.keeper.report, run.elapsed
+    found, seconds = run.builder.report, run.elapsed
     rate = round(found.url_count / seconds) if seconds else 0
-    expected = counted(run.keeper.documents_expected, "document")
+    expected = counted(run.builder.documents_expected, "document")
     speed = f"{rate:,} a second, " if rate else ""
     return (
         f"{len(found.sitemaps):,} of {expected}, {counted(found.url_count, 'URL')}, "

@@ -11,23 +11,23 @@ from siteatlas.cli.scanning.entry_filter import EntryFilter
 from siteatlas.cli.scanning.sitemap_tree import unfetched_children
 from siteatlas.cli.terminal.choices import counted
 from siteatlas.cli.terminal.invocation import current
-from siteatlas.cli.terminal.output import STATUS_STYLES, percent, say
+from siteatlas.cli.terminal.output import STATUS_STYLES, percent, print_message
 from siteatlas.cli.terminal.problem_lines import ProblemLines, ShownProblem, meaning_of
 from siteatlas.scanner.report import ScanReport
 
-MOST_CODES = 6
-MOST_LINES = 10
+MAX_CODES = 6
+MAX_LINES = 10
 LABEL_WIDTH = 10
 PARTIAL_STYLE = STATUS_STYLES["partial"]
 # Below, the clock says more about itself than about the scan.
-SHORTEST_MEASURED = 0.05
+MIN_MEASURED_SECONDS = 0.05
 WEB_URL = re.compile("https?://", re.IGNORECASE)
 
 
-def say_block(report: ScanReport, dated: int, seconds: float) -> None:
+def print_summary(report: ScanReport, dated: int, seconds: float) -> None:
     """Sitemaps, URLs, dates, problems, time: one line each."""
     unread = _unread(report)
-    say("")
+    print_message("")
     read = len(report.sitemaps) - unread
     _line("sitemaps", f"{read:,} read" + (f", {unread:,} not" if unread else ""))
     _line("URLs", f"{report.url_count:,}")
@@ -38,17 +38,17 @@ def say_block(report: ScanReport, dated: int, seconds: float) -> None:
         _line("PARTIAL", ", ".join(report.reasons), style=PARTIAL_STYLE)
     _line("time", _time_words(report, seconds))
     if current().verbosity:
-        say_problems(report)
+        print_problems(report)
     elif report.problems:
         _line("", "-v shows what these codes mean, and where")
 
 
-def say_problems(report: ScanReport) -> None:
+def print_problems(report: ScanReport) -> None:
     """Every problem and faulty document by code, with what it means and samples."""
     lines = ProblemLines()
     for problem in sorted(_shown_problems(report), key=lambda problem: problem.code):
         for line in lines.of(problem):
-            say(f"  {line}")
+            print_message(f"  {line}")
 
 
 def _shown_problems(report: ScanReport) -> Iterator[ShownProblem]:
@@ -60,26 +60,26 @@ def _shown_problems(report: ScanReport) -> Iterator[ShownProblem]:
             yield ShownProblem(sitemap.error_code, sitemap.url, 1, remark=sitemap.outcome)
 
 
-def say_line(report: ScanReport, seconds: float) -> None:
+def print_summary_line(report: ScanReport, seconds: float) -> None:
     """The same in a line, and a line for each of the first problems and faulty documents.
 
     With `-v` all of them follow, with samples.
     """
     partial = f", PARTIAL: {', '.join(report.reasons)}" if report.partial else ""
-    say(
+    print_message(
         f"{report.site}: {counted(report.url_count, 'URL')} in "
         f"{counted(len(report.sitemaps) - _unread(report), 'sitemap')}, "
         f"{_time_words(report, seconds)}{partial}.",
         style=PARTIAL_STYLE if report.partial else "",
     )
     if current().verbosity:
-        say_problems(report)
+        print_problems(report)
         return
     lines = list(_fault_lines(report))
-    for line in lines[:MOST_LINES]:
-        say(f"  {line}")
-    if len(lines) > MOST_LINES:
-        say(f"  … and {len(lines) - MOST_LINES:,} more; -v shows all of them with samples")
+    for line in lines[:MAX_LINES]:
+        print_message(f"  {line}")
+    if len(lines) > MAX_LINES:
+        print_message(f"  … and {len(lines) - MAX_LINES:,} more; -v shows all of them with samples")
 
 
 def _unread(report: ScanReport) -> int:
@@ -87,26 +87,26 @@ def _unread(report: ScanReport) -> int:
     return sum(sitemap.outcome == "unread" for sitemap in report.sitemaps)
 
 
-def say_children(report: ScanReport) -> None:
+def print_unfetched_children(report: ScanReport) -> None:
     """That a local index names sitemaps which were not fetched, and how to read one."""
     children = unfetched_children(report)
     if children:
         count = counted(len(children), "sitemap")
-        say(f"The file is an index of {count}; a scan of a local file fetches nothing.")
+        print_message(f"The file is an index of {count}; a scan of a local file fetches nothing.")
     # A relative child of a file has no site to be asked for at.
     readable = next((child.url for child in children if WEB_URL.match(child.url)), None)
     if readable is not None:
-        say(f"Read one: siteatlas scan --only {shlex.quote(readable)}")
+        print_message(f"Read one: siteatlas scan --only {shlex.quote(readable)}")
 
 
-def say_left_out(wanted: EntryFilter) -> None:
+def print_filtered_count(wanted: EntryFilter) -> None:
     """How much the filters took away, and what a pattern must be when they took everything."""
     if not wanted.left_out:
         return
     undated = f", {wanted.undated:,} of them without a lastmod" if wanted.undated else ""
     nothing_fits = wanted.include is not None and not wanted.kept
     advice = " A pattern must fit the whole URL, such as '*blog*'." if nothing_fits else ""
-    say(f"The filters left out {counted(wanted.left_out, 'URL')}{undated}.{advice}")
+    print_message(f"The filters left out {counted(wanted.left_out, 'URL')}{undated}.{advice}")
 
 
 def _fault_lines(report: ScanReport) -> Iterator[str]:
@@ -129,15 +129,15 @@ def problem_words(report: ScanReport) -> str:
     codes.update(s.error_code for s in report.sitemaps if s.error_code and s.error_code not in told)
     if not codes:
         return "none"
-    shown = [f"{code} ({count:,})" for code, count in codes.most_common(MOST_CODES)]
+    shown = [f"{code} ({count:,})" for code, count in codes.most_common(MAX_CODES)]
     more = len(codes) - len(shown)
     return ", ".join(shown) + (f" and {more} more kinds" if more else "")
 
 
 def _line(label: str, text: str, style: str = "") -> None:
-    say(f"  {label.ljust(LABEL_WIDTH)}{text}", style=style)
+    print_message(f"  {label.ljust(LABEL_WIDTH)}{text}", style=style)
 
 
 def _time_words(report: ScanReport, seconds: float) -> str:
-    rate = round(report.url_count / seconds) if seconds >= SHORTEST_MEASURED else 0
+    rate = round(report.url_count / seconds) if seconds >= MIN_MEASURED_SECONDS else 0
     return f"{seconds:.1f} s" + (f", {counted(rate, 'URL')} a second" if rate else "")

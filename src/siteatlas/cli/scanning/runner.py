@@ -13,15 +13,15 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from siteatlas.cli.scanning.entry_filter import EntryFilter
-from siteatlas.cli.scanning.formats import ScanForm
+from siteatlas.cli.scanning.formats import ScanEncoders
 from siteatlas.cli.scanning.sinks import DataSink
-from siteatlas.cli.scanning.targets import Target
+from siteatlas.cli.scanning.targets import ScanTarget
 from siteatlas.errors import OutputFailed, ScanTimeout, SiteatlasError, UrlLimitReached
 from siteatlas.scanner.events import EntriesRead, ProblemSeen, ScanEvent
 from siteatlas.scanner.reading.document import first_rows
-from siteatlas.scanner.report import ReportKeeper
+from siteatlas.scanner.report import ReportBuilder
 
-AT_A_TIME = 4
+MAX_CONCURRENT_SCANS = 4
 
 Result = TypeVar("Result")
 
@@ -34,8 +34,8 @@ class _Stopped(Exception):
 class ScanRun:
     """One target while it is read, and what came of it. `error` says why nothing did."""
 
-    target: Target
-    keeper: ReportKeeper
+    target: ScanTarget
+    builder: ReportBuilder
     started: float = field(default_factory=time.monotonic)
     seconds: float = 0.0
     error: SiteatlasError | None = None
@@ -47,22 +47,22 @@ class ScanRun:
 
     def fail(self, error: SiteatlasError) -> None:
         """The target gave nothing."""
-        self.keeper.report.fail(error)
+        self.builder.report.fail(error)
         self.error = error
 
     def expire(self, seconds: float) -> None:
         """The time is over: what was read so far is the result, if there is any."""
         fault = ScanTimeout(f"The scan was ended after {seconds:g} seconds.")
-        report = self.keeper.report
+        report = self.builder.report
         report.lose(fault.code)
-        self.keeper.break_off(fault)
+        self.builder.truncate(fault)
         if any(sitemap.status == "completed" for sitemap in report.sitemaps):
             report.status = "completed"
         else:
             self.fail(fault)
 
 
-class Conductor:
+class ScanRunner:
     """Runs targets against one sink. `active` and `ended` are for whoever shows progress.
 
     `timeout` is in seconds and holds for each target. `hold_reports` keeps what is written for each
@@ -72,7 +72,7 @@ class Conductor:
     def __init__(
         self,
         sink: DataSink,
-        form: ScanForm,
+        form: ScanEncoders,
         wanted: EntryFilter,
         *,
         max_urls: int | None = None,
@@ -96,14 +96,14 @@ class Conductor:
         self.interrupted = True
         self._stopping.set()
 
-    async def run(self, targets: AsyncIterator[Target]) -> None:
+    async def run(self, targets: AsyncIterator[ScanTarget]) -> None:
         """Read all targets, a few at a time; raises OutputFailed when nothing can be written."""
         self._sink.put(self._form.head)
         running: set[asyncio.Task[None]] = set()
         try:
             while (target := await self._next(targets)) is not None:
                 running.add(asyncio.create_task(self._run_one(target)))
-                if len(running) >= AT_A_TIME:
+                if len(running) >= MAX_CONCURRENT_SCANS:
                     running = await _some_ended(running)
             while running:
                 running = await _some_ended(running)
@@ -117,10 +117,10 @@ class Conductor:
         for data in (*self._held, self._form.tail):
             await self._write(data)
 
-    async def _next(self, targets: AsyncIterator[Target]) -> Target | None:
+    async def _next(self, targets: AsyncIterator[ScanTarget]) -> ScanTarget | None:
         """The next target; None at the end of the list or when we were told to stop."""
 
-        async def ask() -> Target | None:
+        async def ask() -> ScanTarget | None:
             return await anext(targets, None)
 
         try:
@@ -128,55 +128,55 @@ class Conductor:
         except _Stopped:
             return None
 
-    async def _run_one(self, target: Target) -> None:
-        run = ScanRun(target, ReportKeeper(target.name))
+    async def _run_one(self, target: ScanTarget) -> None:
+        run = ScanRun(target, ReportBuilder(target.name))
         self.active.append(run)
         limit = asyncio.timeout(self._timeout)
         try:
             async with limit:
-                await self._unless_stopped(self._read(run))
+                await self._unless_stopped(self._consume(run))
         except TimeoutError:
             if self._timeout is None or not limit.expired():
                 raise
             run.expire(self._timeout)
         except _Stopped:
-            run.keeper.interrupt()
+            run.builder.interrupt()
         except OutputFailed:
             raise
         except SiteatlasError as error:
             run.fail(error)
         run.seconds = run.elapsed
-        run.keeper.arrange()
+        run.builder.arrange()
         self.active.remove(run)
         self.ended.append(run)
-        data = self._form.report(run.keeper.report)
+        data = self._form.report(run.builder.report)
         if self._hold_reports:
             self._held.append(data)
         else:
             await self._write(data)
 
-    async def _read(self, run: ScanRun) -> None:
-        keeper, sink, encode = run.keeper, self._sink, self._form.entries
+    async def _consume(self, run: ScanRun) -> None:
+        builder, sink, encode = run.builder, self._sink, self._form.entries
         async with aclosing(run.target.events()) as events:
             async for event in events:
-                wanted = self._wanted_of(event, keeper)
+                wanted = self._wanted_of(event, builder)
                 await sink.ready()
                 # No pause from here on, so that an interrupt cannot part count and output.
-                keeper.observe(wanted)
+                builder.observe(wanted)
                 if isinstance(wanted, EntriesRead):
                     sink.put(encode(run.target.name, wanted))
-                    if keeper.report.url_count == self._max_urls:
-                        keeper.observe(ProblemSeen(UrlLimitReached.code))
-                        keeper.break_off(UrlLimitReached())
+                    if builder.report.url_count == self._max_urls:
+                        builder.observe(ProblemSeen(UrlLimitReached.code))
+                        builder.truncate(UrlLimitReached())
                         break
-        keeper.report.status = "completed"
+        builder.report.status = "completed"
 
-    def _wanted_of(self, event: ScanEvent, keeper: ReportKeeper) -> ScanEvent:
+    def _wanted_of(self, event: ScanEvent, builder: ReportBuilder) -> ScanEvent:
         if not isinstance(event, EntriesRead) or self._wanted.keeps_all:
             return event
         columns = self._wanted.apply(event.columns)
         if self._max_urls is not None:
-            columns = first_rows(columns, self._max_urls - keeper.report.url_count)
+            columns = first_rows(columns, self._max_urls - builder.report.url_count)
         return EntriesRead(event.url, columns)
 
     async def _write(self, data: bytes) -> None:

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
-from siteatlas.aio.daemon_thread import SideThread
+from siteatlas.aio.daemon_thread import DaemonWorker
 from siteatlas.errors import InputError, OutputClosed, OutputFailed
 
 
@@ -73,7 +73,7 @@ class ThreadSink:
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
-        self._thread = SideThread("output")
+        self._thread = DaemonWorker("output")
         self._pending: asyncio.Future[None] | None = None
         self._fault: OutputFailed | None = None
 

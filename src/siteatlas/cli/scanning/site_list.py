@@ -7,7 +7,7 @@ from __future__ import annotations
 
 STDIN = "-"
 COMMENT = "#"
-LONGEST_LINE = 8192
+MAX_LINE_CHARS = 8192
 
 
 def site_in(line: bytes) -> str | None:

@@ -18,11 +18,11 @@ class SteadyPace(Politeness):
         address: WebAddress,
         own: bool = False,  # noqa: ARG002
         *,
-        patience: float = 5.0,
+        max_retry_after: float = 5.0,
         ips: Iterable[str] = (),
     ) -> AsyncIterator[None]:
         """Wait for a place as any other host would."""
-        async with super().slot(address, patience=patience, ips=ips):
+        async with super().slot(address, max_retry_after=max_retry_after, ips=ips):
             yield
 
     def pause(self, address: WebAddress, seconds: float, *, own: bool = False) -> None:  # noqa: ARG002

@@ -7,10 +7,10 @@ import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, replace
 
-from siteatlas.aio.daemon_thread import SideThread
-from siteatlas.cli.scanning.faults import say_fault
-from siteatlas.cli.scanning.site_list import LONGEST_LINE, STDIN, site_in
-from siteatlas.cli.terminal.output import is_terminal, say
+from siteatlas.aio.daemon_thread import DaemonWorker
+from siteatlas.cli.scanning.faults import print_scan_error
+from siteatlas.cli.scanning.site_list import MAX_LINE_CHARS, STDIN, site_in
+from siteatlas.cli.terminal.output import is_terminal, print_message
 from siteatlas.errors import InputError
 from siteatlas.net.address import WebAddress, parse_site
 from siteatlas.net.egress import EgressPolicy
@@ -23,7 +23,7 @@ NO_DOCUMENT = "--only needs the address of a sitemap, such as https://example.co
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class ScanTarget:
     """One thing to read; a file has no `address`."""
 
     name: str
@@ -32,7 +32,7 @@ class Target:
     address: WebAddress | None = None
 
 
-class Targets:
+class ScanTargets:
     """Turns words into targets. Addresses are checked before anything is asked.
 
     `usual` is the policy of other commands, without what was allowed for this scan. With `only`,
@@ -55,16 +55,16 @@ class Targets:
         self._only = only
         self.worst_refusal = 0
 
-    def of(self, text: str) -> Target:
+    def of(self, text: str) -> ScanTarget:
         """The target of an argument; raises InputError for what is neither file nor site."""
         path = local_path(text)
         if path is None:
             return self._site(text)
         if may_be_site(text):
-            say(f"Reading the file {text}. The site of this name would be https://{text}")
-        return Target(str(path), lambda: read_local_file(path, self._options), text)
+            print_message(f"Reading the file {text}. The site of this name would be https://{text}")
+        return ScanTarget(str(path), lambda: read_local_file(path, self._options), text)
 
-    async def listed(self, sites: Sequence[str] = (STDIN,)) -> AsyncIterator[Target]:
+    async def listed(self, sites: Sequence[str] = (STDIN,)) -> AsyncIterator[ScanTarget]:
         """Several sites, or those on stdin, each once.
 
         One that cannot be meant is reported, remembered in `worst_refusal` and passed over.
@@ -75,7 +75,7 @@ class Targets:
             try:
                 target = self._site(text) if from_stdin else self.of(text)
             except InputError as error:
-                say_fault(error, text, self.policy, may_be_file=not from_stdin)
+                print_scan_error(error, text, self.policy, may_be_file=not from_stdin)
                 self.worst_refusal = max(self.worst_refusal, error.exit_code)
                 continue
             if target.name not in seen:
@@ -86,13 +86,13 @@ class Targets:
         """Name the command that watches a site, with the allow entries that only this scan had."""
         command = f"siteatlas domains add {address.domain}"
         if self._usual.is_own(address) or not self.policy.is_own(address):
-            say(f"Watch this site: {command}")
+            print_message(f"Watch this site: {command}")
             return
         entries = shlex.quote(",".join(self.policy.for_site(address).entries))
-        say(f"Watch this site: SITEATLAS_EGRESS_ALLOW={entries} {command}")
-        say("The service that scans it needs the same SITEATLAS_EGRESS_ALLOW.")
+        print_message(f"Watch this site: SITEATLAS_EGRESS_ALLOW={entries} {command}")
+        print_message("The service that scans it needs the same SITEATLAS_EGRESS_ALLOW.")
 
-    def _site(self, text: str) -> Target:
+    def _site(self, text: str) -> ScanTarget:
         address = parse_site(text)
         self.policy.check(address)
         name = address.domain if address.is_site_root else address.url
@@ -101,7 +101,7 @@ class Targets:
             if address.is_site_root:
                 raise InputError(NO_DOCUMENT)
             options = replace(options, only_document=address.url)
-        return Target(name, lambda: self._analyzer.scan(address, options), text, address)
+        return ScanTarget(name, lambda: self._analyzer.scan(address, options), text, address)
 
 
 async def _given(sites: Sequence[str]) -> AsyncIterator[str]:
@@ -118,7 +118,7 @@ async def _stdin_sites() -> AsyncIterator[str]:
 
 async def _stdin_lines() -> AsyncIterator[bytes]:
     if is_terminal(sys.stdin):
-        say("Type one site a line; Ctrl-D ends the list.")
-    thread = SideThread("list")
-    while line := await thread.submit(lambda: sys.stdin.buffer.readline(LONGEST_LINE)):
+        print_message("Type one site a line; Ctrl-D ends the list.")
+    thread = DaemonWorker("list")
+    while line := await thread.submit(lambda: sys.stdin.buffer.readline(MAX_LINE_CHARS)):
         yield line

@@ -35,7 +35,7 @@ from siteatlas.settings import Settings
 from siteatlas.storage.models import JobStatus
 from siteatlas.storage.session import get_session
 
-MOST_PENDING_SHOWN = 100
+MAX_PENDING_SHOWN = 100
 
 DomainOption = Annotated[str, typer.Option(help="The site, such as example.com.")]
 OptionalDomain = Annotated[str | None, typer.Option("--domain", help="The site.")]
@@ -204,7 +204,7 @@ def _write_sitemaps(domain: str, sitemaps: list[SitemapView]) -> None:
 
 async def _pending(settings: Settings) -> list[JobView]:
     async with opened(settings), get_session() as session, session.begin():
-        jobs = await job_service.get_pending_jobs(session, limit=MOST_PENDING_SHOWN)
+        jobs = await job_service.get_pending_jobs(session, limit=MAX_PENDING_SHOWN)
         return [await find_job(session, str(job.id)) for job in jobs]
 
 

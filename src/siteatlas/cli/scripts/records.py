@@ -17,9 +17,9 @@ from siteatlas.net.address import parse_site
 from siteatlas.net.egress import EgressPolicy
 from siteatlas.processor.processing import process_domain_with_own_session
 from siteatlas.queue.job_service import job_service
-from siteatlas.queue.new_job import Submitted
+from siteatlas.queue.new_job import SubmittedJob
 from siteatlas.queue.operator_actions import cancel
-from siteatlas.queue.statuses import ACTIVE
+from siteatlas.queue.statuses import ACTIVE_STATUSES
 from siteatlas.queue.submission import submit_site
 from siteatlas.scheduler.sitemap_scheduler import TickReport, process_pending_sitemaps
 from siteatlas.settings import Settings
@@ -31,7 +31,7 @@ OTHER_WORKER_SECONDS = 0.5
 SITEMAP_WORDS = {"complete": SitemapStatus.COMPLETED, "error": SitemapStatus.FAILED}
 
 
-async def queue_site(settings: Settings, domain: str, *, reset: bool) -> Submitted:
+async def queue_site(settings: Settings, domain: str, *, reset: bool) -> SubmittedJob:
     """Queue a scan; `reset` cancels a job of the site that still waits."""
     address = parse_site(domain)
     EgressPolicy.from_text(settings.egress_allow).check(address)
@@ -114,7 +114,7 @@ async def _ended(job_id: int) -> JobView:
     while True:
         async with get_session() as session, session.begin():
             job = await find_job(session, str(job_id))
-        if job.status not in ACTIVE:
+        if job.status not in ACTIVE_STATUSES:
             return job
         await asyncio.sleep(OTHER_WORKER_SECONDS)
 

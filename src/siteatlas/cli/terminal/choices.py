@@ -8,7 +8,7 @@ from enum import StrEnum
 from siteatlas.errors import InputError
 
 
-def read_word(
+def parse_choice(
     typed: str | None, known: type[StrEnum], what: str, aliases: Mapping[str, str] | None = None
 ) -> str | None:
     """The known word that was typed, or that an older word stands for; None if none was typed."""
@@ -23,7 +23,7 @@ def read_word(
         raise InputError(f"There is no {what} {typed!r}. Known: {words}.") from error
 
 
-def completing(*known: Iterable[str]) -> Callable[[str], list[str]]:
+def complete_choice(*known: Iterable[str]) -> Callable[[str], list[str]]:
     """The completion of a word of these sets by the shell."""
     words = [str(word) for group in known for word in group]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
-from siteatlas.cli.terminal.output import say
+from siteatlas.cli.terminal.output import print_message
 from siteatlas.settings import Settings
 from siteatlas.storage.session import Database
 from siteatlas.storage.startup import open_storage
@@ -19,5 +19,7 @@ async def opened(
 
     With `go_on_waiting` one that does not answer yet is waited for, as long as that says so.
     """
-    async with open_storage(settings, announce=say, go_on_waiting=go_on_waiting) as database:
+    async with open_storage(
+        settings, announce=print_message, go_on_waiting=go_on_waiting
+    ) as database:
         yield database

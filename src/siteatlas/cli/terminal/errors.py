@@ -9,7 +9,7 @@ from collections.abc import Coroutine
 from typing import NoReturn, TypeVar
 
 from siteatlas.cli.terminal.invocation import current
-from siteatlas.cli.terminal.output import complain
+from siteatlas.cli.terminal.output import print_warning
 from siteatlas.errors import (
     BindRefused,
     ConfigurationError,
@@ -67,7 +67,7 @@ def exit_with(error: Exception) -> NoReturn:
         report(known)
         sys.exit(known.exit_code)
     summary = f"{type(error).__name__}: {error}"
-    tell_error(SiteatlasError.code, summary, OUR_FAULT, style="")
+    print_error_message(SiteatlasError.code, summary, OUR_FAULT, style="")
     sys.exit(SiteatlasError.exit_code)
 
 
@@ -97,23 +97,23 @@ def known_cause(error: BaseException) -> SiteatlasError | None:
 def report(error: SiteatlasError, *, about: str | None = None) -> None:
     """One line what went wrong, and with what; one line what to do."""
     where = f"{about}: " if about else ""
-    complain_twice(error, f"{where}{error.message}", advice_for(error))
+    print_error_with_advice(error, f"{where}{error.message}", advice_for(error))
 
 
-def complain_twice(error: SiteatlasError, message: str, advice: str | None) -> None:
+def print_error_with_advice(error: SiteatlasError, message: str, advice: str | None) -> None:
     """The line and the advice of an error in words that fit the place where it happened."""
-    tell_error(error.code, message, advice)
+    print_error_message(error.code, message, advice)
 
 
-def tell_error(code: str, message: str, advice: str | None, *, style: str = "red") -> None:
+def print_error_message(code: str, message: str, advice: str | None, *, style: str = "red") -> None:
     """One line for the error and one for the advice; in JSON, one object for both."""
     message = " ".join(message.split())
     if stderr_is_json():
         log.error("command_error", error_code=code, error=message, advice=advice)
         return
-    complain(f"siteatlas: {code}: {message}", style=style)
+    print_warning(f"siteatlas: {code}: {message}", style=style)
     if advice:
-        complain(advice)
+        print_warning(advice)
 
 
 def advice_for(error: SiteatlasError) -> str | None:

@@ -27,7 +27,7 @@ from siteatlas.cli.terminal.csv_cells import csv_cell
 from siteatlas.cli.terminal.invocation import ColorChoice, current
 from siteatlas.cli.terminal.tables import GAP, fit_table
 from siteatlas.cli.terminal.tables import Column as Column  # noqa: PLC0414 commands need one module for tables
-from siteatlas.cli.terminal.tables import Kind as Kind  # noqa: PLC0414 commands need one module for tables
+from siteatlas.cli.terminal.tables import ColumnKind as ColumnKind  # noqa: PLC0414 commands need one module for tables
 from siteatlas.control_characters import (
     BIDI_CONTROLS,
     DISRUPTIVE,
@@ -126,13 +126,13 @@ def can_show_progress() -> bool:
     return is_terminal(sys.stdout) and is_terminal(sys.stderr) and not current().quiet
 
 
-def say(text: str, *, style: str = "") -> None:
+def print_message(text: str, *, style: str = "") -> None:
     """A line of words on stderr, unless quiet was asked for; `style` holds where colour may."""
     if not current().quiet:
-        complain(text, style=style)
+        print_warning(text, style=style)
 
 
-def complain(text: str, *, style: str = "") -> None:
+def print_warning(text: str, *, style: str = "") -> None:
     """A line on stderr that is shown even when quiet was asked for; in JSON, a log line."""
     if stderr_is_json():
         log.info("notice", text=text)
@@ -235,7 +235,7 @@ def terminal_table(
             Text(column.name),
             justify="right" if column.right else "left",
             width=size,
-            no_wrap=column.kind is not Kind.PROSE,
+            no_wrap=column.kind is not ColumnKind.PROSE,
             overflow="fold",
         )
     for row in fitted.cells:
@@ -245,7 +245,7 @@ def terminal_table(
 
 def _in_colour(columns: Sequence[Column], row: Sequence[str]) -> Iterable[Text]:
     for column, cell in zip(columns, row, strict=True):
-        yield status_text(cell) if column.kind is Kind.STATUS else Text(cell)
+        yield status_text(cell) if column.kind is ColumnKind.STATUS else Text(cell)
 
 
 def status_text(word: str) -> Text:

@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 from siteatlas.cli.terminal.output import (
     Column,
     ListFormat,
-    say,
+    print_message,
     write_csv,
     write_json,
     write_json_lines,
@@ -44,7 +44,7 @@ class ListRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class Shape(Generic[Item]):
+class TableLayout(Generic[Item]):
     """How the items of a list look in a table, and what to say when there are none.
 
     `record` is the dataclass of the items, whose fields are the columns of CSV.
@@ -56,7 +56,7 @@ class Shape(Generic[Item]):
     none_matches: str
     record: type[Item] | None = None
 
-    def filtered_by(self, *filters: object) -> Shape[Item]:
+    def filtered_by(self, *filters: object) -> TableLayout[Item]:
         """This shape for a list with these filters; None is no filter."""
         if all(chosen is None for chosen in filters):
             return self
@@ -81,7 +81,9 @@ async def read_pages(
             return
 
 
-async def write_list(request: ListRequest, fetch: FetchPage[Item], shape: Shape[Item]) -> None:
+async def write_list(
+    request: ListRequest, fetch: FetchPage[Item], shape: TableLayout[Item]
+) -> None:
     """Read and print a list; words about what is left out go to stderr."""
     pages = read_pages(fetch, request.limit, request.cursor)
     if request.format is ListFormat.JSON:
@@ -94,12 +96,12 @@ async def write_list(request: ListRequest, fetch: FetchPage[Item], shape: Shape[
         printed += len(page.items)
         write(page.items)
     if not printed:
-        say(shape.none)
+        print_message(shape.none)
     if cursor is not None:
-        say(f"There is more: --all, or go on with --cursor {cursor}")
+        print_message(f"There is more: --all, or go on with --cursor {cursor}")
 
 
-def _writer(form: ListFormat, shape: Shape[Item]) -> Callable[[Sequence[Item]], None]:
+def _writer(form: ListFormat, shape: TableLayout[Item]) -> Callable[[Sequence[Item]], None]:
     """What prints one page after the other in this form."""
     if form is ListFormat.JSONL:
         return write_json_lines
@@ -111,7 +113,7 @@ def _writer(form: ListFormat, shape: Shape[Item]) -> Callable[[Sequence[Item]], 
 class _CsvPages(Generic[Item]):
     """Pages under one line of names, which is there even if the list is empty."""
 
-    def __init__(self, shape: Shape[Item]) -> None:
+    def __init__(self, shape: TableLayout[Item]) -> None:
         record: Any = shape.record
         self._names = [field.name for field in fields(record)] if record is not None else []
         self._head = True

@@ -11,7 +11,7 @@ from typing import Self
 from rich.live import Live
 from rich.text import Text
 
-from siteatlas.cli.terminal.output import can_show_progress, console_for, printable, say
+from siteatlas.cli.terminal.output import can_show_progress, console_for, print_message, printable
 
 REDRAW_SECONDS = 0.1
 PLAIN_LINE_SECONDS = 10.0
@@ -54,6 +54,6 @@ class ProgressLine:
             return
         self._shown = now
         if self._live is None:
-            say(describe())
+            print_message(describe())
         else:
             self._live.update(Text(printable(describe())), refresh=True)

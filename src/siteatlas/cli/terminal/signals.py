@@ -8,7 +8,7 @@ import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
-from siteatlas.cli.terminal.output import say
+from siteatlas.cli.terminal.output import print_message
 
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 LAST_RESORT_SECONDS = 30
@@ -37,7 +37,7 @@ def quiet_interrupts() -> Iterator[None]:
 def stop_on_signals(
     stop: Callable[[], None],
     clean_up: Callable[[], None] = lambda: None,
-    announce: Callable[[str], None] = say,
+    announce: Callable[[str], None] = print_message,
 ) -> Iterator[None]:
     """Call `stop` on the first signal; leave at once on the second, or if stopping hangs.
 

@@ -16,16 +16,16 @@ from rich.cells import cell_len, set_cell_size
 
 GAP = 2
 ELLIPSIS = "…"
-NARROWEST_URL = 16
-NARROWEST_TEXT = 8
-NARROWEST_PROSE = 12
+MIN_URL_WIDTH = 16
+MIN_TEXT_WIDTH = 8
+MIN_PROSE_WIDTH = 12
 HEAD_SHARE = 0.4
 JUST_NOW_SECONDS = 5
-MOST_RELATIVE_DAYS = 60
+MAX_RELATIVE_DAYS = 60
 _UNITS = (("d", 86400), ("h", 3600), ("min", 60), ("s", 1))
 
 
-class Kind(Enum):
+class ColumnKind(Enum):
     """What the values of a column are, which decides how they are shown and shortened.
 
     Prose is never shortened: it takes as many lines as it needs. A name stays whole on its line.
@@ -50,12 +50,12 @@ class Column:
 
     name: str
     right: bool = False
-    kind: Kind = Kind.TEXT
+    kind: ColumnKind = ColumnKind.TEXT
     from_width: int = 0
 
 
 @dataclass(frozen=True, slots=True)
-class Fitted:
+class FittedTable:
     """Columns and cells that fit, all cells on one line each."""
 
     columns: Sequence[Column]
@@ -69,7 +69,7 @@ def relative_time(moment: datetime, now: datetime) -> str:
     distance = abs(seconds)
     if distance < JUST_NOW_SECONDS:
         return "just now"
-    if distance > MOST_RELATIVE_DAYS * 86400:
+    if distance > MAX_RELATIVE_DAYS * 86400:
         return f"{moment.astimezone(UTC):%Y-%m-%d}"
     word, size = next(unit for unit in _UNITS if distance >= unit[1])
     text = f"{int(distance // size)} {word}"
@@ -106,14 +106,14 @@ def fit_table(
     width: int,
     now: datetime,
     text_of: Callable[[object], str],
-) -> Fitted:
+) -> FittedTable:
     """The columns and cells of a table that is at most `width` wide, if that is possible."""
     shown = [number for number, column in enumerate(columns) if column.from_width <= width]
     heads = [columns[number] for number in shown]
     cells = [[_cell(columns[n].kind, row[n], now, text_of) for n in shown] for row in rows]
     heads, cells = _without_shared_origin(heads, cells)
     widths = _widths(heads, cells, width)
-    return Fitted(
+    return FittedTable(
         [
             replace(head, name=_shorten(head.kind, head.name, size))
             for head, size in zip(heads, widths, strict=True)
@@ -129,20 +129,20 @@ def fit_table(
     )
 
 
-def _cell(kind: Kind, value: object, now: datetime, text_of: Callable[[object], str]) -> str:
-    if isinstance(value, datetime) and kind is Kind.AGE:
+def _cell(kind: ColumnKind, value: object, now: datetime, text_of: Callable[[object], str]) -> str:
+    if isinstance(value, datetime) and kind is ColumnKind.AGE:
         return relative_time(value, now)
-    if isinstance(value, datetime) and kind is Kind.DATE:
+    if isinstance(value, datetime) and kind is ColumnKind.DATE:
         return f"{value.astimezone(UTC):%Y-%m-%d}"
-    if isinstance(value, int) and not isinstance(value, bool) and kind is Kind.COUNT:
+    if isinstance(value, int) and not isinstance(value, bool) and kind is ColumnKind.COUNT:
         return f"{value:,}"
     return text_of(value)
 
 
-def _shorten(kind: Kind, text: str, width: int) -> str:
-    if kind is Kind.PROSE:
+def _shorten(kind: ColumnKind, text: str, width: int) -> str:
+    if kind is ColumnKind.PROSE:
         return text
-    return (shorten_middle if kind is Kind.URL else shorten_end)(text, width)
+    return (shorten_middle if kind is ColumnKind.URL else shorten_end)(text, width)
 
 
 def _without_shared_origin(
@@ -151,7 +151,9 @@ def _without_shared_origin(
     """The scheme and host that all URLs of a column share stand in its head, once a table."""
     named: set[str] = set()
     for number, head in enumerate(heads):
-        origin = shared_origin([row[number] for row in cells]) if head.kind is Kind.URL else None
+        origin = (
+            shared_origin([row[number] for row in cells]) if head.kind is ColumnKind.URL else None
+        )
         if origin is None:
             continue
         for row in cells:
@@ -197,8 +199,8 @@ def _widths(heads: Sequence[Column], cells: Sequence[Sequence[str]], width: int)
 
 def _narrowest(head: Column) -> int | None:
     """How far a column may be shortened; None if not at all."""
-    if head.kind is Kind.URL:
-        return NARROWEST_URL
-    if head.kind is Kind.PROSE:
-        return NARROWEST_PROSE
-    return NARROWEST_TEXT if head.kind is Kind.TEXT and not head.right else None
+    if head.kind is ColumnKind.URL:
+        return MIN_URL_WIDTH
+    if head.kind is ColumnKind.PROSE:
+        return MIN_PROSE_WIDTH
+    return MIN_TEXT_WIDTH if head.kind is ColumnKind.TEXT and not head.right else None

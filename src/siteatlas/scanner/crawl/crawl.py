@@ -11,13 +11,13 @@ from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
 
-from siteatlas.aio.fairness import turns
+from siteatlas.aio.fairness import fair_loop
 from siteatlas.errors import AddressError, ForeignHostLimit, RateLimited, SiteatlasError
 from siteatlas.logs import get_logger
 from siteatlas.net.address import WebAddress, parse_url
 from siteatlas.net.client import HttpClient
-from siteatlas.scanner.crawl.frontier import DOCUMENT_LIMIT, DUPLICATE, Candidate, Frontier
-from siteatlas.scanner.crawl.visit import Emit, UrlBudget, Visitor, VisitResult
+from siteatlas.scanner.crawl.frontier import DOCUMENT_LIMIT, DUPLICATE, CrawlCandidate, Frontier
+from siteatlas.scanner.crawl.visit import Emit, UrlLimit, Visitor, VisitResult
 from siteatlas.scanner.events import (
     CandidateJudged,
     ChildLink,
@@ -35,7 +35,7 @@ log = get_logger("scanner")
 
 MAX_SHOWN_CHARS = 2048
 # A hostile index names 50,000 places; a hundred of them tell the story.
-MOST_TOLD_PER_REASON = 100
+MAX_REPORTED_PER_REASON = 100
 LIMITS = frozenset({"depth_limit", DOCUMENT_LIMIT, "cross_host_cap", "url_limit"})
 # Links to documents that another index lists too, for each document that a scan may read.
 LINKS_PER_DOCUMENT = 5
@@ -52,7 +52,7 @@ class Crawl:
         self._options = options
         self._memory = memory
         self._emit = emit
-        self._budget = UrlBudget(options.max_urls, options.urls_done)
+        self._budget = UrlLimit(options.max_urls, options.urls_done)
         self._told: Counter[str] = Counter()
         self._refused: set[str] = set()
         self._links_left = options.max_documents * LINKS_PER_DOCUMENT
@@ -60,7 +60,7 @@ class Crawl:
             site.host, max_documents=options.max_documents, max_depth=options.max_depth
         )
         self.documents_read = 0
-        self.failures: list[tuple[Candidate, SiteatlasError]] = []
+        self.failures: list[tuple[CrawlCandidate, SiteatlasError]] = []
 
     def visitor(self, client: HttpClient) -> Visitor:
         """Somebody who visits candidates with this client."""
@@ -84,25 +84,25 @@ class Crawl:
             await self._refuse(CandidateJudged(_shown(url), method, Verdict.REJECTED), error)
             return False
         self.frontier.hosts.name(address.host)
-        return await self.add_candidate(Candidate(address, method, may_be_page=may_be_page))
+        return await self.add_candidate(CrawlCandidate(address, method, may_be_page=may_be_page))
 
-    async def add_candidate(self, candidate: Candidate) -> bool:
+    async def add_candidate(self, candidate: CrawlCandidate) -> bool:
         """Queue a candidate; False when it was seen before or a limit is in the way."""
         return await self._queue(candidate) is None
 
-    async def _queue(self, candidate: Candidate) -> str | None:
+    async def _queue(self, candidate: CrawlCandidate) -> str | None:
         """Queue a candidate, or give the reason why not; a refusal is told."""
         refusal = self.frontier.add(candidate)
         if refusal is not None and refusal != DUPLICATE:
             await self.skip(candidate, refusal)
         return refusal
 
-    async def skip(self, candidate: Candidate, reason: str) -> None:
+    async def skip(self, candidate: CrawlCandidate, reason: str) -> None:
         """Tell that a candidate is not asked for; a limit is also a problem of the whole scan."""
         url = candidate.address.url
         await self._tell(CandidateJudged(url, candidate.method, Verdict.SKIPPED, reason))
         if reason in LIMITS:
-            await self.tell_problem(reason, url)
+            await self.report_problem(reason, url)
 
     async def _refuse(
         self, judged: CandidateJudged, error: AddressError, parent_url: str | None = None
@@ -123,7 +123,7 @@ class Crawl:
             )
         )
 
-    async def tell_problem(self, code: str, url: str | None = None) -> None:
+    async def report_problem(self, code: str, url: str | None = None) -> None:
         """Tell of something that touches the whole scan, once."""
         self._told[f"problem {code}"] += 1
         if self._told[f"problem {code}"] == 1:
@@ -153,13 +153,13 @@ class Crawl:
             candidate = await self.frontier.next()
             try:
                 if self._budget.is_spent:
-                    await self.tell_problem("url_limit")
+                    await self.report_problem("url_limit")
                 else:
                     await self._note(candidate, await visitor.visit(candidate))
             finally:
                 self.frontier.done()
 
-    async def _note(self, candidate: Candidate, result: VisitResult) -> None:
+    async def _note(self, candidate: CrawlCandidate, result: VisitResult) -> None:
         if result.was_read:
             self.documents_read += 1
         if result.error is not None:
@@ -167,10 +167,14 @@ class Crawl:
             if not result.was_read:
                 self.failures.append((candidate, result.error))
             if isinstance(result.error, ForeignHostLimit):
-                await self.tell_problem("cross_host_cap", candidate.address.url)
+                await self.report_problem("cross_host_cap", candidate.address.url)
 
     async def _follow(
-        self, parent: Candidate, parent_url: str, children: Iterable[ChildLink], client: HttpClient
+        self,
+        parent: CrawlCandidate,
+        parent_url: str,
+        children: Iterable[ChildLink],
+        client: HttpClient,
     ) -> None:
         """Queue the children of an index that may be read, and tell those alone.
 
@@ -189,13 +193,13 @@ class Crawl:
     async def _while_there_is_room(
         self, children: Iterable[ChildLink], parent_url: str
     ) -> AsyncIterator[tuple[ChildLink, WebAddress | AddressError]]:
-        async for some in turns().pieces(_read_links(children, parent_url)):
+        async for some in fair_loop().time_slices(_read_links(children, parent_url)):
             for one in some:
                 if self._told[f"problem {DOCUMENT_LIMIT}"]:
                     return
                 yield one
 
-    async def _follow_child(self, candidate: Candidate, client: HttpClient) -> bool:
+    async def _follow_child(self, candidate: CrawlCandidate, client: HttpClient) -> bool:
         """Queue a child if it may be read; whether it is told."""
         assert candidate.parent_host is not None
         if not self.frontier.hosts.follows(candidate.address.host, candidate.parent_host):
@@ -210,7 +214,7 @@ class Crawl:
             return self._links_left >= 0
         return refusal is None
 
-    async def _leave_out(self, candidate: Candidate, client: HttpClient) -> None:
+    async def _leave_out(self, candidate: CrawlCandidate, client: HttpClient) -> None:
         """An entry on a foreign host is not followed; one that is forbidden at all is refused."""
         try:
             client.check(candidate.address)
@@ -225,16 +229,16 @@ class Crawl:
         self,
         child: ChildLink,
         address: WebAddress | AddressError,
-        parent: Candidate,
+        parent: CrawlCandidate,
         parent_url: str,
         parent_host: str,
-    ) -> Candidate | None:
+    ) -> CrawlCandidate | None:
         method = DiscoveryMethod.SITEMAP_INDEX
         if isinstance(address, AddressError):
             judged = CandidateJudged(_shown(child.url), method, Verdict.SKIPPED)
             await self._refuse(judged, address, parent_url)
             return None
-        return Candidate(
+        return CrawlCandidate(
             address,
             method,
             depth=parent.depth + 1,
@@ -247,7 +251,7 @@ class Crawl:
     async def _tell(self, event: CandidateJudged) -> bool:
         """Tell of a candidate; False when the same was told of many others."""
         self._told[f"{event.method} {event.reason}"] += 1
-        if self._told[f"{event.method} {event.reason}"] > MOST_TOLD_PER_REASON:
+        if self._told[f"{event.method} {event.reason}"] > MAX_REPORTED_PER_REASON:
             return False
         await self._emit(event)
         return True

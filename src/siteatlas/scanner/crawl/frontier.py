@@ -16,7 +16,7 @@ DOCUMENT_LIMIT = "document_limit"
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class CrawlCandidate:
     """A place where a sitemap may be, and how it came to our notice.
 
     `may_be_page`: a person gave the address, and its name is not that of a sitemap. If it is none,
@@ -55,9 +55,9 @@ class _Index:
     common: tuple[str | None, str | None, int, bool]
     queued: int = 0
 
-    def child(self, url: str, lastmod: datetime | None) -> Candidate:
+    def child(self, url: str, lastmod: datetime | None) -> CrawlCandidate:
         parent_url, parent_host, depth, below_robots = self.common
-        return Candidate(
+        return CrawlCandidate(
             parse_url(url),
             DiscoveryMethod.SITEMAP_INDEX,
             depth=depth,
@@ -70,7 +70,7 @@ class _Index:
 
 # Thousands of children may wait, each for hours, so little is held of them: the URL, and the date
 # where there is one.
-_Queued = Candidate | str | tuple[str, datetime]
+_Queued = CrawlCandidate | str | tuple[str, datetime]
 
 
 class Frontier:
@@ -87,7 +87,7 @@ class Frontier:
         self._queue: asyncio.Queue[_Queued] = asyncio.Queue()
         self._indexes: deque[_Index] = deque()
 
-    def add(self, candidate: Candidate) -> str | None:
+    def add(self, candidate: CrawlCandidate) -> str | None:
         """Queue a candidate; or the reason why it is not wanted, as a word."""
         address = candidate.address
         if address.url in self._seen:
@@ -98,14 +98,14 @@ class Frontier:
             return DOCUMENT_LIMIT
         if candidate.parent_host and not self.hosts.follows(address.host, candidate.parent_host):
             return "cross_host"
-        if not self.hosts.take(address.host, candidate.parent_host):
+        if not self.hosts.allow_document(address.host, candidate.parent_host):
             return "cross_host_cap"
         self._seen[address.url] = None
         self._documents += 1
         self._queue.put_nowait(self._as_queued(candidate))
         return None
 
-    def claim(self, candidate: Candidate, final_url: str) -> bool:
+    def mark_read(self, candidate: CrawlCandidate, final_url: str) -> bool:
         """Whether the document at the end of the redirects has not been read yet."""
         if final_url == candidate.address.url:
             return True
@@ -120,10 +120,10 @@ class Frontier:
         self._contents.add(content_hash)
         return not known
 
-    async def next(self) -> Candidate:
+    async def next(self) -> CrawlCandidate:
         """Wait for a candidate; the taker calls `done` when it has been read."""
         queued = await self._queue.get()
-        if isinstance(queued, Candidate):
+        if isinstance(queued, CrawlCandidate):
             return queued
         url, lastmod = (queued, None) if isinstance(queued, str) else queued
         index = self._indexes[0]
@@ -140,7 +140,7 @@ class Frontier:
         """Wait until every queued candidate has been read."""
         await self._queue.join()
 
-    def _as_queued(self, candidate: Candidate) -> _Queued:
+    def _as_queued(self, candidate: CrawlCandidate) -> _Queued:
         if not candidate.is_child:
             return candidate
         common = (

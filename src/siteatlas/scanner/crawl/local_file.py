@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator, Iterable, Iterator
 from io import FileIO
 from pathlib import Path
 
-from siteatlas.aio.daemon_thread import SideThread
+from siteatlas.aio.daemon_thread import DaemonWorker
 from siteatlas.errors import Blocked, HtmlInstead, InputError, ScanError, UrlLimitReached
 from siteatlas.scanner.events import (
     CandidateJudged,
@@ -30,7 +30,7 @@ from siteatlas.scanner.events import (
 from siteatlas.scanner.options import ScanOptions
 from siteatlas.scanner.reading.document import DocumentReader, first_rows
 from siteatlas.scanner.reading.duplicates import DuplicateUrls
-from siteatlas.scanner.reading.tally import Harvest
+from siteatlas.scanner.reading.tally import ReadResult
 
 # The reason of a sitemap that a local index names.
 NOT_FETCHED = "not_fetched"
@@ -64,15 +64,15 @@ async def read_local_file(
     path: Path, options: ScanOptions = ScanOptions()
 ) -> AsyncGenerator[ScanEvent, None]:
     """The events of one file; raises ScanError when it gives nothing, InputError without it."""
-    reading = _Reading(str(path), options)
-    thread = SideThread("file")
+    reading = _FileReading(str(path), options)
+    thread = DaemonWorker("file")
     # Without a buffer, closing does not wait for a read that is still under way in the thread.
     with await thread.submit(lambda: _opened(path)) as file:
         try:
             while chunk := await thread.submit(lambda: file.read(READ_BYTES)):
-                for event in reading.take(reading.reader.feed(chunk)):
+                for event in reading.process(reading.reader.feed(chunk)):
                     yield event
-            for event in reading.take(reading.reader.close()):
+            for event in reading.process(reading.reader.close()):
                 yield event
         except OSError as error:
             raise _unreadable(error) from error
@@ -103,7 +103,7 @@ def _unreadable(error: OSError) -> InputError:
     return InputError(f"The file cannot be read: {error.strerror}.")
 
 
-class _Reading:
+class _FileReading:
     """The state of one file while it is read."""
 
     def __init__(self, name: str, options: ScanOptions) -> None:
@@ -121,7 +121,7 @@ class _Reading:
         """Whether anything was read."""
         return bool(self.entries or self.children)
 
-    def take(self, harvests: Iterable[Harvest]) -> Iterator[ScanEvent]:
+    def process(self, harvests: Iterable[ReadResult]) -> Iterator[ScanEvent]:
         """The events of what was read; raises UrlLimitReached behind the last wanted entry."""
         for harvest in harvests:
             if not self._opened and self.reader.type is not None:

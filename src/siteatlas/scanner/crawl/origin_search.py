@@ -22,9 +22,9 @@ from siteatlas.logs import get_logger
 from siteatlas.net.address import WebAddress, parse_url
 from siteatlas.net.client import HttpClient
 from siteatlas.scanner.crawl.crawl import Crawl
-from siteatlas.scanner.crawl.frontier import Candidate
-from siteatlas.scanner.discovery.home_page import HomePage, ask_home_page
-from siteatlas.scanner.discovery.probes import RobotsAnswer, ask_random_path
+from siteatlas.scanner.crawl.frontier import CrawlCandidate
+from siteatlas.scanner.discovery.home_page import HomePage, fetch_home_page
+from siteatlas.scanner.discovery.probes import RobotsAnswer, probe_random_path
 from siteatlas.scanner.discovery.well_known import guessed_paths, names_document
 from siteatlas.scanner.events import DiscoveryMethod
 from siteatlas.scanner.options import ScanOptions
@@ -42,7 +42,7 @@ class Guesses:
     def __init__(self, left: int = MAX_GUESSES) -> None:
         self.left = left
 
-    def take(self) -> bool:
+    def use_one(self) -> bool:
         """Whether one guess more is allowed."""
         self.left -= 1
         return self.left >= 0
@@ -84,7 +84,7 @@ class OriginSearch:
             await self._guess(home)
         if home is not None and not self._is_done:
             await self._add_all(home.feeds, home.base, DiscoveryMethod.HTML_LINK)
-            await self._read()
+            await self._crawl_queued()
 
     @property
     def _is_done(self) -> bool:
@@ -96,7 +96,7 @@ class OriginSearch:
         last = [error for _, error in self._crawl.failures[-FAILURES_IN_A_ROW:]]
         return len(last) == FAILURES_IN_A_ROW and all(isinstance(e, NO_ANSWER) for e in last)
 
-    async def _read(self) -> None:
+    async def _crawl_queued(self) -> None:
         await self._crawl.run(self._visitor)
         self._crawl.raise_if_rate_limited()
 
@@ -108,7 +108,7 @@ class OriginSearch:
         await self._add_all(self._options.manual_documents, self._base, method)
         if self._options.robots_sitemaps:
             await self._add_all(self._sitemaps, self._base, DiscoveryMethod.ROBOTS_TXT)
-        await self._read()
+        await self._crawl_queued()
 
     async def _add_all(
         self, urls: Iterable[str], base: WebAddress, method: DiscoveryMethod
@@ -121,7 +121,7 @@ class OriginSearch:
         if not self._rules.allows("/"):
             return None
         try:
-            home = await ask_home_page(self._client, self._base)
+            home = await fetch_home_page(self._client, self._base)
         except RateLimited:
             raise
         except (ScanError, AddressError) as error:
@@ -137,12 +137,12 @@ class OriginSearch:
     async def _read_links(self, home: HomePage) -> None:
         await self._add_all(home.header_links, home.address, DiscoveryMethod.HTTP_HEADER)
         await self._add_all(home.page_links, home.base, DiscoveryMethod.HTML_LINK)
-        await self._read()
+        await self._crawl_queued()
 
     async def _guess(self, home: HomePage | None) -> None:
         paths = guessed_paths(home.hints if home else ())
         if any(map(self._rules.allows, paths)):
-            self._visitor.random_path = await ask_random_path(self._client, self._base)
+            self._visitor.random_path = await probe_random_path(self._client, self._base)
         if self._visitor.random_path.type is not None:
             paths = paths[:1]
         for path in paths:
@@ -152,11 +152,11 @@ class OriginSearch:
     async def _guess_path(self, path: str) -> bool:
         """Try one path; False when no guess is left."""
         address = parse_url(path, self._base.url)
-        candidate = Candidate(address, DiscoveryMethod.COMMON_PATH)
+        candidate = CrawlCandidate(address, DiscoveryMethod.COMMON_PATH)
         if not self._rules.allows(path):
             await self._crawl.skip(candidate, "robots_disallowed")
-        elif not self._guesses.take():
+        elif not self._guesses.use_one():
             return False
         elif await self._crawl.add_candidate(candidate):
-            await self._read()
+            await self._crawl_queued()
         return True

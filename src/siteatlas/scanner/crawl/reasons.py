@@ -33,7 +33,7 @@ from siteatlas.errors import (
     XmlLimits,
     XmlMalformed,
 )
-from siteatlas.scanner.crawl.frontier import Candidate
+from siteatlas.scanner.crawl.frontier import CrawlCandidate
 
 # Said of most guesses, these are true of the site.
 SITE_FAULTS = (
@@ -48,7 +48,7 @@ DOCUMENT_FAULTS = (
 
 NAMED_REFUSED = "The sitemaps that the site names are at addresses that may not be contacted."
 
-Failure = tuple[Candidate, SiteatlasError]
+Failure = tuple[CrawlCandidate, SiteatlasError]
 
 
 def reason_of(failures: Sequence[Failure], home_error: SiteatlasError | None) -> SiteatlasError:
@@ -64,7 +64,7 @@ def reason_of(failures: Sequence[Failure], home_error: SiteatlasError | None) ->
     )
 
 
-def _is_named(candidate: Candidate, error: SiteatlasError) -> bool:
+def _is_named(candidate: CrawlCandidate, error: SiteatlasError) -> bool:
     """Whether a sitemap was named there; of a page only the faults of its site matter."""
     if candidate.may_be_page:
         return isinstance(error, SITE_FAULTS)

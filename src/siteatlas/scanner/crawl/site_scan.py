@@ -26,8 +26,13 @@ from siteatlas.scanner.crawl.origin_search import Guesses, OriginSearch
 from siteatlas.scanner.crawl.reasons import reason_of
 from siteatlas.scanner.crawl.visit import Emit
 from siteatlas.scanner.discovery.hosts import bare_host
-from siteatlas.scanner.discovery.origins import NEXT_ORIGIN_ON, origins_of, other_host, worth_asking
-from siteatlas.scanner.discovery.probes import RobotsAnswer, ask_robots
+from siteatlas.scanner.discovery.origins import (
+    NEXT_ORIGIN_ON,
+    is_worth_trying,
+    origins_of,
+    other_host,
+)
+from siteatlas.scanner.discovery.probes import RobotsAnswer, fetch_robots
 from siteatlas.scanner.events import DiscoveryMethod, RobotsRead, ScanMemory, SiteResolved
 from siteatlas.scanner.options import ScanOptions
 
@@ -110,7 +115,7 @@ class SiteScan:
         origin = parse_url(base.origin.replace(base.host, host, 1) + "/")
         client = await stack.enter_async_context(self._open_client(origin))
         try:
-            answer = await ask_robots(client, origin, self._user_agent)
+            answer = await fetch_robots(client, origin, self._user_agent)
             if answer.address.host == base.host:
                 return
             other = await self._settle(origin, answer)
@@ -127,12 +132,12 @@ class SiteScan:
         """The first origin that answers, with a client for it; robots.txt is read on the way."""
         errors: list[SiteatlasError] = []
         for origin in origins_of(self._site):
-            if not worth_asking(origin, self._site, errors):
+            if not is_worth_trying(origin, self._site, errors):
                 continue
             client = self._open_client(origin)
             await client.__aenter__()
             try:
-                answer = await self._ask_robots(client, origin)
+                answer = await self._fetch_robots(client, origin)
             except BaseException as error:
                 await client.__aexit__(None, None, None)
                 if not isinstance(error, NEXT_ORIGIN_ON):
@@ -143,10 +148,10 @@ class SiteScan:
                 return client, await self._settle(origin, answer), answer
         raise next((error for error in errors if not isinstance(error, EgressDenied)), errors[0])
 
-    async def _ask_robots(self, client: HttpClient, origin: WebAddress) -> RobotsAnswer:
+    async def _fetch_robots(self, client: HttpClient, origin: WebAddress) -> RobotsAnswer:
         address = parse_url("/robots.txt", origin.url)
         try:
-            return await ask_robots(client, origin, self._user_agent)
+            return await fetch_robots(client, origin, self._user_agent)
         except (ScanError, AddressError) as error:
             await self._emit(RobotsRead(address.url, None, (), error_code=error.code))
             proceed = self._options.robots_unreachable == "proceed"
@@ -160,9 +165,9 @@ class SiteScan:
         if answer.status is not None:
             await self._emit(RobotsRead(url, answer.status, robots.sitemaps, delay))
         if answer.is_cut:
-            await self._crawl.tell_problem("robots_truncated", url)
+            await self._crawl.report_problem("robots_truncated", url)
         if robots.sitemaps_cut:
-            await self._crawl.tell_problem("sitemap_line_limit", url)
+            await self._crawl.report_problem("sitemap_line_limit", url)
         same_site = bare_host(answer.address.host) == bare_host(origin.host)
         base = parse_url("/", url) if same_site else origin
         if delay:

@@ -9,7 +9,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 
-from siteatlas.aio.fairness import turns
+from siteatlas.aio.fairness import fair_loop
 from siteatlas.errors import (
     AddressError,
     EncodingUnsupported,
@@ -21,7 +21,7 @@ from siteatlas.errors import (
 )
 from siteatlas.logs import get_logger
 from siteatlas.net.client import HttpClient, Response
-from siteatlas.scanner.crawl.frontier import DUPLICATE, Candidate, Frontier
+from siteatlas.scanner.crawl.frontier import DUPLICATE, CrawlCandidate, Frontier
 from siteatlas.scanner.crawl.placement import Placement
 from siteatlas.scanner.discovery.probes import RandomPathAnswer, charset_of
 from siteatlas.scanner.events import (
@@ -42,7 +42,7 @@ from siteatlas.scanner.events import (
 )
 from siteatlas.scanner.reading.document import DocumentReader, first_rows
 from siteatlas.scanner.reading.duplicates import DuplicateUrls
-from siteatlas.scanner.reading.tally import Harvest
+from siteatlas.scanner.reading.tally import ReadResult
 
 log = get_logger("scanner")
 
@@ -51,10 +51,10 @@ NOT_MODIFIED = 304
 SOFT_404 = "soft_404"
 
 Emit = Callable[[ScanEvent], Awaitable[None]]
-FollowChildren = Callable[[Candidate, str, Iterable[ChildLink], HttpClient], Awaitable[None]]
+FollowChildren = Callable[[CrawlCandidate, str, Iterable[ChildLink], HttpClient], Awaitable[None]]
 
 
-class UrlBudget:
+class UrlLimit:
     """The URLs that a scan may still read."""
 
     def __init__(self, max_urls: int | None, urls_done: int) -> None:
@@ -65,7 +65,7 @@ class UrlBudget:
         """Whether no URL more may be read."""
         return self._left == 0
 
-    def take(self, count: int) -> int:
+    def admit(self, count: int) -> int:
         """How many of `count` URLs may be kept."""
         if self._left is None:
             return count
@@ -89,10 +89,10 @@ class VisitResult:
 
 
 @dataclass(slots=True)
-class _Reading:
+class _DocumentReading:
     """The state of one visit."""
 
-    candidate: Candidate
+    candidate: CrawlCandidate
     url: str
     started: float = field(default_factory=time.monotonic)
     http_status: int | None = None
@@ -115,7 +115,7 @@ class Visitor:
         frontier: Frontier,
         *,
         memory: ScanMemory,
-        budget: UrlBudget,
+        budget: UrlLimit,
         emit: Emit,
         follow: FollowChildren,
         find_duplicates: bool = False,
@@ -129,12 +129,12 @@ class Visitor:
         self._find_duplicates = find_duplicates
         self.random_path = RandomPathAnswer()
 
-    async def visit(self, candidate: Candidate) -> VisitResult:
+    async def visit(self, candidate: CrawlCandidate) -> VisitResult:
         """Read one candidate to its end; all faults end up in the result."""
         known = self._memory.documents.get(candidate.address.url)
         if known is not None and known.done:
             return await self._pass_over(candidate, known)
-        reading = _Reading(candidate, candidate.address.url)
+        reading = _DocumentReading(candidate, candidate.address.url)
         await self._emit(DocumentRequested(reading.url, candidate.method, candidate.parent_url))
         try:
             return await self._ask(reading, known)
@@ -145,19 +145,19 @@ class Visitor:
             log.exception("document_crashed", url=reading.url)
             return await self._close_failed(reading, SiteatlasError())
 
-    async def _pass_over(self, candidate: Candidate, known: KnownDocument) -> VisitResult:
+    async def _pass_over(self, candidate: CrawlCandidate, known: KnownDocument) -> VisitResult:
         await self._judge(candidate, Verdict.ACCEPTED, DONE_BEFORE)
         await self._follow(candidate, known.url, known.children, self._client)
         return VisitResult(DocumentOutcome.UNCHANGED)
 
-    async def _ask(self, reading: _Reading, known: KnownDocument | None) -> VisitResult:
+    async def _ask(self, reading: _DocumentReading, known: KnownDocument | None) -> VisitResult:
         try:
             return await self._fetch(reading, known, accept_encoding="gzip")
         except EncodingUnsupported:
             return await self._fetch(reading, known, accept_encoding="identity")
 
     async def _fetch(
-        self, reading: _Reading, known: KnownDocument | None, *, accept_encoding: str
+        self, reading: _DocumentReading, known: KnownDocument | None, *, accept_encoding: str
     ) -> VisitResult:
         validators = known.validators if known is not None else Validators()
         async with self._client.get(
@@ -175,22 +175,22 @@ class Visitor:
                 return await self._close_unchanged(reading, known)
             return await self._read_new(reading, response)
 
-    async def _read_new(self, reading: _Reading, response: Response) -> VisitResult:
+    async def _read_new(self, reading: _DocumentReading, response: Response) -> VisitResult:
         candidate = reading.candidate
         if candidate.is_guess and reading.url == self.random_path.final_url:
             await self._judge(candidate, Verdict.REJECTED, SOFT_404, reading=reading)
             return VisitResult(DocumentOutcome.UNREAD)
-        if not self._frontier.claim(candidate, reading.url):
+        if not self._frontier.mark_read(candidate, reading.url):
             await self._judge(candidate, Verdict.SKIPPED, DUPLICATE, reading=reading)
             return VisitResult(None)
         known = self._memory.documents.get(reading.url)
         if known is not None and known.done:
             return await self._pass_over(candidate, known)
         response.refuse_oversize()
-        await self._read(reading, response)
+        await self._read_body(reading, response)
         return await self._close_complete(reading, response)
 
-    async def _read(self, reading: _Reading, response: Response) -> None:
+    async def _read_body(self, reading: _DocumentReading, response: Response) -> None:
         reader = DocumentReader(
             response.content_encoding, charset_of(response), base_url=response.address.url
         )
@@ -204,24 +204,24 @@ class Visitor:
         reading.duplicates = DuplicateUrls(reader.tally) if self._find_duplicates else None
         try:
             async for chunk in response.chunks():
-                await self._take_all(reading, reader.feed(chunk))
+                await self._process_all(reading, reader.feed(chunk))
         except ScanError:
-            await self._take_all(reading, reader.rescue())
+            await self._process_all(reading, reader.salvage())
             raise
-        await self._take_all(reading, reader.close())
+        await self._process_all(reading, reader.close())
 
-    async def _take_all(self, reading: _Reading, harvests: Iterable[Harvest]) -> None:
-        async for harvest in turns().pieces(harvests):
-            await self._take(reading, harvest)
+    async def _process_all(self, reading: _DocumentReading, harvests: Iterable[ReadResult]) -> None:
+        async for harvest in fair_loop().time_slices(harvests):
+            await self._process(reading, harvest)
 
-    async def _take(self, reading: _Reading, harvest: Harvest) -> None:
+    async def _process(self, reading: _DocumentReading, harvest: ReadResult) -> None:
         if not reading.opened and reading.reader is not None and reading.reader.type is not None:
             await self._open(reading)
         if harvest.children:
             reading.children_found += len(harvest.children)
             await self._follow(reading.candidate, reading.url, harvest.children, self._client)
         if harvest.columns.urls:
-            kept = self._budget.take(len(harvest.columns))
+            kept = self._budget.admit(len(harvest.columns))
             columns = first_rows(harvest.columns, kept)
             if reading.placement is not None:
                 reading.placement.note(columns.urls)
@@ -234,7 +234,7 @@ class Visitor:
             if kept < len(harvest.columns):
                 raise UrlLimitReached
 
-    async def _open(self, reading: _Reading) -> None:
+    async def _open(self, reading: _DocumentReading) -> None:
         reading.opened = True
         candidate, reader = reading.candidate, reading.reader
         assert reader is not None
@@ -253,36 +253,38 @@ class Visitor:
             )
         )
 
-    async def _send_entries(self, reading: _Reading) -> None:
+    async def _send_entries(self, reading: _DocumentReading) -> None:
         if reading.waiting.urls:
             columns, reading.waiting = reading.waiting, EntryColumns()
             reading.entries_sent += len(columns)
             await self._emit(EntriesRead(reading.url, columns))
 
-    async def _close_complete(self, reading: _Reading, response: Response) -> VisitResult:
+    async def _close_complete(self, reading: _DocumentReading, response: Response) -> VisitResult:
         reading.validators = Validators(
             response.headers.get("ETag"), response.headers.get("Last-Modified")
         )
         self._note_duplicate(reading)
         return await self._close(reading, DocumentOutcome.COMPLETE)
 
-    def _note_duplicate(self, reading: _Reading) -> None:
+    def _note_duplicate(self, reading: _DocumentReading) -> None:
         reader = reading.reader
         empty = not (reading.entries_sent or reading.waiting.urls or reading.children_found)
         if reader and not empty and not self._frontier.is_new_content(reader.content_hash()):
             reader.tally.note("duplicate_content")
 
-    async def _close_unchanged(self, reading: _Reading, known: KnownDocument | None) -> VisitResult:
+    async def _close_unchanged(
+        self, reading: _DocumentReading, known: KnownDocument | None
+    ) -> VisitResult:
         if known is None:
             raise HttpProtocolError
         reading.validators = known.validators
-        if not self._frontier.claim(reading.candidate, reading.url):
+        if not self._frontier.mark_read(reading.candidate, reading.url):
             return VisitResult(None)
         await self._judge(reading.candidate, Verdict.ACCEPTED, "unchanged", reading=reading)
         await self._follow(reading.candidate, reading.url, known.children, self._client)
         return await self._close(reading, DocumentOutcome.UNCHANGED)
 
-    async def _close_failed(self, reading: _Reading, error: SiteatlasError) -> VisitResult:
+    async def _close_failed(self, reading: _DocumentReading, error: SiteatlasError) -> VisitResult:
         gave_something = bool(
             reading.entries_sent or reading.waiting.urls or reading.children_found
         )
@@ -297,7 +299,10 @@ class Visitor:
         return await self._close(reading, outcome, error)
 
     async def _close(
-        self, reading: _Reading, outcome: DocumentOutcome, error: SiteatlasError | None = None
+        self,
+        reading: _DocumentReading,
+        outcome: DocumentOutcome,
+        error: SiteatlasError | None = None,
     ) -> VisitResult:
         await self._send_entries(reading)
         candidate, reader = reading.candidate, reading.reader
@@ -328,11 +333,11 @@ class Visitor:
 
     async def _judge(
         self,
-        candidate: Candidate,
+        candidate: CrawlCandidate,
         verdict: Verdict,
         reason: str | None,
         *,
-        reading: _Reading | None = None,
+        reading: _DocumentReading | None = None,
     ) -> None:
         if candidate.is_child and verdict is not Verdict.SKIPPED:
             return

@@ -44,7 +44,7 @@ class HomePage:
     is_challenge: bool = False
 
 
-async def ask_home_page(client: HttpClient, base: WebAddress) -> HomePage:
+async def fetch_home_page(client: HttpClient, base: WebAddress) -> HomePage:
     """Fetch the home page and read its start; raises when it does not answer with a page."""
     async with client.get(base, max_bytes=MAX_PAGE_BYTES) as response:
         error = response.error()

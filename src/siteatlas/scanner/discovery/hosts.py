@@ -47,7 +47,7 @@ class SiteHosts:
         """Whether an entry of an index may lead to this host."""
         return self.belongs(host) or host == parent_host or host in self._named
 
-    def take(self, host: str, parent_host: str | None) -> bool:
+    def allow_document(self, host: str, parent_host: str | None) -> bool:
         """Count one document on a host; False when a foreign host has had its share.
 
         What a foreign host lists itself, on itself, is not counted: it asked for it.
@@ -59,5 +59,5 @@ class SiteHosts:
 
     def follow_redirect(self, source: WebAddress, target: WebAddress) -> None:
         """Count a redirect like a document; ForeignHostLimit when the host has had its share."""
-        if not self.take(target.host, source.host):
+        if not self.allow_document(target.host, source.host):
             raise ForeignHostLimit

@@ -42,7 +42,7 @@ def other_host(host: str) -> str | None:
     return None
 
 
-def worth_asking(origin: WebAddress, site: WebAddress, errors: Sequence[SiteatlasError]) -> bool:
+def is_worth_trying(origin: WebAddress, site: WebAddress, errors: Sequence[SiteatlasError]) -> bool:
     """Whether an origin may do better than those that failed with these errors.
 
     A certificate that cannot be trusted is never a reason to go on without TLS.

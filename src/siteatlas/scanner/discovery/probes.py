@@ -59,18 +59,18 @@ class RandomPathAnswer:
     type: SitemapType | None = None
 
 
-async def ask_robots(client: HttpClient, base: WebAddress, user_agent: str) -> RobotsAnswer:
+async def fetch_robots(client: HttpClient, base: WebAddress, user_agent: str) -> RobotsAnswer:
     """Fetch and read robots.txt: 4xx means no rules, 5xx that the site must be left alone."""
     address = parse_url("/robots.txt", base.url)
     try:
-        return await _ask_robots(client, address, user_agent, accept_encoding="gzip")
+        return await _fetch_robots(client, address, user_agent, accept_encoding="gzip")
     except EncodingUnsupported:
-        return await _ask_robots(client, address, user_agent, accept_encoding="identity")
+        return await _fetch_robots(client, address, user_agent, accept_encoding="identity")
     except (RedirectInvalid, RedirectLoop, TooManyRedirects):
         return RobotsAnswer(address)
 
 
-async def _ask_robots(
+async def _fetch_robots(
     client: HttpClient, address: WebAddress, user_agent: str, *, accept_encoding: str
 ) -> RobotsAnswer:
     async with client.get(
@@ -117,7 +117,7 @@ async def _robots_content(response: Response) -> bytes:
     return bytes(content)
 
 
-async def ask_random_path(client: HttpClient, base: WebAddress) -> RandomPathAnswer:
+async def probe_random_path(client: HttpClient, base: WebAddress) -> RandomPathAnswer:
     """Ask for a page that cannot exist, to know what a page that is not there looks like."""
     address = parse_url(f"/{secrets.token_hex(8)}.xml", base.url)
     try:

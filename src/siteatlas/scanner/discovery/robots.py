@@ -119,7 +119,7 @@ def parse_robots(content: bytes) -> Robots:
     """Read the first 500 KiB, whole lines only."""
     parser = _Parser()
     for directive in _directives(content):
-        parser.take(directive)
+        parser.parse_line(directive)
     return Robots(tuple(parser.sitemaps), parser.agents, sitemaps_cut=parser.sitemaps_cut)
 
 
@@ -135,7 +135,7 @@ class _Parser:
         self._delay_of: list[_Agent] = []
         self._delay_open = False
 
-    def take(self, directive: Directive) -> None:
+    def parse_line(self, directive: Directive) -> None:
         """Take the next line."""
         if directive.key.startswith(SITEMAP_KEYS):
             self._take_sitemap(directive.value)

@@ -21,7 +21,7 @@ from siteatlas.errors import (
 )
 from siteatlas.scanner.reading.tally import Tally
 
-PIECE_BYTES = 64 * 1024
+CHUNK_BYTES = 64 * 1024
 GZIP_MAGIC = b"\x1f\x8b"
 GZIP_WINDOW = 31
 MAX_LAYERS = 2
@@ -52,8 +52,8 @@ class Body:
 
     def feed(self, chunk: bytes) -> Iterator[bytes]:
         """Every piece that these wire bytes complete; raises when a limit is passed."""
-        for start in range(0, len(chunk), PIECE_BYTES):
-            part = chunk[start : start + PIECE_BYTES]
+        for start in range(0, len(chunk), CHUNK_BYTES):
+            part = chunk[start : start + CHUNK_BYTES]
             self.wire_bytes += len(part)
             yield from self._counted(self._layer.feed(part))
 
@@ -158,7 +158,7 @@ class _GzipMembers:
                 continue
             backup = self._member.copy()
             try:
-                piece = self._member.decompress(data, PIECE_BYTES)
+                piece = self._member.decompress(data, CHUNK_BYTES)
             except zlib.error:
                 piece = self._salvage(backup, data)
             else:
@@ -193,7 +193,7 @@ class _GzipMembers:
         saved = bytearray()
         try:
             for position in range(len(data)):
-                saved += backup.decompress(data[position : position + 1], PIECE_BYTES)
+                saved += backup.decompress(data[position : position + 1], CHUNK_BYTES)
         except zlib.error:
             pass
         if self._members > 1 and not saved and not self._member_gave_output:

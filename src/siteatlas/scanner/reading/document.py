@@ -23,7 +23,7 @@ from siteatlas.scanner.reading.body import Body, BodyLimits
 from siteatlas.scanner.reading.encoding import TextDecoder
 from siteatlas.scanner.reading.formats import Format, reader_for
 from siteatlas.scanner.reading.head import read_head
-from siteatlas.scanner.reading.tally import Harvest, Tally
+from siteatlas.scanner.reading.tally import ReadResult, Tally
 
 MAX_ENTRIES = 250_000
 PROTOCOL_ENTRIES = 50_000
@@ -80,21 +80,21 @@ class DocumentReader:
         """A fingerprint of the document's bytes so far, the same for every compression."""
         return self._hash.hexdigest()
 
-    def feed(self, chunk: bytes) -> Iterator[Harvest]:
+    def feed(self, chunk: bytes) -> Iterator[ReadResult]:
         """What these wire bytes complete."""
         try:
             for piece in self._body.feed(chunk):
-                yield from self._read(piece)
+                yield from self._decode_chunk(piece)
         except BODY_ERRORS:
-            yield from self.rescue()
+            yield from self.salvage()
             raise
 
-    def rescue(self) -> Iterator[Harvest]:
+    def salvage(self) -> Iterator[ReadResult]:
         """What is complete in the held text, for a document whose bytes broke off."""
         text = self._decoder.decode(self._gathered, final=True)
         self._gathered = b""
         try:
-            harvest = self._take(text, final=False)
+            harvest = self._parse_text(text, final=False)
             if harvest is not None:
                 yield harvest
             if self._format is not None:
@@ -102,30 +102,30 @@ class DocumentReader:
         except ScanError:
             return
 
-    def close(self) -> Iterator[Harvest]:
+    def close(self) -> Iterator[ReadResult]:
         """What is left at the end of the wire."""
         try:
             for piece in self._body.close():
-                yield from self._read(piece)
+                yield from self._decode_chunk(piece)
         except BODY_ERRORS:
-            yield from self.rescue()
+            yield from self.salvage()
             raise
-        yield from self._read(b"", final=True)
+        yield from self._decode_chunk(b"", final=True)
         self._note_size()
 
-    def _read(self, piece: bytes, *, final: bool = False) -> Iterator[Harvest]:
+    def _decode_chunk(self, piece: bytes, *, final: bool = False) -> Iterator[ReadResult]:
         self._hash.update(piece)
         piece, self._gathered = self._gathered + piece, b""
         if len(piece) < self._gather and not final:
             self._gathered = piece
-            yield Harvest()
+            yield ReadResult()
             return
-        harvest = self._take(self._decoder.decode(piece, final=final), final=final)
-        yield harvest or Harvest()
+        harvest = self._parse_text(self._decoder.decode(piece, final=final), final=final)
+        yield harvest or ReadResult()
         if harvest is not None and harvest.error is not None:
             raise harvest.error
 
-    def _take(self, text: str, *, final: bool) -> Harvest | None:
+    def _parse_text(self, text: str, *, final: bool) -> ReadResult | None:
         if self._format is None:
             self._head += text
             head = read_head(self._head, self.tally, final=final)
@@ -142,7 +142,7 @@ class DocumentReader:
         if self.decoded_bytes > PROTOCOL_BYTES:
             self.tally.note("over_50_mib")
 
-    def _counted(self, harvest: Harvest) -> Harvest:
+    def _counted(self, harvest: ReadResult) -> ReadResult:
         room = self._max_entries - self.entry_count - self.child_count - self.tally.skipped
         found = len(harvest.columns) + len(harvest.children)
         if found > room:

@@ -109,7 +109,7 @@ class RawEntries:
 
 
 @dataclass(slots=True)
-class Harvest:
+class ReadResult:
     """What one piece of a document gave. An `error` ends the document after these entries."""
 
     columns: EntryColumns = field(default_factory=EntryColumns)

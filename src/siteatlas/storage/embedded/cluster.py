@@ -18,7 +18,7 @@ from siteatlas.errors import (
 )
 from siteatlas.logs import get_logger
 from siteatlas.storage.embedded.binaries import MAJOR_VERSION, Programs, programs_for
-from siteatlas.storage.embedded.deadline import Patience
+from siteatlas.storage.embedded.deadline import Deadline
 from siteatlas.storage.embedded.filesystem import (
     DISK_FULL,
     check_reach,
@@ -108,19 +108,19 @@ class Cluster:
     def serve(self) -> Path:
         """Make sure that the server accepts connections; gives the directory of its socket."""
         self._check_version()
-        patience = Patience(self._announce, START_SECONDS)
+        deadline = Deadline(self._announce, START_SECONDS)
         while True:
             found = Postmaster.of(self.path)
             if found and found.accepts_connections:
                 return found.socket_dir
             if found and found.lives:
-                self._await_ready(found.pid, patience, waiting_for=STARTING)
+                self._await_ready(found.pid, deadline, waiting_for=STARTING)
                 continue
             logged = self._logged_so_far()
             # The server removes its lock file when it stops: one without a process is a crash.
             waiting_for = STARTING if found is None else RECOVERING
-            if not self._await_ready(self._start(found), patience, waiting_for=waiting_for):
-                self._judge_failed_start(logged, patience)
+            if not self._await_ready(self._start(found), deadline, waiting_for=waiting_for):
+                self._judge_failed_start(logged, deadline)
 
     def stop(self) -> None:
         """End the server and all its connections, if it runs."""
@@ -128,9 +128,9 @@ class Cluster:
         if found is None or not found.lives:
             return
         self.user.run([SHELL, "-c", 'kill -INT "$1"', SHELL, str(found.pid)])
-        patience = Patience(self._announce, STOP_SECONDS)
+        deadline = Deadline(self._announce, STOP_SECONDS)
         while process_lives(found.pid):
-            if not patience.pause("Waiting for PostgreSQL to write its last data"):
+            if not deadline.wait("Waiting for PostgreSQL to write its last data"):
                 log.warning("embedded_server_still_stopping", pid=found.pid)
                 return
         if found.socket_dir.parent != self.data_dir:
@@ -213,26 +213,26 @@ class Cluster:
             user.replace_first_line(self.path / LOCK_FILE, str(NO_PROCESS))
         user.remove(socket_dir / SOCKET_NAME, socket_dir / f"{SOCKET_NAME}.lock")
 
-    def _await_ready(self, pid: int, patience: Patience, *, waiting_for: str) -> bool:
+    def _await_ready(self, pid: int, deadline: Deadline, *, waiting_for: str) -> bool:
         """True once the server accepts connections; False when its process ended."""
         while process_lives(pid):
             found = Postmaster.of(self.path)
             if found and found.accepts_connections:
                 return True
-            if not patience.pause(waiting_for):
+            if not deadline.wait(waiting_for):
                 raise EmbeddedServerError(
                     f"PostgreSQL is not ready after {START_SECONDS} seconds. It goes on starting "
                     f"(see {self.path / LOGS}); try again later."
                 )
         return False
 
-    def _judge_failed_start(self, logged: dict[str, int], patience: Patience) -> None:
+    def _judge_failed_start(self, logged: dict[str, int], deadline: Deadline) -> None:
         """Return when another attempt is worth while, else say why the server ended."""
         said = self._said_since(0, self._start_log.name)
         for name in self._logged_so_far():
             said += self._said_since(logged.get(name, 0), self.path.name, LOGS, name)
         waiting_for = "Waiting for the processes of a killed PostgreSQL to end"
-        if ORPHANS_LEFT not in said or not patience.pause(
+        if ORPHANS_LEFT not in said or not deadline.wait(
             waiting_for, seconds=ORPHANS_PAUSE_SECONDS
         ):
             raise self._failure(said)

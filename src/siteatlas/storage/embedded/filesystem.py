@@ -17,7 +17,7 @@ from siteatlas.storage.embedded.owned_files import REMEDY, is_empty, own_directo
 from siteatlas.storage.embedded.postmaster import SOCKET_NAME
 from siteatlas.storage.embedded.server_user import ServerUser
 
-LONGEST_SOCKET_PATH = 100
+MAX_SOCKET_PATH_BYTES = 100
 PRIVATE = 0o700
 OPEN_TO_TRAVERSAL = 0o755
 # The driver reads ":" as a port and "," as a second host; PostgreSQL splits at ",".
@@ -91,10 +91,10 @@ def make_socket_directory(data_dir: Path, user: ServerUser) -> Path:
     Anybody can guess the name of the temporary one and take it first; a random name follows then.
     Not below /run/user, which ends with the last session of its user, unlike the server.
     """
-    beside = data_dir / "run"
-    if _can_hold_socket(beside):
-        make_private(beside, user)
-        return beside
+    background_task = data_dir / "run"
+    if _can_hold_socket(background_task):
+        make_private(background_task, user)
+        return background_task
     places = ["/tmp"] if user.is_other else [tempfile.gettempdir(), "/tmp"]  # noqa: S108
     place = next((p for p in places if _can_hold_socket(Path(p, _short_name(data_dir, user)))), "")
     return _make_temporary(Path(place or places[-1]), _short_name(data_dir, user), user)
@@ -116,5 +116,5 @@ def _short_name(data_dir: Path, user: ServerUser) -> str:
 
 def _can_hold_socket(directory: Path) -> bool:
     path = str(directory / SOCKET_NAME)
-    short = len(os.fsencode(path)) <= LONGEST_SOCKET_PATH
+    short = len(os.fsencode(path)) <= MAX_SOCKET_PATH_BYTES
     return short and path.isprintable() and not UNSPEAKABLE.search(path)

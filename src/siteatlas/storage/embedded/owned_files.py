@@ -18,7 +18,7 @@ from siteatlas.errors import EmbeddedDirectoryUnusable
 REMEDY = (
     "Set SITEATLAS_DATA_DIR to another directory, or DATABASE_URL to use another PostgreSQL server."
 )
-LARGEST_READ = 256 * 1024
+MAX_READ_BYTES = 256 * 1024
 WRITABLE_BY_OTHERS = 0o022
 # Opening a pipe without a writer would wait for one.
 READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
@@ -31,8 +31,8 @@ def read_owned(base: Path, *names: str, start: int = 0) -> str:
         about = os.fstat(handle)
         if not stat.S_ISREG(about.st_mode):
             raise _refusal(base, names)
-        offset = max(start, about.st_size - LARGEST_READ, 0)
-        return os.pread(handle, LARGEST_READ, offset).decode("utf-8", errors="replace")
+        offset = max(start, about.st_size - MAX_READ_BYTES, 0)
+        return os.pread(handle, MAX_READ_BYTES, offset).decode("utf-8", errors="replace")
 
 
 def owned_sizes(base: Path, *names: str, suffix: str) -> dict[str, int]:

@@ -21,7 +21,7 @@ from siteatlas.errors import EmbeddedServerError
 from siteatlas.logs import get_logger
 from siteatlas.storage.embedded.binaries import installed_programs
 from siteatlas.storage.embedded.cluster import DATABASE, START_SECONDS, STOP_SECONDS, Cluster
-from siteatlas.storage.embedded.deadline import Patience
+from siteatlas.storage.embedded.deadline import Deadline
 from siteatlas.storage.embedded.filesystem import directory_faults, make_data_dir
 from siteatlas.storage.embedded.postmaster import PORT
 
@@ -127,10 +127,10 @@ class EmbeddedServer:
     @contextlib.contextmanager
     def _mutex(self) -> Iterator[None]:
         handle = self._open_lock(MUTEX)
-        patience = Patience(self._announce, START_SECONDS + STOP_SECONDS)
+        deadline = Deadline(self._announce, START_SECONDS + STOP_SECONDS)
         try:
             while not _try_lock(handle, fcntl.LOCK_EX):
-                if not patience.pause("Another command is starting or stopping PostgreSQL"):
+                if not deadline.wait("Another command is starting or stopping PostgreSQL"):
                     raise EmbeddedServerError(
                         f"Another command holds {self.data_dir / MUTEX} for too long. "
                         "End it and try again."

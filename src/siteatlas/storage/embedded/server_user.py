@@ -19,7 +19,7 @@ from siteatlas.errors import (
 )
 
 SHELL = "/bin/sh"
-LONGEST_RUN_SECONDS = 600
+MAX_RUN_SECONDS = 600
 # Nothing of the caller's environment: PGPORT, PGOPTIONS or a locale would change what runs.
 CLEAN_ENVIRONMENT = {"PATH": "/usr/local/bin:/usr/bin:/bin", "LC_ALL": "C", "TZ": "UTC"}
 UNPRIVILEGED = ("siteatlas", "nobody", "postgres", "daemon")
@@ -102,7 +102,7 @@ class ServerUser:
                 cwd="/",
                 umask=0o077,
                 start_new_session=True,
-                timeout=LONGEST_RUN_SECONDS,
+                timeout=MAX_RUN_SECONDS,
                 check=False,
                 user=self.uid if self.is_other else None,
                 group=self.gid if self.is_other else None,
@@ -112,7 +112,7 @@ class ServerUser:
             raise self._cannot_run(command[0], error) from error
         except subprocess.TimeoutExpired as error:
             raise EmbeddedServerError(
-                f"{command[0]} did not end within {LONGEST_RUN_SECONDS} seconds. "
+                f"{command[0]} did not end within {MAX_RUN_SECONDS} seconds. "
                 "Set DATABASE_URL to use another PostgreSQL server."
             ) from error
 
@@ -128,7 +128,7 @@ class ServerUser:
         )
 
 
-def current_user() -> ServerUser:
+def process_user() -> ServerUser:
     """The user of the present process."""
     return ServerUser(os.geteuid(), os.getegid(), str(os.geteuid()))
 
@@ -142,7 +142,7 @@ def server_user_for(*places: Path, named: str | None = None) -> ServerUser:
     our server cannot reach a system PostgreSQL.
     """
     if os.geteuid() != 0:
-        return current_user()
+        return process_user()
     if named:
         return _agreed_user(named, _owners(places[:1]))
     for user in (*_owners(places), *filter(None, map(_named_user, UNPRIVILEGED))):

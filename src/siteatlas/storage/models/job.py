@@ -23,7 +23,7 @@ class JobStatus(StrEnum):
     CANCELLED = "cancelled"
 
 
-ACTIVE = "status IN ('pending', 'processing')"
+ACTIVE_CONDITION = "status IN ('pending', 'processing')"
 SITEMAP_JOB = "sitemap"
 WAITING = "status = 'pending' AND job_type = 'sitemap'"
 
@@ -51,7 +51,9 @@ class Job(Base):
         ),
         Index("ix_jobs_suspect", "id", postgresql_where=text(f"{WAITING} AND rescues >= 2")),
         Index("ix_jobs_live", "id", postgresql_where=text("status = 'processing'")),
-        Index("uq_jobs_dedup_key", "dedup_key", unique=True, postgresql_where=text(ACTIVE)),
+        Index(
+            "uq_jobs_dedup_key", "dedup_key", unique=True, postgresql_where=text(ACTIVE_CONDITION)
+        ),
         Index("ix_jobs_status_id", "status", text("id DESC")),
         Index(
             "ix_jobs_ended",

@@ -25,7 +25,7 @@ from siteatlas.storage.statements.bulk import insert_rows, replace_rows, table_o
 # Statements of every scan are made once: making one costs as much as running it.
 SITEMAPS = table_of(Sitemap)
 SCANNED = table_of(SitemapScan)
-LISTINGS = table_of(SitemapUrl)
+URLS = table_of(SitemapUrl)
 READ = (SitemapScanState.COMPLETE, SitemapScanState.UNCHANGED, SitemapScanState.CUT)
 NOTE_READING = (
     update(SITEMAPS)
@@ -33,7 +33,7 @@ NOTE_READING = (
     .values(
         last_read_at=func.now(),
         url_count=select(func.count())
-        .where(LISTINGS.c.sitemap_id == SITEMAPS.c.id, LISTINGS.c.removed_at.is_(None))
+        .where(URLS.c.sitemap_id == SITEMAPS.c.id, URLS.c.removed_at.is_(None))
         .scalar_subquery(),
     )
     .returning(SITEMAPS.c.id, SITEMAPS.c.url_count)

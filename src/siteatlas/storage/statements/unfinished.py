@@ -26,7 +26,7 @@ MAX_CLOSED = 20_000
 
 SITEMAPS = table_of(Sitemap)
 SCANNED = table_of(SitemapScan)
-LISTINGS = table_of(SitemapUrl)
+URLS = table_of(SitemapUrl)
 NEVER_ASKED = (SITEMAPS.c.status == SitemapStatus.PENDING) & SITEMAPS.c.type.is_(None)
 PENDING = (SCANNED.c.scan_id == bindparam("scan")) & (SCANNED.c.state == SitemapScanState.PENDING)
 
@@ -34,7 +34,7 @@ PENDING = (SCANNED.c.scan_id == bindparam("scan")) & (SCANNED.c.state == Sitemap
 def _listed(sitemap_id: Any) -> Any:
     return (
         select(func.count())
-        .where(LISTINGS.c.sitemap_id == sitemap_id, LISTINGS.c.removed_at.is_(None))
+        .where(URLS.c.sitemap_id == sitemap_id, URLS.c.removed_at.is_(None))
         .scalar_subquery()
     )
 

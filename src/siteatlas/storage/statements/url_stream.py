@@ -19,7 +19,7 @@ import asyncpg
 from sqlalchemy import literal, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from siteatlas.aio.fairness import turns
+from siteatlas.aio.fairness import fair_loop
 from siteatlas.errors import DatabaseBusy, DatabaseError, DatabaseUnavailable
 from siteatlas.storage.faults import meaning_of_state
 from siteatlas.storage.models import SitemapUrl
@@ -36,7 +36,7 @@ COLUMNS = (
     "fingerprint",
     "lastmod_text",
 )
-ROWS_PER_PIECE = 1_000
+ROWS_PER_CHUNK = 1_000
 COPY_SECONDS = 30
 # SQLAlchemy begins its transaction with the first statement that goes through it.
 BEGINNING = select(literal(1))
@@ -111,16 +111,16 @@ def _meaning(error: BaseException, driver: Any) -> DatabaseError | None:
 async def stream(rows: UrlRows) -> AsyncIterator[bytes]:
     """All rows with signature and trailer, encoded a piece at a time while the loop goes round."""
     yield SIGNATURE
-    async for piece in turns().pieces(encoded(rows)):
-        yield piece
+    async for chunk in fair_loop().time_slices(encoded(rows)):
+        yield chunk
     yield TRAILER
 
 
 def encoded(rows: UrlRows) -> Iterator[bytes]:
     """The rows in pieces of a thousand."""
     starts, hashes, endings = _starts(rows.runs), iter(rows.url_hash), _endings(rows)
-    for first in range(0, len(rows), ROWS_PER_PIECE):
-        urls = [url.encode() for url in rows.url[first : first + ROWS_PER_PIECE]]
+    for first in range(0, len(rows), ROWS_PER_CHUNK):
+        urls = [url.encode() for url in rows.url[first : first + ROWS_PER_CHUNK]]
         fields = zip(
             islice(starts, len(urls)),
             map(_hash_and_length, islice(hashes, len(urls)), map(len, urls)),

@@ -39,7 +39,7 @@ from siteatlas.storage.statements.url_stream import copy_urls
 # The table itself: an ORM entity would turn array parameters into a row-wise bulk insert.
 TABLE = Base.metadata.tables[SitemapUrl.__tablename__]
 
-FINGERPRINTS_A_TIME = 20_000
+FINGERPRINTS_PER_QUERY = 20_000
 
 
 def _split(name: str) -> ColumnElement[Any]:
@@ -142,7 +142,7 @@ async def load_some_fingerprints(
         select(TABLE.c.url_hash, TABLE.c.fingerprint, TABLE.c.removed_at)
         .where(TABLE.c.sitemap_id == sitemap_id)
         .order_by(TABLE.c.url_hash)
-        .limit(FINGERPRINTS_A_TIME)
+        .limit(FINGERPRINTS_PER_QUERY)
     )
     if after is not None:
         statement = statement.where(TABLE.c.url_hash > after)

@@ -28,7 +28,7 @@ READ = (SitemapScanState.COMPLETE, SitemapScanState.UNCHANGED)
 
 
 @dataclass(slots=True)
-class Portion:
+class WriteBatch:
     """Rows that wait to be written. `closed` are the documents whose reading ended.
 
     `opened` are those that are being read, with the HTTP status of their answer.
@@ -82,26 +82,26 @@ class Portion:
         )
 
 
-async def write_portion(session: AsyncSession, portion: Portion, *, scan_id: int) -> None:
+async def flush_batch(session: AsyncSession, batch: WriteBatch, *, scan_id: int) -> None:
     """Write listings first, then the documents with counts taken from the rows just written.
 
     The origin is left to the caller, who may have more to say about the site.
     """
-    await insert_urls(session, portion.new_urls)
-    await update_urls(session, portion.changed_urls)
-    await insert_sitemaps(session, _with_id(portion.new_sitemaps))
-    await update_sitemaps(session, _with_id(portion.changed_sitemaps))
-    counts = await note_reading(session, sorted(portion.closed)) if portion.closed else {}
-    await link_sitemaps(session, sorted(portion.links))
-    await mark_pending(session, scan_id, [i for i in portion.pending if i not in portion.closed])
-    await mark_opened(session, scan_id, portion.opened)
+    await insert_urls(session, batch.new_urls)
+    await update_urls(session, batch.changed_urls)
+    await insert_sitemaps(session, _with_id(batch.new_sitemaps))
+    await update_sitemaps(session, _with_id(batch.changed_sitemaps))
+    counts = await note_reading(session, sorted(batch.closed)) if batch.closed else {}
+    await link_sitemaps(session, sorted(batch.links))
+    await mark_pending(session, scan_id, [i for i in batch.pending if i not in batch.closed])
+    await mark_opened(session, scan_id, batch.opened)
     await close_sitemap_scans(
         session,
         scan_id,
-        [_with_count(row, counts[key]) for key, row in portion.closed.items()],
+        [_with_count(row, counts[key]) for key, row in batch.closed.items()],
     )
-    await record_problems(session, scan_id, portion.problems, portion.read_completely)
-    await record_candidates(session, list(portion.candidates.values()))
+    await record_problems(session, scan_id, batch.problems, batch.read_completely)
+    await record_candidates(session, list(batch.candidates.values()))
 
 
 def _with_count(row: dict[str, Any], listed: int) -> dict[str, Any]:

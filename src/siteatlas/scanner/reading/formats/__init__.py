@@ -9,16 +9,16 @@ from siteatlas.scanner.reading.formats.feed import Feed
 from siteatlas.scanner.reading.formats.text import TextList
 from siteatlas.scanner.reading.formats.urlset import Urlset
 from siteatlas.scanner.reading.head import Head
-from siteatlas.scanner.reading.tally import Harvest, Tally
+from siteatlas.scanner.reading.tally import ReadResult, Tally
 
 
 class Format(Protocol):
     """Takes the text behind the root's start tag piece by piece."""
 
-    def feed(self, text: str, *, final: bool = False) -> Harvest:
+    def feed(self, text: str, *, final: bool = False) -> ReadResult:
         """What this text completes; with `final`, also whether the document ends properly."""
 
-    def release(self) -> Harvest:
+    def release(self) -> ReadResult:
         """What is complete and was held back, for a document that breaks off."""
 
 

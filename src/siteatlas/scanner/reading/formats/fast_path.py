@@ -30,7 +30,7 @@ EXTRAS = "extras"
 CDATA_END = "]]>"
 
 
-class FastLane:
+class FastPath:
     """The lane of one document; `feed` gives None from the moment the document leaves it."""
 
     def __init__(self, prefixes: Collection[str] = ()) -> None:
@@ -48,30 +48,30 @@ class FastLane:
         if end < len(ENTRY_END):
             self.rest = text
             return RawEntries() if len(text) <= MAX_REST_CHARS else None
-        stretch = text[:end]
-        self._order = self._order or _order_of_first_entry(stretch, self._block)
-        entries = self._read(stretch) if self._order else None
+        chunk = text[:end]
+        self._order = self._order or _order_of_first_entry(chunk, self._block)
+        entries = self._parse_chunk(chunk) if self._order else None
         self.rest = text if entries is None else text[end:]
         return entries
 
-    def _read(self, stretch: str) -> RawEntries | None:
-        if CDATA_END in stretch:
+    def _parse_chunk(self, chunk: str) -> RawEntries | None:
+        if CDATA_END in chunk:
             return None
-        tags = stretch.count("<")
+        tags = chunk.count("<")
         if self._locs_are_plain:
-            entries = self._match(stretch, tags, PLAIN_URL)
-            if entries and _decode_ampersands(entries, stretch):
+            entries = self._match(chunk, tags, PLAIN_URL)
+            if entries and _decode_ampersands(entries, chunk):
                 entries.locs_are_plain = True
                 return entries
             self._locs_are_plain = False
-        entries = self._match(stretch, tags, ANY_LOC)
-        if entries and "&" in stretch:
+        entries = self._match(chunk, tags, ANY_LOC)
+        if entries and "&" in chunk:
             entries.locs = [decode(loc) for loc in entries.locs]
         return entries
 
-    def _match(self, stretch: str, tags: int, loc: str) -> RawEntries | None:
+    def _match(self, chunk: str, tags: int, loc: str) -> RawEntries | None:
         order = self._order
-        rows = _entry_pattern(order, loc, self._block).findall(stretch)
+        rows = _entry_pattern(order, loc, self._block).findall(chunk)
         if not rows:
             return None
         columns: dict[str, Sequence[str]] = dict(zip(order, zip(*rows, strict=True), strict=True))
@@ -99,13 +99,13 @@ def _entry_pattern(order: tuple[str, ...], loc: str, block: str | None) -> re.Pa
     return re.compile(f"<url>{ANY_XML_WHITE_SPACE}{''.join(parts[name] for name in order)}</url>")
 
 
-def _order_of_first_entry(stretch: str, block: str | None) -> tuple[str, ...]:
+def _order_of_first_entry(chunk: str, block: str | None) -> tuple[str, ...]:
     """The order that all entries must have, nothing when the first is not plain.
 
     What it lacks is expected at its end.
     """
     whole, blocks = _first_entry_patterns(block)
-    entry = whole.search(stretch)
+    entry = whole.search(chunk)
     if entry is None:
         return ()
     names = NAMES.findall(blocks.sub(f"<{EXTRAS}>", entry[1]) if blocks else entry[1])
@@ -125,9 +125,9 @@ def _first_entry_patterns(block: str | None) -> tuple[re.Pattern[str], re.Patter
     return whole, None if block is None else re.compile(f"{block}+")
 
 
-def _decode_ampersands(entries: RawEntries, stretch: str) -> bool:
+def _decode_ampersands(entries: RawEntries, chunk: str) -> bool:
     """Decode the only entity that plain URLs hold; False when there are others."""
-    if "&" in stretch:
+    if "&" in chunk:
         locs = "\n".join(entries.locs)
         if locs.count("&") != locs.count("&amp;"):
             return False

@@ -7,7 +7,7 @@ from lxml import etree
 from siteatlas.scanner.reading.entries import build_columns
 from siteatlas.scanner.reading.formats.elements import ElementStream, local_name, text_of
 from siteatlas.scanner.reading.repair import XmlRepair
-from siteatlas.scanner.reading.tally import Harvest, RawEntries, Tally
+from siteatlas.scanner.reading.tally import RawEntries, ReadResult, Tally
 from siteatlas.scanner.reading.white_space import WHITE_SPACE
 
 # The best date first: when the page changed, then when it appeared.
@@ -24,16 +24,16 @@ class Feed:
         self._repair = XmlRepair(tally)
         self._elements = ElementStream(self._repair.mend(root_tag), [item], tally)
 
-    def feed(self, text: str, *, final: bool = False) -> Harvest:
+    def feed(self, text: str, *, final: bool = False) -> ReadResult:
         """What this text completes; with `final`, also whether the document ends properly."""
         text = self._repair.feed(text, final=final)
         rows = [_read_item(element) for element in self._elements.read(text, final=final)]
         raw = RawEntries([link for link, _ in rows], [date for _, date in rows])
-        return Harvest(build_columns(raw, self._tally, self._base), error=self._elements.error)
+        return ReadResult(build_columns(raw, self._tally, self._base), error=self._elements.error)
 
-    def release(self) -> Harvest:
+    def release(self) -> ReadResult:
         """Nothing is held back but what is not complete."""
-        return Harvest()
+        return ReadResult()
 
 
 def _read_item(element: etree._Element) -> tuple[str, str]:

@@ -67,7 +67,7 @@ class Salvage:
         edges = [match.start() for match in starts] + [end]
         found = Salvaged()
         for match, (start, stop) in zip(starts, pairwise(edges), strict=True):
-            self._read(match[1].lower(), CDATA.sub(_escaped, text[start:stop]), found)
+            self._parse(match[1].lower(), CDATA.sub(_escaped, text[start:stop]), found)
         return found
 
     def _without_comments(self, text: str) -> str:
@@ -92,7 +92,7 @@ class Salvage:
                 return "".join(kept)
             position = start + len(COMMENT_START)
 
-    def _read(self, kind: str, segment: str, found: Salvaged) -> None:
+    def _parse(self, kind: str, segment: str, found: Salvaged) -> None:
         locs = [decode(loc) for loc in LOC.findall(segment)]
         if not locs:
             self._tally.skip("entry_malformed", value=segment)

@@ -10,7 +10,7 @@ import re
 from siteatlas.errors import NotASitemap
 from siteatlas.net.address import resolve_url
 from siteatlas.scanner.reading.entries import MAX_URL_CHARS, build_columns
-from siteatlas.scanner.reading.tally import Harvest, RawEntries, Tally
+from siteatlas.scanner.reading.tally import RawEntries, ReadResult, Tally
 from siteatlas.scanner.reading.white_space import WHITE_SPACE
 
 # Nothing is given out before so many lines are there, or all of them.
@@ -29,7 +29,7 @@ class TextList:
         self._urls = 0
         self._waiting: list[str] = []
 
-    def feed(self, text: str, *, final: bool = False) -> Harvest:
+    def feed(self, text: str, *, final: bool = False) -> ReadResult:
         """What this text completes; with `final`, the last line needs no line end."""
         text = self._unfinished + text
         cut = len(text) if final else max(text.rfind("\n"), text.rfind("\r", 0, -1)) + 1
@@ -45,17 +45,17 @@ class TextList:
         ]
         self._waiting += [self._full(line) if line[0] in "./" else line for line in kept]
         if not (final or self._urls or len(self._waiting) >= LINES_TO_JUDGE):
-            return Harvest()
+            return ReadResult()
         return self.release()
 
-    def release(self) -> Harvest:
+    def release(self) -> ReadResult:
         """What was held back until the document could be judged."""
         first = not self._urls
-        harvest = Harvest(build_columns(RawEntries(self._waiting), self._tally))
+        harvest = ReadResult(build_columns(RawEntries(self._waiting), self._tally))
         self._waiting = []
         self._urls += len(harvest.columns)
         if 2 * self._tally.skipped > self._urls + self._tally.skipped:
-            harvest = Harvest() if first else harvest
+            harvest = ReadResult() if first else harvest
             harvest.error = NotASitemap("More than half of the lines are no URLs.")
         return harvest
 

@@ -22,10 +22,10 @@ from siteatlas.scanner.reading.formats.elements import (
     text_of,
 )
 from siteatlas.scanner.reading.formats.extensions import read_extension
-from siteatlas.scanner.reading.formats.fast_path import FastLane
+from siteatlas.scanner.reading.formats.fast_path import FastPath
 from siteatlas.scanner.reading.formats.salvage import ENTRY_WITH_LOC, UNFINISHED_CHARS, Salvage
 from siteatlas.scanner.reading.repair import XmlRepair
-from siteatlas.scanner.reading.tally import Extras, Harvest, RawEntries, Tally
+from siteatlas.scanner.reading.tally import Extras, RawEntries, ReadResult, Tally
 from siteatlas.scanner.reading.white_space import WHITE_SPACE
 
 ENTRIES = ("url", "sitemap")
@@ -72,7 +72,7 @@ class Urlset:
         self._repair = XmlRepair(tally)
         mended = self._repair.mend(root_tag)
         prefixes = prefixes_of_root(mended) if fast else None
-        self._lane = None if prefixes is None else FastLane(prefixes)
+        self._lane = None if prefixes is None else FastPath(prefixes)
         self._elements = ElementStream(mended, ENTRIES, tally)
         root = name_of_root(root_tag)
         self._root_end = "" if root_tag.endswith("/>") else f"</{root}"
@@ -80,7 +80,7 @@ class Urlset:
         self._unfinished = ""
         self._salvage: Salvage | None = None
 
-    def feed(self, text: str, *, final: bool = False) -> Harvest:
+    def feed(self, text: str, *, final: bool = False) -> ReadResult:
         """What this text completes; with `final`, also whether the document ends properly."""
         text = self._repair.feed(text, final=final)
         if self._salvage is not None:
@@ -88,16 +88,16 @@ class Urlset:
         if self._lane is not None:
             raw = None if final else self._lane.feed(text)
             if raw is not None:
-                return Harvest(build_columns(raw, self._tally, self._base))
+                return ReadResult(build_columns(raw, self._tally, self._base))
             text = self._lane.rest + text if final else self._lane.rest
             self._lane = None
         return self._parsed(text, final=final)
 
-    def release(self) -> Harvest:
+    def release(self) -> ReadResult:
         """Nothing is held back but what is not complete."""
-        return Harvest()
+        return ReadResult()
 
-    def _parsed(self, text: str, *, final: bool) -> Harvest:
+    def _parsed(self, text: str, *, final: bool) -> ReadResult:
         elements = self._elements.read(text, final=final)
         harvest = self._harvest(elements)
         if isinstance(self._elements.error, XmlMalformed):
@@ -112,22 +112,22 @@ class Urlset:
         self._keep_unfinished(text)
         return harvest
 
-    def _harvest(self, elements: Sequence[etree._Element]) -> Harvest:
+    def _harvest(self, elements: Sequence[etree._Element]) -> ReadResult:
         children: Sequence[etree._Element] = ()
         if {local_name(tag) for tag in {element.tag for element in elements}} != {"url"}:
             children = [element for element in elements if local_name(element.tag) == "sitemap"]
             elements = [element for element in elements if local_name(element.tag) != "sitemap"]
         raw = _read_elements(elements, self._tally)
         columns = build_columns(raw, self._tally, self._base)
-        return Harvest(columns, read_children(children, self._tally))
+        return ReadResult(columns, read_children(children, self._tally))
 
-    def _salvaged(self, salvage: Salvage, text: str, *, done: int = 0, final: bool) -> Harvest:
+    def _salvaged(self, salvage: Salvage, text: str, *, done: int = 0, final: bool) -> ReadResult:
         found = salvage.feed(text, done=done, final=final)
         locs, lastmods, changefreqs, priorities = (
             zip(*found.pages, strict=True) if found.pages else ((),) * 4
         )
         raw = RawEntries(locs, lastmods, changefreqs, priorities)
-        return Harvest(
+        return ReadResult(
             build_columns(raw, self._tally, self._base),
             build_children(found.children, self._tally),
             XmlMalformed() if final else None,
@@ -152,7 +152,7 @@ def _like_root(name: str, root: str) -> str:
     return prefix + colon + (name.upper() if local.isupper() else name)
 
 
-def _joined(first: Harvest, second: Harvest) -> Harvest:
+def _joined(first: ReadResult, second: ReadResult) -> ReadResult:
     first.columns.extend(second.columns)
     first.children += second.children
     first.error = second.error
