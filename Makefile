@@ -87,8 +87,8 @@ format: $(READY_DEV) ## put the code into its form and repair what can be repair
 	$(BIN)/ruff check --fix --exit-zero --quiet .
 	$(BIN)/ruff format .
 
-docs: $(READY_DEV) ## write the reference pages that come from the code
-	$(BIN)/python docs/generate.py $(ARGS)
+docs: $(READY_DEV) ## write the pages that come from the code and from the markers of tests
+	$(BIN)/python -m docs.generate $(ARGS)
 
 bench: $(READY_DEV) ## measure against the peers, on this machine, in one run
 	$(BIN)/python -m bench.run $(ARGS)

@@ -1,6 +1,6 @@
-"""Writes the reference pages that come from the code: commands, errors, problems and settings.
+"""Writes the pages that come from the code: commands, errors, problems, settings and verification.
 
-`python docs/generate.py` writes them; with `--check` it only compares and fails on a difference.
+`python -m docs.generate` writes them; with `--check` it only compares and fails on a difference.
 """
 
 from __future__ import annotations
@@ -15,12 +15,13 @@ from typing import Any
 import typer
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
+from docs.criteria import verification_page
 from siteatlas.cli.main import NOUNS, PROGRAM, app, load_command
 from siteatlas.errors import DatabaseUnavailable, RateLimited, SiteatlasError, error_classes
 from siteatlas.scanner import problem_codes
 from siteatlas.settings import SETTINGS_FILE, Settings, environment_name
 
-REFERENCE = Path(__file__).resolve().parent / "reference"
+DOCS = Path(__file__).resolve().parent
 
 Command = TyperCommand | TyperGroup
 Row = tuple[str, str, str]
@@ -287,10 +288,11 @@ def cell(text: str) -> str:
 
 
 PAGES: dict[str, Callable[[], str]] = {
-    "commands.md": commands_page,
-    "errors.md": errors_page,
-    "problems.md": problems_page,
-    "settings.md": settings_page,
+    "reference/commands.md": commands_page,
+    "reference/errors.md": errors_page,
+    "reference/problems.md": problems_page,
+    "reference/settings.md": settings_page,
+    "verification.md": verification_page,
 }
 
 
@@ -298,7 +300,7 @@ def main(arguments: list[str]) -> int:
     """Write the pages, or with `--check` name those that are out of date."""
     outdated = []
     for name, page in PAGES.items():
-        file, text = REFERENCE / name, page()
+        file, text = DOCS / name, page()
         if not file.exists() or file.read_text(encoding="utf-8") != text:
             outdated.append(name)
             if "--check" not in arguments:

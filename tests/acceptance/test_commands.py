@@ -32,12 +32,14 @@ def scanned(service: Service, sites: Sites) -> DemoSite:
     return sites["shop"]
 
 
+@pytest.mark.criterion("content-stored", "http-to-completion")
 def test_a_submitted_site_is_scanned_and_stored(service: Service, scanned: DemoSite):
     domain = service.ask(f"/api/v3/domains/{scanned.host_port}")
     assert domain["url_count"] == scanned.expected_urls
     assert domain["sitemap_count"] == scanned.expected_sitemaps
 
 
+@pytest.mark.criterion("errors-handled")
 def test_a_site_without_sitemaps_fails_with_the_reason(service: Service, sites: Sites):
     job = service.scan(sites["card"])
     assert (job["status"], job["error_code"]) == ("failed", "no_sitemap")
@@ -163,6 +165,7 @@ def test_every_stored_list_can_be_csv(command: str, machine: Machine, scanned: D
     assert set(rows[0]) == set(items[0])
 
 
+@pytest.mark.criterion("submit-does-no-work", "discovery")
 def test_without_a_scheduler_a_job_waits_until_one_runs(fresh_machine: Machine, sites: Sites):
     with fresh_machine.service("--no-scheduler") as idle:
         submitted = idle.ask("/api/v3/sitemap/scan", {"base_url": sites["papers"].base_url})
@@ -190,6 +193,7 @@ def test_sigterm_ends_the_service_with_0_and_leaves_no_database(fresh_machine: M
     assert fresh_machine.postgres_processes() == []
 
 
+@pytest.mark.criterion("queue-is-the-medium", "pending-detected")
 def test_several_workers_share_the_queue_and_stop_together(fresh_machine: Machine, sites: Sites):
     with (
         fresh_machine.service("--no-scheduler") as idle,

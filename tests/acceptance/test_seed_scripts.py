@@ -21,6 +21,7 @@ def scripts(machine: Machine, project: Path) -> Scripts:
     return Scripts(machine, project / "scripts")
 
 
+@pytest.mark.criterion("completed-status", "discovery", "log-sentences", "script-add-check-process")
 def test_a_site_goes_from_pending_to_completed(scripts: Scripts, sites: Sites):
     site = sites["papers"]
     added = scripts.lines("sitemap_scheduler/add_test_sitemap.py", "--domain", site.base_url)
@@ -42,6 +43,7 @@ def test_a_site_goes_from_pending_to_completed(scripts: Scripts, sites: Sites):
     assert value_of("URLs", checked) == str(site.expected_urls)
 
 
+@pytest.mark.criterion("script-add-check-process", "script-reset")
 def test_one_sitemap_is_found_reset_and_scanned_alone(scripts: Scripts, sites: Sites):
     site = sites["magazine"]
     scripts.lines("sitemap_scheduler/add_test_sitemap.py", "--domain", site.base_url)
@@ -82,6 +84,7 @@ def test_one_sitemap_is_found_reset_and_scanned_alone(scripts: Scripts, sites: S
     assert jobs.count(value_of("Job UUID", alone)) == 1
 
 
+@pytest.mark.criterion("script-add-check-process", "script-reset", "script-monitor")
 def test_the_job_of_a_site_is_set_back_and_the_monitor_sees_it(scripts: Scripts, sites: Sites):
     site = sites["card"]
     scripts.lines("sitemap_scheduler/add_test_sitemap.py", "--domain", site.base_url)

@@ -51,6 +51,7 @@ def seen_as(service: Service, status_url: str, status: str) -> dict[str, Any]:
     raise AssertionError(f"The job was never {status}.")
 
 
+@pytest.mark.criterion("status-life", "completed-status")
 @pytest.mark.parametrize("ending", ["completed", "failed"])
 def test_a_client_sees_a_job_pending_then_processing_then_ended(machine: Machine, ending: str):
     gate = Gate()

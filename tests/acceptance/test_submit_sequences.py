@@ -56,6 +56,9 @@ def records(lines: list[str]) -> list[dict[str, str]]:
     return [dict(line[2:].split(": ", 1) for line in block) for block in blocks]
 
 
+@pytest.mark.criterion(
+    "content-stored", "script-add-check-process", "submit-then-list", "submit-process-check"
+)
 def test_a_submit_by_http_is_listed_processed_and_shown_with_its_values(
     scripts: Scripts, machine: Machine, sites: Sites
 ):
@@ -106,6 +109,7 @@ def test_a_submit_by_http_is_listed_processed_and_shown_with_its_values(
         assert began <= datetime.fromisoformat(one["Created at"]) <= datetime.now(UTC)
 
 
+@pytest.mark.criterion("submit-process-check")
 def test_a_failed_job_is_shown_with_its_error(scripts: Scripts, machine: Machine, sites: Sites):
     submitted = submit(machine, sites["card"])
     number = value_of("ID", scripts.lines(DEBUG))
@@ -151,6 +155,7 @@ def count_of(lines: Queue[str], status: str) -> int:
             return int(found[1])
 
 
+@pytest.mark.criterion("script-monitor")
 def test_the_monitor_sees_a_submitted_job_become_completed(
     scripts: Scripts, machine: Machine, sites: Sites
 ):

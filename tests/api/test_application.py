@@ -34,6 +34,7 @@ async def moved_on(client: httpx.AsyncClient, status_url: str) -> dict[str, Any]
             await asyncio.sleep(0.05)
 
 
+@pytest.mark.criterion("scheduler-lifespan", "http-to-completion")
 async def test_the_lifespan_runs_the_scheduler_and_a_submit_reaches_it(database: Database):
     policy = EgressPolicy.from_text("127.0.0.1:9")
     app = create_app(Settings(max_attempts=1), policy, database=database)
@@ -50,6 +51,7 @@ async def test_the_lifespan_runs_the_scheduler_and_a_submit_reaches_it(database:
     assert app.state.api.wake is None
 
 
+@pytest.mark.criterion("scheduler-lifespan")
 async def test_the_end_of_the_lifespan_stops_the_scheduler(database: Database):
     app = create_app(Settings(), EgressPolicy(), database=database)
     before = asyncio.all_tasks()
@@ -61,6 +63,7 @@ async def test_the_end_of_the_lifespan_stops_the_scheduler(database: Database):
     await wait_until(lambda: asyncio.all_tasks() <= before)
 
 
+@pytest.mark.criterion("errors-handled")
 async def test_a_job_that_crashes_is_answered_without_our_inside(database: Database):
     async with database.engine.begin() as connection:
         await connection.execute(text("ALTER TABLE sitemaps ADD CHECK (false)"))

@@ -69,6 +69,7 @@ BODIES = {
 }
 
 
+@pytest.mark.criterion("input-validated")
 @pytest.mark.parametrize("body", BODIES.values(), ids=BODIES.keys())
 async def test_a_bad_body_is_422(cut_off_client: httpx.AsyncClient, body: bytes):
     assert_problem(
@@ -76,6 +77,7 @@ async def test_a_bad_body_is_422(cut_off_client: httpx.AsyncClient, body: bytes)
     )
 
 
+@pytest.mark.criterion("input-validated")
 @pytest.mark.parametrize(
     "base_url",
     [

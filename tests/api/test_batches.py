@@ -38,6 +38,7 @@ async def end(item: dict[str, Any], word: str, **columns: object) -> None:
         )
 
 
+@pytest.mark.criterion("single-and-batch")
 async def test_good_sites_are_queued_and_bad_ones_named(client: httpx.AsyncClient):
     batch = await create(client, "example.com", "http://10.0.0.1", "example.org", max_pages=5)
     assert (batch["status"], batch["total_domains"]) == ("pending", 3)
@@ -132,6 +133,7 @@ async def test_a_batch_is_processing_while_one_job_is_not_ended(client: httpx.As
     assert (answer["status"], answer["end_time"]) == ("processing", None)
 
 
+@pytest.mark.criterion("single-and-batch")
 async def test_an_ended_batch_has_counts_and_times(client: httpx.AsyncClient):
     batch = await create(client, "example.com", "example.org", max_pages=9)
     await end(batch["items"][0], "completed")

@@ -28,6 +28,7 @@ async def items(client: httpx.AsyncClient, path: str, **query: str) -> list[dict
     return found
 
 
+@pytest.mark.criterion("content-stored")
 async def test_a_document_has_the_promised_fields(client: httpx.AsyncClient):
     async with transaction() as session:
         sitemap = await add_sitemap(session, await add_domain(session), url_count=3)
@@ -39,6 +40,7 @@ async def test_a_document_has_the_promised_fields(client: httpx.AsyncClient):
     assert (shown["domain"], shown["url_count"]) == ("example.com", 3)
 
 
+@pytest.mark.criterion("content-stored")
 async def test_a_document_names_its_parents(client: httpx.AsyncClient):
     async with transaction() as session:
         domain = await add_domain(session)

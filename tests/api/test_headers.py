@@ -67,6 +67,7 @@ class Broken(Exception):
     """Something that nobody expected."""
 
 
+@pytest.mark.criterion("errors-logged")
 @pytest.mark.parametrize("error", [Broken("secret detail"), SiteatlasError("secret detail")])
 async def test_what_breaks_inside_is_answered_without_our_inside(
     cut_off_app: FastAPI, error: Exception

@@ -49,6 +49,7 @@ async def test_the_database_says_who_it_is(client: httpx.AsyncClient):
     assert answer["pool"]["size"] >= 1
 
 
+@pytest.mark.criterion("schema-checked")
 async def test_an_outdated_schema_is_503(client: httpx.AsyncClient):
     async with transaction() as session:
         await session.execute(text("UPDATE alembic_version SET version_num = '0001'"))

@@ -32,6 +32,7 @@ async def test_jobs_are_listed_newest_first(client: httpx.AsyncClient):
     assert await listed(client) == ids[::-1]
 
 
+@pytest.mark.criterion("older-status-words")
 @pytest.mark.parametrize(
     ("word", "position"),
     [("completed", 0), ("complete", 0), ("failed", 1), ("error", 1), ("cancelled", 2)],
@@ -76,6 +77,7 @@ async def test_a_cursor_of_another_list_is_refused(client: httpx.AsyncClient):
     assert (response.status_code, response.json()["code"]) == (400, "cursor_invalid")
 
 
+@pytest.mark.criterion("status-life")
 async def test_a_job_is_shown_with_its_attempts(client: httpx.AsyncClient):
     (job_id,) = await jobs_with("failed")
     async with transaction() as session:

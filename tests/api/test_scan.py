@@ -23,6 +23,7 @@ async def submit(client: httpx.AsyncClient, **body: object) -> httpx.Response:
     return await client.post(SCAN, json={"base_url": "example.com"} | body)
 
 
+@pytest.mark.criterion("submit-stores-job", "single-and-batch")
 async def test_a_submitted_site_becomes_a_pending_job(client: httpx.AsyncClient):
     response = await submit(client, max_pages=100)
     answer = response.json()
@@ -40,6 +41,7 @@ async def test_without_a_limit_the_answer_names_none(client: httpx.AsyncClient):
     assert (await submit(client)).json()["max_pages"] is None
 
 
+@pytest.mark.criterion("submit-stores-job")
 async def test_the_status_answers_by_uuid_and_by_number(client: httpx.AsyncClient):
     submitted = (await submit(client, max_pages=7)).json()
     by_uuid = (await client.get(submitted["status_url"])).json()
@@ -49,6 +51,7 @@ async def test_the_status_answers_by_uuid_and_by_number(client: httpx.AsyncClien
     assert by_uuid["result_data"] == {"domain": "example.com", "max_pages": 7}
 
 
+@pytest.mark.criterion("status-life")
 async def test_the_status_has_exactly_the_promised_fields(client: httpx.AsyncClient):
     submitted = (await submit(client)).json()
     status = (await client.get(submitted["status_url"])).json()
@@ -59,6 +62,7 @@ async def test_the_status_has_exactly_the_promised_fields(client: httpx.AsyncCli
     assert sorted(status) == sorted(promised.split())
 
 
+@pytest.mark.criterion("unknown-job-reported")
 async def test_the_status_of_an_unknown_job_is_404(client: httpx.AsyncClient):
     for ident in (str(uuid4()), "123456", "-5", "0"):
         response = await client.get(f"/api/v3/sitemap/status/{ident}")
@@ -122,6 +126,7 @@ async def test_a_site_is_watched_only_when_asked(client: httpx.AsyncClient):
         }
 
 
+@pytest.mark.criterion("input-validated")
 @pytest.mark.parametrize(
     ("base_url", "code"),
     [
@@ -160,6 +165,7 @@ async def test_the_consumer_is_woken_after_the_commit(app: FastAPI, client: http
     assert (woken, response.json()["warning"]) == (["woken"], None)
 
 
+@pytest.mark.criterion("submit-does-no-work")
 async def test_a_submit_that_nobody_will_run_is_answered_with_a_warning(client: httpx.AsyncClient):
     assert "siteatlas worker" in (await submit(client)).json()["warning"]
 
@@ -170,6 +176,7 @@ async def test_a_living_worker_elsewhere_ends_the_warning(client: httpx.AsyncCli
     assert (await submit(client)).json()["warning"] is None
 
 
+@pytest.mark.criterion("submit-logged", "key-operations-logged", "log-sentences")
 async def test_each_submit_is_logged_once(client: httpx.AsyncClient):
     with capture_logs() as lines:
         answer = (await submit(client)).json()

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from docs.generate import commands_page
 
 
+@pytest.mark.criterion("docs-correct")
 def test_the_reference_of_commands_is_up_to_date(project: Path):
     page = (project / "docs" / "reference" / "commands.md").read_text(encoding="utf-8")
     assert page == commands_page(), "run: make docs"

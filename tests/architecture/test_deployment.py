@@ -80,6 +80,7 @@ def test_what_was_never_run_is_said_where_it_is_offered(project, page):
     assert "Docker engine" in text
 
 
+@pytest.mark.criterion("scheduler-environment")
 def test_every_variable_is_a_setting(ours):
     known = {environment_name(field) for field in Settings.model_fields}
     used = {name for service in ours.values() for name in service["environment"]}

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
+import pytest
+
 from docs.generate import errors_page, own_errors
 
 
@@ -29,6 +31,7 @@ def test_the_reference_lists_every_code(project: Path):
     assert [cls.code for cls in own_errors() if f"| `{cls.code}` |" not in page] == []
 
 
+@pytest.mark.criterion("docs-correct")
 def test_the_reference_of_errors_is_up_to_date(project: Path):
     page = (project / "docs" / "reference" / "errors.md").read_text(encoding="utf-8")
     assert page == errors_page(), "run: make docs"

@@ -50,6 +50,7 @@ def links(project: Path) -> list[tuple[Path, str]]:
     return [(page, link) for page, link in found if not SCHEME.match(link)]
 
 
+@pytest.mark.criterion("docs-correct")
 def test_every_relative_link_leads_somewhere(project: Path, links: list[tuple[Path, str]]):
     broken = [
         f"{page.relative_to(project)}: {link}"

@@ -44,6 +44,7 @@ def report(project: Path, request: pytest.FixtureRequest) -> tuple[str, str]:
     return request.param, path.read_text(encoding="utf-8")
 
 
+@pytest.mark.criterion("completion-reports")
 def test_a_report_has_the_shape_of_the_earlier_one(report: tuple[str, str]) -> None:
     name, page = report
     head = page[: page.index("## 1.")]
@@ -55,6 +56,7 @@ def test_a_report_has_the_shape_of_the_earlier_one(report: tuple[str, str]) -> N
     assert len(re.findall("^- ✅ ", checklist, re.MULTILINE)) >= 7
 
 
+@pytest.mark.criterion("completion-reports")
 def test_the_figures_of_a_report_name_their_run(report: tuple[str, str]) -> None:
     (figures,) = BLOCK.findall(report[1])
     assert re.search(ORIGIN, figures)

@@ -39,6 +39,7 @@ def imported_by(file: Path) -> set[str]:
     return names
 
 
+@pytest.mark.criterion("scheduler-delegates")
 def test_the_scheduler_reads_no_site_and_stores_no_document(imports: dict[str, set[str]]) -> None:
     found = {
         (file, name)
@@ -49,6 +50,7 @@ def test_the_scheduler_reads_no_site_and_stores_no_document(imports: dict[str, s
     assert found == set()
 
 
+@pytest.mark.criterion("scheduler-delegates")
 def test_the_scheduler_hands_the_work_to_the_processor(imports: dict[str, set[str]]) -> None:
     assert "siteatlas.processor.processing.Processor" in imports["consumer.py"]
     assert "apscheduler.schedulers.asyncio.AsyncIOScheduler" in imports["sitemap_scheduler.py"]

@@ -20,5 +20,6 @@ def test_the_reference_lists_every_setting(page: str):
     assert missing == []
 
 
+@pytest.mark.criterion("docs-correct")
 def test_the_reference_of_settings_is_up_to_date(page: str):
     assert page == settings_page(), "run: make docs"

@@ -81,6 +81,7 @@ def raw_sql(source: str) -> set[str]:
     return found
 
 
+@pytest.mark.criterion("orm-only")
 def test_no_sql_is_written_as_text_outside_of_migrations(project: Path) -> None:
     package = project / "src" / "siteatlas"
     files = [path for path in package.rglob("*.py") if "migrations" not in path.parts]
@@ -93,6 +94,7 @@ def test_no_sql_is_written_as_text_outside_of_migrations(project: Path) -> None:
     assert found == THE_ONE_EXCEPTION
 
 
+@pytest.mark.criterion("orm-only")
 @pytest.mark.parametrize(
     ("line", "name"),
     [

@@ -57,18 +57,21 @@ def blocks_with_sessions(file: Path) -> Iterator[ast.AsyncWith]:
                 yield node
 
 
+@pytest.mark.criterion("transaction-boundaries")
 def test_statement_modules_and_services_never_commit(package: Path) -> None:
     services = [file for file in package.rglob("*_service.py") if "migrations" not in file.parts]
     files = [*files_of(package, STATEMENT_ROOMS), *services]
     assert offenders(package, files, {"commit"}) == {}
 
 
+@pytest.mark.criterion("transaction-boundaries")
 def test_statement_modules_are_given_their_session(package: Path) -> None:
     files = files_of(package, STATEMENT_ROOMS)
     assert len(files) > 40
     assert offenders(package, files, MAKERS_OF_SESSIONS) == {}
 
 
+@pytest.mark.criterion("transaction-boundaries")
 def test_each_router_begins_and_ends_its_own_transactions(package: Path) -> None:
     blocks = [block for file in files_of(package, {"api"}) for block in blocks_with_sessions(file)]
     begun = [
@@ -79,6 +82,7 @@ def test_each_router_begins_and_ends_its_own_transactions(package: Path) -> None
     assert all(begun)
 
 
+@pytest.mark.criterion("background-sessions")
 def test_background_work_opens_background_sessions_only(package: Path) -> None:
     files = files_of(package, BACKGROUND_ROOMS)
     others = MAKERS_OF_SESSIONS - SESSIONS_OF_JOBS | {"bound_database", "Database"}
@@ -87,6 +91,7 @@ def test_background_work_opens_background_sessions_only(package: Path) -> None:
         assert offenders(package, files, {name})
 
 
+@pytest.mark.criterion("no-nesting")
 def test_savepoints_stand_where_a_conflict_must_not_end_the_caller_s_transaction(
     package: Path,
 ) -> None:

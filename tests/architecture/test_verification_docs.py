@@ -1,31 +1,72 @@
-"""Every test that docs/verification.md names exists."""
+"""docs/verification.md lists every criterion with the tests that are marked with it."""
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import pytest
 
-from tests.fixtures.named_tests import functions_of
+from docs.criteria import (
+    Criterion,
+    Subject,
+    collect_evidence,
+    faults,
+    load_subjects,
+    verification_page,
+)
 
-TEST_ID = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")
+MARKED = """\
+@pytest.mark.parametrize("a", [1])
+@pytest.mark.criterion("first", "second")
+async def test_one(a): ...
+
+@pytest.mark.slow
+def test_two(): ...
+"""
 
 
-@pytest.fixture(scope="module")
-def named_tests(project: Path) -> set[tuple[str, str]]:
-    """File and function of each test id on the page."""
+@pytest.fixture
+def project_with_a_test(tmp_path: Path) -> Path:
+    folder = tmp_path / "tests" / "unit"
+    folder.mkdir(parents=True)
+    (folder / "test_some.py").write_text(MARKED, encoding="utf-8")
+    return tmp_path
+
+
+@pytest.mark.criterion("docs-correct")
+def test_the_page_is_up_to_date(project: Path):
     page = (project / "docs" / "verification.md").read_text(encoding="utf-8")
-    return set(TEST_ID.findall(page))
+    assert page == verification_page(), "run: make docs"
 
 
-def test_every_test_that_the_page_names_exists(
-    project: Path, named_tests: set[tuple[str, str]]
-) -> None:
-    known = {file: functions_of(project / file) for file, _ in named_tests}
-    missing = sorted(f"{file}::{name}" for file, name in named_tests if name not in known[file])
-    assert missing == []
+def test_every_criterion_has_a_test_or_a_reason():
+    assert faults(load_subjects(), collect_evidence()) == []
 
 
-def test_the_page_names_tests(named_tests: set[tuple[str, str]]) -> None:
-    assert named_tests
+def test_the_check_sees_a_criterion_without_a_test_and_an_unknown_id(project_with_a_test: Path):
+    criteria = (
+        Criterion("first", "Shown.", ("13.3",)),
+        Criterion("third", "Not shown.", ("13.3",)),
+        Criterion("fourth", "Not shown.", ("13.3",), reason="Not applicable."),
+    )
+    found = faults([Subject("Some", criteria)], collect_evidence(project_with_a_test))
+    assert [line.split(" ")[0] for line in found] == ["third", "tests/unit/test_some.py::test_one"]
+    assert "second" in found[1]
+
+
+def test_markers_are_found_at_any_place_among_the_decorators(project_with_a_test: Path):
+    expected = ["tests/unit/test_some.py::test_one"]
+    evidence = collect_evidence(project_with_a_test)
+    assert evidence.tests == {"first": expected, "second": expected}
+
+
+def test_every_criterion_says_what_was_asked_and_where():
+    criteria = [criterion for subject in load_subjects() for criterion in subject.criteria]
+    assert [one.id for one in criteria if not one.text.endswith(".") or not one.origin] == []
+    assert {origin.split()[0] for one in criteria for origin in one.origin} == {
+        "13.3",
+        "13.6",
+        "13.7",
+        "13.9",
+        "07-69",
+    }

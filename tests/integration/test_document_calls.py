@@ -45,6 +45,7 @@ async def find(job_id: str) -> Job:
         return await job_service.get_by_id(session, job_id)
 
 
+@pytest.mark.criterion("call-signatures")
 async def test_a_job_is_created_found_and_processed_by_the_calls_of_the_documents(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -66,6 +67,7 @@ async def test_a_job_is_created_found_and_processed_by_the_calls_of_the_document
     assert [one["url_count"] for one in job.result_data["sitemaps"]] == [30]
 
 
+@pytest.mark.criterion("call-signatures")
 async def test_created_jobs_are_worked_off_by_process_pending_sitemaps(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -78,6 +80,7 @@ async def test_created_jobs_are_worked_off_by_process_pending_sitemaps(
     assert (job.status, job.result_data["url_count"]) == ("completed", 10)
 
 
+@pytest.mark.criterion("completed-status", "job-dictionary", "call-signatures")
 @pytest.mark.parametrize(
     ("given", "stored"),
     [
@@ -101,6 +104,7 @@ async def test_a_status_is_set_by_the_calls_of_the_documents(
     assert (job.status, job.progress, result, job.error) == stored
 
 
+@pytest.mark.criterion("jobs-table")
 async def test_the_jobs_table_has_the_columns_of_the_architecture() -> None:
     def read(connection: Connection) -> dict[str, str]:
         return {

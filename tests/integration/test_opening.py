@@ -38,6 +38,7 @@ async def test_a_database_with_the_needed_schema_is_bound_while_it_is_open(
         bound_database()
 
 
+@pytest.mark.criterion("schema-checked")
 async def test_an_outdated_schema_is_refused_with_the_command_that_helps(
     database: Database, database_url: str
 ) -> None:

@@ -128,11 +128,13 @@ def clients_left(pooler: Pooler, database_name: str) -> int:
     return left
 
 
+@pytest.mark.criterion("statement-cache-off")
 @pytest.mark.usefixtures("pooled")
 async def test_parallel_work_meets_no_prepared_statement_fault() -> None:
     assert await all_rounds() == []
 
 
+@pytest.mark.criterion("statement-cache-off")
 @pytest.mark.usefixtures("pooled")
 async def test_parallel_work_leaves_no_named_statement_on_any_server_connection(
     pooler: Pooler, database_name: str
@@ -142,6 +144,7 @@ async def test_parallel_work_leaves_no_named_statement_on_any_server_connection(
     assert await named_statements(pooler, database_name) == [0] * SERVER_CONNECTIONS
 
 
+@pytest.mark.criterion("statement-cache-off")
 async def test_with_statement_caches_the_same_work_fails(
     pooler: Pooler, database_name: str
 ) -> None:
@@ -153,6 +156,7 @@ async def test_with_statement_caches_the_same_work_fails(
     assert sum(await named_statements(pooler, database_name)) > 0
 
 
+@pytest.mark.criterion("supavisor")
 async def test_reads_without_a_transaction_work(pooled: Database) -> None:
     engine = pooled.engine.execution_options(isolation_level="AUTOCOMMIT")
 
@@ -169,6 +173,7 @@ async def limits_seen(pooler: Pooler, database_name: str) -> list[tuple[str, ...
         return [tuple((await client.execute(LIMITS)).one()) for client in clients]
 
 
+@pytest.mark.criterion("supavisor")
 @pytest.mark.usefixtures("pooled")
 async def test_limits_of_a_transaction_do_not_reach_the_next_client(
     pooler: Pooler, database_name: str
@@ -191,6 +196,7 @@ async def test_limits_of_a_connection_would_reach_the_next_client(
     assert "7s" in chain(*await limits_seen(pooler, database_name))
 
 
+@pytest.mark.criterion("sessions-closed")
 async def test_a_closed_database_leaves_no_client_connection(
     pooler: Pooler, pooled: Database, database_name: str
 ) -> None:
@@ -200,6 +206,7 @@ async def test_a_closed_database_leaves_no_client_connection(
     assert clients_left(pooler, database_name) == 0
 
 
+@pytest.mark.criterion("few-connections")
 async def test_a_hundred_sessions_share_the_connections_of_the_pool(
     pooler: Pooler, pooled: Database, database_name: str
 ) -> None:
@@ -221,6 +228,7 @@ async def test_a_hundred_sessions_share_the_connections_of_the_pool(
     assert max(servers) <= SERVER_CONNECTIONS
 
 
+@pytest.mark.criterion("no-session-errors")
 @pytest.mark.usefixtures("pooled")
 async def test_the_next_session_works_when_a_server_connection_was_lost() -> None:
     with pytest.raises(DatabaseUnavailable):

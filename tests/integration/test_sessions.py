@@ -53,6 +53,7 @@ async def end_own_connection(session: AsyncSession) -> None:
     await session.execute(select(func.pg_terminate_backend(func.pg_backend_pid())))
 
 
+@pytest.mark.criterion("background-sessions")
 @pytest.mark.usefixtures("database")
 async def test_every_session_is_a_new_one() -> None:
     async with get_session() as first, get_session() as second, get_background_session() as third:
@@ -60,6 +61,7 @@ async def test_every_session_is_a_new_one() -> None:
         assert [await session.scalar(ONE) for session in (first, second, third)] == [1, 1, 1]
 
 
+@pytest.mark.criterion("background-sessions")
 async def test_without_a_bound_database_there_is_no_session() -> None:
     bind_database(None)
     with pytest.raises(DatabaseUnavailable):
@@ -67,6 +69,7 @@ async def test_without_a_bound_database_there_is_no_session() -> None:
             pass
 
 
+@pytest.mark.criterion("transaction-boundaries")
 @pytest.mark.usefixtures("database")
 async def test_every_transaction_of_a_session_has_the_limits() -> None:
     async with get_background_session() as session:
@@ -91,6 +94,7 @@ async def test_a_transaction_after_a_failed_one_has_the_limits() -> None:
             assert await limits_of(session) == BACKGROUND_LIMITS
 
 
+@pytest.mark.criterion("transaction-boundaries")
 async def test_limits_end_with_the_transaction(database: Database) -> None:
     async def settings() -> tuple[str, ...]:
         names = ["statement_timeout", "lock_timeout", "synchronous_commit"]
@@ -135,6 +139,7 @@ async def test_a_role_without_rights_is_told_so() -> None:
         await make_table_as_a_stranger()
 
 
+@pytest.mark.criterion("transaction-boundaries")
 @pytest.mark.usefixtures("database")
 async def test_the_end_of_a_transaction_commits_it() -> None:
     async with get_background_session() as session, session.begin():
@@ -142,6 +147,7 @@ async def test_the_end_of_a_transaction_commits_it() -> None:
     assert await names_of_domains() == ["kept.example.com"]
 
 
+@pytest.mark.criterion("background-sessions", "transaction-boundaries")
 @pytest.mark.usefixtures("database")
 async def test_an_exception_in_a_transaction_rolls_all_of_it_back() -> None:
     async with get_background_session() as session, session.begin():
@@ -151,6 +157,7 @@ async def test_an_exception_in_a_transaction_rolls_all_of_it_back() -> None:
     assert await names_of_domains() == ["kept.example.com"]
 
 
+@pytest.mark.criterion("no-session-errors")
 @pytest.mark.usefixtures("database")
 async def test_a_session_without_a_transaction_keeps_nothing() -> None:
     async with get_background_session() as session:
@@ -189,6 +196,7 @@ async def test_after_a_statement_session_transactions_are_whole_again() -> None:
     assert await names_of_domains() == []
 
 
+@pytest.mark.criterion("no-session-errors")
 @pytest.mark.usefixtures("database")
 async def test_attributes_are_readable_after_the_commit() -> None:
     async with get_background_session() as session:
@@ -207,6 +215,7 @@ async def test_a_server_that_is_not_there_is_an_unavailable_database(tmp_path: P
     await database.close()
 
 
+@pytest.mark.criterion("transaction-boundaries")
 @pytest.mark.usefixtures("database")
 async def test_a_connection_that_is_cut_is_an_unavailable_database() -> None:
     with pytest.raises(DatabaseUnavailable):
@@ -214,6 +223,7 @@ async def test_a_connection_that_is_cut_is_an_unavailable_database() -> None:
             await end_own_connection(session)
 
 
+@pytest.mark.criterion("recovery")
 @pytest.mark.usefixtures("database")
 async def test_the_next_session_works_when_a_connection_was_cut() -> None:
     with pytest.raises(DatabaseUnavailable):
@@ -222,6 +232,7 @@ async def test_the_next_session_works_when_a_connection_was_cut() -> None:
     assert await names_of_domains() == []
 
 
+@pytest.mark.criterion("few-connections")
 async def test_waiting_too_long_for_a_connection_is_an_unavailable_database(
     postgres_server: PostgresServer, database_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -236,6 +247,7 @@ async def test_waiting_too_long_for_a_connection_is_an_unavailable_database(
     await database.close()
 
 
+@pytest.mark.criterion("efficient", "background-sessions", "few-connections")
 async def test_fifty_background_sessions_share_the_connections_of_the_pool(
     database: Database,
 ) -> None:
@@ -250,6 +262,7 @@ async def test_fifty_background_sessions_share_the_connections_of_the_pool(
     assert counted.checked_out == 0
 
 
+@pytest.mark.criterion("background-sessions", "sessions-closed")
 async def test_sessions_that_fail_or_are_cancelled_give_their_connection_back(
     database: Database,
 ) -> None:

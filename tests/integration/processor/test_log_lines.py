@@ -26,6 +26,7 @@ __all__ = ["log_lines"]
 pytestmark = pytest.mark.usefixtures("database")
 
 
+@pytest.mark.criterion("key-operations-logged", "log-sentences")
 async def test_each_phase_of_a_job_is_logged_with_job_and_site(log_lines: io.StringIO) -> None:
     site = {
         "/robots.txt": "Sitemap: {base}/index.xml\n",
@@ -43,6 +44,7 @@ async def test_each_phase_of_a_job_is_logged_with_job_and_site(log_lines: io.Str
     assert {line["domain"] for line in lines} == {server.host_port}
 
 
+@pytest.mark.criterion("key-operations-logged", "errors-logged", "log-sentences")
 async def test_a_tick_says_what_it_looked_for_and_found(log_lines: io.StringIO) -> None:
     async with SiteServer({"/sitemap.xml": urlset(pages("a", 1))}) as server:
         await submit_server(server)
@@ -53,6 +55,7 @@ async def test_a_tick_says_what_it_looked_for_and_found(log_lines: io.StringIO) 
     assert by_name["job_claimed"]["domain"] == server.host_port
 
 
+@pytest.mark.criterion("errors-logged")
 async def test_a_failure_is_logged_with_its_code(log_lines: io.StringIO) -> None:
     async with SiteServer() as server:
         await scan_server(server)
@@ -60,6 +63,7 @@ async def test_a_failure_is_logged_with_its_code(log_lines: io.StringIO) -> None
     assert (failed["error_code"], failed["transient"]) == ("no_sitemap", False)
 
 
+@pytest.mark.criterion("errors-logged")
 async def test_a_final_failure_is_a_warning_and_one_that_is_retried_is_not(
     log_lines: io.StringIO,
 ) -> None:
@@ -93,10 +97,12 @@ async def test_an_address_that_is_refused_is_logged_with_the_reason(log_lines: i
     assert (denied["host"], denied["port"], denied["reason"]) == ("10.0.0.1", 80, "address")
 
 
+@pytest.mark.criterion("no-prepare")
 async def test_the_engine_carries_the_option_that_the_standard_asks_for() -> None:
     assert bound_database().engine.get_execution_options()["no_prepare"] is True
 
 
+@pytest.mark.criterion("errors-logged")
 async def test_a_crash_is_logged_with_its_trace_and_stored_without_it(
     log_lines: io.StringIO,
 ) -> None:

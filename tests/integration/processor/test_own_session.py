@@ -38,6 +38,7 @@ async def job_without_a_site() -> Job:
         return job
 
 
+@pytest.mark.criterion("call-signatures")
 async def test_the_given_site_is_scanned_when_the_job_names_none(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -76,6 +77,7 @@ async def test_the_same_site_in_another_form_is_no_difference(
     assert logged(log_lines, "domain_differs") == []
 
 
+@pytest.mark.criterion("unknown-job-reported")
 @pytest.mark.parametrize("job_id", [4711, "4711", "b4935fac-7e79-4a70-9f79-c76d6496111b"])
 async def test_an_unknown_job_is_a_warning_and_no_error(
     job_id: int | str, log_lines: io.StringIO
@@ -85,6 +87,7 @@ async def test_an_unknown_job_is_a_warning_and_no_error(
     assert (warning["level"], warning["job_id"]) == ("warning", str(job_id))
 
 
+@pytest.mark.criterion("call-signatures")
 @pytest.mark.parametrize(
     ("given", "urls"),
     [({}, 3), ({"options": None}, 3), ({"options": {"max_urls": 2}}, 2), ({"max_urls": 1}, 1)],

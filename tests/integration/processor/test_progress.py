@@ -44,6 +44,7 @@ class StepwiseSite(SiteServer):
         return answer
 
 
+@pytest.mark.criterion("progress-tracked")
 async def test_progress_grows_with_each_document_and_ends_at_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -87,6 +88,7 @@ async def test_what_was_read_is_written_while_the_job_waits_for_its_site() -> No
     assert len(await rows_of(SitemapUrl)) == 10 * DOCUMENTS
 
 
+@pytest.mark.criterion("progress-tracked")
 async def test_what_was_read_so_far_is_shown_while_the_job_runs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -78,6 +78,7 @@ async def stop_midway(server: SiteServer, *, may_write: bool) -> int:
     return submitted.id
 
 
+@pytest.mark.criterion("recovery")
 async def test_a_job_taken_up_again_reads_only_what_was_open() -> None:
     hold = asyncio.Event()
     async with slow_site(hold) as server:
@@ -96,6 +97,7 @@ async def test_a_job_taken_up_again_reads_only_what_was_open() -> None:
     assert len(await rows_of(SitemapUrl)) == 30
 
 
+@pytest.mark.criterion("transaction-boundaries")
 async def test_a_job_that_lost_its_lease_writes_nothing_more() -> None:
     hold = asyncio.Event()
     async with slow_site(hold) as server:
@@ -122,6 +124,7 @@ async def test_a_holder_that_was_overtaken_leaves_the_rows_of_the_other_alone() 
     assert len(await rows_of(Sitemap)) == 4
 
 
+@pytest.mark.criterion("recovery")
 async def test_a_retried_job_reads_everything_anew() -> None:
     async with SiteServer() as server:
         submitted = await submit_server(server)
@@ -148,6 +151,7 @@ async def test_a_cancelled_job_stops_at_its_next_write() -> None:
     assert (job.status, job.error_code) == ("cancelled", None)
 
 
+@pytest.mark.criterion("job-data-kept", "failures-isolated")
 async def test_a_job_without_a_site_fails_and_the_others_go_on() -> None:
     async with SiteServer({"/sitemap.xml": urlset(pages("a", 3))}) as server:
         good = await submit_server(server)
@@ -168,6 +172,7 @@ async def forbid_documents_of(server: SiteServer) -> None:
         await connection.execute(text(refused))
 
 
+@pytest.mark.criterion("errors-handled", "errors-logged")
 async def test_the_error_of_a_crash_says_nothing_of_our_inside() -> None:
     site = {"/sitemap.xml": urlset(pages("a", 3))}
     async with SiteServer(site) as broken, SiteServer(site) as good:
@@ -195,6 +200,7 @@ async def test_a_site_that_may_not_be_contacted_fails_with_that_reason() -> None
     assert job.error == "This address may not be contacted."
 
 
+@pytest.mark.criterion("processor-called", "call-signatures")
 async def test_the_older_entry_point_runs_one_waiting_job(monkeypatch: pytest.MonkeyPatch) -> None:
     async with SiteServer({"/sitemap.xml": urlset(pages("a", 30))}) as server:
         monkeypatch.setenv("SITEATLAS_EGRESS_ALLOW", server.host_port)
@@ -207,6 +213,7 @@ async def test_the_older_entry_point_runs_one_waiting_job(monkeypatch: pytest.Mo
     assert (job.status, job.result_data["url_count"]) == ("completed", 10)
 
 
+@pytest.mark.criterion("processor-called")
 async def test_the_older_entry_point_and_the_scheduler_leave_the_same_records(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

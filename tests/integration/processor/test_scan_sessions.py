@@ -50,6 +50,7 @@ async def run_alone(server: SiteServer) -> tuple[JobStatus | None, WatchedTransa
         return await processor.run(claim, JobActivity()), watched
 
 
+@pytest.mark.criterion("processor-independent")
 async def test_a_claimed_job_runs_to_its_end_without_a_scheduler() -> None:
     async with SiteServer(SITE) as server:
         status, _ = await run_alone(server)
@@ -58,6 +59,7 @@ async def test_a_claimed_job_runs_to_its_end_without_a_scheduler() -> None:
     assert (job.status, job.progress) == ("completed", 1.0)
 
 
+@pytest.mark.criterion("background-sessions", "transaction-boundaries")
 async def test_each_step_of_a_job_has_a_background_session_of_its_own() -> None:
     async with SiteServer(SITE) as server:
         _, watched = await run_alone(server)
@@ -76,6 +78,7 @@ def is_background(transaction: Transaction) -> bool:
     )
 
 
+@pytest.mark.criterion("transaction-boundaries", "no-nesting")
 async def test_no_step_of_a_job_is_nested_in_another() -> None:
     async with SiteServer(SITE) as server:
         _, watched = await run_alone(server)
@@ -84,6 +87,7 @@ async def test_no_step_of_a_job_is_nested_in_another() -> None:
     assert watched.savepoints == 0
 
 
+@pytest.mark.criterion("no-nesting")
 async def test_no_session_is_open_while_the_network_is_used() -> None:
     in_use: list[int] = []
 
@@ -97,6 +101,7 @@ async def test_no_session_is_open_while_the_network_is_used() -> None:
     assert in_use == [0]
 
 
+@pytest.mark.criterion("errors-handled", "background-sessions", "status-own-session")
 async def test_the_status_after_an_error_is_written_in_a_session_of_its_own() -> None:
     async with SiteServer(SITE) as server:
         await break_the_table_of_urls()
@@ -113,6 +118,7 @@ async def test_the_status_after_an_error_is_written_in_a_session_of_its_own() ->
     )
 
 
+@pytest.mark.criterion("status-own-session")
 async def test_the_status_of_a_success_is_written_with_the_last_rows() -> None:
     async with SiteServer({"/sitemap.xml": urlset(pages("a", 5))}) as server:
         _, watched = await run_alone(server)
@@ -121,6 +127,7 @@ async def test_the_status_of_a_success_is_written_with_the_last_rows() -> None:
     assert (last.outcome, written) == ("committed", ["jobs", "sitemaps", "domains"])
 
 
+@pytest.mark.criterion("background-sessions", "sessions-closed")
 @pytest.mark.parametrize("site", [SITE, EMPTY_SITE], ids=["crash", "no sitemap"])
 async def test_a_failed_job_leaves_no_connection_in_use(site: dict[str, str]) -> None:
     async with SiteServer(site) as server:
@@ -132,6 +139,7 @@ async def test_a_failed_job_leaves_no_connection_in_use(site: dict[str, str]) ->
     assert checked_out() == 0
 
 
+@pytest.mark.criterion("no-shared-connection")
 async def test_jobs_that_run_at_once_share_no_connection() -> None:
     async with AsyncExitStack() as stack:
         servers = [await stack.enter_async_context(SiteServer(SITE)) for _ in range(4)]

@@ -47,6 +47,9 @@ def shop() -> SiteServer:
     return server
 
 
+@pytest.mark.criterion(
+    "owner-is-a-user", "processor-writes-all", "content-stored", "valid-sitemaps"
+)
 async def test_a_valid_site_is_stored_with_job_domain_and_owner_on_every_document() -> None:
     async with shop() as server:
         job = await scan_server(server)
@@ -81,6 +84,7 @@ async def test_a_result_that_leaves_documents_out_says_so(monkeypatch, most: int
     assert job.result_data["sitemaps_truncated"] is truncated
 
 
+@pytest.mark.criterion("result-stored", "processor-writes-all", "domain-status")
 async def test_the_result_tells_counts_and_the_documents() -> None:
     async with shop() as server:
         job = await scan_server(server, max_pages=5000)
@@ -153,6 +157,7 @@ async def test_an_empty_sitemap_is_a_sitemap_without_urls() -> None:
     assert (job.result_data["sitemap_count"], job.result_data["url_count"]) == (1, 0)
 
 
+@pytest.mark.criterion("invalid-sitemaps")
 async def test_an_invalid_document_beside_a_valid_one_makes_the_scan_partial() -> None:
     site = {
         "/robots.txt": "Sitemap: {base}/good.xml\nSitemap: {base}/bad.xml\n",
@@ -171,6 +176,7 @@ async def test_an_invalid_document_beside_a_valid_one_makes_the_scan_partial() -
     assert (bad.status, bad.error_code) == ("failed", "html_instead")
 
 
+@pytest.mark.criterion("invalid-sitemaps")
 async def test_a_cut_document_keeps_its_complete_entries() -> None:
     whole = urlset(pages("a", 10))
     async with SiteServer({"/sitemap.xml": whole[: len(whole) - 60]}) as server:
@@ -183,6 +189,7 @@ async def test_a_cut_document_keeps_its_complete_entries() -> None:
     )
 
 
+@pytest.mark.criterion("failures-isolated", "processor-writes-all", "domain-status")
 async def test_a_site_without_a_sitemap_fails_with_the_reason_and_its_candidates() -> None:
     async with SiteServer() as server:
         job = await scan_server(server)
@@ -215,6 +222,7 @@ async def test_a_site_that_asks_us_to_come_back_is_snoozed_without_losing_an_att
     assert (attempt.outcome, attempt.error_code) == ("snoozed", "rate_limited")
 
 
+@pytest.mark.criterion("errors-handled")
 async def test_an_unreachable_site_waits_for_another_attempt_with_the_error_visible() -> None:
     async with SiteServer() as server:
         submitted = await submit_server(server)

@@ -28,6 +28,7 @@ async def jobs_listed_for(domain: str) -> list[int]:
         return [job.id for job in (await list_jobs(session, domain=domain)).items]
 
 
+@pytest.mark.criterion("content-stored")
 async def test_an_inserted_job_belongs_to_its_site_when_it_has_completed() -> None:
     async with SiteServer({"/sitemap.xml": urlset(pages("a", 3))}) as server:
         job_id = await insert_job(server.host_port)
@@ -39,6 +40,7 @@ async def test_an_inserted_job_belongs_to_its_site_when_it_has_completed() -> No
     assert await jobs_listed_for(server.host_port) == [job_id]
 
 
+@pytest.mark.criterion("domain-status")
 async def test_the_failure_of_an_inserted_job_reaches_its_site() -> None:
     async with SiteServer() as server:
         job_id = await insert_job(server.host_port)
@@ -56,6 +58,7 @@ async def test_a_refused_address_of_an_inserted_job_is_noted_on_its_site() -> No
     assert (domain.domain, domain.last_error_code) == ("127.0.0.1:9", "egress_denied")
 
 
+@pytest.mark.criterion("content-stored")
 async def test_a_job_of_the_older_front_belongs_to_its_site_at_once() -> None:
     async with get_background_session() as session, session.begin():
         data = {"result_data": {"domain": "www.example.com", "max_pages": 100}}

@@ -30,6 +30,7 @@ from tests.fixtures.queue import (
 pytestmark = pytest.mark.usefixtures("database")
 
 
+@pytest.mark.criterion("status-life", "scheduler-sets-no-status", "status-own-session")
 async def test_a_claim_sets_processing_fence_attempt_and_lease() -> None:
     submitted = await submit("example.com", max_pages=7)
     claim = await take_one("worker-a")
@@ -39,6 +40,7 @@ async def test_a_claim_sets_processing_fence_attempt_and_lease() -> None:
     assert (claim.domain, claim.max_pages, claim.fence) == ("example.com", 7, 1)
 
 
+@pytest.mark.criterion("pending-query")
 async def test_jobs_are_claimed_by_priority_then_age() -> None:
     await submit("scheduled.example.com", priority=Priority.SCHEDULED)
     await submit("batch.example.com", priority=Priority.BATCH)
@@ -52,12 +54,14 @@ async def test_jobs_are_claimed_by_priority_then_age() -> None:
     ]
 
 
+@pytest.mark.criterion("pending-query")
 async def test_a_job_whose_time_has_not_come_is_left_alone() -> None:
     submitted = await submit("example.com")
     await change(submitted.id, run_at=func.now() + timedelta(minutes=5))
     assert await take(10) == []
 
 
+@pytest.mark.criterion("scalable")
 async def test_parallel_claims_never_take_the_same_job() -> None:
     for number in range(40):
         await submit(f"site-{number}.example.com")
@@ -72,6 +76,7 @@ async def test_a_living_lease_is_not_rescued() -> None:
     assert await rescue_all() == []
 
 
+@pytest.mark.criterion("scheduler-sets-no-status", "failures-isolated", "recovery")
 async def test_an_expired_lease_is_rescued_at_once_and_the_attempt_refunded() -> None:
     submitted = await submit("example.com")
     await take_one()
@@ -96,6 +101,7 @@ async def codes_of_attempts(job_id: int) -> list[str | None]:
         return list((await session.scalars(codes.order_by(JobAttempt.fence))).all())
 
 
+@pytest.mark.criterion("scheduler-sets-no-status", "failures-isolated")
 async def test_the_third_death_without_a_finished_document_is_poison() -> None:
     submitted = await submit("example.com")
     await die(submitted.id, take_one)

@@ -23,6 +23,7 @@ from tests.fixtures.queue import (
 pytestmark = pytest.mark.usefixtures("database")
 
 
+@pytest.mark.criterion("status-life", "result-stored", "processor-writes-all")
 async def test_completing_stores_the_result_and_the_attempt() -> None:
     submitted = await submit("example.com")
     claim = await take_one()
@@ -36,6 +37,7 @@ async def test_completing_stores_the_result_and_the_attempt() -> None:
     assert (attempt.outcome, attempt.fence, attempt.worker_id) == ("completed", 1, "worker-a")
 
 
+@pytest.mark.criterion("scheduler-sets-no-status", "processor-writes-all")
 async def test_a_holder_whose_job_was_taken_over_can_write_nothing() -> None:
     submitted = await submit("example.com")
     old = await take_one("worker-a")
@@ -70,6 +72,7 @@ async def test_a_released_and_reclaimed_job_refuses_the_old_holder() -> None:
             await complete(session, old, {})
 
 
+@pytest.mark.criterion("progress-tracked")
 async def test_progress_never_goes_back() -> None:
     submitted = await submit("example.com")
     claim = await take_one()
@@ -79,6 +82,7 @@ async def test_progress_never_goes_back() -> None:
     assert (await look(submitted.id)).progress == pytest.approx(0.6)
 
 
+@pytest.mark.criterion("status-life", "error-recorded")
 async def test_a_permanent_failure_ends_the_job_with_its_code() -> None:
     submitted = await submit("example.com")
     claim = await take_one()
@@ -88,6 +92,7 @@ async def test_a_permanent_failure_ends_the_job_with_its_code() -> None:
     assert (job.status, job.error_code, job.error) == ("failed", "no_sitemap", "None found.")
 
 
+@pytest.mark.criterion("error-recorded")
 async def test_a_transient_failure_waits_for_the_next_attempt_with_the_error_visible() -> None:
     submitted = await submit("example.com")
     claim = await take_one()
@@ -98,6 +103,7 @@ async def test_a_transient_failure_waits_for_the_next_attempt_with_the_error_vis
     assert 10 < (job.run_at - job.updated_at).total_seconds() < 20
 
 
+@pytest.mark.criterion("status-life")
 async def test_the_last_transient_failure_is_final() -> None:
     submitted = await submit("example.com", max_attempts=1)
     claim = await take_one()
@@ -106,6 +112,7 @@ async def test_the_last_transient_failure_is_final() -> None:
     assert (await look(submitted.id)).status == "failed"
 
 
+@pytest.mark.criterion("errors-handled")
 @pytest.mark.parametrize(
     ("attempt", "seconds"), [(1, 15), (2, 60), (3, 240), (4, 960), (5, 3600), (9, 3600)]
 )

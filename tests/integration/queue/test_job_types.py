@@ -31,6 +31,7 @@ async def foreign_job(**columns: Any) -> int:
         return (await add_job(session, **values)).id
 
 
+@pytest.mark.criterion("pending-query")
 async def test_a_job_of_another_type_is_not_claimed() -> None:
     foreign = await foreign_job()
     ours = await submit("example.com")
@@ -120,6 +121,7 @@ async def test_create_refuses_an_id_that_is_no_uuid(name: str) -> None:
             await job_service.create(session, data)
 
 
+@pytest.mark.criterion("job-dictionary")
 async def test_a_job_is_a_dictionary_of_its_columns(session: AsyncSession) -> None:
     job = await add_job(session, await add_domain(session))
     as_dict = job.to_dict()

@@ -79,6 +79,7 @@ async def test_a_retry_beside_an_active_job_of_the_site_is_refused() -> None:
     assert (await look(job_id)).status == "failed"
 
 
+@pytest.mark.criterion("pending-query")
 async def test_pending_jobs_are_found_oldest_first_without_being_claimed() -> None:
     first, second = await submit("a.example.com"), await submit("b.example.com")
     async with get_background_session() as session, session.begin():
@@ -87,6 +88,7 @@ async def test_pending_jobs_are_found_oldest_first_without_being_claimed() -> No
     assert (await look(first.id)).status == "pending"
 
 
+@pytest.mark.criterion("call-signatures")
 async def test_the_older_front_creates_a_job_with_the_given_id() -> None:
     job_id = "b4935fac-7e79-4a70-9f79-c76d6496111b"
     data = {
@@ -108,6 +110,7 @@ async def test_the_older_front_refuses_a_job_without_a_site() -> None:
             await job_service.create(session, {"result_data": {}})
 
 
+@pytest.mark.criterion("script-reset")
 async def test_a_status_is_not_set_by_hand_while_a_worker_holds_the_job() -> None:
     submitted = await submit("example.com")
     await take_one()
@@ -116,6 +119,7 @@ async def test_a_status_is_not_set_by_hand_while_a_worker_holds_the_job() -> Non
             await job_service.update_status(session, submitted.id, "failed")
 
 
+@pytest.mark.criterion("older-status-words")
 async def test_setting_a_status_by_hand_accepts_the_older_words() -> None:
     submitted = await submit("example.com")
     async with get_background_session() as session, session.begin():
@@ -128,6 +132,7 @@ def test_an_unknown_status_word_is_refused_with_the_known_ones() -> None:
         parse_status("banana")
 
 
+@pytest.mark.criterion("call-signatures")
 async def test_a_job_cannot_be_set_to_processing_by_hand() -> None:
     submitted = await submit("example.com")
     with pytest.raises(JobStateConflict):
@@ -148,6 +153,7 @@ async def test_a_job_that_is_retried_starts_without_progress_error_and_result() 
     assert job.result_data == {"domain": "example.com", "max_pages": 7}
 
 
+@pytest.mark.criterion("status-life")
 async def test_a_job_that_is_set_back_by_hand_starts_without_progress_error_and_result() -> None:
     submitted = await submit("example.com", max_pages=7)
     claim = await take_one()
@@ -168,6 +174,7 @@ async def test_a_malformed_job_id_is_refused_with_the_forms_that_are_known() -> 
             await job_service.get_by_id(session, "latest")
 
 
+@pytest.mark.criterion("pending-query")
 async def test_pending_jobs_are_listed_by_type_and_up_to_the_limit() -> None:
     ours = [await submit(f"{name}.example.com") for name in "abc"]
     async with get_background_session() as session, session.begin():

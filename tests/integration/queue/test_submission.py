@@ -21,6 +21,7 @@ async def count(column: object) -> int:
         return (await session.execute(select(func.count(column)))).scalar_one()  # type: ignore[arg-type]
 
 
+@pytest.mark.criterion("job-data-kept", "owner-is-a-user")
 async def test_a_submitted_site_waits_with_its_domain_limit_and_owner() -> None:
     submitted = await submit("example.com", max_pages=100)
     job = await look(submitted.id)
@@ -38,6 +39,7 @@ async def test_a_second_submission_joins_the_waiting_job() -> None:
     assert await count(Job.id) == 1
 
 
+@pytest.mark.criterion("scalable")
 async def test_fifty_submissions_at_once_make_one_job_and_one_site() -> None:
     answers = await asyncio.gather(*(submit("example.com") for _ in range(50)))
     assert len({answer.job_id for answer in answers}) == 1
@@ -76,6 +78,7 @@ async def test_a_site_without_watch_is_registered_unwatched() -> None:
     assert (domain.watched, domain.next_scan_at) == (False, None)
 
 
+@pytest.mark.criterion("due-domains")
 async def test_watch_makes_the_site_due_and_is_never_taken_back_by_a_plain_scan() -> None:
     await submit("example.com", watch=True)
     await submit("example.com")

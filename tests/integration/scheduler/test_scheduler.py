@@ -53,6 +53,7 @@ async def any_worker() -> bool:
     return bool(await rows_of(Worker))
 
 
+@pytest.mark.criterion("pending-detected", "processor-called", "failures-isolated", "errors-logged")
 async def test_ten_jobs_of_which_three_fail_in_different_ways_leave_seven_completed() -> None:
     good = [SiteServer({"/sitemap.xml": urlset(pages("a", 5))}) for _ in range(7)]
     empty, broken = SiteServer(), SiteServer({"/robots.txt": "Sitemap: {base}/x.xml"})
@@ -73,11 +74,13 @@ async def test_ten_jobs_of_which_three_fail_in_different_ways_leave_seven_comple
     assert len({job.error_code for job in failed}) == 3
 
 
+@pytest.mark.criterion("scheduler-runs")
 async def test_an_empty_queue_is_looked_at_and_left() -> None:
     report = await process_pending_sitemaps(10, settings=Settings(), policy=EgressPolicy())
     assert (report.looked_for, report.found, report.outcomes) == (10, 0, {})
 
 
+@pytest.mark.criterion("pending-detected", "efficient")
 async def test_the_limit_of_a_tick_is_kept() -> None:
     site = {"/sitemap.xml": urlset(pages("a", 1))}
     async with SiteServer(site) as one, SiteServer(site) as two:
@@ -88,6 +91,7 @@ async def test_the_limit_of_a_tick_is_kept() -> None:
     assert sorted(job.status for job in await rows_of(Job)) == ["completed", "pending"]
 
 
+@pytest.mark.criterion("owner-is-a-user", "due-domains")
 async def test_a_due_site_is_enqueued_as_the_system_and_moved_to_its_next_time() -> None:
     await watch("example.com")
     assert await enqueue_due_domains(Settings()) == 1
@@ -98,6 +102,7 @@ async def test_a_due_site_is_enqueued_as_the_system_and_moved_to_its_next_time()
     assert timedelta(hours=23) < domain.next_scan_at - job.created_at < timedelta(hours=25)
 
 
+@pytest.mark.criterion("due-domains")
 async def test_ten_schedulers_at_once_enqueue_each_due_site_once() -> None:
     sites = [f"site-{number}.example.com" for number in range(15)]
     await watch(*sites)
@@ -106,6 +111,7 @@ async def test_ten_schedulers_at_once_enqueue_each_due_site_once() -> None:
     assert len(await rows_of(Job)) == 15
 
 
+@pytest.mark.criterion("due-domains")
 async def test_a_site_that_is_not_due_paused_or_deleted_is_left_alone() -> None:
     await watch("later.example.com", due_in=timedelta(hours=1))
     await watch("paused.example.com", "deleted.example.com")
@@ -147,6 +153,7 @@ async def test_a_due_site_whose_job_is_locked_does_not_hold_up_the_others(
     assert (await job_of(waiting.id)).job_metadata["document"] is None  # type: ignore[index]
 
 
+@pytest.mark.criterion("apscheduler", "interval", "pending-detected")
 async def test_a_woken_scheduler_takes_a_job_without_waiting_for_its_tick() -> None:
     async with SiteServer({"/sitemap.xml": urlset(pages("a", 3))}) as server:
         settings = settings_for(server)
@@ -160,6 +167,7 @@ async def test_a_woken_scheduler_takes_a_job_without_waiting_for_its_tick() -> N
         await scheduler.shutdown()
 
 
+@pytest.mark.criterion("scheduler-runs")
 async def test_a_running_scheduler_is_in_the_registry_and_leaves_it_when_it_stops() -> None:
     scheduler = SitemapScheduler(Settings(), EgressPolicy())
     await scheduler.start()
@@ -189,6 +197,7 @@ async def test_a_process_with_long_leases_reports_no_less_often(
     assert again.last_seen_at > first.last_seen_at
 
 
+@pytest.mark.criterion("scheduler-runs")
 async def test_shutdown_gives_unfinished_jobs_back_at_once() -> None:
     never = asyncio.Event()
 

@@ -69,6 +69,7 @@ async def statuses() -> list[str]:
     return sorted(job.status for job in await rows_of(Job))
 
 
+@pytest.mark.criterion("scheduler-environment")
 async def test_the_interval_of_the_environment_reaches_the_clock(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -76,10 +77,12 @@ async def test_the_interval_of_the_environment_reaches_the_clock(
     assert timedelta(minutes=7) <= await interval_of_the_clock() < timedelta(minutes=7, seconds=30)
 
 
+@pytest.mark.criterion("interval")
 async def test_the_clock_ticks_every_five_minutes_by_default() -> None:
     assert timedelta(minutes=5) <= await interval_of_the_clock() < timedelta(minutes=5, seconds=30)
 
 
+@pytest.mark.criterion("scheduler-environment")
 async def test_the_number_of_instances_of_the_environment_reaches_the_clock(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -91,6 +94,7 @@ async def test_the_number_of_instances_of_the_environment_reaches_the_clock(
     assert instances == 3
 
 
+@pytest.mark.criterion("scheduler-environment")
 async def test_due_sites_are_queued_in_batches_of_the_size_in_the_environment(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -135,6 +139,7 @@ async def is_processing(count: int) -> bool:
     return (await statuses()).count("processing") == count
 
 
+@pytest.mark.criterion("scheduler-environment", "load-bounded")
 async def test_a_poll_claims_no_more_jobs_than_the_batch_size_of_the_environment(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -145,6 +150,7 @@ async def test_a_poll_claims_no_more_jobs_than_the_batch_size_of_the_environment
     assert sorted(claims.values()) == [1, 2, 2]
 
 
+@pytest.mark.criterion("load-bounded")
 async def test_no_more_jobs_run_at_once_than_there_are_slots(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -157,6 +163,7 @@ async def test_no_more_jobs_run_at_once_than_there_are_slots(
         assert await statuses() == ["pending"] * 3 + ["processing"] * 2
 
 
+@pytest.mark.criterion("default-limit")
 async def test_without_a_limit_ten_jobs_are_taken() -> None:
     await add_jobs_that_fail_at_once(12)
     report = await process_pending_sitemaps()
@@ -164,6 +171,7 @@ async def test_without_a_limit_ten_jobs_are_taken() -> None:
     assert await statuses() == ["failed"] * 10 + ["pending"] * 2
 
 
+@pytest.mark.criterion("default-limit", "load-bounded")
 async def test_a_limit_of_the_caller_is_kept() -> None:
     await add_jobs_that_fail_at_once(5)
     report = await process_pending_sitemaps(3, settings=Settings(), policy=EgressPolicy())

@@ -60,6 +60,7 @@ async def test_the_last_tick_of_a_stopped_scheduler_stays_known() -> None:
     assert (worker.slots, worker.next_tick_at) == (0, None)
 
 
+@pytest.mark.criterion("failures-isolated")
 async def test_a_due_site_with_an_unusable_address_does_not_stop_the_others() -> None:
     await watch("broken.example.com", "good.example.com", "fine.example.com")
     async with get_background_session() as session, session.begin():
@@ -84,6 +85,7 @@ async def test_a_due_site_that_the_database_refuses_does_not_stop_the_others() -
     assert [job.dedup_key for job in await rows_of(Job)] == ["good.example.com"]
 
 
+@pytest.mark.criterion("failures-isolated")
 async def test_a_tick_survives_a_fault_among_the_due_sites_and_still_claims(
     log_lines: io.StringIO,
 ) -> None:
@@ -100,6 +102,7 @@ async def test_a_tick_survives_a_fault_among_the_due_sites_and_still_claims(
     assert logged(log_lines, "tick_ended")[-1]["due_enqueued"] is None
 
 
+@pytest.mark.criterion("load-bounded")
 @pytest.mark.parametrize("chosen", [2, None])
 async def test_a_batch_size_that_was_chosen_limits_every_claim(chosen: int | None) -> None:
     limit = {} if chosen is None else {"scheduler_batch_size": chosen}
@@ -118,6 +121,7 @@ async def test_a_batch_size_that_was_chosen_limits_every_claim(chosen: int | Non
     assert max(at_once.values()) == (chosen or 5)
 
 
+@pytest.mark.criterion("log-sentences")
 async def test_a_tick_tells_what_was_claimed_since_the_last_one_and_what_waits(
     log_lines: io.StringIO,
 ) -> None:

@@ -47,6 +47,7 @@ async def most_at_once(politeness: Politeness, *, own: bool = False, requests: i
     return most
 
 
+@pytest.mark.criterion("load-bounded")
 async def test_a_host_gets_only_so_many_requests_at_a_time():
     assert await most_at_once(Politeness(0, 3)) == 3
 
@@ -108,6 +109,7 @@ async def rests(politeness: Politeness) -> bool:
         return True
 
 
+@pytest.mark.criterion("failures-isolated")
 async def test_five_failures_in_a_row_let_a_host_rest():
     politeness = Politeness(0, 2, clock=Clock())
     for _ in range(5):

@@ -40,6 +40,7 @@ def index(*paths: str) -> str:
     return index_of("{base}" + path for path in paths).decode()
 
 
+@pytest.mark.criterion("discovery")
 async def test_reads_the_sitemap_that_robots_txt_names(site, make_analyzer):
     site.pages |= {"/robots.txt": ROBOTS, "/sitemap.xml": urlset_of(pages("p", 3))}
     record = await record_scan(make_analyzer(site.host_port), site.base)
@@ -91,6 +92,7 @@ async def test_a_closed_document_carries_its_figures(site, make_analyzer):
     assert closed.content_hash is not None
 
 
+@pytest.mark.criterion("discovery")
 async def test_follows_an_index_to_its_children(site, make_analyzer):
     site.pages |= {
         "/robots.txt": "Sitemap: /sitemap.xml",
@@ -383,6 +385,7 @@ async def test_a_failure_stands_under_error_in_that_shape(make_analyzer):
     assert result["total_sitemaps"] == 0
 
 
+@pytest.mark.criterion("call-signatures")
 async def test_an_analyzer_without_arguments_contacts_public_addresses_only(site):
     site.pages["/sitemap.xml"] = urlset_of(["{base}/a"]).decode()
     result = await SitemapAnalyzer().analyze_domain_sitemaps(site.base)

@@ -58,6 +58,7 @@ def test_guesses_are_few_and_distinct():
         assert len(set(paths)) == len(paths) <= MAX_GUESSES
 
 
+@pytest.mark.criterion("discovery")
 async def test_without_a_line_in_robots_txt_the_usual_paths_are_tried_in_order(site, make_analyzer):
     site.pages |= {"/wp-sitemap.xml": SITEMAP}
     record = await record_scan(make_analyzer(site.host_port), site.base)
