@@ -5,15 +5,32 @@ A migration that changes existing tables adds a test here that begins with `old_
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator, Callable
+from enum import StrEnum
 from typing import Any, TypeVar
 
+import pytest
 import pytest_asyncio
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
-from sqlalchemy import Connection, Engine, event, func, select, text
+from sqlalchemy import Connection, Engine, event, func, inspect, select, text
+from sqlalchemy.orm import InstrumentedAttribute
 
-from siteatlas.storage.models import Base, Domain, DomainProblem, Job, SitemapUrl
+from siteatlas.storage.models import (
+    Base,
+    Domain,
+    DomainProblem,
+    Job,
+    JobStatus,
+    Scan,
+    ScanState,
+    Sitemap,
+    SitemapScan,
+    SitemapScanState,
+    SitemapStatus,
+    SitemapUrl,
+)
 from siteatlas.storage.schema import current_revision, needed_revision, upgrade_schema
 from siteatlas.storage.session import Database
 from siteatlas.storage.statements.domains import tombstone
@@ -78,6 +95,28 @@ async def test_the_migrations_make_exactly_the_tables_of_the_models(database: Da
         return list(compare_metadata(context, Base.metadata))
 
     assert await on(database, differences) == []
+
+
+@pytest.mark.parametrize(
+    ("column", "members"),
+    [
+        (Job.status, JobStatus),
+        (Scan.state, ScanState),
+        (SitemapScan.state, SitemapScanState),
+        (Sitemap.status, SitemapStatus),
+    ],
+    ids=str,
+)
+async def test_a_status_column_is_text_held_to_the_members_of_its_enumeration(
+    database: Database, column: InstrumentedAttribute[Any], members: type[StrEnum]
+):
+    def stored(connection: Connection) -> tuple[str, list[str]]:
+        inspector, table = inspect(connection), column.class_.__tablename__
+        (type_,) = [c["type"] for c in inspector.get_columns(table) if c["name"] == column.key]
+        (check,) = inspector.get_check_constraints(table)
+        return str(type_), re.findall(r"'(\w+)'::text", check["sqltext"])
+
+    assert await on(database, stored) == ("TEXT", list(members))
 
 
 async def test_listings_are_not_rewritten_when_the_listed_text_comes_in(old_database: Database):

@@ -12,7 +12,7 @@ from siteatlas.errors import InputError
 from siteatlas.insights.jobs import count_jobs_by_status, find_job, list_attempts, list_jobs
 from siteatlas.insights.workers import any_worker_alive, list_workers
 from siteatlas.queue.workers import WorkerReport, report_worker
-from siteatlas.storage.models import Job, JobAttempt, Worker
+from siteatlas.storage.models import AttemptOutcome, Job, JobAttempt, Worker
 from tests.fixtures.records import add_domain, add_job
 
 
@@ -39,11 +39,11 @@ async def test_a_job_read_again_in_one_session_shows_what_changed(session: Async
 
 async def test_attempts_come_latest_first(session: AsyncSession):
     job = await add_job(session)
-    for fence in (1, 2):
-        session.add(JobAttempt(job_id=job.id, fence=fence, attempt=fence, outcome=f"end {fence}"))
+    for fence, outcome in ((1, AttemptOutcome.RETRIED), (2, AttemptOutcome.FAILED)):
+        session.add(JobAttempt(job_id=job.id, fence=fence, attempt=fence, outcome=outcome))
     await session.flush()
     outcomes = [attempt.outcome for attempt in await list_attempts(session, job.id)]
-    assert outcomes == ["end 2", "end 1"]
+    assert outcomes == ["failed", "retried"]
 
 
 async def test_an_unknown_status_is_refused(session: AsyncSession):

@@ -25,6 +25,7 @@ from siteatlas.storage.models import (
     Sitemap,
     SitemapLink,
     SitemapScan,
+    SitemapScanState,
     SitemapUrl,
 )
 from siteatlas.storage.session import get_background_session
@@ -105,7 +106,7 @@ async def test_what_another_scan_has_read_stays_when_a_later_one_does_not_ask_fo
         await scan_server(server, max_pages=5)
     assert await numbers_of(Sitemap, SitemapUrl) == [31, 150]
     states = Counter((row.state, row.error_code) for row in await rows_of(SitemapScan))
-    assert states["unread", "not_asked"] > 20
+    assert states[SitemapScanState.UNREAD, "not_asked"] > 20
 
 
 async def test_a_site_with_more_documents_than_are_loaded_is_scanned_without_loss(

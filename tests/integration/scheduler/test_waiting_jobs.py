@@ -272,11 +272,11 @@ async def test_a_job_whose_end_cannot_be_written_leaves_the_consumer_working():
             await wait_until(lambda: "/index.xml" in slow.paths)
             async with get_background_session() as session, session.begin():
                 job = await session.get_one(Job, stuck)
-                session.add(JobAttempt(job_id=stuck, fence=job.fence, attempt=1, outcome="here"))
+                session.add(JobAttempt(job_id=stuck, fence=job.fence, attempt=1, outcome="failed"))
                 await cancel(session, stuck)
             await wait_until(lambda: not consumer._slots.jobs())
             async with get_background_session() as session, session.begin():
-                await session.execute(delete(JobAttempt).where(JobAttempt.outcome == "here"))
+                await session.execute(delete(JobAttempt).where(JobAttempt.job_id == stuck))
             person = await submit_server(honest)
             consumer.wake()
             await wait_until(lambda: has_ended(person.id))

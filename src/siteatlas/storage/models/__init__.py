@@ -3,8 +3,8 @@
 from siteatlas.storage.models.base import Base
 from siteatlas.storage.models.batch import Batch, BatchItem
 from siteatlas.storage.models.candidate import Candidate
-from siteatlas.storage.models.domain import Domain
-from siteatlas.storage.models.job import SITEMAP_JOB, Job, JobAttempt, JobStatus
+from siteatlas.storage.models.domain import Domain, LastScanStatus
+from siteatlas.storage.models.job import SITEMAP_JOB, AttemptOutcome, Job, JobAttempt, JobStatus
 from siteatlas.storage.models.problem import DomainProblem
 from siteatlas.storage.models.scan import Scan, ScanState, SitemapScan, SitemapScanState
 from siteatlas.storage.models.sitemap import Sitemap, SitemapLink, SitemapStatus, SitemapUrl
@@ -15,6 +15,7 @@ __all__ = [
     "LOCAL_USER_ID",
     "SITEMAP_JOB",
     "SYSTEM_USER_ID",
+    "AttemptOutcome",
     "Base",
     "Batch",
     "BatchItem",
@@ -24,6 +25,7 @@ __all__ = [
     "Job",
     "JobAttempt",
     "JobStatus",
+    "LastScanStatus",
     "Scan",
     "ScanState",
     "Sitemap",

@@ -4,10 +4,20 @@ from __future__ import annotations
 
 from datetime import datetime
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 from uuid import UUID
 
-from sqlalchemy import BigInteger, CheckConstraint, DateTime, MetaData, Text, Uuid, func
+from sqlalchemy import (
+    BigInteger,
+    CheckConstraint,
+    DateTime,
+    Dialect,
+    MetaData,
+    Text,
+    TypeDecorator,
+    Uuid,
+    func,
+)
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import DeclarativeBase, mapped_column
 
@@ -18,6 +28,8 @@ NAMING = {
     "fk": "fk_%(table_name)s_%(column_0_N_name)s",
     "pk": "pk_%(table_name)s",
 }
+
+EnumT = TypeVar("EnumT", bound=StrEnum)
 
 CreatedAt = Annotated[datetime, mapped_column(DateTime(timezone=True), server_default=func.now())]
 
@@ -37,7 +49,29 @@ class Base(DeclarativeBase):
     }
 
 
-def one_of(column: str, words: type[StrEnum]) -> CheckConstraint:
-    """A CHECK that holds a text column to the words of an enumeration."""
-    listed = ", ".join(f"'{word.value}'" for word in words)
+class TextEnum(TypeDecorator[EnumT]):
+    """A text column whose values are the members of an enumeration.
+
+    Not `sqlalchemy.Enum`: the column stays TEXT, so that a new member needs no other type.
+    """
+
+    impl = Text
+    cache_ok = True
+
+    def __init__(self, members: type[EnumT]) -> None:
+        super().__init__()
+        self.members = members
+
+    def process_bind_param(self, value: EnumT | None, dialect: Dialect) -> str | None:  # noqa: ARG002
+        """The stored text; ValueError for a text that is not a member."""
+        return None if value is None else self.members(value).value
+
+    def process_result_value(self, value: Any | None, dialect: Dialect) -> EnumT | None:  # noqa: ARG002
+        """The member with this text."""
+        return None if value is None else self.members(value)
+
+
+def one_of(column: str, members: type[StrEnum]) -> CheckConstraint:
+    """A CHECK that holds a text column to the members of an enumeration."""
+    listed = ", ".join(f"'{member.value}'" for member in members)
     return CheckConstraint(f"{column} IN ({listed})", name=column)

@@ -8,7 +8,8 @@ from uuid import UUID
 from sqlalchemy import ForeignKey, Index, Integer, func, text
 from sqlalchemy.orm import Mapped, mapped_column
 
-from siteatlas.storage.models.base import Base, CreatedAt
+from siteatlas.storage.models.base import Base, CreatedAt, TextEnum
+from siteatlas.storage.models.job import JobStatus
 
 
 class Batch(Base):
@@ -50,7 +51,7 @@ class BatchItem(Base):
     domain: Mapped[str]
     job_id: Mapped[int | None] = mapped_column(ForeignKey("jobs.id", ondelete="SET NULL"))
     job_uuid: Mapped[UUID | None]
-    status: Mapped[str | None]
+    status: Mapped[JobStatus | None] = mapped_column(TextEnum(JobStatus))
     error_code: Mapped[str | None]
     error: Mapped[str | None]
     started_at: Mapped[datetime | None]

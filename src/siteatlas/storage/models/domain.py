@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 from datetime import datetime
+from enum import StrEnum
 from uuid import UUID
 
 from sqlalchemy import Double, ForeignKey, Index, Integer, func, text
 from sqlalchemy.orm import Mapped, mapped_column
 
-from siteatlas.storage.models.base import Base, CreatedAt
+from siteatlas.storage.models.base import Base, CreatedAt, TextEnum
+
+
+class LastScanStatus(StrEnum):
+    """How the last scan of a site ended; `partial` when something of the site is missing."""
+
+    COMPLETED = "completed"
+    PARTIAL = "partial"
+    FAILED = "failed"
 
 
 class Domain(Base):
@@ -41,7 +50,7 @@ class Domain(Base):
     next_scan_at: Mapped[datetime | None]
     max_pages: Mapped[int | None]
     last_scan_at: Mapped[datetime | None]
-    last_scan_status: Mapped[str | None]
+    last_scan_status: Mapped[LastScanStatus | None] = mapped_column(TextEnum(LastScanStatus))
     last_error_code: Mapped[str | None]
     failures_in_a_row: Mapped[int] = mapped_column(Integer, server_default=text("0"))
     url_count: Mapped[int] = mapped_column(server_default=text("0"))

@@ -10,7 +10,7 @@ from uuid import UUID
 from sqlalchemy import Double, ForeignKey, Identity, Index, Integer, SmallInteger, func, text
 from sqlalchemy.orm import Mapped, mapped_column
 
-from siteatlas.storage.models.base import Base, CreatedAt, one_of
+from siteatlas.storage.models.base import Base, CreatedAt, TextEnum, one_of
 
 
 class JobStatus(StrEnum):
@@ -20,6 +20,18 @@ class JobStatus(StrEnum):
     PROCESSING = "processing"
     COMPLETED = "completed"
     FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+class AttemptOutcome(StrEnum):
+    """How an attempt ended: with its job at an end, or put back into the queue."""
+
+    COMPLETED = "completed"
+    FAILED = "failed"
+    RETRIED = "retried"
+    RELEASED = "released"
+    SNOOZED = "snoozed"
+    RESCUED = "rescued"
     CANCELLED = "cancelled"
 
 
@@ -78,7 +90,7 @@ class Job(Base):
     id: Mapped[int] = mapped_column(Identity(always=True), primary_key=True)
     job_id: Mapped[UUID] = mapped_column(unique=True, server_default=func.gen_random_uuid())
     job_type: Mapped[str] = mapped_column(server_default=text("'sitemap'"))
-    status: Mapped[str] = mapped_column(server_default=text("'pending'"))
+    status: Mapped[JobStatus] = mapped_column(TextEnum(JobStatus), server_default=text("'pending'"))
     priority: Mapped[int] = mapped_column(SmallInteger, server_default=text("0"))
     run_at: Mapped[datetime] = mapped_column(server_default=func.now())
     domain_id: Mapped[UUID | None] = mapped_column(ForeignKey("domains.id", ondelete="SET NULL"))
@@ -112,6 +124,8 @@ class Job(Base):
 def _plain(value: Any) -> Any:
     if isinstance(value, datetime):
         return value.isoformat()
+    if isinstance(value, StrEnum):
+        return value.value
     return str(value) if isinstance(value, UUID) else value
 
 
@@ -126,6 +140,6 @@ class JobAttempt(Base):
     worker_id: Mapped[str | None]
     started_at: Mapped[datetime | None]
     ended_at: Mapped[CreatedAt]
-    outcome: Mapped[str]
+    outcome: Mapped[AttemptOutcome] = mapped_column(TextEnum(AttemptOutcome))
     error_code: Mapped[str | None]
     error: Mapped[str | None]

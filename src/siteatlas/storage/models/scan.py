@@ -9,7 +9,7 @@ from uuid import UUID
 from sqlalchemy import Double, ForeignKey, Identity, Index, Integer, Sequence, text
 from sqlalchemy.orm import Mapped, mapped_column
 
-from siteatlas.storage.models.base import Base, CreatedAt, one_of
+from siteatlas.storage.models.base import Base, CreatedAt, TextEnum, one_of
 
 
 class ScanState(StrEnum):
@@ -48,7 +48,7 @@ class Scan(Base):
     job_uuid: Mapped[UUID]
     domain_id: Mapped[UUID] = mapped_column(ForeignKey("domains.id", ondelete="CASCADE"))
     created_by: Mapped[UUID] = mapped_column(ForeignKey("users.id"))
-    state: Mapped[str] = mapped_column(server_default=text("'running'"))
+    state: Mapped[ScanState] = mapped_column(TextEnum(ScanState), server_default=text("'running'"))
     partial: Mapped[bool] = mapped_column(server_default=text("false"))
     reasons: Mapped[list[str]] = mapped_column(server_default=text("'[]'"))
     error_code: Mapped[str | None]
@@ -76,7 +76,9 @@ class SitemapScan(Base):
     sitemap_id: Mapped[UUID] = mapped_column(
         ForeignKey("sitemaps.id", ondelete="CASCADE"), primary_key=True
     )
-    state: Mapped[str] = mapped_column(server_default=text("'pending'"))
+    state: Mapped[SitemapScanState] = mapped_column(
+        TextEnum(SitemapScanState), server_default=text("'pending'")
+    )
     http_status: Mapped[int | None] = mapped_column(Integer)
     error_code: Mapped[str | None]
     url_count: Mapped[int] = mapped_column(server_default=text("0"))

@@ -11,7 +11,7 @@ from sqlalchemy import Double, ForeignKey, Index, Integer, UniqueConstraint, fun
 from sqlalchemy.dialects.postgresql import REAL
 from sqlalchemy.orm import Mapped, mapped_column
 
-from siteatlas.storage.models.base import Base, CreatedAt, one_of
+from siteatlas.storage.models.base import Base, CreatedAt, TextEnum, one_of
 
 
 class SitemapStatus(StrEnum):
@@ -45,7 +45,9 @@ class Sitemap(Base):
     requested_url: Mapped[str | None]
     type: Mapped[str | None]
     discovery_method: Mapped[str]
-    status: Mapped[str] = mapped_column(server_default=text("'pending'"))
+    status: Mapped[SitemapStatus] = mapped_column(
+        TextEnum(SitemapStatus), server_default=text("'pending'")
+    )
     first_job_id: Mapped[UUID]
     last_job_id: Mapped[UUID]
     created_by: Mapped[UUID] = mapped_column(ForeignKey("users.id"))
