@@ -60,12 +60,13 @@ FINAL_WRITE_SECONDS = 5.0
 FORGET_SECONDS = 2.0
 EXCLUSIVE_SECONDS = 60.0
 SHORT_LEASE_SECONDS = 10.0
+LOST = "lost"
 
 
 class Consumer:
     """One per process. `run` works until it is told to stop; `run_once` works off what is there.
 
-    `claimed` counts the jobs that it took since it was made; `outcomes` is filled by `run_once`.
+    `claimed` counts the jobs that it took since it was made.
     """
 
     def __init__(self, settings: Settings, policy: EgressPolicy) -> None:
@@ -81,14 +82,12 @@ class Consumer:
         self._lost: dict[Claim, float] = {}
         self._recounts = Recounts()
         self._rescuer = Rescuer(self._recounts)
-        self._keeps_outcomes = False
         self._taking = asyncio.Lock()
         self._stopping = False
         self._may_have_orphans = False
         self._database_uptime = DatabaseUptime(self._lease)
         self._group: asyncio.TaskGroup | None = None
         self.worker_id = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
-        self.outcomes: dict[str, str] = {}
         self.claimed = 0
         self.last_tick_at: datetime | None = None
         self.next_tick_at: Callable[[], datetime | None] = lambda: None
@@ -124,44 +123,42 @@ class Consumer:
                 await sign_off_worker(session, self._report())
         log.info("worker_stopped", worker_id=self.worker_id)
 
-    async def run_once(self, limit: int) -> int:
-        """Claim up to `limit` jobs, run them to their end, and say how many there were.
-
-        `outcomes` then holds how each of them ended.
-        """
-        self._keeps_outcomes = True
+    async def run_once(self, limit: int) -> dict[str, str]:
+        """Claim up to `limit` jobs and run them to their end; the outcome of each, by its UUID."""
+        jobs: list[RunningJob] = []
         async with asyncio.TaskGroup() as group:
             self._group = group
             loops = [
                 group.create_task(loop()) for loop in (self._heartbeat_loop, self._lease_watch_loop)
             ]
-            found = 0
-            while found < limit and (taken := await self.claim_jobs(limit - found)):
-                found += taken
+            while len(jobs) < limit and (started := await self._claim_and_start(limit - len(jobs))):
+                jobs += started
                 await self._slots.wait_idle()
             await self._recounts.finish()
             for loop in loops:
                 loop.cancel()
         async with get_background_session() as session, session.begin():
             await sign_off_worker(session, self._report())
-        return found
+        return {str(job.claim.job_id): job.outcome.value if job.outcome else LOST for job in jobs}
 
     async def claim_jobs(self, limit: int) -> int:
-        """Rescue silent jobs, claim up to `limit` for the free slots, and start them."""
+        """Rescue silent jobs, claim up to `limit` for the free slots, and start them; how many."""
+        return len(await self._claim_and_start(limit))
+
+    async def _claim_and_start(self, limit: int) -> list[RunningJob]:
         async with self._taking:
             if self._stopping or self._suspect is not None:
-                return 0
+                return []
             for job in self._slots.overstaying():
                 job.stop(StopReason.DISPLACED)
             claims, rescued = await self._poll(limit)
             self._database_uptime.record_answer()
             PollResult(claims).log_and_count()
             self.claimed += len(claims)
-            for one in claims:
-                self._start(one)
+            jobs = [self._start(one) for one in claims]
         if rescued:
             await terminate_stalled_writers()
-        return len(claims)
+        return jobs
 
     async def stop_claiming(self) -> None:
         """Claim nothing from now on. A claim that is under way comes to its end first.
@@ -182,18 +179,19 @@ class Consumer:
                 self._may_have_orphans = not await self._rescuer.release_orphans(
                     self.worker_id, running
                 )
-            work, claims = await retry_when_busy(lambda: self._claim(limit, rescue_first=True))
+            work, claims = await self._claim(limit, rescue_first=True)
             if not work.expired:
                 return claims, 0
             blame = self._database_uptime.covers_lease
             rescued = await self._rescuer.rescue(work.expired, blame=blame)
-            _, claims = await retry_when_busy(lambda: self._claim(limit))
+            _, claims = await self._claim(limit)
         except BaseException:
             # The answer to a claim may be lost on its way.
             self._may_have_orphans = True
             raise
         return claims, rescued
 
+    @retry_when_busy
     async def _claim(
         self, limit: int, *, rescue_first: bool = False
     ) -> tuple[DueWork, list[Claim]]:
@@ -233,7 +231,7 @@ class Consumer:
     async def _claim_suspect(self, session: AsyncSession) -> Claim | None:
         return await claim_suspect(session, self.worker_id, self._lease)
 
-    def _start(self, one: Claim) -> None:
+    def _start(self, one: Claim) -> RunningJob:
         assert self._group is not None
         log.info("job_claimed", job_id=str(one.job_id), domain=one.domain, fence=one.fence)
         site, user = shares_of(one, self._policy)
@@ -244,6 +242,7 @@ class Consumer:
         else:
             self._slots.add(job)
         job.task = self._group.create_task(self._work(job))
+        return job
 
     async def _work(self, job: RunningJob) -> None:
         status: JobStatus | None = None
@@ -267,8 +266,7 @@ class Consumer:
 
     def _note_end(self, job: RunningJob, status: JobStatus | None) -> None:
         self._may_have_orphans |= status is None
-        if self._keeps_outcomes:
-            self.outcomes[str(job.claim.job_id)] = status.value if status else "lost"
+        job.outcome = status
         if status is not None:
             self._concurrency.ended()
         else:

@@ -299,11 +299,11 @@ async def process_pending_sitemaps(
     policy = policy or EgressPolicy.from_text(settings.egress_allow)
     log.info("tick_started", looked_for=limit)
     due = await enqueue_due_domains(settings)
-    consumer = Consumer(settings, policy)
-    found = await consumer.run_once(limit)
+    outcomes = await Consumer(settings, policy).run_once(limit)
+    found = len(outcomes)
     waiting = await _count_waiting()
     log.info("tick_ended", looked_for=limit, found=found, due_enqueued=due, waiting=waiting)
-    return TickReport(limit, found, due, consumer.outcomes)
+    return TickReport(limit, found, due, outcomes)
 
 
 async def prune(keep: Retention = Retention()) -> None:

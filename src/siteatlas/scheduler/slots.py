@@ -16,6 +16,7 @@ from uuid import UUID
 from siteatlas.processor.job_activity import JobActivity
 from siteatlas.queue.claims import Claim
 from siteatlas.queue.new_job import Priority
+from siteatlas.storage.models import JobStatus
 
 RESERVED_PART = 8
 SITE_PART = 4
@@ -39,6 +40,7 @@ class RunningJob:
     """A claimed job with its task; `renewed_at` is on the monotonic clock of this process.
 
     `site` and `user` name whose share of the slots it uses; None when there is no limit.
+    `outcome` is the status that it ended in; None until then, and when it was lost.
     """
 
     claim: Claim
@@ -49,6 +51,7 @@ class RunningJob:
     site: str | None = None
     user: UUID | None = None
     since: float = field(default_factory=time.monotonic)
+    outcome: JobStatus | None = None
 
     @property
     def is_interactive(self) -> bool:
