@@ -170,12 +170,13 @@ async def test_rows_that_someone_else_stored_meanwhile_are_left_as_they_are() ->
     rows.fingerprint = [8] * 30
     tries = 0
 
+    @retry_when_busy
     async def one_try() -> None:
         nonlocal tries
         tries += 1
         await write(rows)
 
-    await retry_when_busy(one_try)
+    await one_try()
     assert tries == 2
     async with transaction() as session:
         prints = [

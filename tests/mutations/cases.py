@@ -227,9 +227,9 @@ MUTATIONS = (
         f"{SESSIONS}::test_the_status_of_a_success_is_written_with_the_last_rows",
         Edit(
             "processor/publication.py",
-            "        await flush_batch(session, batch, scan_id=scan.id)\n",
-            "        async with get_background_session() as other, other.begin():\n"
-            "            await flush_batch(other, portion, scan_id=scan.id)\n",
+            "    await flush_batch(session, finished.batch, scan_id=scan.id)\n",
+            "    async with get_job_session() as other, other.begin():\n"
+            "        await flush_batch(other, finished.batch, scan_id=scan.id)\n",
         ),
     ),
     mutation(
@@ -237,9 +237,9 @@ MUTATIONS = (
         f"{SESSIONS}::test_no_step_of_a_job_is_nested_in_another",
         Edit(
             "processor/publication.py",
-            "        stored = await count_domain(session, scan.domain_id)\n",
-            "        async with get_background_session() as other, other.begin():\n"
-            "            stored = await count_domain(other, scan.domain_id)\n",
+            "    stored = await count_domain(session, scan.domain_id)\n",
+            "    async with get_job_session() as other, other.begin():\n"
+            "        stored = await count_domain(other, scan.domain_id)\n",
         ),
     ),
     mutation(

@@ -27,6 +27,18 @@ class ProgressSnapshot:
     result: dict[str, Any]
 
 
+@dataclass(frozen=True, slots=True)
+class FinishedScan:
+    """What is left to write of a scan that came to its end, and why it is partial, if it is.
+
+    `has_unasked`: documents may be listed that neither this attempt nor an earlier one asked for.
+    """
+
+    batch: WriteBatch
+    reasons: list[str]
+    has_unasked: bool
+
+
 class BatchWriter:
     """The writer of one scan for one claim; `on_committed` is told of every committed portion."""
 
@@ -47,11 +59,7 @@ class BatchWriter:
     def start(self, batch: WriteBatch, progress_snapshot: ProgressSnapshot) -> None:
         """Begin to write a portion; the one before must be written."""
         assert self._task is None
-        self._task = asyncio.create_task(
-            retry_when_busy(
-                lambda: self._write(batch, progress_snapshot), clear_way=terminate_stalled_writers
-            )
-        )
+        self._task = asyncio.create_task(self._write(batch, progress_snapshot))
 
     async def written(self) -> None:
         """Wait until nothing is being written; what went wrong is raised here, every time.
@@ -70,23 +78,21 @@ class BatchWriter:
             await asyncio.gather(self._task, return_exceptions=True)
             self._task = None
 
+    @retry_when_busy(before_retry=terminate_stalled_writers)
     async def _write(self, batch: WriteBatch, progress_snapshot: ProgressSnapshot) -> None:
         await fair_loop().yield_to_interactive()
         with meters.timed_write():
-            await self._write_fenced(batch, progress_snapshot)
+            async with get_job_session() as session, session.begin():
+                await flush_batch(session, batch, scan_id=self._scan.id)
+                if batch.origin is not None:
+                    await record_origin(session, self._scan.domain_id, batch.origin)
+                await report_progress(
+                    session,
+                    self._claim,
+                    lease_seconds=self._lease_seconds,
+                    progress=progress_snapshot.progress,
+                    result_data=progress_snapshot.result,
+                    documents_finished=bool(batch.closed),
+                    documents_read=batch.has_read_documents,
+                )
         self._on_committed(batch)
-
-    async def _write_fenced(self, batch: WriteBatch, progress_snapshot: ProgressSnapshot) -> None:
-        async with get_job_session() as session, session.begin():
-            await flush_batch(session, batch, scan_id=self._scan.id)
-            if batch.origin is not None:
-                await record_origin(session, self._scan.domain_id, batch.origin)
-            await report_progress(
-                session,
-                self._claim,
-                lease_seconds=self._lease_seconds,
-                progress=progress_snapshot.progress,
-                result_data=progress_snapshot.result,
-                documents_finished=bool(batch.closed),
-                documents_read=batch.has_read_documents,
-            )

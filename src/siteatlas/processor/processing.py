@@ -155,26 +155,19 @@ class Processor:
         """The claim with its site, so that whatever becomes of the job reaches the site too."""
         if claim.domain_id is not None:
             return claim
-
-        async def register() -> UUID:
-            async with get_job_session() as session, session.begin():
-                site = await register_domain(session, address, created_by=claim.created_by)
-                await assign_domain(session, claim, site.id)
-                return site.id
-
-        return replace(claim, domain_id=await retry_when_busy(register))
+        return replace(claim, domain_id=await _register(claim, address))
 
     async def _scan_and_publish(
         self, claim: Claim, address: WebAddress, activity: JobActivity
     ) -> JobStatus:
-        scan = await retry_when_busy(lambda: self._open(claim, address))
+        scan = await self._open(claim, address)
         recorder = Recorder(
             claim, scan, lease_seconds=self._settings.lease_seconds, budget=self._budget
         )
         try:
             with activity.mark_ending():
                 await self._scan(claim, address, scan, recorder, activity)
-            status, result = await publish(claim, scan, recorder)
+            status, result = await publish(claim, scan, await recorder.finish())
             log.info(
                 "scan_published",
                 scan_id=scan.id,
@@ -216,6 +209,7 @@ class Processor:
         async with aclosing(self._analyzer.scan(address, options, memory)) as events:
             await store_domain_data(events, recorder, activity)
 
+    @retry_when_busy
     async def _open(self, claim: Claim, address: WebAddress) -> OpenedScan:
         assert claim.domain_id is not None
         domain_id = claim.domain_id
@@ -281,6 +275,14 @@ class Processor:
             )
         except DatabaseUnavailable:
             return None
+
+
+@retry_when_busy
+async def _register(claim: Claim, address: WebAddress) -> UUID:
+    async with get_job_session() as session, session.begin():
+        site = await register_domain(session, address, created_by=claim.created_by)
+        await assign_domain(session, claim, site.id)
+        return site.id
 
 
 def _remaining_document_limit(stored: int) -> int:

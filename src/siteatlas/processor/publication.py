@@ -14,8 +14,8 @@ from uuid import UUID
 from siteatlas.aio.fairness import fair_loop
 from siteatlas.errors import DatabaseBusy, LeaseLost
 from siteatlas.meters import meters
+from siteatlas.processor.batch_writer import FinishedScan
 from siteatlas.processor.opened_scan import OpenedScan
-from siteatlas.processor.recorder import Recorder
 from siteatlas.processor.stalled_writers import terminate_stalled_writers
 from siteatlas.queue.attempts import count_releases
 from siteatlas.queue.claims import Claim
@@ -42,53 +42,49 @@ from siteatlas.storage.statements.scans import (
 from siteatlas.storage.statements.sitemaps import count_domain, summarise_scan
 from siteatlas.storage.statements.unfinished import close_unfinished
 from siteatlas.storage.statements.urls import count_distinct_urls
-from siteatlas.storage.statements.write_batch import WriteBatch, flush_batch
+from siteatlas.storage.statements.write_batch import flush_batch
 
 SUMMARISED_SITEMAPS = 100
 PUBLICATION_SECONDS = 300
 
 
+@retry_when_busy(before_retry=terminate_stalled_writers)
 async def publish(
-    claim: Claim, scan: OpenedScan, recorder: Recorder
+    claim: Claim, scan: OpenedScan, finished: FinishedScan
 ) -> tuple[JobStatus, dict[str, Any]]:
     """Write the last rows, the counters and the status in one transaction; status and result."""
-    batch = await recorder.finish()
     await fair_loop().yield_to_interactive()
     with meters.timed_write():
-        published = await retry_when_busy(
-            lambda: _publish(claim, scan, recorder, batch), clear_way=terminate_stalled_writers
-        )
-    recorder.settle(batch)
-    return published
+        async with (
+            get_job_session(statement_seconds=PUBLICATION_SECONDS) as session,
+            session.begin(),
+        ):
+            counts, largest = await _publish_scan(session, claim, scan, finished)
+            result = _result(claim, scan, counts, finished.reasons, largest)
+            return await complete(session, claim, result), result
 
 
-async def _publish(
-    claim: Claim, scan: OpenedScan, recorder: Recorder, batch: WriteBatch
-) -> tuple[JobStatus, dict[str, Any]]:
-    async with (
-        get_job_session(statement_seconds=PUBLICATION_SECONDS) as session,
-        session.begin(),
-    ):
-        await flush_batch(session, batch, scan_id=scan.id)
-        if recorder.has_unasked:
-            await close_unfinished(session, scan.id, None)
-        sitemaps, urls, largest = await summarise_scan(session, scan.id, SUMMARISED_SITEMAPS)
-        stored = await count_domain(session, scan.domain_id)
-        distinct = (
-            await count_distinct_urls(session, scan.domain_id) if stored[0] > 1 else stored[1]
-        )
-        counts = ScanCounts(sitemaps, urls, min(urls, distinct))
-        await publish_scan(session, scan.id, counts, recorder.reasons)
-        await _note_on_site(
-            session,
-            claim,
-            scan,
-            reasons=recorder.reasons,
-            stored=ScanCounts(*stored, distinct),
-            origin=batch.origin,
-        )
-        result = _result(claim, scan, counts, recorder.reasons, largest)
-        return await complete(session, claim, result), result
+async def _publish_scan(
+    session: AsyncSession, claim: Claim, scan: OpenedScan, finished: FinishedScan
+) -> tuple[ScanCounts, list[dict[str, Any]]]:
+    """The counts of the scan, and its largest sitemaps."""
+    await flush_batch(session, finished.batch, scan_id=scan.id)
+    if finished.has_unasked:
+        await close_unfinished(session, scan.id, None)
+    sitemaps, urls, largest = await summarise_scan(session, scan.id, SUMMARISED_SITEMAPS)
+    stored = await count_domain(session, scan.domain_id)
+    distinct = await count_distinct_urls(session, scan.domain_id) if stored[0] > 1 else stored[1]
+    counts = ScanCounts(sitemaps, urls, min(urls, distinct))
+    await publish_scan(session, scan.id, counts, finished.reasons)
+    await _note_on_site(
+        session,
+        claim,
+        scan,
+        reasons=finished.reasons,
+        stored=ScanCounts(*stored, distinct),
+        origin=finished.batch.origin,
+    )
+    return counts, largest
 
 
 async def _note_on_site(
@@ -134,39 +130,33 @@ def _result(
     }
 
 
+@retry_when_busy
 async def record_failure(claim: Claim, *, code: str, message: str, transient: bool) -> JobStatus:
     """Note that the attempt failed, in a session of its own."""
     outcome = outcome_of_failure(claim, transient=transient)
-
-    async def failed() -> JobStatus:
-        async with get_job_session() as session, session.begin():
-            expected = await foresee(session, claim, outcome)
-            site = claim.domain_id if claim.document is None else None
-            await _end_scan(session, claim.id, site, expected, code)
-            status = await fail(session, claim, code=code, message=message, transient=transient)
-            return _as_expected(status, expected)
-
-    return await retry_when_busy(failed)
+    async with get_job_session() as session, session.begin():
+        expected = await foresee(session, claim, outcome)
+        site = claim.domain_id if claim.document is None else None
+        await _end_scan(session, claim.id, site, expected, code)
+        status = await fail(session, claim, code=code, message=message, transient=transient)
+        return _as_expected(status, expected)
 
 
+@retry_when_busy
 async def record_cancellation(claim: Claim) -> None:
     """Note that the job stopped because it was asked to."""
-
-    async def cancelled() -> None:
-        async with get_job_session() as session, session.begin():
-            await foresee(session, claim, JobStatus.CANCELLED)
-            await end_scan(session, claim.id, ScanState.CANCELLED, None)
-            await cancel_running(session, claim)
-
-    await retry_when_busy(cancelled)
+    async with get_job_session() as session, session.begin():
+        await foresee(session, claim, JobStatus.CANCELLED)
+        await end_scan(session, claim.id, ScanState.CANCELLED, None)
+        await cancel_running(session, claim)
 
 
+@retry_when_busy
 async def return_to_queue(
     claim: Claim, *, pause_seconds: float = 0, snooze: bool = False, reason: str = "released"
 ) -> JobStatus | None:
     """Return the job to the queue with its attempt refunded; None when it is no longer ours."""
-
-    async def released() -> JobStatus:
+    try:
         async with get_job_session() as session, session.begin():
             expected = await foresee(session, claim, JobStatus.PENDING)
             await _end_scan(session, claim.id, claim.domain_id, expected, None)
@@ -174,9 +164,6 @@ async def return_to_queue(
                 session, claim, pause_seconds=pause_seconds, snooze=snooze, reason=reason
             )
             return _as_expected(status, expected)
-
-    try:
-        return await retry_when_busy(released)
     except LeaseLost:
         return None
 
@@ -188,24 +175,18 @@ def _as_expected(status: JobStatus, expected: JobStatus) -> JobStatus:
     return status
 
 
+@retry_when_busy
 async def times_put_off(claim: Claim, reasons: Collection[str]) -> int:
     """How many times in a row the job was given back for one of these reasons."""
-
-    async def counted() -> int:
-        async with get_job_session() as session, session.begin():
-            return await count_releases(session, claim.id, reasons)
-
-    return await retry_when_busy(counted)
+    async with get_job_session() as session, session.begin():
+        return await count_releases(session, claim.id, reasons)
 
 
+@retry_when_busy
 async def times_snoozed(claim: Claim) -> int:
     """How many times the site has put the job off since a document of it was read."""
-
-    async def counted() -> int:
-        async with get_job_session() as session, session.begin():
-            return await count_snoozes(session, claim)
-
-    return await retry_when_busy(counted)
+    async with get_job_session() as session, session.begin():
+        return await count_snoozes(session, claim)
 
 
 async def note_ended_jobs(session: AsyncSession, jobs: Iterable[Job]) -> None:

@@ -17,7 +17,7 @@ from siteatlas.aio.background import background_task
 from siteatlas.aio.fairness import fair_loop
 from siteatlas.logs import get_logger
 from siteatlas.meters import meters
-from siteatlas.processor.batch_writer import BatchWriter, ProgressSnapshot
+from siteatlas.processor.batch_writer import BatchWriter, FinishedScan, ProgressSnapshot
 from siteatlas.processor.comparison import Comparison
 from siteatlas.processor.documents import EXTRA_FLAGS, DocumentRegistry, ScannedDocument
 from siteatlas.processor.entry_memory import EntryMemory, Stored, StoredArrays
@@ -77,7 +77,7 @@ class Recorder:
         self._batch_started = time.monotonic()
         self._recording = asyncio.Lock()
         self._writer = BatchWriter(
-            claim, scan, lease_seconds=lease_seconds, on_committed=self.settle
+            claim, scan, lease_seconds=lease_seconds, on_committed=self._settle
         )
         done = [sitemap for sitemap in scan.known.by_id.values() if sitemap.state in DONE]
         # The numbers of ids. Not a set: that takes nearly twice the memory.
@@ -345,7 +345,7 @@ class Recorder:
         self._batch_started = time.monotonic()
         return batch
 
-    def settle(self, batch: WriteBatch) -> None:
+    def _settle(self, batch: WriteBatch) -> None:
         """A portion was committed: its rows are no longer held in memory."""
         self._held -= batch.size
         self._budget.free(batch.size)
@@ -361,18 +361,12 @@ class Recorder:
         }
         return ProgressSnapshot(START_PROGRESS + READING_PROGRESS * ended / max(1, known), result)
 
-    async def finish(self) -> WriteBatch:
-        """Wait for the writer; the rows that remain belong into the final transaction."""
+    async def finish(self) -> FinishedScan:
+        """Wait for the writer; what remains is written with the final status of the job."""
         await self._writer.written()
-        return self.next_batch()
-
-    @property
-    def has_unasked(self) -> bool:
-        """Whether documents may have been listed but not asked for, now or in an earlier attempt.
-
-        A limit does that, or a redirect to another document.
-        """
-        return self._scan.resumed or not self._listed.keys() <= self._ended
+        # A limit leaves listed documents unasked, or a redirect to another document.
+        has_unasked = self._scan.resumed or not self._listed.keys() <= self._ended
+        return FinishedScan(self.next_batch(), self.reasons, has_unasked)
 
     async def save_what_remains(self) -> None:
         """Write all that was gathered, for a scan that will not be published now."""

@@ -1,35 +1,57 @@
-"""Repeating a transaction that lost against another one: deadlock, serialization, lock wait."""
+"""Retries a transaction that lost against another one: deadlock, serialization, lock wait."""
 
 from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from collections.abc import Awaitable, Callable, Coroutine
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar, overload
 
 from siteatlas.errors import DatabaseBusy
 
 TRIES = 4
 FIRST_PAUSE = 0.02
 
+P = ParamSpec("P")
 ResultT = TypeVar("ResultT")
+Transaction = Callable[P, Coroutine[Any, Any, ResultT]]
 
 
-async def retry_when_busy(
-    transaction: Callable[[], Awaitable[ResultT]],
+@overload
+def retry_when_busy(transaction: Transaction[P, ResultT], /) -> Transaction[P, ResultT]: ...
+
+
+@overload
+def retry_when_busy(
+    *, before_retry: Callable[[], Awaitable[object]]
+) -> Callable[[Transaction[P, ResultT]], Transaction[P, ResultT]]: ...
+
+
+def retry_when_busy(
+    transaction: Transaction[P, ResultT] | None = None,
+    /,
     *,
-    clear_way: Callable[[], Awaitable[object]] | None = None,
-) -> ResultT:
-    """Run a whole transaction, again from its start when the database chose another one.
+    before_retry: Callable[[], Awaitable[object]] | None = None,
+) -> Transaction[P, ResultT] | Callable[[Transaction[P, ResultT]], Transaction[P, ResultT]]:
+    """Decorate a function that is one transaction: run it again from its start when it was busy.
 
-    `transaction` opens its own session, so that nothing of a lost try is left in it. `clear_way`
-    is called before each repetition.
+    The function opens its own session, so that nothing of a lost attempt is left in it. Use it as
+    `@retry_when_busy`, or as `@retry_when_busy(before_retry=...)` to clear the way first.
     """
-    for attempt in range(1, TRIES):
-        try:
-            return await transaction()
-        except DatabaseBusy:
-            if clear_way is not None:
-                await clear_way()
-            await asyncio.sleep(random.uniform(0.5, 1) * FIRST_PAUSE * 2**attempt)
-    return await transaction()
+
+    def decorate(function: Transaction[P, ResultT]) -> Transaction[P, ResultT]:
+        @wraps(function)
+        async def retried(*args: P.args, **kwargs: P.kwargs) -> ResultT:
+            for attempt in range(1, TRIES):
+                try:
+                    return await function(*args, **kwargs)
+                except DatabaseBusy:
+                    if before_retry is not None:
+                        await before_retry()
+                    await asyncio.sleep(random.uniform(0.5, 1) * FIRST_PAUSE * 2**attempt)
+            return await function(*args, **kwargs)
+
+        return retried
+
+    return decorate if transaction is None else decorate(transaction)

@@ -155,10 +155,11 @@ async def remove_domain(domain: DomainName) -> None:
     those of other jobs.
     """
     name = parse_site(domain).domain
-    await retry_when_busy(lambda: _remove(name))
+    await _remove(name)
     log.info("domain_deleted", domain=name)
 
 
+@retry_when_busy
 async def _remove(name: str) -> None:
     async with get_session() as session, session.begin():
         await remove_domain_and_jobs(session, name)

@@ -48,7 +48,7 @@ async def scan_domain(
     address = site_at("#/base_url", body.base_url, context.policy)
     if body.only_document and address.is_site_root:
         raise FieldRefused(("#/base_url", AddressError(NO_DOCUMENT)))
-    job, served = await retry_when_busy(lambda: _submit(address, body, context, user))
+    job, served = await _submit(address, body, context, user)
     context.jobs_waiting()
     log.info("job_submitted", job_id=job.job_id, domain=job.domain, deduplicated=job.deduplicated)
     status_url = STATUS_PATH.format(job_id=job.job_id)
@@ -64,6 +64,7 @@ async def scan_domain(
     )
 
 
+@retry_when_busy
 async def _submit(
     address: WebAddress, body: ScanRequest, context: Context, user: CurrentUser
 ) -> tuple[SubmittedJob, bool]:
