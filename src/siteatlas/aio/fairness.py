@@ -7,7 +7,6 @@ than a few milliseconds of heavy work keeps both quick, however many scans run i
 from __future__ import annotations
 
 import asyncio
-import gc
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -16,7 +15,6 @@ from typing import TypeVar
 from siteatlas.aio.loop_local import LoopLocal
 from siteatlas.aio.priority_semaphore import PrioritySemaphore
 
-COLLECT_AFTER = (2_000, 10, 100)
 ROUND_SECONDS = 0.001
 MAX_YIELD_SECONDS = 0.05
 BACKGROUND_SHARE_SECONDS = 0.01
@@ -104,13 +102,3 @@ _fair_loops = LoopLocal(FairLoop)
 def fair_loop() -> FairLoop:
     """The turns of the running event loop."""
     return _fair_loops.get()
-
-
-def freeze_startup_objects() -> None:
-    """Take all objects of the start out of the collector's rounds, which stop everything.
-
-    They live as long as the process, and looking at them took a tenth of a second each time.
-    """
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(*COLLECT_AFTER)

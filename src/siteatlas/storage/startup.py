@@ -72,7 +72,7 @@ async def _embedded(
         url = await asyncio.to_thread(server.acquire)
         async with (
             _opened(settings, url, False) as database,
-            background_task(_revive_when_dead(server)),
+            background_task(_revive_when_dead(server), essential=True),
         ):
             await wait.until_answered(lambda: upgrade_schema(database.engine), go_on_waiting)
             yield database

@@ -83,7 +83,7 @@ async def test_no_step_of_a_job_is_nested_in_another() -> None:
     async with SiteServer(SITE) as server:
         _, watched = await run_alone(server)
     assert len(watched.all) >= 3
-    assert [one for one in watched.all if one.background_task] == []
+    assert [one for one in watched.all if one.concurrent] == []
     assert watched.savepoints == 0
 
 
@@ -151,6 +151,6 @@ async def test_jobs_that_run_at_once_share_no_connection() -> None:
         with watched_transactions() as watched:
             ended = await asyncio.gather(*(processor.run(claim, JobActivity()) for claim in claims))
     assert ended == [JobStatus.COMPLETED] * 4
-    at_once = [(one, other) for one in watched.all for other in one.background_task]
+    at_once = [(one, other) for one in watched.all for other in one.concurrent]
     assert at_once
     assert [one for one, other in at_once if one.connection is other.connection] == []

@@ -11,7 +11,6 @@ from typing import cast
 
 import uvicorn
 
-from siteatlas.aio.fairness import freeze_startup_objects
 from siteatlas.cli.hosting.connections import ConnectionLimits, ConnectionRegistry
 from siteatlas.cli.hosting.http_protocol import HttpProtocol
 from siteatlas.cli.hosting.listener import BACKLOG, quiet_accept_faults
@@ -20,6 +19,7 @@ from siteatlas.cli.terminal.signals import stop_on_signals
 from siteatlas.errors import DatabaseUnavailable
 from siteatlas.main import create_app
 from siteatlas.net.egress import EgressPolicy
+from siteatlas.process import freeze_startup_objects
 from siteatlas.settings import Settings
 
 CONNECTION_SECONDS = 2
@@ -56,6 +56,15 @@ class WebServer(uvicorn.Server):
     def capture_signals(self) -> Iterator[None]:
         """Nothing: signals belong to the command."""
         yield
+
+    async def serve(self, sockets: list[socket.socket] | None = None) -> None:
+        """Serve as uvicorn does, and shut down in good order also when cancelled."""
+        try:
+            await super().serve(sockets)
+        except asyncio.CancelledError:
+            if self.started:
+                await self.shutdown(sockets)
+            raise
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start as uvicorn does, then tell the owner."""

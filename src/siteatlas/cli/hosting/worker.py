@@ -8,12 +8,12 @@ from typing import Annotated
 
 import typer
 
-from siteatlas.aio.fairness import freeze_startup_objects
 from siteatlas.cli.hosting.worker_probes import probe_listener, probes
 from siteatlas.cli.terminal.database import opened
 from siteatlas.cli.terminal.output import print_message
 from siteatlas.errors import DatabaseUnavailable
 from siteatlas.net.egress import EgressPolicy
+from siteatlas.process import freeze_startup_objects
 from siteatlas.scheduler.runner import run_worker
 from siteatlas.settings import Settings
 

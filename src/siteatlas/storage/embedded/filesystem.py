@@ -91,10 +91,10 @@ def make_socket_directory(data_dir: Path, user: ServerUser) -> Path:
     Anybody can guess the name of the temporary one and take it first; a random name follows then.
     Not below /run/user, which ends with the last session of its user, unlike the server.
     """
-    background_task = data_dir / "run"
-    if _can_hold_socket(background_task):
-        make_private(background_task, user)
-        return background_task
+    socket_dir = data_dir / "run"
+    if _can_hold_socket(socket_dir):
+        make_private(socket_dir, user)
+        return socket_dir
     places = ["/tmp"] if user.is_other else [tempfile.gettempdir(), "/tmp"]  # noqa: S108
     place = next((p for p in places if _can_hold_socket(Path(p, _short_name(data_dir, user)))), "")
     return _make_temporary(Path(place or places[-1]), _short_name(data_dir, user), user)
