@@ -24,7 +24,7 @@ from collections.abc import (
 from contextlib import aclosing, closing, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
-from itertools import repeat
+from itertools import repeat, starmap
 from queue import SimpleQueue
 from typing import Any, Literal, get_args
 
@@ -329,17 +329,8 @@ def _partial_words(report: ScanReport) -> str:
 
 def _entries(event: EntriesRead) -> list[Entry]:
     columns = event.columns
-    rows = map(
-        Entry,
-        columns.urls,
-        columns.lastmods,
-        columns.changefreqs,
-        columns.priorities,
-        columns.extras,
-        repeat(event.url),
-        listed_texts(columns.lastmods, columns.listed_lastmods()),
-    )
-    return list(rows)
+    texts = listed_texts(columns.lastmods, columns.listed_lastmods())
+    return list(starmap(Entry, columns.rows(repeat(event.url, len(columns)), texts)))
 
 
 class _ThreadedScan:

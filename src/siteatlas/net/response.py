@@ -6,6 +6,7 @@ Hands out the bytes as they came over the wire; inflating them is the scanner's 
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Mapping
@@ -23,6 +24,7 @@ from siteatlas.net.faults import (
 from siteatlas.net.limits import FetchLimits
 
 CHUNK_BYTES = 64 * 1024
+_CHARSET = re.compile(r"charset\s*=\s*[\"']?([A-Za-z0-9._:-]{1,40})", re.IGNORECASE)
 # Set by firewalls that answer in place of the site.
 CHALLENGE_HEADERS = ("cf-mitigated", "x-amzn-waf-action")
 ABSURD_FACTOR = 2
@@ -99,12 +101,6 @@ class Response:
         return tuple(address.url for address in self._chain[:-1])
 
     @property
-    def downgraded(self) -> bool:
-        """Whether a redirect led from https to http."""
-        schemes = [address.scheme for address in self._chain]
-        return "http" in schemes[schemes.index("https") :] if "https" in schemes else False
-
-    @property
     def status(self) -> int:
         return self._raw.status
 
@@ -117,6 +113,12 @@ class Response:
     def content_encoding(self) -> str:
         """The content coding in lower case; empty when there is none."""
         return ",".join(self._raw.headers.getall("Content-Encoding", [])).strip().lower()
+
+    @property
+    def charset(self) -> str | None:
+        """The character set that the Content-Type header names, as written."""
+        match = _CHARSET.search(self._raw.headers.get("Content-Type", ""))
+        return match[1] if match else None
 
     @property
     def retry_after(self) -> float | None:

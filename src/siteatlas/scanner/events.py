@@ -6,10 +6,11 @@ and library users. Order per document: opened, then entries or children, then cl
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
+from itertools import compress
 from typing import Any
 
 # The reason of a candidate that an earlier attempt at the same scan has read.
@@ -114,6 +115,43 @@ class EntryColumns:
         self.changefreqs += more.changefreqs
         self.priorities += more.priorities
         self.extras += more.extras
+
+    def head(self, count: int) -> EntryColumns:
+        """The first entries; these columns themselves if there are no more than that."""
+        if count >= len(self):
+            return self
+        return EntryColumns(
+            self.urls[:count],
+            self.lastmods[:count],
+            self.changefreqs[:count],
+            self.priorities[:count],
+            self.extras[:count],
+            self.lastmod_texts[:count],
+        )
+
+    def where(self, mask: Iterable[bool]) -> EntryColumns:
+        """The entries for which the mask is true, in their order."""
+        wanted = list(mask)
+        return EntryColumns(
+            list(compress(self.urls, wanted)),
+            list(compress(self.lastmods, wanted)),
+            list(compress(self.changefreqs, wanted)),
+            list(compress(self.priorities, wanted)),
+            list(compress(self.extras, wanted)),
+            list(compress(self.lastmod_texts, wanted)),
+        )
+
+    def rows(self, *more: Iterable[object]) -> Iterator[tuple[Any, ...]]:
+        """URL, lastmod, changefreq, priority and extras of each entry, then a value of `more`."""
+        return zip(
+            self.urls,
+            self.lastmods,
+            self.changefreqs,
+            self.priorities,
+            self.extras,
+            *more,
+            strict=True,
+        )
 
     def listed_lastmods(self) -> list[str]:
         """The dates as listed, one for each entry."""
@@ -241,6 +279,9 @@ ScanEvent = (
     | DocumentClosed
     | ProblemSeen
 )
+
+# Takes an event; waits while whoever reads the events is behind.
+Emit = Callable[[ScanEvent], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,14 +1,16 @@
 """What a scan without a database found, collected from the scanner's events.
 
-Holds documents, candidates and problems, which are few; URL entries are only counted.
+Holds documents, candidates and problems, which are few; URL entries are only counted. Documents are
+listed in the order in which they were named, not in the order in which they were read.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import assert_never
 
 from siteatlas.errors import AddressError, JobCancelled, SiteatlasError
 from siteatlas.net.address import parse_url
@@ -25,8 +27,8 @@ from siteatlas.scanner.events import (
     ProblemSeen,
     RobotsRead,
     ScanEvent,
+    SiteResolved,
 )
-from siteatlas.scanner.reading_order import ReadingOrder
 
 # Documents with samples per code; thousands of documents often have the same problem.
 MAX_SAMPLED = 100
@@ -111,6 +113,36 @@ class OpenSitemap:
     url_count: int = 0
 
 
+class ReadingOrder:
+    """The place in the report of every address that robots.txt, an index or a guess named."""
+
+    def __init__(self) -> None:
+        self._places: dict[str, int] = {}
+
+    def name(self, urls: Iterable[str]) -> None:
+        """These were named, in this order; an address that was named before keeps its place."""
+        for url in urls:
+            self._places.setdefault(url, len(self._places))
+
+    def redirect(self, asked: str, answered: str) -> None:
+        """The document that `asked` redirects to takes the place of `asked`."""
+        self.name([asked])
+        self._places.setdefault(answered, self._places[asked])
+
+    def arranged(self, documents: Sequence[SitemapSeen]) -> list[SitemapSeen]:
+        """Every index before its children, and the children in the order of the index."""
+        parents = {document.url: document.parent for document in documents}
+        return sorted(documents, key=lambda document: self._path(document.url, parents))
+
+    def _path(self, url: str | None, parents: Mapping[str, str | None]) -> list[int]:
+        """The places from the root down; a cycle of indexes ends where it would begin again."""
+        path: dict[str, int] = {}
+        while url is not None and url in parents and url not in path:
+            path[url] = self._places.get(url, len(self._places))
+            url = parents[url]
+        return list(path.values())[::-1]
+
+
 class ReportBuilder:
     """Turns events into the report, and knows what is under way and still to come."""
 
@@ -155,8 +187,10 @@ class ReportBuilder:
             case RobotsRead():
                 self.robots = event
                 self._order.name(_addresses(event))
-            case _:
+            case SiteResolved():
                 pass
+            case _:
+                assert_never(event)
 
     def interrupt(self) -> None:
         """Somebody stopped the scan."""

@@ -135,15 +135,6 @@ async def test_the_default_policy_refuses_loopback_metadata_and_the_test_server(
         assert server.connections == 0
 
 
-async def test_a_redirect_on_one_scheme_is_no_downgrade(make_client: MakeClient):
-    async with (
-        PathServer({"/": redirect("/b"), "/b": whole_answer()}) as server,
-        make_client(server.entry) as client,
-        client.get(parse_url(server.url())) as response,
-    ):
-        assert not response.downgraded
-
-
 async def test_a_site_cannot_lead_into_the_zone_of_another(make_client: MakeClient):
     async with (
         PathServer({"/": whole_answer()}, "127.0.0.2") as inside,

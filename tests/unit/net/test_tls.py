@@ -80,7 +80,7 @@ async def test_each_name_is_asked_for_by_its_own_name(
     assert asked == ["site-a.test", "site-b.test"]
 
 
-async def test_a_redirect_from_https_to_http_is_marked(
+async def test_a_redirect_from_https_to_http_is_followed(
     make_client: MakeClient, trust: ssl.SSLContext
 ):
     async with PathServer({"/": whole_answer(b"plain")}) as plain:
@@ -92,7 +92,10 @@ async def test_a_redirect_from_https_to_http_is_marked(
                 client.get(parse_url(safe.url(host="site-a.test"))) as response,
             ):
                 assert await read(response) == b"plain"
-                assert response.downgraded
+                assert [*response.hops, response.address.url] == [
+                    safe.url(host="site-a.test"),
+                    plain.url(),
+                ]
 
 
 async def test_a_broken_handshake_is_tried_again(make_client: MakeClient):

@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from siteatlas.scanner.reading_order import ReadingOrder
+from siteatlas.scanner.report import ReadingOrder, SitemapSeen
 
 
-@dataclass(frozen=True)
-class Read:
-    url: str
-    parent: str | None = None
+def read(url: str, parent: str | None = None) -> SitemapSeen:
+    return SitemapSeen(
+        url=url,
+        type="standard",
+        discovery_method="robots_txt",
+        status="completed",
+        outcome="complete",
+        url_count=0,
+        error_code=None,
+        error=None,
+        http_status=200,
+        parent=parent,
+        wire_bytes=0,
+        decoded_bytes=0,
+        fetch_seconds=0.0,
+    )
 
 
-def arranged(order: ReadingOrder, *documents: Read) -> list[str]:
+def arranged(order: ReadingOrder, *documents: SitemapSeen) -> list[str]:
     return [document.url for document in order.arranged(documents)]
 
 
@@ -24,12 +34,12 @@ def test_children_stand_below_their_index_in_its_order() -> None:
     order.name(["f1", "f2"])
     assert arranged(
         order,
-        Read("f2", "first"),
-        Read("s2", "second"),
-        Read("second"),
-        Read("s1", "second"),
-        Read("f1", "first"),
-        Read("first"),
+        read("f2", "first"),
+        read("s2", "second"),
+        read("second"),
+        read("s1", "second"),
+        read("f1", "first"),
+        read("first"),
     ) == ["first", "f1", "f2", "second", "s1", "s2"]
 
 
@@ -37,16 +47,16 @@ def test_a_redirected_document_keeps_the_place_of_its_name() -> None:
     order = ReadingOrder()
     order.name(["a", "b"])
     order.redirect("a", "z")
-    assert arranged(order, Read("b"), Read("z")) == ["z", "b"]
+    assert arranged(order, read("b"), read("z")) == ["z", "b"]
 
 
 def test_a_document_that_nobody_named_comes_last() -> None:
     order = ReadingOrder()
     order.name(["a"])
-    assert arranged(order, Read("unknown"), Read("a")) == ["a", "unknown"]
+    assert arranged(order, read("unknown"), read("a")) == ["a", "unknown"]
 
 
 def test_indexes_that_name_each_other_are_listed_once_each() -> None:
     order = ReadingOrder()
     order.name(["a", "b"])
-    assert sorted(arranged(order, Read("a", "b"), Read("b", "a"))) == ["a", "b"]
+    assert sorted(arranged(order, read("a", "b"), read("b", "a"))) == ["a", "b"]

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from fnmatch import translate
-from itertools import compress
 
 from siteatlas.scanner.events import EntryColumns
 
@@ -51,7 +50,7 @@ class EntryFilter:
         kept = wanted.count(True)
         self.kept += kept
         self.left_out += len(wanted) - kept
-        return _rows_where(wanted, columns)
+        return columns.where(wanted)
 
     def _is_dated(self, lastmod: datetime | None) -> bool:
         if self.since is None:
@@ -64,14 +63,3 @@ class EntryFilter:
 
 def _any_of(patterns: Sequence[str]) -> re.Pattern[str] | None:
     return re.compile("|".join(map(translate, patterns))) if patterns else None
-
-
-def _rows_where(wanted: list[bool], columns: EntryColumns) -> EntryColumns:
-    return EntryColumns(
-        list(compress(columns.urls, wanted)),
-        list(compress(columns.lastmods, wanted)),
-        list(compress(columns.changefreqs, wanted)),
-        list(compress(columns.priorities, wanted)),
-        list(compress(columns.extras, wanted)),
-        list(compress(columns.lastmod_texts, wanted)),
-    )

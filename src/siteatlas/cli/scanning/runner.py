@@ -18,7 +18,6 @@ from siteatlas.cli.scanning.sinks import DataSink
 from siteatlas.cli.scanning.targets import ScanTarget
 from siteatlas.errors import OutputFailed, ScanTimeout, SiteatlasError, UrlLimitReached
 from siteatlas.scanner.events import EntriesRead, ProblemSeen, ScanEvent
-from siteatlas.scanner.reading.document import first_rows
 from siteatlas.scanner.report import ReportBuilder
 
 MAX_CONCURRENT_SCANS = 4
@@ -176,7 +175,7 @@ class ScanRunner:
             return event
         columns = self._wanted.apply(event.columns)
         if self._max_urls is not None:
-            columns = first_rows(columns, self._max_urls - builder.report.url_count)
+            columns = columns.head(self._max_urls - builder.report.url_count)
         return EntriesRead(event.url, columns)
 
     async def _write(self, data: bytes) -> None:

@@ -16,8 +16,14 @@ from siteatlas.errors import AddressError, ForeignHostLimit, RateLimited, Siteat
 from siteatlas.logs import get_logger
 from siteatlas.net.address import WebAddress, parse_url
 from siteatlas.net.client import HttpClient
-from siteatlas.scanner.crawl.frontier import DOCUMENT_LIMIT, DUPLICATE, CrawlCandidate, Frontier
-from siteatlas.scanner.crawl.visit import Emit, UrlLimit, Visitor, VisitResult
+from siteatlas.scanner.crawl.frontier import (
+    DOCUMENT_LIMIT,
+    DUPLICATE,
+    CrawlCandidate,
+    Frontier,
+    UrlLimit,
+)
+from siteatlas.scanner.crawl.visit import Visitor, VisitResult
 from siteatlas.scanner.events import (
     CandidateJudged,
     ChildLink,
@@ -25,6 +31,7 @@ from siteatlas.scanner.events import (
     DiscoveryMethod,
     DocumentClosed,
     DocumentOutcome,
+    Emit,
     ProblemSeen,
     ScanMemory,
     Verdict,

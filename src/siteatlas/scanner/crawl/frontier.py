@@ -48,6 +48,26 @@ class CrawlCandidate:
         return self.method is DiscoveryMethod.SITEMAP_INDEX
 
 
+class UrlLimit:
+    """The URLs that a scan may still read."""
+
+    def __init__(self, max_urls: int | None, urls_done: int = 0) -> None:
+        self._left = None if max_urls is None else max(max_urls - urls_done, 0)
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether no URL more may be read."""
+        return self._left == 0
+
+    def admit(self, count: int) -> int:
+        """How many of `count` URLs may be kept."""
+        if self._left is None:
+            return count
+        kept = min(count, self._left)
+        self._left -= kept
+        return kept
+
+
 @dataclass(slots=True)
 class _Index:
     """What children of one index have in common, and how many of them are queued in a row."""

@@ -6,29 +6,27 @@ The children of an index are told and not fetched.
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import AsyncGenerator, Iterable, Iterator
 from io import FileIO
 from pathlib import Path
 
 from siteatlas.aio.daemon_thread import DaemonWorker
 from siteatlas.errors import Blocked, HtmlInstead, InputError, ScanError, UrlLimitReached
+from siteatlas.scanner.crawl.document_reading import DocumentReading
+from siteatlas.scanner.crawl.frontier import UrlLimit
 from siteatlas.scanner.events import (
     CandidateJudged,
     ChildLink,
     ChildrenFound,
     DiscoveryMethod,
     DocumentClosed,
-    DocumentOpened,
     DocumentOutcome,
     EntriesRead,
-    EntryColumns,
     ScanEvent,
-    SitemapType,
     Verdict,
 )
 from siteatlas.scanner.options import ScanOptions
-from siteatlas.scanner.reading.document import DocumentReader, first_rows
+from siteatlas.scanner.reading.document import DocumentReader
 from siteatlas.scanner.reading.duplicates import DuplicateUrls
 from siteatlas.scanner.reading.tally import ReadResult
 
@@ -108,76 +106,46 @@ class _FileReading:
 
     def __init__(self, name: str, options: ScanOptions) -> None:
         self.reader = DocumentReader()
+        self._document = DocumentReading(
+            url=name, requested_url=name, method=DiscoveryMethod.MANUAL, reader=self.reader
+        )
         self._duplicates = DuplicateUrls(self.reader.tally) if options.find_duplicates else None
-        self.entries = 0
-        self.children = 0
-        self._max_urls = options.max_urls
-        self._name = name
-        self._opened = False
-        self._started = time.monotonic()
+        self._limit = UrlLimit(options.max_urls)
+        self._children_found = 0
 
     @property
     def gave_something(self) -> bool:
         """Whether anything was read."""
-        return bool(self.entries or self.children)
+        return bool(self._document.entries_sent or self._children_found)
 
     def process(self, harvests: Iterable[ReadResult]) -> Iterator[ScanEvent]:
         """The events of what was read; raises UrlLimitReached behind the last wanted entry."""
         for harvest in harvests:
-            if not self._opened and self.reader.type is not None:
-                self._opened = True
-                yield self._open(self.reader.type)
+            opened = self._document.opened()
+            if opened is not None:
+                yield opened
             yield from self._children(harvest.children)
-            columns = self._within_limit(harvest.columns)
+            columns = harvest.columns.head(self._limit.admit(len(harvest.columns)))
             if columns.urls:
                 if self._duplicates is not None:
                     self._duplicates.note(columns.urls)
-                self.entries += len(columns)
-                yield EntriesRead(self._name, columns)
+                self._document.entries_sent += len(columns)
+                yield EntriesRead(self._document.url, columns)
             if len(columns) < len(harvest.columns):
                 raise UrlLimitReached
 
     def _children(self, children: list[ChildLink]) -> Iterator[ScanEvent]:
-        self.children += len(children)
+        self._children_found += len(children)
         if children:
-            yield ChildrenFound(self._name, tuple(children))
+            yield ChildrenFound(self._document.url, tuple(children))
         for child in children:
             yield CandidateJudged(
                 child.url, DiscoveryMethod.SITEMAP_INDEX, Verdict.SKIPPED, NOT_FETCHED
             )
 
-    def _within_limit(self, columns: EntryColumns) -> EntryColumns:
-        if self._max_urls is None:
-            return columns
-        return first_rows(columns, self._max_urls - self.entries)
-
     def closed(self, error: ScanError | None = None) -> DocumentClosed:
         """The end of the file, good or bad."""
-        broken = DocumentOutcome.CUT if self.gave_something else DocumentOutcome.UNREAD
-        return DocumentClosed(
-            url=self._name,
-            requested_url=self._name,
-            outcome=broken if error else DocumentOutcome.COMPLETE,
-            method=DiscoveryMethod.MANUAL,
-            type=self.reader.type,
-            error_code=error.code if error else None,
-            error=error.message if error else None,
-            entry_count=self.entries,
-            skipped_count=self.reader.tally.skipped,
-            wire_bytes=self.reader.wire_bytes,
-            decoded_bytes=self.reader.decoded_bytes,
-            seconds=time.monotonic() - self._started,
-            problems=dict(self.reader.tally.problems),
-            samples=self.reader.tally.kept_samples(),
-        )
-
-    def _open(self, kind: SitemapType) -> DocumentOpened:
-        return DocumentOpened(
-            url=self._name,
-            requested_url=self._name,
-            method=DiscoveryMethod.MANUAL,
-            type=kind,
-            parent_url=None,
-            depth=0,
-            http_status=None,
-        )
+        if error is None:
+            return self._document.closed(DocumentOutcome.COMPLETE)
+        outcome = DocumentOutcome.CUT if self.gave_something else DocumentOutcome.UNREAD
+        return self._document.closed(outcome, error)

@@ -24,7 +24,6 @@ from siteatlas.net.politeness import Politeness
 from siteatlas.scanner.crawl.crawl import Crawl
 from siteatlas.scanner.crawl.origin_search import Guesses, OriginSearch
 from siteatlas.scanner.crawl.reasons import reason_of
-from siteatlas.scanner.crawl.visit import Emit
 from siteatlas.scanner.discovery.hosts import bare_host
 from siteatlas.scanner.discovery.origins import (
     NEXT_ORIGIN_ON,
@@ -33,7 +32,7 @@ from siteatlas.scanner.discovery.origins import (
     other_host,
 )
 from siteatlas.scanner.discovery.probes import RobotsAnswer, fetch_robots
-from siteatlas.scanner.events import DiscoveryMethod, RobotsRead, ScanMemory, SiteResolved
+from siteatlas.scanner.events import DiscoveryMethod, Emit, RobotsRead, ScanMemory, SiteResolved
 from siteatlas.scanner.options import ScanOptions
 
 log = get_logger("scanner")

@@ -5,7 +5,6 @@ Never lets a fault of a document out; which candidates are visited is `site_scan
 
 from __future__ import annotations
 
-import time
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 
@@ -21,26 +20,25 @@ from siteatlas.errors import (
 )
 from siteatlas.logs import get_logger
 from siteatlas.net.client import HttpClient, Response
-from siteatlas.scanner.crawl.frontier import DUPLICATE, CrawlCandidate, Frontier
+from siteatlas.scanner.crawl.document_reading import DocumentReading
+from siteatlas.scanner.crawl.frontier import DUPLICATE, CrawlCandidate, Frontier, UrlLimit
 from siteatlas.scanner.crawl.placement import Placement
-from siteatlas.scanner.discovery.probes import RandomPathAnswer, charset_of
+from siteatlas.scanner.discovery.probes import RandomPathAnswer
 from siteatlas.scanner.events import (
     DONE_BEFORE,
     CandidateJudged,
     ChildLink,
-    DocumentClosed,
-    DocumentOpened,
     DocumentOutcome,
     DocumentRequested,
+    Emit,
     EntriesRead,
     EntryColumns,
     KnownDocument,
-    ScanEvent,
     ScanMemory,
     Validators,
     Verdict,
 )
-from siteatlas.scanner.reading.document import DocumentReader, first_rows
+from siteatlas.scanner.reading.document import DocumentReader
 from siteatlas.scanner.reading.duplicates import DuplicateUrls
 from siteatlas.scanner.reading.tally import ReadResult
 
@@ -50,28 +48,7 @@ ENTRIES_PER_EVENT = 500
 NOT_MODIFIED = 304
 SOFT_404 = "soft_404"
 
-Emit = Callable[[ScanEvent], Awaitable[None]]
 FollowChildren = Callable[[CrawlCandidate, str, Iterable[ChildLink], HttpClient], Awaitable[None]]
-
-
-class UrlLimit:
-    """The URLs that a scan may still read."""
-
-    def __init__(self, max_urls: int | None, urls_done: int) -> None:
-        self._left = None if max_urls is None else max(max_urls - urls_done, 0)
-
-    @property
-    def is_spent(self) -> bool:
-        """Whether no URL more may be read."""
-        return self._left == 0
-
-    def admit(self, count: int) -> int:
-        """How many of `count` URLs may be kept."""
-        if self._left is None:
-            return count
-        kept = min(count, self._left)
-        self._left -= kept
-        return kept
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,22 +65,33 @@ class VisitResult:
         return self.outcome not in (None, DocumentOutcome.UNREAD)
 
 
-@dataclass(slots=True)
-class _DocumentReading:
+@dataclass(slots=True, kw_only=True)
+class _FetchedDocument(DocumentReading):
     """The state of one visit."""
 
     candidate: CrawlCandidate
-    url: str
-    started: float = field(default_factory=time.monotonic)
-    http_status: int | None = None
-    reader: DocumentReader | None = None
     placement: Placement | None = None
     duplicates: DuplicateUrls | None = None
-    opened: bool = False
     waiting: EntryColumns = field(default_factory=EntryColumns)
-    entries_sent: int = 0
     children_found: int = 0
-    validators: Validators = Validators()
+
+    @classmethod
+    def of(cls, candidate: CrawlCandidate) -> _FetchedDocument:
+        """The state before the first request."""
+        return cls(
+            candidate=candidate,
+            url=candidate.address.url,
+            requested_url=candidate.address.url,
+            method=candidate.method,
+            parent_url=candidate.parent_url,
+            depth=candidate.depth,
+            listed_lastmod=candidate.listed_lastmod,
+        )
+
+    @property
+    def gave_something(self) -> bool:
+        """Whether entries or children were read."""
+        return bool(self.entries_sent or self.waiting.urls or self.children_found)
 
 
 class Visitor:
@@ -134,7 +122,7 @@ class Visitor:
         known = self._memory.documents.get(candidate.address.url)
         if known is not None and known.done:
             return await self._pass_over(candidate, known)
-        reading = _DocumentReading(candidate, candidate.address.url)
+        reading = _FetchedDocument.of(candidate)
         await self._emit(DocumentRequested(reading.url, candidate.method, candidate.parent_url))
         try:
             return await self._ask(reading, known)
@@ -150,14 +138,14 @@ class Visitor:
         await self._follow(candidate, known.url, known.children, self._client)
         return VisitResult(DocumentOutcome.UNCHANGED)
 
-    async def _ask(self, reading: _DocumentReading, known: KnownDocument | None) -> VisitResult:
+    async def _ask(self, reading: _FetchedDocument, known: KnownDocument | None) -> VisitResult:
         try:
             return await self._fetch(reading, known, accept_encoding="gzip")
         except EncodingUnsupported:
             return await self._fetch(reading, known, accept_encoding="identity")
 
     async def _fetch(
-        self, reading: _DocumentReading, known: KnownDocument | None, *, accept_encoding: str
+        self, reading: _FetchedDocument, known: KnownDocument | None, *, accept_encoding: str
     ) -> VisitResult:
         validators = known.validators if known is not None else Validators()
         async with self._client.get(
@@ -175,7 +163,7 @@ class Visitor:
                 return await self._close_unchanged(reading, known)
             return await self._read_new(reading, response)
 
-    async def _read_new(self, reading: _DocumentReading, response: Response) -> VisitResult:
+    async def _read_new(self, reading: _FetchedDocument, response: Response) -> VisitResult:
         candidate = reading.candidate
         if candidate.is_guess and reading.url == self.random_path.final_url:
             await self._judge(candidate, Verdict.REJECTED, SOFT_404, reading=reading)
@@ -190,9 +178,9 @@ class Visitor:
         await self._read_body(reading, response)
         return await self._close_complete(reading, response)
 
-    async def _read_body(self, reading: _DocumentReading, response: Response) -> None:
+    async def _read_body(self, reading: _FetchedDocument, response: Response) -> None:
         reader = DocumentReader(
-            response.content_encoding, charset_of(response), base_url=response.address.url
+            response.content_encoding, response.charset, base_url=response.address.url
         )
         reading.reader = reader
         reading.placement = Placement(
@@ -210,19 +198,21 @@ class Visitor:
             raise
         await self._process_all(reading, reader.close())
 
-    async def _process_all(self, reading: _DocumentReading, harvests: Iterable[ReadResult]) -> None:
+    async def _process_all(self, reading: _FetchedDocument, harvests: Iterable[ReadResult]) -> None:
         async for harvest in fair_loop().time_slices(harvests):
             await self._process(reading, harvest)
 
-    async def _process(self, reading: _DocumentReading, harvest: ReadResult) -> None:
-        if not reading.opened and reading.reader is not None and reading.reader.type is not None:
-            await self._open(reading)
+    async def _process(self, reading: _FetchedDocument, harvest: ReadResult) -> None:
+        opened = reading.opened()
+        if opened is not None:
+            await self._judge(reading.candidate, Verdict.ACCEPTED, None, reading=reading)
+            await self._emit(opened)
         if harvest.children:
             reading.children_found += len(harvest.children)
             await self._follow(reading.candidate, reading.url, harvest.children, self._client)
         if harvest.columns.urls:
             kept = self._budget.admit(len(harvest.columns))
-            columns = first_rows(harvest.columns, kept)
+            columns = harvest.columns.head(kept)
             if reading.placement is not None:
                 reading.placement.note(columns.urls)
             if reading.duplicates is not None:
@@ -234,46 +224,28 @@ class Visitor:
             if kept < len(harvest.columns):
                 raise UrlLimitReached
 
-    async def _open(self, reading: _DocumentReading) -> None:
-        reading.opened = True
-        candidate, reader = reading.candidate, reading.reader
-        assert reader is not None
-        assert reader.type is not None
-        await self._judge(candidate, Verdict.ACCEPTED, None, reading=reading)
-        await self._emit(
-            DocumentOpened(
-                url=reading.url,
-                requested_url=candidate.address.url,
-                method=candidate.method,
-                type=reader.type,
-                parent_url=candidate.parent_url,
-                depth=candidate.depth,
-                http_status=reading.http_status,
-                listed_lastmod=candidate.listed_lastmod,
-            )
-        )
-
-    async def _send_entries(self, reading: _DocumentReading) -> None:
+    async def _send_entries(self, reading: _FetchedDocument) -> None:
         if reading.waiting.urls:
             columns, reading.waiting = reading.waiting, EntryColumns()
             reading.entries_sent += len(columns)
             await self._emit(EntriesRead(reading.url, columns))
 
-    async def _close_complete(self, reading: _DocumentReading, response: Response) -> VisitResult:
+    async def _close_complete(self, reading: _FetchedDocument, response: Response) -> VisitResult:
         reading.validators = Validators(
             response.headers.get("ETag"), response.headers.get("Last-Modified")
         )
         self._note_duplicate(reading)
         return await self._close(reading, DocumentOutcome.COMPLETE)
 
-    def _note_duplicate(self, reading: _DocumentReading) -> None:
+    def _note_duplicate(self, reading: _FetchedDocument) -> None:
         reader = reading.reader
-        empty = not (reading.entries_sent or reading.waiting.urls or reading.children_found)
-        if reader and not empty and not self._frontier.is_new_content(reader.content_hash()):
+        if reader is None or not reading.gave_something:
+            return
+        if not self._frontier.is_new_content(reader.content_hash()):
             reader.tally.note("duplicate_content")
 
     async def _close_unchanged(
-        self, reading: _DocumentReading, known: KnownDocument | None
+        self, reading: _FetchedDocument, known: KnownDocument | None
     ) -> VisitResult:
         if known is None:
             raise HttpProtocolError
@@ -284,52 +256,26 @@ class Visitor:
         await self._follow(reading.candidate, reading.url, known.children, self._client)
         return await self._close(reading, DocumentOutcome.UNCHANGED)
 
-    async def _close_failed(self, reading: _DocumentReading, error: SiteatlasError) -> VisitResult:
-        gave_something = bool(
-            reading.entries_sent or reading.waiting.urls or reading.children_found
-        )
-        outcome = DocumentOutcome.CUT if gave_something else DocumentOutcome.UNREAD
+    async def _close_failed(self, reading: _FetchedDocument, error: SiteatlasError) -> VisitResult:
+        outcome = DocumentOutcome.CUT if reading.gave_something else DocumentOutcome.UNREAD
         candidate = reading.candidate
-        if not reading.opened:
+        if not reading.is_open:
             page_for_all = isinstance(error, HtmlInstead) and self.random_path.answers_everything
             reason = SOFT_404 if candidate.is_guess and page_for_all else error.code
             await self._judge(candidate, Verdict.REJECTED, reason, reading=reading)
-        if (candidate.is_guess or candidate.may_be_page) and not reading.opened:
+        if (candidate.is_guess or candidate.may_be_page) and not reading.is_open:
             return VisitResult(outcome, error)
         return await self._close(reading, outcome, error)
 
     async def _close(
         self,
-        reading: _DocumentReading,
+        reading: _FetchedDocument,
         outcome: DocumentOutcome,
         error: SiteatlasError | None = None,
     ) -> VisitResult:
         await self._send_entries(reading)
-        candidate, reader = reading.candidate, reading.reader
-        complete = outcome is DocumentOutcome.COMPLETE
-        await self._emit(
-            DocumentClosed(
-                url=reading.url,
-                requested_url=candidate.address.url,
-                outcome=outcome,
-                method=candidate.method,
-                type=reader.type if reader else None,
-                parent_url=candidate.parent_url,
-                error_code=error.code if error else None,
-                error=error.message if error else None,
-                http_status=reading.http_status,
-                entry_count=reading.entries_sent,
-                skipped_count=reader.tally.skipped if reader else 0,
-                wire_bytes=reader.wire_bytes if reader else 0,
-                decoded_bytes=reader.decoded_bytes if reader else 0,
-                seconds=time.monotonic() - reading.started,
-                validators=reading.validators,
-                content_hash=reader.content_hash() if reader and complete else None,
-                problems=dict(reader.tally.problems) if reader else {},
-                samples=reader.tally.kept_samples() if reader else {},
-            )
-        )
-        return VisitResult(outcome, error, reading.opened)
+        await self._emit(reading.closed(outcome, error))
+        return VisitResult(outcome, error, reading.is_open)
 
     async def _judge(
         self,
@@ -337,7 +283,7 @@ class Visitor:
         verdict: Verdict,
         reason: str | None,
         *,
-        reading: _DocumentReading | None = None,
+        reading: _FetchedDocument | None = None,
     ) -> None:
         if candidate.is_child and verdict is not Verdict.SKIPPED:
             return

@@ -5,7 +5,6 @@ Owns single requests and what their answers mean; the order of steps is `origin_
 
 from __future__ import annotations
 
-import re
 import secrets
 from dataclasses import dataclass, field
 
@@ -33,7 +32,6 @@ from siteatlas.scanner.reading.document import DocumentReader
 from siteatlas.scanner.reading.tally import Tally
 
 ROBOTS_WIRE_BYTES = 1024 * 1024
-CHARSET = re.compile(r"charset\s*=\s*[\"']?([A-Za-z0-9._:-]{1,40})", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +131,7 @@ async def probe_random_path(client: HttpClient, base: WebAddress) -> RandomPathA
 
 async def _type_of(response: Response) -> SitemapType | None:
     try:
-        reader = DocumentReader(response.content_encoding, charset_of(response))
+        reader = DocumentReader(response.content_encoding, response.charset)
         async for chunk in response.chunks():
             for _ in reader.feed(chunk):
                 if reader.type is not None:
@@ -143,9 +141,3 @@ async def _type_of(response: Response) -> SitemapType | None:
     except ScanError:
         return None
     return reader.type
-
-
-def charset_of(response: Response) -> str | None:
-    """The character set that the Content-Type header names."""
-    match = CHARSET.search(response.headers.get("Content-Type", ""))
-    return match[1] if match else None

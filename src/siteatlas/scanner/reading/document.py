@@ -18,7 +18,7 @@ from siteatlas.errors import (
     TooManyEntries,
     Truncated,
 )
-from siteatlas.scanner.events import EntryColumns, SitemapType
+from siteatlas.scanner.events import SitemapType
 from siteatlas.scanner.reading.body import Body, BodyLimits
 from siteatlas.scanner.reading.encoding import TextDecoder
 from siteatlas.scanner.reading.formats import Format, reader_for
@@ -149,21 +149,7 @@ class DocumentReader:
             harvest.error = TooManyEntries()
             room = max(room, 0)
             harvest.children = harvest.children[:room]
-            harvest.columns = first_rows(harvest.columns, room)
+            harvest.columns = harvest.columns.head(room)
         self.entry_count += len(harvest.columns)
         self.child_count += len(harvest.children)
         return harvest
-
-
-def first_rows(columns: EntryColumns, count: int) -> EntryColumns:
-    """The first entries of some columns."""
-    if count >= len(columns):
-        return columns
-    return EntryColumns(
-        columns.urls[:count],
-        columns.lastmods[:count],
-        columns.changefreqs[:count],
-        columns.priorities[:count],
-        columns.extras[:count],
-        columns.lastmod_texts[:count],
-    )

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import compress
 from typing import Any
 
 from siteatlas.errors import ScanError
@@ -106,6 +107,16 @@ class RawEntries:
     priorities: Sequence[str] = ()
     extras: Sequence[Extras | None] = ()
     locs_are_plain: bool = False
+
+    def where(self, mask: Sequence[bool]) -> RawEntries:
+        """The entries for which the mask is true, in their order."""
+        return RawEntries(
+            locs=list(compress(self.locs, mask)),
+            lastmods=list(compress(self.lastmods, mask)),
+            changefreqs=list(compress(self.changefreqs, mask)),
+            priorities=list(compress(self.priorities, mask)),
+            extras=list(compress(self.extras, mask)),
+        )
 
 
 @dataclass(slots=True)

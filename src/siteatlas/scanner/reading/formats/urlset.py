@@ -6,14 +6,14 @@ salvaged entry by entry, and the document counts as cut.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
 from lxml import etree
 
 from siteatlas.errors import XmlMalformed
-from siteatlas.scanner.reading.entries import build_columns
-from siteatlas.scanner.reading.formats.children import build_children, read_children
+from siteatlas.scanner.events import ChildLink
+from siteatlas.scanner.reading.entries import LASTMODS, Entries, build_columns, fault_of_url
 from siteatlas.scanner.reading.formats.elements import (
     ElementStream,
     local_name,
@@ -98,13 +98,19 @@ class Urlset:
         return ReadResult()
 
     def _parsed(self, text: str, *, final: bool) -> ReadResult:
+        """What the strict parser reads; from the first XML error on, what can be salvaged."""
         elements = self._elements.read(text, final=final)
         harvest = self._harvest(elements)
         if isinstance(self._elements.error, XmlMalformed):
+            # Not `recover=True` of lxml: it changes URLs without saying so (decision 0010).
+            # The text is read again from where the unfinished entry began; `done` says how many
+            # entries the parser has already given of it.
             self._salvage = Salvage(self._tally)
             rest = self._unfinished + text
             more = self._salvaged(self._salvage, rest, done=len(elements), final=final)
             return _joined(harvest, more)
+        # Some generators append to a finished file: the parser stops at the end of the root, the
+        # entries behind it are wanted all the same.
         if self._elements.root_closed and (rest := self._after_root(self._unfinished + text)):
             self._salvage = Salvage(self._tally)
             return _joined(harvest, self._salvaged(self._salvage, rest, final=final))
@@ -119,7 +125,7 @@ class Urlset:
             elements = [element for element in elements if local_name(element.tag) != "sitemap"]
         raw = _read_elements(elements, self._tally)
         columns = build_columns(raw, self._tally, self._base)
-        return ReadResult(columns, read_children(children, self._tally))
+        return ReadResult(columns, _read_children(children, self._tally))
 
     def _salvaged(self, salvage: Salvage, text: str, *, done: int = 0, final: bool) -> ReadResult:
         found = salvage.feed(text, done=done, final=final)
@@ -129,7 +135,7 @@ class Urlset:
         raw = RawEntries(locs, lastmods, changefreqs, priorities)
         return ReadResult(
             build_columns(raw, self._tally, self._base),
-            build_children(found.children, self._tally),
+            _build_children(found.children, self._tally),
             XmlMalformed() if final else None,
         )
 
@@ -183,3 +189,38 @@ def _read_entry(element: etree._Element, tally: Tally) -> tuple[list[str], Extra
         elif not field and (more := text_of(child).strip(WHITE_SPACE)):
             tally.note("several_locs", url=values[0], value=more)
     return values, extras or None
+
+
+def _read_children(elements: Iterable[etree._Element], tally: Tally) -> list[ChildLink]:
+    """The children of `<sitemap>` elements; one that has several addresses gives as many."""
+    rows = []
+    for element in elements:
+        fields = [(local_name(child.tag), text_of(child)) for child in element]
+        locs = [text for name, text in fields if name == "loc" and text.strip(WHITE_SPACE)]
+        lastmod = next((text for name, text in fields if name == "lastmod"), "")
+        if len(locs) > 1:
+            tally.note("several_locs", len(locs) - 1, url=locs[0], value=locs[1])
+        rows += [(loc, lastmod) for loc in locs or [""]]
+    return _build_children(rows, tally)
+
+
+def _build_children(rows: Iterable[Sequence[str]], tally: Tally) -> list[ChildLink]:
+    """The children that can be kept, from loc and lastmod; a relative one stays relative here."""
+    children: list[ChildLink] = []
+    for url, lastmod, *_ in rows:
+        child = _child(url.strip(WHITE_SPACE), lastmod, tally)
+        tally.entries += 1
+        if child is not None:
+            children.append(child)
+    return children
+
+
+def _child(url: str, lastmod: str, tally: Tally) -> ChildLink | None:
+    fault = fault_of_url(url)
+    if fault == "relative_url":
+        tally.note(fault, url=url, place=0)
+    elif fault is not None:
+        tally.skip(fault, url=url or None, place=0)
+        return None
+    moment = LASTMODS.column([lastmod], tally, Entries([url], [0]))[0]
+    return ChildLink(url, moment)

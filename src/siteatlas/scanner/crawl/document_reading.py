@@ -1,0 +1,81 @@
+"""What is known of one document while it is read, and the events that tell how it began and ended.
+
+Shared by documents that are fetched (`visit.py`) and local files (`local_file.py`).
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from siteatlas.errors import SiteatlasError
+from siteatlas.scanner.events import (
+    DiscoveryMethod,
+    DocumentClosed,
+    DocumentOpened,
+    DocumentOutcome,
+    Validators,
+)
+from siteatlas.scanner.reading.document import DocumentReader
+
+
+@dataclass(slots=True, kw_only=True)
+class DocumentReading:
+    """One document; there is no `reader` before its body arrives."""
+
+    url: str
+    requested_url: str
+    method: DiscoveryMethod
+    parent_url: str | None = None
+    depth: int = 0
+    listed_lastmod: datetime | None = None
+    http_status: int | None = None
+    reader: DocumentReader | None = None
+    entries_sent: int = 0
+    validators: Validators = Validators()
+    is_open: bool = False
+    started: float = field(default_factory=time.monotonic)
+
+    def opened(self) -> DocumentOpened | None:
+        """The event of the moment when the type is known; None before it, and from then on."""
+        if self.is_open or self.reader is None or self.reader.type is None:
+            return None
+        self.is_open = True
+        return DocumentOpened(
+            url=self.url,
+            requested_url=self.requested_url,
+            method=self.method,
+            type=self.reader.type,
+            parent_url=self.parent_url,
+            depth=self.depth,
+            http_status=self.http_status,
+            listed_lastmod=self.listed_lastmod,
+        )
+
+    def closed(
+        self, outcome: DocumentOutcome, error: SiteatlasError | None = None
+    ) -> DocumentClosed:
+        """The event of the end."""
+        reader = self.reader
+        complete = outcome is DocumentOutcome.COMPLETE
+        return DocumentClosed(
+            url=self.url,
+            requested_url=self.requested_url,
+            outcome=outcome,
+            method=self.method,
+            type=reader.type if reader else None,
+            parent_url=self.parent_url,
+            error_code=error.code if error else None,
+            error=error.message if error else None,
+            http_status=self.http_status,
+            entry_count=self.entries_sent,
+            skipped_count=reader.tally.skipped if reader else 0,
+            wire_bytes=reader.wire_bytes if reader else 0,
+            decoded_bytes=reader.decoded_bytes if reader else 0,
+            seconds=time.monotonic() - self.started,
+            validators=self.validators,
+            content_hash=reader.content_hash() if reader and complete else None,
+            problems=dict(reader.tally.problems) if reader else {},
+            samples=reader.tally.kept_samples() if reader else {},
+        )
