@@ -38,7 +38,6 @@ from siteatlas.net.address import WebAddress, parse_url
 from siteatlas.net.egress import EgressPolicy
 from siteatlas.net.faults import (
     LIBRARY_FAULTS,
-    error_for_status,
     map_exception,
     retry_after_seconds,
 )
@@ -51,8 +50,6 @@ from siteatlas.net.proxy import Proxy
 from siteatlas.net.resolver import DnsResolver, Resolver
 from siteatlas.net.response import CHUNK_BYTES, Response, TimeLimit
 from siteatlas.net.waiting import current_waits
-
-__all__ = ["FetchLimits", "HttpClient", "Response", "error_for_status", "retry_after_seconds"]
 
 MAX_CONNECTIONS = 64
 MAX_HEADER_FIELDS = 128

@@ -80,7 +80,6 @@ class EgressPolicy:
     """The default rules of the way out, plus what the operator opened or closed beside them."""
 
     rules: tuple[AllowRule, ...] = ()
-    refused: frozenset[str] = frozenset()
     refused_sockets: frozenset[tuple[str, int]] = frozenset()
 
     @classmethod
@@ -92,10 +91,6 @@ class EgressPolicy:
         """This policy with more allow rules."""
         rules = (*self.rules, *(_read_entry(entry.strip()) for entry in entries))
         return replace(self, rules=tuple(dict.fromkeys(rules)))
-
-    def with_refused(self, *hosts: str) -> EgressPolicy:
-        """This policy without these names and addresses, such as those of this service itself."""
-        return replace(self, refused=self.refused.union(map(_plain_host, hosts)))
 
     def with_refused_socket(self, host: str, port: int) -> EgressPolicy:
         """This policy without the one address and port that this service itself listens on."""
@@ -164,8 +159,6 @@ class EgressPolicy:
         return tuple(str(rule) for rule in self.rules)
 
     def _refuses(self, hosts: set[str], port: int) -> bool:
-        if not self.refused.isdisjoint(hosts):
-            return True
         return any((host, port) in self.refused_sockets for host in hosts)
 
     def _allows(self, host: str, port: int) -> bool:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 MIB = 1024 * 1024
+# Longer waits that a site asks for are left to the caller.
+MAX_RETRY_WAIT_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -12,7 +14,7 @@ class FetchLimits:
     """Seconds, bytes and counts; tests use smaller ones.
 
     `document` is the time spent on the network for one document over all redirects and tries; the
-    time that we wait for politeness or that the reader takes for himself does not count. Slower
+    time that politeness or the reader takes does not count. Slower
     than `lowest_speed` bytes a second over any `speed_window` seconds is too slow. A site that asks
     us to come back within `max_retry_after` seconds is waited for; longer waits are the caller's.
     """
@@ -29,5 +31,5 @@ class FetchLimits:
     speed_window: float = 30.0
     tries: int = 3
     retry_delay: float = 0.5
-    max_retry_after: float = 5.0
+    max_retry_after: float = MAX_RETRY_WAIT_SECONDS
     dns_cache: float = 60.0

@@ -1,11 +1,10 @@
-"""Headers that the operator wants sent to his own hosts: read, checked, never sent elsewhere.
+"""Headers that the operator wants sent to their own hosts: read, checked, never sent elsewhere.
 
-Which hosts are his own is decided in `egress.py`.
+Which hosts are their own is decided in `egress.py`.
 """
 
 from __future__ import annotations
 
-import base64
 import re
 from collections.abc import Iterable, Mapping
 
@@ -44,11 +43,3 @@ def checked_headers(headers: Mapping[str, str]) -> dict[str, str]:
         if not _VALUE.fullmatch(value):
             raise ConfigurationError(f"The value of the header {name} cannot be sent.")
     return dict(headers)
-
-
-def basic_credentials(user: str, password: str) -> dict[str, str]:
-    """The Authorization header of HTTP basic authentication."""
-    if ":" in user:
-        raise ConfigurationError("A user name for basic authentication holds no colon.")
-    token = base64.b64encode(f"{user}:{password}".encode()).decode()
-    return {"Authorization": f"Basic {token}"}

@@ -18,6 +18,7 @@ from ipaddress import IPv6Address, ip_network
 from siteatlas.errors import ConnectionFailed, RateLimited
 from siteatlas.logs import get_logger
 from siteatlas.net.address import WebAddress
+from siteatlas.net.limits import MAX_RETRY_WAIT_SECONDS
 from siteatlas.net.ranges import read_ip
 from siteatlas.net.waiting import Waits, current_waits
 
@@ -54,17 +55,22 @@ class _Host:
 
 
 class Politeness:
-    """Hands out slots to hosts. `delay` is in seconds between two starts."""
+    """Hands out slots to hosts. `delay` is in seconds between two starts.
+
+    The operator's own hosts have no delay and more connections, unless `exempt_own` is false.
+    """
 
     def __init__(
         self,
         delay: float = HOST_DELAY,
         connections: int = HOST_CONNECTIONS,
         *,
+        exempt_own: bool = True,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._delay = delay
         self._connections = connections
+        self._exempt_own = exempt_own
         self._clock = clock
         self._hosts: dict[HostKey, _Host] = {}
 
@@ -74,14 +80,15 @@ class Politeness:
         address: WebAddress,
         own: bool = False,
         *,
-        max_retry_after: float = 5.0,
+        max_retry_after: float = MAX_RETRY_WAIT_SECONDS,
         ips: Iterable[str] = (),
     ) -> AsyncIterator[None]:
         """Wait for a place for one request and hold it; ConnectionFailed when the host rests.
 
-        The operator's own hosts know no delay. A host that asked for a pause is waited for if the
-        pause ends within `max_retry_after` seconds; else RateLimited says how long it lasts. `ips`
-        are the IP addresses that the request may connect to; the slot counts for each of them.
+        `own` says that the host is the operator's own. A host that asked for a pause is waited for
+        if the pause ends within `max_retry_after` seconds; else RateLimited says how long it
+        lasts. `ips` are the IP addresses that the request may connect to; the slot counts for each
+        of them.
         """
         waits = current_waits()
         host = self._host(address, own=own)
@@ -117,15 +124,11 @@ class Politeness:
             host.closed_until = now + host.rest
             log.warning("host_rests", host=address.host, port=address.port, seconds=host.rest)
 
-    @property
-    def known_hosts(self) -> int:
-        """How many hosts are remembered."""
-        return len(self._hosts)
-
     def _host(self, address: WebAddress, *, own: bool) -> _Host:
-        connections = OWN_CONNECTIONS if own else self._connections
-        delay = 0.0 if own else self._delay
-        return self._remembered((address.host, address.port, own), connections, delay)
+        exempt = own and self._exempt_own
+        connections = OWN_CONNECTIONS if exempt else self._connections
+        delay = 0.0 if exempt else self._delay
+        return self._remembered((address.host, address.port, exempt), connections, delay)
 
     def _address(self, network: str) -> _Host:
         connections = self._connections * CONNECTIONS_PER_ADDRESS

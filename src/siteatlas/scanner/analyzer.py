@@ -10,8 +10,9 @@ from typing import Any
 
 from siteatlas.errors import SiteatlasError
 from siteatlas.net.address import WebAddress, parse_site
-from siteatlas.net.client import FetchLimits, HttpClient
+from siteatlas.net.client import HttpClient
 from siteatlas.net.egress import EgressPolicy
+from siteatlas.net.limits import FetchLimits
 from siteatlas.net.operator_headers import checked_headers
 from siteatlas.net.politeness import Politeness
 from siteatlas.net.proxy import Proxy

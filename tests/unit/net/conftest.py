@@ -9,9 +9,11 @@ from typing import Any
 import pytest
 
 from siteatlas.errors import DnsNameUnknown
-from siteatlas.net.client import FetchLimits, HttpClient, Response
+from siteatlas.net.client import HttpClient
 from siteatlas.net.egress import EgressPolicy
+from siteatlas.net.limits import FetchLimits
 from siteatlas.net.politeness import Politeness
+from siteatlas.net.response import Response
 
 QUICK = FetchLimits(
     dns=2.0,

@@ -249,9 +249,9 @@ def test_a_name_is_own_only_when_it_is_named():
 
 
 def test_the_service_does_not_scan_itself():
-    policy = EgressPolicy.from_text("atlas.example.com:443").with_refused(
-        "Atlas.Example.com", "2606:4700:0::1"
-    )
+    policy = EgressPolicy.from_text("atlas.example.com:443")
+    for host in ("Atlas.Example.com", "2606:4700:0::1"):
+        policy = policy.with_refused_socket(host, 443)
     with pytest.raises(EgressDenied):
         policy.check(parse_site("https://atlas.example.com"))
     with pytest.raises(EgressDenied):

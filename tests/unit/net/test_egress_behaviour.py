@@ -9,8 +9,8 @@ import pytest
 from siteatlas.errors import EgressDenied
 from siteatlas.net import egress
 from siteatlas.net.address import parse_url
-from siteatlas.net.client import FetchLimits
 from siteatlas.net.egress import SELF_CHECK, EgressPolicy, Refusal, is_private_host, self_check
+from siteatlas.net.limits import FetchLimits
 from siteatlas.net.politeness import Politeness
 from siteatlas.scanner.analyzer import SitemapAnalyzer
 from siteatlas.scanner.events import DocumentClosed
@@ -101,7 +101,7 @@ async def test_row_149_a_site_inside_an_allowed_range_is_scanned():
 
 
 async def test_row_151_the_service_does_not_scan_itself():
-    policy = EgressPolicy().with_refused("atlas.example.com")
+    policy = EgressPolicy().with_refused_socket("atlas.example.com", 443)
     names = {"atlas.example.com": (PUBLIC,), "www.atlas.example.com": ("10.0.0.1",)}
     record = await record_scan(analyzer_for(policy, names), "https://atlas.example.com")
     assert record.error_code == "egress_denied"

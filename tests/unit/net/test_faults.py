@@ -15,7 +15,7 @@ from siteatlas.errors import (
     ScanError,
     ServerError,
 )
-from siteatlas.net.client import error_for_status, retry_after_seconds
+from siteatlas.net.faults import error_for_status, retry_after_seconds
 
 NOW = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
 

@@ -9,7 +9,7 @@ from itertools import pairwise
 
 import pytest
 
-from siteatlas.errors import ConnectionFailed
+from siteatlas.errors import ConnectionFailed, RateLimited
 from siteatlas.net.address import WebAddress, parse_url
 from siteatlas.net.politeness import (
     CONNECTIONS_PER_ADDRESS,
@@ -54,6 +54,26 @@ async def test_a_host_gets_only_so_many_requests_at_a_time():
 
 async def test_an_own_host_gets_more():
     assert await most_at_once(Politeness(5, 1), own=True) == OWN_CONNECTIONS
+
+
+async def test_an_own_host_gets_no_more_when_it_is_not_exempt():
+    politeness = Politeness(0, 3, exempt_own=False)
+    assert await most_at_once(politeness, own=True) == 3
+
+
+async def test_a_host_that_is_not_exempt_has_one_record_whether_own_or_not():
+    clock = Clock()
+    politeness = Politeness(0.5, 2, exempt_own=False, clock=clock)
+    politeness.pause(SITE, 60, own=True)
+    with pytest.raises(RateLimited):
+        async with politeness.slot(SITE):
+            pytest.fail("the pause was forgotten")
+    clock.now += 60
+    for own in (True, False, True, False, True):
+        politeness.record(SITE, ok=False, own=own)
+    with pytest.raises(ConnectionFailed):
+        async with politeness.slot(SITE, own=True):
+            pytest.fail("five failures were not counted together")
 
 
 async def test_requests_to_one_host_start_apart():
@@ -176,7 +196,7 @@ async def test_hosts_out_of_use_are_forgotten():
     async with politeness.slot(SITE):
         for number in range(2 * MAX_IDLE_HOSTS):
             politeness.record(parse_url(f"http://h{number}.example.com/"), ok=True)
-        assert politeness.known_hosts <= MAX_IDLE_HOSTS
+        assert len(politeness._hosts) <= MAX_IDLE_HOSTS
         assert (SITE.host, SITE.port, False) in politeness._hosts
 
 

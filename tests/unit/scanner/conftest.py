@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from siteatlas.errors import DnsNameUnknown
-from siteatlas.net.client import FetchLimits
 from siteatlas.net.egress import EgressPolicy
+from siteatlas.net.limits import FetchLimits
 from siteatlas.net.politeness import Politeness
 from siteatlas.scanner.analyzer import SitemapAnalyzer
 from tests.fixtures.site_server import SiteServer

@@ -44,7 +44,6 @@ from siteatlas.cli.scanning.messages import (
 from siteatlas.cli.scanning.runner import ScanRunner
 from siteatlas.cli.scanning.sinks import DataSink, open_sink
 from siteatlas.cli.scanning.site_list import STDIN
-from siteatlas.cli.scanning.steady_pace import SteadyPace
 from siteatlas.cli.scanning.targets import ScanTarget, ScanTargets
 from siteatlas.cli.terminal.choices import counted
 from siteatlas.cli.terminal.errors import INTERRUPTED, run, trace
@@ -213,7 +212,8 @@ def _headers(lines: list[str], policy: EgressPolicy) -> dict[str, str]:
 
 def _pace(settings: Settings, rate: float | None) -> Politeness:
     if rate is not None:
-        return SteadyPace(1 / rate, settings.host_connections)
+        # A pace that was asked for by name holds for every host.
+        return Politeness(1 / rate, settings.host_connections, exempt_own=False)
     return Politeness(settings.host_delay, settings.host_connections)
 
 

@@ -19,7 +19,8 @@ from siteatlas.errors import (
     UrlLimitReached,
 )
 from siteatlas.logs import get_logger
-from siteatlas.net.client import HttpClient, Response
+from siteatlas.net.client import HttpClient
+from siteatlas.net.response import Response
 from siteatlas.scanner.crawl.document_reading import DocumentReading
 from siteatlas.scanner.crawl.frontier import DUPLICATE, CrawlCandidate, Frontier, UrlLimit
 from siteatlas.scanner.crawl.placement import Placement

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 from siteatlas.errors import AddressError, ScanError
 from siteatlas.net.address import WebAddress, parse_url
-from siteatlas.net.client import HttpClient, Response
+from siteatlas.net.client import HttpClient
+from siteatlas.net.response import Response
 from siteatlas.scanner.discovery.well_known import Cms, hints_in
 from siteatlas.scanner.reading.body import Body, BodyLimits
 from siteatlas.scanner.reading.tally import Tally

@@ -24,7 +24,8 @@ from siteatlas.errors import (
     Truncated,
 )
 from siteatlas.net.address import WebAddress, parse_url
-from siteatlas.net.client import HttpClient, Response
+from siteatlas.net.client import HttpClient
+from siteatlas.net.response import Response
 from siteatlas.scanner.discovery.robots import MAX_BYTES, AgentRules, Robots, parse_robots
 from siteatlas.scanner.events import SitemapType
 from siteatlas.scanner.reading.body import Body, BodyLimits
