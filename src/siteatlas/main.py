@@ -23,6 +23,7 @@ from siteatlas.api.context import ApiContext
 from siteatlas.api.head_limits import RequestHeadLimits
 from siteatlas.api.openapi import DESCRIPTION, TAGS
 from siteatlas.api.request_boundary import RequestBoundary
+from siteatlas.api.request_metrics import RequestMetrics
 from siteatlas.api.routers.batches import LARGER_BODIES
 from siteatlas.api.routes import install_api, operation_id
 from siteatlas.logs import configure_logging
@@ -67,6 +68,7 @@ def create_app(
         # Otherwise the framework takes exporters from the environment and sends past our gate.
         telemetry={"auto_configure": False, "tracing": False, "metrics": False, "logs": False},
         middleware=[
+            Middleware(RequestMetrics),
             Middleware(SecurityHeaders),
             Middleware(RequestBoundary),
             Middleware(RequestHeadLimits),

@@ -103,7 +103,7 @@ def test_each_worker_shows_its_own_metrics_and_health(machine: Machine):
             urls += re.findall(r"^Metrics at (http://127\.0\.0\.1:\d+)/metrics$", line.strip())
         for url in urls:
             assert json.loads(fetched(f"{url}/health"))["status"] == "ok"
-            while "\nsiteatlas_heartbeat_timestamp_seconds 0\n" in fetched(f"{url}/metrics"):
+            while "\nsiteatlas_heartbeat_timestamp_seconds 0.0\n" in fetched(f"{url}/metrics"):
                 time.sleep(0.1)
             assert "\nsiteatlas_heartbeat_timestamp_seconds 1" in fetched(f"{url}/metrics")
     assert len(set(urls)) == 2

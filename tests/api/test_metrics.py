@@ -1,4 +1,4 @@
-"""The numbers for Prometheus: complete, readable, and there without a database too."""
+"""Metrics for Prometheus: complete, readable, and there without a database too."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from pathlib import Path
 
 import httpx
 import pytest
+from prometheus_client.metrics_core import Metric
+from prometheus_client.parser import text_string_to_metric_families
 from sqlalchemy import text
 
 from siteatlas.meters import meters
@@ -17,22 +19,38 @@ from tests.fixtures.pipeline import pages, scan_server, urlset
 from tests.fixtures.queue import submit
 from tests.fixtures.site_server import SiteServer
 
-SAMPLE = re.compile(r'(?:siteatlas|process)_[a-z_]+(?:\{[a-z]+="[^"\\]*"\})? [0-9.e+-]+')
-
 
 def samples(page: str) -> dict[str, float]:
+    """Each sample as it is written, such as `siteatlas_jobs{status="failed"}`."""
     lines = [line for line in page.splitlines() if not line.startswith("#")]
     return {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines)}
 
 
+def families(page: str) -> dict[str, Metric]:
+    """The metrics of a page by name, read by the parser of the Prometheus library."""
+    read = text_string_to_metric_families(page)
+    return {one.name + ("_total" if one.type == "counter" else ""): one for one in read}
+
+
 async def test_the_page_has_the_form_that_prometheus_reads(client: httpx.AsyncClient):
     response = await client.get("/metrics")
-    assert response.headers["content-type"].startswith("text/plain; version=0.0.4")
-    lines = response.text.splitlines()
-    comments = [line for line in lines if line.startswith("#")]
-    assert [line for line in lines if line not in comments and not SAMPLE.fullmatch(line)] == []
-    assert all(re.match(r"# (HELP|TYPE) (siteatlas|process)_", line) for line in comments)
+    assert response.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
+    found = families(response.text)
+    assert {one.type for one in found.values()} == {"gauge", "counter", "histogram"}
+    assert [name for name, one in found.items() if not one.documentation] == []
     assert response.text.endswith("\n")
+
+
+async def test_names_carry_the_project_and_the_unit(client: httpx.AsyncClient):
+    found = families((await client.get("/metrics")).text)
+    assert [name for name in found if not name.startswith(("siteatlas_", "process_"))] == []
+    times = {name for name, one in found.items() if one.type == "histogram"}
+    assert times == {f"siteatlas_{one}_duration_seconds" for one in ("fetch", "write", "claim")} | {
+        "siteatlas_http_request_duration_seconds"
+    }
+    # Families of gauges never end like counters.
+    gauges = [name for name, one in found.items() if one.type == "gauge"]
+    assert [name for name in gauges if name.endswith(("_total", "_count", "_sum"))] == []
 
 
 async def test_the_queue_is_counted_by_status_with_the_age_of_what_waits(
@@ -87,15 +105,17 @@ async def test_the_work_of_this_process_is_counted(client: httpx.AsyncClient):
     async with SiteServer({"/sitemap.xml": urlset(pages("a", 30))}) as server:
         await scan_server(server)
     after = samples((await client.get("/metrics")).text)
-    grown = {name: after[name] - before[name] for name in after if "_total" in name}
+    grown = {name: after[name] - before[name] for name in before}
     assert grown["siteatlas_claims_total"] == 1
     assert grown['siteatlas_jobs_ended_total{status="completed"}'] == 1
     assert grown['siteatlas_documents_total{outcome="complete"}'] == 1
     assert grown["siteatlas_urls_total"] == 30
-    assert grown["siteatlas_writes_total"] == 1
     assert grown["siteatlas_fetched_bytes_total"] > 1000
-    assert grown["siteatlas_fetch_seconds_total"] > 0
-    assert grown["siteatlas_write_seconds_total"] > 0
+    for kind, times in (("fetch", 1), ("write", 1), ("claim", 2)):
+        name = f"siteatlas_{kind}_duration_seconds"
+        assert (kind, grown[f"{name}_count"]) == (kind, times)
+        assert grown[f'{name}_bucket{{le="+Inf"}}'] == times
+        assert 0 < grown[f"{name}_sum"] < 60
 
 
 async def test_memory_files_and_start_of_the_process_are_told(client: httpx.AsyncClient):
@@ -120,7 +140,8 @@ async def test_without_a_database_the_process_still_tells_of_itself(
 
 async def test_every_series_is_in_the_reference(client: httpx.AsyncClient, project: Path):
     page = (project / "docs" / "reference" / "metrics.md").read_text(encoding="utf-8")
-    names = {name.partition("{")[0] for name in samples((await client.get("/metrics")).text)}
+    await client.get("/health")
+    names = set(families((await client.get("/metrics")).text))
     assert [name for name in sorted(names) if f"| `{name}` |" not in page] == []
     assert set(re.findall(r"^\| `((?:siteatlas|process)_\w+)` \|", page, re.MULTILINE)) == names
 

@@ -1,99 +1,150 @@
-"""Metrics in the text format of Prometheus: the queue as the database sees it, and this process.
+"""Metrics for Prometheus: the queue as the database sees it, and this process.
 
-Label sets are fixed: every series is there from the first answer on.
+The series of the process come from one registry. Those of the queue need a query, so they are
+collected from its result, one `QueueCollector` per scrape. Label sets are fixed and every series
+is there from the first scrape on; only those of HTTP requests appear with the first request.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from functools import cache
+
+from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4, CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
+from prometheus_client.process_collector import ProcessCollector
+from prometheus_client.registry import Collector
 
 from siteatlas.insights.health import pool_state
-from siteatlas.insights.process_usage import process_usage
 from siteatlas.insights.queue_load import QueueLoad
 from siteatlas.meters import Meters, meters
 from siteatlas.queue.statuses import FINAL_STATUSES
 from siteatlas.scanner.events import DocumentOutcome
 
-MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+MEDIA_TYPE = CONTENT_TYPE_PLAIN_0_0_4
 
 
-@dataclass(frozen=True, slots=True)
-class Series:
-    """One metric with its samples: a number, or one number for each value of a label."""
-
-    name: str
-    kind: str
-    help: str
-    samples: float | Mapping[str, float]
-    label: str = ""
-    prefix: str = "siteatlas_"
-
-    def lines(self) -> Iterator[str]:
-        """The metric in the text format."""
-        name = self.prefix + self.name
-        yield f"# HELP {name} {self.help}"
-        yield f"# TYPE {name} {self.kind}"
-        if isinstance(self.samples, Mapping):
-            for value, number in self.samples.items():
-                yield f'{name}{{{self.label}="{value}"}} {number:.15g}'
-        else:
-            yield f"{name} {self.samples:.15g}"
+def process_metrics(version: str) -> str:
+    """The series of this process, in the text format."""
+    return generate_latest(process_registry(version)).decode()
 
 
-def exposition(series: Iterable[Series]) -> str:
-    """The page that Prometheus reads."""
-    return "".join(f"{line}\n" for one in series for line in one.lines())
+def queue_metrics(load: QueueLoad | None) -> str:
+    """The series of the installation, in the text format; `load` is None without a database."""
+    registry = CollectorRegistry()
+    registry.register(QueueCollector(load))
+    return generate_latest(registry).decode()
 
 
-def queue_series(load: QueueLoad | None) -> Iterator[Series]:
-    """What the database says; only that it is away when it is."""
-    answers = int(load is not None)
-    yield Series("database_up", "gauge", "1 when the database answered in time.", answers)
-    if load is None:
-        return
-    yield Series("jobs", "gauge", "Jobs by status.", load.jobs, "status")
-    age = load.oldest_pending_seconds
-    yield Series("oldest_pending_seconds", "gauge", "Age of the oldest job that could run.", age)
-    yield Series("workers", "gauge", "Processes that work, seen within a minute.", load.workers)
-    overdue = load.domains_overdue
-    yield Series("domains_overdue", "gauge", "Watched sites past their time, not queued.", overdue)
-    age = load.oldest_overdue_seconds
-    yield Series("oldest_overdue_seconds", "gauge", "How late the first of them is.", age)
+@cache
+def process_registry(version: str) -> CollectorRegistry:
+    """The registry of this process."""
+    registry = CollectorRegistry()
+    registry.register(BuildCollector(version))
+    registry.register(MetersCollector(meters))
+    ProcessCollector(registry=registry)
+    for instrument in (
+        meters.fetch_duration,
+        meters.write_duration,
+        meters.claim_duration,
+        meters.request_duration,
+        meters.requests,
+    ):
+        registry.register(instrument)
+    return registry
 
 
-def process_series(version: str) -> Iterator[Series]:
-    """What this process did since it started, and what it uses of the machine."""
-    yield Series("build_info", "gauge", "The version.", {version: 1}, "version")
-    yield from counted_series(meters)
-    yield from usage_series()
+class QueueCollector(Collector):
+    """The queue as the database sees it; only `database_up 0` when it does not answer."""
+
+    def __init__(self, load: QueueLoad | None) -> None:
+        self._load = load
+
+    def collect(self) -> Iterator[Metric]:
+        load = self._load
+        yield _gauge("database_up", "1 when the database answered in time.", load is not None)
+        if load is None:
+            return
+        yield _gauges("jobs", "Jobs by status.", "status", load.jobs)
+        age = load.oldest_pending_seconds
+        yield _gauge("oldest_pending_seconds", "Age of the oldest job that could run.", age)
+        yield _gauge("workers", "Processes that run jobs, seen within a minute.", load.workers)
+        overdue = load.domains_overdue
+        yield _gauge("domains_overdue", "Watched sites that are due and not queued.", overdue)
+        late = load.oldest_overdue_seconds
+        yield _gauge("oldest_overdue_seconds", "Delay of the site that is overdue longest.", late)
 
 
-def counted_series(counted: Meters) -> Iterator[Series]:
-    """What this process did since it started."""
-    yield Series("claims_total", "counter", "Jobs claimed.", counted.claims)
-    yield Series("rescues_total", "counter", "Jobs taken from silent workers.", counted.rescues)
-    losses = counted.lease_losses
-    yield Series("lease_losses_total", "counter", "Jobs lost to another worker.", losses)
-    ends = {status.value: counted.jobs_ended[status.value] for status in FINAL_STATUSES}
-    yield Series("jobs_ended_total", "counter", "Jobs ended, by status.", ends, "status")
-    read = {outcome.value: counted.documents[outcome.value] for outcome in DocumentOutcome}
-    yield Series("documents_total", "counter", "Documents read, by outcome.", read, "outcome")
-    yield Series("urls_total", "counter", "Listings read.", counted.urls)
-    yield Series("fetched_bytes_total", "counter", "Bytes fetched.", counted.fetched_bytes)
-    yield Series("fetch_seconds_total", "counter", "Time in documents.", counted.fetch_seconds)
-    yield Series("writes_total", "counter", "Transactions that wrote rows.", counted.writes)
-    yield Series("write_seconds_total", "counter", "Time in them.", counted.write_seconds)
-    pool = pool_state()
-    kept = {"size": pool.size, "in_use": pool.in_use, "overflow": pool.overflow}
-    yield Series("pool_connections", "gauge", "Database connections.", kept, "kind")
-    lag = {"last": counted.loop_lag_seconds, "longest": counted.longest_loop_lag_seconds}
-    yield Series("loop_lag_seconds", "gauge", "How late the loop wakes.", lag, "kind")
-    beat = counted.heartbeat_timestamp()
-    yield Series("heartbeat_timestamp_seconds", "gauge", "Time of the last heartbeat.", beat)
+class BuildCollector(Collector):
+    """The version of this process."""
+
+    def __init__(self, version: str) -> None:
+        self._version = version
+
+    def collect(self) -> Iterator[Metric]:
+        yield InfoMetricFamily("siteatlas_build", "The version.", {"version": self._version})
 
 
-def usage_series() -> Iterator[Series]:
-    """Memory, files and processor time of this process, under the names that all exporters use."""
-    for name, kind, text, number in process_usage():
-        yield Series(name, kind, text, number, prefix="process_")
+class MetersCollector(Collector):
+    """The counts of this process, its database connections and its event loop."""
+
+    def __init__(self, counted: Meters) -> None:
+        self._counted = counted
+
+    def collect(self) -> Iterator[Metric]:
+        yield from self._jobs()
+        yield from self._documents()
+        yield from self._state()
+
+    def _jobs(self) -> Iterator[Metric]:
+        counted = self._counted
+        yield _counter("claims", "Jobs claimed.", counted.claims)
+        yield _counter("rescues", "Jobs taken back from silent workers.", counted.rescues)
+        yield _counter("lease_losses", "Jobs lost to another worker.", counted.lease_losses)
+        statuses = (status.value for status in FINAL_STATUSES)
+        yield _counters(
+            "jobs_ended", "Jobs ended, by status.", "status", statuses, counted.jobs_ended
+        )
+
+    def _documents(self) -> Iterator[Metric]:
+        counted = self._counted
+        outcomes = (outcome.value for outcome in DocumentOutcome)
+        yield _counters(
+            "documents", "Documents read, by outcome.", "outcome", outcomes, counted.documents
+        )
+        yield _counter("urls", "Listings read.", counted.urls)
+        yield _counter("fetched_bytes", "Bytes fetched.", counted.fetched_bytes)
+
+    def _state(self) -> Iterator[Metric]:
+        counted = self._counted
+        pool = pool_state()
+        connections = {"size": pool.size, "in_use": pool.in_use, "overflow": pool.overflow}
+        yield _gauges("pool_connections", "Database connections.", "kind", connections)
+        lag = {"last": counted.loop_lag_seconds, "longest": counted.longest_loop_lag_seconds}
+        yield _gauges("loop_lag_seconds", "How late the event loop wakes.", "kind", lag)
+        beat = counted.heartbeat_timestamp()
+        yield _gauge("heartbeat_timestamp_seconds", "Unix time of the last heartbeat.", beat)
+
+
+def _gauge(name: str, text: str, value: float) -> Metric:
+    return GaugeMetricFamily(f"siteatlas_{name}", text, value)
+
+
+def _gauges(name: str, text: str, label: str, values: Mapping[str, float]) -> Metric:
+    family = GaugeMetricFamily(f"siteatlas_{name}", text, labels=[label])
+    for label_value, value in values.items():
+        family.add_metric([label_value], value)
+    return family
+
+
+def _counter(name: str, text: str, value: float) -> Metric:
+    return CounterMetricFamily(f"siteatlas_{name}", text, value)
+
+
+def _counters(
+    name: str, text: str, label: str, labels: Iterable[str], counts: Mapping[str, float]
+) -> Metric:
+    family = CounterMetricFamily(f"siteatlas_{name}", text, labels=[label])
+    for label_value in labels:
+        family.add_metric([label_value], counts[label_value])
+    return family

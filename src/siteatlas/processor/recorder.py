@@ -212,7 +212,7 @@ class Recorder:
         self._ended.add(document.id.int)
         meters.documents[event.outcome.value] += 1
         meters.fetched_bytes += event.wire_bytes
-        meters.fetch_seconds += event.seconds
+        meters.fetch_duration.observe(event.seconds)
         if event.outcome in (DocumentOutcome.CUT, DocumentOutcome.UNREAD):
             self._add_reason(event.error_code or event.outcome.value)
         log.info(

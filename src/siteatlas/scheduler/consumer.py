@@ -195,7 +195,7 @@ class Consumer:
     async def _claim(
         self, limit: int, *, rescue_first: bool = False
     ) -> tuple[DueWork, list[Claim]]:
-        async with get_background_session() as session, session.begin():
+        async with meters.timed_claim(), get_background_session() as session, session.begin():
             work = await find_due_work(session, ignored=self._rescuer.ignored)
             if rescue_first and work.expired:
                 return work, []

@@ -14,7 +14,10 @@ from typer.testing import CliRunner
 from siteatlas import __version__
 from siteatlas.cli.main import NOUNS, app, load_command
 
-HEAVY = {"sqlalchemy", "alembic", "asyncpg", "pydantic", "fastapi", "aiohttp", "lxml", "rich"}
+HEAVY = {
+    *("sqlalchemy", "alembic", "asyncpg", "pydantic", "fastapi", "aiohttp", "lxml", "rich"),
+    "prometheus_client",
+}
 
 
 @pytest.fixture

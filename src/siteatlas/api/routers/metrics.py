@@ -14,7 +14,7 @@ from siteatlas.access.users import current_user
 from siteatlas.api.context import Context
 from siteatlas.api.openapi import problems
 from siteatlas.errors import DatabaseError
-from siteatlas.insights.metrics import MEDIA_TYPE, exposition, process_series, queue_series
+from siteatlas.insights.metrics import MEDIA_TYPE, process_metrics, queue_metrics
 
 MAX_METRICS_CHARS = 100_000
 TEXT = {"schema": {"type": "string", "maxLength": MAX_METRICS_CHARS}}
@@ -37,6 +37,4 @@ async def get_metrics(context: Context) -> Response:
         load = await context.queue_load.ask()
     except DatabaseError:
         load = None
-    return Response(
-        exposition([*queue_series(load), *process_series(__version__)]), media_type=MEDIA_TYPE
-    )
+    return Response(queue_metrics(load) + process_metrics(__version__), media_type=MEDIA_TYPE)

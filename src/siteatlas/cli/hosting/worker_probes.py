@@ -14,7 +14,7 @@ from siteatlas.cli.hosting.listener import base_url, listen_anywhere
 from siteatlas.cli.hosting.probe_server import Page, serve_pages
 from siteatlas.cli.terminal.output import print_message
 from siteatlas.errors import ConfigurationError
-from siteatlas.insights.metrics import MEDIA_TYPE, exposition, process_series
+from siteatlas.insights.metrics import MEDIA_TYPE, process_metrics
 from siteatlas.meters import meters, watch_loop_lag
 from siteatlas.scheduler.liveness import Liveness
 from siteatlas.settings import Settings
@@ -61,7 +61,7 @@ def port_of(settings: Settings, number: int, count: int) -> int | None:
 
 
 def _metrics() -> Page:
-    return Page(exposition(process_series(__version__)), MEDIA_TYPE)
+    return Page(process_metrics(__version__), MEDIA_TYPE)
 
 
 def _health(liveness: Liveness) -> Page:
