@@ -12,7 +12,6 @@ from sqlalchemy import event, text
 from siteatlas.queue.batches import close_batches
 from siteatlas.queue.retention import (
     prune_batches,
-    prune_deleted_domains,
     prune_jobs,
     prune_never_asked,
 )
@@ -22,6 +21,7 @@ from siteatlas.storage.session import (
     create_database,
     get_background_session,
 )
+from siteatlas.storage.statements.deleted_domains import prune_deleted_domains
 
 ROWS = 20_000
 # Jobs that ended today, each with a site, a scan, a document and a batch.

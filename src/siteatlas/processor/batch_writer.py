@@ -15,7 +15,7 @@ from siteatlas.queue.claims import Claim
 from siteatlas.queue.leases import report_progress
 from siteatlas.storage.retry import retry_when_busy
 from siteatlas.storage.session import get_job_session
-from siteatlas.storage.statements.sitemaps import record_origin
+from siteatlas.storage.statements.domain_results import record_origin
 from siteatlas.storage.statements.write_batch import WriteBatch, flush_batch
 
 

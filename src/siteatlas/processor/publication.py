@@ -31,15 +31,14 @@ from siteatlas.queue.completion import (
 from siteatlas.storage.models import Job, JobStatus, ScanState
 from siteatlas.storage.retry import retry_when_busy
 from siteatlas.storage.session import AsyncSession, get_job_session
-from siteatlas.storage.statements.scans import (
-    ScanCounts,
-    end_scan,
-    publish_scan,
+from siteatlas.storage.statements.domain_results import (
+    count_domain,
     record_domain_counts,
     record_domain_failure,
     record_domain_success,
 )
-from siteatlas.storage.statements.sitemaps import count_domain, summarise_scan
+from siteatlas.storage.statements.scans import ScanCounts, end_scan, publish_scan
+from siteatlas.storage.statements.sitemaps import summarise_scan
 from siteatlas.storage.statements.unfinished import close_unfinished
 from siteatlas.storage.statements.urls import count_distinct_urls
 from siteatlas.storage.statements.write_batch import flush_batch

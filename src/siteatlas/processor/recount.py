@@ -8,13 +8,12 @@ from __future__ import annotations
 from siteatlas.errors import DatabaseError
 from siteatlas.logs import get_logger
 from siteatlas.storage.session import AsyncSession, get_job_session
-from siteatlas.storage.statements.scans import (
-    ScanCounts,
+from siteatlas.storage.statements.domain_results import (
     correct_domain_counts,
+    count_domain,
     recorded_domain_counts,
-    scanned_domain,
 )
-from siteatlas.storage.statements.sitemaps import count_domain
+from siteatlas.storage.statements.scans import ScanCounts, scanned_domain
 from siteatlas.storage.statements.urls import count_distinct_urls
 
 log = get_logger("processor")

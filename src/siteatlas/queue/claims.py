@@ -31,7 +31,7 @@ from siteatlas.errors import JobPoison, LeaseLost
 from siteatlas.queue.attempts import record_attempts
 from siteatlas.queue.fair_order import SUSPECT_RESCUES, constant, line_length, picked, waiting
 from siteatlas.storage.models import SITEMAP_JOB, Domain, Job, JobStatus, Worker
-from siteatlas.storage.statements.bulk import table_of
+from siteatlas.storage.tables import JOBS
 
 # Deaths without a finished document: alone in its process, or whatever ran beside it.
 POISON_RESCUES = 3
@@ -67,7 +67,6 @@ class Claim:
 
 
 # The fence as a condition: the job is in the state in which it was claimed.
-JOBS = table_of(Job)
 STILL_HELD = and_(
     JOBS.c.id == bindparam("of_job"),
     JOBS.c.fence == bindparam("of_fence"),

@@ -11,9 +11,9 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from siteatlas.errors import JobCancelled, LeaseLost
 from siteatlas.queue.attempts import record_attempts
-from siteatlas.queue.claims import JOBS, STILL_HELD, Claim
-from siteatlas.storage.models import Job, JobAttempt, JobStatus
-from siteatlas.storage.statements.bulk import table_of
+from siteatlas.queue.claims import STILL_HELD, Claim
+from siteatlas.storage.models import Job, JobStatus
+from siteatlas.storage.tables import JOB_ATTEMPTS, JOBS
 
 BACKOFF_FIRST_SECONDS = 15
 BACKOFF_FACTOR = 4.0
@@ -27,7 +27,7 @@ MAX_PUT_OFFS = 24
 
 def _completion(condition: Any) -> Any:
     """The end of the job and the record of its attempt in one statement, made once."""
-    jobs, attempts = JOBS, table_of(JobAttempt)
+    jobs, attempts = JOBS, JOB_ATTEMPTS
     kept = (jobs.c.fence, jobs.c.attempt, jobs.c.worker_id, jobs.c.started_at)
     ended = (
         update(jobs)

@@ -22,9 +22,10 @@ from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from siteatlas.errors import JobCancelled, LeaseLost
-from siteatlas.queue.claims import JOBS, LEASE_EXPIRED, STILL_HELD, Claim
+from siteatlas.queue.claims import LEASE_EXPIRED, STILL_HELD, Claim
 from siteatlas.queue.statuses import ACTIVE_STATUSES
 from siteatlas.storage.models import Job, JobAttempt, JobStatus
+from siteatlas.storage.tables import JOBS
 
 # The last hundredth is for the end of the job.
 MAX_PROGRESS = 0.99

@@ -1,4 +1,6 @@
-"""What is forgotten, and when: ended jobs with their scans, batches, workers, deleted sites.
+"""What is forgotten, and when: ended jobs with their scans, batches, workers.
+
+Deleted sites are left to `storage.statements.deleted_domains`.
 
 Each call removes a small portion in one transaction; the caller repeats it while rows come back.
 What is due is found by an index of its own: a call with nothing to do reads next to nothing.
@@ -10,9 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Self
-from uuid import UUID
 
-from sqlalchemy import ColumnElement, Select, and_, delete, exists, func, select, update
+from sqlalchemy import Select, and_, delete, exists, func, select
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import aliased
 
@@ -21,23 +22,19 @@ from siteatlas.queue.statuses import ACTIVE_STATUSES
 from siteatlas.settings import Settings
 from siteatlas.storage.models import (
     SITEMAP_JOB,
-    Base,
     Batch,
     BatchItem,
-    Candidate,
     Domain,
     Job,
     JobStatus,
     Scan,
     ScanState,
     Sitemap,
-    SitemapLink,
     SitemapScan,
     SitemapStatus,
-    SitemapUrl,
     Worker,
 )
-from siteatlas.storage.statements.bulk import table_of
+from siteatlas.storage.statements.bulk import delete_rows
 
 WORKER_HOURS = 24
 JOBS_PER_BATCH = 1_000
@@ -84,7 +81,8 @@ async def prune_jobs(session: AsyncSession, keep: Retention = Retention()) -> in
     if not ids:
         return 0
     scans = (await session.scalars(_surplus_scans(ids, keep.scans))).all()
-    if removed := await _remove_batch(session, SitemapScan, SitemapScan.scan_id.in_(scans)):
+    of_scans = SitemapScan.scan_id.in_(scans)
+    if removed := await delete_rows(session, SitemapScan, of_scans, ROWS_PER_BATCH):
         return removed
     # A retried job may have restarted one of them since.
     await session.execute(delete(Scan).where(Scan.id.in_(scans), Scan.state != ScanState.RUNNING))
@@ -173,7 +171,7 @@ async def prune_never_asked(session: AsyncSession) -> int:
     if (await session.execute(idle)).scalar() is None:
         return 0
     belongs = and_(Sitemap.domain_id == domain_id, never_asked, ~active)
-    return await _remove_batch(session, Sitemap, belongs, DOCUMENTS_PER_BATCH)
+    return await delete_rows(session, Sitemap, belongs, DOCUMENTS_PER_BATCH)
 
 
 async def prune_workers(session: AsyncSession) -> int:
@@ -184,65 +182,3 @@ async def prune_workers(session: AsyncSession) -> int:
         .returning(Worker.id)
     )
     return len((await session.execute(statement)).all())
-
-
-async def prune_deleted_domains(session: AsyncSession) -> int:
-    """Remove a batch of the rows of one deleted site; the site itself when it has no others.
-
-    The lock leaves each site to one process. A deleted site never comes back: the same host, added
-    again, is another site.
-    """
-    deleted = select(Domain.id).where(Domain.deleted_at.is_not(None)).limit(1)
-    statement = deleted.with_for_update(skip_locked=True)
-    domain_id = (await session.execute(statement)).scalar()
-    if domain_id is None:
-        return 0
-    for table, belongs in _rows_of(domain_id):
-        if removed := await _remove_batch(session, table, belongs):
-            return removed
-    if detached := await _detach_jobs(session, domain_id):
-        return detached
-    await session.execute(delete(Domain).where(Domain.id == domain_id))
-    return 1
-
-
-def _rows_of(domain_id: UUID) -> list[tuple[type[Base], ColumnElement[bool]]]:
-    """The tables that grow with a site, those that refer to others first."""
-    documents = select(Sitemap.id).where(Sitemap.domain_id == domain_id)
-    scans = select(Scan.id).where(Scan.domain_id == domain_id)
-    return [
-        (SitemapUrl, SitemapUrl.sitemap_id.in_(documents)),
-        (SitemapScan, SitemapScan.scan_id.in_(scans)),
-        (SitemapLink, SitemapLink.parent_id.in_(documents)),
-        (Sitemap, Sitemap.domain_id == domain_id),
-        (Scan, Scan.domain_id == domain_id),
-        (Candidate, Candidate.domain_id == domain_id),
-    ]
-
-
-async def _remove_batch(
-    session: AsyncSession,
-    table: type[Base],
-    belongs: ColumnElement[bool],
-    most: int | None = None,
-) -> int:
-    rows = table_of(table)
-    keys = list(rows.primary_key)
-    batch = select(*keys).where(belongs).limit(most or ROWS_PER_BATCH).cte("batch")
-    removed = await session.execute(
-        delete(rows).where(*(key == batch.c[key.name] for key in keys)).returning(keys[0])
-    )
-    return len(removed.all())
-
-
-async def _detach_jobs(session: AsyncSession, domain_id: UUID) -> int:
-    """Records of jobs outlive their site and keep its name in `result_data`."""
-    batch = select(Job.id).where(Job.domain_id == domain_id).limit(JOBS_PER_BATCH).cte("batch")
-    detached = await session.execute(
-        update(Job)
-        .where(Job.id == batch.c.id)
-        .values(domain_id=None)
-        .returning(Job.id)
-        .execution_options(synchronize_session=False)
-    )
-    return len(detached.all())

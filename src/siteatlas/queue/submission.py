@@ -18,16 +18,15 @@ from siteatlas.queue.dedup import join, satisfying
 from siteatlas.queue.new_job import NewJob, Priority, SubmittedJob, submitted_of
 from siteatlas.storage.models import Domain, Job
 from siteatlas.storage.models.job import ACTIVE_CONDITION as ACTIVE_PREDICATE
-from siteatlas.storage.statements.bulk import table_of
 from siteatlas.storage.statements.domains import (
     DEFAULT_INTERVAL_HOURS,
     register_domain,
     registered,
     registration,
 )
+from siteatlas.storage.tables import JOBS
 
 JOIN_TRIES = 5
-JOBS = table_of(Job)
 
 
 def _unless_active(row: Insert) -> Insert:

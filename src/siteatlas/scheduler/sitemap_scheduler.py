@@ -30,7 +30,6 @@ from siteatlas.queue.new_job import Priority, SubmittedJob
 from siteatlas.queue.retention import (
     Retention,
     prune_batches,
-    prune_deleted_domains,
     prune_jobs,
     prune_never_asked,
     prune_workers,
@@ -44,8 +43,9 @@ from siteatlas.settings import Settings, load_settings
 from siteatlas.storage.faults import translated_faults
 from siteatlas.storage.models import SYSTEM_USER_ID
 from siteatlas.storage.session import AsyncSession, get_background_session
+from siteatlas.storage.statements.deleted_domains import prune_deleted_domains
+from siteatlas.storage.statements.domain_results import record_domain_failure
 from siteatlas.storage.statements.domains import postpone_scan, take_due_domains
-from siteatlas.storage.statements.scans import record_domain_failure
 
 log = get_logger("scheduler")
 

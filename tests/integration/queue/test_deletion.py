@@ -12,9 +12,7 @@ from siteatlas.errors import DomainNotFound
 from siteatlas.insights.domains import find_domain_view, list_domains
 from siteatlas.insights.jobs import find_job
 from siteatlas.net.address import parse_site
-from siteatlas.queue import retention
 from siteatlas.queue.operator_actions import cancel, remove_domain_and_jobs, retry
-from siteatlas.queue.retention import prune_deleted_domains
 from siteatlas.scheduler.sitemap_scheduler import prune
 from siteatlas.storage.models import (
     Candidate,
@@ -25,6 +23,8 @@ from siteatlas.storage.models import (
     SitemapUrl,
 )
 from siteatlas.storage.session import get_background_session
+from siteatlas.storage.statements import deleted_domains
+from siteatlas.storage.statements.deleted_domains import prune_deleted_domains
 from siteatlas.storage.statements.domains import find_domain
 from tests.fixtures.pipeline import (
     index,
@@ -116,7 +116,7 @@ async def test_pruning_removes_every_row_of_a_deleted_site_and_none_of_the_new_o
 
 
 async def test_a_large_site_is_removed_in_small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(retention, "ROWS_PER_BATCH", 4)
+    monkeypatch.setattr(deleted_domains, "ROWS_PER_BATCH", 4)
     async with SiteServer({"/sitemap.xml": urlset(pages("a", 10))}) as server:
         await scan_server(server)
         await remove(site_of(server))
@@ -190,7 +190,7 @@ async def test_a_retry_beside_the_deletion_of_its_site_leaves_no_active_job_of_i
 async def test_no_listing_is_lost_when_sites_are_deleted_and_added_while_retention_works(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(retention, "ROWS_PER_BATCH", 100)
+    monkeypatch.setattr(deleted_domains, "ROWS_PER_BATCH", 100)
     done = asyncio.Event()
 
     async def pruning() -> None:

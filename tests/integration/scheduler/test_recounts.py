@@ -18,7 +18,7 @@ from siteatlas.scheduler.slots import StopReason
 from siteatlas.settings import Settings
 from siteatlas.storage.models import Domain, Job
 from siteatlas.storage.session import AsyncSession, get_background_session
-from siteatlas.storage.statements.sitemaps import count_domain
+from siteatlas.storage.statements.domain_results import count_domain
 from tests.fixtures.database import transaction
 from tests.fixtures.pipeline import job_of, rows_of, settings_for, submit_server
 from tests.fixtures.queue import change, let_lease_expire, look, submit, take_one

@@ -10,22 +10,18 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import Table, Update, bindparam, func, update
+from sqlalchemy import ColumnElement, Table, Update, bindparam, delete, func, select, update
 from sqlalchemy.dialects.postgresql import Insert, insert
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from siteatlas.storage.models import Base
+from siteatlas.storage.tables import table_of
 
 Row = Mapping[str, Any]
 Names = tuple[str, ...]
 KEPT_STATEMENTS = 256
 # Values are made ready for the driver in one go, and the event loop waits for that.
 ROWS_AT_A_TIME = 200
-
-
-def table_of(model: type[Base]) -> Table:
-    """The table of a model; as an ORM entity it would be flushed row by row."""
-    return Base.metadata.tables[model.__tablename__]
 
 
 async def insert_rows(session: AsyncSession, model: type[Base], rows: Sequence[Row]) -> None:
@@ -52,6 +48,19 @@ async def update_rows(session: AsyncSession, model: type[Base], rows: Sequence[R
         for some in _in_parts(alike):
             values = [{f"new_{name}": value for name, value in row.items()} for row in some]
             await session.execute(_change(table_of(model), names), values)
+
+
+async def delete_rows(
+    session: AsyncSession, model: type[Base], condition: ColumnElement[bool], limit: int
+) -> int:
+    """Delete up to `limit` of the rows that meet a condition, and count them."""
+    table = table_of(model)
+    keys = list(table.primary_key)
+    batch = select(*keys).where(condition).limit(limit).cte("batch")
+    deleted = await session.execute(
+        delete(table).where(*(key == batch.c[key.name] for key in keys)).returning(keys[0])
+    )
+    return len(deleted.all())
 
 
 @lru_cache(KEPT_STATEMENTS)

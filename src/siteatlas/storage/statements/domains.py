@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from functools import cache
+from itertools import product
 from typing import Any
 from uuid import UUID
 
 from sqlalchemy import ColumnElement, bindparam, case, func, literal, select, update
 from sqlalchemy.dialects.postgresql import Insert, insert
 from sqlalchemy.ext.asyncio import AsyncSession
-from sqlalchemy.sql.dml import ReturningInsert
 
 from siteatlas.net.address import WebAddress
 from siteatlas.storage.models import Domain
@@ -50,7 +49,7 @@ async def register_domain(
         scan_interval_hours=scan_interval_hours,
         default_interval_hours=default_interval_hours,
     )
-    statement = _returning_domain(watch=watch, scheme_given=address.scheme_given)
+    statement = REGISTER[watch, address.scheme_given]
     found = await session.execute(statement, values, execution_options={"populate_existing": True})
     return found.scalar_one()
 
@@ -72,11 +71,6 @@ def registered(
         "its_interval": scan_interval_hours,
         "its_default_interval": default_interval_hours,
     }
-
-
-@cache
-def _returning_domain(*, watch: bool, scheme_given: bool) -> ReturningInsert[Domain]:
-    return registration(watch=watch, scheme_given=scheme_given).returning(Domain)
 
 
 def registration(*, watch: bool, scheme_given: bool, scanned_now: bool = False) -> Insert:
@@ -157,6 +151,13 @@ def _hours(hours: ColumnElement[Any]) -> ColumnElement[timedelta]:
 
 def _if_watched(moment: ColumnElement[datetime]) -> ColumnElement[datetime | None]:
     return case((Domain.watched, moment), else_=Domain.next_scan_at)
+
+
+# By (watch, scheme_given).
+REGISTER = {
+    (watch, scheme_given): registration(watch=watch, scheme_given=scheme_given).returning(Domain)
+    for watch, scheme_given in product((False, True), repeat=2)
+}
 
 
 async def change_domain(

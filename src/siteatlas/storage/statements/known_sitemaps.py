@@ -14,8 +14,8 @@ from uuid import UUID
 from sqlalchemy import ARRAY, BigInteger, any_, bindparam, func, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from siteatlas.storage.models import Sitemap, SitemapLink, SitemapScan, SitemapScanState
-from siteatlas.storage.statements.bulk import table_of
+from siteatlas.storage.models import SitemapScanState
+from siteatlas.storage.tables import SITEMAP_LINKS, SITEMAP_SCANS, SITEMAPS
 
 MAX_LOADED = 10_000
 # A scan that goes on has touched no more documents than it may read, but for redirects.
@@ -23,34 +23,33 @@ MAX_TOUCHED = 2 * MAX_LOADED
 MAX_LINKS_LOADED = 10 * MAX_LOADED
 DONE = (SitemapScanState.COMPLETE, SitemapScanState.UNCHANGED)
 
-SITEMAPS = table_of(Sitemap)
-SCANNED = table_of(SitemapScan)
-LINKS = table_of(SitemapLink)
-OF_THIS_SCAN = (SCANNED.c.sitemap_id == SITEMAPS.c.id) & (SCANNED.c.scan_id == bindparam("scan"))
+OF_THIS_SCAN = (SITEMAP_SCANS.c.sitemap_id == SITEMAPS.c.id) & (
+    SITEMAP_SCANS.c.scan_id == bindparam("scan")
+)
 # Statements of every scan are made once: making one costs as much as running it.
 COLUMNS = select(
     SITEMAPS.c.id,
     SITEMAPS.c.url,
     SITEMAPS.c.requested_url,
     SITEMAPS.c.discovery_method,
-    SCANNED.c.state,
-    SCANNED.c.url_count.label("read_count"),
+    SITEMAP_SCANS.c.state,
+    SITEMAP_SCANS.c.url_count.label("read_count"),
 )
 LOAD = (
-    COLUMNS.outerjoin_from(SITEMAPS, SCANNED, OF_THIS_SCAN)
+    COLUMNS.outerjoin_from(SITEMAPS, SITEMAP_SCANS, OF_THIS_SCAN)
     .where(SITEMAPS.c.domain_id == bindparam("domain"))
     .limit(MAX_LOADED + 1)
 )
-LOAD_TOUCHED = COLUMNS.join_from(SITEMAPS, SCANNED, OF_THIS_SCAN).limit(MAX_TOUCHED)
-LOOK_UP = COLUMNS.outerjoin_from(SITEMAPS, SCANNED, OF_THIS_SCAN).where(
+LOAD_TOUCHED = COLUMNS.join_from(SITEMAPS, SITEMAP_SCANS, OF_THIS_SCAN).limit(MAX_TOUCHED)
+LOOK_UP = COLUMNS.outerjoin_from(SITEMAPS, SITEMAP_SCANS, OF_THIS_SCAN).where(
     SITEMAPS.c.domain_id == bindparam("domain"),
     SITEMAPS.c.url_hash == any_(bindparam("hashes", type_=ARRAY(BigInteger()))),
 )
 COUNT = select(func.count()).where(SITEMAPS.c.domain_id == bindparam("domain"))
 LOAD_CHILDREN = (
-    select(LINKS.c.parent_id, LINKS.c.child_id)
-    .join(SCANNED, SCANNED.c.sitemap_id == LINKS.c.parent_id)
-    .where(SCANNED.c.scan_id == bindparam("scan"), SCANNED.c.state.in_(DONE))
+    select(SITEMAP_LINKS.c.parent_id, SITEMAP_LINKS.c.child_id)
+    .join(SITEMAP_SCANS, SITEMAP_SCANS.c.sitemap_id == SITEMAP_LINKS.c.parent_id)
+    .where(SITEMAP_SCANS.c.scan_id == bindparam("scan"), SITEMAP_SCANS.c.state.in_(DONE))
     .limit(MAX_LINKS_LOADED)
 )
 
@@ -119,7 +118,7 @@ def _known(row: Any, children: Iterable[UUID] = ()) -> KnownSitemap:
         url=row.url,
         requested_url=row.requested_url,
         discovery_method=row.discovery_method,
-        state=SitemapScanState(row.state) if row.state else None,
+        state=row.state,
         read_count=row.read_count or 0,
         children=tuple(children),
     )

@@ -11,10 +11,7 @@ from sqlalchemy import ARRAY, Text, Uuid, any_, bindparam, exists, func, select,
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from siteatlas.storage.models import DomainProblem, Sitemap
-from siteatlas.storage.statements.bulk import table_of
-
-PROBLEMS, SITEMAPS = table_of(DomainProblem), table_of(Sitemap)
+from siteatlas.storage.tables import DOMAIN_PROBLEMS, SITEMAPS
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,21 +26,21 @@ class FoundProblem:
 
 def _record_statement() -> Any:
     """One row for each problem; the site is that of the document, which has a row by now."""
-    scan = bindparam("of_scan", type_=PROBLEMS.c.last_scan_id.type)
+    scan = bindparam("of_scan", type_=DOMAIN_PROBLEMS.c.last_scan_id.type)
     row = select(
         SITEMAPS.c.id,
         bindparam("of_code", type_=Text()),
         SITEMAPS.c.domain_id,
-        bindparam("found", type_=PROBLEMS.c.count.type),
-        bindparam("shown", type_=PROBLEMS.c.samples.type),
+        bindparam("found", type_=DOMAIN_PROBLEMS.c.count.type),
+        bindparam("shown", type_=DOMAIN_PROBLEMS.c.samples.type),
         scan,
         scan,
     ).where(SITEMAPS.c.id == bindparam("of_sitemap", type_=Uuid()))
     names = ["sitemap_id", "code", "domain_id", "count", "samples", "first_scan_id", "last_scan_id"]
-    statement = insert(PROBLEMS).from_select(names, row)
+    statement = insert(DOMAIN_PROBLEMS).from_select(names, row)
     new = statement.excluded
     return statement.on_conflict_do_update(
-        index_elements=[PROBLEMS.c.sitemap_id, PROBLEMS.c.code],
+        index_elements=[DOMAIN_PROBLEMS.c.sitemap_id, DOMAIN_PROBLEMS.c.code],
         set_={
             "count": new.count,
             "samples": new.samples,
@@ -60,13 +57,13 @@ def _resolve_statement() -> Any:
     )
     found = pairs.table_valued("sitemap_id", "code", name="found").render_derived()
     still_there = exists().where(
-        found.c.sitemap_id == PROBLEMS.c.sitemap_id, found.c.code == PROBLEMS.c.code
+        found.c.sitemap_id == DOMAIN_PROBLEMS.c.sitemap_id, found.c.code == DOMAIN_PROBLEMS.c.code
     )
     return (
-        update(PROBLEMS)
+        update(DOMAIN_PROBLEMS)
         .where(
-            PROBLEMS.c.sitemap_id == any_(bindparam("read_ids", type_=ARRAY(Uuid()))),
-            PROBLEMS.c.resolved_at.is_(None),
+            DOMAIN_PROBLEMS.c.sitemap_id == any_(bindparam("read_ids", type_=ARRAY(Uuid()))),
+            DOMAIN_PROBLEMS.c.resolved_at.is_(None),
             ~still_there,
         )
         .values(resolved_at=func.now())

@@ -12,22 +12,16 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from siteatlas.errors import DatabaseBusy, JobCancelled, LeaseLost
 from siteatlas.storage.models import (
-    Domain,
-    Job,
     Scan,
     ScanState,
     SitemapScan,
     SitemapScanState,
 )
 from siteatlas.storage.models.scan import PUBLISHED_SEQUENCE
-from siteatlas.storage.statements.bulk import table_of
 from siteatlas.storage.statements.unfinished import close_unfinished
-
-DONE = (SitemapScanState.COMPLETE, SitemapScanState.UNCHANGED)
-
+from siteatlas.storage.tables import JOBS, SCANS
 
 # Statements of every scan are made once: making one costs as much as running it.
-JOBS, SCANS, DOMAINS = table_of(Job), table_of(Scan), table_of(Domain)
 _OF_JOB = select(
     JOBS.c.id,
     JOBS.c.job_id,
@@ -53,33 +47,6 @@ PUBLISH = (
         distinct_url_count=bindparam("distinct_urls"),
         finished_at=func.now(),
         published_seq=PUBLISHED_SEQUENCE.next_value(),
-    )
-)
-NOTE_COUNTS = (
-    update(DOMAINS)
-    .where(DOMAINS.c.id == bindparam("of_domain"))
-    .values(
-        sitemap_count=bindparam("sitemaps"),
-        url_count=bindparam("urls"),
-        distinct_url_count=bindparam("distinct_urls"),
-        updated_at=func.now(),
-    )
-)
-NOTE_SUCCESS = (
-    update(DOMAINS)
-    .where(DOMAINS.c.id == bindparam("of_domain"))
-    .values(
-        last_scan_at=func.now(),
-        last_scan_status=bindparam("ended"),
-        last_error_code=None,
-        failures_in_a_row=0,
-        sitemap_count=bindparam("sitemaps"),
-        url_count=bindparam("urls"),
-        distinct_url_count=bindparam("distinct_urls"),
-        origin=func.coalesce(
-            bindparam("answered_at", type_=DOMAINS.c.origin.type), DOMAINS.c.origin
-        ),
-        updated_at=func.now(),
     )
 )
 
@@ -168,60 +135,6 @@ async def end_scan(
         await close_unfinished(session, scan_id, error_code or JobCancelled.code)
 
 
-async def record_domain_success(
-    session: AsyncSession,
-    domain_id: UUID,
-    counts: ScanCounts,
-    *,
-    partial: bool,
-    origin: str | None = None,
-) -> None:
-    """Put the counters of a published scan on its site, and the origin that answered, if new."""
-    status = "partial" if partial else "completed"
-    values = {"of_domain": domain_id, "ended": status, "answered_at": origin}
-    await session.execute(NOTE_SUCCESS, values | asdict(counts))
-
-
-async def record_domain_counts(session: AsyncSession, domain_id: UUID, counts: ScanCounts) -> None:
-    """Put new counters on a site of which one document was read; how its scans end stays."""
-    await session.execute(NOTE_COUNTS, {"of_domain": domain_id} | asdict(counts))
-
-
 async def scanned_domain(session: AsyncSession, job_id: int) -> UUID | None:
     """The site that a job has begun to scan."""
     return await session.scalar(select(Scan.domain_id).where(Scan.job_id == job_id))
-
-
-async def recorded_domain_counts(session: AsyncSession, domain_id: UUID) -> ScanCounts:
-    """The counters of a site as its record says."""
-    counters = (Domain.sitemap_count, Domain.url_count, Domain.distinct_url_count)
-    row = (await session.execute(select(*counters).where(Domain.id == domain_id))).one_or_none()
-    return ScanCounts(*row) if row else ScanCounts(0, 0, 0)
-
-
-async def correct_domain_counts(
-    session: AsyncSession, domain_id: UUID, counts: ScanCounts, *, instead_of: ScanCounts
-) -> None:
-    """Put new counters on a site, unless somebody else has changed the given ones."""
-    unchanged = NOTE_COUNTS.where(
-        DOMAINS.c.sitemap_count == instead_of.sitemaps,
-        DOMAINS.c.url_count == instead_of.urls,
-        DOMAINS.c.distinct_url_count == instead_of.distinct_urls,
-    )
-    await session.execute(unchanged, {"of_domain": domain_id} | asdict(counts))
-
-
-async def record_domain_failure(session: AsyncSession, domain_id: UUID, error_code: str) -> None:
-    """Note on a site that its scan failed for good; the counters stay those of the last one."""
-    await session.execute(
-        update(Domain)
-        .where(Domain.id == domain_id)
-        .values(
-            last_scan_at=func.now(),
-            last_scan_status="failed",
-            last_error_code=error_code,
-            failures_in_a_row=Domain.failures_in_a_row + 1,
-            updated_at=func.now(),
-        )
-        .execution_options(synchronize_session=False)
-    )

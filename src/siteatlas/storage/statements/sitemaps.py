@@ -12,20 +12,16 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from siteatlas.storage.models import (
     Candidate,
-    Domain,
     Sitemap,
     SitemapLink,
     SitemapScan,
     SitemapScanState,
     SitemapStatus,
-    SitemapUrl,
 )
-from siteatlas.storage.statements.bulk import insert_rows, replace_rows, table_of, update_rows
+from siteatlas.storage.statements.bulk import insert_rows, replace_rows, update_rows
+from siteatlas.storage.tables import SITEMAP_SCANS, SITEMAP_URLS, SITEMAPS
 
 # Statements of every scan are made once: making one costs as much as running it.
-SITEMAPS = table_of(Sitemap)
-SCANNED = table_of(SitemapScan)
-URLS = table_of(SitemapUrl)
 READ = (SitemapScanState.COMPLETE, SitemapScanState.UNCHANGED, SitemapScanState.CUT)
 NOTE_READING = (
     update(SITEMAPS)
@@ -33,7 +29,7 @@ NOTE_READING = (
     .values(
         last_read_at=func.now(),
         url_count=select(func.count())
-        .where(URLS.c.sitemap_id == SITEMAPS.c.id, URLS.c.removed_at.is_(None))
+        .where(SITEMAP_URLS.c.sitemap_id == SITEMAPS.c.id, SITEMAP_URLS.c.removed_at.is_(None))
         .scalar_subquery(),
     )
     .returning(SITEMAPS.c.id, SITEMAPS.c.url_count)
@@ -43,28 +39,24 @@ LARGEST = (
         SITEMAPS.c.id,
         SITEMAPS.c.url,
         SITEMAPS.c.type,
-        SCANNED.c.url_count,
+        SITEMAP_SCANS.c.url_count,
         func.count().over().label("documents"),
-        func.sum(SCANNED.c.url_count).over().label("urls"),
+        func.sum(SITEMAP_SCANS.c.url_count).over().label("urls"),
     )
-    .join(SCANNED, SCANNED.c.sitemap_id == SITEMAPS.c.id)
-    .where(SCANNED.c.scan_id == bindparam("scan"), SCANNED.c.state.in_(READ))
-    .order_by(SCANNED.c.url_count.desc(), SITEMAPS.c.url)
+    .join(SITEMAP_SCANS, SITEMAP_SCANS.c.sitemap_id == SITEMAPS.c.id)
+    .where(SITEMAP_SCANS.c.scan_id == bindparam("scan"), SITEMAP_SCANS.c.state.in_(READ))
+    .order_by(SITEMAP_SCANS.c.url_count.desc(), SITEMAPS.c.url)
     .limit(bindparam("most"))
 )
 MARK_OPENED = (
-    update(SCANNED)
+    update(SITEMAP_SCANS)
     .where(
-        SCANNED.c.scan_id == bindparam("of_scan"),
-        SCANNED.c.sitemap_id == bindparam("of_sitemap"),
-        SCANNED.c.state == SitemapScanState.PENDING,
+        SITEMAP_SCANS.c.scan_id == bindparam("of_scan"),
+        SITEMAP_SCANS.c.sitemap_id == bindparam("of_sitemap"),
+        SITEMAP_SCANS.c.state == SitemapScanState.PENDING,
     )
     .values(http_status=bindparam("answered"))
 )
-COUNT_DOMAIN = select(
-    func.count().filter((SITEMAPS.c.status == "completed") | (SITEMAPS.c.url_count > 0)),
-    func.coalesce(func.sum(SITEMAPS.c.url_count), 0),
-).where(SITEMAPS.c.domain_id == bindparam("domain"))
 # How long a document that a person named is asked for after it could last be read.
 MANUAL_GRACE_DAYS = 30
 LOAD_MANUAL = (
@@ -75,9 +67,9 @@ LOAD_MANUAL = (
         or_(
             SITEMAPS.c.status == SitemapStatus.COMPLETED,
             exists().where(
-                SCANNED.c.sitemap_id == SITEMAPS.c.id,
-                SCANNED.c.state.in_(READ),
-                SCANNED.c.finished_at > func.now() - timedelta(days=MANUAL_GRACE_DAYS),
+                SITEMAP_SCANS.c.sitemap_id == SITEMAPS.c.id,
+                SITEMAP_SCANS.c.state.in_(READ),
+                SITEMAP_SCANS.c.finished_at > func.now() - timedelta(days=MANUAL_GRACE_DAYS),
             ),
         ),
     )
@@ -144,22 +136,6 @@ async def close_sitemap_scans(
 async def record_candidates(session: AsyncSession, rows: Sequence[Mapping[str, Any]]) -> None:
     """Write down every place where a sitemap was looked for."""
     await replace_rows(session, Candidate, rows, moment="checked_at")
-
-
-async def record_origin(session: AsyncSession, domain_id: UUID, origin: str) -> None:
-    """Note which origin answers for a site."""
-    await session.execute(
-        update(Domain)
-        .where(Domain.id == domain_id)
-        .values(origin=origin)
-        .execution_options(synchronize_session=False)
-    )
-
-
-async def count_domain(session: AsyncSession, domain_id: UUID) -> tuple[int, int]:
-    """Documents of a site that could be read, and the listings in them."""
-    count, urls = (await session.execute(COUNT_DOMAIN, {"domain": domain_id})).one()
-    return count, int(urls)
 
 
 async def summarise_scan(

@@ -12,53 +12,49 @@ from sqlalchemy import ARRAY, Uuid, any_, bindparam, delete, func, select, updat
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from siteatlas.storage.models import (
-    Sitemap,
-    SitemapScan,
     SitemapScanState,
     SitemapStatus,
-    SitemapUrl,
 )
-from siteatlas.storage.statements.bulk import table_of
+from siteatlas.storage.tables import SITEMAP_SCANS, SITEMAP_URLS, SITEMAPS
 
 NOT_ASKED = "not_asked"
 # Rows of one statement; what is left over by a scan of an older version, retention removes.
 MAX_CLOSED = 20_000
 
-SITEMAPS = table_of(Sitemap)
-SCANNED = table_of(SitemapScan)
-URLS = table_of(SitemapUrl)
 NEVER_ASKED = (SITEMAPS.c.status == SitemapStatus.PENDING) & SITEMAPS.c.type.is_(None)
-PENDING = (SCANNED.c.scan_id == bindparam("scan")) & (SCANNED.c.state == SitemapScanState.PENDING)
+PENDING = (SITEMAP_SCANS.c.scan_id == bindparam("scan")) & (
+    SITEMAP_SCANS.c.state == SitemapScanState.PENDING
+)
 
 
 def _listed(sitemap_id: Any) -> Any:
     return (
         select(func.count())
-        .where(URLS.c.sitemap_id == sitemap_id, URLS.c.removed_at.is_(None))
+        .where(SITEMAP_URLS.c.sitemap_id == sitemap_id, SITEMAP_URLS.c.removed_at.is_(None))
         .scalar_subquery()
     )
 
 
 def _pending_documents() -> Any:
     return (
-        select(SCANNED.c.sitemap_id)
-        .join(SITEMAPS, SITEMAPS.c.id == SCANNED.c.sitemap_id)
+        select(SITEMAP_SCANS.c.sitemap_id)
+        .join(SITEMAPS, SITEMAPS.c.id == SITEMAP_SCANS.c.sitemap_id)
         .where(PENDING)
         .limit(MAX_CLOSED)
     )
 
 
-ANY_PENDING = select(select(SCANNED.c.scan_id).where(PENDING).exists())
+ANY_PENDING = select(select(SITEMAP_SCANS.c.scan_id).where(PENDING).exists())
 BREAK_OFF = (
-    update(SCANNED)
-    .where(PENDING, SCANNED.c.http_status.is_not(None))
+    update(SITEMAP_SCANS)
+    .where(PENDING, SITEMAP_SCANS.c.http_status.is_not(None))
     .values(
         state=SitemapScanState.CUT,
         error_code=bindparam("code"),
         finished_at=func.now(),
-        url_count=_listed(SCANNED.c.sitemap_id),
+        url_count=_listed(SITEMAP_SCANS.c.sitemap_id),
     )
-    .returning(SCANNED.c.sitemap_id)
+    .returning(SITEMAP_SCANS.c.sitemap_id)
 )
 COUNT_BROKEN_OFF = (
     update(SITEMAPS)
@@ -74,8 +70,8 @@ REMOVE_NEVER_ASKED = delete(SITEMAPS).where(
     SITEMAPS.c.id.in_(_pending_documents().where(NEVER_ASKED))
 )
 CLOSE_UNASKED = (
-    update(SCANNED)
-    .where(PENDING, SCANNED.c.sitemap_id.in_(_pending_documents().where(~NEVER_ASKED)))
+    update(SITEMAP_SCANS)
+    .where(PENDING, SITEMAP_SCANS.c.sitemap_id.in_(_pending_documents().where(~NEVER_ASKED)))
     .values(state=SitemapScanState.UNREAD, error_code=NOT_ASKED, finished_at=func.now())
 )
 

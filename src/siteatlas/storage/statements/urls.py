@@ -32,12 +32,10 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.sql.elements import Grouping
 from sqlalchemy.sql.selectable import Subquery
 
-from siteatlas.storage.models import Base, Sitemap, SitemapUrl
+from siteatlas.storage.models import Sitemap, SitemapUrl
 from siteatlas.storage.statements.url_rows import LINE_BREAK, UrlRows
 from siteatlas.storage.statements.url_stream import copy_urls
-
-# The table itself: an ORM entity would turn array parameters into a row-wise bulk insert.
-TABLE = Base.metadata.tables[SitemapUrl.__tablename__]
+from siteatlas.storage.tables import SITEMAP_URLS
 
 FINGERPRINTS_PER_QUERY = 20_000
 
@@ -82,9 +80,9 @@ def _insert_statement() -> Any:
     rows = _unnested()
     ordered = select(rows).order_by(rows.c.sitemap_id, rows.c.url_hash)
     return (
-        insert(TABLE)
+        insert(SITEMAP_URLS)
         .from_select([column.name for column in rows.c], ordered)
-        .on_conflict_do_nothing(index_elements=[TABLE.c.sitemap_id, TABLE.c.url_hash])
+        .on_conflict_do_nothing(index_elements=[SITEMAP_URLS.c.sitemap_id, SITEMAP_URLS.c.url_hash])
     )
 
 
@@ -92,8 +90,11 @@ def _update_statement() -> Any:
     rows = _unnested()
     names = ("lastmod", "changefreq", "priority", "extras", "fingerprint", "lastmod_text")
     return (
-        update(TABLE)
-        .where(TABLE.c.sitemap_id == rows.c.sitemap_id, TABLE.c.url_hash == rows.c.url_hash)
+        update(SITEMAP_URLS)
+        .where(
+            SITEMAP_URLS.c.sitemap_id == rows.c.sitemap_id,
+            SITEMAP_URLS.c.url_hash == rows.c.url_hash,
+        )
         .values(**{name: rows.c[name] for name in names}, missing_scan_id=None, removed_at=None)
     )
 
@@ -125,11 +126,13 @@ async def load_fingerprints(session: AsyncSession, sitemap_id: UUID) -> dict[int
 
     Two arrays instead of rows: the driver makes them several times faster.
     """
-    fingerprint = case((TABLE.c.removed_at.is_(None), TABLE.c.fingerprint), else_=None)
+    fingerprint = case(
+        (SITEMAP_URLS.c.removed_at.is_(None), SITEMAP_URLS.c.fingerprint), else_=None
+    )
     statement = select(
-        func.array_agg(TABLE.c.url_hash, type_=ARRAY(BigInteger())),
+        func.array_agg(SITEMAP_URLS.c.url_hash, type_=ARRAY(BigInteger())),
         func.array_agg(fingerprint, type_=ARRAY(BigInteger())),
-    ).where(TABLE.c.sitemap_id == sitemap_id)
+    ).where(SITEMAP_URLS.c.sitemap_id == sitemap_id)
     hashes, fingerprints = (await session.execute(statement)).one()
     return dict(zip(hashes or (), fingerprints or (), strict=True))
 
@@ -139,13 +142,13 @@ async def load_some_fingerprints(
 ) -> tuple[list[int], list[int | None]]:
     """The same in the order of hashes, so many behind a hash at a time."""
     statement = (
-        select(TABLE.c.url_hash, TABLE.c.fingerprint, TABLE.c.removed_at)
-        .where(TABLE.c.sitemap_id == sitemap_id)
-        .order_by(TABLE.c.url_hash)
+        select(SITEMAP_URLS.c.url_hash, SITEMAP_URLS.c.fingerprint, SITEMAP_URLS.c.removed_at)
+        .where(SITEMAP_URLS.c.sitemap_id == sitemap_id)
+        .order_by(SITEMAP_URLS.c.url_hash)
         .limit(FINGERPRINTS_PER_QUERY)
     )
     if after is not None:
-        statement = statement.where(TABLE.c.url_hash > after)
+        statement = statement.where(SITEMAP_URLS.c.url_hash > after)
     rows = (await session.execute(statement)).all()
     return [row[0] for row in rows], [None if row[2] else row[1] for row in rows]
 
