@@ -3,21 +3,21 @@
 `transient` says whether a job that met it may succeed later.
 
 SiteatlasError
-├── ConfigurationError        a setting, a flag or the machine is not as it must be
-├── OutputFailed              what was found cannot be written where it should go
-├── InputError                what a person or program sent is not usable
+├── ConfigurationError        a setting, an option or the environment is invalid
+├── OutputFailed              the output cannot be written
+├── InputError                the input is invalid
 │   ├── AddressError          … as the address of a site
-│   └── CursorInvalid         … as a place in a list
-├── AccessError               the request may not come from there
-├── TooManyConnections        the service is full
-├── NotFoundError             there is no such thing
-├── ConflictError             it exists, but not in a state that allows this
-├── DatabaseError             PostgreSQL is away, too old, or cannot be started
-├── SchedulerEnded            the process works on no jobs any more
-├── JobError                  a job cannot run on
-└── ScanError                 the site, or one document of it, cannot be read
+│   └── CursorInvalid         … as the cursor of a list
+├── AccessError               the request is not allowed from where it was sent
+├── TooManyConnections        all connections of the service are in use
+├── NotFoundError             the resource does not exist
+├── ConflictError             the resource is in a state that does not allow this
+├── DatabaseError             PostgreSQL is unavailable, too old, or cannot be started
+├── SchedulerEnded            the process no longer runs jobs
+├── JobError                  the job cannot continue
+└── ScanError                 the site, or one of its documents, cannot be read
 
-The docstring of a class is its default message; it never names our inside.
+The docstring of a class is its default message; it never reveals internals.
 """
 
 from __future__ import annotations
@@ -43,20 +43,20 @@ class SiteatlasError(Exception):
 
 
 class ConfigurationError(SiteatlasError):
-    """A setting has a value that cannot be used."""
+    """A setting has an invalid value."""
 
     code = "configuration_invalid"
     exit_code = 2
 
 
 class BindRefused(ConfigurationError):
-    """Only a loopback address can be served until access keys exist."""
+    """The service can listen on loopback addresses only, until access keys exist."""
 
     code = "bind_refused"
 
 
 class PortTaken(ConfigurationError):
-    """Another program already listens on this port."""
+    """The port is already in use by another program."""
 
     code = "port_taken"
 
@@ -68,7 +68,7 @@ class OutputFailed(SiteatlasError):
 
 
 class OutputClosed(OutputFailed):
-    """Whoever read the output has closed it."""
+    """The reader of the output closed it."""
 
     code = "output_closed"
     exit_code = 0
@@ -158,7 +158,7 @@ class AddressError(InputError):
 
 
 class AddressEmpty(AddressError):
-    """The address is empty. Give a host such as example.com."""
+    """The address is empty. Enter a host such as example.com."""
 
     code = "address_empty"
 
@@ -170,7 +170,7 @@ class AddressTooLong(AddressError):
 
 
 class AddressCredentials(AddressError):
-    """The address holds a user name or password. Give it without."""
+    """The address contains a user name or password. Remove it."""
 
     code = "address_credentials"
 
@@ -195,19 +195,19 @@ class AccessError(SiteatlasError):
 
 
 class HostRefused(AccessError):
-    """The Host header does not name this service, as 127.0.0.1 or localhost with its port does."""
+    """The Host header must be the address of this service, such as 127.0.0.1:8000."""
 
     code = "host_refused"
 
 
 class OriginRefused(AccessError):
-    """The request comes from a page of another origin."""
+    """The request was sent by a page of another origin."""
 
     code = "origin_refused"
 
 
 class TooManyConnections(SiteatlasError):
-    """The service has no free connection. Try again."""
+    """All connections of the service are in use. Try again."""
 
     code = "too_many_connections"
     http_status = 503
@@ -235,7 +235,7 @@ class BatchNotFound(NotFoundError):
 
 
 class DomainNotFound(NotFoundError):
-    """This site is not known here. Submit a scan or add it first."""
+    """This site is unknown. Add it or submit a scan first."""
 
     code = "domain_not_found"
 
@@ -247,20 +247,20 @@ class SitemapNotFound(NotFoundError):
 
 
 class ConflictError(SiteatlasError):
-    """The thing is not in a state that allows this."""
+    """The current state does not allow this."""
 
     code = "conflict"
     http_status = 409
 
 
 class JobActive(ConflictError):
-    """Another job of this site is waiting or running."""
+    """Another job for this site is pending or running."""
 
     code = "job_active"
 
 
 class JobStateConflict(ConflictError):
-    """The job is not in a state that allows this."""
+    """The current status of the job does not allow this."""
 
     code = "job_state_conflict"
 
@@ -287,55 +287,55 @@ class DatabasePoolExhausted(DatabaseUnavailable):
 
 
 class DatabaseConnectionsExhausted(DatabaseUnavailable):
-    """The database accepts no more connections."""
+    """The database server does not accept any more connections."""
 
     code = "database_connections_exhausted"
 
 
 class DatabaseFull(DatabaseUnavailable):
-    """The disk of the database is full."""
+    """The disk of the database server is full."""
 
     code = "database_full"
 
 
 class DatabaseReadOnly(DatabaseUnavailable):
-    """The database is read-only at the moment."""
+    """The database is currently read-only."""
 
     code = "database_read_only"
 
 
 class DatabaseRefused(DatabaseUnavailable):
-    """The database refuses us: check the user, the password and the name in DATABASE_URL."""
+    """Access to the database was denied: check the user, password and name in DATABASE_URL."""
 
     code = "database_refused"
 
 
 class DatabaseTlsFailed(DatabaseUnavailable):
-    """A secure connection to the database cannot be made: check the TLS options in DATABASE_URL."""
+    """The TLS connection to the database failed: check the TLS options in DATABASE_URL."""
 
     code = "database_tls_failed"
 
 
 class DatabaseRightsMissing(DatabaseUnavailable):
-    """The role in DATABASE_URL lacks rights: let it own the database, or grant it the schema."""
+    """The role in DATABASE_URL lacks privileges: make it the owner of the database or schema."""
 
     code = "database_rights_missing"
 
 
 class DatabaseBusy(DatabaseError):
-    """The database could not do this beside other work. Try again."""
+    """The database was busy (deadlock or lock timeout). Try again."""
 
     code = "database_busy"
 
 
 class DatabaseTimeout(DatabaseError):
-    """The database took too long for this."""
+    """The database took too long to respond."""
 
     code = "database_timeout"
 
 
 class SchemaOutdated(DatabaseError):
-    """The database schema is not the one this version needs. Run: siteatlas db upgrade"""
+    """The database schema is older than this version needs. Run: siteatlas db upgrade"""
 
     code = "schema_outdated"
 
@@ -347,7 +347,7 @@ class SchemaNewer(DatabaseError):
 
 
 class EmbeddedServerUnavailable(DatabaseUnavailable):
-    """The embedded PostgreSQL does not answer."""
+    """The embedded PostgreSQL does not respond."""
 
     code = "embedded_server_unavailable"
 
@@ -365,7 +365,7 @@ class EmbeddedBinaryMissing(EmbeddedServerError):
 
 
 class EmbeddedVersionMismatch(EmbeddedServerError):
-    """The data directory was written by another major version of PostgreSQL."""
+    """The data directory was created by another major version of PostgreSQL."""
 
     code = "embedded_version_mismatch"
 
@@ -377,32 +377,32 @@ class EmbeddedDirectoryUnusable(EmbeddedServerError):
 
 
 class EmbeddedUserUnknown(EmbeddedServerError):
-    """The user id of this process has no name on this machine, and PostgreSQL needs one."""
+    """The user id of this process has no user name, which PostgreSQL requires."""
 
     code = "embedded_user_unknown"
 
 
 class SchedulerEnded(SiteatlasError):
-    """This process no longer works on the queue; its log says why. Restart it."""
+    """This process no longer runs jobs; its log says why. Restart it."""
 
     code = "scheduler_ended"
     http_status = 503
 
 
 class JobError(SiteatlasError):
-    """The job cannot go on."""
+    """The job cannot continue."""
 
     code = "job_failed"
 
 
 class JobDataInvalid(JobError):
-    """The job does not say which site to scan."""
+    """The job does not specify a site to scan."""
 
     code = "job_data_invalid"
 
 
 class LeaseLost(JobError):
-    """The job belongs to another worker now."""
+    """Another worker has taken over the job."""
 
     code = "lease_lost"
 
@@ -414,7 +414,7 @@ class JobCancelled(JobError):
 
 
 class JobPoison(JobError):
-    """Three workers in a row died while this job ran, without a finished document in between."""
+    """The job crashed three workers in a row without finishing a document."""
 
     code = "poison"
 
@@ -441,7 +441,7 @@ class PartialScan(ScanError):
 
 
 class NoSitemap(ScanError):
-    """No sitemap was found, neither in robots.txt nor at the usual places."""
+    """No sitemap was found, either in robots.txt or at the common paths."""
 
     code = "no_sitemap"
 
@@ -465,19 +465,19 @@ class EmptyDocument(ScanError):
 
 
 class Blocked(ScanError):
-    """The site refuses our requests."""
+    """The site blocks our requests."""
 
     code = "blocked"
 
 
 class HttpNotFound(ScanError):
-    """The site has nothing at this address."""
+    """The site has no document at this address."""
 
     code = "http_not_found"
 
 
 class HttpStatusUnexpected(ScanError):
-    """The site answered with a status that a document cannot have."""
+    """The site answered with an unexpected status."""
 
     code = "http_status_unexpected"
 
@@ -494,14 +494,14 @@ class RateLimited(ScanError):
 
 
 class DnsError(ScanError):
-    """The name of the site cannot be resolved."""
+    """The host name of the site cannot be resolved."""
 
     code = "dns_error"
     transient = True
 
 
 class DnsNameUnknown(DnsError):
-    """There is no host of this name."""
+    """This host name does not exist."""
 
     code = "dns_name_unknown"
     transient = False
@@ -515,39 +515,39 @@ class ConnectionFailed(ScanError):
 
 
 class ProxyFailed(ScanError):
-    """The proxy of SITEATLAS_PROXY cannot be reached, or refuses us."""
+    """The proxy in SITEATLAS_PROXY cannot be reached or refused the request."""
 
     code = "proxy_failed"
     transient = True
 
 
 class TlsError(ScanError):
-    """The certificate of the site cannot be trusted."""
+    """The certificate of the site is not trusted."""
 
     code = "tls_error"
 
 
 class TlsNotSpoken(TlsError):
-    """The site does not speak TLS at this port."""
+    """The site does not use TLS on this port."""
 
     code = "tls_not_spoken"
 
 
 class Timeout(ScanError):
-    """The site did not answer in time."""
+    """The site did not respond in time."""
 
     code = "timeout"
     transient = True
 
 
 class TooSlow(Timeout):
-    """The site sent its answer too slowly."""
+    """The site sent its response too slowly."""
 
     code = "too_slow"
 
 
 class ServerError(ScanError):
-    """The site answered with an error of its own."""
+    """The site answered with a server error."""
 
     code = "server_error"
     transient = True
@@ -561,7 +561,7 @@ class RobotsUnreachable(ScanError):
 
 
 class RedirectInvalid(ScanError):
-    """The site redirects to an address that is not one."""
+    """The site redirects to an invalid address."""
 
     code = "redirect_invalid"
 
@@ -573,7 +573,7 @@ class RedirectScheme(RedirectInvalid):
 
 
 class RedirectLoop(ScanError):
-    """The site redirects in a circle."""
+    """The site redirects in a loop."""
 
     code = "redirect_loop"
 
@@ -585,19 +585,19 @@ class TooManyRedirects(ScanError):
 
 
 class ForeignHostLimit(ScanError):
-    """The site redirects us to another host too often; 20 documents of a foreign host are read."""
+    """The site redirected more than 20 documents to the same foreign host."""
 
     code = "foreign_host_limit"
 
 
 class HttpProtocolError(ScanError):
-    """The answer of the site breaks the HTTP protocol."""
+    """The response of the site violates the HTTP protocol."""
 
     code = "http_protocol"
 
 
 class EncodingUnsupported(ScanError):
-    """The document is compressed in a way that was not asked for."""
+    """The document uses a compression that was not requested."""
 
     code = "encoding_unsupported"
 
@@ -615,37 +615,37 @@ class GzipMembers(ScanError):
 
 
 class GzipCorrupt(ScanError):
-    """The compressed document is damaged."""
+    """The compressed document is corrupt."""
 
     code = "corrupt"
 
 
 class TooLarge(ScanError):
-    """The document is larger than a sitemap may be."""
+    """The document is larger than the maximum size of a sitemap."""
 
     code = "too_large"
 
 
 class DecompressionBomb(TooLarge):
-    """The document inflates beyond reason."""
+    """The document is a decompression bomb: it expands to an excessive size."""
 
     code = "bomb"
 
 
 class Truncated(ScanError):
-    """The document ends before it is complete."""
+    """The document is truncated."""
 
     code = "truncated"
 
 
 class TooManyEntries(ScanError):
-    """The document lists more entries than one sitemap may."""
+    """The document lists more entries than a sitemap may contain."""
 
     code = "too_many_entries"
 
 
 class UrlLimitReached(ScanError):
-    """The scan reached the most URLs that it may read."""
+    """The scan reached its maximum number of URLs."""
 
     code = "url_limit"
 
@@ -657,25 +657,25 @@ class XmlMalformed(ScanError):
 
 
 class XmlEntities(ScanError):
-    """The document declares entities of its own."""
+    """The document declares its own XML entities."""
 
     code = "xml_entities"
 
 
 class XmlLimits(ScanError):
-    """The XML of the document exceeds a limit of the parser."""
+    """The XML of the document exceeds a parser limit."""
 
     code = "xml_limits"
 
 
 class XmlTokenTooLong(XmlLimits):
-    """The XML of the document holds a tag or a text of more than one megabyte."""
+    """The XML of the document contains a tag or text larger than one megabyte."""
 
     code = "xml_token_too_long"
 
 
 class ScanStalled(ScanError):
-    """The scan did nothing for five minutes."""
+    """The scan made no progress for five minutes."""
 
     code = "scan_stalled"
     transient = True

@@ -57,7 +57,7 @@ __all__ = [
 
 EVENTS_WAITING = 4
 MAX_USER_AGENT_CHARS = 400
-ALLOW_WORDS = "allow must be a list of texts such as '127.0.0.1:8000'."
+ALLOW_WORDS = "allow must be a list of strings such as '127.0.0.1:8000'."
 
 Probe = Literal["auto", "full"]
 
@@ -228,9 +228,9 @@ def _request(
 def _check(site: object, max_urls: int | None, probe: object) -> None:
     """Raise InputError for values that no type checker saw."""
     if not isinstance(site, str):
-        raise InputError("site must be a text such as 'example.com'.")
+        raise InputError("site must be a string such as 'example.com'.")
     if max_urls is not None and (type(max_urls) is not int or max_urls < 1):
-        raise InputError("max_urls must be a whole number from 1 on, or None.")
+        raise InputError("max_urls must be a positive integer, or None.")
     if probe not in get_args(Probe):
         raise InputError("probe must be 'auto' or 'full'.")
 
@@ -243,7 +243,7 @@ def _check_flags(**flags: object) -> None:
 
 def _check_user_agent(user_agent: object) -> None:
     if not isinstance(user_agent, str) or not user_agent.strip():
-        raise InputError("user_agent must be a text such as 'my-program/1.0 (me@example.com)'.")
+        raise InputError("user_agent must be a string such as 'my-program/1.0 (me@example.com)'.")
     if len(user_agent) > MAX_USER_AGENT_CHARS:
         raise InputError(f"user_agent must have at most {MAX_USER_AGENT_CHARS} characters.")
     if not (user_agent.isascii() and user_agent.isprintable()):

@@ -1,6 +1,6 @@
 """The settings of one process: a frozen object, read once, with the origin of each value.
 
-Flag before environment before `siteatlas.toml` before default. Nobody else reads the environment.
+Precedence: flag, environment, `siteatlas.toml`, default. No other module reads the environment.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ MAX_INTERVAL_HOURS = 8760
 
 
 def default_data_dir(environment: Mapping[str, str] | None = None) -> Path:
-    """Where the embedded server keeps its files; for root, a place that other users can reach."""
+    """Where the embedded server keeps its files; for root, a directory other users can reach."""
     environment = os.environ if environment is None else environment
     if os.geteuid() == 0:
         return Path("/var/lib/siteatlas")
@@ -46,7 +46,7 @@ def _require_plain_characters(text: str) -> str:
         return text
     raise PydanticCustomError(
         "plain_characters",
-        "Only the letters A to Z and a to z, digits, blanks and ASCII punctuation are allowed",
+        "Only ASCII letters, digits, spaces and punctuation are allowed",
     )
 
 
@@ -79,118 +79,121 @@ IntervalHours = Annotated[
 
 
 class Settings(BaseModel):
-    """Every setting, its default and its limits. The environment name stands beside each."""
+    """Every setting, its default and its limits. Each names its environment variable."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", str_strip_whitespace=True)
 
     database_url: SecretStr | None = Field(
         None,
         json_schema_extra=_env("DATABASE_URL"),
-        description="PostgreSQL to use; without it an embedded server is started.",
+        description="PostgreSQL database to use. If unset, an embedded server is started.",
     )
     scheduler_interval_minutes: Annotated[float, Field(gt=0, le=1440)] = Field(
         5,
         json_schema_extra=_env("SITEMAP_SCHEDULER_INTERVAL_MINUTES"),
-        description="Minutes between two ticks; sites that are due are queued at their time.",
+        description="Minutes between scheduler ticks. Due sites are queued on time regardless.",
     )
     scheduler_batch_size: Annotated[int, Field(ge=1, le=1000)] = Field(
         20,
         json_schema_extra=_env("SITEMAP_SCHEDULER_BATCH_SIZE"),
         description=(
-            "Due sites queued in one transaction, and most jobs that one tick or `scheduler "
-            "run-once` claims. When it is set, also the most jobs that one poll claims; otherwise "
-            "a poll claims a job for each free slot (`SITEATLAS_CONCURRENCY`)."
+            "Number of due sites queued per transaction, and maximum number of jobs that a tick or "
+            "`scheduler run-once` claims. If set explicitly, it also limits each poll; otherwise "
+            "a poll claims one job per free slot (`SITEATLAS_CONCURRENCY`)."
         ),
     )
     scheduler_max_instances: Annotated[int, Field(ge=1, le=10)] = Field(
         1,
         json_schema_extra=_env("SITEMAP_SCHEDULER_MAX_INSTANCES"),
-        description="How many ticks may run at the same time in one process.",
+        description="Maximum number of ticks that run concurrently in a process.",
     )
     host: str = Field(
-        "127.0.0.1", json_schema_extra=_env("SITEATLAS_HOST"), description="Address to serve on."
+        "127.0.0.1", json_schema_extra=_env("SITEATLAS_HOST"), description="Address to listen on."
     )
     port: Annotated[int, Field(ge=0, le=65535)] = Field(
-        8000, json_schema_extra=_env("SITEATLAS_PORT"), description="Port to serve on."
+        8000, json_schema_extra=_env("SITEATLAS_PORT"), description="Port to listen on."
     )
     metrics_host: str = Field(
         "127.0.0.1",
         json_schema_extra=_env("SITEATLAS_METRICS_HOST"),
-        description="Address where a worker shows its metrics and health; 0.0.0.0 is everywhere.",
+        description="Address on which a worker serves metrics and health; 0.0.0.0 means any.",
     )
     metrics_port: Annotated[int, Field(ge=0, le=65535)] | None = Field(
         None,
         json_schema_extra=_env("SITEATLAS_METRICS_PORT"),
         description=(
-            "Port where a worker shows its metrics and health; 0 takes any free one. Of several "
-            "processes, each takes the next port. Without it there is none."
+            "Port on which a worker serves metrics and health; 0 picks a free port. With several "
+            "processes, each uses the next port. If unset, they are not served."
         ),
     )
     max_connections: Annotated[int, Field(ge=1, le=100_000)] = Field(
         500,
         json_schema_extra=_env("SITEATLAS_MAX_CONNECTIONS"),
         description=(
-            "Client connections that `serve` holds at the same time, at most half of the files "
-            "that the system lets it open. Beyond it, the one that has waited longest for its "
-            "client makes room; when all have a request in work, only `/health` is answered."
+            "Maximum number of client connections of `serve`, capped at half the limit on open "
+            "files. Beyond it, the connection that has been idle longest is closed; if all have "
+            "a request in progress, only `/health` is answered."
         ),
     )
     data_dir: Path = Field(
         default_factory=default_data_dir,
         json_schema_extra=_env("SITEATLAS_DATA_DIR"),
-        description="Directory of the embedded PostgreSQL.",
+        description="Data directory of the embedded PostgreSQL.",
     )
     server_user: str | None = Field(
         None,
         json_schema_extra=_env("SITEATLAS_SERVER_USER"),
         description=(
-            "When root starts the embedded PostgreSQL: the user that runs it. Default: the owner "
-            "of the data, else `siteatlas` if there is such a user, else `nobody`."
+            "User that runs the embedded PostgreSQL when it is started by root. Default: the owner "
+            "of the data directory, else `siteatlas` if that user exists, else `nobody`."
         ),
     )
     concurrency: Annotated[int, Field(ge=1, le=1000)] = Field(
         32,
         json_schema_extra=_env("SITEATLAS_CONCURRENCY"),
         description=(
-            "Jobs that one process works on at the same time; an eighth is kept for interactive "
-            "ones. Jobs that only wait for a site do not count."
+            "Number of jobs that a process runs concurrently; an eighth is reserved for "
+            "interactive jobs. Jobs that are only waiting for a site do not count."
         ),
     )
     pool_size: Annotated[int, Field(ge=1, le=100)] = Field(
         5,
         json_schema_extra=_env("SITEATLAS_POOL_SIZE"),
-        description="Database connections kept open by one process.",
+        description="Number of database connections that a process keeps open.",
     )
     pool_overflow: Annotated[int, Field(ge=0, le=100)] = Field(
         5,
         json_schema_extra=_env("SITEATLAS_POOL_OVERFLOW"),
-        description="Further database connections opened under load.",
+        description="Number of additional database connections opened under load.",
     )
     database_wait_seconds: Annotated[float, Field(ge=0, le=3600)] = Field(
         60,
         json_schema_extra=_env("SITEATLAS_DATABASE_WAIT_SECONDS"),
         description=(
-            "How long `serve` and `worker` wait when they start for a database that does not "
-            "answer yet. Every command waits that long for the embedded server."
+            "How long `serve` and `worker` wait at startup for a database that does not respond. "
+            "Every command waits this long for the embedded server."
         ),
     )
     lease_seconds: Annotated[float, Field(ge=1, le=3600)] = Field(
         60,
         json_schema_extra=_env("SITEATLAS_LEASE_SECONDS"),
         description=(
-            "How long a job belongs to a worker that gives no sign of life. Less than 10 risks "
-            "that a busy machine loses jobs that it works on."
+            "How long a job stays with a worker that sends no heartbeat. Below 10, a busy machine "
+            "may lose jobs that it is still running."
         ),
     )
     max_attempts: Annotated[int, Field(ge=1, le=100)] = Field(
         5,
         json_schema_extra=_env("SITEATLAS_MAX_ATTEMPTS"),
-        description="Attempts at a job before it fails for good.",
+        description="Maximum number of attempts before a job fails permanently.",
     )
     egress_allow: str = Field(
         "",
         json_schema_extra=_env("SITEATLAS_EGRESS_ALLOW"),
-        description="Private targets that may be contacted: HOST:PORT or CIDR:PORT, by commas.",
+        description=(
+            "Private targets that may be contacted: a comma-separated list of HOST:PORT or "
+            "CIDR:PORT."
+        ),
     )
     proxy: SecretStr | None = Field(
         None,
@@ -201,30 +204,30 @@ class Settings(BaseModel):
         "",
         json_schema_extra=_env("SITEATLAS_DNS_SERVERS"),
         description=(
-            "Name servers to ask instead of those of the system: IP addresses, with a port where "
-            "it is not 53, separated by commas."
+            "Name servers to use instead of the system's: a comma-separated list of IP addresses, "
+            "each with its port if that is not 53."
         ),
     )
     host_delay: Annotated[float, Field(ge=0, le=3600)] = Field(
         0.5,
         json_schema_extra=_env("SITEATLAS_HOST_DELAY"),
         description=(
-            "Seconds between the starts of two requests to one host. Hosts that share an IP "
-            "address get four starts in this time together."
+            "Minimum number of seconds between the starts of two requests to a host. Hosts that "
+            "share an IP address may together start four requests in this time."
         ),
     )
     host_connections: Annotated[int, Field(ge=1, le=64)] = Field(
         2,
         json_schema_extra=_env("SITEATLAS_HOST_CONNECTIONS"),
         description=(
-            "Requests to one host at the same time. Hosts that share an IP address get eight "
-            "times as many together."
+            "Maximum number of concurrent requests to a host. Hosts that share an IP address get "
+            "eight times as many together."
         ),
     )
     max_urls_per_scan: Annotated[int, Field(ge=1, le=50_000_000)] = Field(
         10_000_000,
         json_schema_extra=_env("SITEATLAS_MAX_URLS_PER_SCAN"),
-        description="Most URLs that one scan stores when the submitter names no limit.",
+        description="Maximum number of URLs stored by a scan that was submitted without a limit.",
     )
     scan_interval_hours: IntervalHours = Field(
         24,
@@ -234,59 +237,59 @@ class Settings(BaseModel):
     keep_completed_jobs_days: RetentionDays = Field(
         30,
         json_schema_extra=_env("SITEATLAS_KEEP_COMPLETED_JOBS_DAYS"),
-        description="Days that the record of a completed job is kept.",
+        description="Number of days to keep completed jobs.",
     )
     keep_failed_jobs_days: RetentionDays = Field(
         90,
         json_schema_extra=_env("SITEATLAS_KEEP_FAILED_JOBS_DAYS"),
-        description="Days that the record of a failed or cancelled job is kept.",
+        description="Number of days to keep failed and cancelled jobs.",
     )
     keep_batches_days: RetentionDays = Field(
         90,
         json_schema_extra=_env("SITEATLAS_KEEP_BATCHES_DAYS"),
-        description="Days that a batch is kept after its last job has ended.",
+        description="Number of days to keep a batch after its last job has ended.",
     )
     keep_scans: Annotated[int, Field(ge=1, le=100_000)] = Field(
         10,
         json_schema_extra=_env("SITEATLAS_KEEP_SCANS"),
-        description="Newest scans of each site to keep when the records of their jobs are pruned.",
+        description="Number of most recent scans of each site to keep when their jobs are pruned.",
     )
     robots_unreachable: Literal["retry", "proceed"] = Field(
         "retry",
         json_schema_extra=_env("SITEATLAS_ROBOTS_UNREACHABLE"),
-        description="What to do when robots.txt cannot be read: retry later, or proceed.",
+        description="What to do if robots.txt cannot be read: retry later, or proceed without it.",
     )
     user_agent: Annotated[
         str, Field(min_length=1, max_length=400), AfterValidator(_require_plain_characters)
     ] = Field(
         "Siteatlas/0.1 (sitemap reader; robots.txt name: Siteatlas)",
         json_schema_extra=_env("SITEATLAS_USER_AGENT"),
-        description="How we introduce ourselves to sites; add a contact address of your own.",
+        description="User-Agent header sent to sites; add a contact address.",
     )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
-        "info", json_schema_extra=_env("SITEATLAS_LOG_LEVEL"), description="Least level to log."
+        "info", json_schema_extra=_env("SITEATLAS_LOG_LEVEL"), description="Minimum log level."
     )
     log_format: Literal["console", "json"] = Field(
         "console",
         json_schema_extra=_env("SITEATLAS_LOG_FORMAT"),
-        description="Log lines for people (console) or programs (json).",
+        description="Log format: for people (console) or for programs (json).",
     )
 
     @property
     def name_servers(self) -> tuple[str, ...]:
-        """The name servers to ask; none for those of the system."""
+        """The configured name servers; empty to use the system's."""
         return tuple(filter(None, map(str.strip, self.dns_servers.split(","))))
 
     @property
     def claim_limit(self) -> int | None:
-        """The most jobs to claim at once; None, for each free slot, unless somebody chose it."""
+        """The maximum number of jobs per claim; None (one per free slot) unless set explicitly."""
         chosen = "scheduler_batch_size" in self.model_fields_set
         return self.scheduler_batch_size if chosen else None
 
 
 @dataclass(frozen=True, slots=True)
 class LoadedSettings:
-    """The settings together with the place that each value came from."""
+    """The settings, and the source of each value."""
 
     settings: Settings
     origins: Mapping[str, str]
@@ -304,7 +307,7 @@ def load_settings(
     environment: Mapping[str, str] | None = None,
     file: Path | None = None,
 ) -> LoadedSettings:
-    """Read flags, environment and file; raise ConfigurationError naming the value at fault."""
+    """Read flags, environment and file; raise ConfigurationError naming the invalid value."""
     environment = os.environ if environment is None else environment
     file_path = file or Path(SETTINGS_FILE)
     from_file = _read_file(file_path, must_exist=file is not None)
@@ -325,7 +328,7 @@ def load_settings(
 
 
 def wanted_log_format() -> str:
-    """The format of log lines, also when other settings are unusable; `console` in doubt."""
+    """The log format, even if other settings are invalid; `console` by default."""
     chosen = os.environ.get(environment_name("log_format"), "").strip()
     if not chosen:
         with suppress(ConfigurationError):
@@ -359,5 +362,5 @@ def _validated(values: dict[str, Any], origins: Mapping[str, str]) -> Settings:
 
 
 def unusable_setting(field: str, origin: str, reason: str) -> ConfigurationError:
-    """The error for a value that cannot be used, with its name and where it came from."""
-    return ConfigurationError(f"{environment_name(field)} (from {origin}) cannot be used: {reason}")
+    """The error for an invalid value, with its name and source."""
+    return ConfigurationError(f"{environment_name(field)} (from {origin}) is invalid: {reason}")

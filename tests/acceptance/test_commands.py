@@ -128,7 +128,7 @@ def test_several_sites_are_added_at_once_and_the_bad_ones_named(
     result = fresh_machine.run("domains", "add", good[0], "ftp://c.example", good[1])
     assert result.returncode == 1
     assert "address_scheme: ftp://c.example" in result.stderr
-    assert "No process works on the queue." in result.stderr
+    assert "siteatlas serve" in result.stderr
     known = fresh_machine.json("domains", "list")["items"]
     assert {domain["domain"] for domain in known} == set(good)
 

@@ -106,7 +106,7 @@ def test_an_interrupt_on_a_terminal_shows_what_was_found(here: Machine, site: Si
     screen.process.send_signal(signal.SIGINT)
     assert screen.close() == 130
     assert "index.xml  index" in screen.left_behind()
-    assert "Interrupted; the result is not complete." in screen.left_behind()
+    assert "Interrupted; the result is incomplete." in screen.left_behind()
 
 
 def test_urls_on_a_terminal_come_without_a_picture_and_cannot_steer_it(

@@ -112,7 +112,7 @@ def test_the_job_of_a_site_is_set_back_and_the_monitor_sees_it(scripts: Scripts,
 def test_programs_refuse_unclear_arguments(scripts: Scripts):
     result = scripts.run("sitemap_scheduler/check_job.py")
     assert result.returncode == 2
-    assert result.stderr == "siteatlas: input_invalid: Give either --id or --latest.\n"
+    assert result.stderr == "siteatlas: input_invalid: Use either --id or --latest.\n"
 
 
 def test_without_its_environment_a_program_says_what_to_do(project: Path):

@@ -16,7 +16,7 @@ import pytest
 
 from tests.fixtures.commands import PATIENCE, Machine, data_directory
 
-READY = "Working on the queue."
+READY = "Running jobs from the queue."
 
 
 @pytest.fixture
@@ -64,9 +64,9 @@ def test_a_killed_worker_is_named_and_gives_the_exit_code(machine: Machine):
         os.kill(killed, signal.SIGKILL)
         _, words = group.communicate(timeout=PATIENCE)
     assert group.returncode == 128 + signal.SIGKILL
-    assert f"Process {killed} ended by signal 9; the others are stopped.\n" in words
+    assert f"Process {killed} ended by signal 9; stopping the others.\n" in words
     assert "worker_process_ended" in words
-    assert "once more to leave at once" not in words
+    assert "Ctrl-C again" not in words
     assert not is_running(other)
     assert machine.postgres_processes() == []
 
@@ -77,7 +77,7 @@ def test_workers_end_in_good_order_when_their_group_is_killed(machine: Machine):
         group.kill()
         wait_until_gone(workers)
         _, words = group.communicate(timeout=PATIENCE)
-    assert words.count("worker_group_gone") == 2
+    assert words.count("parent_process_exited") == 2
     assert "Traceback" not in words
     assert machine.postgres_processes() == []
 
@@ -88,7 +88,7 @@ def test_a_group_that_is_asked_to_stop_says_so_once(machine: Machine):
         group.send_signal(signal.SIGINT)
         _, words = group.communicate(timeout=PATIENCE)
     assert group.returncode == 0
-    assert words.count("Stopping; once more to leave at once.") == 1
+    assert words.count("Shutting down; press Ctrl-C again to quit immediately.") == 1
     assert "worker_process_ended" not in words
     assert not any(map(is_running, workers))
 

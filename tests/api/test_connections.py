@@ -327,5 +327,5 @@ async def test_files_that_run_out_are_one_line_a_second(caplog: pytest.LogCaptur
             loop.call_exception_handler(fault)
         with caplog.at_level(logging.ERROR, "asyncio"):
             loop.call_exception_handler({"message": "something else"})
-    assert [line["event"] for line in lines] == ["connections_not_accepted"]
+    assert [line["event"] for line in lines] == ["accept_failed"]
     assert [record.message for record in caplog.records] == ["something else"]

@@ -179,5 +179,5 @@ async def test_a_request_that_met_no_database_is_in_the_log(cut_off_client: http
     with capture_logs() as lines:
         response = await cut_off_client.get("/api/v3/jobs")
     assert response.status_code == 503
-    (line,) = [line for line in lines if line["event"] == "request_unserved"]
+    (line,) = [line for line in lines if line["event"] == "service_unavailable"]
     assert (line["path"], line["error"]) == ("/api/v3/jobs", "database_unavailable")

@@ -181,7 +181,7 @@ def _short(rows: list[tuple[Any, ...]]) -> str:
     return text if len(text) < 1500 else f"{text[:1500]} …"
 
 
-TRACES = ("Traceback", "round_failed", "job_crashed", "document_crashed", "request_failed")
+TRACES = ("Traceback", "loop_iteration_failed", "job_crashed", "document_crashed", "request_failed")
 
 
 def bad_words(said: str) -> list[str]:

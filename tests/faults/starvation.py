@@ -27,7 +27,7 @@ START_SECONDS = 20
 PROBE_PAUSE = 0.05
 MAX_BATCH = 1000
 MIB = 1024 * 1024
-FAULTS = ("lease_lost", "QueuePool", "database_away", "job_left_to_its_lease", "Traceback")
+FAULTS = ("lease_lost", "QueuePool", "database_unavailable", "job_end_not_recorded", "Traceback")
 
 
 @dataclass(slots=True)

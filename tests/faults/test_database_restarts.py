@@ -161,5 +161,5 @@ async def test_an_outage_longer_than_the_lease_blames_no_job_and_is_told_once(
                 await eyes.wait_for(back, since)
         await eyes.wait_for_status(job.id, "completed", seconds=RECOVERY_SECONDS)
         assert differences(undisturbed, await story(eyes, job.site.base)) == []
-    assert worker.said.count("database_away ") <= 3 * 2
+    assert worker.said.count(" database_unavailable ") <= 3 * 2
     assert [line for one in fleet.processes for line in bad_words(one.said)] == []

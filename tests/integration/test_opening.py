@@ -103,7 +103,7 @@ async def test_a_worker_that_is_stopped_while_it_waits_ends_in_good_order(
             await work(Settings(database_url=SecretStr(proxy.url)), stop)
     assert stop.is_set()
     assert proxy.accepted > 0
-    assert "Working on the queue" not in capsys.readouterr().err
+    assert "Running jobs" not in capsys.readouterr().err
     with pytest.raises(DatabaseUnavailable):
         bound_database()
 

@@ -193,7 +193,7 @@ ACCEPTED = {
     },
 }
 ADDRESSES = {
-    "hello": (ConfigurationError, "not a database address"),
+    "hello": (ConfigurationError, "DATABASE_URL"),
     "mysql://u@127.0.0.1/x": (ConfigurationError, "must begin with postgresql://"),
     "postgresql://u@127.0.0.1": (ConfigurationError, "does not name a database"),
     "postgresql://u@127.0.0.1:abc/x": (ConfigurationError, "port"),

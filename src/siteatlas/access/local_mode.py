@@ -19,7 +19,7 @@ OWN_FETCH_SITES = {b"same-origin", b"none"}
 # A link that somebody followed: the whole tab, not a frame, an image or a script.
 NAVIGATION = ([b"navigate"], [b"document"])
 POLICY_VIOLATION = 1008
-NOT_LOCAL = "The connection does not come over loopback."
+NOT_LOCAL = "The connection was not made from a loopback address."
 
 
 class LocalMode:

@@ -106,5 +106,5 @@ def _check_json(content_type: bytes, body: bytes) -> None:
 def _without_duplicates(pairs: list[tuple[str, object]]) -> dict[str, object]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        raise InputError("The request body names a field twice.")
+        raise InputError("The request body contains a field twice.")
     return found

@@ -40,7 +40,7 @@ class DatabaseProbe(Generic[AnswerT]):
             call.add_done_callback(_take_note)
         done, _ = await asyncio.wait({call}, timeout=self._seconds)
         if not done:
-            raise DatabaseTimeout(f"The database did not answer within {self._seconds:g} seconds.")
+            raise DatabaseTimeout(f"The database did not respond within {self._seconds:g} seconds.")
         return call.result()
 
     async def _asked(self) -> AnswerT:

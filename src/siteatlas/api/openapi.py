@@ -19,7 +19,7 @@ DESCRIPTION = "Finds the sitemaps of any web site, stores every URL, and keeps w
 TAGS = [
     {"name": "scans", "description": "Submit sites and follow the scans."},
     {"name": "jobs", "description": "The queue."},
-    {"name": "domains", "description": "The sites and what is known of them."},
+    {"name": "domains", "description": "Sites and what is stored about them."},
     {"name": "sitemaps", "description": "Single documents."},
     {"name": "operations", "description": "Is it alive?"},
 ]

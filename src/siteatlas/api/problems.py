@@ -89,7 +89,7 @@ async def _on_own_error(request: Request, error: Exception) -> Response:
     if isinstance(error, ConfigurationError) or error.http_status == SiteatlasError.http_status:
         raise error
     if isinstance(error, DatabaseError):
-        log.warning("request_unserved", path=request.url.path, error=error.code)
+        log.warning("service_unavailable", path=request.url.path, error=error.code)
     return problem(request.scope, error)
 
 

@@ -37,19 +37,19 @@ class Noun:
 
 
 NOUNS = {
-    "scan": Noun("scan", "Read the sitemaps of a site now; needs no database."),
-    "demo": Noun("demo", "A first look: scan small sites on this machine."),
-    "serve": Noun("serve", "Serve the API and work on the queue."),
-    "worker": Noun("worker", "Work on the queue without serving the API."),
-    "domains": Noun("domains", "The sites: add, list, show, pause, resume, remove."),
-    "sitemaps": Noun("sitemaps", "The sitemaps of a site, as stored."),
-    "urls": Noun("urls", "The URLs of a site, as stored."),
-    "problems": Noun("problems", "The problems of a site's sitemaps, as stored."),
-    "jobs": Noun("jobs", "The queue: list, show, watch, retry, cancel."),
-    "scheduler": Noun("scheduler", "The scheduler: run-once, status."),
-    "db": Noun("db", "The schema of the database: upgrade, current."),
-    "config": Noun("config", "The settings, and where each value comes from."),
-    "help": Noun("help", "The help of a command, as with --help."),
+    "scan": Noun("scan", "Read the sitemaps of a site now, without a database."),
+    "demo": Noun("demo", "Scan small demo sites on this machine."),
+    "serve": Noun("serve", "Serve the API and run queued jobs."),
+    "worker": Noun("worker", "Run queued jobs without serving the API."),
+    "domains": Noun("domains", "Manage sites: add, list, show, pause, resume, remove."),
+    "sitemaps": Noun("sitemaps", "List the stored sitemaps of a site."),
+    "urls": Noun("urls", "List the stored URLs of a site."),
+    "problems": Noun("problems", "List the stored problems of a site's sitemaps."),
+    "jobs": Noun("jobs", "Manage jobs: list, show, watch, retry, cancel."),
+    "scheduler": Noun("scheduler", "Control the scheduler: run-once, status."),
+    "db": Noun("db", "Manage the database schema: upgrade, current."),
+    "config": Noun("config", "Show the settings and the source of each value."),
+    "help": Noun("help", "Show the help of a command, as --help does."),
 }
 # The library names this one error of its tree, and gives its parent no name.
 USAGE_ERROR: type[Exception] = typer.BadParameter.__mro__[1]
@@ -112,8 +112,8 @@ def _report_in_json(error: Any) -> None:
 
     keep_to_json()
     if stderr_is_json():
-        message = error.format_message() or "A command is missing."
-        print_error_message(InputError.code, message, "See the help: siteatlas help")
+        message = error.format_message() or "Missing command."
+        print_error_message(InputError.code, message, "List the commands: siteatlas help")
         raise typer.Exit(error.exit_code)
 
 
@@ -188,17 +188,25 @@ def root(
     verbose: Annotated[
         int,
         typer.Option(
-            "--verbose", "-v", count=True, show_default=False, help="Say more; -vv shows traces."
+            "--verbose",
+            "-v",
+            count=True,
+            show_default=False,
+            help="Show more messages; -vv shows tracebacks.",
         ),
     ] = 0,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but errors.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show errors only.")] = False,
     color: Annotated[
-        ColorChoice, typer.Option(help="Before NO_COLOR, FORCE_COLOR and the terminal.")
+        ColorChoice, typer.Option(help="When to use colors; overrides NO_COLOR and FORCE_COLOR.")
     ] = ColorChoice.AUTO,
     _version: Annotated[
         bool,
         typer.Option(
-            "--version", "-V", is_eager=True, callback=_print_version, help="Show the version."
+            "--version",
+            "-V",
+            is_eager=True,
+            callback=_print_version,
+            help="Show the version and exit.",
         ),
     ] = False,
 ) -> None:

@@ -75,7 +75,7 @@ def parse_job_ident(text: str) -> int | UUID:
     try:
         return parse_bigint(text)
     except ValueError as error:
-        raise InputError("A job is named by its number or its UUID.") from error
+        raise InputError("A job is identified by its number or its UUID.") from error
 
 
 async def find_job(session: AsyncSession, ident: str) -> JobView:

@@ -67,7 +67,7 @@ class QueueCollector(Collector):
             return
         yield _gauges("jobs", "Jobs by status.", "status", load.jobs)
         age = load.oldest_pending_seconds
-        yield _gauge("oldest_pending_seconds", "Age of the oldest job that could run.", age)
+        yield _gauge("oldest_pending_seconds", "Age of the oldest job that is ready to run.", age)
         yield _gauge("workers", "Processes that run jobs, seen within a minute.", load.workers)
         overdue = load.domains_overdue
         yield _gauge("domains_overdue", "Watched sites that are due and not queued.", overdue)
@@ -100,7 +100,9 @@ class MetersCollector(Collector):
         counted = self._counted
         yield _counter("claims", "Jobs claimed.", counted.claims)
         yield _counter("rescues", "Jobs taken back from silent workers.", counted.rescues)
-        yield _counter("lease_losses", "Jobs lost to another worker.", counted.lease_losses)
+        yield _counter(
+            "lease_losses", "Jobs whose lease was lost to another worker.", counted.lease_losses
+        )
         statuses = (status.value for status in FINAL_STATUSES)
         yield _counters(
             "jobs_ended", "Jobs ended, by status.", "status", statuses, counted.jobs_ended

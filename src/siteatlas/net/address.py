@@ -93,7 +93,7 @@ def parse_url(text: str, base: str | None = None) -> WebAddress:
     if scheme is not None:
         return _absolute(scheme, rest)
     if base is None:
-        raise AddressError("The address is not complete.")
+        raise AddressError("The address is incomplete.")
     start = parse_url(base)
     if rest.startswith("//"):
         return _absolute(start.scheme, rest[2:])
@@ -134,10 +134,10 @@ def _prepared(text: str) -> str:
     if len(text) > MAX_ADDRESS_CHARS:
         raise AddressTooLong
     if _CONTROL.search(text):
-        raise AddressError("The address holds a control character.")
+        raise AddressError("The address contains a control character.")
     text = text.partition("#")[0]
     if "\\" in text.partition("?")[0]:
-        raise AddressError("The address holds a backslash.")
+        raise AddressError("The address contains a backslash.")
     return text
 
 
@@ -152,7 +152,7 @@ def _split_scheme(text: str, *, port_may_follow: bool) -> tuple[str | None, str]
             raise AddressScheme
         return scheme, text[match.end() :]
     if scheme in DEFAULT_PORTS:
-        raise AddressError("After the scheme two slashes must follow.")
+        raise AddressError("The scheme must be followed by '//'.")
     if port_may_follow and "@" in _AUTHORITY_END.split(text, maxsplit=1)[0]:
         raise AddressCredentials
     if port_may_follow and text[match.end() : match.end() + 1].isdigit():
@@ -181,7 +181,7 @@ def _split_authority(authority: str) -> tuple[str, int | None]:
     if match["port"] is None:
         return match["host"], None
     if not _PORT.fullmatch(match["port"]) or int(match["port"]) > 65535:  # noqa: PLR2004
-        raise AddressError("The port of the address is not a number from 1 to 65535.")
+        raise AddressError("The port must be a number from 1 to 65535.")
     return match["host"], int(match["port"])
 
 

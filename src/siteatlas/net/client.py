@@ -272,10 +272,10 @@ class HttpClient:
     def _check_head(self, raw: aiohttp.ClientResponse, *, conditional: bool) -> None:
         size = sum(len(name) + len(value) + 4 for name, value in raw.raw_headers)
         if size > self._limits.header_bytes:
-            raise HttpProtocolError("The headers of the answer are too large.")
+            raise HttpProtocolError("The response headers are too large.")
         unasked = raw.status == NOT_MODIFIED and not conditional
         if unasked or raw.status in {SWITCHING_PROTOCOLS, PARTIAL_CONTENT}:
-            raise HttpProtocolError(f"The site answered with status {raw.status} unasked.")
+            raise HttpProtocolError(f"The site sent an unexpected status {raw.status}.")
 
     def _redirect_target(
         self, raw: aiohttp.ClientResponse, chain: list[WebAddress]
@@ -284,7 +284,7 @@ class HttpClient:
         if raw.status not in REDIRECTS or not locations:
             return None
         if len(locations) > 1:
-            raise RedirectInvalid("The site redirects to several addresses at once.")
+            raise RedirectInvalid("The redirect names several addresses.")
         try:
             target = parse_url(locations.pop(), base=chain[-1].url)
         except AddressScheme as error:

@@ -224,7 +224,7 @@ def _read_target(target: str, entry: str) -> str | IpNetwork:
     if too_wide(network):
         raise ConfigurationError(_why_too_wide(network, entry))
     if network.num_addresses == 1 and never_opens(network.network_address):
-        raise ConfigurationError(f"{entry!r} is an address that cannot be opened.")
+        raise ConfigurationError(f"{entry!r} is an address that cannot be allowed.")
     return network
 
 
@@ -235,13 +235,13 @@ def _why_no_range(text: str, entry: str) -> str:
         return f"{entry!r} is not HOST:PORT or CIDR:PORT."
     if too_wide(meant):
         return _why_too_wide(meant, entry)
-    return f"{entry!r} does not begin where its range does; write {meant} for the range."
+    return f"{entry!r} has host bits set; did you mean {meant}?"
 
 
 def _why_too_wide(network: IpNetwork, entry: str) -> str:
     if isinstance(network, IPv4Network):
-        return f"{entry!r} is larger than allowed; the largest range is a /8."
-    return f"{entry!r} is larger than allowed; a range lies in fc00::/7, fe80::/10 or 2000::/3."
+        return f"{entry!r} is too large; the largest allowed range is a /8."
+    return f"{entry!r} is too large; it must lie in fc00::/7, fe80::/10 or 2000::/3."
 
 
 def _read_name(target: str, entry: str) -> str:

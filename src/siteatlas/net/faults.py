@@ -66,11 +66,11 @@ def map_exception(error: BaseException) -> SiteatlasError:
     if isinstance(error, aiohttp.ClientHttpProxyError):
         return _proxy_fault(error.status)
     if isinstance(error, aiohttp.ClientProxyConnectionError):
-        return ProxyFailed("The proxy of SITEATLAS_PROXY cannot be reached.")
+        return ProxyFailed("The proxy in SITEATLAS_PROXY cannot be reached.")
     if isinstance(error, aiohttp.ClientPayloadError):
         return _payload_fault(error)
     if _cause(error, *_BROKEN_HANDSHAKE):
-        return ConnectionFailed("The site broke off the connection.")
+        return ConnectionFailed("The site closed the connection.")
     if _cause(error, ssl.SSLError, ssl.CertificateError):
         reasons = {getattr(cause, "reason", None) for cause in _causes(error)}
         return TlsError() if reasons.isdisjoint(_NOT_TLS) else TlsNotSpoken()
@@ -85,7 +85,7 @@ def _proxy_fault(status: int) -> ScanError:
     """The proxy opened no tunnel: it has no way to the site, or none for us."""
     if 500 <= status <= 599:  # noqa: PLR2004
         return ConnectionFailed(f"The proxy cannot reach the site (status {status}).")
-    return ProxyFailed(f"The proxy refuses the connection (status {status}).")
+    return ProxyFailed(f"The proxy refused the connection (status {status}).")
 
 
 def error_for_status(status: int, retry_after: float | None = None) -> ScanError | None:
@@ -95,15 +95,15 @@ def error_for_status(status: int, retry_after: float | None = None) -> ScanError
     if status == 429 or (status == 503 and retry_after is not None):  # noqa: PLR2004
         return RateLimited(retry_after=retry_after)
     if status in {401, 403, 451}:
-        return Blocked(f"The site refuses our requests (status {status}).")
+        return Blocked(f"The site blocks our requests (status {status}).")
     if status == 407:  # noqa: PLR2004
-        return ProxyFailed("The proxy asks for a user name and a password (status 407).")
+        return ProxyFailed("The proxy requires a user name and password (status 407).")
     if status in {404, 410}:
         return HttpNotFound()
     if status == 204:  # noqa: PLR2004
         return EmptyDocument()
     if 500 <= status <= 599:  # noqa: PLR2004
-        return ServerError(f"The site answered with an error of its own (status {status}).")
+        return ServerError(f"The site answered with a server error (status {status}).")
     return HttpStatusUnexpected(f"The site answered with status {status}.")
 
 

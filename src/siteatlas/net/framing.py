@@ -93,13 +93,13 @@ class BoundedHandler(ResponseHandler, asyncio.BufferedProtocol):
 
     def _excess(self) -> str | None:
         if self._answers > MAX_INTERIM_ANSWERS + 1:
-            return "The site sends answer after answer to one request."
+            return "The site sent too many interim responses."
         if not self._has_head:
             too_long = self._wire_bytes > MAX_BYTES_BEFORE_HEAD
-            return "The headers of the answer do not end." if too_long else None
+            return "The response headers are too long." if too_long else None
         framing = self._framing_bytes
         if self._is_chunked and framing > FREE_FRAMING_BYTES + (self._wire_bytes - framing) // 2:
-            return "The site sends the document in pieces of a few bytes."
+            return "The site sends the document in chunks of a few bytes."
         return None
 
     def _break_off(self, error: HttpProtocolError) -> None:

@@ -157,7 +157,7 @@ class Gate(AbstractResolver):
             return await self._addresses(target.host)
         except DnsError as error:
             if target.is_proxy:
-                raise ProxyFailed("The name of the proxy cannot be resolved.") from error
+                raise ProxyFailed("The host name of the proxy cannot be resolved.") from error
             raise
 
     async def _addresses(self, host: str) -> Sequence[str]:
@@ -168,7 +168,7 @@ class Gate(AbstractResolver):
             async with asyncio.timeout(self._timeout), self._lookups:
                 found = tuple(await self._resolver.addresses(host))
         except TimeoutError as error:
-            raise DnsError("The name of the site was not resolved in time.") from error
+            raise DnsError("The host name of the site was not resolved in time.") from error
         if not found:
             raise DnsNameUnknown
         if len(self._cache) >= MAX_CACHED_NAMES:

@@ -37,9 +37,11 @@ def checked_headers(headers: Mapping[str, str]) -> dict[str, str]:
     """A copy of the table; ConfigurationError for what cannot or must not be sent."""
     for name, value in headers.items():
         if not _NAME.fullmatch(name):
-            raise ConfigurationError("The name of a header holds a character that it may not.")
+            raise ConfigurationError("The header name contains an invalid character.")
         if name.lower() in _OURS:
             raise ConfigurationError(f"The header {name} is set by Siteatlas itself.")
         if not _VALUE.fullmatch(value):
-            raise ConfigurationError(f"The value of the header {name} cannot be sent.")
+            raise ConfigurationError(
+                f"The value of the header {name} contains an invalid character."
+            )
     return dict(headers)

@@ -122,7 +122,7 @@ class Politeness:
         if host.failures >= FAILURES_TO_OPEN:
             host.rest = min(max(host.rest * 2, MIN_REST_SECONDS), MAX_REST_SECONDS)
             host.closed_until = now + host.rest
-            log.warning("host_rests", host=address.host, port=address.port, seconds=host.rest)
+            log.warning("host_paused", host=address.host, port=address.port, seconds=host.rest)
 
     def _host(self, address: WebAddress, *, own: bool) -> _Host:
         exempt = own and self._exempt_own
@@ -191,7 +191,9 @@ class Politeness:
 
     def _refuse_resting(self, host: _Host) -> None:
         if host.closed_until > self._clock():
-            raise ConnectionFailed("The site failed several times in a row and is left to rest.")
+            raise ConnectionFailed(
+                "The site failed several times in a row; requests to it are paused."
+            )
 
 
 @asynccontextmanager

@@ -45,14 +45,14 @@ class DnsResolver:
 
     async def addresses(self, host: str) -> Sequence[str]:
         if self._dead_until.get(host, 0.0) > time.monotonic():
-            raise DnsError("The name servers of the site did not answer a moment ago.")
+            raise DnsError("The name servers of the site did not respond recently.")
         since = time.monotonic()
         try:
             async with asyncio.timeout(LOOKUP_SECONDS):
                 return await self._ask(host)
         except TimeoutError as error:
             self._remember(host)
-            raise DnsError("The name of the site was not resolved in time.") from error
+            raise DnsError("The host name of the site was not resolved in time.") from error
         except pycares.AresError as error:
             if error.args[0] in _UNKNOWN:
                 raise DnsNameUnknown from error

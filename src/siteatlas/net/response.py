@@ -132,7 +132,7 @@ class Response:
     def error(self) -> ScanError | None:
         """The error that the status means; None for 200 and 304."""
         if any(name in self._raw.headers for name in CHALLENGE_HEADERS):
-            return Blocked("The site shows a challenge for browsers instead of the document.")
+            return Blocked("The site shows a browser challenge instead of the document.")
         return error_for_status(self.status, self.retry_after)
 
     def refuse_oversize(self) -> None:

@@ -137,7 +137,7 @@ class Processor:
             await record_cancellation(claim)
             return JobStatus.CANCELLED
         except DatabaseUnavailable as error:
-            log.warning("database_away_during_job", cause=repr(error.__cause__))
+            log.warning("database_unavailable_during_job", cause=repr(error.__cause__))
             return await self._release_job(claim)
         except PUT_OFF as error:
             return await self._postpone(claim, error)
@@ -264,7 +264,9 @@ class Processor:
         if times >= MAX_PUT_OFFS:
             return await self._failed(claim, error)
         pause = put_off_seconds(times, random.uniform(-1, 1))
-        log.warning("job_put_off", error_code=error.code, seconds=round(pause, 1), times=times + 1)
+        log.warning(
+            "job_postponed", error_code=error.code, seconds=round(pause, 1), times=times + 1
+        )
         return await return_to_queue(claim, pause_seconds=pause, reason=error.code)
 
     async def _release_job(self, claim: Claim) -> JobStatus | None:
@@ -357,7 +359,7 @@ async def _claim_waiting(job_id: str | int | UUID, lease_seconds: float) -> Clai
         log.warning("job_not_found", job_id=str(job_id))
         return None
     if claim is None:
-        log.info("job_not_waiting", job_id=str(job_id), status=job.status)
+        log.info("job_not_pending", job_id=str(job_id), status=job.status)
     return claim
 
 
@@ -370,7 +372,7 @@ def _with_site(claim: Claim, domain: str | None) -> Claim:
     with suppress(AddressError):
         if parse_site(domain).domain == parse_site(claim.domain).domain:
             return claim
-    log.warning("domain_differs", job_id=str(claim.job_id), domain=claim.domain, given=domain)
+    log.warning("domain_mismatch", job_id=str(claim.job_id), domain=claim.domain, given=domain)
     return claim
 
 

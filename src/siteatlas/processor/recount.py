@@ -33,9 +33,9 @@ async def recount_site(job_id: int) -> None:
         ):
             await _recount(session, job_id)
     except DatabaseError as error:
-        log.warning("site_not_recounted", job=job_id, reason=error.code)
+        log.warning("domain_recount_failed", job=job_id, reason=error.code)
     except Exception:
-        log.exception("site_not_recounted", job=job_id)
+        log.exception("domain_recount_failed", job=job_id)
 
 
 async def _recount(session: AsyncSession, job_id: int) -> None:

@@ -20,8 +20,8 @@ async def terminate_stalled_writers() -> int:
         async with get_background_session() as session, session.begin():
             ended = await terminate_stalled_copies(session)
     except DatabaseError as error:
-        log.warning("stalled_copies_not_ended", reason=error.code)
+        log.warning("stalled_copies_not_terminated", reason=error.code)
         return 0
     if ended:
-        log.warning("stalled_copies_ended", count=ended)
+        log.warning("stalled_copies_terminated", count=ended)
     return ended

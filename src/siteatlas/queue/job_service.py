@@ -106,7 +106,7 @@ class JobService:
         """
         word = parse_status(status)
         if word is JobStatus.PROCESSING:
-            raise JobStateConflict("Only the claim of a worker starts a job.")
+            raise JobStateConflict("A job can only be started by a worker.")
         given = {"progress": progress, "result_data": result_data, "error": error}
         values = _of_status(word) | {name: v for name, v in given.items() if v is not None}
         unheld = or_(Job.lease_until.is_(None), Job.lease_until < func.now())
@@ -124,7 +124,7 @@ class JobService:
             raise JobActive from taken
         if job is None:
             await self.get_by_id(session, job_id)
-            raise JobStateConflict("A worker holds this job. Cancel it first.")
+            raise JobStateConflict("A worker is running this job. Cancel it first.")
         return job
 
 
@@ -144,7 +144,7 @@ def _names(job_id: int | UUID | str) -> Any:
         return Job.job_id == UUID(str(job_id))
     except ValueError as error:
         raise InputError(
-            f"{job_id!r} is no job. A job is named by its number or its UUID."
+            f"{job_id!r} is no job. A job is identified by its number or its UUID."
         ) from error
 
 

@@ -38,7 +38,7 @@ async def cancel(session: AsyncSession, job_id: int) -> str:
     current = await _status_of(session, job_id)
     if current == JobStatus.CANCELLED:
         return current
-    raise JobStateConflict(f"The job is {current} and cannot be cancelled any more.")
+    raise JobStateConflict(f"The job is {current} and can no longer be cancelled.")
 
 
 async def remove_domain_and_jobs(session: AsyncSession, name: str) -> None:

@@ -153,7 +153,7 @@ async def _join_or_insert(session: AsyncSession, new: NewJob) -> SubmittedJob:
             return _joined(job)
         for inserted in await _insert(session, [new]):
             return submitted_of(inserted, deduplicated=False)
-    raise ConflictError("The jobs of this site end faster than they can be joined. Try again.")
+    raise ConflictError("The active job of this site ended while it was being joined. Try again.")
 
 
 def _joined(job: Job) -> SubmittedJob:

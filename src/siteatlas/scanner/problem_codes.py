@@ -16,7 +16,7 @@ LEFT_OUT: Final = {
     "bad_unicode": "a URL with a replacement character or an invalid code point",
     "credentials": "a URL with a user name or password",
     "bad_url": "a URL that is not http or https, or has no usable host",
-    "entry_malformed": "an entry that is lost because the XML around it is broken",
+    "entry_malformed": "an entry lost because the XML around it is malformed",
 }
 KEPT: Final = {
     "relative_url": (
@@ -24,22 +24,22 @@ KEPT: Final = {
         "which has no address, and in a text list unless it begins with a slash or a dot"
     ),
     "several_locs": (
-        "an entry with more than one `loc`; of a page the first is kept, of an index all are read"
+        "an entry with several `loc`; the first is kept for a page, all are read in an index"
     ),
-    "entry_salvaged": "an entry that was read although the XML around it is broken",
+    "entry_salvaged": "an entry recovered although the XML around it is malformed",
     "lastmod_invalid": "a `lastmod` that is not a date; the entry is kept without it",
     "lastmod_future": "a `lastmod` more than a day in the future",
     "changefreq_invalid": (
-        "a `changefreq` that the protocol does not know; the entry is kept without it"
+        "a `changefreq` that is not in the protocol; the entry is kept without it"
     ),
     "priority_invalid": (
         "a `priority` that is not a number from 0 to 1; the entry is kept without it"
     ),
     "duplicate_url": "a URL that the same document has listed before",
     "url_long": "a URL of 2,049 to 8,192 characters",
-    "extras_cut": "images, videos or other [extras](extras.md) beyond their limits were cut",
+    "extras_cut": "images, videos or other [extras](extras.md) beyond their limits were dropped",
     "off_host": "a page on another site",
-    "private_host": "a page whose host is an address or name of a private network",
+    "private_host": "a page whose host belongs to a private network",
     "scope": (
         "a page outside the directory of the sitemap, which search engines ignore unless "
         "robots.txt names the sitemap or an index above it"
@@ -47,15 +47,15 @@ KEPT: Final = {
 }
 DOCUMENT: Final = {
     "bare_ampersand": "an `&` that does not begin an entity; taken as `&amp;`",
-    "html_entity": "an entity of HTML, such as `&nbsp;`; replaced by its character",
+    "html_entity": "an HTML entity such as `&nbsp;`; replaced by its character",
     "forbidden_char": "a character that XML forbids; replaced",
     "namespace": (
         "the root has a namespace, prefix or case other than that of the protocol, or a prefix is "
         "not declared"
     ),
     "doctype": "a document type declaration before the root",
-    "leading_blanks": "blanks before the XML declaration or the root",
-    "content_after_end": "something follows the end of the root",
+    "leading_blanks": "whitespace before the XML declaration or the root",
+    "content_after_end": "content after the end of the root",
     "encoding_not_utf8": "the document is encoded in something other than UTF-8",
     "encoding_lie": "the bytes are not in the encoding that the document names",
     "encoding_unknown": "the document names an unknown encoding",
@@ -68,19 +68,19 @@ DOCUMENT: Final = {
     "over_50_mib": "more bytes than the protocol allows; all are read, up to 100 MiB",
 }
 SCAN: Final = {
-    "url_limit": "as many URLs as asked for were read; there may be more",
-    "document_limit": "more than 10,000 documents in a scan, or 100,000 stored of the site",
+    "url_limit": "the requested number of URLs was reached; there may be more",
+    "document_limit": "more than 10,000 documents in a scan, or 100,000 stored for the site",
     "depth_limit": "indexes nested deeper than 5",
-    "cross_host_cap": "more than 20 documents of one foreign host",
+    "cross_host_cap": "more than 20 documents on one foreign host",
     "robots_truncated": "robots.txt is longer than 500 KiB; the rest was not read",
     "sitemap_line_limit": "robots.txt names more than 10,000 sitemaps; the others were not read",
 }
 CANDIDATE: Final = {
     "soft_404": "the site answers this guess, and any other path, with a page",
-    "duplicate": "it leads to a document that was read already",
+    "duplicate": "it leads to a document that has already been read",
     "cross_host": "an index lists it on a foreign host that the site itself did not name",
     "robots_disallowed": "a guess that robots.txt does not allow",
-    "unchanged": "the site says that it did not change; only library users ask for that yet",
+    "unchanged": "the site reports that it has not changed; only library users request this so far",
     "done_before": "an earlier attempt at this scan has read it; seen by library users only",
 }
 MEANINGS: Final = MappingProxyType(LEFT_OUT | KEPT | DOCUMENT | SCAN)

@@ -100,7 +100,7 @@ class Consumer:
         """Work until `stop` is set, then give back what could not be finished."""
         log.info("worker_started", worker_id=self.worker_id, slots=self._slots.size)
         if self._lease < SHORT_LEASE_SECONDS:
-            log.warning("lease_is_short", seconds=self._lease, advised=SHORT_LEASE_SECONDS)
+            log.warning("lease_too_short", seconds=self._lease, advised=SHORT_LEASE_SECONDS)
         async with asyncio.TaskGroup() as group:
             self._group = group
             loops = [
@@ -256,10 +256,10 @@ class Consumer:
         except (asyncio.CancelledError, TimeoutError):
             status = await self._stopped(job)
         except SiteatlasError as error:
-            log.warning("job_left_to_its_lease", job_id=str(job.claim.job_id), error=error.code)
+            log.warning("job_end_not_recorded", job_id=str(job.claim.job_id), error=error.code)
         except Exception:
             # The border of one job: its end could not be written, the others go on.
-            log.exception("job_left_to_its_lease", job_id=str(job.claim.job_id))
+            log.exception("job_end_not_recorded", job_id=str(job.claim.job_id))
         finally:
             parking.end()
             self._note_end(job, status)
@@ -280,7 +280,7 @@ class Consumer:
 
     async def _release_other_jobs(self, suspect: RunningJob) -> None:
         """A job that may kill its worker runs alone, for a while: nobody else is to be blamed."""
-        log.warning("job_runs_alone", job_id=str(suspect.claim.job_id), domain=suspect.claim.domain)
+        log.warning("job_isolated", job_id=str(suspect.claim.job_id), domain=suspect.claim.domain)
         others = [job for job in self._slots.jobs() if job is not suspect]
         tasks = [job.task for job in others if job.task is not None]
         if tasks:
@@ -311,7 +311,7 @@ class Consumer:
             return None
         except Exception:
             # It would end the whole group: the loops of this process and all its jobs.
-            log.exception("job_left_to_its_lease", job_id=str(job.claim.job_id))
+            log.exception("job_end_not_recorded", job_id=str(job.claim.job_id))
             return None
 
     async def _poll_loop(self) -> None:

@@ -32,5 +32,5 @@ async def write_final_status(job: RunningJob) -> JobStatus | None:
         pause_seconds=DISPLACED_PAUSE_SECONDS if displaced else 0,
         reason="displaced" if displaced else "released",
     )
-    log.info("job_given_back", job_id=str(job.claim.job_id), domain=job.claim.domain)
+    log.info("job_released", job_id=str(job.claim.job_id), domain=job.claim.domain)
     return status

@@ -40,17 +40,19 @@ class ResilientLoop:
         except asyncio.CancelledError:
             if _is_cancelled():
                 raise
-            log.exception("round_failed", loop=self._loop_name)
+            log.exception("loop_iteration_failed", loop=self._loop_name)
             await self._rest()
         except DatabaseError as error:
             self._note_outage(error)
             await self._rest()
         except Exception:
-            log.exception("round_failed", loop=self._loop_name)
+            log.exception("loop_iteration_failed", loop=self._loop_name)
             await self._rest()
         else:
             if self._failing_since is not None:
-                log.info("database_back", loop=self._loop_name, seconds=self._failing_seconds())
+                log.info(
+                    "database_recovered", loop=self._loop_name, seconds=self._failing_seconds()
+                )
             self._failing_since, self._pause = None, FIRST_PAUSE
 
     def _note_outage(self, error: DatabaseError) -> None:
@@ -60,7 +62,7 @@ class ResilientLoop:
         if now - self._logged_at >= REPEAT_LOG_SECONDS:
             self._logged_at = now
             log.warning(
-                "database_away",
+                "database_unavailable",
                 loop=self._loop_name,
                 reason=error.code,
                 seconds=self._failing_seconds(),

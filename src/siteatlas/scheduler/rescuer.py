@@ -50,7 +50,7 @@ class Rescuer:
         except DatabaseUnavailable:
             raise
         except Exception as error:  # noqa: BLE001 - each is tried and logged on its own
-            log.warning("rescue_repeated_one_by_one", jobs=len(expired), error=_code_of(error))
+            log.warning("rescue_retried_individually", jobs=len(expired), error=_code_of(error))
             rescued = await self._one_by_one(expired, blame=blame)
         self._ignore(set(expired) - rescued, LOCKED_SECONDS)
         return len(rescued)

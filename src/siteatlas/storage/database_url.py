@@ -46,7 +46,7 @@ def _parsed(text: str) -> URL:
     try:
         return make_url(text)
     except ArgumentError as error:
-        raise ConfigurationError("DATABASE_URL is not a database address.") from error
+        raise ConfigurationError("DATABASE_URL is not a valid database URL.") from error
     except ValueError as error:
         raise ConfigurationError("The port in DATABASE_URL is not a number.") from error
 
@@ -55,7 +55,7 @@ def _check_host(host: str) -> None:
     try:
         host.encode("idna")
     except UnicodeError as error:
-        raise ConfigurationError("The host in DATABASE_URL is not the name of one.") from error
+        raise ConfigurationError("The host in DATABASE_URL is not a valid host name.") from error
 
 
 def _check_port(url: URL) -> None:

@@ -68,8 +68,8 @@ SPOKEN_STATES = ("", "08P01", "55000")
 # What is said of an error at the place where it was met.
 LOCATED: dict[type[DatabaseError], str] = {
     DatabaseUnavailable: "The database at {where} cannot be reached: {why}.",
-    DatabaseRefused: "The database at {where} refuses us: {why}.",
-    DatabaseTlsFailed: "No secure connection to the database at {where}: {why}.",
+    DatabaseRefused: "The database at {where} denied access: {why}.",
+    DatabaseTlsFailed: "The TLS connection to the database at {where} failed: {why}.",
 }
 
 
@@ -97,7 +97,7 @@ def translated(error: Exception) -> SiteatlasError | None:
         return DatabasePoolExhausted()
     first = first_cause(error)
     if isinstance(first, ClientConfigurationError):
-        return ConfigurationError(f"DATABASE_URL cannot be used: {_sentence(first)}.")
+        return ConfigurationError(f"DATABASE_URL is invalid: {_sentence(first)}.")
     if isinstance(first, ssl.SSLError):
         return DatabaseTlsFailed()
     own = _meaning(error, first)
@@ -168,7 +168,7 @@ def reason_of(error: BaseException) -> str:
     """Why a connection failed, as the operating system or the server said it."""
     first = first_cause(error)
     if isinstance(first, TimeoutError):
-        return "no answer in time"
+        return "no response in time"
     if isinstance(first, ssl.SSLError):
         return _tls_reason(first)
     if isinstance(first, OSError) and first.errno is not None and first.errno > 0:
@@ -178,7 +178,7 @@ def reason_of(error: BaseException) -> str:
 
 def _tls_reason(error: ssl.SSLError) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
-        return f"its certificate cannot be trusted ({error.verify_message.rstrip('.')})"
+        return f"its certificate is not trusted ({error.verify_message.rstrip('.')})"
     return (error.reason or str(error)).replace("_", " ").lower()
 
 

@@ -128,7 +128,7 @@ class Database:
             async with asyncio.timeout(CLOSE_SECONDS):
                 await self.engine.dispose()
         except TimeoutError:
-            log.warning("database_does_not_answer_at_the_end")
+            log.warning("database_unresponsive_at_shutdown")
             await self.engine.dispose(close=False)
 
 
@@ -164,7 +164,7 @@ def create_database(
             connect_args=connect_args,
         )
     except ArgumentError as error:
-        raise ConfigurationError(f"DATABASE_URL cannot be used: {error}.") from error
+        raise ConfigurationError(f"DATABASE_URL is invalid: {error}.") from error
     return Database(engine, standing, connections=pool_size + pool_overflow)
 
 

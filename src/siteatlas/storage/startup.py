@@ -80,7 +80,7 @@ async def _embedded(
         if type(error) is not DatabaseUnavailable:
             raise
         raise EmbeddedServerUnavailable(
-            f"The embedded PostgreSQL in {server.data_dir} does not answer: {reason_of(error)}."
+            f"The embedded PostgreSQL in {server.data_dir} does not respond: {reason_of(error)}."
         ) from error
     finally:
         await asyncio.to_thread(server.release)
@@ -124,7 +124,7 @@ async def _revive_when_dead(server: EmbeddedServer) -> None:
         await asyncio.sleep(LOOK_SECONDS)
         try:
             if await asyncio.to_thread(server.revive):
-                log.warning("embedded_server_revived")
+                log.warning("embedded_server_restarted")
         except EmbeddedServerError as error:
             log.warning("embedded_server_lost", reason=error.message)
             await asyncio.sleep(REST_SECONDS)

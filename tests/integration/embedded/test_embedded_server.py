@@ -166,7 +166,7 @@ async def test_a_killed_server_is_recovered_with_a_word_and_without_loss(data_di
     async with connected(server) as connection:
         assert await connection.fetchval("SELECT number FROM kept") == 7
         await connection.execute("DROP TABLE kept")
-    assert any("recovery after a crash" in word for word in words)
+    assert any("recover" in word for word in words)
     newcomer.finish()
     owner.finish()
     server.release()

@@ -62,7 +62,7 @@ async def test_a_job_keeps_its_own_site_and_a_warning_names_the_other_one(
         submitted = await submit_server(own)
         await process_domain_with_own_session(submitted.id, other.host_port)
         assert other.requests == []
-    (warning,) = logged(log_lines, "domain_differs")
+    (warning,) = logged(log_lines, "domain_mismatch")
     assert (warning["level"], warning["given"]) == ("warning", other.host_port)
     assert (await job_of(submitted.id)).status == "completed"
 
@@ -74,7 +74,7 @@ async def test_the_same_site_in_another_form_is_no_difference(
         allow(monkeypatch, server)
         submitted = await submit_server(server)
         await process_domain_with_own_session(submitted.id, server.base + "/")
-    assert logged(log_lines, "domain_differs") == []
+    assert logged(log_lines, "domain_mismatch") == []
 
 
 @pytest.mark.criterion("unknown-job-reported")

@@ -49,5 +49,5 @@ def test_a_single_bad_site_is_an_error_of_its_own():
 
 
 def test_an_empty_list_is_refused():
-    with pytest.raises(InputError, match="No site is named"):
+    with pytest.raises(InputError, match="No site"):
         _usable([], POLICY)

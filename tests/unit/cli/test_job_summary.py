@@ -95,7 +95,7 @@ def test_a_partial_job_says_so_and_why():
 def test_a_failed_job_says_why_and_what_to_do():
     shown = lines(FAILED)
     error = shown.index(("error", "no_sitemap: No sitemap was found."))
-    assert "full address" in shown[error + 1][1]
+    assert shown[error + 1][0] == ""
     assert shown[error + 2] == ("", "Try again: siteatlas jobs retry 7")
     assert "found" not in dict(shown)
 
@@ -178,4 +178,4 @@ def test_nobody_at_work_is_said_once_until_somebody_comes(capsys):
     notice = IdleNotice()
     for served in (False, False, True, False):
         notice.notice(DONE, served=served)
-    assert capsys.readouterr().err.count("No process works on the queue") == 2
+    assert capsys.readouterr().err.count("siteatlas serve") == 2

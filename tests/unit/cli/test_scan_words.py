@@ -30,7 +30,7 @@ def test_five_lines_tell_a_person_how_it_went(capsys):
         "  lastmod   25% of the URLs have one",
         "  problems  bad_url (3)",
         "  time      2.0 s, 500 URLs a second",
-        "            -v shows what these codes mean, and where",
+        "            -v explains these codes and shows where they occur",
     ]
 
 
@@ -149,5 +149,5 @@ def test_a_pattern_that_nothing_fits_is_explained(capsys):
     wanted = EntryFilter.of(None, ["blog"], [])
     wanted.left_out = 1
     assert left_out_words(wanted, capsys) == (
-        "The filters left out 1 URL. A pattern must fit the whole URL, such as '*blog*'.\n"
+        "The filters left out 1 URL. A pattern must match the whole URL, such as '*blog*'.\n"
     )

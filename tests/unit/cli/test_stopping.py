@@ -45,7 +45,7 @@ def test_the_first_signal_lets_the_service_end_in_good_order():
         process.send_signal(number)
         _, words = process.communicate(timeout=10)
         assert process.returncode == 0
-        assert "once more to leave at once" in words
+        assert "Ctrl-C again" in words
 
 
 @pytest.mark.parametrize("manner", ["hangs", "blocks"])

@@ -32,7 +32,7 @@ async def test_a_worker_that_a_signal_ended_is_named_and_the_others_are_stopped(
     killed.send_signal(number)
     assert await WorkerGroup([other, killed]).ended() == 128 + number
     assert other.returncode == 0
-    words = f"Process {killed.pid} ended by signal {number:d}; the others are stopped.\n"
+    words = f"Process {killed.pid} ended by signal {number:d}; stopping the others.\n"
     assert capfd.readouterr().err == words
 
 
@@ -41,7 +41,7 @@ async def test_a_worker_that_ended_by_itself_is_named_with_its_status(status: in
     ended, other = await start(f"raise SystemExit({status})"), await start()
     assert await WorkerGroup([ended, other]).ended() == status
     assert other.returncode == 0
-    words = f"Process {ended.pid} ended with status {status}; the others are stopped.\n"
+    words = f"Process {ended.pid} ended with status {status}; stopping the others.\n"
     assert capfd.readouterr().err == words
 
 

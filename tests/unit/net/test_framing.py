@@ -81,7 +81,7 @@ async def test_a_late_reader_is_told_the_same_reason(make_client: MakeClient):
         client.get(parse_url(server.url())) as response,
     ):
         await asyncio.sleep(0.3)
-        with pytest.raises(HttpProtocolError, match="pieces of a few bytes"):
+        with pytest.raises(HttpProtocolError, match="chunks"):
             await read(response)
 
 
@@ -91,7 +91,7 @@ async def test_a_few_interim_answers_are_passed_over(make_client: MakeClient):
 
 
 async def test_one_interim_answer_too_many_is_an_error(make_client: MakeClient):
-    with pytest.raises(HttpProtocolError, match="answer after answer"):
+    with pytest.raises(HttpProtocolError, match="interim"):
         await fetch(make_client, Site(HINTS * (MAX_INTERIM_ANSWERS + 1) + PLAIN))
 
 
@@ -135,7 +135,7 @@ async def test_large_headers_are_not_taken_for_framing(make_client: MakeClient):
 
 async def test_what_came_before_the_head_is_bounded_however_it_looks(make_client: MakeClient):
     site = Site(b"\r\n" * MAX_BYTES_BEFORE_HEAD + PLAIN)
-    with pytest.raises(HttpProtocolError, match="do not end"):
+    with pytest.raises(HttpProtocolError, match="headers"):
         await fetch(make_client, site)
 
 

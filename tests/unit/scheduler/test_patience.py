@@ -43,9 +43,9 @@ async def test_an_outage_is_logged_with_its_code_and_again_after_a_minute():
         await run_round(one)
     told = [(line["event"], line.get("reason"), line["seconds"]) for line in lines]
     assert told == [
-        ("database_away", "database_unavailable", 0.0),
-        ("database_away", "database_busy", 60.0),
-        ("database_back", None, 62.0),
+        ("database_unavailable", "database_unavailable", 0.0),
+        ("database_unavailable", "database_busy", 60.0),
+        ("database_recovered", None, 62.0),
     ]
 
 
@@ -54,7 +54,11 @@ async def test_the_next_outage_is_logged_at_once():
     with capture_logs() as lines:
         for error in (DatabaseUnavailable(), None, DatabaseBusy()):
             await run_round(one, error)
-    assert [line["event"] for line in lines] == ["database_away", "database_back", "database_away"]
+    assert [line["event"] for line in lines] == [
+        "database_unavailable",
+        "database_recovered",
+        "database_unavailable",
+    ]
 
 
 @pytest.mark.parametrize("error", [asyncio.CancelledError(), ValueError("unexpected")])
@@ -63,7 +67,7 @@ async def test_an_error_that_is_not_meant_for_the_loop_is_logged_and_outlived(
 ):
     with capture_logs() as lines:
         await run_round(ResilientLoop("poll"), error)
-    assert [(line["event"], line["loop"]) for line in lines] == [("round_failed", "poll")]
+    assert [(line["event"], line["loop"]) for line in lines] == [("loop_iteration_failed", "poll")]
 
 
 async def test_a_loop_that_is_cancelled_ends():

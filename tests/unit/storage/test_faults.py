@@ -22,7 +22,7 @@ def unavailable(cause: Exception | None) -> DatabaseUnavailable:
     ("cause", "reason"),
     [
         (ConnectionRefusedError(errno.ECONNREFUSED, "Connect call failed"), "Connection refused"),
-        (TimeoutError(), "no answer in time"),
+        (TimeoutError(), "no response in time"),
         (OSError(-2, "Name or service not known"), "Name or service not known"),
         (RuntimeError("the database system is starting up"), "the database system is starting up"),
     ],

@@ -86,7 +86,7 @@ class QueryShape(BaseModel):
         None,
         min_length=1,
         max_length=MAX_CURSOR_CHARS,
-        description="`next_cursor` of the page before, with the same filters.",
+        description="`next_cursor` of the previous page, with the same filters.",
     )
 
 
@@ -104,5 +104,5 @@ class PageAnswer(AnswerShape, Generic[ItemT]):
 
     items: Annotated[list[ItemT], declared(maxItems=MAX_LIMIT)]
     next_cursor: Annotated[str, declared(maxLength=MAX_CURSOR_CHARS)] | None = Field(
-        description="Where the next page begins; null on the last one."
+        description="Cursor of the next page; null on the last page."
     )

@@ -81,7 +81,9 @@ class BatchRequest(RequestShape):
     )
 
     domains: Annotated[list[Address], Field(min_length=1, max_length=MAX_DOMAINS)]
-    max_pages: MaxPages | None = Field(None, description="Most URLs that each scan stores.")
+    max_pages: MaxPages | None = Field(
+        None, description="Maximum number of URLs that each scan stores."
+    )
 
 
 class BatchItemAnswer(AnswerShape):
@@ -99,10 +101,10 @@ class BatchCreated(AnswerShape):
 
     batch_id: UUID
     status: JobStatusWord
-    total_domains: SmallCount = Field(description="Different names in the request.")
+    total_domains: SmallCount = Field(description="Number of distinct domains in the request.")
     status_url: Line
     items: Annotated[list[BatchItemAnswer], declared(maxItems=MAX_DOMAINS)]
-    warning: Line | None = Field(None, description="Set when nobody is there to run the jobs.")
+    warning: Line | None = Field(None, description="Set if no worker is running.")
 
 
 class DomainStatusAnswer(AnswerShape):
@@ -120,7 +122,7 @@ class DomainStatusAnswer(AnswerShape):
         "and once the record of the job has been pruned."
     )
     reasons: Annotated[list[Word], declared(maxItems=100)] = Field(
-        description="Codes that say what is missing and why."
+        description="Codes of the reasons why the scan is partial."
     )
 
 
@@ -135,7 +137,7 @@ class BatchStatusAnswer(AnswerShape):
     completed_domains: SmallCount
     failed_domains: SmallCount
     partial_domains: SmallCount = Field(
-        description="How many of the completed sites are known to be partial."
+        description="Number of completed sites known to be partial."
     )
     progress: Share
     created_at: datetime

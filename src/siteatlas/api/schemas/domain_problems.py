@@ -45,7 +45,7 @@ class SampleAnswer(AnswerShape):
     """One place where a document has a problem; what is not known is null."""
 
     url: Line | None = Field(description="The page, truncated after 500 characters.")
-    value: Line | None = Field(description="What was listed, truncated after 200 characters.")
+    value: Line | None = Field(description="The value as listed, truncated after 200 characters.")
     entry: SmallCount | None = Field(description="The number of the entry, from 1.")
 
 
@@ -65,7 +65,7 @@ class ProblemAnswer(AnswerShape):
     first_seen_at: datetime
     last_seen_at: datetime
     resolved_at: datetime | None = Field(
-        description="When a complete read of the document no longer showed it."
+        description="When a complete read of the document no longer found the problem."
     )
 
 
@@ -73,7 +73,11 @@ class ProblemsQuery(QueryShape):
     """Which problems to list."""
 
     code: str | None = Field(
-        None, min_length=1, max_length=64, pattern=r"^[a-z0-9_]+$", description="Only this code."
+        None,
+        min_length=1,
+        max_length=64,
+        pattern=r"^[a-z0-9_]+$",
+        description="Only problems with this code.",
     )
     sitemap: str | None = Field(
         None,
@@ -83,5 +87,6 @@ class ProblemsQuery(QueryShape):
         description="Only the document with this URL.",
     )
     state: ProblemState = Field(
-        ProblemState.CURRENT, description="In the document now, over since, or all of them."
+        ProblemState.CURRENT,
+        description="Problems that the documents have now, that were resolved, or all.",
     )

@@ -110,7 +110,7 @@ class DomainChange(RequestShape):
         json_schema_extra=examples({"paused": True}, {"watched": True, "scan_interval_hours": 6})
     )
 
-    watched: bool | None = Field(None, description="Watching makes the site due at once.")
+    watched: bool | None = Field(None, description="Watching a site makes it due immediately.")
     paused: bool | None = None
     scan_interval_hours: IntervalHours | None = Field(
         None, description=f"{INTERVAL} A new one counts from the last scan, or from now."
@@ -152,7 +152,9 @@ class DomainAnswer(AnswerShape):
     last_scan_status: Annotated[str, one_of(SCAN_ENDS)] | None
     last_error_code: Word | None
     failures_in_a_row: SmallCount
-    url_count: Count = Field(description="All stored listings, also those of earlier scans.")
+    url_count: Count = Field(
+        description="Number of stored URLs, including those from earlier scans."
+    )
     distinct_url_count: Count
     sitemap_count: Count = Field(description=SITEMAP_COUNT)
     created_by: UUID
@@ -167,7 +169,7 @@ class DomainAdded(DomainAnswer):
 
     job_id: UUID | None = Field(None, description="The job of the scan; null without `watch`.")
     status_url: Line | None = Field(None, description="Where to follow the scan.")
-    warning: Line | None = Field(None, description="Set when nobody is there to run the job.")
+    warning: Line | None = Field(None, description="Set if no worker is running.")
 
 
 class ScanAnswer(AnswerShape):
@@ -184,7 +186,7 @@ class ScanAnswer(AnswerShape):
     started_at: datetime
     finished_at: datetime | None
     sitemap_count: Count = Field(description=SITEMAP_COUNT)
-    url_count: Count = Field(description="Listings that this scan read.")
+    url_count: Count = Field(description="Number of URLs that this scan read.")
     distinct_url_count: Count
     published_seq: Count | None
 

@@ -132,23 +132,23 @@ class ScanResult(AnswerShape):
     model_config = ConfigDict(json_schema_extra=examples(RESULT))
 
     domain: Name | None = None
-    max_pages: Count | None = Field(None, description="The limit that this scan had, if any.")
+    max_pages: Count | None = Field(None, description="The URL limit of this scan, if any.")
     scan_id: Count | None = None
     sitemap_count: Count | None = Field(None, description=SITEMAP_COUNT)
     known_sitemap_count: Count | None = Field(
-        None, description="Documents known so far; only while the scan runs."
+        None, description="Number of documents known so far; only while the scan is running."
     )
     url_count: Count | None = None
     distinct_url_count: Count | None = None
-    partial: bool | None = Field(None, description="Whether something of the site is missing.")
+    partial: bool | None = Field(None, description="Whether the scan is partial.")
     reasons: Annotated[list[Word], declared(maxItems=100)] | None = Field(
-        None, description="Codes that say what is missing and why."
+        None, description="Codes of the reasons why the scan is partial."
     )
     sitemaps: Annotated[list[FoundSitemap], declared(maxItems=100)] | None = Field(
         None, description="The largest documents, at most 100."
     )
     sitemaps_truncated: bool | None = Field(
-        None, description="Whether `sitemaps` leaves documents out; `sitemap_count` counts all."
+        None, description="Whether `sitemaps` is incomplete; `sitemap_count` counts all documents."
     )
 
 
@@ -203,7 +203,7 @@ class ScanAccepted(AnswerShape):
     created_at: datetime
     deduplicated: bool
     max_pages: Annotated[int, declared(minimum=1, maximum=MAX_PAGES)] | None
-    warning: Line | None = Field(None, description="Set when nobody is there to run the job.")
+    warning: Line | None = Field(None, description="Set if no worker is running.")
 
 
 class JobStatusAnswer(AnswerShape):

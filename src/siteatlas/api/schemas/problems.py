@@ -34,7 +34,7 @@ class FieldProblem(AnswerShape):
     """One value at fault: where it stands and what is wrong with it."""
 
     place: Annotated[str, declared(enum=["body", "query", "path", "header", "cookie"])] = Field(
-        alias="in", description="The part of the request that holds the value."
+        alias="in", description="The part of the request that contains the value."
     )
     pointer: Line = Field(description="A JSON pointer into that part, such as `#/limit`.")
     code: Word
@@ -54,5 +54,5 @@ class Problem(AnswerShape):
     code: Word
     request_id: Word | None
     errors: Annotated[list[FieldProblem], declared(maxItems=100)] | None = Field(
-        None, description="The values at fault, when they are known."
+        None, description="The invalid values, if known."
     )

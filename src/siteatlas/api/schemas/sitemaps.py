@@ -90,7 +90,9 @@ class SitemapAnswer(AnswerShape):
     created_by: UUID
     created_at: datetime
     last_read_at: datetime | None
-    url_count: Count = Field(description="All stored listings, also those of earlier scans.")
+    url_count: Count = Field(
+        description="Number of stored URLs, including those from earlier scans."
+    )
     http_status: SmallCount | None
     wire_bytes: Count
     decoded_bytes: Count
@@ -113,7 +115,7 @@ class UrlAnswer(AnswerShape):
     sitemap: Url
     sitemap_id: UUID
     first_seen_at: datetime
-    removed_at: datetime | None = Field(description="Always null: nothing is removed yet.")
+    removed_at: datetime | None = Field(description="Always null: removals are not detected yet.")
     extras: FreeObject | None
     lastmod_text: Line | None = Field(
         description="`lastmod` as listed, unless that is a full timestamp."

@@ -23,7 +23,7 @@ COLUMNS = [
     Column("FROM", kind=ColumnKind.PROSE),
 ]
 
-app = typer.Typer(help="The settings of Siteatlas.", no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(help="Show the settings.", no_args_is_help=True, rich_markup_mode=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ def group() -> None:
 
 @app.command()
 def show(as_json: JsonOption = False) -> None:
-    """Show each value, its environment name and where it came from; secrets are hidden."""
+    """Show each setting with its value and source; secrets are hidden."""
     shown = settings_shown(load_settings())
     if as_json:
         write_json({"items": [asdict(line) for line in shown], "next_cursor": None})

@@ -14,7 +14,7 @@ from siteatlas.settings import Settings
 from siteatlas.storage.schema import current_revision, needed_revision, upgrade_schema
 from siteatlas.storage.startup import open_storage
 
-app = typer.Typer(help="The schema of the database.", no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(help="Manage the database schema.", no_args_is_help=True, rich_markup_mode=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class SchemaState:
 
 @app.command()
 def upgrade(as_json: JsonOption = False) -> None:
-    """Bring the schema to the revision that this version needs."""
+    """Upgrade the schema to the revision that this version needs."""
     state = run(_upgrade(prepare()))
     _write(state, as_json=as_json)
     print_message("The schema is up to date.")
@@ -36,7 +36,7 @@ def upgrade(as_json: JsonOption = False) -> None:
 
 @app.command()
 def current(as_json: JsonOption = False) -> None:
-    """Show the revision of the schema; exit code 1 if it is not the needed one."""
+    """Show the revision of the schema; exit with 1 if it is not the one that is needed."""
     state = run(_load_state(prepare()))
     _write(state, as_json=as_json)
     raise typer.Exit(0 if state.up_to_date else 1)

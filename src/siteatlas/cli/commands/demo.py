@@ -35,13 +35,15 @@ app = typer.Typer(rich_markup_mode=None)
 @app.command()
 def demo(
     leave: Annotated[
-        bool, typer.Option("--exit", help="End after the report instead of serving on.")
+        bool, typer.Option("--exit", help="Exit after the report instead of continuing to serve.")
     ] = False,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes any free port.")] = 0,
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="Port to listen on; 0 picks a free port.")
+    ] = 0,
 ) -> None:
-    """Scan small sites on this machine with the whole service, and show what it found.
+    """Scan small demo sites on this machine with the whole service and show the results.
 
-    The demo has a data directory of its own. With --exit: code 1 if a site did not end as told.
+    The demo uses its own data directory. With --exit, exit with 1 if a result is unexpected.
     """
     settings = prepare(log_level="error", host="127.0.0.1", port=port)
     with listen(settings.host, settings.port) as listener:
@@ -109,7 +111,7 @@ async def _tour(ready: asyncio.Event, address: str, server: DemoServer) -> list[
     for visit in visits:
         if not visit.as_told:
             print_message(
-                f"{visit.site.name} did not end as told: expected {visit.site.expected_status}."
+                f"{visit.site.name} did not end as expected: {visit.site.expected_status}."
             )
     return visits
 

@@ -78,14 +78,12 @@ SHAPE: TableLayout[DomainView] = TableLayout(
         d.last_scan_at,
         "paused" if d.watched and d.paused else d.next_scan_at,
     ),
-    none="No site is known yet. Add one: siteatlas domains add example.com",
+    none="There are no sites yet. Add one: siteatlas domains add example.com",
     none_matches="No site matches.",
     record=DomainView,
 )
 
-app = typer.Typer(
-    help="The sites that are known and watched.", no_args_is_help=True, rich_markup_mode=None
-)
+app = typer.Typer(help="Manage sites.", no_args_is_help=True, rich_markup_mode=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +115,8 @@ def add(
     sites: Annotated[
         list[str],
         typer.Argument(
-            metavar="SITE", help="Hosts such as example.com, or - for a list on stdin, one a line."
+            metavar="SITE",
+            help="Hosts such as example.com, or - to read a list from stdin, one per line.",
         ),
     ],
     interval_hours: Annotated[
@@ -129,13 +128,14 @@ def add(
         ),
     ] = None,
     max_urls: Annotated[
-        int | None, typer.Option(min=1, max=50_000_000, help="Most URLs that a scan stores.")
+        int | None,
+        typer.Option(min=1, max=50_000_000, help="Maximum number of URLs that a scan stores."),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Watch sites: scan each one now, and again after every interval.
+    """Watch sites: scan each one now, then at regular intervals.
 
-    Exit code 1 if one of several sites could not be added; the others are.
+    Exit with 1 if a site could not be added; the others are added anyway.
     """
     settings = prepare()
     typed = list(dict.fromkeys(_typed(sites)))
@@ -159,7 +159,7 @@ def _typed(sites: list[str]) -> Iterator[str]:
 def _usable(typed: list[str], policy: EgressPolicy) -> list[WebAddress]:
     """The addresses that can be scanned; the others are named, and a single one is an error."""
     if not typed:
-        raise InputError("No site is named. Give hosts such as example.com, or a list on stdin.")
+        raise InputError("No site given. Name hosts such as example.com, or pass a list on stdin.")
     usable: list[WebAddress] = []
     for text in typed:
         try:
@@ -196,20 +196,20 @@ def list_(
 
 @app.command()
 def show(site: SiteArgument, as_json: JsonOption = False) -> None:
-    """Show what is known of SITE."""
+    """Show what is stored about SITE."""
     _write(run(_find(prepare(), site)), as_json=as_json)
 
 
 @app.command()
 def pause(site: SiteArgument, as_json: JsonOption = False) -> None:
-    """Stop scanning SITE until it is resumed."""
+    """Pause scheduled scans of SITE."""
     domain = run(_set_paused(prepare(), site, paused=True))
     _write_changed(domain, f"Paused {domain.domain}.", as_json=as_json)
 
 
 @app.command()
 def resume(site: SiteArgument, as_json: JsonOption = False) -> None:
-    """Scan SITE again as before."""
+    """Resume scheduled scans of SITE."""
     domain = run(_set_paused(prepare(), site, paused=False))
     due = domain.next_scan_at
     when = f"; next scan: {relative_time(due, datetime.now(UTC))}" if due else ""
@@ -219,12 +219,12 @@ def resume(site: SiteArgument, as_json: JsonOption = False) -> None:
 @app.command()
 def remove(
     site: SiteArgument,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
 ) -> None:
-    """Forget SITE and all that is stored of it."""
+    """Remove SITE and everything stored about it."""
     settings = prepare()
     if not yes and not is_terminal(sys.stdin):
-        raise InputError("Removing a site also removes its history. Add --yes to do it.")
+        raise InputError("Removing a site also removes its history. Add --yes to confirm.")
     if not yes:
         typer.confirm(f"Remove {site} with its sitemaps, URLs and history?", abort=True, err=True)
     print_message(f"Removed {run(_remove(settings, site))}.")
@@ -261,7 +261,7 @@ async def _add(
         items = [asdict(one.domain) | {"job_id": one.job.job_id} for one in added]
         write_json(items[0] if len(items) == 1 else {"items": items, "next_cursor": None})
     if not served:
-        print_message("No process works on the queue. Start one: siteatlas serve")
+        print_message("No worker is running. Start one: siteatlas serve")
 
 
 async def _add_one(settings: Settings, address: WebAddress, watching: WatchOptions) -> AddedDomain:

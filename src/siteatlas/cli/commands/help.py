@@ -14,10 +14,10 @@ def show_help(
     context: typer.Context,
     command: Annotated[
         list[str] | None,
-        typer.Argument(metavar="COMMAND", help="Such as `scan`, or `jobs list`."),
+        typer.Argument(metavar="COMMAND", help="A command such as `scan` or `jobs list`."),
     ] = None,
 ) -> None:
-    """Show the help of a command, or of all.
+    """Show the help of a command, or of all commands.
 
     Example: siteatlas help scan
     """

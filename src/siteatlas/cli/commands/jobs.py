@@ -84,13 +84,11 @@ SHAPE: TableLayout[JobView] = TableLayout(
         j.finished_at,
         j.error_code or ", ".join(result_of(j).get("reasons") or []),
     ),
-    none="There is no job yet.",
+    none="There are no jobs yet.",
     none_matches="No job matches.",
     record=JobView,
 )
-app = typer.Typer(
-    help="The queue: what waits, runs and has ended.", no_args_is_help=True, rich_markup_mode=None
-)
+app = typer.Typer(help="Manage jobs.", no_args_is_help=True, rich_markup_mode=None)
 
 
 @app.command("list")
@@ -111,7 +109,7 @@ def list_(
     format: FormatOption = ListFormat.TABLE,
     as_json: JsonOption = False,
 ) -> None:
-    """List jobs, the newest first."""
+    """List jobs, newest first."""
     settings = prepare()
     request = ListRequest.of(
         format, as_json=as_json, limit=limit, cursor=cursor, everything=everything
@@ -121,7 +119,7 @@ def list_(
 
 @app.command()
 def show(job: JobArgument, as_json: JsonOption = False) -> None:
-    """Show one job: how it ended, what it found, and its attempts."""
+    """Show a job: its status, what it found, and its attempts."""
     found, attempts = run(_find(prepare(), job))
     if as_json:
         write_json({**asdict(found), "attempts": attempts})
@@ -132,23 +130,28 @@ def show(job: JobArgument, as_json: JsonOption = False) -> None:
 @app.command()
 def watch(
     job: Annotated[
-        str | None, typer.Argument(metavar="JOB", help="Its number or UUID; else the newest.")
+        str | None,
+        typer.Argument(metavar="JOB", help="Number or UUID of the job. Default: the newest."),
     ] = None,
     fail_on: FailOnOption = FailOn.FAILED,
     timeout: Annotated[
         float | None,
-        typer.Option(min=0, metavar="SECONDS", help="Stop watching after this time, with 1."),
+        typer.Option(
+            min=0, metavar="SECONDS", help="Stop watching after this time and exit with 1."
+        ),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Follow a job until it ends; exit code 0 if it completed, 1 if not."""
+    """Follow a job until it ends; exit with 0 if it completed, 1 if not."""
     seen, problems = run(_watch(prepare(), job, timeout, fail_on))
     if as_json:
         write_json(seen)
     else:
         write_summary(seen)
     if seen.status in UNFINISHED_STATUSES:
-        print_warning(f"Job {seen.id} goes on. Watch it again: siteatlas jobs watch {seen.id}")
+        print_warning(
+            f"Job {seen.id} is still running. Watch it again: siteatlas jobs watch {seen.id}"
+        )
     raise typer.Exit(watch_exit_code(seen, fail_on, problems=problems))
 
 
@@ -168,7 +171,7 @@ def retry(job: JobArgument, as_json: JsonOption = False) -> None:
 
 @app.command()
 def cancel(job: JobArgument, as_json: JsonOption = False) -> None:
-    """Cancel a job; a running one stops within seconds."""
+    """Cancel a job; a running job stops within seconds."""
     changed = run(_cancel(prepare(), job))
     _write_changed(changed, as_json=as_json)
 
@@ -246,13 +249,13 @@ class IdleNotice:
         """Tell a person who waits for nothing."""
         if not served and not self._said:
             print_message(
-                f"No process works on the queue, so job {job.id} waits. Start one: siteatlas serve"
+                f"No worker is running, so job {job.id} is waiting. Start one: siteatlas serve"
             )
         self._said = not served
 
 
 def _progress_text(job: JobView, *, served: bool) -> str:
-    waits = "" if served else ", no process works on the queue"
+    waits = "" if served else ", no worker is running"
     return f"Job {job.id} ({job.domain}): {shown_status(job)}, {percent(job.progress)}{waits}"
 
 
@@ -260,7 +263,7 @@ async def _newest() -> str:
     async with get_session() as session, session.begin():
         page = await list_jobs(session, limit=1)
     if not page.items:
-        raise JobNotFound("There is no job yet.")
+        raise JobNotFound("There are no jobs yet.")
     return str(page.items[0].id)
 
 

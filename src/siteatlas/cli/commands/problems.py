@@ -48,12 +48,13 @@ app = typer.Typer(rich_markup_mode=None)
 def problems(
     site: SiteArgument,
     *,
-    code: Annotated[str | None, typer.Option(help="Only this code.")] = None,
+    code: Annotated[str | None, typer.Option(help="Only problems with this code.")] = None,
     sitemap: Annotated[
         str | None, typer.Option(metavar="URL", help="Only this sitemap of the site.")
     ] = None,
     state: Annotated[
-        ProblemState, typer.Option(help="In the sitemaps now, over since, or all of them.")
+        ProblemState,
+        typer.Option(help="Problems that the sitemaps have now, that were resolved, or all."),
     ] = ProblemState.CURRENT,
     limit: LimitOption = DEFAULT_LIMIT,
     cursor: CursorOption = None,
@@ -61,7 +62,7 @@ def problems(
     format: FormatOption = ListFormat.TABLE,
     as_json: JsonOption = False,
 ) -> None:
-    """List the problems of SITE's sitemaps by code, with samples, as stored.
+    """List the stored problems of SITE's sitemaps by code, with samples.
 
     Example: siteatlas problems example.com --code lastmod_invalid
     """
@@ -101,7 +102,7 @@ async def _write_groups(
     if not printed:
         print_message(shape.none)
     if cursor is not None:
-        print_message(f"There is more: --all, or go on with --cursor {cursor}")
+        print_message(f"More items: use --all, or continue with --cursor {cursor}")
 
 
 def _shown(item: ProblemView) -> ShownProblem:

@@ -121,7 +121,7 @@ def scan(
     verbose: VerboseOption = False,
     quiet: QuietOption = False,
 ) -> None:
-    """Read the sitemaps of SITE now and print what they hold. Nothing is stored.
+    """Read the sitemaps of SITE now and print what they list. Nothing is stored.
 
     Example: siteatlas scan example.com --format urls > urls.txt
     """
@@ -155,7 +155,7 @@ def scan(
 def _is_one(sites: list[str]) -> bool:
     """Whether one site or file is meant, rather than a list."""
     if STDIN in sites and len(sites) > 1:
-        raise InputError("- reads all sites from stdin; give it alone.")
+        raise InputError("- reads all sites from stdin and cannot be combined with other sites.")
     return sites != [STDIN] and len(sites) == 1
 
 
@@ -191,7 +191,7 @@ def _analyzer(
 ) -> SitemapAnalyzer:
     proxy = configured_proxy(settings)
     if proxy is not None:
-        print_message(f"Through the proxy {proxy}, which decides which addresses names lead to.")
+        print_message(f"Using the proxy {proxy}, which resolves the host names.")
     return SitemapAnalyzer(
         policy,
         _pace(settings, rate),
@@ -206,7 +206,7 @@ def _headers(lines: list[str], policy: EgressPolicy) -> dict[str, str]:
     with _named("--header"):
         headers = read_header_lines(lines)
     if headers and not policy.rules:
-        raise ConfigurationError("Headers go only to hosts of your own. Name them with --allow.")
+        raise ConfigurationError("Headers are sent only to hosts given with --allow.")
     return headers
 
 
@@ -248,7 +248,7 @@ async def _scan(
     if kept:
         _say_written(runner, scan_command)
     if runner.interrupted:
-        print_message("Interrupted; the result is not complete.")
+        print_message("Interrupted; the result is incomplete.")
         return INTERRUPTED
     if first is not None and first.address is not None and runner.ended[0].error is None:
         targets.say_how_to_watch(first.address)

@@ -43,7 +43,7 @@ WORKER_COLUMNS = [
 OUTCOME_COLUMNS = [Column("JOB", kind=ColumnKind.NAME), Column("OUTCOME", kind=ColumnKind.STATUS)]
 
 app = typer.Typer(
-    help="The scheduler, which takes jobs and queues due sites.",
+    help="Control the scheduler.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -68,13 +68,17 @@ class SchedulerState:
 def run_once(
     limit: Annotated[
         int | None,
-        typer.Option(min=1, max=1000, help="Most jobs to take; else the configured batch size."),
+        typer.Option(
+            min=1,
+            max=1000,
+            help="Maximum number of jobs to run. Default: the configured batch size.",
+        ),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Queue the sites that are due, take waiting jobs, run them to their end, prune old records.
+    """Queue due sites, run pending jobs to completion, and prune old records.
 
-    Exit code 1 if a job failed.
+    Exit with 1 if a job failed.
     """
     settings = prepare()
     report = run(run_scheduler_once(settings, limit or settings.scheduler_batch_size))
@@ -100,7 +104,7 @@ def _write_report(report: TickReport) -> None:
 
 @app.command()
 def status(as_json: JsonOption = False) -> None:
-    """Show workers, ticks, the oldest waiting job and how many jobs are in each state."""
+    """Show workers, ticks, the oldest pending job and the number of jobs by status."""
     state = run(_load_state(prepare()))
     if as_json:
         write_json(state)
@@ -120,7 +124,7 @@ def write_state(state: SchedulerState) -> None:
         ]
     )
     if not state.workers:
-        print_message("No process works on the queue. Start one: siteatlas serve")
+        print_message("No worker is running. Start one: siteatlas serve")
         return
     write_table(WORKER_COLUMNS, map(_worker_row, state.workers))
 

@@ -20,16 +20,16 @@ app = typer.Typer(rich_markup_mode=None)
 @app.command()
 def serve(
     no_scheduler: Annotated[
-        bool, typer.Option("--no-scheduler", help="Only serve; leave the queue to workers.")
+        bool, typer.Option("--no-scheduler", help="Serve the API only; leave the jobs to workers.")
     ] = False,
     host: Annotated[
-        str | None, typer.Option(help="A loopback address.  [env: SITEATLAS_HOST]")
+        str | None, typer.Option(help="Loopback address to listen on.  [env: SITEATLAS_HOST]")
     ] = None,
     port: Annotated[
-        int | None, typer.Option(help="0 takes any free port.  [env: SITEATLAS_PORT]")
+        int | None, typer.Option(help="0 picks a free port.  [env: SITEATLAS_PORT]")
     ] = None,
 ) -> None:
-    """Serve the API on this machine and work on the queue, until told to stop."""
+    """Serve the API on this machine and run queued jobs, until stopped."""
     settings = prepare(log_level="info", host=host, port=port)
     service = Service(settings, run_scheduler=not no_scheduler)
     with listen(settings.host, settings.port) as listener:
@@ -39,6 +39,6 @@ def serve(
 def _announce(listener: socket.socket) -> None:
     """Tell people on stderr; a program that started us reads the address from stdout."""
     url = base_url(listener)
-    print_message(f"Siteatlas listens on {url} (Ctrl-C stops it)")
+    print_message(f"Siteatlas is listening on {url} (press Ctrl-C to stop)")
     if not is_terminal(sys.stdout):
         write_line(url)

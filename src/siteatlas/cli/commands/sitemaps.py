@@ -100,7 +100,7 @@ def sitemaps(
     format: FormatOption = ListFormat.TABLE,
     as_json: JsonOption = False,
 ) -> None:
-    """List the sitemaps of SITE, as stored."""
+    """List the stored sitemaps of SITE."""
     settings = prepare()
     request = ListRequest.of(
         format, as_json=as_json, limit=limit, cursor=cursor, everything=everything

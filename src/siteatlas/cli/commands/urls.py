@@ -73,17 +73,18 @@ app = typer.Typer(rich_markup_mode=None)
 def urls(
     site: SiteArgument,
     *,
-    contains: Annotated[str | None, typer.Option(help="Only URLs with this text.")] = None,
+    contains: Annotated[str | None, typer.Option(help="Only URLs that contain this text.")] = None,
     state: Annotated[
-        ListingState, typer.Option(help="Listed, removed or all. Nothing is removed yet.")
+        ListingState,
+        typer.Option(help="Listed, removed or all URLs. Removals are not detected yet."),
     ] = ListingState.LISTED,
     limit: LimitOption = DEFAULT_LIMIT,
     cursor: CursorOption = None,
     everything: AllOption = False,
-    format: Annotated[UrlFormat, typer.Option(help="What to print on stdout.")] = UrlFormat.TABLE,
+    format: Annotated[UrlFormat, typer.Option(help="Output format.")] = UrlFormat.TABLE,
     as_json: JsonOption = False,
 ) -> None:
-    """List the URLs of SITE, as stored.
+    """List the stored URLs of SITE.
 
     Example: siteatlas urls example.com --all --format urls > urls.txt
     """
@@ -128,4 +129,4 @@ async def _write_bare(request: ListRequest, fetch: FetchPage[UrlView]) -> None:
         write_bytes(url_lines([item.url for item in page.items]))
         cursor = page.next_cursor
     if cursor is not None:
-        print_message(f"There is more: --all, or go on with --cursor {cursor}")
+        print_message(f"More items: use --all, or continue with --cursor {cursor}")

@@ -19,11 +19,11 @@ app = typer.Typer(rich_markup_mode=None)
 
 @app.command()
 def worker(
-    processes: Annotated[int, typer.Option(min=1, max=64, help="How many to run.")] = 1,
+    processes: Annotated[int, typer.Option(min=1, max=64, help="Number of worker processes.")] = 1,
     metrics_port: MetricsPort = None,
     metrics_host: MetricsHost = None,
 ) -> None:
-    """Work on the queue until told to stop. Any number may run, on any number of machines."""
+    """Run queued jobs until stopped. Any number of workers can run, on any number of machines."""
     settings = prepare(log_level="info", metrics_port=metrics_port, metrics_host=metrics_host)
     if processes == 1:
         run(_work_alone(settings))

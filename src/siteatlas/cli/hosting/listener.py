@@ -24,7 +24,7 @@ LOOPBACK_NAMES = {"localhost": "127.0.0.1"}
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A listening socket on a loopback address; port 0 takes any free port."""
+    """A listening socket on a loopback address; port 0 picks a free port."""
     return _listener(loopback_address(host), host, port)
 
 
@@ -34,8 +34,8 @@ def listen_anywhere(host: str, port: int) -> socket.socket:
         address = str(ipaddress.ip_address(LOOPBACK_NAMES.get(host.lower(), host).strip("[]")))
     except ValueError as error:
         raise ConfigurationError(
-            f"{host} is not an address to listen on. Give one of this machine, such as 127.0.0.1, "
-            "or 0.0.0.0 for all of them."
+            f"{host} is not an address to listen on. Use an address of this machine, "
+            "such as 127.0.0.1, or 0.0.0.0 for all of them."
         ) from error
     return _listener(address, host, port)
 
@@ -46,8 +46,8 @@ def _listener(address: str, host: str, port: int) -> socket.socket:
         listener = socket.create_server((address, port), family=family, backlog=BACKLOG)
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
-            raise PortTaken(f"Another program already listens on {host}:{port}.") from error
-        raise ConfigurationError(f"{host}:{port} cannot be served: {error.strerror}.") from error
+            raise PortTaken(f"{host}:{port} is already in use by another program.") from error
+        raise ConfigurationError(f"Cannot listen on {host}:{port}: {error.strerror}.") from error
     # Accepted sockets inherit it; asyncio does not set it on a socket that it did not make, and
     # without it each answer waits for the client's delayed acknowledgement, some 40 ms.
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -67,7 +67,7 @@ def quiet_accept_faults() -> Iterator[None]:
         if context.get("message") != ACCEPT_FAILED:
             loop.default_exception_handler(context)
         elif (left_out := throttle.admit()) is not None:
-            log.error("connections_not_accepted", reason=context["exception"], left_out=left_out)
+            log.error("accept_failed", reason=context["exception"], left_out=left_out)
 
     earlier = loop.get_exception_handler()
     loop.set_exception_handler(report)
@@ -85,7 +85,8 @@ def loopback_address(host: str) -> str:
         address = None
     if address is None or not address.is_loopback:
         raise BindRefused(
-            f"{host} is not a loopback address; only those can be served until access keys exist."
+            f"{host} is not a loopback address. "
+            "Other addresses need access keys, which do not exist yet."
         )
     return str(address)
 

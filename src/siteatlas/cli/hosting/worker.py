@@ -27,8 +27,8 @@ MetricsPort = Annotated[
         min=0,
         max=65535,
         help=(
-            "Show /metrics and /health there; 0 takes any free port. With --processes each "
-            "process takes the next port.  [env: SITEATLAS_METRICS_PORT]"
+            "Serve /metrics and /health on this port; 0 picks a free port. With --processes, "
+            "each process uses the next port.  [env: SITEATLAS_METRICS_PORT]"
         ),
     ),
 ]
@@ -36,7 +36,9 @@ MetricsPort = Annotated[
 
 MetricsHost = Annotated[
     str | None,
-    typer.Option(help="Address of that port, else loopback.  [env: SITEATLAS_METRICS_HOST]"),
+    typer.Option(
+        help="Address for --metrics-port.  [default: 127.0.0.1]  [env: SITEATLAS_METRICS_HOST]"
+    ),
 ]
 
 
@@ -65,5 +67,5 @@ async def _work_with_database(
 ) -> None:
     os.nice(WORKER_NICENESS)  # not before: a server that we start must not inherit it
     freeze_startup_objects()
-    print_message("Working on the queue.")
+    print_message("Running jobs from the queue.")
     await run_worker(settings, policy, stop=stop)

@@ -66,7 +66,7 @@ class WorkerGroup:
 
     def _tell(self, pid: int, status: int) -> None:
         how = f"by signal {-status}" if status < 0 else f"with status {status}"
-        rest = "" if self._stopping else "; the others are stopped"
+        rest = "" if self._stopping else "; stopping the others"
         if not stderr_is_json():
             print_warning(f"Process {pid} ended {how}{rest}.")
         log.error("worker_process_ended", pid=pid, exit_code=exit_code_of(status))

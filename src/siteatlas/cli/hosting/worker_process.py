@@ -50,7 +50,7 @@ def _stop_at_end_of_stdin(stop: asyncio.Event) -> None:
     def end() -> None:
         loop.remove_reader(sys.stdin)
         if not stop.is_set():
-            log.warning("worker_group_gone")
+            log.warning("parent_process_exited")
             signal.raise_signal(signal.SIGTERM)
 
     loop.add_reader(sys.stdin, end)

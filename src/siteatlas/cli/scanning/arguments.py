@@ -24,7 +24,7 @@ class Probe(StrEnum):
 def _read_since(text: str) -> datetime:
     moment = read_date(text.strip())
     if moment is None:
-        raise typer.BadParameter("a date such as 2026-01-31 or 2026-01-31T08:00:00Z is needed.")
+        raise typer.BadParameter("expected a date such as 2026-01-31 or 2026-01-31T08:00:00Z.")
     return moment
 
 
@@ -39,19 +39,19 @@ SitesArgument = Annotated[
 OnlyOption = Annotated[
     bool,
     typer.Option(
-        "--only", help="Read just the sitemap that SITE names, and its children if it is an index."
+        "--only", help="Read only the sitemap at SITE, and its children if it is an index."
     ),
 ]
 FormatOption = Annotated[
-    ScanFormat | None, typer.Option("--format", help="What to print.  [default: table]")
+    ScanFormat | None, typer.Option("--format", help="Output format.  [default: table]")
 ]
-JsonOption = Annotated[bool, typer.Option("--json", help="Short for --format json.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Same as --format json.")]
 OutputOption = Annotated[
     Path | None,
-    typer.Option("--output", "-o", metavar="FILE", help="Where to, instead of stdout."),
+    typer.Option("--output", "-o", metavar="FILE", help="Write to FILE instead of stdout."),
 ]
 MaxUrlsOption = Annotated[
-    int | None, typer.Option(min=1, max=50_000_000, help="Stop after so many URLs of a site.")
+    int | None, typer.Option(min=1, max=50_000_000, help="Stop after N URLs per site.")
 ]
 TimeoutOption = Annotated[
     float | None,
@@ -59,42 +59,48 @@ TimeoutOption = Annotated[
         min=0.1,
         max=1_000_000,
         metavar="SECONDS",
-        help="End the scan of a site after so long, with what was read.",
+        help="Stop the scan of a site after this time and keep what was read.",
     ),
 ]
 SinceOption = Annotated[
     datetime | None,
-    typer.Option(metavar="DATE", parser=_read_since, help="Only URLs with a lastmod from then on."),
+    typer.Option(
+        metavar="DATE", parser=_read_since, help="Only URLs with a lastmod on or after DATE."
+    ),
 ]
 IncludeOption = Annotated[
     list[str] | None,
-    typer.Option(metavar="PATTERN", help="Only URLs that fit, such as '*/blog/*'. Repeatable."),
+    typer.Option(metavar="PATTERN", help="Only URLs that match, such as '*/blog/*'. Repeatable."),
 ]
 ExcludeOption = Annotated[
     list[str] | None,
-    typer.Option(metavar="PATTERN", help="No URLs that fit, such as '*.pdf'. Repeatable."),
+    typer.Option(metavar="PATTERN", help="No URLs that match, such as '*.pdf'. Repeatable."),
 ]
 AllowOption = Annotated[
     list[str] | None,
-    typer.Option(metavar="HOST:PORT", help="A host of your own, which may be private. Repeatable."),
+    typer.Option(
+        metavar="HOST:PORT", help="Allow this host, even if its address is private. Repeatable."
+    ),
 ]
 UserAgentOption = Annotated[
-    str | None, typer.Option(help="How to introduce ourselves.  [env: SITEATLAS_USER_AGENT]")
+    str | None, typer.Option(help="User-Agent header to send.  [env: SITEATLAS_USER_AGENT]")
 ]
 HeaderOption = Annotated[
     list[str] | None,
-    typer.Option(metavar="'NAME: VALUE'", help="Sent to hosts named by --allow. Repeatable."),
+    typer.Option(
+        metavar="'NAME: VALUE'", help="Header to send to hosts given with --allow. Repeatable."
+    ),
 ]
 RateOption = Annotated[
     float | None,
-    typer.Option(min=0.001, max=1000, help="Most requests a second to one host."),
+    typer.Option(min=0.001, max=1000, help="Maximum number of requests per second per host."),
 ]
 VerboseOption = Annotated[
-    bool, typer.Option("--verbose", "-v", help="Show all problems with samples, and a log.")
+    bool, typer.Option("--verbose", "-v", help="Show all problems with samples, and log messages.")
 ]
-QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but errors.")]
+QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Show errors only.")]
 ProbeOption = Annotated[
-    Probe, typer.Option(help="Try the usual places only if need be, or always.")
+    Probe, typer.Option(help="Try common sitemap paths only if needed (auto), or always (full).")
 ]
 
 
@@ -103,5 +109,5 @@ def chosen_format(format: ScanFormat | None, *, as_json: bool) -> ScanFormat:
     if not as_json:
         return format or ScanFormat.TABLE
     if format not in {None, ScanFormat.JSON}:
-        raise InputError(f"--json and --format {format} contradict each other; give one of them.")
+        raise InputError(f"--json and --format {format} cannot be combined.")
     return ScanFormat.JSON

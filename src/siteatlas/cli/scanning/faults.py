@@ -66,7 +66,7 @@ def _refusal_words(
 def _why(refusal: Refusal | None, address: WebAddress) -> str:
     match refusal:
         case Refusal.PORT:
-            return f"port {address.port} is none of the web ports {PORTS}."
+            return f"port {address.port} is not one of the web ports {PORTS}."
         case Refusal.RESERVED_NAME if "." not in address.host:
             return "a name without a dot is not public."
         case Refusal.RESERVED_NAME:
@@ -74,7 +74,7 @@ def _why(refusal: Refusal | None, address: WebAddress) -> str:
         case Refusal.PRIVATE_ADDRESS:
             return "it is not a public address."
         case Refusal.NEVER_OPENS:
-            return "no setting opens it."
+            return "it cannot be allowed by any setting."
         case Refusal.OURS:
             return "it is the address of this service."
         case None:

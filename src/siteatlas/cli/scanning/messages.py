@@ -40,7 +40,7 @@ def print_summary(report: ScanReport, dated: int, seconds: float) -> None:
     if current().verbosity:
         print_problems(report)
     elif report.problems:
-        _line("", "-v shows what these codes mean, and where")
+        _line("", "-v explains these codes and shows where they occur")
 
 
 def print_problems(report: ScanReport) -> None:
@@ -105,7 +105,7 @@ def print_filtered_count(wanted: EntryFilter) -> None:
         return
     undated = f", {wanted.undated:,} of them without a lastmod" if wanted.undated else ""
     nothing_fits = wanted.include is not None and not wanted.kept
-    advice = " A pattern must fit the whole URL, such as '*blog*'." if nothing_fits else ""
+    advice = " A pattern must match the whole URL, such as '*blog*'." if nothing_fits else ""
     print_message(f"The filters left out {counted(wanted.left_out, 'URL')}{undated}.{advice}")
 
 

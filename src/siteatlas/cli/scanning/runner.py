@@ -51,7 +51,7 @@ class ScanRun:
 
     def expire(self, seconds: float) -> None:
         """The time is over: what was read so far is the result, if there is any."""
-        fault = ScanTimeout(f"The scan was ended after {seconds:g} seconds.")
+        fault = ScanTimeout(f"The scan was stopped after {seconds:g} seconds.")
         report = self.builder.report
         report.lose(fault.code)
         self.builder.truncate(fault)

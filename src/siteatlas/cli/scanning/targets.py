@@ -118,7 +118,7 @@ async def _stdin_sites() -> AsyncIterator[str]:
 
 async def _stdin_lines() -> AsyncIterator[bytes]:
     if is_terminal(sys.stdin):
-        print_message("Type one site a line; Ctrl-D ends the list.")
+        print_message("Type one site per line; press Ctrl-D to finish.")
     thread = DaemonWorker("list")
     while line := await thread.submit(lambda: sys.stdin.buffer.readline(MAX_LINE_CHARS)):
         yield line

@@ -55,7 +55,7 @@ def run_script(program: Callable[..., None]) -> None:
 def add_test_sitemap(
     domain: DomainOption,
     reset: Annotated[
-        bool, typer.Option("--reset", help="Put a waiting job of the site aside first.")
+        bool, typer.Option("--reset", help="Cancel a pending job of the site first.")
     ] = False,
 ) -> None:
     """Queue a scan of a site."""
@@ -91,7 +91,7 @@ def process_sitemap(
 ) -> None:
     """Scan exactly one sitemap, or run the scheduler once."""
     if trigger_scheduler == (sitemap_id is not None):
-        raise InputError("Give either --sitemap-id or --trigger-scheduler.")
+        raise InputError("Use either --sitemap-id or --trigger-scheduler.")
     settings = prepare()
     if sitemap_id is None:
         _trigger(settings)
@@ -117,12 +117,12 @@ def reset_sitemap_status(
         write_line(f"Sitemap ID: {sitemap.id}")
         write_line(f"Status: {sitemap.status}")
     else:
-        raise InputError("Give either --domain or --sitemap-id.")
+        raise InputError("Use either --domain or --sitemap-id.")
 
 
 def monitor_scheduler(
-    once: Annotated[bool, typer.Option("--once", help="Look once and end.")] = False,
-    interval: Annotated[float, typer.Option(min=0.1, help="Seconds between two looks.")] = 30,
+    once: Annotated[bool, typer.Option("--once", help="Print the state once and exit.")] = False,
+    interval: Annotated[float, typer.Option(min=0.1, help="Seconds between updates.")] = 30,
 ) -> None:
     """Show how the scheduler is doing, again and again."""
     run(_monitor(prepare(), None if once else interval))
@@ -146,12 +146,12 @@ def trigger_scheduler() -> None:
 
 
 def check_job(
-    id: Annotated[str | None, typer.Option(help="The number or UUID of a job.")] = None,
+    id: Annotated[str | None, typer.Option(help="Number or UUID of the job.")] = None,
     latest: Annotated[bool, typer.Option("--latest", help="The newest job.")] = False,
 ) -> None:
     """Show one job."""
     if latest == (id is not None):
-        raise InputError("Give either --id or --latest.")
+        raise InputError("Use either --id or --latest.")
     _write_job(run(_job(prepare(), id)))
 
 
@@ -214,7 +214,7 @@ async def _job(settings: Settings, ident: str | None) -> JobView:
             return await find_job(session, ident)
         newest = await list_jobs(session, limit=1)
         if not newest.items:
-            raise JobNotFound("There is no job yet.")
+            raise JobNotFound("There are no jobs yet.")
         return newest.items[0]
 
 

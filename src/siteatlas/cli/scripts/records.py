@@ -138,7 +138,7 @@ async def reset_document(settings: Settings, sitemap_id: UUID, status: str) -> S
             session, status=JobStatus.PROCESSING, domain=sitemap.domain, limit=1
         )
         if running.items:
-            raise JobStateConflict("A worker is reading this site. Cancel its job first.")
+            raise JobStateConflict("A worker is scanning this site. Cancel its job first.")
         values: dict[str, Any] = {"id": sitemap_id, "status": word}
         if word is SitemapStatus.PENDING:
             values |= {"etag": None, "last_modified": None, "content_hash": None}

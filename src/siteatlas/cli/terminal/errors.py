@@ -30,23 +30,23 @@ from siteatlas.settings import wanted_log_format
 
 Result = TypeVar("Result")
 
-OUR_FAULT = "This is a fault of Siteatlas. Run it again with -vv to see where it happened."
+OUR_FAULT = "This is a bug in Siteatlas. Run the command again with -vv for a traceback."
 
 INTERRUPTED = 130
 
 # What to do about an error, where its own message does not say it; the nearest class wins.
 ADVICE: dict[type[SiteatlasError], str] = {
-    BindRefused: "Use --host 127.0.0.1, and a reverse proxy or an SSH tunnel from elsewhere.",
-    PortTaken: "Choose another one with --port or --metrics-port; 0 takes any free port.",
-    ConfigurationError: "Correct the value where it comes from and run the command again.",
+    BindRefused: "Use --host 127.0.0.1, and a reverse proxy or an SSH tunnel for remote access.",
+    PortTaken: "Choose another port with --port or --metrics-port; 0 picks a free port.",
+    ConfigurationError: "Correct the value and run the command again.",
     DatabaseUnavailable: "Check DATABASE_URL, or unset it to use the embedded server.",
-    EmbeddedServerUnavailable: "Try again; its log is in the directory postgres/log there.",
-    DomainNotFound: "See the known sites: siteatlas domains list",
+    EmbeddedServerUnavailable: "Try again; its log is in postgres/log in the data directory.",
+    DomainNotFound: "List the known sites: siteatlas domains list",
     EgressDenied: "If this is your own site, allow it with SITEATLAS_EGRESS_ALLOW=HOST:PORT",
-    JobActive: "See it: siteatlas jobs list --status processing",
-    JobNotFound: "See the newest jobs: siteatlas jobs list",
-    NoSitemap: "If you know where the sitemap is, give its full address instead of the site.",
-    ConnectionFailed: "Check the address and that the site is up, then try again.",
+    JobActive: "Find it: siteatlas jobs list --status processing",
+    JobNotFound: "List the newest jobs: siteatlas jobs list",
+    NoSitemap: "If you know where the sitemap is, pass its URL instead of the site.",
+    ConnectionFailed: "Check that the address is right and the site is up, then try again.",
     RateLimited: "Try again later.",
 }
 
@@ -82,7 +82,7 @@ def trace(error: Exception) -> None:
     if not current().trace:
         return
     if stderr_is_json():
-        log.error("command_trace", exc_info=error)
+        log.error("command_traceback", exc_info=error)
     else:
         traceback.print_exception(error)
 

@@ -29,18 +29,18 @@ class FailOn(StrEnum):
 
 
 SiteArgument = Annotated[str, typer.Argument(metavar="SITE", help="A host such as example.com.")]
-JobArgument = Annotated[str, typer.Argument(metavar="JOB", help="The number or the UUID of a job.")]
-FormatOption = Annotated[ListFormat, typer.Option("--format", help="What to print on stdout.")]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, in the shapes of the API.")]
+JobArgument = Annotated[str, typer.Argument(metavar="JOB", help="Number or UUID of the job.")]
+FormatOption = Annotated[ListFormat, typer.Option("--format", help="Output format.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, as the API returns it.")]
 FailOnOption = Annotated[
     FailOn,
     typer.Option(
-        help="Exit code 1 if nothing was read, if anything is missing, or also if the sitemaps "
+        help="Exit with 1 if nothing was read, if the scan is partial, or also if the sitemaps "
         "have problems."
     ),
 ]
-LimitOption = Annotated[int, typer.Option(min=1, help="Most entries to print.")]
+LimitOption = Annotated[int, typer.Option(min=1, help="Maximum number of items to print.")]
 CursorOption = Annotated[
-    str | None, typer.Option(help="Go on where an earlier list ended (its next_cursor).")
+    str | None, typer.Option(help="Continue from the next_cursor of an earlier page.")
 ]
-AllOption = Annotated[bool, typer.Option("--all", help="Print the whole list, however long.")]
+AllOption = Annotated[bool, typer.Option("--all", help="Print all items.")]

@@ -98,7 +98,7 @@ async def write_list(
     if not printed:
         print_message(shape.none)
     if cursor is not None:
-        print_message(f"There is more: --all, or go on with --cursor {cursor}")
+        print_message(f"More items: use --all, or continue with --cursor {cursor}")
 
 
 def _writer(form: ListFormat, shape: TableLayout[Item]) -> Callable[[Sequence[Item]], None]:

@@ -60,7 +60,7 @@ def stop_on_signals(
         stop()
         # Whoever read our words may be gone; that must not keep us from stopping.
         with suppress(OSError, ValueError):
-            announce("Stopping; once more to leave at once.")
+            announce("Shutting down; press Ctrl-C again to quit immediately.")
 
     for number in STOP_SIGNALS:
         loop.add_signal_handler(number, receive, number)

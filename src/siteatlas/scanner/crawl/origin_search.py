@@ -131,7 +131,7 @@ class OriginSearch:
             self.home_error = error
             return None
         if home.is_challenge:
-            self.home_error = Blocked("The site shows a challenge for browsers.")
+            self.home_error = Blocked("The site shows a browser challenge.")
         return home
 
     async def _read_links(self, home: HomePage) -> None:

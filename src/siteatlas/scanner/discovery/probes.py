@@ -111,7 +111,7 @@ async def _robots_content(response: Response) -> bytes:
         pass
     except (GzipCorrupt, Timeout, Truncated) as error:
         raise RobotsUnreachable(
-            "robots.txt breaks off, so the site must not be scanned now."
+            "robots.txt is truncated, so the site must not be scanned now."
         ) from error
     return bytes(content)
 

@@ -45,7 +45,7 @@ def is_challenge(page: str) -> bool:
 def error_of_page(page: str) -> ScanError:
     """The error that a web page means where a sitemap was expected."""
     if is_challenge(page):
-        return Blocked("The site shows a challenge for browsers instead of the document.")
+        return Blocked("The site shows a browser challenge instead of the document.")
     title = title_of(page)
     if not title:
         return HtmlInstead()

@@ -41,7 +41,7 @@ DATABASE = "siteatlas"
 LOGS = "log"
 START_SECONDS = 300
 STARTING = "Waiting for PostgreSQL to start"
-RECOVERING = "Waiting for PostgreSQL; recovery after a crash takes a while"
+RECOVERING = "Waiting for PostgreSQL to recover from a crash"
 STOP_SECONDS = 120
 ORPHANS_PAUSE_SECONDS = 0.1
 NOT_ALLOWED = re.compile("Permission denied|Read-only file system|Operation not permitted")
@@ -130,7 +130,7 @@ class Cluster:
         self.user.run([SHELL, "-c", 'kill -INT "$1"', SHELL, str(found.pid)])
         deadline = Deadline(self._announce, STOP_SECONDS)
         while process_lives(found.pid):
-            if not deadline.wait("Waiting for PostgreSQL to write its last data"):
+            if not deadline.wait("Waiting for PostgreSQL to shut down"):
                 log.warning("embedded_server_still_stopping", pid=found.pid)
                 return
         if found.socket_dir.parent != self.data_dir:
@@ -248,7 +248,7 @@ class Cluster:
 
     def _failure(self, said: str) -> EmbeddedServerError:
         lines = [line.strip() for line in said.splitlines() if line.strip()]
-        reason = " / ".join(lines[-4:]) or "it gave no reason."
+        reason = " / ".join(lines[-4:]) or "no reason was given."
         if DISK_FULL.search(said):
             return EmbeddedDirectoryUnusable(
                 f"The disk of {self.data_dir} is full. Free some space and try again. {REMEDY}"

@@ -132,8 +132,8 @@ class EmbeddedServer:
             while not _try_lock(handle, fcntl.LOCK_EX):
                 if not deadline.wait("Another command is starting or stopping PostgreSQL"):
                     raise EmbeddedServerError(
-                        f"Another command holds {self.data_dir / MUTEX} for too long. "
-                        "End it and try again."
+                        f"Another command has held {self.data_dir / MUTEX} for too long. "
+                        "Stop it and try again."
                     )
             yield
         finally:
@@ -155,7 +155,7 @@ class EmbeddedServer:
         self._users = self._open_lock(USERS)
         try:
             if not _try_lock(self._users, fcntl.LOCK_SH):
-                raise EmbeddedServerError(f"Another program locks {self.data_dir / USERS}.")
+                raise EmbeddedServerError(f"Another program has locked {self.data_dir / USERS}.")
             return self._cluster.serve()
         except EmbeddedServerError:
             # Either there is no server, or it recovers from a crash and must not be disturbed.

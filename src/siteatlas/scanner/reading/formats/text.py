@@ -56,7 +56,7 @@ class TextList:
         self._urls += len(harvest.columns)
         if 2 * self._tally.skipped > self._urls + self._tally.skipped:
             harvest = ReadResult() if first else harvest
-            harvest.error = NotASitemap("More than half of the lines are no URLs.")
+            harvest.error = NotASitemap("More than half of the lines are not URLs.")
         return harvest
 
     def _full(self, line: str) -> str:
