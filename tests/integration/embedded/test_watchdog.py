@@ -43,7 +43,7 @@ def quick_watchdog(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_a_killed_server_is_started_again(data_dir: Path, log_lines: io.StringIO) -> None:
     async with open_storage(Settings(data_dir=data_dir)):
         kill_server(data_dir)
-        await wait_until(lambda: bool(logged(log_lines, "embedded_server_revived")), seconds=30)
+        await wait_until(lambda: bool(logged(log_lines, "embedded_server_restarted")), seconds=30)
         assert runs(data_dir)
 
 
