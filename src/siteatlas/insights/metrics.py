@@ -68,7 +68,7 @@ class QueueCollector(Collector):
         yield _gauges("jobs", "Jobs by status.", "status", load.jobs)
         age = load.oldest_pending_seconds
         yield _gauge("oldest_pending_seconds", "Age of the oldest job that is ready to run.", age)
-        yield _gauge("workers", "Processes that run jobs, seen within a minute.", load.workers)
+        yield _gauge("workers", "Workers seen within the last minute.", load.workers)
         overdue = load.domains_overdue
         yield _gauge("domains_overdue", "Watched sites that are due and not queued.", overdue)
         late = load.oldest_overdue_seconds
@@ -99,7 +99,7 @@ class MetersCollector(Collector):
     def _jobs(self) -> Iterator[Metric]:
         counted = self._counted
         yield _counter("claims", "Jobs claimed.", counted.claims)
-        yield _counter("rescues", "Jobs taken back from silent workers.", counted.rescues)
+        yield _counter("rescues", "Jobs rescued after their lease expired.", counted.rescues)
         yield _counter(
             "lease_losses", "Jobs whose lease was lost to another worker.", counted.lease_losses
         )
@@ -114,7 +114,7 @@ class MetersCollector(Collector):
         yield _counters(
             "documents", "Documents read, by outcome.", "outcome", outcomes, counted.documents
         )
-        yield _counter("urls", "Listings read.", counted.urls)
+        yield _counter("urls", "URLs read.", counted.urls)
         yield _counter("fetched_bytes", "Bytes fetched.", counted.fetched_bytes)
 
     def _state(self) -> Iterator[Metric]:
@@ -123,7 +123,7 @@ class MetersCollector(Collector):
         connections = {"size": pool.size, "in_use": pool.in_use, "overflow": pool.overflow}
         yield _gauges("pool_connections", "Database connections.", "kind", connections)
         lag = {"last": counted.loop_lag_seconds, "longest": counted.longest_loop_lag_seconds}
-        yield _gauges("loop_lag_seconds", "How late the event loop wakes.", "kind", lag)
+        yield _gauges("loop_lag_seconds", "Event loop lag.", "kind", lag)
         beat = counted.heartbeat_timestamp()
         yield _gauge("heartbeat_timestamp_seconds", "Unix time of the last heartbeat.", beat)
 
