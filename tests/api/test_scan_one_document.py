@@ -74,6 +74,13 @@ async def test_what_an_active_job_does_not_cover_is_a_conflict(client: httpx.Asy
     assert (other.status_code, other.json()["code"]) == (409, "job_active")
 
 
+async def test_a_refused_document_is_not_left_with_the_active_job(client: httpx.AsyncClient):
+    await submit(client, NEWS, only=True)
+    refused = await submit(client, "https://example.com/other.xml", only=True)
+    assert refused.status_code == 409
+    assert (await stored_job()).job_metadata == {"base_url": NEWS, "document": NEWS}
+
+
 async def test_a_site_without_a_document_is_refused(client: httpx.AsyncClient):
     answer = await submit(client, "https://example.com/", only=True)
     assert answer.status_code == 422

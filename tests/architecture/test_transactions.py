@@ -10,10 +10,12 @@ import pytest
 
 STATEMENT_ROOMS = {"queue", "insights", "storage"}
 BACKGROUND_ROOMS = {"processor", "scheduler"}
-OWNERS_OF_CONNECTIONS = {"session.py", "server.py"}
+SESSION_MODULE = "storage/session.py"
 SESSIONS_OF_JOBS = {"get_background_session", "get_job_session"}
-SESSIONS = {"get_session", "get_statement_session"} | SESSIONS_OF_JOBS
-MAKERS_OF_SESSIONS = SESSIONS | {"AsyncSession", "async_sessionmaker", "Session", "sessionmaker"}
+SESSIONS = {"get_session", "get_autocommit_session", "execute_autocommit"} | SESSIONS_OF_JOBS
+SESSION_MAKERS = SESSIONS | {"AsyncSession", "async_sessionmaker", "Session", "sessionmaker"}
+# They run their transaction again when it lost against another one, each time in a new session.
+RETRIED = {"scans.py": {"_submit", "_join"}, "domains.py": {"_remove"}}
 SAVEPOINTS = {"queue/job_service.py", "queue/operator_actions.py", "scheduler/sitemap_scheduler.py"}
 
 
@@ -23,12 +25,12 @@ def package(project: Path) -> Path:
 
 
 def files_of(package: Path, rooms: set[str]) -> list[Path]:
-    """The modules of some rooms, but for those that make connections and migrations."""
+    """The modules of some packages, without migrations."""
     return [
         file
         for room in sorted(rooms)
         for file in (package / room).rglob("*.py")
-        if file.name not in OWNERS_OF_CONNECTIONS and "migrations" not in file.parts
+        if "migrations" not in file.parts
     ]
 
 
@@ -48,44 +50,90 @@ def offenders(package: Path, files: list[Path], names: set[str]) -> dict[str, li
     return {file: called for file, called in found.items() if called}
 
 
-def blocks_with_sessions(file: Path) -> Iterator[ast.AsyncWith]:
-    """Each `async with` of a module that opens a session."""
+def functions_of(file: Path) -> Iterator[ast.AsyncFunctionDef]:
+    """The asynchronous functions of a module."""
     for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.AsyncWith):
-            opened = {ast.unparse(item.context_expr).partition("(")[0] for item in node.items}
-            if opened & SESSIONS:
-                yield node
+        if isinstance(node, ast.AsyncFunctionDef):
+            yield node
+
+
+def openers(file: Path) -> set[str]:
+    """The functions of a module that open a session themselves."""
+    return {
+        function.name
+        for function in functions_of(file)
+        for node in ast.walk(function)
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in SESSIONS
+    }
+
+
+def transactions_of_writers(file: Path) -> dict[str, int]:
+    """How many transactions each function begins that is given a session to write with."""
+    return {
+        function.name: ast.unparse(function).count("async with session.begin():")
+        for function in functions_of(file)
+        if "session: WriteSession" in ast.unparse(function.args)
+    }
 
 
 @pytest.mark.criterion("transaction-boundaries")
 def test_statement_modules_and_services_never_commit(package: Path) -> None:
     services = [file for file in package.rglob("*_service.py") if "migrations" not in file.parts]
     files = [*files_of(package, STATEMENT_ROOMS), *services]
-    assert offenders(package, files, {"commit"}) == {}
+    assert offenders(package, files, {"commit", "rollback"}) == {}
+
+
+@pytest.mark.parametrize("line", ["await session.commit()", "await (yield).rollback()"])
+def test_a_module_that_ends_a_transaction_is_seen(tmp_path: Path, line: str) -> None:
+    module = tmp_path / "queue" / "deeper" / "careless.py"
+    module.parent.mkdir(parents=True)
+    module.write_text(f"async def write(session):\n    {line}\n", encoding="utf-8")
+    found = offenders(tmp_path, files_of(tmp_path, STATEMENT_ROOMS), {"commit", "rollback"})
+    assert set(found) == {"queue/deeper/careless.py"}
 
 
 @pytest.mark.criterion("transaction-boundaries")
 def test_statement_modules_are_given_their_session(package: Path) -> None:
     files = files_of(package, STATEMENT_ROOMS)
     assert len(files) > 40
-    assert offenders(package, files, MAKERS_OF_SESSIONS) == {}
+    assert set(offenders(package, files, SESSION_MAKERS)) == {SESSION_MODULE}
 
 
 @pytest.mark.criterion("transaction-boundaries")
-def test_each_router_begins_and_ends_its_own_transactions(package: Path) -> None:
-    blocks = [block for file in files_of(package, {"api"}) for block in blocks_with_sessions(file)]
-    begun = [
-        any(ast.unparse(item.context_expr) == "session.begin()" for item in block.items)
-        for block in blocks
-    ]
-    assert len(begun) > 15
-    assert all(begun)
+def test_routes_are_given_their_session_unless_they_retry(package: Path) -> None:
+    routers = files_of(package, {"api/routers"})
+    found = {file.name: opened for file in routers if (opened := openers(file))}
+    assert found == RETRIED
+
+
+@pytest.mark.criterion("transaction-boundaries")
+def test_a_route_that_writes_begins_one_transaction(package: Path) -> None:
+    writers = [transactions_of_writers(file) for file in files_of(package, {"api/routers"})]
+    begun = {name: count for found in writers for name, count in found.items()}
+    assert len(begun) >= 5
+    assert set(begun.values()) == {1}
+
+
+def test_a_route_that_opens_a_session_or_leaves_out_the_transaction_is_seen(
+    tmp_path: Path,
+) -> None:
+    router = tmp_path / "careless.py"
+    router.write_text(
+        "async def read(job_id):\n"
+        "    async with get_session() as session:\n"
+        "        return await find_job(session, job_id)\n"
+        "async def write(job_id, session: WriteSession):\n"
+        "    await cancel(session, job_id)\n",
+        encoding="utf-8",
+    )
+    assert openers(router) == {"read"}
+    assert transactions_of_writers(router) == {"write": 0}
 
 
 @pytest.mark.criterion("background-sessions")
 def test_background_work_opens_background_sessions_only(package: Path) -> None:
     files = files_of(package, BACKGROUND_ROOMS)
-    others = MAKERS_OF_SESSIONS - SESSIONS_OF_JOBS | {"bound_database", "Database"}
+    others = SESSION_MAKERS - SESSIONS_OF_JOBS | {"bound_database", "Database"}
     assert offenders(package, files, others) == {}
     for name in SESSIONS_OF_JOBS:
         assert offenders(package, files, {name})

@@ -6,22 +6,25 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from sqlalchemy import Integer, func, literal_column, select, text, update
+from sqlalchemy import Integer, Text, func, literal_column, select, text, update
+from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from siteatlas.errors import DatabaseRightsMissing, DatabaseTimeout, DatabaseUnavailable
 from siteatlas.storage import session as session_module
-from siteatlas.storage.models import Domain
+from siteatlas.storage.autocommit import Reader
+from siteatlas.storage.models import LOCAL_USER_ID, Domain
 from siteatlas.storage.session import (
     BACKGROUND_LIMITS,
     REQUEST_LIMITS,
     Database,
     bind_database,
     create_database,
+    execute_autocommit,
+    get_autocommit_session,
     get_background_session,
     get_session,
-    get_statement_session,
 )
 from tests.fixtures.connections import CountedConnections
 from tests.fixtures.database import PostgresServer
@@ -165,31 +168,64 @@ async def test_a_session_without_a_transaction_keeps_nothing() -> None:
     assert await names_of_domains() == []
 
 
-async def add_in_one_statement_and_fail() -> None:
-    async with get_statement_session() as session, session.begin():
-        await add_domain(session, "kept.example.com")
-        raise ZeroDivisionError
+@pytest.mark.usefixtures("database")
+async def test_a_single_write_is_committed_without_a_transaction_of_the_caller() -> None:
+    added = insert(Domain).values(
+        domain="kept.example.com", base_url="kept.example.com", created_by=LOCAL_USER_ID
+    )
+    row = await execute_autocommit(select(added.returning(Domain.domain).cte()), {})
+    assert row.domain == "kept.example.com"
+    assert await names_of_domains() == ["kept.example.com"]
+
+
+async def own_limits(session: Reader) -> dict[str, str]:
+    return {
+        name: str(await session.scalar(select(func.current_setting(name))))
+        for name in REQUEST_LIMITS
+    }
 
 
 @pytest.mark.usefixtures("database")
-async def test_a_statement_session_commits_each_statement_unless_a_pooler_is_between(
-    postgres_server: PostgresServer,
+async def test_every_statement_of_an_autocommit_session_has_the_limits_of_a_request() -> None:
+    async with get_autocommit_session() as session:
+        assert await own_limits(session) == REQUEST_LIMITS
+        assert await own_limits(session) == REQUEST_LIMITS
+
+
+@pytest.mark.usefixtures("database")
+async def test_each_statement_of_an_autocommit_session_is_a_transaction_of_its_own() -> None:
+    number = select(func.pg_current_xact_id().cast(Text))
+    async with get_autocommit_session() as session:
+        assert await session.scalar(number) != await session.scalar(number)
+
+
+@pytest.mark.usefixtures("database")
+async def test_an_autocommit_session_goes_on_after_a_statement_that_failed() -> None:
+    async with get_autocommit_session() as session:
+        with pytest.raises(DBAPIError):
+            await session.execute(select(literal_column("1 / 0")))
+        assert await session.scalar(ONE) == 1
+
+
+async def test_an_autocommit_session_holds_no_connection_between_its_statements(
+    database: Database,
 ) -> None:
-    with pytest.raises(ZeroDivisionError):
-        await add_in_one_statement_and_fail()
-    kept = [] if postgres_server.behind_pooler else ["kept.example.com"]
-    assert await names_of_domains() == kept
+    counted = CountedConnections(database)
+    async with get_autocommit_session() as session:
+        await session.execute(ONE)
+        assert (counted.peak, counted.checked_out) == (1, 0)
 
 
 @pytest.mark.usefixtures("database")
-async def test_a_statement_session_has_the_limits_of_a_request() -> None:
-    async with get_statement_session() as session, session.begin():
-        assert await limits_of(session) == REQUEST_LIMITS
+async def test_an_autocommit_session_to_a_server_that_is_away_is_an_unavailable_database() -> None:
+    with pytest.raises(DatabaseUnavailable):
+        async with get_autocommit_session() as session:
+            await session.execute(select(func.pg_terminate_backend(func.pg_backend_pid())))
 
 
 @pytest.mark.usefixtures("database")
-async def test_after_a_statement_session_transactions_are_whole_again() -> None:
-    async with get_statement_session() as session, session.begin():
+async def test_after_an_autocommit_session_transactions_are_whole_again() -> None:
+    async with get_autocommit_session() as session:
         await session.execute(ONE)
     with pytest.raises(ZeroDivisionError):
         await change_all_and_fail()

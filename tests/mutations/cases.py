@@ -196,12 +196,10 @@ MUTATIONS = (
         f"{STATUS_LIFE}",
         Edit(
             "api/routers/scans.py",
-            "        return await find_job(session, job_id)",
-            '        return dataclasses.replace(await find_job(session, job_id), status="pending")',
+            "    return await find_job(session, job_id)",
+            '    return dataclasses.replace(await find_job(session, job_id), status="pending")',
         ),
-        Edit(
-            "api/routers/scans.py", "from typing import", "import dataclasses\nfrom typing import"
-        ),
+        Edit("api/routers/scans.py", "from uuid import", "import dataclasses\nfrom uuid import"),
     ),
     mutation(
         "the processor uses sessions of requests",
@@ -248,8 +246,8 @@ MUTATIONS = (
         Edit("storage/session.py", "_bound: list", f"{NEWEST_SESSION}_bound: list"),
         Edit(
             "storage/session.py",
-            "                yield session\n\n    async def close",
-            "                _newest[:] = [session]\n                yield session\n\n    async def close",
+            "                yield session\n",
+            "                _newest[:] = [session]\n                yield session\n",
         ),
         Edit(
             "processor/publication.py",
@@ -268,9 +266,9 @@ MUTATIONS = (
         f"{SESSIONS}::test_a_failed_job_leaves_no_connection_in_use",
         Edit(
             "storage/session.py",
-            '            async with factory(info={"limits": own}) as session:\n'
+            '            async with self._sessions(info={"limits": self._missing(limits)}) as session:\n'
             "                yield session\n",
-            '            session = factory(info={"limits": own})\n            yield session\n',
+            '            session = self._sessions(info={"limits": self._missing(limits)})\n            yield session\n',
         ),
         Edit(
             "processor/publication.py",
@@ -300,12 +298,22 @@ MUTATIONS = (
     ),
     mutation(
         "a router leaves the transaction to others",
-        f"{TRANSACTIONS}::test_each_router_begins_and_ends_its_own_transactions",
+        f"{TRANSACTIONS}::test_a_route_that_writes_begins_one_transaction",
         Edit(
-            "api/routers/scans.py",
-            "get_statement_session() as session, session.begin()",
-            "get_statement_session() as session",
+            "api/routers/jobs.py",
+            "    async with session.begin():\n",
+            "    if session:\n",
             times=2,
+        ),
+    ),
+    mutation(
+        "a route opens its session past the dependencies",
+        f"{TRANSACTIONS}::test_routes_are_given_their_session_unless_they_retry",
+        Edit(
+            "api/routers/sitemaps.py",
+            "    return await find_sitemap(session, sitemap_id)\n",
+            "    async with get_session() as session:\n"
+            "        return await find_sitemap(session, sitemap_id)\n",
         ),
     ),
     mutation(

@@ -1,6 +1,7 @@
-"""What the routes are given by `main`: the way out, the settings, and who works on the jobs.
+"""What routes share: the context that `main` gives them, parameters, and words of their answers.
 
-Owns also what requests share: the questions to the database that must not wait for it.
+The context holds the egress policy, the settings, who works on the jobs, and the database probes,
+which never wait long.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Annotated
 
-from fastapi import Depends, Request
+from fastapi import Depends, Path, Request
 
 from siteatlas.api.database_checks import DatabaseProbe
 from siteatlas.insights.health import DatabaseState, database_state
@@ -18,8 +19,10 @@ from siteatlas.insights.queue_load import EndedJobs, QueueLoad, queue_load
 from siteatlas.insights.workers import any_worker_alive
 from siteatlas.net.egress import EgressPolicy
 from siteatlas.settings import Settings
-from siteatlas.storage.session import AsyncSession
+from siteatlas.storage.autocommit import Reader
 
+NO_WORKER = "No worker has been seen for a minute. Start one with: siteatlas worker"
+STATUS_PATH = "/api/v3/sitemap/status/{job_id}"
 TRUSTED_SECONDS = 10.0
 
 
@@ -56,7 +59,7 @@ class ApiContext:
         if self.reschedule is not None:
             self.reschedule()
 
-    async def is_served(self, session: AsyncSession) -> bool:
+    async def is_served(self, session: Reader) -> bool:
         """Whether anybody works on jobs; a worker that was just seen is not looked for again."""
         works_itself = self.wake is not None and not self.scheduler_has_ended
         if works_itself or time.monotonic() < self._worker_seen_until:
@@ -75,3 +78,6 @@ async def api_context(request: Request) -> ApiContext:
 
 
 Context = Annotated[ApiContext, Depends(api_context)]
+JobIdent = Annotated[
+    str, Path(max_length=64, description="The UUID or the number of a job.", examples=["42"])
+]

@@ -22,6 +22,7 @@ from siteatlas.insights.pages import (
 )
 from siteatlas.net.address import parse_site
 from siteatlas.queue.statuses import parse_status
+from siteatlas.storage.autocommit import Reader
 from siteatlas.storage.models import SITEMAP_JOB, Domain, Job, JobAttempt, JobStatus
 
 _UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
@@ -78,7 +79,7 @@ def parse_job_ident(text: str) -> int | UUID:
         raise InputError("A job is identified by its number or its UUID.") from error
 
 
-async def find_job(session: AsyncSession, ident: str) -> JobView:
+async def find_job(session: Reader, ident: str) -> JobView:
     """The job with this number or UUID."""
     key = parse_job_ident(ident)
     named = Job.job_id == key if isinstance(key, UUID) else Job.id == key

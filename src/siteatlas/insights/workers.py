@@ -9,6 +9,7 @@ from sqlalchemy import Float, Interval, bindparam, exists, extract, func, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from siteatlas.queue.workers import REPORT_SECONDS
+from siteatlas.storage.autocommit import Reader
 from siteatlas.storage.models import Worker
 
 ALIVE_SECONDS = 4 * REPORT_SECONDS
@@ -52,7 +53,7 @@ async def list_workers(session: AsyncSession) -> list[WorkerView]:
     return [_view(worker, seconds) for worker, seconds in await session.execute(statement)]
 
 
-async def any_worker_alive(session: AsyncSession, within_seconds: float = ALIVE_SECONDS) -> bool:
+async def any_worker_alive(session: Reader, within_seconds: float = ALIVE_SECONDS) -> bool:
     """Whether a process that works was seen within the last minute."""
     age = timedelta(seconds=within_seconds)
     return bool(await session.scalar(ANY_ALIVE, {"age": age}))

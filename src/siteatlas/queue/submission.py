@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, Select, bindparam, select, text, true
+from sqlalchemy import ColumnElement, Row, Select, bindparam, select, text, true
 from sqlalchemy.dialects.postgresql import Insert, insert
 from sqlalchemy.ext.asyncio import AsyncSession
 
@@ -39,6 +39,19 @@ def _unless_active(row: Insert) -> Insert:
 INSERT_UNLESS_ACTIVE = _unless_active(insert(Job)).returning(Job)
 
 
+@dataclass(frozen=True, slots=True)
+class SiteSubmission:
+    """One statement that registers a site and queues its job unless the site has an active one."""
+
+    new: NewJob
+    statement: Select[Any]
+    values: dict[str, Any]
+
+    def queued(self, row: Row[Any]) -> SubmittedJob | None:
+        """The job that the statement queued; None when an active one has to be joined."""
+        return None if row.id is None else submitted_of(row, deduplicated=False)
+
+
 async def submit_site(
     session: AsyncSession,
     address: WebAddress,
@@ -56,6 +69,32 @@ async def submit_site(
     A watched site is scanned again one interval from now, its own or `interval_hours`; only a
     scan of a single document leaves the time of its next scan as it is.
     """
+    submission = site_submission(
+        address,
+        created_by=created_by,
+        max_pages=max_pages,
+        watch=watch,
+        interval_hours=interval_hours,
+        priority=priority,
+        document=document,
+        max_attempts=max_attempts,
+    )
+    row = (await session.execute(submission.statement, submission.values)).one()
+    return submission.queued(row) or await join_active_job(session, submission, row.domain_id)
+
+
+def site_submission(
+    address: WebAddress,
+    *,
+    created_by: UUID,
+    max_pages: int | None = None,
+    watch: bool = False,
+    interval_hours: float = DEFAULT_INTERVAL_HOURS,
+    priority: Priority = Priority.INTERACTIVE,
+    document: str | None = None,
+    max_attempts: int = 5,
+) -> SiteSubmission:
+    """What `submit_site` runs first, for a caller that lets it commit by itself."""
     new = NewJob(
         domain=address.domain,
         base_url=as_typed(address),
@@ -65,26 +104,26 @@ async def submit_site(
         priority=priority,
         max_attempts=max_attempts,
     )
-    known = registered(address, created_by=created_by, default_interval_hours=interval_hours)
-    registering = _registration_and_job(
+    statement = _registration_and_job(
         tuple(new.columns()),
         watch=watch,
         # The address of a document says nothing on where scans of the site begin.
         scheme_given=address.scheme_given and document is None,
         whole_site=document is None,
     )
-    done = await _register_and_insert(session, registering, known, new.columns())
-    if done.id is None:
-        return await _join_or_insert(session, replace(new, domain_id=done.domain_id))
-    return submitted_of(done, deduplicated=False)
+    known = registered(address, created_by=created_by, default_interval_hours=interval_hours)
+    return SiteSubmission(new, statement, known | _job_values(new))
 
 
-async def _register_and_insert(
-    session: AsyncSession, statement: Select[Any], known: dict[str, Any], columns: dict[str, Any]
-) -> Any:
-    """The id of the site and its new job, in one statement; no job when one is active."""
-    values = known | {f"job_{name}": value for name, value in columns.items()}
-    return (await session.execute(statement, values)).one()
+def _job_values(new: NewJob) -> dict[str, Any]:
+    return {f"job_{name}": value for name, value in new.columns().items()}
+
+
+async def join_active_job(
+    session: AsyncSession, submission: SiteSubmission, domain_id: UUID
+) -> SubmittedJob:
+    """The active job that kept a submission from being queued, or a new one if it has ended."""
+    return await _join_or_insert(session, replace(submission.new, domain_id=domain_id))
 
 
 @cache

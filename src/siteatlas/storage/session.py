@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 from functools import cache
 from typing import Any
 
-from sqlalchemy import Connection, Select, event, func, select
+from sqlalchemy import Connection, Row, Select, event, func, select
 from sqlalchemy.exc import ArgumentError
 from sqlalchemy.ext.asyncio import (
     AsyncEngine,
@@ -26,6 +26,7 @@ from sqlalchemy.orm import Session, SessionTransaction
 from siteatlas.aio.priority_semaphore import PrioritySemaphore
 from siteatlas.errors import ConfigurationError, DatabaseUnavailable
 from siteatlas.logs import get_logger
+from siteatlas.storage.autocommit import AutocommitSession
 from siteatlas.storage.database_url import parse_database_url, tls_address
 from siteatlas.storage.faults import translated_faults
 
@@ -35,10 +36,11 @@ __all__ = [
     "bind_database",
     "bound_database",
     "create_database",
+    "execute_autocommit",
+    "get_autocommit_session",
     "get_background_session",
     "get_job_session",
     "get_session",
-    "get_statement_session",
     "session_dependency",
 ]
 
@@ -68,7 +70,7 @@ class LimitedSession(Session):
     """A session whose every transaction begins by setting its own limits.
 
     They hold for the transaction only, so that nothing leaks through a pooler. What the
-    connection has anyway is not set again: it would be a question and an answer more.
+    connection has anyway is not set again: that would cost an extra round trip.
     """
 
 
@@ -100,27 +102,34 @@ class Database:
     ) -> None:
         self.engine = engine
         self.job_turns = PrioritySemaphore(connections_for_jobs(connections))
-        self._progress_snapshot = standing or {}
+        self._standing = standing or {}
         self._sessions = _factory(engine)
-        self._statement_sessions = _factory(engine.execution_options(isolation_level="AUTOCOMMIT"))
+        self._autocommit_sessions = _factory(engine.execution_options(isolation_level="AUTOCOMMIT"))
 
     @asynccontextmanager
-    async def session(
-        self, limits: dict[str, str], *, by_statement: bool = False
-    ) -> AsyncIterator[AsyncSession]:
-        """A session whose transactions carry `limits`; faults of the connection are translated.
-
-        `by_statement` makes each statement its own transaction, where the limits stand anyway.
-        """
-        own = {
-            name: value
-            for name, value in limits.items()
-            if self._progress_snapshot.get(name) != value
-        }
-        factory = self._statement_sessions if by_statement and not own else self._sessions
+    async def session(self, limits: Mapping[str, str]) -> AsyncIterator[AsyncSession]:
+        """A session whose transactions carry `limits`; faults of the connection are translated."""
         with translated_faults():
-            async with factory(info={"limits": own}) as session:
+            async with self._sessions(info={"limits": self._missing(limits)}) as session:
                 yield session
+
+    @asynccontextmanager
+    async def autocommit_session(
+        self, limits: Mapping[str, str]
+    ) -> AsyncIterator[AutocommitSession]:
+        """A session in which each statement commits by itself, within the same limits.
+
+        Limits that the connection does not have need a transaction around the statement.
+        """
+        missing = self._missing(limits)
+        factory = self._sessions if missing else self._autocommit_sessions
+        with translated_faults():
+            async with factory(info={"limits": missing}) as session:
+                yield AutocommitSession(session)
+
+    def _missing(self, limits: Mapping[str, str]) -> dict[str, str]:
+        """The limits that do not stand on every connection already."""
+        return {name: value for name, value in limits.items() if self._standing.get(name) != value}
 
     async def close(self) -> None:
         """Close every pooled connection; those that do not answer are dropped."""
@@ -202,20 +211,29 @@ async def get_session() -> AsyncIterator[AsyncSession]:
 
 
 async def session_dependency() -> AsyncIterator[AsyncSession]:
-    """The same for a route that declares it with `Depends`; it owns the transaction too."""
+    """The same for a route that declares it with `Depends`; the route begins the transaction."""
     async with get_session() as session:
         yield session
 
 
 @asynccontextmanager
-async def get_statement_session() -> AsyncIterator[AsyncSession]:
-    """A session for a request in which each statement is whole in itself and may commit at once.
+async def get_autocommit_session() -> AsyncIterator[AutocommitSession]:
+    """A session for a request that only reads, where each statement stands for itself.
 
-    It spares the questions that begin and end a transaction, each of which waits for its turn
-    on a busy machine. Behind a pooler it is a session like any other.
+    It saves the round trips that begin and end a transaction, which are slow on a busy machine.
+    Behind a pooler each statement has a transaction around it, which sets the limits.
     """
-    async with bound_database().session(REQUEST_LIMITS, by_statement=True) as session:
+    async with bound_database().autocommit_session(REQUEST_LIMITS) as session:
         yield session
+
+
+async def execute_autocommit(statement: Select[Any], values: Mapping[str, Any]) -> Row[Any]:
+    """Run one write that is complete in itself, and return its row.
+
+    There is no session to add a second write to. Several writes need a transaction.
+    """
+    async with get_autocommit_session() as session:
+        return (await session.execute(statement, values)).one()
 
 
 @asynccontextmanager

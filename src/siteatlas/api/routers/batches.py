@@ -9,23 +9,22 @@ from fastapi import APIRouter, Depends, Response, status
 from siteatlas.access.users import CurrentUser, current_user
 from siteatlas.api.addresses import checked_site
 from siteatlas.api.body_limits import KIB
-from siteatlas.api.context import Context
+from siteatlas.api.context import NO_WORKER, Context
 from siteatlas.api.openapi import LOCATION, problems
 from siteatlas.api.problems import FieldRefused
-from siteatlas.api.routers.scans import NO_WORKER
 from siteatlas.api.schemas.batches import (
     BatchCreated,
     BatchItemAnswer,
     BatchRequest,
     BatchStatusAnswer,
 )
+from siteatlas.api.sessions import ReadSession, WriteSession
 from siteatlas.errors import AddressError
 from siteatlas.insights.batches import BatchView, find_batch, list_batch_items
 from siteatlas.logs import get_logger
 from siteatlas.net.egress import EgressPolicy
 from siteatlas.queue.batches import BatchEntry, create_batch
 from siteatlas.storage.models import JobStatus
-from siteatlas.storage.session import get_session
 
 PREFIX = "/api/v3/sitemap/batch"
 LARGER_BODIES = {f"{PREFIX}/create": 1024 * KIB}
@@ -43,11 +42,15 @@ router = APIRouter(prefix=PREFIX, tags=["scans"], dependencies=[Depends(current_
     responses={202: LOCATION, **problems(409)},
 )
 async def create_site_batch(
-    body: BatchRequest, response: Response, context: Context, user: CurrentUser
+    body: BatchRequest,
+    response: Response,
+    context: Context,
+    user: CurrentUser,
+    session: WriteSession,
 ) -> BatchCreated:
     """Queue every site that can be used and name the others; refused only if none can be."""
     entries = _entries(body.domains, context.policy)
-    async with get_session() as session, session.begin():
+    async with session.begin():
         batch_id = await create_batch(
             session,
             entries,
@@ -78,10 +81,9 @@ async def create_site_batch(
     response_model=BatchStatusAnswer,
     responses=problems(404),
 )
-async def get_batch_status(batch_id: UUID) -> BatchView:
+async def get_batch_status(batch_id: UUID, session: ReadSession) -> BatchView:
     """The state of a batch and of each of its sites."""
-    async with get_session() as session, session.begin():
-        return await find_batch(session, batch_id)
+    return await find_batch(session, batch_id)
 
 
 def _entries(texts: list[str], policy: EgressPolicy) -> list[BatchEntry]:

@@ -24,6 +24,7 @@ from siteatlas.api.schemas.sitemaps import (
     UrlAnswer,
     UrlsQuery,
 )
+from siteatlas.api.sessions import ReadSession
 from siteatlas.insights.candidates import CandidateView, list_candidates
 from siteatlas.insights.domains import find_domain_view
 from siteatlas.insights.pages import Page
@@ -32,7 +33,6 @@ from siteatlas.insights.scans import ScanView, list_scans
 from siteatlas.insights.sitemaps import SitemapView, list_sitemaps
 from siteatlas.insights.urls import UrlView, list_domain_urls
 from siteatlas.queue.statuses import parse_status
-from siteatlas.storage.session import get_session
 
 router = APIRouter(prefix=PREFIX, tags=["domains"], dependencies=[Depends(current_user)])
 
@@ -44,20 +44,19 @@ router = APIRouter(prefix=PREFIX, tags=["domains"], dependencies=[Depends(curren
     responses=problems(404),
 )
 async def get_domain_sitemaps(
-    domain: DomainName, query: Annotated[SitemapsQuery, Query()]
+    domain: DomainName, query: Annotated[SitemapsQuery, Query()], session: ReadSession
 ) -> Page[SitemapView]:
     """The sitemap documents of a site."""
     wanted = parse_status(query.status).value if query.status else None
-    async with get_session() as session, session.begin():
-        site = await find_domain_view(session, domain)
-        return await list_sitemaps(
-            session,
-            site.id,
-            type=query.type,
-            status=wanted,
-            limit=query.limit,
-            cursor=query.cursor,
-        )
+    site = await find_domain_view(session, domain)
+    return await list_sitemaps(
+        session,
+        site.id,
+        type=query.type,
+        status=wanted,
+        limit=query.limit,
+        cursor=query.cursor,
+    )
 
 
 @router.get(
@@ -67,19 +66,18 @@ async def get_domain_sitemaps(
     responses=problems(404),
 )
 async def get_domain_urls(
-    domain: DomainName, query: Annotated[UrlsQuery, Query()]
+    domain: DomainName, query: Annotated[UrlsQuery, Query()], session: ReadSession
 ) -> Page[UrlView]:
     """The URLs of a site, document by document."""
-    async with get_session() as session, session.begin():
-        site = await find_domain_view(session, domain)
-        return await list_domain_urls(
-            session,
-            site.id,
-            contains=query.contains,
-            state=query.state,
-            limit=query.limit,
-            cursor=query.cursor,
-        )
+    site = await find_domain_view(session, domain)
+    return await list_domain_urls(
+        session,
+        site.id,
+        contains=query.contains,
+        state=query.state,
+        limit=query.limit,
+        cursor=query.cursor,
+    )
 
 
 @router.get(
@@ -89,13 +87,12 @@ async def get_domain_urls(
     responses=problems(404),
 )
 async def get_domain_problems(
-    domain: DomainName, query: Annotated[ProblemsQuery, Query()]
+    domain: DomainName, query: Annotated[ProblemsQuery, Query()], session: ReadSession
 ) -> Page[ProblemView]:
     """What is wrong in the documents of a site, by code, with samples."""
     wanted = ProblemFilter(query.code, query.sitemap, query.state)
-    async with get_session() as session, session.begin():
-        site = await find_domain_view(session, domain)
-        return await list_problems(session, site.id, wanted, limit=query.limit, cursor=query.cursor)
+    site = await find_domain_view(session, domain)
+    return await list_problems(session, site.id, wanted, limit=query.limit, cursor=query.cursor)
 
 
 @router.get(
@@ -105,14 +102,13 @@ async def get_domain_problems(
     responses=problems(404),
 )
 async def get_domain_candidates(
-    domain: DomainName, query: Annotated[CandidatesQuery, Query()]
+    domain: DomainName, query: Annotated[CandidatesQuery, Query()], session: ReadSession
 ) -> Page[CandidateView]:
     """Every place where a sitemap of the site was looked for, with the verdict."""
-    async with get_session() as session, session.begin():
-        site = await find_domain_view(session, domain)
-        return await list_candidates(
-            session, site.id, verdict=query.verdict, limit=query.limit, cursor=query.cursor
-        )
+    site = await find_domain_view(session, domain)
+    return await list_candidates(
+        session, site.id, verdict=query.verdict, limit=query.limit, cursor=query.cursor
+    )
 
 
 @router.get(
@@ -122,9 +118,8 @@ async def get_domain_candidates(
     responses=problems(404),
 )
 async def get_domain_scans(
-    domain: DomainName, query: Annotated[ScansQuery, Query()]
+    domain: DomainName, query: Annotated[ScansQuery, Query()], session: ReadSession
 ) -> Page[ScanView]:
     """The scans of a site, newest first."""
-    async with get_session() as session, session.begin():
-        site = await find_domain_view(session, domain)
-        return await list_scans(session, site.id, limit=query.limit, cursor=query.cursor)
+    site = await find_domain_view(session, domain)
+    return await list_scans(session, site.id, limit=query.limit, cursor=query.cursor)

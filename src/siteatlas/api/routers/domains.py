@@ -8,9 +8,8 @@ from fastapi import APIRouter, Depends, Path, Query, Response, status
 
 from siteatlas.access.users import CurrentUser, current_user
 from siteatlas.api.addresses import site_at
-from siteatlas.api.context import Context
+from siteatlas.api.context import NO_WORKER, STATUS_PATH, Context
 from siteatlas.api.openapi import LOCATION, problems
-from siteatlas.api.routers.scans import NO_WORKER, STATUS_PATH
 from siteatlas.api.schemas.base import MAX_ADDRESS_CHARS, PageAnswer
 from siteatlas.api.schemas.domains import (
     DomainAdded,
@@ -19,6 +18,7 @@ from siteatlas.api.schemas.domains import (
     DomainRequest,
     DomainsQuery,
 )
+from siteatlas.api.sessions import ReadSession, WriteSession
 from siteatlas.errors import DomainNotFound
 from siteatlas.insights.domains import DomainView, domain_view, find_domain_view, list_domains
 from siteatlas.insights.pages import Page
@@ -44,12 +44,13 @@ DomainName = Annotated[
 
 
 @router.get("", summary="List sites", response_model=PageAnswer[DomainAnswer], responses=problems())
-async def get_domains(query: Annotated[DomainsQuery, Query()]) -> Page[DomainView]:
+async def get_domains(
+    query: Annotated[DomainsQuery, Query()], session: ReadSession
+) -> Page[DomainView]:
     """Sites by name."""
-    async with get_session() as session, session.begin():
-        return await list_domains(
-            session, watched=query.watched, limit=query.limit, cursor=query.cursor
-        )
+    return await list_domains(
+        session, watched=query.watched, limit=query.limit, cursor=query.cursor
+    )
 
 
 @router.post(
@@ -64,11 +65,15 @@ async def get_domains(query: Annotated[DomainsQuery, Query()]) -> Page[DomainVie
     },
 )
 async def add_domain(
-    body: DomainRequest, response: Response, context: Context, user: CurrentUser
+    body: DomainRequest,
+    response: Response,
+    context: Context,
+    user: CurrentUser,
+    session: WriteSession,
 ) -> DomainAdded:
     """Register a site, watch it and queue its first scan; a known site is taken up again."""
     address = site_at("#/domain", body.domain, context.policy)
-    async with get_session() as session, session.begin():
+    async with session.begin():
         known = await find_domain(session, address.domain)
         domain, job = await _register(session, address, body, context, user)
         view = domain_view(domain)
@@ -117,21 +122,22 @@ async def _register(
 @router.get(
     "/{domain}", summary="Show a site", response_model=DomainAnswer, responses=problems(404)
 )
-async def get_domain(domain: DomainName) -> DomainView:
+async def get_domain(domain: DomainName, session: ReadSession) -> DomainView:
     """One site."""
-    async with get_session() as session, session.begin():
-        return await find_domain_view(session, domain)
+    return await find_domain_view(session, domain)
 
 
 @router.patch(
     "/{domain}", summary="Change a site", response_model=DomainAnswer, responses=problems(404)
 )
-async def patch_domain(domain: DomainName, body: DomainChange, context: Context) -> DomainView:
+async def patch_domain(
+    domain: DomainName, body: DomainChange, context: Context, session: WriteSession
+) -> DomainView:
     """Watch, pause, or change interval and limit.
 
     A new interval counts from the last scan, or from now if there was none.
     """
-    async with get_session() as session, session.begin():
+    async with session.begin():
         found = await find_domain(session, parse_site(domain).domain, lock=True)
         if found is None:
             raise DomainNotFound

@@ -7,44 +7,41 @@ from typing import Annotated
 from fastapi import APIRouter, BackgroundTasks, Depends, Query, Response, status
 
 from siteatlas.access.users import current_user
-from siteatlas.api.context import Context
+from siteatlas.api.context import STATUS_PATH, Context, JobIdent
 from siteatlas.api.openapi import LOCATION, problems
-from siteatlas.api.routers.scans import STATUS_PATH, JobIdent
 from siteatlas.api.schemas.base import PageAnswer
 from siteatlas.api.schemas.jobs import AttemptAnswer, JobAnswer, JobDetailAnswer, JobsQuery
+from siteatlas.api.sessions import ReadSession, WriteSession
 from siteatlas.insights.jobs import JobView, find_job, list_attempts, list_jobs
 from siteatlas.insights.pages import Page
 from siteatlas.logs import get_logger
 from siteatlas.processor.recount import recount_site
 from siteatlas.queue.operator_actions import cancel, retry
 from siteatlas.storage.models import JobStatus
-from siteatlas.storage.session import get_session
 
 log = get_logger("api")
 router = APIRouter(prefix="/api/v3/jobs", tags=["jobs"], dependencies=[Depends(current_user)])
 
 
 @router.get("", summary="List jobs", response_model=PageAnswer[JobAnswer], responses=problems())
-async def get_jobs(query: Annotated[JobsQuery, Query()]) -> Page[JobView]:
+async def get_jobs(query: Annotated[JobsQuery, Query()], session: ReadSession) -> Page[JobView]:
     """Jobs, newest first."""
-    async with get_session() as session, session.begin():
-        return await list_jobs(
-            session,
-            status=query.status,
-            domain=query.domain,
-            limit=query.limit,
-            cursor=query.cursor,
-        )
+    return await list_jobs(
+        session,
+        status=query.status,
+        domain=query.domain,
+        limit=query.limit,
+        cursor=query.cursor,
+    )
 
 
 @router.get(
     "/{job_id}", summary="Show a job", response_model=JobDetailAnswer, responses=problems(404)
 )
-async def get_job(job_id: JobIdent) -> JobDetailAnswer:
+async def get_job(job_id: JobIdent, session: ReadSession) -> JobDetailAnswer:
     """A job and its ended attempts."""
-    async with get_session() as session, session.begin():
-        job = await find_job(session, job_id)
-        attempts = await list_attempts(session, job.id)
+    job = await find_job(session, job_id)
+    attempts = await list_attempts(session, job.id)
     shown = JobAnswer.model_validate(job)
     return JobDetailAnswer(
         **dict(shown), attempts=[AttemptAnswer.model_validate(attempt) for attempt in attempts]
@@ -57,9 +54,11 @@ async def get_job(job_id: JobIdent) -> JobDetailAnswer:
     response_model=JobAnswer,
     responses=problems(404, 409),
 )
-async def cancel_job(job_id: JobIdent, afterwards: BackgroundTasks) -> JobView:
+async def cancel_job(
+    job_id: JobIdent, afterwards: BackgroundTasks, session: WriteSession
+) -> JobView:
     """A waiting job is cancelled at once; a running one is asked to stop. Repeating it is fine."""
-    async with get_session() as session, session.begin():
+    async with session.begin():
         job = await find_job(session, job_id)
         await cancel(session, job.id)
         job = await find_job(session, job_id)
@@ -76,9 +75,11 @@ async def cancel_job(job_id: JobIdent, afterwards: BackgroundTasks) -> JobView:
     response_model=JobAnswer,
     responses={202: LOCATION, **problems(404, 409)},
 )
-async def retry_job(job_id: JobIdent, response: Response, context: Context) -> JobView:
+async def retry_job(
+    job_id: JobIdent, response: Response, context: Context, session: WriteSession
+) -> JobView:
     """Queue a failed or cancelled job again."""
-    async with get_session() as session, session.begin():
+    async with session.begin():
         job = await find_job(session, job_id)
         await retry(session, job.id)
         job = await find_job(session, job_id)

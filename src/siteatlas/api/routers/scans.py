@@ -2,36 +2,31 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from uuid import UUID
 
-from fastapi import APIRouter, Depends, Path, Response, status
+from fastapi import APIRouter, Depends, Response, status
 
 from siteatlas.access.users import CurrentUser, current_user
 from siteatlas.api.addresses import site_at
-from siteatlas.api.context import Context
+from siteatlas.api.context import NO_WORKER, STATUS_PATH, Context, JobIdent
 from siteatlas.api.openapi import LOCATION, problems
 from siteatlas.api.problems import FieldRefused
 from siteatlas.api.schemas.jobs import JobStatusAnswer, ScanAccepted, ScanRequest
+from siteatlas.api.sessions import SingleReadSession
 from siteatlas.errors import AddressError, JobActive
 from siteatlas.insights.jobs import JobView, find_job
 from siteatlas.logs import get_logger
 from siteatlas.net.address import WebAddress
 from siteatlas.queue.new_job import SubmittedJob
-from siteatlas.queue.submission import submit_site
+from siteatlas.queue.submission import SiteSubmission, join_active_job, site_submission
 from siteatlas.storage.retry import retry_when_busy
-from siteatlas.storage.session import get_statement_session
+from siteatlas.storage.session import execute_autocommit, get_autocommit_session, get_session
 
-NO_WORKER = "No worker has been seen for a minute. Start one with: siteatlas worker"
 NO_DOCUMENT = "With only_document, base_url must be the address of a sitemap."
 READS_LESS = "A scan of another document of this site is active. Try again when it has ended."
-STATUS_PATH = "/api/v3/sitemap/status/{job_id}"
 
 log = get_logger("api")
 router = APIRouter(prefix="/api/v3/sitemap", tags=["scans"], dependencies=[Depends(current_user)])
-
-JobIdent = Annotated[
-    str, Path(max_length=64, description="The UUID or the number of a job.", examples=["42"])
-]
 
 
 @router.post(
@@ -69,22 +64,28 @@ async def _submit(
     address: WebAddress, body: ScanRequest, context: Context, user: CurrentUser
 ) -> tuple[SubmittedJob, bool]:
     """The job, and whether anybody is there to run it."""
-    async with get_statement_session() as session, session.begin():
+    submission = site_submission(
+        address,
+        created_by=user,
+        max_pages=body.max_pages,
+        watch=body.watch,
+        document=address.url if body.only_document else None,
+        interval_hours=context.settings.scan_interval_hours,
+        max_attempts=context.settings.max_attempts,
+    )
+    async with get_autocommit_session() as session:
         served = await context.is_served(session)
-        document = address.url if body.only_document else None
-        job = await submit_site(
-            session,
-            address,
-            created_by=user,
-            max_pages=body.max_pages,
-            watch=body.watch,
-            document=document,
-            interval_hours=context.settings.scan_interval_hours,
-            max_attempts=context.settings.max_attempts,
-        )
-        if job.document is not None and job.document != document:
+    row = await execute_autocommit(submission.statement, submission.values)
+    return submission.queued(row) or await _join(submission, row.domain_id), served
+
+
+async def _join(submission: SiteSubmission, domain_id: UUID) -> SubmittedJob:
+    """The active job of the site, widened to what this submission asks for."""
+    async with get_session() as session, session.begin():
+        job = await join_active_job(session, submission, domain_id)
+        if job.document is not None and job.document != submission.new.document:
             raise JobActive(READS_LESS)
-        return job, served
+        return job
 
 
 @router.get(
@@ -93,7 +94,6 @@ async def _submit(
     response_model=JobStatusAnswer,
     responses=problems(404),
 )
-async def get_scan_status(job_id: JobIdent) -> JobView:
+async def get_scan_status(job_id: JobIdent, session: SingleReadSession) -> JobView:
     """The state of a job, by its UUID or its number."""
-    async with get_statement_session() as session, session.begin():
-        return await find_job(session, job_id)
+    return await find_job(session, job_id)

@@ -10,10 +10,10 @@ from fastapi import APIRouter, Depends, Query
 from siteatlas.access.users import current_user
 from siteatlas.api.openapi import problems
 from siteatlas.api.schemas.sitemaps import ExaminedPageAnswer, SitemapAnswer, UrlAnswer, UrlsQuery
+from siteatlas.api.sessions import ReadSession
 from siteatlas.insights.pages import Page
 from siteatlas.insights.sitemaps import SitemapView, find_sitemap
 from siteatlas.insights.urls import UrlView, list_sitemap_urls
-from siteatlas.storage.session import get_session
 
 router = APIRouter(
     prefix="/api/v3/sitemaps", tags=["sitemaps"], dependencies=[Depends(current_user)]
@@ -26,10 +26,9 @@ router = APIRouter(
     response_model=SitemapAnswer,
     responses=problems(404),
 )
-async def get_sitemap(sitemap_id: UUID) -> SitemapView:
+async def get_sitemap(sitemap_id: UUID, session: ReadSession) -> SitemapView:
     """One sitemap document."""
-    async with get_session() as session, session.begin():
-        return await find_sitemap(session, sitemap_id)
+    return await find_sitemap(session, sitemap_id)
 
 
 @router.get(
@@ -38,15 +37,16 @@ async def get_sitemap(sitemap_id: UUID) -> SitemapView:
     response_model=ExaminedPageAnswer[UrlAnswer],
     responses=problems(404),
 )
-async def get_sitemap_urls(sitemap_id: UUID, query: Annotated[UrlsQuery, Query()]) -> Page[UrlView]:
+async def get_sitemap_urls(
+    sitemap_id: UUID, query: Annotated[UrlsQuery, Query()], session: ReadSession
+) -> Page[UrlView]:
     """The URLs that one document lists."""
-    async with get_session() as session, session.begin():
-        sitemap = await find_sitemap(session, sitemap_id)
-        return await list_sitemap_urls(
-            session,
-            sitemap.id,
-            contains=query.contains,
-            state=query.state,
-            limit=query.limit,
-            cursor=query.cursor,
-        )
+    sitemap = await find_sitemap(session, sitemap_id)
+    return await list_sitemap_urls(
+        session,
+        sitemap.id,
+        contains=query.contains,
+        state=query.state,
+        limit=query.limit,
+        cursor=query.cursor,
+    )
