@@ -42,29 +42,29 @@ class Watched:
     """A client, and how many connections were in use when something left the application."""
 
     client: httpx.AsyncClient
-    job: str = ""
-    at_answer: list[int] = field(default_factory=list)
+    job: str
+    at_answer: list[int]
     at_wake: list[int] = field(default_factory=list)
 
 
 @pytest_asyncio.fixture
 async def watched(app: FastAPI, database: Database) -> AsyncIterator[Watched]:
     counted = CountedConnections(database)
+    at_answer: list[int] = []
 
     async def watching(scope: Scope, receive: Receive, send: Send) -> None:
         async def sending(message: Message) -> None:
-            watched.at_answer.append(counted.checked_out)
+            at_answer.append(counted.checked_out)
             await send(message)
 
         await app(scope, receive, sending)
 
     transport = httpx.ASGITransport(app=watching)
     async with httpx.AsyncClient(transport=transport, base_url=BASE_URL) as client:
-        watched = Watched(client)
         submitted = await client.post("/api/v3/domains", json={"domain": "example.com"})
-        watched.job = submitted.json()["job_id"]
-        app.state.api.wake = lambda: watched.at_wake.append(counted.checked_out)
-        yield watched
+        seen = Watched(client, submitted.json()["job_id"], at_answer)
+        app.state.api.wake = lambda: seen.at_wake.append(counted.checked_out)
+        yield seen
 
 
 @pytest.mark.parametrize("path", READS)
