@@ -16,7 +16,7 @@ import typer
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
 from docs.criteria import verification_page
-from siteatlas.cli.main import NOUNS, PROGRAM, app, load_command
+from siteatlas.cli.main import COMMANDS, PROGRAM, app, load_command
 from siteatlas.errors import DatabaseUnavailable, RateLimited, SiteatlasError, error_classes
 from siteatlas.scanner import problem_codes
 from siteatlas.settings import SETTINGS_FILE, Settings, environment_name
@@ -218,7 +218,7 @@ def commands_page() -> str:
     assert isinstance(root, TyperGroup)
     context = typer.Context(root, info_name=PROGRAM, help_option_names=["-h", "--help"])
     parts = [COMMANDS_INTRO, command_section(PROGRAM, root, context, hidden=frozenset())]
-    for name in NOUNS:
+    for name in COMMANDS:
         parts += command_sections(f"{PROGRAM} {name}", load_command(name), context)
     return "\n".join(parts)
 

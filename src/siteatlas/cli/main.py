@@ -1,4 +1,4 @@
-"""The command tree. Each noun's module is imported when its command is used, so help is quick."""
+"""The command tree. The module of a command is imported when it is used, so that help is quick."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import gc
 import platform
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from typing import Annotated, Any
@@ -15,7 +14,7 @@ import typer
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
 from siteatlas.cli.hosting.init_process import run_below_init
-from siteatlas.cli.terminal.invocation import ColorChoice, begin
+from siteatlas.cli.terminal.context import ColorChoice, begin
 
 PROGRAM = "siteatlas"
 COMPLETION_OPTIONS = {"install_completion", "show_completion"}
@@ -27,29 +26,21 @@ VALUE_NAMES = {
     "<str>": "TEXT",
 }
 
-
-@dataclass(frozen=True, slots=True)
-class Noun:
-    """A command of the tree: the module that holds its `app`, and its line in the help."""
-
-    module: str
-    help: str
-
-
-NOUNS = {
-    "scan": Noun("scan", "Read the sitemaps of a site now, without a database."),
-    "demo": Noun("demo", "Scan small demo sites on this machine."),
-    "serve": Noun("serve", "Serve the API and run queued jobs."),
-    "worker": Noun("worker", "Run queued jobs without serving the API."),
-    "domains": Noun("domains", "Manage sites: add, list, show, pause, resume, remove."),
-    "sitemaps": Noun("sitemaps", "List the stored sitemaps of a site."),
-    "urls": Noun("urls", "List the stored URLs of a site."),
-    "problems": Noun("problems", "List the stored problems of a site's sitemaps."),
-    "jobs": Noun("jobs", "Manage jobs: list, show, watch, retry, cancel."),
-    "scheduler": Noun("scheduler", "Control the scheduler: run-once, status."),
-    "db": Noun("db", "Manage the database schema: upgrade, current."),
-    "config": Noun("config", "Show the settings and the source of each value."),
-    "help": Noun("help", "Show the help of a command, as --help does."),
+# Each command and its line in the help; its module in `commands` has the same name.
+COMMANDS = {
+    "scan": "Read the sitemaps of a site now, without a database.",
+    "demo": "Scan small demo sites on this machine.",
+    "serve": "Serve the API and run queued jobs.",
+    "worker": "Run queued jobs without serving the API.",
+    "domains": "Manage sites: add, list, show, pause, resume, remove.",
+    "sitemaps": "List the stored sitemaps of a site.",
+    "urls": "List the stored URLs of a site.",
+    "problems": "List the stored problems of a site's sitemaps.",
+    "jobs": "Manage jobs: list, show, watch, retry, cancel.",
+    "scheduler": "Control the scheduler: run-once, status.",
+    "db": "Manage the database schema: upgrade, current.",
+    "config": "Show the settings and the source of each value.",
+    "help": "Show the help of a command, as --help does.",
 }
 # The library names this one error of its tree, and gives its parent no name.
 USAGE_ERROR: type[Exception] = typer.BadParameter.__mro__[1]
@@ -62,8 +53,8 @@ class CommandTree(TyperGroup):
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
-        for name, noun in NOUNS.items():
-            self.add_command(TyperCommand(name, help=noun.help, rich_markup_mode=None))
+        for name, line in COMMANDS.items():
+            self.add_command(TyperCommand(name, help=line, rich_markup_mode=None))
         _name_values(self)
 
     def resolve_command(self, *arguments: Any) -> Any:
@@ -118,14 +109,14 @@ def _report_in_json(error: Any) -> None:
 
 
 def load_command(name: str) -> TyperCommand | TyperGroup:
-    """Import the module of a noun and build its command."""
+    """Import the module of a command and build it."""
     # What is imported stays; looking for garbage in between costs a tenth of the start.
     gc.disable()
     try:
-        noun_app: typer.Typer = import_module(f"siteatlas.cli.commands.{NOUNS[name].module}").app
+        command_app: typer.Typer = import_module(f"siteatlas.cli.commands.{name}").app
     finally:
         gc.enable()
-    command = typer.main.get_command(noun_app)
+    command = typer.main.get_command(command_app)
     assert isinstance(command, (TyperCommand, TyperGroup))
     command.name = name
     _tidy_help(command)

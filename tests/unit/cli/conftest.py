@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from siteatlas.cli.terminal.invocation import ColorChoice, begin
+from siteatlas.cli.terminal.context import ColorChoice, begin
 
 
 @pytest.fixture(autouse=True)

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
+from siteatlas.cli.terminal.context import ColorChoice, begin
 from siteatlas.cli.terminal.errors import advice_for, exit_with
-from siteatlas.cli.terminal.invocation import ColorChoice, begin
 from siteatlas.cli.terminal.output import print_warning
 from siteatlas.errors import (
     DatabaseUnavailable,

@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from siteatlas import __version__
-from siteatlas.cli.main import NOUNS, app, load_command
+from siteatlas.cli.main import COMMANDS, app, load_command
 
 HEAVY = {
     *("sqlalchemy", "alembic", "asyncpg", "pydantic", "fastapi", "aiohttp", "lxml", "rich"),
@@ -28,10 +28,10 @@ def runner() -> CliRunner:
 def test_the_help_lists_every_command(runner: CliRunner):
     result = runner.invoke(app, ["--help"])
     assert result.exit_code == 0
-    assert all(f"\n  {name} " in result.output for name in NOUNS)
+    assert all(f"\n  {name} " in result.output for name in COMMANDS)
 
 
-@pytest.mark.parametrize("name", NOUNS)
+@pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_explains_itself(runner: CliRunner, name: str):
     result = runner.invoke(app, [name, "--help"])
     assert result.exit_code == 0, result.output
@@ -116,7 +116,7 @@ def test_a_usage_line_names_its_arguments_plainly(runner: CliRunner, words: str,
 
 
 @pytest.mark.parametrize(
-    "words", [(), *((name,) for name in NOUNS), ("jobs", "list"), ("domains", "add")]
+    "words", [(), *((name,) for name in COMMANDS), ("jobs", "list"), ("domains", "add")]
 )
 def test_the_help_names_values_and_not_the_types_of_python(
     runner: CliRunner, words: tuple[str, ...]
@@ -135,7 +135,7 @@ def test_quiet_may_stand_before_and_after_scan(
     assert (result.exit_code, result.stdout, result.stderr) == (0, "https://a.example/1\n", "")
 
 
-@pytest.mark.parametrize("name", NOUNS)
+@pytest.mark.parametrize("name", COMMANDS)
 def test_completion_is_an_option_of_the_root_alone(runner: CliRunner, name: str):
     assert "--install-completion" not in runner.invoke(app, [name, "--help"]).output
     assert "--install-completion" in runner.invoke(app, ["--help"]).output

@@ -13,7 +13,7 @@ import orjson
 import pytest
 
 from siteatlas.cli.scanning.encoders import csv_lines, object_lines, url_lines
-from siteatlas.cli.terminal.invocation import ColorChoice, begin
+from siteatlas.cli.terminal.context import ColorChoice, begin
 from siteatlas.cli.terminal.output import (
     Column,
     ColumnKind,

@@ -6,8 +6,7 @@ import logging
 
 import pytest
 
-from siteatlas.cli.terminal.invocation import ColorChoice, begin, current
-from siteatlas.cli.terminal.preparation import prepare
+from siteatlas.cli.terminal.context import ColorChoice, begin, current, prepare
 from siteatlas.errors import ConfigurationError
 
 

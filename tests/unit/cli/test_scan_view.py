@@ -17,7 +17,7 @@ from siteatlas.cli.scanning.live_view import awaited_words, can_move, drawn, tre
 from siteatlas.cli.scanning.runner import ScanRun, ScanRunner
 from siteatlas.cli.scanning.sinks import DirectSink
 from siteatlas.cli.scanning.targets import ScanTarget
-from siteatlas.cli.terminal.invocation import ColorChoice, begin
+from siteatlas.cli.terminal.context import ColorChoice, begin
 from siteatlas.scanner.events import (
     ChildLink,
     ChildrenFound,

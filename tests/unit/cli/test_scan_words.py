@@ -14,7 +14,7 @@ from siteatlas.cli.scanning.messages import (
     print_unfetched_children,
     problem_words,
 )
-from siteatlas.cli.terminal.invocation import ColorChoice, begin
+from siteatlas.cli.terminal.context import ColorChoice, begin
 from siteatlas.scanner.crawl.local_file import NOT_FETCHED
 from siteatlas.scanner.events import ProblemSample
 from siteatlas.scanner.report import CandidateSeen, Problem, ScanReport, SitemapSeen

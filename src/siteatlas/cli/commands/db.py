@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import typer
 
+from siteatlas.cli.terminal.context import prepare
 from siteatlas.cli.terminal.errors import run
 from siteatlas.cli.terminal.options import JsonOption
 from siteatlas.cli.terminal.output import print_message, write_details, write_json
-from siteatlas.cli.terminal.preparation import prepare
 from siteatlas.settings import Settings
 from siteatlas.storage.schema import current_revision, needed_revision, upgrade_schema
 from siteatlas.storage.startup import open_storage

@@ -9,13 +9,12 @@ from typing import Annotated
 
 import typer
 
-from siteatlas.cli.commands.demo_invitation import invitation, program_name
-from siteatlas.cli.commands.demo_tour import DemoScan, Tour, new_client
+from siteatlas.cli.commands.demo_tour import DemoScan, Tour, invitation, new_client, program_name
 from siteatlas.cli.hosting.listener import base_url, listen
 from siteatlas.cli.hosting.server import Service
+from siteatlas.cli.terminal.context import prepare
 from siteatlas.cli.terminal.errors import INTERRUPTED, run
 from siteatlas.cli.terminal.output import Column, ColumnKind, print_message, write_table
-from siteatlas.cli.terminal.preparation import prepare
 from siteatlas.demo.server import DemoServer
 from siteatlas.settings import Settings, default_data_dir
 

@@ -1,12 +1,17 @@
-"""The tour of the demo: submit every site over HTTP, follow the scans, and tell how they end."""
+"""The tour of the demo: submit every site over HTTP, follow the scans, tell how they end, and
+what to try next.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import shutil
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import aiohttp
@@ -23,10 +28,11 @@ from siteatlas.cli.terminal.output import (
     print_message,
 )
 from siteatlas.demo.server import DemoSite
+from siteatlas.queue.statuses import ACTIVE_STATUSES
 
 LOOK_SECONDS = 0.1
 ANSWER_SECONDS = 30
-UNFINISHED_STATUSES = {"pending", "processing"}
+MODULE_FILE = "__main__.py"
 COLUMNS = [
     Column("SITE"),
     Column("STATUS"),
@@ -57,7 +63,7 @@ class DemoScan:
     @property
     def ended(self) -> bool:
         """Whether there is a result."""
-        return bool(self.job) and self.status not in UNFINISHED_STATUSES
+        return bool(self.job) and self.status not in ACTIVE_STATUSES
 
     @property
     def sitemaps(self) -> int:
@@ -172,3 +178,39 @@ def new_client(base_url: str) -> aiohttp.ClientSession:
     """A client of the service at `base_url`; proxies of the environment are not used."""
     limits = aiohttp.ClientTimeout(total=ANSWER_SECONDS)
     return aiohttp.ClientSession(base_url, timeout=limits, trust_env=False)
+
+
+def invitation(address: str, sites: Sequence[DemoSite], data_dir: Path, program: str) -> list[str]:
+    """What to try while the demo runs: commands with the real addresses, ready to be copied.
+
+    The lines fit 80 columns, unless the data directory has a long name.
+    """
+    first, second = sites[0], sites[1]
+    return [
+        "",
+        "Try it in another terminal:",
+        "",
+        f"  {program} scan {first.base_url} --allow {first.host_port}",
+        "",
+        f"  curl -X POST {address}/api/v3/sitemap/scan \\",
+        "    -H 'Content-Type: application/json' \\",
+        f'    -d \'{{"base_url": "{second.base_url}"}}\'',
+        "",
+        f"  SITEATLAS_DATA_DIR={quote(str(data_dir))} \\",
+        f"    {program} urls {first.host_port} --limit 10",
+        "",
+        f"In a browser: {address}/api/v3/domains/{first.host_port}/sitemaps",
+        f"All routes:   {address}/docs",
+        "Ctrl-C stops the demo.",
+    ]
+
+
+def program_name(called_as: str | None = None) -> str:
+    """How the person who started this process calls it."""
+    called_as = called_as or sys.argv[0]
+    path = Path(called_as)
+    if path.name == MODULE_FILE:
+        return f"{quote(sys.executable)} -m siteatlas.cli"
+    found = shutil.which(path.name)
+    known = found is not None and path.exists() and Path(found).samefile(path)
+    return path.name if known else quote(called_as)

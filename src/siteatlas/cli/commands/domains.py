@@ -10,8 +10,9 @@ from typing import Annotated
 
 import typer
 
-from siteatlas.cli.scanning.faults import shown_site
-from siteatlas.cli.scanning.site_list import MAX_LINE_CHARS, STDIN, site_in
+from siteatlas.cli.scanning.messages import shown_site
+from siteatlas.cli.scanning.targets import MAX_LINE_CHARS, STDIN, site_in
+from siteatlas.cli.terminal.context import prepare
 from siteatlas.cli.terminal.database import opened
 from siteatlas.cli.terminal.errors import report, run
 from siteatlas.cli.terminal.options import (
@@ -33,7 +34,6 @@ from siteatlas.cli.terminal.output import (
     write_json,
 )
 from siteatlas.cli.terminal.paged_list import ListRequest, TableLayout, write_list
-from siteatlas.cli.terminal.preparation import prepare
 from siteatlas.cli.terminal.tables import relative_time
 from siteatlas.errors import AddressError, DomainNotFound, InputError
 from siteatlas.insights.domains import (

@@ -16,6 +16,7 @@ from siteatlas.cli.commands.job_summary import (
     write_summary,
 )
 from siteatlas.cli.terminal.choices import alternatives, complete_choice
+from siteatlas.cli.terminal.context import prepare
 from siteatlas.cli.terminal.database import opened
 from siteatlas.cli.terminal.errors import run
 from siteatlas.cli.terminal.options import (
@@ -39,7 +40,6 @@ from siteatlas.cli.terminal.output import (
     write_json,
 )
 from siteatlas.cli.terminal.paged_list import ListRequest, TableLayout, write_list
-from siteatlas.cli.terminal.preparation import prepare
 from siteatlas.cli.terminal.progress import ProgressLine
 from siteatlas.errors import JobNotFound
 from siteatlas.insights.jobs import (
@@ -55,12 +55,12 @@ from siteatlas.insights.workers import any_worker_alive
 from siteatlas.processor.recount import recount_site
 from siteatlas.queue.operator_actions import cancel as cancel_job
 from siteatlas.queue.operator_actions import retry as retry_job
+from siteatlas.queue.statuses import ACTIVE_STATUSES
 from siteatlas.settings import Settings
 from siteatlas.storage.models import JobStatus
 from siteatlas.storage.session import get_session
 
 WATCH_SECONDS = 0.5
-UNFINISHED_STATUSES = {JobStatus.PENDING, JobStatus.PROCESSING}
 
 
 SHAPE: TableLayout[JobView] = TableLayout(
@@ -148,7 +148,7 @@ def watch(
         write_json(seen)
     else:
         write_summary(seen)
-    if seen.status in UNFINISHED_STATUSES:
+    if seen.status in ACTIVE_STATUSES:
         print_warning(
             f"Job {seen.id} is still running. Watch it again: siteatlas jobs watch {seen.id}"
         )
@@ -222,7 +222,7 @@ async def _until_ended(ident: str, max_seconds: float | None) -> JobView:
             async with get_session() as session, session.begin():
                 job = await find_job(session, ident)
                 served = await any_worker_alive(session)
-            if job.status not in UNFINISHED_STATUSES:
+            if job.status not in ACTIVE_STATUSES:
                 return job
             if max_seconds is not None and progress.seconds >= max_seconds:
                 return job

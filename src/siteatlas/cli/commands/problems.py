@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from siteatlas.cli.terminal.context import prepare
 from siteatlas.cli.terminal.database import opened
 from siteatlas.cli.terminal.errors import run
 from siteatlas.cli.terminal.options import (
@@ -25,7 +26,6 @@ from siteatlas.cli.terminal.paged_list import (
     read_pages,
     write_list,
 )
-from siteatlas.cli.terminal.preparation import prepare
 from siteatlas.cli.terminal.problem_lines import ProblemLines, ShownProblem
 from siteatlas.insights.domains import find_domain_view
 from siteatlas.insights.pages import DEFAULT_LIMIT, Page

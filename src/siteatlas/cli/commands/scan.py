@@ -32,25 +32,23 @@ from siteatlas.cli.scanning.arguments import (
     chosen_format,
 )
 from siteatlas.cli.scanning.entry_filter import EntryFilter
-from siteatlas.cli.scanning.faults import print_scan_error
 from siteatlas.cli.scanning.formats import ScanFormat, encoders_for
 from siteatlas.cli.scanning.live_view import LiveView
 from siteatlas.cli.scanning.messages import (
     print_filtered_count,
+    print_scan_error,
     print_summary,
     print_summary_line,
     print_unfetched_children,
 )
 from siteatlas.cli.scanning.runner import ScanRunner
 from siteatlas.cli.scanning.sinks import DataSink, open_sink
-from siteatlas.cli.scanning.site_list import STDIN
-from siteatlas.cli.scanning.targets import ScanTarget, ScanTargets
+from siteatlas.cli.scanning.targets import STDIN, ScanTarget, ScanTargets
 from siteatlas.cli.terminal.choices import counted
+from siteatlas.cli.terminal.context import current, prepare, say_less, say_more
 from siteatlas.cli.terminal.errors import INTERRUPTED, run, trace
-from siteatlas.cli.terminal.invocation import current, say_less, say_more
 from siteatlas.cli.terminal.options import FailOn, FailOnOption
 from siteatlas.cli.terminal.output import is_terminal, print_message
-from siteatlas.cli.terminal.preparation import prepare
 from siteatlas.cli.terminal.signals import quiet_interrupts, stop_on_signals
 from siteatlas.errors import (
     ConfigurationError,

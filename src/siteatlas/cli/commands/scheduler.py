@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from siteatlas.cli.terminal.context import prepare
 from siteatlas.cli.terminal.database import opened
 from siteatlas.cli.terminal.errors import run
 from siteatlas.cli.terminal.options import JsonOption
@@ -19,7 +20,6 @@ from siteatlas.cli.terminal.output import (
     write_json,
     write_table,
 )
-from siteatlas.cli.terminal.preparation import prepare
 from siteatlas.insights.jobs import count_jobs_by_status
 from siteatlas.insights.workers import WorkerView, list_workers
 from siteatlas.net.egress import EgressPolicy

@@ -10,9 +10,9 @@ import typer
 
 from siteatlas.cli.hosting.listener import base_url, listen
 from siteatlas.cli.hosting.server import Service
+from siteatlas.cli.terminal.context import prepare
 from siteatlas.cli.terminal.errors import run
 from siteatlas.cli.terminal.output import is_terminal, print_message, write_line
-from siteatlas.cli.terminal.preparation import prepare
 
 app = typer.Typer(rich_markup_mode=None)
 

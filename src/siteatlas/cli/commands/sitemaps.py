@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from siteatlas.cli.terminal.choices import alternatives, complete_choice, parse_choice
+from siteatlas.cli.terminal.context import prepare
 from siteatlas.cli.terminal.database import opened
 from siteatlas.cli.terminal.errors import run
 from siteatlas.cli.terminal.options import (
@@ -20,7 +21,6 @@ from siteatlas.cli.terminal.options import (
 )
 from siteatlas.cli.terminal.output import WIDE, Column, ColumnKind, ListFormat
 from siteatlas.cli.terminal.paged_list import ListRequest, TableLayout, write_list
-from siteatlas.cli.terminal.preparation import prepare
 from siteatlas.insights.domains import find_domain_view
 from siteatlas.insights.pages import DEFAULT_LIMIT, Page
 from siteatlas.insights.sitemaps import SitemapView, list_sitemaps

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from siteatlas.cli.scanning.encoders import url_lines
+from siteatlas.cli.terminal.context import prepare
 from siteatlas.cli.terminal.database import opened
 from siteatlas.cli.terminal.errors import run
 from siteatlas.cli.terminal.options import (
@@ -33,7 +34,6 @@ from siteatlas.cli.terminal.paged_list import (
     read_pages,
     write_list,
 )
-from siteatlas.cli.terminal.preparation import prepare
 from siteatlas.insights.domains import find_domain_view
 from siteatlas.insights.pages import DEFAULT_LIMIT, Page
 from siteatlas.insights.urls import ListingState, UrlView, list_domain_urls

@@ -9,8 +9,8 @@ import typer
 
 from siteatlas.cli.hosting.worker import MetricsHost, MetricsPort, work
 from siteatlas.cli.hosting.worker_group import run_group
+from siteatlas.cli.terminal.context import prepare
 from siteatlas.cli.terminal.errors import run
-from siteatlas.cli.terminal.preparation import prepare
 from siteatlas.cli.terminal.signals import stop_on_signals
 from siteatlas.settings import Settings
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from siteatlas.cli.hosting.worker_probes import port_of
-from siteatlas.cli.terminal.invocation import current
+from siteatlas.cli.terminal.context import current
 from siteatlas.cli.terminal.output import print_warning
 from siteatlas.cli.terminal.signals import SIGNAL_EXIT, stop_on_signals
 from siteatlas.logs import get_logger, stderr_is_json

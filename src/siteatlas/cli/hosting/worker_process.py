@@ -10,9 +10,8 @@ from typing import Annotated
 import typer
 
 from siteatlas.cli.hosting.worker import MetricsHost, MetricsPort, work
+from siteatlas.cli.terminal.context import ColorChoice, begin, prepare
 from siteatlas.cli.terminal.errors import exit_with, run
-from siteatlas.cli.terminal.invocation import ColorChoice, begin
-from siteatlas.cli.terminal.preparation import prepare
 from siteatlas.cli.terminal.signals import stop_on_signals
 from siteatlas.logs import get_logger
 from siteatlas.settings import Settings

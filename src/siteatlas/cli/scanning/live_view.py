@@ -22,7 +22,7 @@ from siteatlas.aio.background import background_task
 from siteatlas.cli.scanning.runner import ScanRun, ScanRunner
 from siteatlas.cli.scanning.sitemap_tree import describe
 from siteatlas.cli.terminal.choices import counted
-from siteatlas.cli.terminal.invocation import current
+from siteatlas.cli.terminal.context import current
 from siteatlas.cli.terminal.output import console_for, is_terminal, print_message, printable
 from siteatlas.scanner.report import ReportBuilder
 

@@ -8,8 +8,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, replace
 
 from siteatlas.aio.daemon_thread import DaemonWorker
-from siteatlas.cli.scanning.faults import print_scan_error
-from siteatlas.cli.scanning.site_list import MAX_LINE_CHARS, STDIN, site_in
+from siteatlas.cli.scanning.messages import print_scan_error
 from siteatlas.cli.terminal.output import is_terminal, print_message
 from siteatlas.errors import InputError
 from siteatlas.net.address import WebAddress, parse_site
@@ -19,6 +18,9 @@ from siteatlas.scanner.crawl.local_file import local_path, may_be_site, read_loc
 from siteatlas.scanner.events import ScanEvent
 from siteatlas.scanner.options import ScanOptions
 
+STDIN = "-"
+COMMENT = "#"
+MAX_LINE_CHARS = 8192
 NO_DOCUMENT = "--only needs the address of a sitemap, such as https://example.com/sitemap.xml."
 
 
@@ -122,3 +124,10 @@ async def _stdin_lines() -> AsyncIterator[bytes]:
     thread = DaemonWorker("list")
     while line := await thread.submit(lambda: sys.stdin.buffer.readline(MAX_LINE_CHARS)):
         yield line
+
+
+def site_in(line: bytes) -> str | None:
+    """The site that a line of a list on stdin names; None for a blank line or a comment."""
+    text = line.decode("utf-8", "replace").removeprefix("\ufeff")
+    text = text.partition(f" {COMMENT}")[0].strip()
+    return text if text and not text.startswith(COMMENT) else None

@@ -23,10 +23,10 @@ from siteatlas.cli.scripts.records import (
     site_with_newest_job,
     site_with_sitemaps,
 )
+from siteatlas.cli.terminal.context import prepare
 from siteatlas.cli.terminal.database import opened
 from siteatlas.cli.terminal.errors import exit_with, run
 from siteatlas.cli.terminal.output import write_line
-from siteatlas.cli.terminal.preparation import prepare
 from siteatlas.errors import InputError, JobNotFound
 from siteatlas.insights.jobs import JobView, find_job, list_jobs
 from siteatlas.insights.sitemaps import SitemapView

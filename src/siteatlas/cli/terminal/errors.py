@@ -8,7 +8,7 @@ import traceback
 from collections.abc import Coroutine
 from typing import NoReturn, TypeVar
 
-from siteatlas.cli.terminal.invocation import current
+from siteatlas.cli.terminal.context import current
 from siteatlas.cli.terminal.output import print_warning
 from siteatlas.errors import (
     BindRefused,

@@ -23,8 +23,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from siteatlas.cli.terminal.context import ColorChoice, current
 from siteatlas.cli.terminal.csv_cells import csv_cell
-from siteatlas.cli.terminal.invocation import ColorChoice, current
 from siteatlas.cli.terminal.tables import GAP, fit_table
 from siteatlas.cli.terminal.tables import Column as Column  # noqa: PLC0414 commands need one module for tables
 from siteatlas.cli.terminal.tables import ColumnKind as ColumnKind  # noqa: PLC0414 commands need one module for tables

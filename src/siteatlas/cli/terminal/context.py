@@ -1,6 +1,6 @@
-"""The options that stand before the command, kept for the whole run of it.
+"""How a command was called, and what it needs before it can work: settings and logging.
 
-The root command stores them here once; output, logging and the error border read them.
+The root command stores its options here once; output, logging and error reporting read them.
 """
 
 from __future__ import annotations
@@ -8,6 +8,10 @@ from __future__ import annotations
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from siteatlas.settings import LoadedSettings, Settings
 
 TRACE_VERBOSITY = 2
 
@@ -57,3 +61,32 @@ def say_less() -> None:
 def show_traces() -> None:
     """From now on, an error of this invocation shows where it happened."""
     _current.set(replace(current(), trace=True))
+
+
+def prepare(*, log_level: str = "warning", **flags: object) -> Settings:
+    """Read the settings and start logging; `flags` are settings given on the command line.
+
+    A wrong allow list or proxy is refused here, whatever the command. `log_level` holds unless the
+    environment, the settings file or -v ask for another.
+    """
+    # Late, so that `siteatlas --help` is quick.
+    from siteatlas.logs import configure_logging
+    from siteatlas.net.from_settings import require_usable
+    from siteatlas.settings import load_settings
+
+    loaded = load_settings(flags)
+    require_usable(loaded)
+    level = _log_level(loaded, log_level)
+    configure_logging(level, loaded.settings.log_format)
+    if level == "debug":
+        show_traces()
+    return loaded.settings
+
+
+def _log_level(loaded: LoadedSettings, usual: str) -> str:
+    chosen = loaded.settings.log_level
+    if current().verbosity >= TRACE_VERBOSITY:
+        return "debug"
+    if current().verbosity:
+        return "debug" if chosen == "debug" else "info"
+    return usual if loaded.origins["log_level"] == "default" else chosen
