@@ -60,13 +60,19 @@ async def test_without_a_living_worker_no_tick_comes_but_the_last_one_is_known(h
 
 
 async def test_a_job_that_waits_for_its_time_is_not_the_oldest_that_waits(here: Machine):
+    await queue_jobs({"snoozed": (NOW + timedelta(hours=1), 1)})
+    assert here.json("scheduler", "status")["oldest_pending_at"] is None
+    await queue_jobs({"urgent": (NOW, 1), "patient": (LONG_AGO, 9)})
+    state = here.json("scheduler", "status")
+    assert state["jobs"]["pending"] == 3
+    assert datetime.fromisoformat(state["oldest_pending_at"]) == LONG_AGO
+
+
+async def queue_jobs(jobs: dict[str, tuple[datetime, int]]) -> None:
+    """Queue a job for each name, with the time from which it may run and its priority."""
     async with transaction() as session:
-        for name, created in (("snoozed", LONG_AGO), ("due", NOW)):
+        for name, (run_at, priority) in jobs.items():
             address = parse_site(f"{name}.example")
             job = await submit_site(session, address, created_by=LOCAL_USER_ID)
-            later = NOW + timedelta(hours=1) if name == "snoozed" else NOW
             change = update(Job).where(Job.id == job.id)
-            await session.execute(change.values(created_at=created, run_at=later))
-    state = here.json("scheduler", "status")
-    assert state["jobs"]["pending"] == 2
-    assert datetime.fromisoformat(state["oldest_pending_at"]) == NOW
+            await session.execute(change.values(run_at=run_at, priority=priority))

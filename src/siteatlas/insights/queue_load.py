@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from sqlalchemy import Float, extract, func, select
 from sqlalchemy.ext.asyncio import AsyncSession
@@ -76,6 +76,13 @@ async def _count(session: AsyncSession, statuses: Iterable[JobStatus]) -> dict[s
     )
     numbers = (await session.execute(select(*counts))).one()
     return {status.value: number for status, number in zip(statuses, numbers, strict=True)}
+
+
+async def oldest_pending_at(session: AsyncSession) -> datetime | None:
+    """Since when the first job that could run now has been waiting; None without such a job."""
+    first = waiting_lines().c.run_at
+    due: datetime | None = await session.scalar(select(func.min(first)).where(first <= func.now()))
+    return due
 
 
 async def oldest_pending_seconds(session: AsyncSession) -> float:

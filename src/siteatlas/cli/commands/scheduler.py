@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Annotated
 
 import typer
@@ -21,16 +21,14 @@ from siteatlas.cli.terminal.output import (
     write_table,
 )
 from siteatlas.insights.jobs import count_jobs_by_status
+from siteatlas.insights.queue_load import oldest_pending_at
 from siteatlas.insights.workers import WorkerView, list_workers
 from siteatlas.net.egress import EgressPolicy
-from siteatlas.queue.job_service import job_service
 from siteatlas.queue.retention import Retention
 from siteatlas.scheduler.sitemap_scheduler import TickReport, process_pending_sitemaps, prune
 from siteatlas.settings import Settings
 from siteatlas.storage.models import JobStatus
 from siteatlas.storage.session import get_session
-
-PENDING_EXAMINED = 1000
 
 WORKER_COLUMNS = [
     Column("WORKER"),
@@ -54,7 +52,8 @@ class SchedulerState:
     """How the scheduler is doing; a process that was not seen for a minute counts as gone.
 
     `last_tick_at` may be of a process that is gone, all else is of the living ones.
-    `oldest_pending_at` is of a job that could run now: one that waits for its time is not late.
+    `oldest_pending_at` is since when the first job that could run now has been waiting: one that
+    waits for its time is not late.
     """
 
     jobs: dict[str, int]
@@ -157,18 +156,15 @@ async def _load_state(settings: Settings) -> SchedulerState:
 async def scheduler_state() -> SchedulerState:
     """The state, from the bound database."""
     async with get_session() as session, session.begin():
-        pending = await job_service.get_pending_jobs(session, limit=PENDING_EXAMINED)
+        oldest = await oldest_pending_at(session)
         workers = await list_workers(session)
         jobs = await count_jobs_by_status(session)
-    now = datetime.now(UTC)
     living = [worker for worker in workers if worker.alive]
     ticks = [worker.last_tick_at for worker in workers if worker.last_tick_at]
     coming = [worker.next_tick_at for worker in living if worker.next_tick_at]
     return SchedulerState(
         jobs=jobs,
-        oldest_pending_at=min(
-            (job.created_at for job in pending if job.run_at <= now), default=None
-        ),
+        oldest_pending_at=oldest,
         last_tick_at=max(ticks, default=None),
         next_tick_at=min(coming, default=None),
         workers=living,
