@@ -18,7 +18,7 @@ from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 from docs.criteria import verification_page
 from siteatlas.cli.main import COMMANDS, PROGRAM, app, load_command
 from siteatlas.errors import DatabaseUnavailable, RateLimited, SiteatlasError, error_classes
-from siteatlas.scanner import problem_codes
+from siteatlas.scanner.problem_codes import ProblemCode, ProblemGroup
 from siteatlas.settings import SETTINGS_FILE, Settings, environment_name
 
 DOCS = Path(__file__).resolve().parent
@@ -75,8 +75,8 @@ A stored problem is *current* until a complete read of its document no longer sh
 gets a `resolved_at` and is only listed with `state=all` (`--state all`); it becomes current again
 when it comes back. A read that was cut resolves nothing.
 
-This page is written by `make docs` from `src/siteatlas/scanner/problem_codes.py`.
-`tests/architecture/test_problems_docs.py` fails when a code of the scanner is missing there.
+This page is written by `make docs` from `ProblemCode` in
+`src/siteatlas/scanner/problem_codes.py`.
 """
 
 SCAN_INTRO = """\
@@ -92,11 +92,11 @@ The `reason` of a candidate (`GET /api/v3/domains/{domain}/candidates`, `candida
 """
 
 PROBLEM_GROUPS = (
-    ("Entries that are left out", "", "code", problem_codes.LEFT_OUT),
-    ("Values and entries that are kept, with a remark", "", "code", problem_codes.KEPT),
-    ("The document as a whole", "", "code", problem_codes.DOCUMENT),
-    ("The scan as a whole", SCAN_INTRO, "code", problem_codes.SCAN),
-    ("Candidates", CANDIDATE_INTRO, "reason", problem_codes.CANDIDATE),
+    ("Entries that are left out", "", "code", ProblemGroup.LEFT_OUT),
+    ("Values and entries that are kept, with a remark", "", "code", ProblemGroup.KEPT),
+    ("The document as a whole", "", "code", ProblemGroup.DOCUMENT),
+    ("The scan as a whole", SCAN_INTRO, "code", ProblemGroup.SCAN),
+    ("Candidates", CANDIDATE_INTRO, "reason", ProblemGroup.CANDIDATE),
 )
 
 SETTINGS_INTRO = f"""\
@@ -166,8 +166,8 @@ def errors_page() -> str:
 def problems_page() -> str:
     """The whole text of problems.md."""
     parts = [PROBLEMS_INTRO]
-    for title, text, name, codes in PROBLEM_GROUPS:
-        rows = [f"| `{code}` | {meaning} |" for code, meaning in codes.items()]
+    for title, text, name, group in PROBLEM_GROUPS:
+        rows = [f"| `{code}` | {code.meaning} |" for code in ProblemCode.of(group)]
         table = "\n".join([f"| {name} | means |", "|---|---|", *rows])
         parts.append(f"## {title}\n\n{text}{table}\n")
     return "\n".join(parts)

@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from siteatlas.scanner.problem_codes import MEANINGS
+from siteatlas.scanner.problem_codes import ProblemCode
 from siteatlas.storage.models import Domain, DomainProblem, Sitemap
 from tests.fixtures.database import transaction
 from tests.fixtures.records import add_domain, add_sitemap
@@ -47,7 +47,7 @@ async def test_a_problem_says_where_it_is_and_since_when(client: httpx.AsyncClie
     item = next(item for item in answer["items"] if item["count"] == 4)
     assert item["sitemap"] == "https://example.com/one.xml"
     assert item["samples"] == [SAMPLE]
-    assert item["meaning"] == MEANINGS["lastmod_invalid"]
+    assert item["meaning"] == ProblemCode.LASTMOD_INVALID.meaning
     assert (item["first_scan_id"], item["last_scan_id"], item["resolved_at"]) == (3, 7, None)
 
 

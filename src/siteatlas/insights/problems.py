@@ -14,7 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from siteatlas.insights.page_reading import read_page
 from siteatlas.insights.pages import CursorScope, Page, page_size
 from siteatlas.scanner.events import ProblemSample
-from siteatlas.scanner.problem_codes import MEANINGS
+from siteatlas.scanner.problem_codes import meaning_of_problem
 from siteatlas.storage.models import DomainProblem, Sitemap
 
 
@@ -102,7 +102,7 @@ def _view(row: Row[DomainProblem, str]) -> ProblemView:
     problem, sitemap = row
     return ProblemView(
         code=problem.code,
-        meaning=MEANINGS.get(problem.code),
+        meaning=meaning_of_problem(problem.code),
         sitemap=sitemap,
         sitemap_id=problem.sitemap_id,
         count=problem.count,

@@ -11,7 +11,7 @@ from xxhash import xxh3_64_intdigest
 
 from siteatlas.processor.documents import ScannedDocument
 from siteatlas.scanner.events import EntryColumns
-from siteatlas.scanner.reading.duplicates import DUPLICATE_URL
+from siteatlas.scanner.problem_codes import ProblemCode
 from siteatlas.scanner.reading.lastmod_text import stored_texts
 from siteatlas.storage.hashes import SIGN_BIT, TWO_TO_64, url_hashes
 from siteatlas.storage.statements.url_rows import UrlRows
@@ -98,7 +98,7 @@ class Comparison:
             return
         fresh, different, repeated = memory.pick(hashes, prints)
         for index in repeated:
-            document.tally.note(DUPLICATE_URL, url=columns.urls[index])
+            document.tally.note(ProblemCode.DUPLICATE_URL, url=columns.urls[index])
         _extend(new, document.id, len(fresh), _at(all_columns, fresh))
         _extend(changed, document.id, len(different), _at(all_columns, different))
 

@@ -122,7 +122,7 @@ class ScannedDocument:
 
     def _problem_counts(self) -> dict[str, int]:
         assert self.closed is not None
-        return {**self.closed.problems, **self.tally.problems}
+        return {**self.closed.problems, **self.tally.counts()}
 
 
 class DocumentRegistry:

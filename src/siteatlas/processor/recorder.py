@@ -26,7 +26,6 @@ from siteatlas.processor.memory_budget import EntryMemoryBudget
 from siteatlas.processor.opened_scan import OpenedScan
 from siteatlas.queue.claims import Claim
 from siteatlas.scanner.events import (
-    DONE_BEFORE,
     CandidateJudged,
     ChildLink,
     ChildrenFound,
@@ -41,6 +40,7 @@ from siteatlas.scanner.events import (
     ScanEvent,
     SiteResolved,
 )
+from siteatlas.scanner.problem_codes import ProblemCode
 from siteatlas.storage.hashes import url_hash
 from siteatlas.storage.session import get_job_session
 from siteatlas.storage.statements.known_sitemaps import DONE, look_up_sitemaps
@@ -123,7 +123,7 @@ class Recorder:
 
     @record.register
     async def _(self, event: CandidateJudged) -> None:
-        if event.reason == DONE_BEFORE:
+        if event.reason == ProblemCode.DONE_BEFORE:
             return  # an earlier attempt at this scan wrote down more
         url = storable(event.url)
         key = url_hash(url)

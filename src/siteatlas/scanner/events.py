@@ -13,9 +13,6 @@ from enum import StrEnum
 from itertools import compress
 from typing import Any
 
-# The reason of a candidate that an earlier attempt at the same scan has read.
-DONE_BEFORE = "done_before"
-
 
 class SitemapType(StrEnum):
     """What a document is. Images, videos and news are flags of entries, not types."""
@@ -171,7 +168,7 @@ class RobotsRead:
 
 @dataclass(frozen=True, slots=True)
 class CandidateJudged:
-    """A place where a sitemap might be was looked at; `reason` is an error code or a word."""
+    """A place where a sitemap might be was looked at; `reason` is a code."""
 
     url: str
     method: DiscoveryMethod

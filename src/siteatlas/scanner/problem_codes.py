@@ -1,86 +1,277 @@
-"""What the codes of problems mean: the one place for their texts.
+"""The codes of problems and what they mean: the one place for both.
 
-The command line explains them from here, and `docs/generate.py` writes problems.md from here.
-Errors have texts of their own, in `errors.py`.
+The scanner counts problems by these codes, the command line and the API explain them from here, and
+`docs/generate.py` writes problems.md from here. Errors have codes and texts of their own, in
+`errors.py`.
 """
 
 from __future__ import annotations
 
-from types import MappingProxyType
-from typing import Final
+from enum import Enum, StrEnum, auto
+from typing import Self
 
-LEFT_OUT: Final = {
-    "loc_missing": "an entry without a URL",
-    "url_too_long": "a URL of more than 8,192 characters",
-    "control_char": "a URL with a control character in it",
-    "bad_unicode": "a URL with a replacement character or an invalid code point",
-    "credentials": "a URL with a user name or password",
-    "bad_url": "a URL that is not http or https, or has no usable host",
-    "entry_malformed": "an entry lost because the XML around it is malformed",
+
+class ProblemGroup(Enum):
+    """What a problem is about."""
+
+    LEFT_OUT = auto()
+    KEPT = auto()
+    DOCUMENT = auto()
+    SCAN = auto()
+    CANDIDATE = auto()
+
+
+class ProblemCode(StrEnum):
+    """A problem of an entry, a document or a scan, or the reason why a candidate is not read.
+
+    The value is stored and shown; `meaning` explains it, in Markdown.
+    """
+
+    _value_: str
+    group: ProblemGroup
+    meaning: str
+
+    def __new__(cls, code: str, group: ProblemGroup, meaning: str) -> Self:
+        member = str.__new__(cls, code)
+        member._value_ = code
+        member.group = group
+        member.meaning = meaning
+        return member
+
+    LOC_MISSING = ("loc_missing", ProblemGroup.LEFT_OUT, "an entry without a URL")
+    URL_TOO_LONG = ("url_too_long", ProblemGroup.LEFT_OUT, "a URL of more than 8,192 characters")
+    CONTROL_CHAR = ("control_char", ProblemGroup.LEFT_OUT, "a URL with a control character in it")
+    BAD_UNICODE = (
+        "bad_unicode",
+        ProblemGroup.LEFT_OUT,
+        "a URL with a replacement character or an invalid code point",
+    )
+    CREDENTIALS = ("credentials", ProblemGroup.LEFT_OUT, "a URL with a user name or password")
+    BAD_URL = (
+        "bad_url",
+        ProblemGroup.LEFT_OUT,
+        "a URL that is not http or https, or has no usable host",
+    )
+    ENTRY_MALFORMED = (
+        "entry_malformed",
+        ProblemGroup.LEFT_OUT,
+        "an entry lost because the XML around it is malformed",
+    )
+
+    RELATIVE_URL = (
+        "relative_url",
+        ProblemGroup.KEPT,
+        (
+            "a relative URL, resolved against the address of the sitemap; left out in a local "
+            "file, which has no address, and in a text list unless it begins with a slash or a "
+            "dot"
+        ),
+    )
+    SEVERAL_LOCS = (
+        "several_locs",
+        ProblemGroup.KEPT,
+        "an entry with several `loc`; the first is kept for a page, all are read in an index",
+    )
+    ENTRY_SALVAGED = (
+        "entry_salvaged",
+        ProblemGroup.KEPT,
+        "an entry recovered although the XML around it is malformed",
+    )
+    LASTMOD_INVALID = (
+        "lastmod_invalid",
+        ProblemGroup.KEPT,
+        "a `lastmod` that is not a date; the entry is kept without it",
+    )
+    LASTMOD_FUTURE = (
+        "lastmod_future",
+        ProblemGroup.KEPT,
+        "a `lastmod` more than a day in the future",
+    )
+    CHANGEFREQ_INVALID = (
+        "changefreq_invalid",
+        ProblemGroup.KEPT,
+        "a `changefreq` that is not in the protocol; the entry is kept without it",
+    )
+    PRIORITY_INVALID = (
+        "priority_invalid",
+        ProblemGroup.KEPT,
+        "a `priority` that is not a number from 0 to 1; the entry is kept without it",
+    )
+    DUPLICATE_URL = (
+        "duplicate_url",
+        ProblemGroup.KEPT,
+        "a URL that the same document has listed before",
+    )
+    URL_LONG = ("url_long", ProblemGroup.KEPT, "a URL of 2,049 to 8,192 characters")
+    EXTRAS_CUT = (
+        "extras_cut",
+        ProblemGroup.KEPT,
+        "images, videos or other [extras](extras.md) beyond their limits were dropped",
+    )
+    OFF_HOST = ("off_host", ProblemGroup.KEPT, "a page on another site")
+    PRIVATE_HOST = (
+        "private_host",
+        ProblemGroup.KEPT,
+        "a page whose host belongs to a private network",
+    )
+    SCOPE = (
+        "scope",
+        ProblemGroup.KEPT,
+        (
+            "a page outside the directory of the sitemap, which search engines ignore unless "
+            "robots.txt names the sitemap or an index above it"
+        ),
+    )
+
+    BARE_AMPERSAND = (
+        "bare_ampersand",
+        ProblemGroup.DOCUMENT,
+        "an `&` that does not begin an entity; taken as `&amp;`",
+    )
+    HTML_ENTITY = (
+        "html_entity",
+        ProblemGroup.DOCUMENT,
+        "an HTML entity such as `&nbsp;`; replaced by its character",
+    )
+    FORBIDDEN_CHAR = (
+        "forbidden_char",
+        ProblemGroup.DOCUMENT,
+        "a character that XML forbids; replaced",
+    )
+    NAMESPACE = (
+        "namespace",
+        ProblemGroup.DOCUMENT,
+        (
+            "the root has a namespace, prefix or case other than that of the protocol, or a "
+            "prefix is not declared"
+        ),
+    )
+    DOCTYPE = ("doctype", ProblemGroup.DOCUMENT, "a document type declaration before the root")
+    LEADING_BLANKS = (
+        "leading_blanks",
+        ProblemGroup.DOCUMENT,
+        "whitespace before the XML declaration or the root",
+    )
+    CONTENT_AFTER_END = (
+        "content_after_end",
+        ProblemGroup.DOCUMENT,
+        "content after the end of the root",
+    )
+    ENCODING_NOT_UTF8 = (
+        "encoding_not_utf8",
+        ProblemGroup.DOCUMENT,
+        "the document is encoded in something other than UTF-8",
+    )
+    ENCODING_LIE = (
+        "encoding_lie",
+        ProblemGroup.DOCUMENT,
+        "the bytes are not in the encoding that the document names",
+    )
+    ENCODING_UNKNOWN = (
+        "encoding_unknown",
+        ProblemGroup.DOCUMENT,
+        "the document names an unknown encoding",
+    )
+    ENCODING_CONFLICT = (
+        "encoding_conflict",
+        ProblemGroup.DOCUMENT,
+        "byte order mark, XML declaration and HTTP header name different encodings",
+    )
+    GZIP_TRAILING_GARBAGE = (
+        "gzip_trailing_garbage",
+        ProblemGroup.DOCUMENT,
+        "bytes after the last member of a gzip file",
+    )
+    DUPLICATE_CONTENT = (
+        "duplicate_content",
+        ProblemGroup.DOCUMENT,
+        "another document of this scan has exactly the same bytes",
+    )
+    OVER_50000_ENTRIES = (
+        "over_50000_entries",
+        ProblemGroup.DOCUMENT,
+        "more entries than the protocol allows; all are read, up to 250,000",
+    )
+    OVER_50_MIB = (
+        "over_50_mib",
+        ProblemGroup.DOCUMENT,
+        "more bytes than the protocol allows; all are read, up to 100 MiB",
+    )
+
+    URL_LIMIT = (
+        "url_limit",
+        ProblemGroup.SCAN,
+        "the requested number of URLs was reached; there may be more",
+    )
+    DOCUMENT_LIMIT = (
+        "document_limit",
+        ProblemGroup.SCAN,
+        "more than 10,000 documents in a scan, or 100,000 stored for the site",
+    )
+    DEPTH_LIMIT = ("depth_limit", ProblemGroup.SCAN, "indexes nested deeper than 5")
+    CROSS_HOST_CAP = (
+        "cross_host_cap",
+        ProblemGroup.SCAN,
+        "more than 20 documents on one foreign host",
+    )
+    ROBOTS_TRUNCATED = (
+        "robots_truncated",
+        ProblemGroup.SCAN,
+        "robots.txt is longer than 500 KiB; the rest was not read",
+    )
+    SITEMAP_LINE_LIMIT = (
+        "sitemap_line_limit",
+        ProblemGroup.SCAN,
+        "robots.txt names more than 10,000 sitemaps; the others were not read",
+    )
+
+    SOFT_404 = (
+        "soft_404",
+        ProblemGroup.CANDIDATE,
+        "the site answers this guess, and any other path, with a page",
+    )
+    DUPLICATE = (
+        "duplicate",
+        ProblemGroup.CANDIDATE,
+        "it leads to a document that has already been read",
+    )
+    CROSS_HOST = (
+        "cross_host",
+        ProblemGroup.CANDIDATE,
+        "an index lists it on a foreign host that the site itself did not name",
+    )
+    ROBOTS_DISALLOWED = (
+        "robots_disallowed",
+        ProblemGroup.CANDIDATE,
+        "a guess that robots.txt does not allow",
+    )
+    UNCHANGED = (
+        "unchanged",
+        ProblemGroup.CANDIDATE,
+        "the site reports that it has not changed; only library users request this so far",
+    )
+    DONE_BEFORE = (
+        "done_before",
+        ProblemGroup.CANDIDATE,
+        "an earlier attempt at this scan has read it; seen by library users only",
+    )
+    NOT_FETCHED = (
+        "not_fetched",
+        ProblemGroup.CANDIDATE,
+        "a local file names it; the sitemaps that a local index lists are not fetched",
+    )
+
+    @classmethod
+    def of(cls, group: ProblemGroup) -> list[ProblemCode]:
+        """The codes of one group, in the order of the reference."""
+        return [code for code in cls if code.group is group]
+
+
+_MEANINGS = {
+    code.value: code.meaning for code in ProblemCode if code.group is not ProblemGroup.CANDIDATE
 }
-KEPT: Final = {
-    "relative_url": (
-        "a relative URL, resolved against the address of the sitemap; left out in a local file, "
-        "which has no address, and in a text list unless it begins with a slash or a dot"
-    ),
-    "several_locs": (
-        "an entry with several `loc`; the first is kept for a page, all are read in an index"
-    ),
-    "entry_salvaged": "an entry recovered although the XML around it is malformed",
-    "lastmod_invalid": "a `lastmod` that is not a date; the entry is kept without it",
-    "lastmod_future": "a `lastmod` more than a day in the future",
-    "changefreq_invalid": (
-        "a `changefreq` that is not in the protocol; the entry is kept without it"
-    ),
-    "priority_invalid": (
-        "a `priority` that is not a number from 0 to 1; the entry is kept without it"
-    ),
-    "duplicate_url": "a URL that the same document has listed before",
-    "url_long": "a URL of 2,049 to 8,192 characters",
-    "extras_cut": "images, videos or other [extras](extras.md) beyond their limits were dropped",
-    "off_host": "a page on another site",
-    "private_host": "a page whose host belongs to a private network",
-    "scope": (
-        "a page outside the directory of the sitemap, which search engines ignore unless "
-        "robots.txt names the sitemap or an index above it"
-    ),
-}
-DOCUMENT: Final = {
-    "bare_ampersand": "an `&` that does not begin an entity; taken as `&amp;`",
-    "html_entity": "an HTML entity such as `&nbsp;`; replaced by its character",
-    "forbidden_char": "a character that XML forbids; replaced",
-    "namespace": (
-        "the root has a namespace, prefix or case other than that of the protocol, or a prefix is "
-        "not declared"
-    ),
-    "doctype": "a document type declaration before the root",
-    "leading_blanks": "whitespace before the XML declaration or the root",
-    "content_after_end": "content after the end of the root",
-    "encoding_not_utf8": "the document is encoded in something other than UTF-8",
-    "encoding_lie": "the bytes are not in the encoding that the document names",
-    "encoding_unknown": "the document names an unknown encoding",
-    "encoding_conflict": (
-        "byte order mark, XML declaration and HTTP header name different encodings"
-    ),
-    "gzip_trailing_garbage": "bytes after the last member of a gzip file",
-    "duplicate_content": "another document of this scan has exactly the same bytes",
-    "over_50000_entries": "more entries than the protocol allows; all are read, up to 250,000",
-    "over_50_mib": "more bytes than the protocol allows; all are read, up to 100 MiB",
-}
-SCAN: Final = {
-    "url_limit": "the requested number of URLs was reached; there may be more",
-    "document_limit": "more than 10,000 documents in a scan, or 100,000 stored for the site",
-    "depth_limit": "indexes nested deeper than 5",
-    "cross_host_cap": "more than 20 documents on one foreign host",
-    "robots_truncated": "robots.txt is longer than 500 KiB; the rest was not read",
-    "sitemap_line_limit": "robots.txt names more than 10,000 sitemaps; the others were not read",
-}
-CANDIDATE: Final = {
-    "soft_404": "the site answers this guess, and any other path, with a page",
-    "duplicate": "it leads to a document that has already been read",
-    "cross_host": "an index lists it on a foreign host that the site itself did not name",
-    "robots_disallowed": "a guess that robots.txt does not allow",
-    "unchanged": "the site reports that it has not changed; only library users request this so far",
-    "done_before": "an earlier attempt at this scan has read it; seen by library users only",
-}
-MEANINGS: Final = MappingProxyType(LEFT_OUT | KEPT | DOCUMENT | SCAN)
+
+
+def meaning_of_problem(code: str) -> str | None:
+    """What the code of a problem means; None for one that this version does not know."""
+    return _MEANINGS.get(code)

@@ -15,8 +15,8 @@ from siteatlas.cli.scanning.messages import (
     problem_words,
 )
 from siteatlas.cli.terminal.context import ColorChoice, begin
-from siteatlas.scanner.crawl.local_file import NOT_FETCHED
 from siteatlas.scanner.events import ProblemSample
+from siteatlas.scanner.problem_codes import ProblemCode
 from siteatlas.scanner.report import CandidateSeen, Problem, ScanReport, SitemapSeen
 
 
@@ -63,7 +63,8 @@ def test_a_document_of_which_nothing_was_read_is_not_counted(capsys):
 )
 def test_a_child_is_offered_for_reading_only_if_it_names_its_site(urls, advice, capsys):
     children = [
-        CandidateSeen(url, "sitemap_index", "skipped", NOT_FETCHED, None, None) for url in urls
+        CandidateSeen(url, "sitemap_index", "skipped", ProblemCode.NOT_FETCHED, None, None)
+        for url in urls
     ]
     print_unfetched_children(ScanReport("./index.xml", candidates=children))
     told, *offered = capsys.readouterr().err.splitlines()

@@ -18,7 +18,7 @@ def text_of(
     parts = [
         decoder.decode(content[start : start + chunk]) for start in range(0, len(content), chunk)
     ]
-    return "".join([*parts, decoder.decode(b"", final=True)]), dict(tally.problems)
+    return "".join([*parts, decoder.decode(b"", final=True)]), tally.counts()
 
 
 NOT_UTF_8 = {"encoding_not_utf8": 1}
@@ -43,7 +43,7 @@ def test_ascii_declared_as_latin_1_is_utf_8_as_well():
 def test_the_sample_of_another_encoding_is_its_name():
     tally = Tally()
     TextDecoder(None, tally).decode(LONG.encode("utf-16"), final=True)
-    assert [sample.value for sample in tally.samples["encoding_not_utf8"]] == ["utf-16-le"]
+    assert [sample.value for sample in tally.kept_samples()["encoding_not_utf8"]] == ["utf-16-le"]
 
 
 @pytest.mark.parametrize("codec", ["utf-16-le", "utf-16-be"])

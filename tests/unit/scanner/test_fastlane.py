@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections import Counter
 from xml.sax.saxutils import escape
 
 import pytest
@@ -158,7 +157,7 @@ def body(draw):
 
 def columns_of(
     text: str, cuts: list[int], *, fast: bool, root: str = ROOT, base: str | None = None
-) -> tuple[EntryColumns, Counter[str], int, str | None]:
+) -> tuple[EntryColumns, dict[str, int], int, str | None]:
     tally, found = Tally(), EntryColumns()
     reader = Urlset(root, tally, base, fast=fast)
     edges = [0, *sorted(min(cut, len(text)) for cut in cuts), len(text)]
@@ -171,7 +170,7 @@ def columns_of(
         found.priorities += harvest.columns.priorities
         found.extras += harvest.columns.extras
     error = harvests[-1].error
-    return found, tally.problems, tally.skipped, error.code if error else None
+    return found, tally.counts(), tally.skipped, error.code if error else None
 
 
 @settings(max_examples=400, deadline=None)
@@ -237,7 +236,7 @@ def test_the_address_of_an_image_is_never_salvaged_as_a_page():
     picture = "<image:image><image:loc>https://a.example/i.jpg</image:loc></image:image>"
     text = plain(1) + f"<url>{picture}<loc>https://a.example/page</loc></url><url></broken>"
     found, problems, *_ = columns_of(text, [], fast=False, root=ANNOUNCING)
-    assert problems["entry_salvaged"] <= 1
+    assert problems.get("entry_salvaged", 0) <= 1
     assert found.urls == ["https://a.example/0", "https://a.example/page"]
     torn = f"<url></broken><url>{picture}<loc>https://a.example/page</loc></url>"
     found, problems, *_ = columns_of(torn, [], fast=False, root=ANNOUNCING)

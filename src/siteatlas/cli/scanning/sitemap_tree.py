@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from siteatlas.cli.terminal.choices import counted
 from siteatlas.cli.terminal.output import printable
-from siteatlas.scanner.crawl.local_file import NOT_FETCHED
+from siteatlas.scanner.problem_codes import ProblemCode
 from siteatlas.scanner.report import CandidateSeen, ScanReport, SitemapSeen
 
 MIDDLE, LAST = ("├── ", "│   "), ("└── ", "    ")
@@ -27,7 +27,9 @@ def tree_text(report: ScanReport) -> bytes:
 
 def unfetched_children(report: ScanReport) -> list[CandidateSeen]:
     """The children of a local index."""
-    return [candidate for candidate in report.candidates if candidate.reason == NOT_FETCHED]
+    return [
+        candidate for candidate in report.candidates if candidate.reason == ProblemCode.NOT_FETCHED
+    ]
 
 
 def families(

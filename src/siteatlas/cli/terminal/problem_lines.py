@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from siteatlas.cli.terminal.tables import shorten_middle
 from siteatlas.errors import error_classes
 from siteatlas.scanner.events import ProblemSample
-from siteatlas.scanner.problem_codes import MEANINGS
+from siteatlas.scanner.problem_codes import meaning_of_problem
 
 NOTHING_KNOWN = ProblemSample()
 MIN_ADDRESS_WIDTH = 16
@@ -62,8 +62,9 @@ class ProblemLines:
 
 def meaning_of(code: str) -> str:
     """What a code of a problem or an error means, in a few words."""
-    if code in MEANINGS:
-        return MEANINGS[code].replace("`", "").replace("[extras](extras.md)", "extras")
+    meaning = meaning_of_problem(code)
+    if meaning is not None:
+        return meaning.replace("`", "").replace("[extras](extras.md)", "extras")
     for error in error_classes():
         if error.code == code:
             return str(error().message)

@@ -17,8 +17,6 @@ from siteatlas.logs import get_logger
 from siteatlas.net.address import WebAddress, parse_url
 from siteatlas.net.client import HttpClient
 from siteatlas.scanner.crawl.frontier import (
-    DOCUMENT_LIMIT,
-    DUPLICATE,
     CrawlCandidate,
     Frontier,
     UrlLimit,
@@ -37,13 +35,13 @@ from siteatlas.scanner.events import (
     Verdict,
 )
 from siteatlas.scanner.options import ScanOptions
+from siteatlas.scanner.problem_codes import ProblemCode, ProblemGroup
 
 log = get_logger("scanner")
 
 MAX_SHOWN_CHARS = 2048
 # A hostile index names 50,000 places; a hundred of them tell the story.
 MAX_REPORTED_PER_REASON = 100
-LIMITS = frozenset({"depth_limit", DOCUMENT_LIMIT, "cross_host_cap", "url_limit"})
 # Links to documents that another index lists too, for each document that a scan may read.
 LINKS_PER_DOCUMENT = 5
 # An index may list 50,000 children, and the event loop is not kept for all of them at once.
@@ -97,18 +95,18 @@ class Crawl:
         """Queue a candidate; False when it was seen before or a limit is in the way."""
         return await self._queue(candidate) is None
 
-    async def _queue(self, candidate: CrawlCandidate) -> str | None:
+    async def _queue(self, candidate: CrawlCandidate) -> ProblemCode | None:
         """Queue a candidate, or give the reason why not; a refusal is told."""
         refusal = self.frontier.add(candidate)
-        if refusal is not None and refusal != DUPLICATE:
+        if refusal is not None and refusal is not ProblemCode.DUPLICATE:
             await self.skip(candidate, refusal)
         return refusal
 
-    async def skip(self, candidate: CrawlCandidate, reason: str) -> None:
+    async def skip(self, candidate: CrawlCandidate, reason: ProblemCode) -> None:
         """Tell that a candidate is not asked for; a limit is also a problem of the whole scan."""
         url = candidate.address.url
-        await self._tell(CandidateJudged(url, candidate.method, Verdict.SKIPPED, reason))
-        if reason in LIMITS:
+        await self._tell(CandidateJudged(url, candidate.method, Verdict.SKIPPED, reason.value))
+        if reason.group is ProblemGroup.SCAN:
             await self.report_problem(reason, url)
 
     async def _refuse(
@@ -130,11 +128,11 @@ class Crawl:
             )
         )
 
-    async def report_problem(self, code: str, url: str | None = None) -> None:
+    async def report_problem(self, code: ProblemCode, url: str | None = None) -> None:
         """Tell of something that touches the whole scan, once."""
         self._told[f"problem {code}"] += 1
         if self._told[f"problem {code}"] == 1:
-            await self._emit(ProblemSeen(code, url))
+            await self._emit(ProblemSeen(code.value, url))
 
     async def run(self, visitor: Visitor) -> None:
         """Visit everything that is queued, and what that leads to, several at a time."""
@@ -160,7 +158,7 @@ class Crawl:
             candidate = await self.frontier.next()
             try:
                 if self._budget.is_spent:
-                    await self.report_problem("url_limit")
+                    await self.report_problem(ProblemCode.URL_LIMIT)
                 else:
                     await self._note(candidate, await visitor.visit(candidate))
             finally:
@@ -174,7 +172,7 @@ class Crawl:
             if not result.was_read:
                 self.failures.append((candidate, result.error))
             if isinstance(result.error, ForeignHostLimit):
-                await self.report_problem("cross_host_cap", candidate.address.url)
+                await self.report_problem(ProblemCode.CROSS_HOST_CAP, candidate.address.url)
 
     async def _follow(
         self,
@@ -202,7 +200,7 @@ class Crawl:
     ) -> AsyncIterator[tuple[ChildLink, WebAddress | AddressError]]:
         async for some in fair_loop().time_slices(_read_links(children, parent_url)):
             for one in some:
-                if self._told[f"problem {DOCUMENT_LIMIT}"]:
+                if self._told[f"problem {ProblemCode.DOCUMENT_LIMIT}"]:
                     return
                 yield one
 
@@ -214,9 +212,9 @@ class Crawl:
             return False
         return self._is_told(await self._queue(candidate))
 
-    def _is_told(self, refusal: str | None) -> bool:
+    def _is_told(self, refusal: ProblemCode | None) -> bool:
         """Whether a child is told: one that is queued now, or was before, within reason."""
-        if refusal == DUPLICATE:
+        if refusal is ProblemCode.DUPLICATE:
             self._links_left -= 1
             return self._links_left >= 0
         return refusal is None
@@ -230,7 +228,7 @@ class Crawl:
             judged = CandidateJudged(url, candidate.method, Verdict.SKIPPED)
             await self._refuse(judged, error, candidate.parent_url)
         else:
-            await self.skip(candidate, "cross_host")
+            await self.skip(candidate, ProblemCode.CROSS_HOST)
 
     async def _child(
         self,

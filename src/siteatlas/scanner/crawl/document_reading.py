@@ -76,6 +76,6 @@ class DocumentReading:
             seconds=time.monotonic() - self.started,
             validators=self.validators,
             content_hash=reader.content_hash() if reader and complete else None,
-            problems=dict(reader.tally.problems) if reader else {},
+            problems=reader.tally.counts() if reader else {},
             samples=reader.tally.kept_samples() if reader else {},
         )

@@ -10,9 +10,7 @@ from datetime import datetime
 from siteatlas.net.address import WebAddress, parse_url
 from siteatlas.scanner.discovery.hosts import SiteHosts
 from siteatlas.scanner.events import DiscoveryMethod
-
-DUPLICATE = "duplicate"
-DOCUMENT_LIMIT = "document_limit"
+from siteatlas.scanner.problem_codes import ProblemCode
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,19 +105,19 @@ class Frontier:
         self._queue: asyncio.Queue[_Queued] = asyncio.Queue()
         self._indexes: deque[_Index] = deque()
 
-    def add(self, candidate: CrawlCandidate) -> str | None:
-        """Queue a candidate; or the reason why it is not wanted, as a word."""
+    def add(self, candidate: CrawlCandidate) -> ProblemCode | None:
+        """Queue a candidate; or the reason why it is not wanted."""
         address = candidate.address
         if address.url in self._seen:
-            return DUPLICATE
+            return ProblemCode.DUPLICATE
         if candidate.depth > self._max_depth:
-            return "depth_limit"
+            return ProblemCode.DEPTH_LIMIT
         if self._documents >= self._max_documents:
-            return DOCUMENT_LIMIT
+            return ProblemCode.DOCUMENT_LIMIT
         if candidate.parent_host and not self.hosts.follows(address.host, candidate.parent_host):
-            return "cross_host"
+            return ProblemCode.CROSS_HOST
         if not self.hosts.allow_document(address.host, candidate.parent_host):
-            return "cross_host_cap"
+            return ProblemCode.CROSS_HOST_CAP
         self._seen[address.url] = None
         self._documents += 1
         self._queue.put_nowait(self._as_queued(candidate))

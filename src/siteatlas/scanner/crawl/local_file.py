@@ -26,12 +26,10 @@ from siteatlas.scanner.events import (
     Verdict,
 )
 from siteatlas.scanner.options import ScanOptions
+from siteatlas.scanner.problem_codes import ProblemCode
 from siteatlas.scanner.reading.document import DocumentReader
 from siteatlas.scanner.reading.duplicates import DuplicateUrls
 from siteatlas.scanner.reading.tally import ReadResult
-
-# The reason of a sitemap that a local index names.
-NOT_FETCHED = "not_fetched"
 
 READ_BYTES = 256 * 1024
 SITEMAP_ENDINGS = (".xml", ".gz", ".txt", ".rss", ".atom")
@@ -140,7 +138,10 @@ class _FileReading:
             yield ChildrenFound(self._document.url, tuple(children))
         for child in children:
             yield CandidateJudged(
-                child.url, DiscoveryMethod.SITEMAP_INDEX, Verdict.SKIPPED, NOT_FETCHED
+                child.url,
+                DiscoveryMethod.SITEMAP_INDEX,
+                Verdict.SKIPPED,
+                ProblemCode.NOT_FETCHED.value,
             )
 
     def closed(self, error: ScanError | None = None) -> DocumentClosed:

@@ -28,6 +28,7 @@ from siteatlas.scanner.discovery.probes import RobotsAnswer, probe_random_path
 from siteatlas.scanner.discovery.well_known import guessed_paths, names_document
 from siteatlas.scanner.events import DiscoveryMethod
 from siteatlas.scanner.options import ScanOptions
+from siteatlas.scanner.problem_codes import ProblemCode
 
 log = get_logger("scanner")
 
@@ -154,7 +155,7 @@ class OriginSearch:
         address = parse_url(path, self._base.url)
         candidate = CrawlCandidate(address, DiscoveryMethod.COMMON_PATH)
         if not self._rules.allows(path):
-            await self._crawl.skip(candidate, "robots_disallowed")
+            await self._crawl.skip(candidate, ProblemCode.ROBOTS_DISALLOWED)
         elif not self._guesses.use_one():
             return False
         elif await self._crawl.add_candidate(candidate):

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from siteatlas.net.address import WebAddress
 from siteatlas.net.egress import is_private_host
 from siteatlas.scanner.discovery.hosts import SiteHosts
+from siteatlas.scanner.problem_codes import ProblemCode
 from siteatlas.scanner.reading.tally import Tally
 from siteatlas.scanner.reading.url_column import all_begin_with
 
@@ -35,7 +36,7 @@ class Placement:
         self._hosts = hosts
         self._tally = tally
         self._own_origins: tuple[str, ...] = ()
-        self._codes: dict[str, str | None] = {}
+        self._codes: dict[str, ProblemCode | None] = {}
 
     def note(self, urls: Sequence[str]) -> None:
         """Look at some pages: `off_host`, `private_host` or, below another directory, `scope`."""
@@ -58,9 +59,9 @@ class Placement:
     def _note_scope(self, scope: str, urls: Sequence[str]) -> None:
         for url in urls:
             if url.startswith(self._origin) and not url.startswith(scope):
-                self._tally.note("scope", url=url)
+                self._tally.note(ProblemCode.SCOPE, url=url)
 
-    def _code_of(self, url: str) -> str | None:
+    def _code_of(self, url: str) -> ProblemCode | None:
         match = HOST.match(url)
         if match is None:
             return None
@@ -77,7 +78,7 @@ class Placement:
         if len(self._own_origins) < MAX_OWN_ORIGINS and origin not in self._own_origins:
             self._own_origins = (*self._own_origins, origin)
 
-    def _judge(self, host: str) -> str | None:
+    def _judge(self, host: str) -> ProblemCode | None:
         if self._hosts.belongs(host):
             return None
-        return "private_host" if is_private_host(host) else "off_host"
+        return ProblemCode.PRIVATE_HOST if is_private_host(host) else ProblemCode.OFF_HOST

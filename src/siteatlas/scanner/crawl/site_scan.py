@@ -34,6 +34,7 @@ from siteatlas.scanner.discovery.origins import (
 from siteatlas.scanner.discovery.probes import RobotsAnswer, fetch_robots
 from siteatlas.scanner.events import DiscoveryMethod, Emit, RobotsRead, ScanMemory, SiteResolved
 from siteatlas.scanner.options import ScanOptions
+from siteatlas.scanner.problem_codes import ProblemCode
 
 log = get_logger("scanner")
 
@@ -164,9 +165,9 @@ class SiteScan:
         if answer.status is not None:
             await self._emit(RobotsRead(url, answer.status, robots.sitemaps, delay))
         if answer.is_cut:
-            await self._crawl.report_problem("robots_truncated", url)
+            await self._crawl.report_problem(ProblemCode.ROBOTS_TRUNCATED, url)
         if robots.sitemaps_cut:
-            await self._crawl.report_problem("sitemap_line_limit", url)
+            await self._crawl.report_problem(ProblemCode.SITEMAP_LINE_LIMIT, url)
         same_site = bare_host(answer.address.host) == bare_host(origin.host)
         base = parse_url("/", url) if same_site else origin
         if delay:

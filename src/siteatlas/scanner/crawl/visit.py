@@ -22,11 +22,10 @@ from siteatlas.logs import get_logger
 from siteatlas.net.client import HttpClient
 from siteatlas.net.response import Response
 from siteatlas.scanner.crawl.document_reading import DocumentReading
-from siteatlas.scanner.crawl.frontier import DUPLICATE, CrawlCandidate, Frontier, UrlLimit
+from siteatlas.scanner.crawl.frontier import CrawlCandidate, Frontier, UrlLimit
 from siteatlas.scanner.crawl.placement import Placement
 from siteatlas.scanner.discovery.probes import RandomPathAnswer
 from siteatlas.scanner.events import (
-    DONE_BEFORE,
     CandidateJudged,
     ChildLink,
     DocumentOutcome,
@@ -39,6 +38,7 @@ from siteatlas.scanner.events import (
     Validators,
     Verdict,
 )
+from siteatlas.scanner.problem_codes import ProblemCode
 from siteatlas.scanner.reading.document import DocumentReader
 from siteatlas.scanner.reading.duplicates import DuplicateUrls
 from siteatlas.scanner.reading.tally import ReadResult
@@ -47,7 +47,6 @@ log = get_logger("scanner")
 
 ENTRIES_PER_EVENT = 500
 NOT_MODIFIED = 304
-SOFT_404 = "soft_404"
 
 FollowChildren = Callable[[CrawlCandidate, str, Iterable[ChildLink], HttpClient], Awaitable[None]]
 
@@ -135,7 +134,7 @@ class Visitor:
             return await self._close_failed(reading, SiteatlasError())
 
     async def _pass_over(self, candidate: CrawlCandidate, known: KnownDocument) -> VisitResult:
-        await self._judge(candidate, Verdict.ACCEPTED, DONE_BEFORE)
+        await self._judge(candidate, Verdict.ACCEPTED, ProblemCode.DONE_BEFORE)
         await self._follow(candidate, known.url, known.children, self._client)
         return VisitResult(DocumentOutcome.UNCHANGED)
 
@@ -167,10 +166,10 @@ class Visitor:
     async def _read_new(self, reading: _FetchedDocument, response: Response) -> VisitResult:
         candidate = reading.candidate
         if candidate.is_guess and reading.url == self.random_path.final_url:
-            await self._judge(candidate, Verdict.REJECTED, SOFT_404, reading=reading)
+            await self._judge(candidate, Verdict.REJECTED, ProblemCode.SOFT_404, reading=reading)
             return VisitResult(DocumentOutcome.UNREAD)
         if not self._frontier.mark_read(candidate, reading.url):
-            await self._judge(candidate, Verdict.SKIPPED, DUPLICATE, reading=reading)
+            await self._judge(candidate, Verdict.SKIPPED, ProblemCode.DUPLICATE, reading=reading)
             return VisitResult(None)
         known = self._memory.documents.get(reading.url)
         if known is not None and known.done:
@@ -243,7 +242,7 @@ class Visitor:
         if reader is None or not reading.gave_something:
             return
         if not self._frontier.is_new_content(reader.content_hash()):
-            reader.tally.note("duplicate_content")
+            reader.tally.note(ProblemCode.DUPLICATE_CONTENT)
 
     async def _close_unchanged(
         self, reading: _FetchedDocument, known: KnownDocument | None
@@ -253,7 +252,9 @@ class Visitor:
         reading.validators = known.validators
         if not self._frontier.mark_read(reading.candidate, reading.url):
             return VisitResult(None)
-        await self._judge(reading.candidate, Verdict.ACCEPTED, "unchanged", reading=reading)
+        await self._judge(
+            reading.candidate, Verdict.ACCEPTED, ProblemCode.UNCHANGED, reading=reading
+        )
         await self._follow(reading.candidate, reading.url, known.children, self._client)
         return await self._close(reading, DocumentOutcome.UNCHANGED)
 
@@ -262,7 +263,7 @@ class Visitor:
         candidate = reading.candidate
         if not reading.is_open:
             page_for_all = isinstance(error, HtmlInstead) and self.random_path.answers_everything
-            reason = SOFT_404 if candidate.is_guess and page_for_all else error.code
+            reason = ProblemCode.SOFT_404 if candidate.is_guess and page_for_all else error
             await self._judge(candidate, Verdict.REJECTED, reason, reading=reading)
         if (candidate.is_guess or candidate.may_be_page) and not reading.is_open:
             return VisitResult(outcome, error)
@@ -282,7 +283,7 @@ class Visitor:
         self,
         candidate: CrawlCandidate,
         verdict: Verdict,
-        reason: str | None,
+        reason: ProblemCode | SiteatlasError | None,
         *,
         reading: _FetchedDocument | None = None,
     ) -> None:
@@ -294,8 +295,14 @@ class Visitor:
                 url=candidate.address.url,
                 method=candidate.method,
                 verdict=verdict,
-                reason=reason,
+                reason=_code_of(reason),
                 http_status=reading.http_status if reading else None,
                 type=reader.type if reader else None,
             )
         )
+
+
+def _code_of(reason: ProblemCode | SiteatlasError | None) -> str | None:
+    if isinstance(reason, SiteatlasError):
+        return reason.code
+    return None if reason is None else reason.value

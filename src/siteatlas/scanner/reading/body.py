@@ -19,6 +19,7 @@ from siteatlas.errors import (
     TooLarge,
     Truncated,
 )
+from siteatlas.scanner.problem_codes import ProblemCode
 from siteatlas.scanner.reading.tally import Tally
 
 CHUNK_BYTES = 64 * 1024
@@ -186,7 +187,7 @@ class _GzipMembers:
 
     def _note_garbage(self) -> None:
         self._garbage = True
-        self._tally.note("gzip_trailing_garbage")
+        self._tally.note(ProblemCode.GZIP_TRAILING_GARBAGE)
 
     def _salvage(self, backup: zlib._Decompress, data: bytes) -> bytes:
         """What stands before the damage: zlib throws it away together with the error."""

@@ -19,6 +19,7 @@ from siteatlas.errors import (
     Truncated,
 )
 from siteatlas.scanner.events import SitemapType
+from siteatlas.scanner.problem_codes import ProblemCode
 from siteatlas.scanner.reading.body import Body, BodyLimits
 from siteatlas.scanner.reading.encoding import TextDecoder
 from siteatlas.scanner.reading.formats import Format, reader_for
@@ -138,9 +139,9 @@ class DocumentReader:
     def _note_size(self) -> None:
         """Count what the protocol would not allow, though we read it."""
         if self.entry_count + self.child_count > PROTOCOL_ENTRIES:
-            self.tally.note("over_50000_entries")
+            self.tally.note(ProblemCode.OVER_50000_ENTRIES)
         if self.decoded_bytes > PROTOCOL_BYTES:
-            self.tally.note("over_50_mib")
+            self.tally.note(ProblemCode.OVER_50_MIB)
 
     def _counted(self, harvest: ReadResult) -> ReadResult:
         room = self._max_entries - self.entry_count - self.child_count - self.tally.skipped

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from siteatlas.scanner.problem_codes import ProblemCode
 from siteatlas.scanner.reading.tally import Tally
-
-DUPLICATE_URL = "duplicate_url"
 
 
 class DuplicateUrls:
@@ -28,5 +27,5 @@ class DuplicateUrls:
         for url in urls:
             key = hash(url)
             if key in seen:
-                self._tally.note(DUPLICATE_URL, url=url)
+                self._tally.note(ProblemCode.DUPLICATE_URL, url=url)
             seen.add(key)

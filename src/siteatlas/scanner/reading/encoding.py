@@ -8,6 +8,7 @@ from __future__ import annotations
 import codecs
 import re
 
+from siteatlas.scanner.problem_codes import ProblemCode
 from siteatlas.scanner.reading.tally import Tally
 
 HEAD_BYTES = 256
@@ -80,7 +81,7 @@ class TextDecoder:
             self._utf8_seen = True
         text = self._decode(data, final)
         if final and self._instead is not None and self._utf8_seen:
-            self._tally.note("encoding_lie")
+            self._tally.note(ProblemCode.ENCODING_LIE)
         return text
 
     def _decode(self, data: bytes, final: bool) -> str:
@@ -89,12 +90,12 @@ class TextDecoder:
             return self._decoder.decode(data, final)
         except UnicodeDecodeError:
             if self._instead is not None:
-                self._tally.note("encoding_not_utf8", value=self._instead)
+                self._tally.note(ProblemCode.ENCODING_NOT_UTF8, value=self._instead)
                 self._decoder = _decoder(self._instead)
                 self._decoder.errors = LENIENT_BYTES
                 self._instead = None
                 return self._decoder.decode(pending + data, final)
-            self._tally.note("encoding_lie")
+            self._tally.note(ProblemCode.ENCODING_LIE)
             self._decoder.errors = self._lenient
             return self._decoder.decode(data, final)
 
@@ -117,7 +118,7 @@ class TextDecoder:
         self._decoder = _decoder(name)
         self._lenient = LENIENT_WIDE if WIDE.match(name) else LENIENT_BYTES
         if name != "utf-8":
-            self._tally.note("encoding_not_utf8", value=name)
+            self._tally.note(ProblemCode.ENCODING_NOT_UTF8, value=name)
 
     def _use_claim(self, head: bytes) -> None:
         declared = _declared(head)
@@ -127,7 +128,7 @@ class TextDecoder:
         self._note_conflict(declared, self._http_charset)
         name = _character_set(claim)
         if name is None:
-            self._tally.note("encoding_unknown", value=claim)
+            self._tally.note(ProblemCode.ENCODING_UNKNOWN, value=claim)
         elif SINGLE_BYTE.fullmatch(name):
             self._instead = "cp1252" if name in LATIN else name
         elif not WIDE.match(name):
@@ -138,7 +139,7 @@ class TextDecoder:
         names = {_character_set(claim) for claim in claims if claim} - {None, "ascii"}
         families = {WIDE_ORDER.sub("", name) for name in names if name}
         if len(families) > 1:
-            self._tally.note("encoding_conflict", value=", ".join(filter(None, claims)))
+            self._tally.note(ProblemCode.ENCODING_CONFLICT, value=", ".join(filter(None, claims)))
 
 
 def _declared(head: bytes) -> str | None:

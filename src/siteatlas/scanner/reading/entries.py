@@ -15,6 +15,7 @@ from typing import Generic, TypeVar
 
 from siteatlas.net.address import is_valid_authority, resolve_url
 from siteatlas.scanner.events import EntryColumns
+from siteatlas.scanner.problem_codes import ProblemCode
 from siteatlas.scanner.reading.lastmod_text import are_utc_times, telling_times
 from siteatlas.scanner.reading.tally import MAX_SAMPLES, RawEntries, Tally
 from siteatlas.scanner.reading.url_column import all_begin_with
@@ -64,7 +65,11 @@ class Entries:
         return len(self._urls)
 
     def note(
-        self, code: str, indexes: Sequence[int], tally: Tally, values: Sequence[str] | None = None
+        self,
+        code: ProblemCode,
+        indexes: Sequence[int],
+        tally: Tally,
+        values: Sequence[str] | None = None,
     ) -> None:
         """Count a problem of these entries, with samples of the first."""
         for index in indexes[:MAX_SAMPLES]:
@@ -77,7 +82,7 @@ class Entries:
 class ValueColumn(dict[str, T | None], Generic[T]):
     """Reads one kind of value; a value that cannot be read is None and counted as a problem."""
 
-    def __init__(self, read: Callable[[str], T | None], problem: str) -> None:
+    def __init__(self, read: Callable[[str], T | None], problem: ProblemCode) -> None:
         super().__init__()
         self._read = read
         self._problem = problem
@@ -138,7 +143,7 @@ def _note_future(
     if max(filter(None, dates), default=limit) > limit:
         pairs = enumerate(dates)
         ahead = [index for index, date in pairs if date is not None and date > limit]
-        entries.note("lastmod_future", ahead, tally, raws)
+        entries.note(ProblemCode.LASTMOD_FUTURE, ahead, tally, raws)
 
 
 def read_date(text: str) -> datetime | None:
@@ -204,26 +209,26 @@ def _read_frequency(text: str) -> str | None:
     return word if word in CHANGE_FREQUENCIES else None
 
 
-LASTMODS = DateColumn(read_date, "lastmod_invalid")
-PRIORITIES = ValueColumn(_read_priority, "priority_invalid")
-FREQUENCIES = ValueColumn(_read_frequency, "changefreq_invalid")
+LASTMODS = DateColumn(read_date, ProblemCode.LASTMOD_INVALID)
+PRIORITIES = ValueColumn(_read_priority, ProblemCode.PRIORITY_INVALID)
+FREQUENCIES = ValueColumn(_read_frequency, ProblemCode.CHANGEFREQ_INVALID)
 
 
-def fault_of_url(url: str) -> str | None:
+def fault_of_url(url: str) -> ProblemCode | None:
     """Why a trimmed loc cannot be kept, as a code; None for a URL that can."""
     if len(url) <= MAX_URL_CHARS and ACCEPTED.fullmatch(url):
-        return None if _has_valid_host(url) else "bad_url"
+        return None if _has_valid_host(url) else ProblemCode.BAD_URL
     if not url:
-        return "loc_missing"
+        return ProblemCode.LOC_MISSING
     if len(url) > MAX_URL_CHARS:
-        return "url_too_long"
+        return ProblemCode.URL_TOO_LONG
     if CONTROL.search(url):
-        return "control_char"
+        return ProblemCode.CONTROL_CHAR
     if BAD_UNICODE.search(url):
-        return "bad_unicode"
+        return ProblemCode.BAD_UNICODE
     if CREDENTIALS.match(url):
-        return "credentials"
-    return "bad_url" if SCHEME.match(url) else "relative_url"
+        return ProblemCode.CREDENTIALS
+    return ProblemCode.BAD_URL if SCHEME.match(url) else ProblemCode.RELATIVE_URL
 
 
 def _has_valid_host(url: str) -> bool:
@@ -258,7 +263,7 @@ def _judged_columns(raw: RawEntries, tally: Tally, base: str | None) -> EntryCol
     if all(map(IS_PLAIN_URL, urls)) and _have_valid_hosts(urls):
         return _read_columns(raw, tally)
     faults = list(map(fault_of_url, urls))
-    if base is not None and "relative_url" in faults:
+    if base is not None and ProblemCode.RELATIVE_URL in faults:
         _resolve(urls, faults, base, tally)
     if faults.count(None) == len(faults):
         return _read_columns(raw, tally)
@@ -269,15 +274,16 @@ def _judged_columns(raw: RawEntries, tally: Tally, base: str | None) -> EntryCol
     return _read_columns(raw.where(good), tally, list(compress(range(len(urls)), good)))
 
 
-def _resolve(urls: list[str], faults: list[str | None], base: str, tally: Tally) -> None:
+def _resolve(urls: list[str], faults: list[ProblemCode | None], base: str, tally: Tally) -> None:
     """Replace the relative URLs by full ones, and their faults by what is wrong with those."""
+    relative = ProblemCode.RELATIVE_URL
     for index, fault in enumerate(faults):
-        if fault == "relative_url":
+        if fault is relative:
             url = resolve_url(urls[index], base)
             if url is None:
-                faults[index] = "bad_url"
+                faults[index] = ProblemCode.BAD_URL
             else:
-                tally.note("relative_url", url=url, value=urls[index], place=index)
+                tally.note(relative, url=url, value=urls[index], place=index)
                 urls[index], faults[index] = url, fault_of_url(url)
 
 
@@ -288,7 +294,7 @@ def _read_columns(
     entries = Entries(urls, range(len(urls)) if places is None else places)
     if urls and max(map(len, urls)) > USUAL_URL_CHARS:
         long = [index for index, url in enumerate(urls) if len(url) > USUAL_URL_CHARS]
-        entries.note("url_long", long, tally)
+        entries.note(ProblemCode.URL_LONG, long, tally)
     absent = [None] * len(urls)
 
     def column(kind: ValueColumn[T], raws: Sequence[str]) -> list[T | None]:

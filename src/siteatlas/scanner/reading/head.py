@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from siteatlas.errors import EmptyDocument, NotASitemap, XmlEntities
 from siteatlas.scanner.events import SitemapType
+from siteatlas.scanner.problem_codes import ProblemCode
 from siteatlas.scanner.reading.tally import Tally
 from siteatlas.scanner.reading.web_page import error_of_page
 
@@ -62,7 +63,7 @@ def read_head(text: str, tally: Tally, *, final: bool) -> Head | None:
     if head is None and (final or len(text) > MAX_HEAD_CHARS):
         raise NotASitemap
     if head is not None and len(content) != len(text):
-        tally.note("leading_blanks")
+        tally.note(ProblemCode.LEADING_BLANKS)
     return head
 
 
@@ -94,7 +95,7 @@ def _xml_head(content: str, tally: Tally) -> Head | None:
         _judge_unfinished(content[position:].lstrip(), content)
         return None
     if doctypes:
-        tally.note("doctype", doctypes)
+        tally.note(ProblemCode.DOCTYPE, doctypes)
     return _judge_root(root, content, tally)
 
 
@@ -123,5 +124,5 @@ def _judge_root(root: re.Match[str], content: str, tally: Tally) -> Head:
     if kind is None:
         raise NotASitemap
     if name in PROTOCOL_ROOTS and (root[2] != name or not NAMESPACE.search(root[1])):
-        tally.note("namespace")
+        tally.note(ProblemCode.NAMESPACE)
     return Head(kind, content[root.end() :], root[1])

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from html.entities import html5
 
 from siteatlas.errors import XmlTokenTooLong
+from siteatlas.scanner.problem_codes import ProblemCode
 from siteatlas.scanner.reading.tally import Tally
 
 HELD_CHARS = 1024 * 1024
@@ -66,12 +67,12 @@ class XmlRepair:
         raw = text.encode()
         forbidden = len(raw) - len(raw.translate(None, FORBIDDEN_CONTROLS))
         if forbidden:
-            self._tally.note("forbidden_char", forbidden)
+            self._tally.note(ProblemCode.FORBIDDEN_CHAR, forbidden)
             text = text.translate(CONTROL_TO_ALLOWED)
         if not text.isascii():
             for character in NONCHARACTERS:
                 if character in text:
-                    self._tally.note("forbidden_char", text.count(character))
+                    self._tally.note(ProblemCode.FORBIDDEN_CHAR, text.count(character))
                     text = text.replace(character, REPLACEMENT)
         return text
 
@@ -92,18 +93,18 @@ class XmlRepair:
         if is_number:
             return self._mend_number(number)
         if name is None:
-            self._note("bare_ampersand", match)
+            self._note(ProblemCode.BARE_AMPERSAND, match)
             return "&amp;"
         if name in PREDEFINED:
             return match.group()
         characters = html5.get(name + ";")
         if characters is None:
-            self._note("bare_ampersand", match)
+            self._note(ProblemCode.BARE_AMPERSAND, match)
             return "&amp;" + match.group()[1:]
-        self._note("html_entity", match)
+        self._note(ProblemCode.HTML_ENTITY, match)
         return "".join(f"&#{ord(character)};" for character in characters)
 
-    def _note(self, code: str, match: re.Match[str]) -> None:
+    def _note(self, code: ProblemCode, match: re.Match[str]) -> None:
         """Count a repair; its sample is the text around, on one line."""
         if not self._tally.wants_sample(code):
             self._tally.note(code)
@@ -114,10 +115,10 @@ class XmlRepair:
     def _mend_number(self, number: str) -> str:
         code = int(number[1:], 16) if number[0] in "xX" else int(number)
         if code in CONTROL_TO_ALLOWED:
-            self._tally.note("forbidden_char")
+            self._tally.note(ProblemCode.FORBIDDEN_CHAR)
             return ALLOWED_CONTROL
         if code > sys.maxunicode or code in SURROGATES or chr(code) in NONCHARACTERS:
-            self._tally.note("forbidden_char")
+            self._tally.note(ProblemCode.FORBIDDEN_CHAR)
             return REPLACEMENT
         return f"&#{code};"
 

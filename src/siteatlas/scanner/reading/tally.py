@@ -13,6 +13,7 @@ from typing import Any
 
 from siteatlas.errors import ScanError
 from siteatlas.scanner.events import ChildLink, EntryColumns, ProblemSample
+from siteatlas.scanner.problem_codes import ProblemCode
 
 MAX_SAMPLES = 20
 MAX_SAMPLE_URL_CHARS = 500
@@ -30,15 +31,15 @@ class Tally:
     of extras the entry being read may still have.
     """
 
-    problems: Counter[str] = field(default_factory=Counter)
-    samples: dict[str, list[ProblemSample]] = field(default_factory=dict)
+    problems: Counter[ProblemCode] = field(default_factory=Counter)
+    samples: dict[ProblemCode, list[ProblemSample]] = field(default_factory=dict)
     entries: int = 0
     skipped: int = 0
     extras_left: int = 0
 
     def note(
         self,
-        code: str,
+        code: ProblemCode,
         count: int = 1,
         *,
         url: str | None = None,
@@ -63,7 +64,7 @@ class Tally:
 
     def skip(
         self,
-        code: str,
+        code: ProblemCode,
         count: int = 1,
         *,
         url: str | None = None,
@@ -74,13 +75,17 @@ class Tally:
         self.note(code, count, url=url, value=value, place=place)
         self.skipped += count
 
-    def wants_sample(self, code: str) -> bool:
+    def wants_sample(self, code: ProblemCode) -> bool:
         """Whether one more sample of this problem would be kept."""
         return len(self.samples.get(code, ())) < MAX_SAMPLES
 
+    def counts(self) -> dict[str, int]:
+        """How often each problem was met, by code."""
+        return {code.value: count for code, count in self.problems.items()}
+
     def kept_samples(self) -> dict[str, tuple[ProblemSample, ...]]:
         """The samples by code."""
-        return {code: tuple(samples) for code, samples in self.samples.items()}
+        return {code.value: tuple(samples) for code, samples in self.samples.items()}
 
 
 def storable_text(text: str, longest: int) -> str:

@@ -15,6 +15,7 @@ from typing import Any
 from lxml import etree
 
 from siteatlas.errors import ScanError, Truncated, XmlLimits, XmlMalformed
+from siteatlas.scanner.problem_codes import ProblemCode
 from siteatlas.scanner.reading.formats.name_dictionary import NameDictionary
 from siteatlas.scanner.reading.formats.name_limits import NameLimit
 from siteatlas.scanner.reading.tally import Tally
@@ -110,9 +111,9 @@ class ElementStream:
         if code == OUT_OF_MEMORY:
             raise MemoryError
         if code == CONTENT_AFTER_END:
-            self._tally.note("content_after_end")
+            self._tally.note(ProblemCode.CONTENT_AFTER_END)
         elif code == UNDECLARED_PREFIX:
-            self._tally.note("namespace")
+            self._tally.note(ProblemCode.NAMESPACE)
         return XmlLimits() if code in (NAME_TOO_LONG, RESOURCE_LIMIT) else XmlMalformed()
 
     def _finished(self) -> tuple[list[etree._Element], bool]:

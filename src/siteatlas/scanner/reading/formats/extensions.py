@@ -11,6 +11,7 @@ from typing import Any
 
 from lxml import etree
 
+from siteatlas.scanner.problem_codes import ProblemCode
 from siteatlas.scanner.reading.formats.elements import local_name, text_of
 from siteatlas.scanner.reading.tally import Extras, Tally
 from siteatlas.scanner.reading.white_space import WHITE_SPACE
@@ -128,7 +129,7 @@ def _add_repeated(
     kept = children[: len(fields[name])]
     keys = list(dict.fromkeys(str(key) for child in kept for key in child.keys()))  # noqa: SIM118
     if len(keys) > MAX_REPEATED_ATTRIBUTES:
-        tally.note("extras_cut")
+        tally.note(ProblemCode.EXTRAS_CUT)
     for key in keys[:MAX_REPEATED_ATTRIBUTES]:
         texts = [child.get(key) for child in kept]
         values = [None if text is None else _cut(text, tally) for text in texts]
@@ -140,7 +141,7 @@ def _value(child: etree._Element, tally: Tally, depth: int) -> Extras | str:
         return _cut((child.text or "").strip(WHITE_SPACE), tally)
     if depth < MAX_DEPTH:
         return _fields(child, tally, depth + 1)
-    tally.note("extras_cut")
+    tally.note(ProblemCode.EXTRAS_CUT)
     return ""
 
 
@@ -149,7 +150,7 @@ def _append(extras: Extras, key: str, value: Any, tally: Tally) -> None:
     if len(items) < MAX_ITEMS and tally.extras_left > 0:
         items.append(value)
     else:
-        tally.note("extras_cut")
+        tally.note(ProblemCode.EXTRAS_CUT)
 
 
 def _cut(value: str, tally: Tally) -> str:
@@ -157,5 +158,5 @@ def _cut(value: str, tally: Tally) -> str:
     tally.extras_left -= min(len(value), longest) + VALUE_COST
     if len(value) <= longest:
         return value
-    tally.note("extras_cut")
+    tally.note(ProblemCode.EXTRAS_CUT)
     return value[:longest]

@@ -10,6 +10,7 @@ import re
 from dataclasses import dataclass, field
 from itertools import islice, pairwise
 
+from siteatlas.scanner.problem_codes import ProblemCode
 from siteatlas.scanner.reading.tally import Tally
 from siteatlas.scanner.reading.white_space import WHITE_SPACE
 
@@ -95,12 +96,12 @@ class Salvage:
     def _parse(self, kind: str, segment: str, found: Salvaged) -> None:
         locs = [decode(loc) for loc in LOC.findall(segment)]
         if not locs:
-            self._tally.skip("entry_malformed", value=segment)
+            self._tally.skip(ProblemCode.ENTRY_MALFORMED, value=segment)
             return
-        self._tally.note("entry_salvaged", url=locs[0])
+        self._tally.note(ProblemCode.ENTRY_SALVAGED, url=locs[0])
         locs = [loc for loc in locs if loc.strip(WHITE_SPACE)] or locs[:1]
         if len(locs) > 1:
-            self._tally.note("several_locs", len(locs) - 1, url=locs[0], value=locs[1])
+            self._tally.note(ProblemCode.SEVERAL_LOCS, len(locs) - 1, url=locs[0], value=locs[1])
         matches = [pattern.search(segment) for pattern in FIELDS]
         values = [match[1] if match else "" for match in matches]
         if kind == "sitemap":

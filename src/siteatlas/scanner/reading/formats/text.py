@@ -9,6 +9,7 @@ import re
 
 from siteatlas.errors import NotASitemap
 from siteatlas.net.address import resolve_url
+from siteatlas.scanner.problem_codes import ProblemCode
 from siteatlas.scanner.reading.entries import MAX_URL_CHARS, build_columns
 from siteatlas.scanner.reading.tally import RawEntries, ReadResult, Tally
 from siteatlas.scanner.reading.white_space import WHITE_SPACE
@@ -66,11 +67,11 @@ class TextList:
         url = resolve_url(line, self._base)
         if url is None:
             return line
-        self._tally.note("relative_url")
+        self._tally.note(ProblemCode.RELATIVE_URL)
         return url
 
     def _drop_long_line(self) -> None:
         if not self._line_too_long:
-            self._tally.skip("url_too_long")
+            self._tally.skip(ProblemCode.URL_TOO_LONG)
         self._line_too_long = True
         self._unfinished = ""

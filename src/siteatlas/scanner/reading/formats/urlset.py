@@ -13,6 +13,7 @@ from lxml import etree
 
 from siteatlas.errors import XmlMalformed
 from siteatlas.scanner.events import ChildLink
+from siteatlas.scanner.problem_codes import ProblemCode
 from siteatlas.scanner.reading.entries import LASTMODS, Entries, build_columns, fault_of_url
 from siteatlas.scanner.reading.formats.elements import (
     ElementStream,
@@ -187,7 +188,7 @@ def _read_entry(element: etree._Element, tally: Tally) -> tuple[list[str], Extra
         elif not values[field]:
             values[field] = (text_of(child) if not field and len(child) else child.text) or ""
         elif not field and (more := text_of(child).strip(WHITE_SPACE)):
-            tally.note("several_locs", url=values[0], value=more)
+            tally.note(ProblemCode.SEVERAL_LOCS, url=values[0], value=more)
     return values, extras or None
 
 
@@ -199,7 +200,7 @@ def _read_children(elements: Iterable[etree._Element], tally: Tally) -> list[Chi
         locs = [text for name, text in fields if name == "loc" and text.strip(WHITE_SPACE)]
         lastmod = next((text for name, text in fields if name == "lastmod"), "")
         if len(locs) > 1:
-            tally.note("several_locs", len(locs) - 1, url=locs[0], value=locs[1])
+            tally.note(ProblemCode.SEVERAL_LOCS, len(locs) - 1, url=locs[0], value=locs[1])
         rows += [(loc, lastmod) for loc in locs or [""]]
     return _build_children(rows, tally)
 
@@ -217,7 +218,7 @@ def _build_children(rows: Iterable[Sequence[str]], tally: Tally) -> list[ChildLi
 
 def _child(url: str, lastmod: str, tally: Tally) -> ChildLink | None:
     fault = fault_of_url(url)
-    if fault == "relative_url":
+    if fault is ProblemCode.RELATIVE_URL:
         tally.note(fault, url=url, place=0)
     elif fault is not None:
         tally.skip(fault, url=url or None, place=0)
