@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated
 
 import typer
 
-from siteatlas.cli.terminal.choices import alternatives, complete_choice, parse_choice
+from siteatlas.cli.terminal.choices import alternatives, complete_choice
 from siteatlas.cli.terminal.context import prepare
 from siteatlas.cli.terminal.database import opened
 from siteatlas.cli.terminal.errors import run
@@ -24,7 +24,7 @@ from siteatlas.cli.terminal.paged_list import ListRequest, TableLayout, write_li
 from siteatlas.insights.domains import find_domain_view
 from siteatlas.insights.pages import DEFAULT_LIMIT, Page
 from siteatlas.insights.sitemaps import SitemapView, list_sitemaps
-from siteatlas.queue.statuses import STATUS_ALIASES
+from siteatlas.queue.statuses import STATUS_ALIASES, parse_choice
 from siteatlas.scanner.events import SitemapType
 from siteatlas.settings import Settings
 from siteatlas.storage.models import SitemapStatus
@@ -59,16 +59,20 @@ SHAPE: TableLayout[SitemapView] = TableLayout(
 class SitemapFilter:
     """Which sitemaps to list, in the words that are stored."""
 
-    type: str | None
-    status: str | None
+    type: str | None = None
+    status: str | None = None
 
     @classmethod
     def of(cls, type: str | None, status: str | None) -> SitemapFilter:
         """The filter that was typed; raises InputError for a word that is not known."""
-        return cls(
-            parse_choice(type, SitemapType, "type"),
-            parse_choice(status, SitemapStatus, "status", STATUS_ALIASES),
-        )
+        # As plain text: a cursor must fit the same list wherever it was asked for.
+        found = cls()
+        if type is not None:
+            found = replace(found, type=parse_choice(type, SitemapType, "type").value)
+        if status is not None:
+            word = parse_choice(status, SitemapStatus, "status", STATUS_ALIASES)
+            found = replace(found, status=word.value)
+        return found
 
 
 app = typer.Typer(rich_markup_mode=None)

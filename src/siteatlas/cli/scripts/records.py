@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
 from typing import Any
 from uuid import UUID
 
 from siteatlas.cli.terminal.database import opened
-from siteatlas.errors import InputError, JobNotFound, JobStateConflict
+from siteatlas.errors import JobNotFound, JobStateConflict
 from siteatlas.insights.domains import DomainView, find_domain_view
 from siteatlas.insights.jobs import JobView, find_job, list_jobs
 from siteatlas.insights.pages import MAX_LIMIT
@@ -19,7 +18,7 @@ from siteatlas.processor.processing import process_domain_with_own_session
 from siteatlas.queue.job_service import job_service
 from siteatlas.queue.new_job import SubmittedJob
 from siteatlas.queue.operator_actions import cancel
-from siteatlas.queue.statuses import ACTIVE_STATUSES
+from siteatlas.queue.statuses import ACTIVE_STATUSES, STATUS_ALIASES, parse_choice
 from siteatlas.queue.submission import submit_site
 from siteatlas.scheduler.sitemap_scheduler import TickReport, process_pending_sitemaps
 from siteatlas.settings import Settings
@@ -28,7 +27,6 @@ from siteatlas.storage.session import get_session
 from siteatlas.storage.statements.sitemaps import update_sitemaps
 
 OTHER_WORKER_SECONDS = 0.5
-SITEMAP_WORDS = {"complete": SitemapStatus.COMPLETED, "error": SitemapStatus.FAILED}
 
 
 async def queue_site(settings: Settings, domain: str, *, reset: bool) -> SubmittedJob:
@@ -131,7 +129,7 @@ async def reset_job(settings: Settings, domain: str, status: str) -> JobView:
 
 async def reset_document(settings: Settings, sitemap_id: UUID, status: str) -> SitemapView:
     """Give a document another status; one that is pending again is read again in full."""
-    word = _sitemap_status(status)
+    word = parse_choice(status, SitemapStatus, "status", STATUS_ALIASES)
     async with opened(settings), get_session() as session, session.begin():
         sitemap = await find_sitemap(session, sitemap_id)
         running = await list_jobs(
@@ -144,13 +142,3 @@ async def reset_document(settings: Settings, sitemap_id: UUID, status: str) -> S
             values |= {"etag": None, "last_modified": None, "content_hash": None}
         await update_sitemaps(session, [values])
         return await find_sitemap(session, sitemap_id)
-
-
-def _sitemap_status(word: str) -> SitemapStatus:
-    lowered = word.strip().lower()
-    if lowered in SITEMAP_WORDS:
-        return SITEMAP_WORDS[lowered]
-    with suppress(ValueError):
-        return SitemapStatus(lowered)
-    known = ", ".join([*SitemapStatus, *SITEMAP_WORDS])
-    raise InputError(f"A sitemap has no status {word!r}. Known: {known}.")

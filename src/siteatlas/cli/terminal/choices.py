@@ -2,25 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from enum import StrEnum
-
-from siteatlas.errors import InputError
-
-
-def parse_choice(
-    typed: str | None, known: type[StrEnum], what: str, aliases: Mapping[str, str] | None = None
-) -> str | None:
-    """The known word that was typed, or that an older word stands for; None if none was typed."""
-    if typed is None:
-        return None
-    older = aliases or {}
-    lowered = typed.strip().lower()
-    try:
-        return known(older.get(lowered, lowered)).value
-    except ValueError as error:
-        words = ", ".join([*known, *older])
-        raise InputError(f"There is no {what} {typed!r}. Known: {words}.") from error
+from collections.abc import Callable, Iterable
 
 
 def complete_choice(*known: Iterable[str]) -> Callable[[str], list[str]]:
