@@ -186,7 +186,7 @@ MUTATIONS = (
         "an unknown job is passed over in silence",
         f"{OWN_SESSION}::test_an_unknown_job_is_a_warning_and_no_error",
         Edit(
-            "processor/processing.py",
+            "processor/own_session.py",
             '        log.warning("job_not_found", job_id=str(job_id))\n',
             "",
         ),
@@ -206,8 +206,8 @@ MUTATIONS = (
         f"{SESSIONS}::test_each_step_of_a_job_has_a_background_session_of_its_own",
         Edit(
             "processor/processing.py",
-            ", get_job_session\n",
-            ", get_session as get_job_session\n",
+            "import get_job_session\n",
+            "import get_session as get_job_session\n",
         ),
     ),
     mutation(

@@ -9,7 +9,7 @@ from typing import Any
 
 from siteatlas.aio.fairness import fair_loop
 from siteatlas.meters import meters
-from siteatlas.processor.opened_scan import OpenedScan
+from siteatlas.processor.documents import OpenedScan
 from siteatlas.processor.stalled_writers import terminate_stalled_writers
 from siteatlas.queue.claims import Claim
 from siteatlas.queue.leases import report_progress

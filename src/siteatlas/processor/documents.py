@@ -1,4 +1,4 @@
-"""The documents of a running scan, as the recorder knows them between two writes."""
+"""A running scan and its documents, as the recorder knows them between two writes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 from uuid import UUID, uuid4
 
-from siteatlas.processor.entry_memory import EntryMemory
+from siteatlas.processor.entry_memory import EntryMemory, StoredArrays
+from siteatlas.processor.memory_budget import MemoryBudget
 from siteatlas.scanner.events import (
     ChildLink,
     DiscoveryMethod,
@@ -19,12 +20,29 @@ from siteatlas.scanner.events import (
 from siteatlas.scanner.reading.tally import Tally
 from siteatlas.storage.hashes import url_hash
 from siteatlas.storage.models import SitemapScanState, SitemapStatus
-from siteatlas.storage.statements.known_sitemaps import DONE, KnownSitemap
+from siteatlas.storage.session import get_job_session
+from siteatlas.storage.statements.known_sitemaps import DONE, KnownSitemap, KnownSitemaps
 from siteatlas.storage.statements.problems import FoundProblem
+from siteatlas.storage.statements.urls import load_fingerprints, load_some_fingerprints
 from siteatlas.storage.texts import unaltered
 
 MAX_VALIDATOR_CHARS = 1_024
 EXTRA_FLAGS = {"images": "has_images", "videos": "has_videos", "news": "has_news"}
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedScan:
+    """The scan that a job works on, and what was stored of its site before.
+
+    `manual` are the addresses of documents that a person named for this site.
+    """
+
+    id: int
+    domain_id: UUID
+    domain: str
+    resumed: bool
+    known: KnownSitemaps
+    manual: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
@@ -216,3 +234,28 @@ def memory_of(known: dict[UUID, KnownSitemap]) -> ScanMemory:
         documents[sitemap.url] = document
         documents[sitemap.requested_url or sitemap.url] = document
     return ScanMemory(documents)
+
+
+async def load_memory(document: ScannedDocument, budget: MemoryBudget) -> EntryMemory:
+    """The memory of a document that is about to be read, with what is stored of it.
+
+    Loaded at once while the budget lasts, otherwise in parts (decision 0021).
+    """
+    if document.fresh:
+        return EntryMemory(budget, {})
+    if budget.spent:
+        return EntryMemory(budget, await _load_in_parts(document.id))
+    async with get_job_session() as session, session.begin():
+        return EntryMemory(budget, await load_fingerprints(session, document.id))
+
+
+async def _load_in_parts(document_id: UUID) -> StoredArrays:
+    stored = StoredArrays()
+    after: int | None = None
+    while True:
+        async with get_job_session() as session, session.begin():
+            hashes, fingerprints = await load_some_fingerprints(session, document_id, after)
+        if not hashes:
+            return stored
+        stored.extend(hashes, fingerprints)
+        after = hashes[-1]

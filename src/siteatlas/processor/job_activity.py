@@ -1,4 +1,4 @@
-"""The sign of life of a running job."""
+"""The last activity of a running job."""
 
 from __future__ import annotations
 
@@ -8,16 +8,14 @@ from contextlib import contextmanager
 
 
 class JobActivity:
-    """Beaten by the processor at every event; read by the heartbeat of the worker.
+    """Updated by the processor at every event; read by the heartbeat of the worker.
 
-    `may_write` is taken away when the job is stopped because it belongs to somebody else.
-    `ending` is set before the transaction that ends the job: from then on the fence alone tells
+    `ending` is set before the transaction that ends the job: from then on only the fence tells
     whether the job is still ours, for the heartbeat may see it ended before we do.
     """
 
     def __init__(self) -> None:
         self._last = time.monotonic()
-        self.may_write = True
         self.ending = False
 
     @contextmanager

@@ -11,7 +11,6 @@ import random
 from collections.abc import Iterable, Mapping
 from contextlib import aclosing, suppress
 from dataclasses import replace
-from typing import Any
 from uuid import UUID
 
 from siteatlas.aio.fairness import fair_loop
@@ -23,7 +22,6 @@ from siteatlas.errors import (
     DatabaseUnavailable,
     JobCancelled,
     JobDataInvalid,
-    JobNotFound,
     LeaseLost,
     RateLimited,
     ScanError,
@@ -38,10 +36,9 @@ from siteatlas.net.egress import EgressPolicy
 from siteatlas.net.from_settings import configured_proxy
 from siteatlas.net.politeness import Politeness
 from siteatlas.net.resolver import DnsResolver
-from siteatlas.processor.documents import memory_of
+from siteatlas.processor.documents import OpenedScan, memory_of
 from siteatlas.processor.job_activity import JobActivity
 from siteatlas.processor.memory_budget import EntryMemoryBudget
-from siteatlas.processor.opened_scan import OpenedScan
 from siteatlas.processor.publication import (
     publish,
     record_cancellation,
@@ -55,20 +52,18 @@ from siteatlas.processor.recorder import (
     Recorder,
     store_domain_data,
 )
-from siteatlas.processor.recount import recount_site
-from siteatlas.queue.claims import Claim, claim_one
+from siteatlas.queue.claims import Claim
 from siteatlas.queue.completion import MAX_PUT_OFFS, MAX_SNOOZES, put_off_seconds
 from siteatlas.queue.dedup import load_waiting_documents
-from siteatlas.queue.job_service import job_service
-from siteatlas.queue.leases import assign_domain, heartbeat, report_progress
-from siteatlas.queue.statuses import FINAL_STATUSES, UNPUBLISHED
+from siteatlas.queue.leases import assign_domain, report_progress
+from siteatlas.queue.statuses import FINAL_STATUSES
 from siteatlas.scanner.analyzer import ScanOptions, SitemapAnalyzer
 from siteatlas.scanner.events import DiscoveryMethod
 from siteatlas.scanner.options import MAX_DOCUMENTS
-from siteatlas.settings import Settings, load_settings
+from siteatlas.settings import Settings
 from siteatlas.storage.models import JobStatus
 from siteatlas.storage.retry import retry_when_busy
-from siteatlas.storage.session import get_background_session, get_job_session
+from siteatlas.storage.session import get_job_session
 from siteatlas.storage.statements.domains import register_domain
 from siteatlas.storage.statements.known_sitemaps import KnownSitemap, load_sitemaps
 from siteatlas.storage.statements.scans import open_scan
@@ -81,7 +76,6 @@ MAX_SNOOZE_SECONDS = 3600.0
 DEFAULT_SNOOZE_SECONDS = 60.0
 SAVING_SECONDS = 5.0
 OUTAGE_PAUSE_SECONDS = 3.0
-HEARTBEATS_PER_LEASE = 4
 MAX_DOCUMENTS_PER_DOMAIN = 100_000
 MIN_DOCUMENTS = 100
 # The database answers, but not now or not with this schema: nobody's fault, as an outage is.
@@ -180,8 +174,8 @@ class Processor:
             await recorder.save_what_remains()
             raise
         except asyncio.CancelledError:
-            if activity.may_write:
-                await _save_in_time(recorder)
+            # If the lease was lost, the fence refuses the write.
+            await _save_in_time(recorder)
             raise
         finally:
             await recorder.abandon()
@@ -316,70 +310,3 @@ async def _save_in_time(recorder: Recorder) -> None:
     with suppress(TimeoutError, SiteatlasError):
         async with asyncio.timeout(SAVING_SECONDS):
             await recorder.save_what_remains()
-
-
-async def process_domain_with_own_session(
-    job_id: str | int | UUID,
-    domain: str | None = None,
-    user_id: str | UUID | None = None,  # noqa: ARG001  # a job keeps its owner
-    max_urls: int | None = None,
-    options: Mapping[str, Any] | None = None,
-) -> JobStatus | None:
-    """Run one waiting job now, in this process, with a database that is open in it.
-
-    A front over the claim, for callers that know a job only by its id. None when there is nothing
-    to run: the job is unknown (a warning says so), or it is not waiting. `domain` is the site of
-    a job that names none; one that names another keeps it, with a warning. `user_id` changes
-    nothing: a job belongs to whoever submitted it. `max_urls`, or `max_urls` in `options`, takes
-    the place of the job's own limit.
-    """
-    settings = load_settings().settings
-    processor = Processor(settings, EgressPolicy.from_text(settings.egress_allow))
-    claim = await _claim_waiting(job_id, settings.lease_seconds)
-    if claim is None:
-        return None
-    limit = max_urls if max_urls is not None else (options or {}).get("max_urls")
-    claim = replace(_with_site(claim, domain), max_pages=limit or claim.max_pages)
-    builder = asyncio.create_task(_keep_lease(claim, settings.lease_seconds))
-    try:
-        status = await processor.run(claim, JobActivity())
-    finally:
-        builder.cancel()
-    if status in UNPUBLISHED:
-        await recount_site(claim.id)
-    return status
-
-
-async def _claim_waiting(job_id: str | int | UUID, lease_seconds: float) -> Claim | None:
-    try:
-        async with get_background_session() as session, session.begin():
-            job = await job_service.get_by_id(session, job_id)
-            claim = await claim_one(session, job.id, "own-session", lease_seconds)
-    except JobNotFound:
-        log.warning("job_not_found", job_id=str(job_id))
-        return None
-    if claim is None:
-        log.info("job_not_pending", job_id=str(job_id), status=job.status)
-    return claim
-
-
-def _with_site(claim: Claim, domain: str | None) -> Claim:
-    """The claim with a site: its own, or the given one when it has none."""
-    if not domain:
-        return claim
-    if claim.domain is None:
-        return replace(claim, domain=domain, base_url=domain)
-    with suppress(AddressError):
-        if parse_site(domain).domain == parse_site(claim.domain).domain:
-            return claim
-    log.warning("domain_mismatch", job_id=str(claim.job_id), domain=claim.domain, given=domain)
-    return claim
-
-
-async def _keep_lease(claim: Claim, lease_seconds: float) -> None:
-    """Renew the lease of a job that runs outside of a worker."""
-    while True:
-        await asyncio.sleep(lease_seconds / HEARTBEATS_PER_LEASE)
-        with suppress(DatabaseError):
-            async with get_background_session() as session, session.begin():
-                await heartbeat(session, [claim], lease_seconds)

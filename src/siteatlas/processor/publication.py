@@ -7,7 +7,7 @@ published are the business of `recount`.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from typing import Any
 from uuid import UUID
 
@@ -15,7 +15,7 @@ from siteatlas.aio.fairness import fair_loop
 from siteatlas.errors import DatabaseBusy, LeaseLost
 from siteatlas.meters import meters
 from siteatlas.processor.batch_writer import FinishedScan
-from siteatlas.processor.opened_scan import OpenedScan
+from siteatlas.processor.documents import OpenedScan
 from siteatlas.processor.stalled_writers import terminate_stalled_writers
 from siteatlas.queue.attempts import count_releases
 from siteatlas.queue.claims import Claim
@@ -28,7 +28,7 @@ from siteatlas.queue.completion import (
     outcome_of_failure,
     release,
 )
-from siteatlas.storage.models import Job, JobStatus, ScanState
+from siteatlas.storage.models import JobStatus, ScanState
 from siteatlas.storage.retry import retry_when_busy
 from siteatlas.storage.session import AsyncSession, get_job_session
 from siteatlas.storage.statements.domain_results import (
@@ -136,7 +136,7 @@ async def record_failure(claim: Claim, *, code: str, message: str, transient: bo
     async with get_job_session() as session, session.begin():
         expected = await foresee(session, claim, outcome)
         site = claim.domain_id if claim.document is None else None
-        await _end_scan(session, claim.id, site, expected, code)
+        await end_scan_of_job(session, claim.id, site, expected, code)
         status = await fail(session, claim, code=code, message=message, transient=transient)
         return _as_expected(status, expected)
 
@@ -158,7 +158,7 @@ async def return_to_queue(
     try:
         async with get_job_session() as session, session.begin():
             expected = await foresee(session, claim, JobStatus.PENDING)
-            await _end_scan(session, claim.id, claim.domain_id, expected, None)
+            await end_scan_of_job(session, claim.id, claim.domain_id, expected, None)
             status = await release(
                 session, claim, pause_seconds=pause_seconds, snooze=snooze, reason=reason
             )
@@ -188,15 +188,10 @@ async def times_snoozed(claim: Claim) -> int:
         return await count_snoozes(session, claim)
 
 
-async def note_ended_jobs(session: AsyncSession, jobs: Iterable[Job]) -> None:
-    """Bring scans and sites in line with jobs that were taken back, where that ended them."""
-    for job in jobs:
-        await _end_scan(session, job.id, job.domain_id, JobStatus(job.status), job.error_code)
-
-
-async def _end_scan(
+async def end_scan_of_job(
     session: AsyncSession, job_id: int, domain_id: UUID | None, status: JobStatus, code: str | None
 ) -> None:
+    """Bring the scan and the site of a job in line with its status, where that is a final one."""
     if status is JobStatus.CANCELLED:
         await end_scan(session, job_id, ScanState.CANCELLED, None)
     elif status is JobStatus.FAILED:

@@ -1,7 +1,7 @@
-"""Turns the events of a scan into rows and gathers them in portions.
+"""Turns the events of a scan into rows and collects them in batches.
 
-A portion is written while the next one is gathered, and a slow database slows the reading; how it
-is written is the business of `portion_writer`, what becomes of the job that of `publication`.
+A batch is written while the next one is collected, so a slow database slows the reading down.
+`batch_writer` owns the writing, `publication` the final status of the job.
 """
 
 from __future__ import annotations
@@ -9,8 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Sequence
-from functools import singledispatchmethod
-from typing import Any
+from typing import Any, assert_never
 from uuid import UUID
 
 from siteatlas.aio.background import background_task
@@ -19,11 +18,15 @@ from siteatlas.logs import get_logger
 from siteatlas.meters import meters
 from siteatlas.processor.batch_writer import BatchWriter, FinishedScan, ProgressSnapshot
 from siteatlas.processor.comparison import Comparison
-from siteatlas.processor.documents import EXTRA_FLAGS, DocumentRegistry, ScannedDocument
-from siteatlas.processor.entry_memory import EntryMemory, Stored, StoredArrays
+from siteatlas.processor.documents import (
+    EXTRA_FLAGS,
+    DocumentRegistry,
+    OpenedScan,
+    ScannedDocument,
+    load_memory,
+)
 from siteatlas.processor.job_activity import JobActivity
 from siteatlas.processor.memory_budget import EntryMemoryBudget
-from siteatlas.processor.opened_scan import OpenedScan
 from siteatlas.queue.claims import Claim
 from siteatlas.scanner.events import (
     CandidateJudged,
@@ -44,7 +47,6 @@ from siteatlas.scanner.problem_codes import ProblemCode
 from siteatlas.storage.hashes import url_hash
 from siteatlas.storage.session import get_job_session
 from siteatlas.storage.statements.known_sitemaps import DONE, look_up_sitemaps
-from siteatlas.storage.statements.urls import load_fingerprints, load_some_fingerprints
 from siteatlas.storage.statements.write_batch import WriteBatch
 from siteatlas.storage.texts import storable
 
@@ -102,27 +104,31 @@ class Recorder:
             async with self._recording:
                 await self._flush_when_due()
 
-    @singledispatchmethod
     async def record(self, event: ScanEvent) -> None:
         """Take in one event of the scan."""
-        raise TypeError(event)
+        match event:
+            case RobotsRead():
+                _log_robots(event)
+            case SiteResolved():
+                self._batch.origin = event.origin
+            case CandidateJudged():
+                self._add_candidate(event)
+            case ProblemSeen():
+                self._add_problem(event)
+            case DocumentRequested():
+                pass  # only a person who watches the scan needs it
+            case DocumentOpened():
+                await self._open_document(event)
+            case ChildrenFound():
+                await self._add_children(event)
+            case EntriesRead():
+                await self._add_entries(event)
+            case DocumentClosed():
+                await self._close_document(event)
+            case _:
+                assert_never(event)
 
-    @record.register
-    async def _(self, event: RobotsRead) -> None:
-        log.info(
-            "robots_read",
-            url=event.url,
-            status=event.http_status,
-            sitemaps=len(event.sitemap_urls),
-            error_code=event.error_code,
-        )
-
-    @record.register
-    async def _(self, event: SiteResolved) -> None:
-        self._batch.origin = event.origin
-
-    @record.register
-    async def _(self, event: CandidateJudged) -> None:
+    def _add_candidate(self, event: CandidateJudged) -> None:
         if event.reason == ProblemCode.DONE_BEFORE:
             return  # an earlier attempt at this scan wrote down more
         url = storable(event.url)
@@ -139,32 +145,27 @@ class Recorder:
             "scan_id": self._scan.id,
         }
 
-    @record.register
-    async def _(self, event: ProblemSeen) -> None:
+    def _add_problem(self, event: ProblemSeen) -> None:
         log.warning("scan_problem", code=event.code, url=event.url, detail=event.detail)
         self._add_reason(event.code)
 
-    @record.register
-    async def _(self, event: DocumentRequested) -> None:
-        """Only a person who watches the scan needs it."""
-
-    @record.register
-    async def _(self, event: DocumentOpened) -> None:
+    async def _open_document(self, event: DocumentOpened) -> None:
         await self._look_up([event.url, event.requested_url])
         document = self._arrive(event.url, event.requested_url, event.method)
         document.found_by(event.method)
         document.changes |= {"type": event.type.value, "http_status": event.http_status}
         if event.listed_lastmod is not None:
             document.changes["lastmod"] = event.listed_lastmod
+        # A document may be opened again after a redirect: what it held goes back to the budget
+        # before it is loaded anew (decision 0021).
         document.forget()
-        document.memory = EntryMemory(self._budget.documents, await self._stored(document))
+        document.memory = await load_memory(document, self._budget.documents)
         self._open[document.id] = document
         self._expect(document)
         self._batch.opened[document.id] = event.http_status
         self._link(event.parent_url, document)
 
-    @record.register
-    async def _(self, event: ChildrenFound) -> None:
+    async def _add_children(self, event: ChildrenFound) -> None:
         await self._look_up([child.url for child in event.children])
         for first in range(0, len(event.children), CHILDREN_PER_PIECE):
             async with fair_loop().time_slice():
@@ -179,8 +180,7 @@ class Recorder:
         self._expect(document)
         self._link(parent_url, document)
 
-    @record.register
-    async def _(self, event: EntriesRead) -> None:
+    async def _add_entries(self, event: EntriesRead) -> None:
         document = self._documents.find(event.url)
         assert document is not None
         async with fair_loop().time_slice():
@@ -194,8 +194,7 @@ class Recorder:
         meters.urls += len(event.columns)
         await self._flush_when_due()
 
-    @record.register
-    async def _(self, event: DocumentClosed) -> None:
+    async def _close_document(self, event: DocumentClosed) -> None:
         await self._look_up([event.url, event.requested_url])
         document = self._arrive(event.url, event.requested_url, event.method)
         document.found_by(event.method)
@@ -210,40 +209,10 @@ class Recorder:
         if event.outcome is DocumentOutcome.COMPLETE and not document.fresh:
             self._batch.read_completely.add(document.id)
         self._ended.add(document.id.int)
-        meters.documents[event.outcome.value] += 1
-        meters.fetched_bytes += event.wire_bytes
-        meters.fetch_duration.observe(event.seconds)
         if event.outcome in (DocumentOutcome.CUT, DocumentOutcome.UNREAD):
             self._add_reason(event.error_code or event.outcome.value)
-        log.info(
-            "document_read",
-            url=event.url,
-            outcome=event.outcome.value,
-            urls=event.entry_count,
-            error_code=event.error_code,
-            seconds=round(event.seconds, 3),
-        )
+        _log_and_count(event)
         await self._flush_when_due()
-
-    async def _stored(self, document: ScannedDocument) -> Stored:
-        """What is stored of a document: at once while there is memory, else in parts."""
-        if document.fresh:
-            return {}
-        if not self._budget.documents.spent:
-            async with get_job_session() as session, session.begin():
-                return await load_fingerprints(session, document.id)
-        return await self._stored_in_parts(document)
-
-    async def _stored_in_parts(self, document: ScannedDocument) -> StoredArrays:
-        stored = StoredArrays()
-        after: int | None = None
-        while True:
-            async with get_job_session() as session, session.begin():
-                hashes, fingerprints = await load_some_fingerprints(session, document.id, after)
-            if not hashes:
-                return stored
-            stored.extend(hashes, fingerprints)
-            after = hashes[-1]
 
     async def _look_up(self, urls: Sequence[str]) -> None:
         """Learn which of these documents are stored, where a site has too many to know them all."""
@@ -260,6 +229,8 @@ class Recorder:
         """The document that answered; a listed one that turned out to be another is forgotten."""
         listed = self._documents.find(requested_url)
         document = self._documents.arrived(url, requested_url, method)
+        # A redirect led to another document. A row of the listed one would stay pending for ever
+        # and be loaded by every later scan (decision 0017). Once written, it is closed at the end.
         if listed is not None and listed is not document and not listed.stored:
             self._batch.new_sitemaps.pop(listed.id, None)
             self._batch.links = {link for link in self._batch.links if listed.id not in link}
@@ -380,6 +351,30 @@ class Recorder:
         self._held = 0
         for document in self._open.values():
             document.forget()
+
+
+def _log_robots(event: RobotsRead) -> None:
+    log.info(
+        "robots_read",
+        url=event.url,
+        status=event.http_status,
+        sitemaps=len(event.sitemap_urls),
+        error_code=event.error_code,
+    )
+
+
+def _log_and_count(event: DocumentClosed) -> None:
+    meters.documents[event.outcome.value] += 1
+    meters.fetched_bytes += event.wire_bytes
+    meters.fetch_duration.observe(event.seconds)
+    log.info(
+        "document_read",
+        url=event.url,
+        outcome=event.outcome.value,
+        urls=event.entry_count,
+        error_code=event.error_code,
+        seconds=round(event.seconds, 3),
+    )
 
 
 async def store_domain_data(

@@ -5,6 +5,8 @@ Apart from the end of the job: counting a large site takes long, and whoever end
 
 from __future__ import annotations
 
+import asyncio
+
 from siteatlas.errors import DatabaseError
 from siteatlas.logs import get_logger
 from siteatlas.storage.session import AsyncSession, get_job_session
@@ -19,6 +21,27 @@ from siteatlas.storage.statements.urls import count_distinct_urls
 log = get_logger("processor")
 
 RECOUNT_SECONDS = 300
+
+
+class Recounts:
+    """Recounts sites in the background. One per process: it holds the tasks."""
+
+    def __init__(self) -> None:
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def start(self, *job_ids: int) -> None:
+        """Count the sites that these jobs scanned; they have ended without publishing."""
+        for job_id in job_ids:
+            task = asyncio.create_task(recount_site(job_id))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def finish(self, seconds: float | None = None) -> None:
+        """Wait for what is being counted, at most so long; the rest is left to the next scan."""
+        if self._tasks:
+            _, late = await asyncio.wait(self._tasks, timeout=seconds)
+            for task in late:
+                task.cancel()
 
 
 async def recount_site(job_id: int) -> None:

@@ -27,6 +27,7 @@ from siteatlas.queue.statuses import ACTIVE_STATUSES
 from siteatlas.storage.models import Job, JobAttempt, JobStatus
 from siteatlas.storage.tables import JOBS
 
+HEARTBEATS_PER_LEASE = 4
 # The last hundredth is for the end of the job.
 MAX_PROGRESS = 0.99
 FENCE = (

@@ -1,6 +1,7 @@
-"""The consumer: claims jobs for free slots, runs them, and keeps their leases alive.
+"""The consumer: claims jobs for free slots, runs them, and tells the queue how they ended.
 
-The database decides who works; any number of consumers may run. `sitemap_scheduler` is the clock.
+The database decides who works; any number of consumers may run. `sitemap_scheduler` is the clock,
+`lease_keeper` holds what was claimed.
 """
 
 from __future__ import annotations
@@ -10,35 +11,37 @@ import os
 import secrets
 import socket
 import time
-from collections.abc import Callable
 from contextlib import suppress
-from datetime import datetime
 
 from siteatlas import __version__
 from siteatlas.aio.priority_semaphore import interactive_job
-from siteatlas.errors import DatabaseError, SiteatlasError
+from siteatlas.errors import DatabaseError, ScanStalled, SiteatlasError
 from siteatlas.logs import get_logger
 from siteatlas.meters import meters
 from siteatlas.net.egress import EgressPolicy
 from siteatlas.net.waiting import observe_waits
 from siteatlas.processor.processing import Processor
+from siteatlas.processor.publication import record_cancellation, record_failure, return_to_queue
+from siteatlas.processor.recount import Recounts
 from siteatlas.processor.stalled_writers import terminate_stalled_writers
 from siteatlas.queue.claims import Claim, claim, claim_suspect
 from siteatlas.queue.due_work import DueWork, find_due_work
-from siteatlas.queue.leases import forgive_rescues, heartbeat
 from siteatlas.queue.statuses import UNPUBLISHED
-from siteatlas.queue.workers import REPORT_SECONDS, WorkerReport, report_worker, sign_off_worker
-from siteatlas.scheduler.concurrency_limit import ConcurrencyLimit
-from siteatlas.scheduler.contact import DatabaseUptime
-from siteatlas.scheduler.fair_shares import shares_of
-from siteatlas.scheduler.final_write import write_final_status
-from siteatlas.scheduler.loops import run_until
-from siteatlas.scheduler.outages import ResilientLoop
+from siteatlas.queue.workers import WorkerReport, sign_off_worker
+from siteatlas.scheduler.clocks import TickTimes
+from siteatlas.scheduler.lease_keeper import LeaseKeeper
+from siteatlas.scheduler.liveness import run_until
+from siteatlas.scheduler.outages import DatabaseUptime, ResilientLoop
 from siteatlas.scheduler.parking import Parking
-from siteatlas.scheduler.poll_result import PollResult
-from siteatlas.scheduler.recounts import SECONDS_AT_SHUTDOWN, Recounts
 from siteatlas.scheduler.rescuer import Rescuer
-from siteatlas.scheduler.slots import Room, RunningJob, Slots, StopReason
+from siteatlas.scheduler.slots import (
+    ConcurrencyLimit,
+    Room,
+    RunningJob,
+    Slots,
+    StopReason,
+    shares_of,
+)
 from siteatlas.settings import Settings
 from siteatlas.storage.models import JobStatus
 from siteatlas.storage.retry import retry_when_busy
@@ -49,17 +52,15 @@ log = get_logger("scheduler")
 MIN_POLL_SECONDS = 1.0
 MAX_POLL_SECONDS = 5.0
 COOL_DOWN = 0.05
-HEARTBEATS_PER_LEASE = 4
-TRUST_CHECKS_PER_LEASE = 16
-TRUSTED_SHARE_OF_LEASE = 0.75
-MAX_SILENCE_SECONDS = 300.0
 GRACE_SECONDS = 3.0
 LAST_CLAIM_SECONDS = 2.0
 STOP_SECONDS = 11.0
 FINAL_WRITE_SECONDS = 5.0
+FINAL_RECOUNT_SECONDS = 2.0
 FORGET_SECONDS = 2.0
 EXCLUSIVE_SECONDS = 60.0
 SHORT_LEASE_SECONDS = 10.0
+DISPLACED_PAUSE_SECONDS = 60.0
 LOST = "lost"
 
 
@@ -69,9 +70,12 @@ class Consumer:
     `claimed` counts the jobs that it took since it was made.
     """
 
-    def __init__(self, settings: Settings, policy: EgressPolicy) -> None:
+    def __init__(
+        self, settings: Settings, policy: EgressPolicy, ticks: TickTimes | None = None
+    ) -> None:
         self._settings = settings
         self._policy = policy
+        self._ticks = ticks or TickTimes()
         self._lease = settings.lease_seconds
         self._processor = Processor(settings, policy)
         self._wake = asyncio.Event()
@@ -79,18 +83,16 @@ class Consumer:
         self._concurrency = ConcurrencyLimit(settings.concurrency, self._lease)
         self._suspect: RunningJob | None = None
         self._suspects_wait_until = 0.0
-        self._lost: dict[Claim, float] = {}
         self._recounts = Recounts()
         self._rescuer = Rescuer(self._recounts)
         self._taking = asyncio.Lock()
         self._stopping = False
         self._may_have_orphans = False
         self._database_uptime = DatabaseUptime(self._lease)
+        self._leases = LeaseKeeper(self._slots, self._lease, self._database_uptime, self._report)
         self._group: asyncio.TaskGroup | None = None
         self.worker_id = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
         self.claimed = 0
-        self.last_tick_at: datetime | None = None
-        self.next_tick_at: Callable[[], datetime | None] = lambda: None
 
     def wake(self) -> None:
         """Poll now: a job was just queued."""
@@ -105,13 +107,17 @@ class Consumer:
             self._group = group
             loops = [
                 group.create_task(loop())
-                for loop in (self._poll_loop, self._heartbeat_loop, self._lease_watch_loop)
+                for loop in (
+                    self._poll_loop,
+                    self._leases.heartbeat_loop,
+                    self._leases.watch_loop,
+                )
             ]
             await run_until(stop, loops)
             await self.stop_claiming()
             loops[0].cancel()
             await self._drain()
-            await self._recounts.finish(SECONDS_AT_SHUTDOWN)
+            await self._recounts.finish(FINAL_RECOUNT_SECONDS)
             for loop in loops:
                 loop.cancel()
         with suppress(DatabaseError, TimeoutError):
@@ -129,7 +135,8 @@ class Consumer:
         async with asyncio.TaskGroup() as group:
             self._group = group
             loops = [
-                group.create_task(loop()) for loop in (self._heartbeat_loop, self._lease_watch_loop)
+                group.create_task(loop())
+                for loop in (self._leases.heartbeat_loop, self._leases.watch_loop)
             ]
             while len(jobs) < limit and (started := await self._claim_and_start(limit - len(jobs))):
                 jobs += started
@@ -146,17 +153,21 @@ class Consumer:
         return len(await self._claim_and_start(limit))
 
     async def _claim_and_start(self, limit: int) -> list[RunningJob]:
+        # One at a time: the poll, the tick and run_once would otherwise claim for the same slots.
         async with self._taking:
+            # A suspect runs alone, so that its next death can only be its own.
             if self._stopping or self._suspect is not None:
                 return []
+            # Many waiting jobs must not keep others out of a process (decision 0022).
             for job in self._slots.overstaying():
                 job.stop(StopReason.DISPLACED)
             claims, rescued = await self._poll(limit)
             self._database_uptime.record_answer()
-            PollResult(claims).log_and_count()
+            meters.claims += len(claims)
             self.claimed += len(claims)
             jobs = [self._start(one) for one in claims]
         if rescued:
+            # A frozen worker may still hold locks on the rows of its job (decision 0024).
             await terminate_stalled_writers()
         return jobs
 
@@ -270,8 +281,7 @@ class Consumer:
         if status is not None:
             self._concurrency.ended()
         else:
-            # Whoever rescues it may come only when the lease is over.
-            self._lost[job.claim] = time.monotonic() + 2 * self._lease
+            self._leases.record_loss(job.claim)
         if status in UNPUBLISHED:
             self._recounts.start(job.claim.id)
         self._slots.remove(job)
@@ -306,7 +316,7 @@ class Consumer:
             return None
         try:
             async with asyncio.timeout(FINAL_WRITE_SECONDS):
-                return await write_final_status(job)
+                return await _write_final_status(job)
         except (SiteatlasError, TimeoutError):
             return None
         except Exception:
@@ -330,53 +340,6 @@ class Consumer:
                     pause = MIN_POLL_SECONDS
             await asyncio.sleep(COOL_DOWN)
 
-    async def _heartbeat_loop(self) -> None:
-        resilient_loop = ResilientLoop("heartbeat")
-        while True:
-            async with resilient_loop.iteration():
-                await self._heartbeat()
-            meters.note_heartbeat()
-            await asyncio.sleep(min(self._lease / HEARTBEATS_PER_LEASE, REPORT_SECONDS))
-
-    async def _lease_watch_loop(self) -> None:
-        """Apart from the heartbeat, which may itself be waiting for the database."""
-        while True:
-            await asyncio.sleep(self._lease / TRUST_CHECKS_PER_LEASE)
-            self._stop_untrusted()
-
-    async def _heartbeat(self) -> None:
-        """Renew every lease in one statement; stop what is lost or was asked to stop."""
-        started = time.monotonic()
-        alive = [job for job in self._slots.jobs() if not self._is_stalled(job)]
-        self._lost = {one: until for one, until in self._lost.items() if until > started}
-        async with get_background_session(durable=False) as session, session.begin():
-            await report_worker(session, self._report())
-            await forgive_rescues(session, self._lost)
-            # Last: what is locked before another statement may stay locked if we freeze there.
-            kept, cancelled = await heartbeat(session, [job.claim for job in alive], self._lease)
-        self._database_uptime.record_answer()
-        for job in alive:
-            if job.claim.id in cancelled:
-                job.stop(StopReason.CANCELLED)
-            elif job.claim.id in kept:
-                job.renewed_at = started
-            elif not job.activity.ending:
-                job.stop(StopReason.LEASE_LOST)
-
-    def _is_stalled(self, job: RunningJob) -> bool:
-        """Stop a job that has done nothing for long; one that is parked waits for good reason."""
-        if self._slots.is_parked(job) or job.activity.idle_seconds() < MAX_SILENCE_SECONDS:
-            return False
-        job.stop(StopReason.STALLED)
-        return True
-
-    def _stop_untrusted(self) -> None:
-        """A lease that was not renewed in time may already belong to somebody else."""
-        trusted = self._lease * TRUSTED_SHARE_OF_LEASE
-        for job in self._slots.jobs():
-            if time.monotonic() - job.renewed_at > trusted:
-                job.stop(StopReason.LEASE_LOST)
-
     def _report(self) -> WorkerReport:
         return WorkerReport(
             id=self.worker_id,
@@ -385,8 +348,8 @@ class Consumer:
             version=__version__,
             slots=self._slots.size,
             running=self._slots.running,
-            last_tick_at=self.last_tick_at,
-            next_tick_at=self.next_tick_at(),
+            last_tick_at=self._ticks.last_at,
+            next_tick_at=self._ticks.next_at,
         )
 
     async def _drain(self) -> None:
@@ -396,3 +359,25 @@ class Consumer:
         for job in self._slots.jobs():
             job.stop(StopReason.SHUTDOWN)
         await self._slots.wait_idle(STOP_SECONDS)
+
+
+async def _write_final_status(job: RunningJob) -> JobStatus | None:
+    """Record the end of the attempt by the reason it was stopped for; the status it led to."""
+    if job.stop_reason is StopReason.CANCELLED:
+        await record_cancellation(job.claim)
+        meters.jobs_ended[JobStatus.CANCELLED.value] += 1
+        return JobStatus.CANCELLED
+    if job.stop_reason is StopReason.STALLED:
+        error = ScanStalled()
+        log.warning("job_stalled", job_id=str(job.claim.job_id), domain=job.claim.domain)
+        return await record_failure(
+            job.claim, code=error.code, message=error.message, transient=True
+        )
+    displaced = job.stop_reason is StopReason.DISPLACED
+    status = await return_to_queue(
+        job.claim,
+        pause_seconds=DISPLACED_PAUSE_SECONDS if displaced else 0,
+        reason="displaced" if displaced else "released",
+    )
+    log.info("job_released", job_id=str(job.claim.job_id), domain=job.claim.domain)
+    return status

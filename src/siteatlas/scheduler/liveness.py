@@ -5,8 +5,11 @@ An outage of the database does not count against the process: to restart it woul
 
 from __future__ import annotations
 
+import asyncio
 import time
+from collections.abc import Collection
 
+from siteatlas.errors import SchedulerEnded
 from siteatlas.meters import Meters
 
 # More than one round may take while the database is away: it is given up after its own limits.
@@ -44,3 +47,14 @@ class Liveness:
             self.heartbeat_age_seconds <= self.limit_seconds
             and self.poll_age_seconds <= self.poll_limit_seconds
         )
+
+
+async def run_until(stop: asyncio.Event, loops: Collection[asyncio.Task[None]]) -> None:
+    """Wait until `stop` is set; SchedulerEnded when one of the loops ends before."""
+    stopping = asyncio.create_task(stop.wait())
+    try:
+        await asyncio.wait([stopping, *loops], return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        stopping.cancel()
+    if not stop.is_set():
+        raise SchedulerEnded

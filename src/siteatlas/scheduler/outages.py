@@ -1,8 +1,9 @@
-"""How a loop outlives an outage of the database: wait longer each time, log it now and then.
+"""Outages of the database: how a loop outlives one, and whether one explains a silent worker.
 
-A loop that dies would leave a process that looks alive and does nothing, so no error gets past a
-round: an outage is waited for, anything else is logged with its trace and the loop goes on. Only a
-cancellation of the task itself ends it.
+`ResilientLoop` waits longer each time and logs the outage now and then. A loop that dies would
+leave a process that looks alive and does nothing, so no error gets past a round: an outage is
+waited for, anything else is logged with its trace and the loop goes on. Only a cancellation of the
+task itself ends it.
 """
 
 from __future__ import annotations
@@ -74,6 +75,35 @@ class ResilientLoop:
     async def _rest(self) -> None:
         await asyncio.sleep(self._pause)
         self._pause = min(self._pause * 2, MAX_PAUSE_SECONDS)
+
+
+class DatabaseUptime:
+    """Remembers when the database answered, on the monotonic clock.
+
+    A gap of more than half a lease is an outage: the leases that end in it, or within a lease
+    after it, say nothing about the jobs that they belong to.
+    """
+
+    def __init__(self, lease_seconds: float) -> None:
+        self._lease = lease_seconds
+        self._last: float | None = None
+        self._since = float("-inf")
+
+    @property
+    def covers_lease(self) -> bool:
+        """Whether workers could have renewed their leases during the whole of the last one."""
+        now = time.monotonic()
+        return not self._is_gap(now) and now - self._since >= self._lease
+
+    def record_answer(self) -> None:
+        """The database answered."""
+        now = time.monotonic()
+        if self._is_gap(now):
+            self._since = now
+        self._last = now
+
+    def _is_gap(self, now: float) -> bool:
+        return self._last is not None and now - self._last > self._lease / 2
 
 
 def _is_cancelled() -> bool:

@@ -5,17 +5,19 @@ neither the others nor new work. What a rescue does to a job is decided in `queu
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from typing import Any
 
 from siteatlas.errors import DatabaseUnavailable, SiteatlasError
 from siteatlas.logs import get_logger
-from siteatlas.processor.publication import note_ended_jobs
+from siteatlas.meters import meters
+from siteatlas.processor.publication import end_scan_of_job
+from siteatlas.processor.recount import Recounts
 from siteatlas.queue.claims import release_orphans, rescue
-from siteatlas.queue.statuses import UNPUBLISHED
-from siteatlas.scheduler.poll_result import PollResult, log_fields
-from siteatlas.scheduler.recounts import Recounts
-from siteatlas.storage.models import Job
-from siteatlas.storage.session import get_background_session
+from siteatlas.queue.statuses import FINAL_STATUSES, UNPUBLISHED
+from siteatlas.storage.models import Job, JobStatus
+from siteatlas.storage.session import AsyncSession, get_background_session
 
 log = get_logger("scheduler")
 
@@ -23,6 +25,15 @@ RETRY_SECONDS = 60.0
 LOCKED_SECONDS = 5.0
 # Each of several jobs may wait for a lock; new work comes in between.
 MAX_ROUND_SECONDS = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class _ReturnedJob:
+    """A job as it was when it was taken back; others may have claimed it since."""
+
+    id: int
+    status: JobStatus
+    log_fields: dict[str, Any]
 
 
 class Rescuer:
@@ -60,14 +71,13 @@ class Rescuer:
         try:
             async with get_background_session() as session, session.begin():
                 jobs = await release_orphans(session, worker_id, running)
-                await note_ended_jobs(session, jobs)
-                returned = [log_fields(job) for job in jobs]
+                ended = await _end_scans(session, jobs)
         except DatabaseUnavailable:
             raise
         except Exception as error:
             log.warning("disown_failed", error=_code_of(error), exc_info=_unknown(error))
             return False
-        self._log_and_recount(PollResult(returned=returned), jobs)
+        self._log_and_recount(ended)
         return True
 
     async def _one_by_one(self, expired: Collection[int], *, blame: bool) -> set[int]:
@@ -90,19 +100,39 @@ class Rescuer:
     async def _rescue(self, expired: Collection[int], *, blame: bool) -> set[int]:
         async with get_background_session() as session, session.begin():
             jobs = await rescue(session, blame=blame, only=expired)
-            await note_ended_jobs(session, jobs)
-            returned = [log_fields(job) for job in jobs]
-        self._log_and_recount(PollResult(rescues=len(jobs), returned=returned), jobs)
-        return {job.id for job in jobs}
+            ended = await _end_scans(session, jobs)
+        meters.rescues += len(ended)
+        self._log_and_recount(ended)
+        return {job.id for job in ended}
 
-    def _log_and_recount(self, taken: PollResult, jobs: Sequence[Job]) -> None:
-        taken.log_and_count()
-        self._recounts.start(*(job.id for job in jobs if job.status in UNPUBLISHED))
+    def _log_and_recount(self, returned: list[_ReturnedJob]) -> None:
+        for job in returned:
+            log.warning("job_rescued", **job.log_fields)
+            if job.status in FINAL_STATUSES:
+                meters.jobs_ended[job.status] += 1
+        self._recounts.start(*(job.id for job in returned if job.status in UNPUBLISHED))
 
     def _ignore(self, jobs: Collection[int], seconds: float) -> None:
         until = time.monotonic() + seconds
         for job in jobs:
             self._retry_at[job] = max(until, self._retry_at.get(job, 0.0))
+
+
+async def _end_scans(session: AsyncSession, jobs: Iterable[Job]) -> list[_ReturnedJob]:
+    """Bring scans and sites in line with jobs that were taken back, where that ended them."""
+    for job in jobs:
+        await end_scan_of_job(session, job.id, job.domain_id, job.status, job.error_code)
+    return [_ReturnedJob(job.id, job.status, _log_fields(job)) for job in jobs]
+
+
+def _log_fields(job: Job) -> dict[str, Any]:
+    return {
+        "job_id": str(job.job_id),
+        "domain": (job.result_data or {}).get("domain"),
+        "status": str(job.status),
+        "rescues": job.rescues,
+        "error_code": job.error_code,
+    }
 
 
 def _code_of(error: Exception) -> str:

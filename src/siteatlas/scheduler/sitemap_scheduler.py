@@ -35,10 +35,9 @@ from siteatlas.queue.retention import (
     prune_workers,
 )
 from siteatlas.queue.submission import submit_site
+from siteatlas.scheduler.clocks import TICK, DueClock, TickTimes
 from siteatlas.scheduler.consumer import Consumer
-from siteatlas.scheduler.due_clock import DueClock
-from siteatlas.scheduler.liveness import Liveness
-from siteatlas.scheduler.loops import run_until
+from siteatlas.scheduler.liveness import Liveness, run_until
 from siteatlas.settings import Settings, load_settings
 from siteatlas.storage.faults import translated_faults
 from siteatlas.storage.models import SYSTEM_USER_ID
@@ -49,7 +48,6 @@ from siteatlas.storage.statements.domains import postpone_scan, take_due_domains
 
 log = get_logger("scheduler")
 
-TICK = "process_pending_sitemaps"
 MISFIRE_SECONDS = 60
 RETENTION_MINUTES = 10
 CLEARANCE_SECONDS = 30
@@ -72,9 +70,9 @@ class SitemapScheduler:
 
     def __init__(self, settings: Settings, policy: EgressPolicy) -> None:
         self._settings = settings
-        self._consumer = Consumer(settings, policy)
-        self._consumer.next_tick_at = lambda: self.next_tick_at
         self._clock = AsyncIOScheduler(timezone=UTC)
+        self._ticks = TickTimes(self._clock)
+        self._consumer = Consumer(settings, policy, self._ticks)
         self._stop = asyncio.Event()
         self._claimed_before = 0
         self._stopping = False
@@ -91,8 +89,7 @@ class SitemapScheduler:
     @property
     def next_tick_at(self) -> datetime | None:
         """When the clock ticks next; None while it does not run."""
-        job = self._clock.get_job(TICK) if self._clock.running else None
-        return job.next_run_time if job else None
+        return self._ticks.next_at
 
     @property
     def is_alive(self) -> bool:
@@ -145,8 +142,15 @@ class SitemapScheduler:
         log.info("scheduler_started", interval_minutes=minutes, worker_id=self.worker_id)
 
     async def run_until(self, stop: asyncio.Event) -> None:
-        """Wait until `stop` is set; SchedulerEnded when a task of the scheduler ends before."""
-        await run_until(stop, self._tasks())
+        """Work until `stop` is set, then give back what could not be finished.
+
+        SchedulerEnded when a task of the scheduler ends before.
+        """
+        await self.start()
+        try:
+            await run_until(stop, self._tasks())
+        finally:
+            await self.shutdown()
 
     async def shutdown(self) -> None:
         """Stop the clock, let the consumer give back its jobs, and wait for it."""
@@ -181,7 +185,7 @@ class SitemapScheduler:
 
     async def _tick(self) -> None:
         limit = self._settings.scheduler_batch_size
-        self._consumer.last_tick_at = datetime.now(UTC)
+        self._ticks.last_at = datetime.now(UTC)
         log.info("tick_started", looked_for=limit)
         due = await _step("due_domains", enqueue_due_domains(self._settings))
         result = await _step("claim", self._consumer.claim_jobs(limit))
@@ -307,7 +311,7 @@ async def process_pending_sitemaps(
 
 
 async def prune(keep: Retention = Retention()) -> None:
-    """Forget what is past its time, a small portion per transaction; an outage is sat out."""
+    """Forget what is past its time, a small batch per transaction; an outage only skips it."""
     try:
         await _prune(keep)
     except DatabaseError as error:

@@ -13,16 +13,21 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from uuid import UUID
 
+from siteatlas.errors import AddressError
+from siteatlas.net.address import parse_site
+from siteatlas.net.egress import EgressPolicy
+from siteatlas.net.registrable_domain import registrable_domain
 from siteatlas.processor.job_activity import JobActivity
 from siteatlas.queue.claims import Claim
 from siteatlas.queue.new_job import Priority
-from siteatlas.storage.models import JobStatus
+from siteatlas.storage.models import LOCAL_USER_ID, SYSTEM_USER_ID, JobStatus
 
 RESERVED_PART = 8
 SITE_PART = 4
 MIN_SLOTS_PER_SITE = 2
 PARKED_PER_SLOT = 8
 MIN_STAY_SECONDS = 60.0
+USERS_WITHOUT_LIMIT = {LOCAL_USER_ID, SYSTEM_USER_ID}
 
 
 class StopReason(Enum):
@@ -62,7 +67,6 @@ class RunningJob:
         """Cancel the task, once; the first reason counts."""
         if self.stop_reason is None:
             self.stop_reason = reason
-            self.activity.may_write = reason is not StopReason.LEASE_LOST
             if self.task is not None:
                 self.task.cancel()
 
@@ -231,3 +235,48 @@ class Slots:
                 ready.set_result(None)
         if self.free and (self._was_short or self._passed_over - self.full_users()):
             self._on_free()
+
+
+class ConcurrencyLimit:
+    """How many jobs a process may hold: halved by a lost lease, one more for each job that ends.
+
+    It is halved at most once per lease. A machine that is too slow for its leases would otherwise
+    claim, lose and claim the same jobs without an end.
+    """
+
+    def __init__(
+        self, size: int, lease_seconds: float, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._size = size
+        self._lease = lease_seconds
+        self._clock = clock
+        self._halved_at = -lease_seconds
+        self.most = size
+
+    def record_loss(self, running: int) -> None:
+        """A lease ran out though this process lives, with so many jobs in its slots."""
+        now = self._clock()
+        if now - self._halved_at >= self._lease:
+            self._halved_at = now
+            self.most = max(1, min(self.most, max(running, 1)) // 2)
+
+    def ended(self) -> None:
+        """A job was brought to an end."""
+        self.most = min(self._size, self.most + 1)
+
+
+def shares_of(claim: Claim, policy: EgressPolicy) -> tuple[str | None, UUID | None]:
+    """The registrable domain and the user whose share of the slots a job uses.
+
+    None where there is no limit: for the operator's own hosts, and for our own users.
+    """
+    user = None if claim.created_by in USERS_WITHOUT_LIMIT else claim.created_by
+    return _site_of(claim, policy), user
+
+
+def _site_of(claim: Claim, policy: EgressPolicy) -> str | None:
+    try:
+        address = parse_site(claim.base_url or "")
+    except AddressError:
+        return None
+    return None if policy.is_own(address) else registrable_domain(address.host)

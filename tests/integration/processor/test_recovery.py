@@ -11,7 +11,9 @@ from sqlalchemy import select, text
 
 from siteatlas.net.egress import EgressPolicy
 from siteatlas.processor.job_activity import JobActivity
-from siteatlas.processor.processing import Processor, process_domain_with_own_session
+from siteatlas.processor.own_session import process_domain_with_own_session
+from siteatlas.processor.processing import Processor
+from siteatlas.queue.claims import rescue
 from siteatlas.queue.operator_actions import cancel, retry
 from siteatlas.storage.models import Job, JobAttempt, Scan, Sitemap, SitemapScan, SitemapUrl
 from siteatlas.storage.session import bound_database, get_background_session
@@ -64,14 +66,20 @@ async def finished_documents() -> int:
         return len((await session.execute(statement)).scalars().all())
 
 
-async def stop_midway(server: SiteServer, *, may_write: bool) -> int:
-    """Start a job, wait until the hanging document was asked for, and stop it."""
+async def stop_midway(server: SiteServer, *, lost: bool = False) -> int:
+    """Start a job, wait until the hanging document was asked for, and stop it.
+
+    `lost`: it was rescued before that, because its lease had run out.
+    """
     submitted = await submit_server(server)
-    claim, activity = await take_one(), JobActivity()
-    task = asyncio.create_task(processor_for(server).run(claim, activity))
+    claim = await take_one()
+    task = asyncio.create_task(processor_for(server).run(claim, JobActivity()))
     await wait_until(lambda: {"/b.xml", "/c.xml"} <= set(server.paths))
     await asyncio.sleep(0.2)
-    activity.may_write = may_write
+    if lost:
+        await let_lease_expire(submitted.id)
+        async with get_background_session() as session, session.begin():
+            assert len(await rescue(session)) == 1
     task.cancel()
     with suppress(asyncio.CancelledError):
         await task
@@ -82,7 +90,7 @@ async def stop_midway(server: SiteServer, *, may_write: bool) -> int:
 async def test_a_job_taken_up_again_reads_only_what_was_open() -> None:
     hold = asyncio.Event()
     async with slow_site(hold) as server:
-        job_id = await stop_midway(server, may_write=True)
+        job_id = await stop_midway(server)
         assert await finished_documents() == 3
         await let_lease_expire(job_id)
         server.requests.clear()
@@ -101,7 +109,7 @@ async def test_a_job_taken_up_again_reads_only_what_was_open() -> None:
 async def test_a_job_that_lost_its_lease_writes_nothing_more() -> None:
     hold = asyncio.Event()
     async with slow_site(hold) as server:
-        await stop_midway(server, may_write=False)
+        await stop_midway(server, lost=True)
     assert await finished_documents() == 0
     assert await rows_of(SitemapUrl) == []
 

@@ -8,8 +8,8 @@ import pytest
 from sqlalchemy import func, select, text
 
 from siteatlas.errors import DatabaseError
+from siteatlas.processor.documents import OpenedScan
 from siteatlas.processor.memory_budget import EntryMemoryBudget
-from siteatlas.processor.opened_scan import OpenedScan
 from siteatlas.processor.recorder import Recorder
 from siteatlas.queue.claims import Claim
 from siteatlas.scanner.events import (

@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 from siteatlas.errors import SchedulerEnded
 from siteatlas.main import create_app
 from siteatlas.net.egress import EgressPolicy
-from siteatlas.scheduler.runner import run_worker
+from siteatlas.scheduler.sitemap_scheduler import SitemapScheduler
 from siteatlas.settings import Settings
 from siteatlas.storage.session import Database
 from tests.fixtures.pipeline import job_of, settings_for, submit_server
@@ -37,12 +37,12 @@ async def end_loop(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["Consumer._poll_loop", "Consumer._heartbeat_loop", "DueClock.run"]
+    "name", ["Consumer._poll_loop", "LeaseKeeper.heartbeat_loop", "DueClock.run"]
 )
 async def test_a_worker_of_which_a_loop_has_ended_ends_with_an_error(name: str) -> None:
     with capture_logs() as lines:
         worker = asyncio.create_task(
-            run_worker(Settings(), EgressPolicy.from_text(""), stop=asyncio.Event())
+            SitemapScheduler(Settings(), EgressPolicy.from_text("")).run_until(asyncio.Event())
         )
         await end_loop(name)
         with pytest.raises(SchedulerEnded):
@@ -62,9 +62,9 @@ async def test_a_worker_of_which_a_loop_has_ended_gives_its_jobs_back() -> None:
         job = await submit_server(server)
         settings = settings_for(server)
         policy = EgressPolicy.from_text(settings.egress_allow)
-        worker = asyncio.create_task(run_worker(settings, policy, stop=asyncio.Event()))
+        worker = asyncio.create_task(SitemapScheduler(settings, policy).run_until(asyncio.Event()))
         await asyncio.wait_for(asked.wait(), 20)
-        await end_loop("Consumer._heartbeat_loop")
+        await end_loop("LeaseKeeper.heartbeat_loop")
         with pytest.raises(SchedulerEnded):
             await asyncio.wait_for(worker, 20)
         assert (await job_of(job.id)).status == "pending"

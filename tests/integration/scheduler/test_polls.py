@@ -10,9 +10,9 @@ import pytest
 from sqlalchemy import event, func, select
 
 from siteatlas.net.egress import EgressPolicy
+from siteatlas.processor.recount import Recounts
 from siteatlas.scheduler import rescuer
 from siteatlas.scheduler.consumer import Consumer
-from siteatlas.scheduler.recounts import Recounts
 from siteatlas.storage.models import Domain, Job, JobAttempt
 from siteatlas.storage.session import Database, get_background_session
 from tests.fixtures.pipeline import job_of, pages, settings_for, submit_server, urlset, work

@@ -12,7 +12,7 @@ from sqlalchemy import func, select, update
 from siteatlas.net.address import parse_site
 from siteatlas.net.egress import EgressPolicy
 from siteatlas.queue.batches import BatchEntry, create_batch
-from siteatlas.scheduler.due_clock import DueClock
+from siteatlas.scheduler.clocks import DueClock
 from siteatlas.scheduler.sitemap_scheduler import SitemapScheduler, enqueue_due_domains
 from siteatlas.settings import Settings
 from siteatlas.storage.models import LOCAL_USER_ID, Domain, Job

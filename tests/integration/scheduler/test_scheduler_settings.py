@@ -13,8 +13,8 @@ from sqlalchemy import func, update
 
 from siteatlas.net.address import parse_site
 from siteatlas.net.egress import EgressPolicy
+from siteatlas.scheduler.clocks import TICK
 from siteatlas.scheduler.sitemap_scheduler import (
-    TICK,
     SitemapScheduler,
     enqueue_due_domains,
     process_pending_sitemaps,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from siteatlas.scheduler.concurrency_limit import ConcurrencyLimit
+from siteatlas.scheduler.slots import ConcurrencyLimit
 
 
 def test_a_loss_halves_what_is_held_and_ends_bring_it_back():

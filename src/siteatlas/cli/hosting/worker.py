@@ -12,9 +12,9 @@ from siteatlas.cli.hosting.worker_probes import probe_listener, probes
 from siteatlas.cli.terminal.database import opened
 from siteatlas.cli.terminal.output import print_message
 from siteatlas.errors import DatabaseUnavailable
-from siteatlas.net.egress import EgressPolicy
+from siteatlas.net.egress import EgressPolicy, self_check
 from siteatlas.process import freeze_startup_objects
-from siteatlas.scheduler.runner import run_worker
+from siteatlas.scheduler.sitemap_scheduler import SitemapScheduler
 from siteatlas.settings import Settings
 
 # On a shared machine, whoever waits for an answer goes before the reading of sitemaps.
@@ -68,4 +68,5 @@ async def _work_with_database(
     os.nice(WORKER_NICENESS)  # not before: a server that we start must not inherit it
     freeze_startup_objects()
     print_message("Running jobs from the queue.")
-    await run_worker(settings, policy, stop=stop)
+    self_check()
+    await SitemapScheduler(settings, policy).run_until(stop)

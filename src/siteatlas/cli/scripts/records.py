@@ -14,7 +14,7 @@ from siteatlas.insights.pages import MAX_LIMIT
 from siteatlas.insights.sitemaps import SitemapView, find_sitemap, list_sitemaps
 from siteatlas.net.address import parse_site
 from siteatlas.net.egress import EgressPolicy
-from siteatlas.processor.processing import process_domain_with_own_session
+from siteatlas.processor.own_session import process_domain_with_own_session
 from siteatlas.queue.job_service import job_service
 from siteatlas.queue.new_job import SubmittedJob
 from siteatlas.queue.operator_actions import cancel

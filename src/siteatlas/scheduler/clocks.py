@@ -1,7 +1,8 @@
-"""The due clock: sleeps until the next watched site is due, then has the due sites queued.
+"""The two clocks of a scheduler: the times of its ticks, and the due clock of watched sites.
 
-The earliest time is asked of the database, and asked again now and then, because other processes
-change it too. Who queues a site when several clocks go off at once is decided by row locks.
+The due clock sleeps until the next watched site is due, then has the due sites queued. The earliest
+time is asked of the database, and asked again now and then, because other processes change it too.
+Who queues a site when several clocks go off at once is decided by row locks.
 """
 
 from __future__ import annotations
@@ -9,16 +10,36 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from datetime import datetime
+
+from apscheduler.schedulers.asyncio import AsyncIOScheduler
 
 from siteatlas.scheduler.outages import ResilientLoop
 from siteatlas.storage.session import get_background_session
 from siteatlas.storage.statements.domains import seconds_until_due
 
+TICK = "process_pending_sitemaps"
 MIN_SLEEP_SECONDS = 1.0
 # Less than half of the shortest interval: what others schedule is known before it is due.
 MAX_SLEEP_SECONDS = 25.0
 # Timers may fire a little early; without a margin the clock would look twice.
 MARGIN_SECONDS = 0.02
+
+
+class TickTimes:
+    """When the tick ran last and runs next, as the worker reports it; both None without a clock."""
+
+    def __init__(self, clock: AsyncIOScheduler | None = None) -> None:
+        self._clock = clock
+        self.last_at: datetime | None = None
+
+    @property
+    def next_at(self) -> datetime | None:
+        """When the clock ticks next; None while it does not run."""
+        if self._clock is None or not self._clock.running:
+            return None
+        job = self._clock.get_job(TICK)
+        return job.next_run_time if job else None
 
 
 class DueClock:

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from siteatlas.scheduler.contact import DatabaseUptime
+from siteatlas.scheduler.outages import DatabaseUptime
 
 LEASE = 60.0
 
@@ -32,28 +32,28 @@ def test_a_process_that_just_started_takes_silence_for_a_death(clock: Clock):
 
 
 def test_regular_answers_keep_the_contact_unbroken(clock: Clock):
-    contact = DatabaseUptime(LEASE)
+    uptime = DatabaseUptime(LEASE)
     for _ in range(10):
         clock.pass_time(LEASE / 4)
-        contact.record_answer()
-    assert contact.covers_lease
+        uptime.record_answer()
+    assert uptime.covers_lease
 
 
 def test_a_gap_breaks_it_also_before_the_next_answer(clock: Clock):
-    contact = DatabaseUptime(LEASE)
-    contact.record_answer()
+    uptime = DatabaseUptime(LEASE)
+    uptime.record_answer()
     clock.pass_time(LEASE)
-    assert not contact.covers_lease
+    assert not uptime.covers_lease
 
 
 def test_after_an_outage_it_takes_a_whole_lease_until_jobs_are_blamed_again(clock: Clock):
-    contact = DatabaseUptime(LEASE)
-    contact.record_answer()
+    uptime = DatabaseUptime(LEASE)
+    uptime.record_answer()
     clock.pass_time(LEASE)
-    contact.record_answer()
+    uptime.record_answer()
     for _ in range(3):
         clock.pass_time(LEASE / 4)
-        contact.record_answer()
-        assert not contact.covers_lease
+        uptime.record_answer()
+        assert not uptime.covers_lease
     clock.pass_time(LEASE / 4)
-    assert contact.covers_lease
+    assert uptime.covers_lease

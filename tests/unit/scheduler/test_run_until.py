@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from siteatlas.errors import SchedulerEnded
-from siteatlas.scheduler.loops import run_until
+from siteatlas.scheduler.liveness import run_until
 
 
 async def test_loops_run_until_they_are_told_to_stop():
