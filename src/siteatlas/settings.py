@@ -25,6 +25,7 @@ from siteatlas.errors import ConfigurationError
 SETTINGS_FILE = "siteatlas.toml"
 MIN_INTERVAL_HOURS = 0.016
 MAX_INTERVAL_HOURS = 8760
+DEFAULT_MAX_ATTEMPTS = 5
 
 
 def default_data_dir(environment: Mapping[str, str] | None = None) -> Path:
@@ -183,7 +184,7 @@ class Settings(BaseModel):
         ),
     )
     max_attempts: Annotated[int, Field(ge=1, le=100)] = Field(
-        5,
+        DEFAULT_MAX_ATTEMPTS,
         json_schema_extra=_env("SITEATLAS_MAX_ATTEMPTS"),
         description="Maximum number of attempts before a job fails permanently.",
     )

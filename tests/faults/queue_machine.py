@@ -28,7 +28,6 @@ from siteatlas.net.address import parse_site
 from siteatlas.queue.claims import (
     MAX_RESCUES,
     POISON_RESCUES,
-    Claim,
     claim,
     claim_suspect,
     release_orphans,
@@ -36,6 +35,7 @@ from siteatlas.queue.claims import (
 )
 from siteatlas.queue.completion import cancel_running, complete, fail, release
 from siteatlas.queue.fair_order import SUSPECT_RESCUES
+from siteatlas.queue.fence import Claim
 from siteatlas.queue.leases import heartbeat, report_progress
 from siteatlas.queue.operator_actions import cancel, retry
 from siteatlas.queue.submission import submit_site

@@ -18,8 +18,9 @@ from siteatlas.net.egress import EgressPolicy
 from siteatlas.processor import batch_writer
 from siteatlas.processor.job_activity import JobActivity
 from siteatlas.processor.processing import Processor
-from siteatlas.queue.claims import Claim, claim, rescue
+from siteatlas.queue.claims import claim, rescue
 from siteatlas.queue.completion import complete
+from siteatlas.queue.fence import Claim
 from siteatlas.queue.leases import heartbeat
 from siteatlas.storage.session import (
     AsyncSession,

@@ -8,8 +8,8 @@ from typing import Any
 from sqlalchemy import func, select, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from siteatlas.queue.attempts import record_attempts
-from siteatlas.queue.claims import Claim, claim_of
+from siteatlas.queue.completion import record_attempts
+from siteatlas.queue.fence import Claim, claim_of
 from siteatlas.storage.models import Job, JobStatus
 
 

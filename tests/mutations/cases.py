@@ -153,7 +153,7 @@ MUTATIONS = (
     mutation(
         "a job that is set back keeps its progress",
         f"{STEERING}",
-        Edit("queue/requeue.py", '        "progress": 0.0,\n', ""),
+        Edit("queue/operator_actions.py", '        "progress": 0.0,\n', ""),
     ),
     mutation(
         "a crash inside a job is not caught",

@@ -1,4 +1,4 @@
-"""Writes the portions of one scan behind its reading, one at a time, in fenced transactions."""
+"""Writes the batches of one scan behind its reading, one at a time, in fenced transactions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from siteatlas.aio.fairness import fair_loop
 from siteatlas.meters import meters
 from siteatlas.processor.documents import OpenedScan
 from siteatlas.processor.stalled_writers import terminate_stalled_writers
-from siteatlas.queue.claims import Claim
+from siteatlas.queue.fence import Claim
 from siteatlas.queue.leases import report_progress
 from siteatlas.storage.retry import retry_when_busy
 from siteatlas.storage.session import get_job_session
@@ -40,7 +40,7 @@ class FinishedScan:
 
 
 class BatchWriter:
-    """The writer of one scan for one claim; `on_committed` is told of every committed portion."""
+    """The writer of one scan for one claim; `on_committed` is told of every committed batch."""
 
     def __init__(
         self,
@@ -57,14 +57,14 @@ class BatchWriter:
         self._task: asyncio.Task[None] | None = None
 
     def start(self, batch: WriteBatch, progress_snapshot: ProgressSnapshot) -> None:
-        """Begin to write a portion; the one before must be written."""
+        """Begin to write a batch; the one before must be written."""
         assert self._task is None
         self._task = asyncio.create_task(self._write(batch, progress_snapshot))
 
     async def written(self) -> None:
         """Wait until nothing is being written; what went wrong is raised here, every time.
 
-        A cancel of whoever waits leaves the writing alone: a later portion must never be stored
+        A cancel of whoever waits leaves the writing alone: a later batch must never be stored
         without the one before it.
         """
         if self._task is not None:

@@ -118,7 +118,7 @@ class ScannedDocument:
         assert self.closed is not None
         return {
             "sitemap_id": self.id,
-            "state": SitemapScanState(self.closed.outcome.value).value,
+            "state": SitemapScanState(self.closed.outcome.value),
             "http_status": self.closed.http_status,
             "error_code": self.closed.error_code,
             "url_count": self.read_count,

@@ -20,7 +20,8 @@ from siteatlas.net.egress import EgressPolicy
 from siteatlas.processor.job_activity import JobActivity
 from siteatlas.processor.processing import Processor
 from siteatlas.processor.recount import recount_site
-from siteatlas.queue.claims import Claim, claim_one
+from siteatlas.queue.claims import claim_one
+from siteatlas.queue.fence import Claim
 from siteatlas.queue.job_service import job_service
 from siteatlas.queue.leases import HEARTBEATS_PER_LEASE, heartbeat
 from siteatlas.queue.statuses import UNPUBLISHED

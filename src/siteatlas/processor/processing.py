@@ -52,9 +52,9 @@ from siteatlas.processor.recorder import (
     Recorder,
     store_domain_data,
 )
-from siteatlas.queue.claims import Claim
 from siteatlas.queue.completion import MAX_PUT_OFFS, MAX_SNOOZES, put_off_seconds
 from siteatlas.queue.dedup import load_waiting_documents
+from siteatlas.queue.fence import Claim
 from siteatlas.queue.leases import assign_domain, report_progress
 from siteatlas.queue.statuses import FINAL_STATUSES
 from siteatlas.scanner.analyzer import ScanOptions, SitemapAnalyzer

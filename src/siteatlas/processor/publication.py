@@ -17,17 +17,17 @@ from siteatlas.meters import meters
 from siteatlas.processor.batch_writer import FinishedScan
 from siteatlas.processor.documents import OpenedScan
 from siteatlas.processor.stalled_writers import terminate_stalled_writers
-from siteatlas.queue.attempts import count_releases
-from siteatlas.queue.claims import Claim
 from siteatlas.queue.completion import (
     cancel_running,
     complete,
+    count_releases,
     count_snoozes,
     fail,
     foresee,
     outcome_of_failure,
     release,
 )
+from siteatlas.queue.fence import Claim
 from siteatlas.storage.models import JobStatus, ScanState
 from siteatlas.storage.retry import retry_when_busy
 from siteatlas.storage.session import AsyncSession, get_job_session

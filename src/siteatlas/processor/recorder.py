@@ -27,7 +27,7 @@ from siteatlas.processor.documents import (
 )
 from siteatlas.processor.job_activity import JobActivity
 from siteatlas.processor.memory_budget import EntryMemoryBudget
-from siteatlas.queue.claims import Claim
+from siteatlas.queue.fence import Claim
 from siteatlas.scanner.events import (
     CandidateJudged,
     ChildLink,
@@ -246,7 +246,7 @@ class Recorder:
             self._batch.pending.append(document.id)
 
     def _touch(self, document: ScannedDocument) -> None:
-        """Move what is to be written of a document into the portion."""
+        """Move what is to be written of a document into the batch."""
         if document.stored:
             row = self._batch.changed_sitemaps.setdefault(document.id, {})
             row["last_job_id"] = self._claim.job_id
@@ -303,21 +303,21 @@ class Recorder:
             await self._start_writing()
 
     async def _start_writing(self) -> None:
-        """Hand the portion to the writer, after the one before has been written."""
+        """Hand the batch to the writer, after the one before has been written."""
         await self._writer.written()
         batch = self.next_batch()
         if not batch.is_empty():
             self._writer.start(batch, self._progress_snapshot())
 
     def next_batch(self) -> WriteBatch:
-        """The rows gathered so far; the next ones begin a new portion."""
+        """The rows gathered so far; the next ones begin a new batch."""
         batch, self._batch = self._batch, WriteBatch()
         self._documents.mark_stored(batch.new_sitemaps)
         self._batch_started = time.monotonic()
         return batch
 
     def _settle(self, batch: WriteBatch) -> None:
-        """A portion was committed: its rows are no longer held in memory."""
+        """A batch was committed: its rows are no longer held in memory."""
         self._held -= batch.size
         self._budget.free(batch.size)
 

@@ -13,6 +13,7 @@ from siteatlas.net.address import WebAddress
 from siteatlas.queue.new_job import NewJob, Priority, SubmittedJob
 from siteatlas.queue.statuses import ACTIVE_STATUSES
 from siteatlas.queue.submission import as_typed, create_many
+from siteatlas.settings import DEFAULT_MAX_ATTEMPTS
 from siteatlas.storage.models import Batch, BatchItem, Job, JobStatus
 from siteatlas.storage.statements.domains import DEFAULT_INTERVAL_HOURS, register_domains
 
@@ -35,7 +36,7 @@ async def create_batch(
     *,
     created_by: UUID,
     max_pages: int | None,
-    max_attempts: int = 5,
+    max_attempts: int = DEFAULT_MAX_ATTEMPTS,
     interval_hours: float = DEFAULT_INTERVAL_HOURS,
 ) -> UUID:
     """Queue every usable entry and remember the others as failed."""
@@ -104,7 +105,7 @@ def _item(
         "domain": entry.domain,
         "job_id": job.id if job else None,
         "job_uuid": job.job_id if job else None,
-        "status": None if job else JobStatus.FAILED.value,
+        "status": None if job else JobStatus.FAILED,
         "error_code": entry.error_code,
         "error": entry.error,
     }

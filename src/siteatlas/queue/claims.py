@@ -1,11 +1,14 @@
-"""Taking jobs: the claim of waiting ones, and the rescue of those whose worker fell silent."""
+"""Taking jobs: what is due, the claim of waiting ones, and the rescue of those of silent workers.
+
+Statements that a poll runs are constants: building one takes about as long as running it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from datetime import datetime, timedelta
-from functools import cache
+from datetime import timedelta
+from itertools import product
 from typing import Any
 from uuid import UUID
 
@@ -13,6 +16,7 @@ from sqlalchemy import (
     ARRAY,
     Boolean,
     Interval,
+    all_,
     and_,
     any_,
     bindparam,
@@ -28,10 +32,10 @@ from sqlalchemy import (
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from siteatlas.errors import JobPoison, LeaseLost
-from siteatlas.queue.attempts import record_attempts
+from siteatlas.queue.completion import record_attempts
 from siteatlas.queue.fair_order import SUSPECT_RESCUES, constant, line_length, picked, waiting
+from siteatlas.queue.fence import Claim, claim_of, status_value
 from siteatlas.storage.models import SITEMAP_JOB, Domain, Job, JobStatus, Worker
-from siteatlas.storage.tables import JOBS
 
 # Deaths without a finished document: alone in its process, or whatever ran beside it.
 POISON_RESCUES = 3
@@ -42,132 +46,38 @@ RESCUE_BATCH = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
-    """The right to work on a job: valid as long as the job carries this fence."""
+class DueWork:
+    """Jobs whose lease ran out, whether a suspect is due, and whether any job waits at all."""
 
-    id: int
-    job_id: UUID
-    fence: int
-    attempt: int
-    max_attempts: int
-    domain: str | None
-    domain_id: UUID | None
-    base_url: str | None
-    document: str | None
-    max_pages: int | None
-    created_by: UUID
-    created_at: datetime
-    priority: int = 0
-    alone: bool = False
-
-    @property
-    def fenced(self) -> dict[str, Any]:
-        """The values of `STILL_HELD`."""
-        return {"of_job": self.id, "of_fence": self.fence}
+    expired: list[int]
+    suspects: bool
+    jobs: bool
 
 
-# The fence as a condition: the job is in the state in which it was claimed.
-STILL_HELD = and_(
-    JOBS.c.id == bindparam("of_job"),
-    JOBS.c.fence == bindparam("of_fence"),
-    JOBS.c.status == JobStatus.PROCESSING,
-)
-
-
-def claim_of(job: Job) -> Claim:
-    """The claim on a job that was just taken."""
-    data, metadata = job.result_data or {}, job.job_metadata or {}
-    return Claim(
-        id=job.id,
-        job_id=job.job_id,
-        fence=job.fence,
-        attempt=job.attempt,
-        max_attempts=job.max_attempts,
-        domain=_text(data.get("domain")),
-        domain_id=job.domain_id,
-        base_url=_text(metadata.get("base_url")) or _text(data.get("domain")),
-        document=_text(metadata.get("document")),
-        max_pages=data.get("max_pages") if isinstance(data.get("max_pages"), int) else None,
-        created_by=job.created_by,
-        created_at=job.created_at,
-        priority=job.priority,
-        alone=job.alone,
+def _due_work() -> Any:
+    """Scalars with a limit, each through its partial index."""
+    expired = (
+        select(Job.id)
+        .where(
+            Job.status == constant(JobStatus.PROCESSING),
+            Job.job_type == constant(SITEMAP_JOB),
+            Job.lease_until < func.now(),
+            Job.id != all_(bindparam("ignored", type_=ARRAY(Job.id.type))),
+        )
+        .order_by(Job.id)
+        .limit(constant(RESCUE_BATCH))
     )
-
-
-def _text(value: Any) -> str | None:
-    return value if isinstance(value, str) and value.strip() else None
-
-
-async def claim(
-    session: AsyncSession,
-    worker_id: str,
-    limit: int,
-    lease_seconds: float,
-    *,
-    background: int | None = None,
-    full_users: Collection[UUID] = (),
-) -> list[Claim]:
-    """Take up to `limit` waiting jobs whose time has come, most urgent first, users in turn.
-
-    Of jobs that are not interactive only so many are taken that no more than `background` are
-    taken in all. `full_users` get nothing. Jobs that may have killed their worker are left to
-    `claim_suspect`.
-    """
-    values = {
-        "most": limit,
-        "line_length": line_length(limit),
-        "most_background": limit if background is None else background,
-        "full_users": list(full_users),
-        **_taker(worker_id, lease_seconds),
-    }
-    jobs = (await session.execute(_claim_of_many(), values)).scalars().all()
-    return [
-        claim_of(job) for job in sorted(jobs, key=lambda job: (job.priority, job.run_at, job.id))
-    ]
-
-
-@cache
-def _claim_of_many() -> Any:
-    """By primary key alone: the pick has locked the rows, and asking for their status again would
-    let the planner join all waiting rows when its statistics are old.
-    """
-    return _taking().where(Job.id == any_(picked()))
-
-
-async def claim_suspect(
-    session: AsyncSession, worker_id: str, lease_seconds: float
-) -> Claim | None:
-    """Take one waiting job that was running at two deaths; it must run alone in its process.
-
-    Only then its next death shows that it is the job that kills, and not one beside it.
-    """
-    values = {**_taker(worker_id, lease_seconds), "by_itself": True}
-    job = (await session.execute(_claim_of_suspect(), values)).scalar_one_or_none()
-    return claim_of(job) if job else None
-
-
-@cache
-def _claim_of_suspect() -> Any:
-    pick = (
+    suspect = (
         select(Job.id)
         .where(waiting(Job), Job.rescues >= constant(SUSPECT_RESCUES), Job.run_at <= func.now())
-        .order_by(Job.priority, Job.id)
         .limit(constant(1))
-        .with_for_update(skip_locked=True, key_share=True)
-        .scalar_subquery()
     )
-    return _taking().where(Job.id == any_(func.array(pick, type_=ARRAY(Job.id.type))))
-
-
-async def claim_one(
-    session: AsyncSession, job_id: int, worker_id: str, lease_seconds: float
-) -> Claim | None:
-    """Take this waiting job, whatever its priority and time; None when it is not waiting."""
-    statement = _taking().where(Job.id == job_id, waiting(Job))
-    taken = await session.execute(statement, _taker(worker_id, lease_seconds))
-    job = taken.scalar_one_or_none()
-    return claim_of(job) if job else None
+    job = select(Job.id).where(waiting(Job)).order_by(Job.priority, Job.created_by)
+    return select(
+        func.array(expired.scalar_subquery(), type_=ARRAY(Job.id.type)).label("expired"),
+        suspect.scalar_subquery().label("suspect"),
+        job.limit(constant(1)).scalar_subquery().label("job"),
+    )
 
 
 def _taking() -> Any:
@@ -190,32 +100,18 @@ def _taking() -> Any:
     )
 
 
-def _taker(worker_id: str, lease_seconds: float) -> dict[str, Any]:
-    return {"taker": worker_id, "lease": timedelta(seconds=lease_seconds), "by_itself": False}
+def _claim_of_suspect() -> Any:
+    pick = (
+        select(Job.id)
+        .where(waiting(Job), Job.rescues >= constant(SUSPECT_RESCUES), Job.run_at <= func.now())
+        .order_by(Job.priority, Job.id)
+        .limit(constant(1))
+        .with_for_update(skip_locked=True, key_share=True)
+        .scalar_subquery()
+    )
+    return _taking().where(Job.id == any_(func.array(pick, type_=ARRAY(Job.id.type))))
 
 
-async def rescue(
-    session: AsyncSession, *, blame: bool = True, only: Collection[int] | None = None
-) -> list[Job]:
-    """Take back the jobs whose lease ran out, or those of them that are in `only`.
-
-    They wait again at once, with the attempt refunded; after a second death without a finished
-    document in between they wait a little and run alone. One that dies alone then fails as
-    poison; so does, after more deaths, one that never had the chance. One that was asked to stop
-    is cancelled. Without `blame` the death is not the job's: the database itself was away, so
-    that nobody could renew a lease. A worker that was seen after the lease had ended lives, and
-    blames nobody either. The record of the attempt tells the two apart: only a death that was
-    counted may be taken back later.
-    """
-    statement = _rescue(blame=blame, some=only is not None)
-    rows = (await session.execute(statement, {"some": list(only or ())})).all()
-    for code, counted in ((LEASE_EXPIRED, True), (LeaseLost.code, False)):
-        jobs = [row.Job for row in rows if row.is_death is counted]
-        await record_attempts(session, jobs, outcome="rescued", error_code=code, refunded=True)
-    return [row.Job for row in rows]
-
-
-@cache
 def _rescue(*, blame: bool, some: bool) -> Any:
     is_death = ~_worker_lives() if blame else false()
     silent = _silent(is_death, some=some)
@@ -228,9 +124,9 @@ def _rescue(*, blame: bool, some: bool) -> Any:
         .where(Job.id == silent.c.id)
         .values(
             status=case(
-                (cancelled, JobStatus.CANCELLED.value),
-                (poisoned, JobStatus.FAILED.value),
-                else_=JobStatus.PENDING.value,
+                (cancelled, status_value(JobStatus.CANCELLED)),
+                (poisoned, status_value(JobStatus.FAILED)),
+                else_=status_value(JobStatus.PENDING),
             ),
             rescues=deaths,
             attempt=func.greatest(Job.attempt - 1, 0),
@@ -294,6 +190,98 @@ def _rescue_pause(deaths: Any) -> Any:
     return func.make_interval(0, 0, 0, 0, 0, 0, seconds)
 
 
+DUE_WORK = _due_work()
+# By primary key alone: the pick has locked the rows, and asking for their status again would let
+# the planner join all waiting rows when its statistics are old.
+CLAIM = _taking().where(Job.id == any_(picked()))
+CLAIM_SUSPECT = _claim_of_suspect()
+RESCUE = {
+    (blame, some): _rescue(blame=blame, some=some)
+    for blame, some in product((False, True), repeat=2)
+}
+
+
+async def find_due_work(session: AsyncSession, *, ignored: Collection[int] = ()) -> DueWork:
+    """Look without taking anything. The leases of `ignored` jobs are not looked at."""
+    row = (await session.execute(DUE_WORK, {"ignored": list(ignored)})).one()
+    return DueWork(list(row.expired), suspects=row.suspect is not None, jobs=row.job is not None)
+
+
+async def claim(
+    session: AsyncSession,
+    worker_id: str,
+    limit: int,
+    lease_seconds: float,
+    *,
+    background: int | None = None,
+    full_users: Collection[UUID] = (),
+) -> list[Claim]:
+    """Take up to `limit` waiting jobs whose time has come, most urgent first, users in turn.
+
+    Of jobs that are not interactive only so many are taken that no more than `background` are
+    taken in all. `full_users` get nothing. Jobs that may have killed their worker are left to
+    `claim_suspect`.
+    """
+    values = {
+        "most": limit,
+        "line_length": line_length(limit),
+        "most_background": limit if background is None else background,
+        "full_users": list(full_users),
+        **_taker(worker_id, lease_seconds),
+    }
+    jobs = (await session.execute(CLAIM, values)).scalars().all()
+    return [
+        claim_of(job) for job in sorted(jobs, key=lambda job: (job.priority, job.run_at, job.id))
+    ]
+
+
+async def claim_suspect(
+    session: AsyncSession, worker_id: str, lease_seconds: float
+) -> Claim | None:
+    """Take one waiting job that was running at two deaths; it must run alone in its process.
+
+    Only then its next death shows that it is the job that kills, and not one beside it.
+    """
+    values = {**_taker(worker_id, lease_seconds), "by_itself": True}
+    job = (await session.execute(CLAIM_SUSPECT, values)).scalar_one_or_none()
+    return claim_of(job) if job else None
+
+
+async def claim_one(
+    session: AsyncSession, job_id: int, worker_id: str, lease_seconds: float
+) -> Claim | None:
+    """Take this waiting job, whatever its priority and time; None when it is not waiting."""
+    statement = _taking().where(Job.id == job_id, waiting(Job))
+    taken = await session.execute(statement, _taker(worker_id, lease_seconds))
+    job = taken.scalar_one_or_none()
+    return claim_of(job) if job else None
+
+
+def _taker(worker_id: str, lease_seconds: float) -> dict[str, Any]:
+    return {"taker": worker_id, "lease": timedelta(seconds=lease_seconds), "by_itself": False}
+
+
+async def rescue(
+    session: AsyncSession, *, blame: bool = True, only: Collection[int] | None = None
+) -> list[Job]:
+    """Take back the jobs whose lease ran out, or those of them that are in `only`.
+
+    They wait again at once, with the attempt refunded; after a second death without a finished
+    document in between they wait a little and run alone. One that dies alone then fails as
+    poison; so does, after more deaths, one that never had the chance. One that was asked to stop
+    is cancelled. Without `blame` the death is not the job's: the database itself was away, so
+    that nobody could renew a lease. A worker that was seen after the lease had ended lives, and
+    blames nobody either. The record of the attempt tells the two apart: only a death that was
+    counted may be taken back later.
+    """
+    statement = RESCUE[blame, only is not None]
+    rows = (await session.execute(statement, {"some": list(only or ())})).all()
+    for code, counted in ((LEASE_EXPIRED, True), (LeaseLost.code, False)):
+        jobs = [row.Job for row in rows if row.is_death is counted]
+        await record_attempts(session, jobs, outcome="rescued", error_code=code, refunded=True)
+    return [row.Job for row in rows]
+
+
 async def release_orphans(
     session: AsyncSession, worker_id: str, running: Collection[int]
 ) -> list[Job]:
@@ -312,7 +300,10 @@ async def release_orphans(
             Job.id.not_in(list(running)),
         )
         .values(
-            status=case((cancelled, JobStatus.CANCELLED.value), else_=JobStatus.PENDING.value),
+            status=case(
+                (cancelled, status_value(JobStatus.CANCELLED)),
+                else_=status_value(JobStatus.PENDING),
+            ),
             attempt=func.greatest(Job.attempt - 1, 0),
             run_at=func.now(),
             finished_at=case((cancelled, func.now()), else_=null()),

@@ -1,18 +1,33 @@
-"""Ending an attempt: complete, fail (or try again later), release, cancel while running."""
+"""Ending an attempt: complete, fail (or try again later), release, cancel while running.
+
+However it ends, a row of the attempts says so.
+"""
 
 from __future__ import annotations
 
 import random
+from collections.abc import Collection, Sequence
 from datetime import timedelta
 from typing import Any
 
-from sqlalchemy import bindparam, case, false, func, insert, literal, null, or_, select, update
+from sqlalchemy import (
+    and_,
+    bindparam,
+    case,
+    false,
+    func,
+    insert,
+    literal,
+    null,
+    or_,
+    select,
+    update,
+)
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from siteatlas.errors import JobCancelled, LeaseLost
-from siteatlas.queue.attempts import record_attempts
-from siteatlas.queue.claims import STILL_HELD, Claim
-from siteatlas.storage.models import Job, JobStatus
+from siteatlas.queue.fence import STILL_HELD, Claim, status_value
+from siteatlas.storage.models import Job, JobAttempt, JobStatus
 from siteatlas.storage.tables import JOB_ATTEMPTS, JOBS
 
 BACKOFF_FIRST_SECONDS = 15
@@ -86,7 +101,7 @@ async def _continue_with_site(session: AsyncSession, claim: Claim) -> JobStatus:
     restart = {**_back_in_queue(claim), "progress": 0.0}
     job = await _end(session, claim, restart)
     await record_attempts(session, [job], outcome="released", error_code="widened", refunded=True)
-    return JobStatus(job.status)
+    return job.status
 
 
 def _back_in_queue(claim: Claim) -> dict[str, Any]:
@@ -104,12 +119,12 @@ async def foresee(session: AsyncSession, claim: Claim, outcome: JobStatus) -> Jo
     For what must be written before the job itself: its row is locked last and shortly, because
     the heartbeat of all jobs of a process waits for it. LeaseLost if the job is not ours.
     """
-    status = await session.scalar(
+    status: JobStatus | None = await session.scalar(
         select(_status_after(claim, outcome)).where(STILL_HELD), claim.fenced
     )
     if status is None:
         raise LeaseLost
-    return JobStatus(status)
+    return status
 
 
 def outcome_of_failure(claim: Claim, *, transient: bool) -> JobStatus:
@@ -132,7 +147,7 @@ async def fail(
         "status": status,
         "error_code": case((over, null()), else_=code),
         "error": case((over, null()), else_=message),
-        "finished_at": case((status == JobStatus.PENDING.value, null()), else_=func.now()),
+        "finished_at": case((status == JobStatus.PENDING, null()), else_=func.now()),
         "attempt": case((_widened(claim), func.greatest(Job.attempt - 1, 0)), else_=Job.attempt),
         "run_at": case((_widened(claim), func.now()), else_=_next_attempt(claim, outcome)),
     }
@@ -145,7 +160,7 @@ async def fail(
         error=message,
         refunded=job.attempt < claim.attempt,
     )
-    return JobStatus(job.status)
+    return job.status
 
 
 def _next_attempt(claim: Claim, outcome: JobStatus) -> Any:
@@ -170,7 +185,7 @@ async def release(
     job = await _end(session, claim, values)
     outcome = "snoozed" if snooze else "released"
     await record_attempts(session, [job], outcome=outcome, error_code=reason, refunded=True)
-    return JobStatus(job.status)
+    return job.status
 
 
 async def count_snoozes(session: AsyncSession, claim: Claim) -> int:
@@ -198,9 +213,9 @@ def _widened(claim: Claim) -> Any:
 
 def _status_after(claim: Claim, outcome: JobStatus) -> Any:
     return case(
-        (_asked_to_stop(), JobStatus.CANCELLED.value),
-        (_widened(claim), JobStatus.PENDING.value),
-        else_=outcome.value,
+        (_asked_to_stop(), status_value(JobStatus.CANCELLED)),
+        (_widened(claim), status_value(JobStatus.PENDING)),
+        else_=status_value(outcome),
     )
 
 
@@ -217,3 +232,42 @@ async def _end(session: AsyncSession, claim: Claim, values: dict[str, Any]) -> J
     if job is None:
         raise LeaseLost
     return job
+
+
+async def record_attempts(
+    session: AsyncSession,
+    jobs: Sequence[Job],
+    *,
+    outcome: str,
+    error_code: str | None = None,
+    error: str | None = None,
+    refunded: bool = False,
+) -> None:
+    """Note how the current attempt of each job ended; `refunded` when it no longer counts."""
+    if not jobs:
+        return
+    rows = [
+        {
+            "job_id": job.id,
+            "fence": job.fence,
+            "attempt": job.attempt + (1 if refunded else 0),
+            "worker_id": job.worker_id,
+            "started_at": job.started_at,
+            "outcome": outcome,
+            "error_code": error_code,
+            "error": error,
+        }
+        for job in jobs
+    ]
+    await session.execute(insert(JobAttempt), rows)
+
+
+async def count_releases(session: AsyncSession, job_id: int, reasons: Collection[str]) -> int:
+    """How many times in a row, up to now, the job was given back for one of these reasons."""
+    given_back = and_(JobAttempt.outcome == "released", JobAttempt.error_code.in_(reasons))
+    of_job = JobAttempt.job_id == job_id
+    others = select(func.coalesce(func.max(JobAttempt.fence), 0)).where(of_job, ~given_back)
+    statement = select(func.count()).where(
+        of_job, given_back, JobAttempt.fence > others.scalar_subquery()
+    )
+    return int(await session.scalar(statement) or 0)

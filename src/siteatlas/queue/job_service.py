@@ -25,7 +25,7 @@ from siteatlas.errors import (
 from siteatlas.net.address import parse_site
 from siteatlas.queue.fair_order import constant
 from siteatlas.queue.new_job import NewJob, SubmittedJob, submitted_of
-from siteatlas.queue.requeue import requeued_values
+from siteatlas.queue.operator_actions import requeued_values
 from siteatlas.queue.statuses import parse_status
 from siteatlas.queue.submission import create
 from siteatlas.storage.models import LOCAL_USER_ID, SITEMAP_JOB, Job, JobStatus

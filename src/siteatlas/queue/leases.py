@@ -7,57 +7,18 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import (
-    Boolean,
-    Double,
-    Interval,
-    bindparam,
-    case,
-    func,
-    select,
-    tuple_,
-    update,
-)
-from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy import func, select, tuple_, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from siteatlas.errors import JobCancelled, LeaseLost
-from siteatlas.queue.claims import LEASE_EXPIRED, STILL_HELD, Claim
+from siteatlas.queue.claims import LEASE_EXPIRED
+from siteatlas.queue.fence import ASSIGN_DOMAIN, FENCE, Claim
 from siteatlas.queue.statuses import ACTIVE_STATUSES
 from siteatlas.storage.models import Job, JobAttempt, JobStatus
-from siteatlas.storage.tables import JOBS
 
 HEARTBEATS_PER_LEASE = 4
 # The last hundredth is for the end of the job.
 MAX_PROGRESS = 0.99
-FENCE = (
-    update(JOBS)
-    .where(STILL_HELD)
-    .values(
-        lease_until=func.now() + bindparam("lease", type_=Interval()),
-        heartbeat_at=func.now(),
-        progress=func.greatest(JOBS.c.progress, bindparam("reached", type_=Double())),
-        # Merged: the limit in it may have been raised by a submission that joined the job.
-        result_data=func.coalesce(
-            func.coalesce(JOBS.c.result_data, func.jsonb_build_object(), type_=JSONB()).op("||")(
-                bindparam("result", type_=JSONB(none_as_null=True))
-            ),
-            JOBS.c.result_data,
-        ),
-        rescues=case((bindparam("finished", type_=Boolean()), 0), else_=JOBS.c.rescues),
-        snoozes=case((bindparam("read", type_=Boolean()), 0), else_=JOBS.c.snoozes),
-        updated_at=func.now(),
-    )
-    .returning(JOBS.c.cancel_requested_at)
-)
-
-
-ASSIGN_DOMAIN = (
-    update(JOBS)
-    .where(STILL_HELD)
-    .values(domain_id=bindparam("of_domain", type_=JOBS.c.domain_id.type), updated_at=func.now())
-    .returning(JOBS.c.id)
-)
 
 
 async def report_progress(

@@ -5,8 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 from enum import IntEnum
-from typing import Any, Protocol
+from typing import Any
 from uuid import UUID
+
+from sqlalchemy import Row
+
+from siteatlas.settings import DEFAULT_MAX_ATTEMPTS
+from siteatlas.storage.models import Job, JobStatus
 
 
 class Priority(IntEnum):
@@ -28,7 +33,7 @@ class NewJob:
     max_pages: int | None = None
     document: str | None = None
     priority: Priority = Priority.INTERACTIVE
-    max_attempts: int = 5
+    max_attempts: int = DEFAULT_MAX_ATTEMPTS
     job_id: UUID | None = None
 
     def columns(self) -> dict[str, Any]:
@@ -54,7 +59,7 @@ class SubmittedJob:
 
     id: int
     job_id: UUID
-    status: str
+    status: JobStatus
     created_at: datetime
     deduplicated: bool
     domain: str
@@ -62,23 +67,8 @@ class SubmittedJob:
     document: str | None = None
 
 
-class JobRow(Protocol):
-    """What is needed of a row of jobs to describe it."""
-
-    @property
-    def id(self) -> int: ...
-    @property
-    def job_id(self) -> UUID: ...
-    @property
-    def status(self) -> str: ...
-    @property
-    def created_at(self) -> datetime: ...
-    @property
-    def result_data(self) -> dict[str, Any] | None: ...
-
-
-def submitted_of(job: JobRow, *, deduplicated: bool) -> SubmittedJob:
-    """The answer that describes a job."""
+def submitted_of(job: Job | Row[Any], *, deduplicated: bool) -> SubmittedJob:
+    """The answer that describes a job, or a row with the columns named here."""
     data = job.result_data or {}
     return SubmittedJob(
         id=job.id,

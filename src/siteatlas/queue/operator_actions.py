@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from sqlalchemy import case, func, null, select, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from siteatlas.errors import DomainNotFound, JobActive, JobNotFound, JobStateConflict
+from siteatlas.queue.fence import status_value
 from siteatlas.queue.new_job import SubmittedJob, submitted_of
-from siteatlas.queue.requeue import requeued_values
 from siteatlas.queue.statuses import ACTIVE_STATUSES
 from siteatlas.storage.models import SITEMAP_JOB, Domain, Job, JobStatus, ScanState
 from siteatlas.storage.statements.domains import delete_domain, find_domain
@@ -22,7 +24,7 @@ async def cancel(session: AsyncSession, job_id: int) -> str:
         update(Job)
         .where(Job.id == job_id, Job.job_type == SITEMAP_JOB, Job.status.in_(ACTIVE_STATUSES))
         .values(
-            status=case((waiting, JobStatus.CANCELLED.value), else_=Job.status),
+            status=case((waiting, status_value(JobStatus.CANCELLED)), else_=Job.status),
             finished_at=case((waiting, func.now()), else_=null()),
             cancel_requested_at=func.coalesce(Job.cancel_requested_at, func.now()),
             updated_at=func.now(),
@@ -101,3 +103,34 @@ async def _status_of(session: AsyncSession, job_id: int) -> str:
     if status is None:
         raise JobNotFound
     return status
+
+
+def requeued_values() -> dict[str, Any]:
+    """The columns of a job that is queued again by hand, as if it had just been submitted.
+
+    Its identity, its owner and what it was asked to do stay.
+    """
+    return {
+        "status": JobStatus.PENDING,
+        "attempt": 0,
+        "rescues": 0,
+        "snoozes": 0,
+        "progress": 0.0,
+        "run_at": func.now(),
+        "started_at": None,
+        "finished_at": None,
+        "worker_id": None,
+        "cancel_requested_at": None,
+        "error": None,
+        "error_code": None,
+        "result_data": _request(),
+        "updated_at": func.now(),
+    }
+
+
+def _request() -> Any:
+    """What the job was asked to do; only of sitemap jobs is it known where that stands."""
+    asked = func.jsonb_build_object(
+        "domain", Job.result_data["domain"], "max_pages", Job.result_data["max_pages"]
+    )
+    return case((Job.job_type == SITEMAP_JOB, asked), else_=Job.result_data)

@@ -2,7 +2,7 @@
 
 Deleted sites are left to `storage.statements.deleted_domains`.
 
-Each call removes a small portion in one transaction; the caller repeats it while rows come back.
+Each call removes a small batch in one transaction; the caller repeats it while rows come back.
 What is due is found by an index of its own: a call with nothing to do reads next to nothing.
 """
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from itertools import product
 from typing import Any
 from uuid import UUID
 
@@ -16,6 +16,7 @@ from siteatlas.errors import ConflictError
 from siteatlas.net.address import WebAddress
 from siteatlas.queue.dedup import join, satisfying
 from siteatlas.queue.new_job import NewJob, Priority, SubmittedJob, submitted_of
+from siteatlas.settings import DEFAULT_MAX_ATTEMPTS
 from siteatlas.storage.models import Domain, Job
 from siteatlas.storage.models.job import ACTIVE_CONDITION as ACTIVE_PREDICATE
 from siteatlas.storage.statements.domains import (
@@ -27,6 +28,16 @@ from siteatlas.storage.statements.domains import (
 from siteatlas.storage.tables import JOBS
 
 JOIN_TRIES = 5
+# What `NewJob.columns` names for a job that is not given an id.
+JOB_COLUMNS = (
+    "domain_id",
+    "created_by",
+    "dedup_key",
+    "priority",
+    "max_attempts",
+    "result_data",
+    "job_metadata",
+)
 
 
 def _unless_active(row: Insert) -> Insert:
@@ -36,7 +47,25 @@ def _unless_active(row: Insert) -> Insert:
     )
 
 
+def _registration_and_job(*, watch: bool, scheme_given: bool, whole_site: bool) -> Select[Any]:
+    known = registration(watch=watch, scheme_given=scheme_given, scanned_now=whole_site)
+    site = known.returning(Domain.id).cte("site")
+    row: dict[str, ColumnElement[Any]] = {
+        name: bindparam(f"job_{name}", type_=JOBS.c[name].type) for name in JOB_COLUMNS
+    }
+    row["domain_id"] = site.c.id
+    new = _unless_active(insert(Job).from_select(list(row), select(*row.values())))
+    job = new.returning(Job.id, Job.job_id, Job.status, Job.created_at, Job.result_data).cte("job")
+    return select(site.c.id.label("domain_id"), job).select_from(site.outerjoin(job, true()))
+
+
 INSERT_UNLESS_ACTIVE = _unless_active(insert(Job)).returning(Job)
+REGISTER_AND_INSERT = {
+    (watch, scheme_given, whole_site): _registration_and_job(
+        watch=watch, scheme_given=scheme_given, whole_site=whole_site
+    )
+    for watch, scheme_given, whole_site in product((False, True), repeat=3)
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +91,7 @@ async def submit_site(
     interval_hours: float = DEFAULT_INTERVAL_HOURS,
     priority: Priority = Priority.INTERACTIVE,
     document: str | None = None,
-    max_attempts: int = 5,
+    max_attempts: int = DEFAULT_MAX_ATTEMPTS,
 ) -> SubmittedJob:
     """Register the site of an address and queue a scan of it, or join the active one.
 
@@ -92,7 +121,7 @@ def site_submission(
     interval_hours: float = DEFAULT_INTERVAL_HOURS,
     priority: Priority = Priority.INTERACTIVE,
     document: str | None = None,
-    max_attempts: int = 5,
+    max_attempts: int = DEFAULT_MAX_ATTEMPTS,
 ) -> SiteSubmission:
     """What `submit_site` runs first, for a caller that lets it commit by itself."""
     new = NewJob(
@@ -104,13 +133,9 @@ def site_submission(
         priority=priority,
         max_attempts=max_attempts,
     )
-    statement = _registration_and_job(
-        tuple(new.columns()),
-        watch=watch,
-        # The address of a document says nothing on where scans of the site begin.
-        scheme_given=address.scheme_given and document is None,
-        whole_site=document is None,
-    )
+    whole_site = document is None
+    # The address of a document says nothing on where scans of the site begin.
+    statement = REGISTER_AND_INSERT[watch, address.scheme_given and whole_site, whole_site]
     known = registered(address, created_by=created_by, default_interval_hours=interval_hours)
     return SiteSubmission(new, statement, known | _job_values(new))
 
@@ -126,21 +151,6 @@ async def join_active_job(
     return await _join_or_insert(session, replace(submission.new, domain_id=domain_id))
 
 
-@cache
-def _registration_and_job(
-    columns: tuple[str, ...], *, watch: bool, scheme_given: bool, whole_site: bool
-) -> Select[Any]:
-    known = registration(watch=watch, scheme_given=scheme_given, scanned_now=whole_site)
-    site = known.returning(Domain.id).cte("site")
-    row: dict[str, ColumnElement[Any]] = {
-        name: bindparam(f"job_{name}", type_=JOBS.c[name].type) for name in columns
-    }
-    row["domain_id"] = site.c.id
-    new = _unless_active(insert(Job).from_select(list(row), select(*row.values())))
-    job = new.returning(Job.id, Job.job_id, Job.status, Job.created_at, Job.result_data).cte("job")
-    return select(site.c.id.label("domain_id"), job).select_from(site.outerjoin(job, true()))
-
-
 async def watch_site(
     session: AsyncSession,
     address: WebAddress,
@@ -149,7 +159,7 @@ async def watch_site(
     scan_interval_hours: float | None = None,
     default_interval_hours: float = DEFAULT_INTERVAL_HOURS,
     max_pages: int | None = None,
-    max_attempts: int = 5,
+    max_attempts: int = DEFAULT_MAX_ATTEMPTS,
 ) -> tuple[Domain, SubmittedJob]:
     """Watch a site from now on, beginning with a scan of it: the site and the job of the scan."""
     domain = await register_domain(

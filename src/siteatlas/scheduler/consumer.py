@@ -24,8 +24,8 @@ from siteatlas.processor.processing import Processor
 from siteatlas.processor.publication import record_cancellation, record_failure, return_to_queue
 from siteatlas.processor.recount import Recounts
 from siteatlas.processor.stalled_writers import terminate_stalled_writers
-from siteatlas.queue.claims import Claim, claim, claim_suspect
-from siteatlas.queue.due_work import DueWork, find_due_work
+from siteatlas.queue.claims import DueWork, claim, claim_suspect, find_due_work
+from siteatlas.queue.fence import Claim
 from siteatlas.queue.statuses import UNPUBLISHED
 from siteatlas.queue.workers import WorkerReport, sign_off_worker
 from siteatlas.scheduler.clocks import TickTimes

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 
 from siteatlas.meters import meters
-from siteatlas.queue.claims import Claim
+from siteatlas.queue.fence import Claim
 from siteatlas.queue.leases import HEARTBEATS_PER_LEASE, forgive_rescues, heartbeat
 from siteatlas.queue.workers import REPORT_SECONDS, WorkerReport, report_worker
 from siteatlas.scheduler.outages import DatabaseUptime, ResilientLoop

@@ -18,7 +18,7 @@ from siteatlas.net.address import parse_site
 from siteatlas.net.egress import EgressPolicy
 from siteatlas.net.registrable_domain import registrable_domain
 from siteatlas.processor.job_activity import JobActivity
-from siteatlas.queue.claims import Claim
+from siteatlas.queue.fence import Claim
 from siteatlas.queue.new_job import Priority
 from siteatlas.storage.models import LOCAL_USER_ID, SYSTEM_USER_ID, JobStatus
 

@@ -11,7 +11,7 @@ from siteatlas.errors import DatabaseError
 from siteatlas.processor.documents import OpenedScan
 from siteatlas.processor.memory_budget import EntryMemoryBudget
 from siteatlas.processor.recorder import Recorder
-from siteatlas.queue.claims import Claim
+from siteatlas.queue.fence import Claim
 from siteatlas.scanner.events import (
     DiscoveryMethod,
     DocumentClosed,

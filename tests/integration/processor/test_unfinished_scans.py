@@ -16,7 +16,8 @@ from siteatlas.processor.job_activity import JobActivity
 from siteatlas.processor.processing import Processor
 from siteatlas.processor.publication import record_cancellation
 from siteatlas.processor.recount import recount_site
-from siteatlas.queue.claims import Claim, claim
+from siteatlas.queue.claims import claim
+from siteatlas.queue.fence import Claim
 from siteatlas.storage.hashes import url_hash
 from siteatlas.storage.models import (
     Domain,

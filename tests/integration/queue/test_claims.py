@@ -9,7 +9,8 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import func, select
 
-from siteatlas.queue.claims import MAX_RESCUES, POISON_RESCUES, Claim, release_orphans, rescue
+from siteatlas.queue.claims import MAX_RESCUES, POISON_RESCUES, release_orphans, rescue
+from siteatlas.queue.fence import Claim
 from siteatlas.queue.leases import forgive_rescues, report_progress
 from siteatlas.queue.workers import WorkerReport, report_worker
 from siteatlas.storage.models import JobAttempt

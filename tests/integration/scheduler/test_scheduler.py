@@ -181,7 +181,7 @@ async def test_a_running_scheduler_is_in_the_registry_and_leaves_it_when_it_stop
 async def test_a_process_with_long_leases_reports_no_less_often(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("siteatlas.scheduler.consumer.REPORT_SECONDS", 0.05)
+    monkeypatch.setattr("siteatlas.scheduler.lease_keeper.REPORT_SECONDS", 0.05)
     scheduler = SitemapScheduler(Settings(lease_seconds=3600), EgressPolicy())
     await scheduler.start()
     await wait_until(any_worker)

@@ -8,7 +8,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from siteatlas.queue.claims import Claim
+from siteatlas.queue.fence import Claim
 from siteatlas.queue.new_job import Priority
 from siteatlas.scheduler.slots import (
     MIN_STAY_SECONDS,

@@ -1,0 +1,116 @@
+"""The claim on a job and its fence: the condition and the statements that hold only for its holder.
+
+Every transaction that writes for a job ends with one of them (decision 0006).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import (
+    BindParameter,
+    Boolean,
+    Double,
+    Interval,
+    and_,
+    bindparam,
+    case,
+    func,
+    literal,
+    update,
+)
+from sqlalchemy.dialects.postgresql import JSONB
+
+from siteatlas.storage.models import Job, JobStatus
+from siteatlas.storage.tables import JOBS
+
+# The job is in the state in which it was claimed.
+STILL_HELD = and_(
+    JOBS.c.id == bindparam("of_job"),
+    JOBS.c.fence == bindparam("of_fence"),
+    JOBS.c.status == JobStatus.PROCESSING,
+)
+FENCE = (
+    update(JOBS)
+    .where(STILL_HELD)
+    .values(
+        lease_until=func.now() + bindparam("lease", type_=Interval()),
+        heartbeat_at=func.now(),
+        progress=func.greatest(JOBS.c.progress, bindparam("reached", type_=Double())),
+        # Merged: the limit in it may have been raised by a submission that joined the job.
+        result_data=func.coalesce(
+            func.coalesce(JOBS.c.result_data, func.jsonb_build_object(), type_=JSONB()).op("||")(
+                bindparam("result", type_=JSONB(none_as_null=True))
+            ),
+            JOBS.c.result_data,
+        ),
+        rescues=case((bindparam("finished", type_=Boolean()), 0), else_=JOBS.c.rescues),
+        snoozes=case((bindparam("read", type_=Boolean()), 0), else_=JOBS.c.snoozes),
+        updated_at=func.now(),
+    )
+    .returning(JOBS.c.cancel_requested_at)
+)
+ASSIGN_DOMAIN = (
+    update(JOBS)
+    .where(STILL_HELD)
+    .values(domain_id=bindparam("of_domain", type_=JOBS.c.domain_id.type), updated_at=func.now())
+    .returning(JOBS.c.id)
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """The right to work on a job: valid as long as the job carries this fence."""
+
+    id: int
+    job_id: UUID
+    fence: int
+    attempt: int
+    max_attempts: int
+    domain: str | None
+    domain_id: UUID | None
+    base_url: str | None
+    document: str | None
+    max_pages: int | None
+    created_by: UUID
+    created_at: datetime
+    priority: int = 0
+    alone: bool = False
+
+    @property
+    def fenced(self) -> dict[str, Any]:
+        """The values of `STILL_HELD`."""
+        return {"of_job": self.id, "of_fence": self.fence}
+
+
+def status_value(status: JobStatus) -> BindParameter[JobStatus]:
+    """A status as a value with the type of the column, where no column stands beside it."""
+    return literal(status, JOBS.c.status.type)
+
+
+def claim_of(job: Job) -> Claim:
+    """The claim on a job that was just taken."""
+    data, metadata = job.result_data or {}, job.job_metadata or {}
+    return Claim(
+        id=job.id,
+        job_id=job.job_id,
+        fence=job.fence,
+        attempt=job.attempt,
+        max_attempts=job.max_attempts,
+        domain=_text(data.get("domain")),
+        domain_id=job.domain_id,
+        base_url=_text(metadata.get("base_url")) or _text(data.get("domain")),
+        document=_text(metadata.get("document")),
+        max_pages=data.get("max_pages") if isinstance(data.get("max_pages"), int) else None,
+        created_by=job.created_by,
+        created_at=job.created_at,
+        priority=job.priority,
+        alone=job.alone,
+    )
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) and value.strip() else None
