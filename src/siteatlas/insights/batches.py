@@ -8,11 +8,13 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import func, select
+from sqlalchemy import case, func, literal, select
+from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from siteatlas.errors import BatchNotFound
-from siteatlas.queue.statuses import FINAL_STATUSES
+from siteatlas.insights.views import select_view
+from siteatlas.queue.statuses import ACTIVE_STATUSES, FINAL_STATUSES
 from siteatlas.storage.models import Batch, BatchItem, Job, JobStatus
 
 NOTHING_SCANNED = "No site of this batch could be scanned."
@@ -28,7 +30,7 @@ class BatchItemView:
 
     domain: str
     job_id: UUID | None
-    status: str
+    status: JobStatus
     progress: float
     error_code: str | None
     error: str | None
@@ -38,20 +40,10 @@ class BatchItemView:
     partial: bool | None
     reasons: list[str]
 
-
-@dataclass(frozen=True, slots=True)
-class DomainStatusView:
-    """One site of a batch, as the batch shows it."""
-
-    status: str
-    job_id: UUID | None
-    start_time: datetime | None
-    end_time: datetime | None
-    processing_time: float | None
-    error: str | None
-    error_code: str | None
-    partial: bool | None
-    reasons: list[str]
+    @property
+    def processing_time(self) -> float | None:
+        """Seconds from start to end, once there is an end."""
+        return _seconds(self.start_time, self.end_time)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +54,7 @@ class BatchView:
     """
 
     batch_id: UUID
-    status: str
+    status: JobStatus
     total_domains: int
     completed_domains: int
     failed_domains: int
@@ -73,7 +65,7 @@ class BatchView:
     start_time: datetime | None
     end_time: datetime | None
     processing_time: float | None
-    domain_statuses: dict[str, DomainStatusView]
+    domain_statuses: dict[str, BatchItemView]
     error: str | None
     metadata: dict[str, Any]
 
@@ -89,40 +81,27 @@ async def find_batch(session: AsyncSession, batch_id: UUID) -> BatchView:
 async def list_batch_items(session: AsyncSession, batch_id: UUID) -> list[BatchItemView]:
     """The sites of a batch in the order of their submission."""
     status = func.coalesce(BatchItem.status, Job.status, JobStatus.FAILED.value)
+    running = func.coalesce(Job.progress, 0.0)
     statement = (
-        select(
-            BatchItem.domain,
-            BatchItem.job_uuid,
-            status.label("status"),
-            func.coalesce(Job.progress, 0.0).label("progress"),
-            func.coalesce(BatchItem.error_code, Job.error_code).label("error_code"),
-            func.coalesce(BatchItem.error, Job.error).label("error"),
-            func.coalesce(BatchItem.started_at, Job.started_at).label("started_at"),
-            func.coalesce(BatchItem.finished_at, Job.finished_at).label("finished_at"),
-            Job.updated_at,
-            Job.result_data["partial"].astext.label("partial"),
-            Job.result_data["reasons"].label("reasons"),
+        select_view(
+            BatchItemView,
+            BatchItem,
+            job_id=BatchItem.job_uuid,
+            status=status,
+            progress=case((status.in_(FINAL_STATUSES), 1.0), else_=running),
+            error_code=func.coalesce(BatchItem.error_code, Job.error_code),
+            error=func.coalesce(BatchItem.error, Job.error),
+            start_time=func.coalesce(BatchItem.started_at, Job.started_at),
+            end_time=func.coalesce(BatchItem.finished_at, Job.finished_at),
+            updated_at=Job.updated_at,
+            partial=Job.result_data["partial"].astext == "true",
+            reasons=func.coalesce(Job.result_data["reasons"], literal([], JSONB())),
         )
         .outerjoin(Job, Job.id == BatchItem.job_id)
         .where(BatchItem.batch_id == batch_id)
         .order_by(BatchItem.position)
     )
-    return [
-        BatchItemView(
-            domain=row.domain,
-            job_id=row.job_uuid,
-            status=row.status,
-            progress=1.0 if row.status in FINAL_STATUSES else row.progress,
-            error_code=row.error_code,
-            error=row.error,
-            start_time=row.started_at,
-            end_time=row.finished_at,
-            updated_at=row.updated_at,
-            partial=None if row.partial is None else row.partial == "true",
-            reasons=row.reasons or [],
-        )
-        for row in await session.execute(statement)
-    ]
+    return [BatchItemView(*row) for row in await session.execute(statement)]
 
 
 def _batch_view(batch: Batch, items: Sequence[BatchItemView]) -> BatchView:
@@ -147,34 +126,20 @@ def _batch_view(batch: Batch, items: Sequence[BatchItemView]) -> BatchView:
         start_time=start,
         end_time=end,
         processing_time=_seconds(start, end),
-        domain_statuses={item.domain: _domain_status(item) for item in items},
+        domain_statuses={item.domain: item for item in items},
         error=NOTHING_SCANNED if status == JobStatus.FAILED else None,
         metadata={"max_pages": batch.max_pages},
     )
 
 
-def status_of_batch(statuses: Sequence[str], *, started: bool) -> str:
-    """One word for many: a batch that has ended is completed if one of its sites is."""
-    if all(status in FINAL_STATUSES for status in statuses):
-        for word in (JobStatus.COMPLETED, JobStatus.FAILED):
-            if word in statuses:
-                return word.value
-        return JobStatus.CANCELLED.value
-    return JobStatus.PROCESSING.value if started else JobStatus.PENDING.value
-
-
-def _domain_status(item: BatchItemView) -> DomainStatusView:
-    return DomainStatusView(
-        status=item.status,
-        job_id=item.job_id,
-        start_time=item.start_time,
-        end_time=item.end_time,
-        processing_time=_seconds(item.start_time, item.end_time),
-        error=item.error,
-        error_code=item.error_code,
-        partial=item.partial,
-        reasons=item.reasons,
-    )
+def status_of_batch(statuses: Sequence[JobStatus], *, started: bool) -> JobStatus:
+    """One status for many: a batch that has ended is completed if one of its sites is."""
+    if any(status in ACTIVE_STATUSES for status in statuses):
+        return JobStatus.PROCESSING if started else JobStatus.PENDING
+    for status in (JobStatus.COMPLETED, JobStatus.FAILED):
+        if status in statuses:
+            return status
+    return JobStatus.CANCELLED
 
 
 def _mean(values: Sequence[float]) -> float:

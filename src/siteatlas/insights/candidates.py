@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
-from sqlalchemy import Row, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from siteatlas.insights.page_reading import read_page
 from siteatlas.insights.pages import CursorScope, Page, bigint_key, page_size
+from siteatlas.insights.views import select_view
 from siteatlas.storage.models import Candidate
 
 
@@ -40,26 +40,16 @@ async def list_candidates(
     scope = CursorScope("candidates", (domain_id, verdict))
     after = scope.read(cursor, bigint_key)
     size = page_size(limit)
-    statement = select(Candidate).where(Candidate.domain_id == domain_id)
+    statement = select_view(CandidateView, Candidate).where(Candidate.domain_id == domain_id)
     if verdict is not None:
         statement = statement.where(Candidate.verdict == verdict)
     if after is not None:
         statement = statement.where(Candidate.url_hash > after)
-    statement = statement.order_by(Candidate.url_hash)
+    statement = statement.add_columns(Candidate.url_hash).order_by(Candidate.url_hash)
     return await read_page(
-        session, statement, size, _view, lambda row: scope.write(row[0].url_hash)
-    )
-
-
-def _view(found: Row[Candidate]) -> CandidateView:
-    (row,) = found
-    return CandidateView(
-        url=row.url,
-        method=row.method,
-        verdict=row.verdict,
-        reason=row.reason,
-        type=row.type,
-        http_status=row.http_status,
-        scan_id=row.scan_id,
-        checked_at=row.checked_at,
+        session,
+        statement,
+        size,
+        lambda *row: CandidateView(*row[:-1]),
+        lambda row: scope.write(row.url_hash),
     )

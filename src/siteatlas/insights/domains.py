@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime
 from uuid import UUID
 
-from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from siteatlas.errors import DomainNotFound
 from siteatlas.insights.page_reading import read_page
 from siteatlas.insights.pages import CursorScope, Page, page_size, text_key
+from siteatlas.insights.views import select_view
 from siteatlas.net.address import parse_site
-from siteatlas.storage.models import Domain
+from siteatlas.storage.models import Domain, LastScanStatus
 from siteatlas.storage.statements.domains import find_domain
 
 
@@ -35,7 +35,7 @@ class DomainView:
     next_scan_at: datetime | None
     max_pages: int | None
     last_scan_at: datetime | None
-    last_scan_status: str | None
+    last_scan_status: LastScanStatus | None
     last_error_code: str | None
     failures_in_a_row: int
     url_count: int
@@ -65,41 +65,17 @@ async def list_domains(
     scope = CursorScope("domains", (watched,))
     after = scope.read(cursor, text_key)
     size = page_size(limit)
-    statement = select(Domain).where(Domain.deleted_at.is_(None))
+    statement = select_view(DomainView, Domain).where(Domain.deleted_at.is_(None))
     if watched is not None:
         statement = statement.where(Domain.watched.is_(watched))
     if after is not None:
         statement = statement.where(Domain.domain > after)
     statement = statement.order_by(Domain.domain)
     return await read_page(
-        session,
-        statement,
-        size,
-        lambda row: domain_view(row[0]),
-        lambda row: scope.write(row[0].domain),
+        session, statement, size, DomainView, lambda row: scope.write(row.domain)
     )
 
 
 def domain_view(domain: Domain) -> DomainView:
     """The view of a row that was already read."""
-    return DomainView(
-        id=domain.id,
-        domain=domain.domain,
-        origin=domain.origin,
-        base_url=domain.base_url,
-        watched=domain.watched,
-        paused=domain.paused,
-        scan_interval_hours=domain.scan_interval_hours,
-        next_scan_at=domain.next_scan_at,
-        max_pages=domain.max_pages,
-        last_scan_at=domain.last_scan_at,
-        last_scan_status=domain.last_scan_status,
-        last_error_code=domain.last_error_code,
-        failures_in_a_row=domain.failures_in_a_row,
-        url_count=domain.url_count,
-        distinct_url_count=domain.distinct_url_count,
-        sitemap_count=domain.sitemap_count,
-        created_by=domain.created_by,
-        created_at=domain.created_at,
-        updated_at=domain.updated_at,
-    )
+    return DomainView(*(getattr(domain, field.name) for field in fields(DomainView)))

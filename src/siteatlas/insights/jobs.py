@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Row, Select, func, select
+from sqlalchemy import Select, func, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from siteatlas.errors import InputError, JobNotFound
@@ -20,10 +20,11 @@ from siteatlas.insights.pages import (
     page_size,
     parse_bigint,
 )
+from siteatlas.insights.views import select_view
 from siteatlas.net.address import parse_site
 from siteatlas.queue.statuses import parse_status
 from siteatlas.storage.autocommit import Reader
-from siteatlas.storage.models import SITEMAP_JOB, Domain, Job, JobAttempt, JobStatus
+from siteatlas.storage.models import SITEMAP_JOB, AttemptOutcome, Domain, Job, JobAttempt, JobStatus
 
 _UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 MAX_ATTEMPTS_SHOWN = 100
@@ -36,7 +37,7 @@ class JobView:
     job_id: UUID
     id: int
     job_type: str
-    status: str
+    status: JobStatus
     progress: float
     domain: str | None
     domain_id: UUID | None
@@ -64,7 +65,7 @@ class AttemptView:
     worker_id: str | None
     started_at: datetime | None
     ended_at: datetime
-    outcome: str
+    outcome: AttemptOutcome
     error_code: str | None
     error: str | None
 
@@ -86,7 +87,7 @@ async def find_job(session: Reader, ident: str) -> JobView:
     row = (await session.execute(_jobs().where(named))).one_or_none()
     if row is None:
         raise JobNotFound
-    return _view(row)
+    return JobView(*row)
 
 
 async def list_jobs(
@@ -105,24 +106,24 @@ async def list_jobs(
     size = page_size(limit)
     statement = _jobs().order_by(Job.id.desc())
     if wanted is not None:
-        statement = statement.where(Job.status == wanted.value)
+        statement = statement.where(Job.status == wanted)
     if site is not None:
         owner = select(Domain.id).where(Domain.domain == site).scalar_subquery()
         statement = statement.where(Job.domain_id == owner)
     if before is not None:
         statement = statement.where(Job.id < before)
-    return await read_page(session, statement, size, _view, lambda row: scope.write(row[0].id))
+    return await read_page(session, statement, size, JobView, lambda row: scope.write(row.id))
 
 
 async def list_attempts(session: AsyncSession, job_id: int) -> list[AttemptView]:
     """The ended attempts at a job, the latest first."""
     statement = (
-        select(JobAttempt)
+        select_view(AttemptView, JobAttempt)
         .where(JobAttempt.job_id == job_id)
         .order_by(JobAttempt.fence.desc())
         .limit(MAX_ATTEMPTS_SHOWN)
     )
-    return [_attempt_view(row) for row in (await session.execute(statement)).scalars()]
+    return [AttemptView(*row) for row in await session.execute(statement)]
 
 
 async def count_jobs_by_status(session: AsyncSession) -> dict[str, int]:
@@ -133,51 +134,12 @@ async def count_jobs_by_status(session: AsyncSession) -> dict[str, int]:
         .group_by(Job.status)
     )
     counted = {row.status: row.number for row in await session.execute(statement)}
-    return {status.value: counted.get(status.value, 0) for status in JobStatus}
+    return {status.value: counted.get(status, 0) for status in JobStatus}
 
 
-def _jobs() -> Select[Job, str | None]:
+def _jobs() -> Select[*tuple[Any, ...]]:
     """Sitemap jobs with the name of their site, which stays known when the site is deleted."""
     named = func.coalesce(Domain.domain, Job.result_data["domain"].astext)
     kept = (Domain.id == Job.domain_id) & Domain.deleted_at.is_(None)
-    statement = select(Job, named).outerjoin(Domain, kept).where(Job.job_type == SITEMAP_JOB)
-    return statement.execution_options(populate_existing=True)
-
-
-def _view(row: Row[Job, str | None]) -> JobView:
-    job, domain = row
-    return JobView(
-        job_id=job.job_id,
-        id=job.id,
-        job_type=job.job_type,
-        status=job.status,
-        progress=job.progress,
-        domain=domain,
-        domain_id=job.domain_id,
-        created_by=job.created_by,
-        result_data=job.result_data,
-        error=job.error,
-        error_code=job.error_code,
-        attempt=job.attempt,
-        max_attempts=job.max_attempts,
-        priority=job.priority,
-        run_at=job.run_at,
-        worker_id=job.worker_id,
-        cancel_requested_at=job.cancel_requested_at,
-        created_at=job.created_at,
-        started_at=job.started_at,
-        finished_at=job.finished_at,
-        updated_at=job.updated_at,
-    )
-
-
-def _attempt_view(attempt: JobAttempt) -> AttemptView:
-    return AttemptView(
-        attempt=attempt.attempt,
-        worker_id=attempt.worker_id,
-        started_at=attempt.started_at,
-        ended_at=attempt.ended_at,
-        outcome=attempt.outcome,
-        error_code=attempt.error_code,
-        error=attempt.error,
-    )
+    statement = select_view(JobView, Job, domain=named)
+    return statement.outerjoin(Domain, kept).where(Job.job_type == SITEMAP_JOB)

@@ -56,16 +56,16 @@ async def read_page(
     session: AsyncSession,
     statement: Select[*tuple[Any, ...]],
     size: int,
-    view: Callable[[Any], T],
+    view: Callable[..., T],
     cursor_of: Callable[[Any], str],
 ) -> Page[T]:
-    """The first page of what a statement gives; a cursor is there when more follow."""
+    """The first page of a statement, each row as a view; with a cursor when more rows follow."""
     room, items, last = PageCapacity(size), list[T](), None
     async with aclosing(stream_rows(session, statement.limit(size + 1), room)) as rows:
         async for row in rows:
             if room.is_full:
                 return Page(items, cursor_of(last))
-            item, last = view(row), row
+            item, last = view(*row), row
             items.append(item)
             room.add(item)
     return Page(items, None)

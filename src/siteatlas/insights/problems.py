@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
+from typing import Any, assert_never, cast
 from uuid import UUID
 
-from sqlalchemy import Row, Select, literal, select, tuple_
+from sqlalchemy import Select, literal, tuple_
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from siteatlas.insights.page_reading import read_page
 from siteatlas.insights.pages import CursorScope, Page, page_size
+from siteatlas.insights.views import select_view
 from siteatlas.scanner.events import ProblemSample
 from siteatlas.scanner.problem_codes import meaning_of_problem
 from siteatlas.storage.models import DomainProblem, Sitemap
@@ -72,7 +74,7 @@ async def list_problems(
         )
     statement = statement.order_by(DomainProblem.code, DomainProblem.sitemap_id)
     return await read_page(
-        session, statement, size, _view, lambda row: scope.write(row[0].code, row[0].sitemap_id)
+        session, statement, size, _view, lambda row: scope.write(row.code, row.sitemap_id)
     )
 
 
@@ -81,9 +83,9 @@ def _key(parts: Sequence[str]) -> tuple[str, UUID]:
     return code, UUID(sitemap_id)
 
 
-def _problems(domain_id: UUID, wanted: ProblemFilter) -> Select[DomainProblem, str]:
+def _problems(domain_id: UUID, wanted: ProblemFilter) -> Select[*tuple[Any, ...]]:
     statement = (
-        select(DomainProblem, Sitemap.url)
+        select_view(ProblemView, DomainProblem, meaning=DomainProblem.code, sitemap=Sitemap.url)
         .join(Sitemap, Sitemap.id == DomainProblem.sitemap_id)
         .where(DomainProblem.domain_id == domain_id)
     )
@@ -91,25 +93,19 @@ def _problems(domain_id: UUID, wanted: ProblemFilter) -> Select[DomainProblem, s
         statement = statement.where(DomainProblem.code == wanted.code)
     if wanted.sitemap is not None:
         statement = statement.where(Sitemap.url == wanted.sitemap)
-    if wanted.state is ProblemState.CURRENT:
-        statement = statement.where(DomainProblem.resolved_at.is_(None))
-    elif wanted.state is ProblemState.RESOLVED:
-        statement = statement.where(DomainProblem.resolved_at.is_not(None))
-    return statement
+    match wanted.state:
+        case ProblemState.CURRENT:
+            return statement.where(DomainProblem.resolved_at.is_(None))
+        case ProblemState.RESOLVED:
+            return statement.where(DomainProblem.resolved_at.is_not(None))
+        case ProblemState.ALL:
+            return statement
+        case _:
+            assert_never(wanted.state)
 
 
-def _view(row: Row[DomainProblem, str]) -> ProblemView:
-    problem, sitemap = row
-    return ProblemView(
-        code=problem.code,
-        meaning=meaning_of_problem(problem.code),
-        sitemap=sitemap,
-        sitemap_id=problem.sitemap_id,
-        count=problem.count,
-        samples=[ProblemSample(**sample) for sample in problem.samples],
-        first_scan_id=problem.first_scan_id,
-        last_scan_id=problem.last_scan_id,
-        first_seen_at=problem.first_seen_at,
-        last_seen_at=problem.last_seen_at,
-        resolved_at=problem.resolved_at,
-    )
+def _view(*row: Any) -> ProblemView:
+    """The view of a row; it has the code where the meaning goes, and samples as they are stored."""
+    view = ProblemView(*row)
+    samples = [ProblemSample(**sample) for sample in cast("list[dict[str, Any]]", view.samples)]
+    return replace(view, meaning=meaning_of_problem(view.code), samples=samples)

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
-from sqlalchemy import Row, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from siteatlas.insights.page_reading import read_page
 from siteatlas.insights.pages import CursorScope, Page, bigint_key, page_size
-from siteatlas.storage.models import Scan
+from siteatlas.insights.views import select_view
+from siteatlas.storage.models import Scan, ScanState
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +20,7 @@ class ScanView:
 
     id: int
     job_id: UUID
-    state: str
+    state: ScanState
     partial: bool
     reasons: list[str]
     error_code: str | None
@@ -43,26 +43,8 @@ async def list_scans(
     scope = CursorScope("scans", (domain_id,))
     before = scope.read(cursor, bigint_key)
     size = page_size(limit)
-    statement = select(Scan).where(Scan.domain_id == domain_id)
+    statement = select_view(ScanView, Scan, job_id=Scan.job_uuid).where(Scan.domain_id == domain_id)
     if before is not None:
         statement = statement.where(Scan.id < before)
     statement = statement.order_by(Scan.id.desc())
-    return await read_page(session, statement, size, _view, lambda row: scope.write(row[0].id))
-
-
-def _view(found: Row[Scan]) -> ScanView:
-    (row,) = found
-    return ScanView(
-        id=row.id,
-        job_id=row.job_uuid,
-        state=row.state,
-        partial=row.partial,
-        reasons=row.reasons,
-        error_code=row.error_code,
-        started_at=row.started_at,
-        finished_at=row.finished_at,
-        sitemap_count=row.sitemap_count,
-        url_count=row.url_count,
-        distinct_url_count=row.distinct_url_count,
-        published_seq=row.published_seq,
-    )
+    return await read_page(session, statement, size, ScanView, lambda row: scope.write(row.id))

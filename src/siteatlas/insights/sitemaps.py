@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 from uuid import UUID
 
-from sqlalchemy import ARRAY, Row, Select, Uuid, func, select
+from sqlalchemy import ARRAY, Select, Uuid, func, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from siteatlas.errors import SitemapNotFound
 from siteatlas.insights.page_reading import read_page
 from siteatlas.insights.pages import CursorScope, Page, page_size, uuid_key
-from siteatlas.storage.models import Domain, Sitemap, SitemapLink
+from siteatlas.insights.views import select_view
+from siteatlas.storage.models import Domain, Sitemap, SitemapLink, SitemapStatus
 
 MAX_PARENTS_SHOWN = 10
 
@@ -28,7 +29,7 @@ class SitemapView:
     domain_id: UUID
     type: str | None
     discovery_method: str
-    status: str
+    status: SitemapStatus
     job_id: UUID
     created_by: UUID
     created_at: datetime
@@ -49,7 +50,7 @@ async def find_sitemap(session: AsyncSession, sitemap_id: UUID) -> SitemapView:
     row = (await session.execute(_sitemaps().where(Sitemap.id == sitemap_id))).one_or_none()
     if row is None:
         raise SitemapNotFound
-    return _view(row)
+    return SitemapView(*row)
 
 
 async def list_sitemaps(
@@ -73,10 +74,10 @@ async def list_sitemaps(
     if after is not None:
         statement = statement.where(Sitemap.id > after)
     statement = statement.order_by(Sitemap.id)
-    return await read_page(session, statement, size, _view, lambda row: scope.write(row[0].id))
+    return await read_page(session, statement, size, SitemapView, lambda row: scope.write(row.id))
 
 
-def _sitemaps() -> Select[Sitemap, str, Sequence[UUID]]:
+def _sitemaps() -> Select[*tuple[Any, ...]]:
     parents = (
         select(SitemapLink.parent_id)
         .where(SitemapLink.child_id == Sitemap.id)
@@ -85,34 +86,12 @@ def _sitemaps() -> Select[Sitemap, str, Sequence[UUID]]:
         .correlate(Sitemap)
         .scalar_subquery()
     )
-    return (
-        select(Sitemap, Domain.domain, func.array(parents, type_=ARRAY(Uuid())))
-        .join(Domain, Domain.id == Sitemap.domain_id)
-        .where(Domain.deleted_at.is_(None))
+    statement = select_view(
+        SitemapView,
+        Sitemap,
+        domain=Domain.domain,
+        job_id=Sitemap.last_job_id,
+        parent_ids=func.array(parents, type_=ARRAY(Uuid())),
     )
-
-
-def _view(row: Row[Sitemap, str, Sequence[UUID]]) -> SitemapView:
-    sitemap, domain, parent_ids = row
-    return SitemapView(
-        id=sitemap.id,
-        url=sitemap.url,
-        domain=domain,
-        domain_id=sitemap.domain_id,
-        type=sitemap.type,
-        discovery_method=sitemap.discovery_method,
-        status=sitemap.status,
-        job_id=sitemap.last_job_id,
-        created_by=sitemap.created_by,
-        created_at=sitemap.created_at,
-        last_read_at=sitemap.last_read_at,
-        url_count=sitemap.url_count,
-        http_status=sitemap.http_status,
-        wire_bytes=sitemap.wire_bytes,
-        decoded_bytes=sitemap.decoded_bytes,
-        fetch_seconds=sitemap.fetch_seconds,
-        lastmod=sitemap.lastmod,
-        parent_ids=list(parent_ids),
-        error_code=sitemap.error_code,
-        error=sitemap.error,
-    )
+    kept = Domain.deleted_at.is_(None)
+    return statement.join(Domain, Domain.id == Sitemap.domain_id).where(kept)

@@ -11,7 +11,7 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
+from typing import Any, assert_never
 from uuid import UUID
 
 from sqlalchemy import (
@@ -223,10 +223,15 @@ def _is_hit(window: Subquery, wanted: UrlFilter) -> ColumnElement[bool]:
     if wanted.contains:
         found = func.strpos(func.lower(window.c.url), func.lower(wanted.contains))
         conditions.append(found > 0)
-    if wanted.state is ListingState.LISTED:
-        conditions.append(window.c.removed_at.is_(None))
-    elif wanted.state is ListingState.REMOVED:
-        conditions.append(window.c.removed_at.is_not(None))
+    match wanted.state:
+        case ListingState.LISTED:
+            conditions.append(window.c.removed_at.is_(None))
+        case ListingState.REMOVED:
+            conditions.append(window.c.removed_at.is_not(None))
+        case ListingState.ALL:
+            pass
+        case _:
+            assert_never(wanted.state)
     return and_(*conditions)
 
 

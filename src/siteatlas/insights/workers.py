@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from sqlalchemy import Float, Interval, bindparam, exists, extract, func, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from siteatlas.insights.views import select_view
 from siteatlas.queue.workers import REPORT_SECONDS
 from siteatlas.storage.autocommit import Reader
 from siteatlas.storage.models import Worker
@@ -47,29 +48,13 @@ class WorkerView:
 async def list_workers(session: AsyncSession) -> list[WorkerView]:
     """The registered processes, those seen last first; also those that stopped."""
     age = extract("epoch", func.clock_timestamp() - Worker.last_seen_at).cast(Float)
-    statement = (
-        select(Worker, age).order_by(Worker.last_seen_at.desc(), Worker.id).limit(MAX_WORKERS_SHOWN)
-    )
-    return [_view(worker, seconds) for worker, seconds in await session.execute(statement)]
+    statement = select_view(WorkerView, Worker, seconds_since_seen=func.greatest(0.0, age))
+    latest = statement.order_by(Worker.last_seen_at.desc(), Worker.id).limit(MAX_WORKERS_SHOWN)
+    rows = await session.execute(latest)
+    return [WorkerView(*row) for row in rows]
 
 
 async def any_worker_alive(session: Reader, within_seconds: float = ALIVE_SECONDS) -> bool:
     """Whether a process that works was seen within the last minute."""
     age = timedelta(seconds=within_seconds)
     return bool(await session.scalar(ANY_ALIVE, {"age": age}))
-
-
-def _view(worker: Worker, seconds: float) -> WorkerView:
-    return WorkerView(
-        id=worker.id,
-        hostname=worker.hostname,
-        pid=worker.pid,
-        version=worker.version,
-        slots=worker.slots,
-        running=worker.running,
-        started_at=worker.started_at,
-        last_seen_at=worker.last_seen_at,
-        last_tick_at=worker.last_tick_at,
-        next_tick_at=worker.next_tick_at,
-        seconds_since_seen=max(0.0, float(seconds)),
-    )

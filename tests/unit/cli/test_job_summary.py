@@ -16,6 +16,7 @@ from siteatlas.cli.commands.job_summary import summary_lines, write_summary
 from siteatlas.cli.commands.jobs import IdleNotice, watch_exit_code
 from siteatlas.cli.terminal.options import FailOn
 from siteatlas.insights.jobs import AttemptView, JobView
+from siteatlas.storage.models import AttemptOutcome, JobStatus
 
 NOW = datetime(2026, 11, 16, 12, 0, tzinfo=UTC)
 USER = UUID(int=1)
@@ -39,7 +40,7 @@ DONE = JobView(
     job_id=UUID(int=7),
     id=7,
     job_type="sitemap",
-    status="completed",
+    status=JobStatus.COMPLETED,
     progress=1.0,
     domain="a.example",
     domain_id=None,
@@ -61,7 +62,7 @@ DONE = JobView(
 PARTIAL = replace(DONE, result_data=FOUND | {"partial": True, "reasons": ["truncated", "timeout"]})
 FAILED = replace(
     DONE,
-    status="failed",
+    status=JobStatus.FAILED,
     result_data={"domain": "a.example"},
     error_code="no_sitemap",
     error="No sitemap was found.",
@@ -102,7 +103,11 @@ def test_a_failed_job_says_why_and_what_to_do():
 
 def test_a_job_that_waits_for_its_next_attempt_says_when():
     waiting = replace(
-        FAILED, status="pending", run_at=NOW + timedelta(minutes=5), attempt=2, finished_at=None
+        FAILED,
+        status=JobStatus.PENDING,
+        run_at=NOW + timedelta(minutes=5),
+        attempt=2,
+        finished_at=None,
     )
     shown = dict(lines(waiting))
     assert shown["due"] == "2026-11-16 12:05:00Z (in 5 min)"
@@ -146,7 +151,7 @@ def test_partial_has_a_colour_of_its_own_on_a_terminal(monkeypatch):
 
 @pytest.mark.parametrize(("number", "shown"), [(1, False), (2, True)])
 def test_attempts_are_listed_when_there_were_several(number: int, shown: bool, capsys):
-    attempt = AttemptView(1, "host-1", NOW, NOW, "failed", "timeout", "slow")
+    attempt = AttemptView(1, "host-1", NOW, NOW, AttemptOutcome.FAILED, "timeout", "slow")
     write_summary(FAILED, [attempt] * number)
     assert ("OUTCOME" in capsys.readouterr().out) is shown
 
@@ -159,7 +164,7 @@ def test_attempts_are_listed_when_there_were_several(number: int, shown: bool, c
         (PARTIAL, FailOn.FAILED, 0),
         (PARTIAL, FailOn.PARTIAL, 1),
         (FAILED, FailOn.FAILED, 1),
-        (replace(DONE, status="processing"), FailOn.FAILED, 1),
+        (replace(DONE, status=JobStatus.PROCESSING), FailOn.FAILED, 1),
     ],
 )
 def test_the_exit_code_of_watching_tells_the_end_of_the_job(job, fail_on, code: int):

@@ -1,0 +1,98 @@
+"""Views and answers follow from the columns of the tables: the same names, the same types."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, get_args, get_type_hints
+
+import pytest
+from pydantic import BaseModel
+
+from siteatlas.api.schemas.batches import BatchStatusAnswer, DomainStatusAnswer
+from siteatlas.api.schemas.domain_problems import ProblemAnswer
+from siteatlas.api.schemas.domains import CandidateAnswer, DomainAnswer, ScanAnswer
+from siteatlas.api.schemas.jobs import AttemptAnswer, JobAnswer
+from siteatlas.api.schemas.sitemaps import SitemapAnswer, UrlAnswer
+from siteatlas.insights.batches import BatchItemView, BatchView
+from siteatlas.insights.candidates import CandidateView
+from siteatlas.insights.domains import DomainView
+from siteatlas.insights.jobs import AttemptView, JobView
+from siteatlas.insights.problems import ProblemView
+from siteatlas.insights.scans import ScanView
+from siteatlas.insights.sitemaps import SitemapView
+from siteatlas.insights.urls import UrlView
+from siteatlas.insights.views import select_view
+from siteatlas.insights.workers import WorkerView
+from siteatlas.storage.models import (
+    Base,
+    Candidate,
+    Domain,
+    DomainProblem,
+    Job,
+    JobAttempt,
+    Scan,
+    Sitemap,
+    Worker,
+)
+
+# Fields of which the view makes something else.
+MADE_BY_THE_VIEW = {(ScanView, "job_id"), (ProblemView, "samples")}
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """A view of two fields, the first of which is not a column."""
+
+    name: str
+    url: str
+
+
+def test_the_columns_of_a_view_come_in_the_order_of_its_fields():
+    statement = select_view(Named, Sitemap, name=Domain.domain)
+    assert [column.key for column in statement.selected_columns] == ["name", "url"]
+    assert str(statement).startswith("SELECT domains.domain AS name, sitemaps.url")
+
+
+def test_a_field_without_a_column_is_noticed_when_the_statement_is_made():
+    with pytest.raises(AttributeError, match="name"):
+        select_view(Named, Sitemap)
+
+
+@pytest.mark.parametrize(
+    ("view", "model"),
+    [
+        (AttemptView, JobAttempt),
+        (CandidateView, Candidate),
+        (DomainView, Domain),
+        (JobView, Job),
+        (ProblemView, DomainProblem),
+        (ScanView, Scan),
+        (SitemapView, Sitemap),
+        (WorkerView, Worker),
+    ],
+)
+def test_a_field_has_the_type_of_its_column(view: type[Any], model: type[Base]):
+    columns = get_type_hints(model)
+    for name, type_ in get_type_hints(view).items():
+        if name in columns and (view, name) not in MADE_BY_THE_VIEW:
+            (stored,) = get_args(columns[name])
+            assert type_ == stored, name
+
+
+@pytest.mark.parametrize(
+    ("answer", "view"),
+    [
+        (AttemptAnswer, AttemptView),
+        (BatchStatusAnswer, BatchView),
+        (CandidateAnswer, CandidateView),
+        (DomainAnswer, DomainView),
+        (DomainStatusAnswer, BatchItemView),
+        (JobAnswer, JobView),
+        (ProblemAnswer, ProblemView),
+        (ScanAnswer, ScanView),
+        (SitemapAnswer, SitemapView),
+        (UrlAnswer, UrlView),
+    ],
+)
+def test_every_field_of_an_answer_is_one_of_its_view(answer: type[BaseModel], view: type[Any]):
+    assert {name for name in answer.model_fields if not hasattr(view, name)} == set()
