@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import json
+from collections.abc import AsyncIterator, Callable
+from types import ModuleType
 
 import httpx
+import orjson
 import pytest
 from fastapi import FastAPI
 
@@ -55,6 +58,8 @@ BODIES = {
     "an unknown field with odd signs": b'{"base_url": "example.com", "a/b~\\u0000\\n": 1}',
     "a field twice": b'{"base_url": "example.com", "base_url": "example.org"}',
     "a field twice inside": b'{"base_url": {"a": 1, "a": 2}}',
+    "a field twice, once escaped": b'{"base_url": "example.com", "base\\u005furl": "example.org"}',
+    "a field twice in a list": b'{"base_url": [{"a": ":"}, {"b": 1, "b": 1}]}',
     "no address": b"{}",
     "null as address": b'{"base_url": null}',
     "a number as address": b'{"base_url": 7}',
@@ -65,6 +70,7 @@ BODIES = {
     "half a surrogate pair": b'{"base_url": "\\ud800.example.com"}',
     "half a surrogate pair as name": b'{"base_url": "example.com", "\\ud800": 1}',
     "deep lists": b'{"base_url": ' + b"[" * 5000 + b"]" * 5000 + b"}",
+    "lists as deep as the parser reads": b'{"base_url": ' + b"[" * 1020 + b"]" * 1020 + b"}",
     "deep objects": b'{"a":' * 2500 + b"1" + b"}" * 2500,
 }
 
@@ -197,6 +203,38 @@ async def test_json_with_a_charset_is_welcome(client: httpx.AsyncClient):
     headers = {"Content-Type": "Application/JSON; charset=utf-8"}
     response = await client.post(SCAN, content=b'{"base_url": "example.com"}', headers=headers)
     assert response.status_code == 202
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"base_url": "example.com:443"}',
+        b'{"base_url": "https://example.com/a?b=\\"c\\":d\\\\"}',
+        b'{"max_pages": 7, "base_url": "example.com"}',
+    ],
+)
+async def test_a_colon_in_a_value_is_not_a_field(client: httpx.AsyncClient, body: bytes):
+    assert (await client.post(SCAN, content=body, headers=JSON)).status_code == 202
+
+
+async def test_a_body_is_parsed_once(client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch):
+    body = b'{"base_url": "example.com"}'
+    parsers: list[str] = []
+
+    def recorded(module: ModuleType) -> Callable[..., object]:
+        parse = module.loads
+
+        def record(text: str | bytes, **options: object) -> object:
+            if text in {body, body.decode()}:
+                parsers.append(module.__name__)
+            return parse(text, **options)
+
+        return record
+
+    for module in (json, orjson):
+        monkeypatch.setattr(module, "loads", recorded(module))
+    assert (await client.post(SCAN, content=body, headers=JSON)).status_code == 202
+    assert parsers == ["orjson"]
 
 
 async def endless(chunk: bytes, times: int) -> AsyncIterator[bytes]:

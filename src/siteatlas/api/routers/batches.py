@@ -8,7 +8,7 @@ from fastapi import APIRouter, Depends, Response, status
 
 from siteatlas.access.users import CurrentUser, current_user
 from siteatlas.api.addresses import checked_site
-from siteatlas.api.body_limits import KIB
+from siteatlas.api.body_limits import KIB, ParsedBodyRoute
 from siteatlas.api.context import NO_WORKER, Context
 from siteatlas.api.openapi import LOCATION, problems
 from siteatlas.api.problems import FieldRefused
@@ -31,7 +31,12 @@ LARGER_BODIES = {f"{PREFIX}/create": 1024 * KIB}
 MAX_STORED_NAME_CHARS = 2048
 
 log = get_logger("api")
-router = APIRouter(prefix=PREFIX, tags=["scans"], dependencies=[Depends(current_user)])
+router = APIRouter(
+    prefix=PREFIX,
+    tags=["scans"],
+    dependencies=[Depends(current_user)],
+    route_class=ParsedBodyRoute,
+)
 
 
 @router.post(

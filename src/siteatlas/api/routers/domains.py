@@ -8,6 +8,7 @@ from fastapi import APIRouter, Depends, Path, Query, Response, status
 
 from siteatlas.access.users import CurrentUser, current_user
 from siteatlas.api.addresses import site_at
+from siteatlas.api.body_limits import ParsedBodyRoute
 from siteatlas.api.context import NO_WORKER, STATUS_PATH, Context
 from siteatlas.api.openapi import LOCATION, problems
 from siteatlas.api.schemas.base import MAX_ADDRESS_CHARS, PageAnswer
@@ -35,7 +36,12 @@ from siteatlas.storage.statements.domains import change_domain, find_domain, reg
 PREFIX = "/api/v3/domains"
 
 log = get_logger("api")
-router = APIRouter(prefix=PREFIX, tags=["domains"], dependencies=[Depends(current_user)])
+router = APIRouter(
+    prefix=PREFIX,
+    tags=["domains"],
+    dependencies=[Depends(current_user)],
+    route_class=ParsedBodyRoute,
+)
 
 DomainName = Annotated[
     str,

@@ -8,6 +8,7 @@ from fastapi import APIRouter, Depends, Response, status
 
 from siteatlas.access.users import CurrentUser, current_user
 from siteatlas.api.addresses import site_at
+from siteatlas.api.body_limits import ParsedBodyRoute
 from siteatlas.api.context import NO_WORKER, STATUS_PATH, Context, JobIdent
 from siteatlas.api.openapi import LOCATION, problems
 from siteatlas.api.problems import FieldRefused
@@ -26,7 +27,12 @@ NO_DOCUMENT = "With only_document, base_url must be the address of a sitemap."
 READS_LESS = "A scan of another document of this site is active. Try again when it has ended."
 
 log = get_logger("api")
-router = APIRouter(prefix="/api/v3/sitemap", tags=["scans"], dependencies=[Depends(current_user)])
+router = APIRouter(
+    prefix="/api/v3/sitemap",
+    tags=["scans"],
+    dependencies=[Depends(current_user)],
+    route_class=ParsedBodyRoute,
+)
 
 
 @router.post(
