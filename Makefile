@@ -13,6 +13,8 @@ READY := $(VENV)/.ready
 READY_DEV := $(VENV)/.ready-dev
 # pip shows its progress on a terminal and is quiet elsewhere.
 PIP := $(BIN)/python -m pip --disable-pip-version-check $(shell [ -t 2 ] || echo --quiet)
+# The tests of `make test-fast`; narrower: make test-fast FAST_TESTS=tests/unit/net
+FAST_TESTS ?= tests/unit tests/architecture
 # Excludes tests that a pooler cannot affect (query plans, startup refusals) or that run their own.
 POOLED_TESTS := tests/integration tests/acceptance tests/faults --ignore=tests/integration/embedded \
 	--ignore=tests/integration/test_refusals.py --ignore=tests/integration/test_pooler_refusals.py \
@@ -21,7 +23,7 @@ POOLED_TESTS := tests/integration tests/acceptance tests/faults --ignore=tests/i
 COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header
 
 .DEFAULT_GOAL := help
-.PHONY: demo run test test-pooled test-versions test-wheel faults fuzz mutations reports check format docs bench conformance lock dist clean help
+.PHONY: demo run test test-fast test-pooled test-versions test-wheel faults fuzz mutations reports check format docs bench conformance lock dist clean help
 
 demo: $(READY) ## scan small demo sites on this machine and show the results
 	$(BIN)/siteatlas demo $(ARGS)
@@ -32,6 +34,9 @@ run: $(READY) ## serve the API on this machine and run queued jobs
 test: $(READY_DEV) ## run the tests
 	@echo "All tests take about 8 minutes on two cores. Some of them: make test ARGS=\"tests/unit -k robots\""
 	$(BIN)/python -m pytest -n 2 --dist loadfile $(ARGS)
+
+test-fast: $(READY_DEV) ## run the tests that need no PostgreSQL and do not sleep, in seconds
+	$(BIN)/python -m pytest -q -p no:schemathesis -p no:xdist -m "not slow" --durations=5 --durations-min=0.3 $(FAST_TESTS) $(ARGS)
 
 test-pooled: $(READY_DEV) ## run the PostgreSQL tests through PgBouncer
 	@if PATH="$$PATH:/usr/sbin" command -v pgbouncer >/dev/null; then \

@@ -114,6 +114,7 @@ def test_everything_that_is_installed_is_checked_by_hash(dockerfile):
     assert unchecked == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("service", ["migrate", "api", "worker"])
 def test_every_command_is_one_of_ours(service, ours):
     command = [sys.executable, "-m", "siteatlas.cli", *ours[service]["command"], "--help"]

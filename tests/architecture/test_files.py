@@ -45,6 +45,7 @@ def test_a_file_has_at_most_400_lines(sources: dict[str, str]):
     assert {path: n for path, n in lengths.items() if n > MAX_FILE_LINES} == {}
 
 
+@pytest.mark.slow
 def test_a_function_has_at_most_50_lines(sources: dict[str, str]):
     long = {
         path: found
@@ -54,6 +55,7 @@ def test_a_function_has_at_most_50_lines(sources: dict[str, str]):
     assert long == {}
 
 
+@pytest.mark.slow
 def test_a_module_says_what_it_owns(sources: dict[str, str]):
     trees = {path: ast.parse(source) for path, source in sources.items()}
     silent = [path for path, tree in trees.items() if tree.body and not ast.get_docstring(tree)]

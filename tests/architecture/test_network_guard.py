@@ -31,6 +31,7 @@ def test_loopback_can_be_reached():
         assert peer == client.getsockname()
 
 
+@pytest.mark.slow
 def test_a_test_that_reaches_out_fails_even_when_it_forgives_the_refusal(
     project: Path, tmp_path: Path
 ):

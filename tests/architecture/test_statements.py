@@ -81,6 +81,7 @@ def raw_sql(source: str) -> set[str]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.criterion("orm-only")
 def test_no_sql_is_written_as_text_outside_of_migrations(project: Path) -> None:
     package = project / "src" / "siteatlas"

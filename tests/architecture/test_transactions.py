@@ -130,6 +130,7 @@ def test_a_route_that_opens_a_session_or_leaves_out_the_transaction_is_seen(
     assert transactions_of_writers(router) == {"write": 0}
 
 
+@pytest.mark.slow
 @pytest.mark.criterion("background-sessions")
 def test_background_work_opens_background_sessions_only(package: Path) -> None:
     files = files_of(package, BACKGROUND_ROOMS)
@@ -139,6 +140,7 @@ def test_background_work_opens_background_sessions_only(package: Path) -> None:
         assert offenders(package, files, {name})
 
 
+@pytest.mark.slow
 @pytest.mark.criterion("no-nesting")
 def test_savepoints_stand_where_a_conflict_must_not_end_the_caller_s_transaction(
     package: Path,

@@ -108,6 +108,7 @@ async def test_work_goes_on_when_there_is_no_end_of_people() -> None:
     await task
 
 
+@pytest.mark.slow
 async def test_somebody_who_takes_long_no_longer_goes_first() -> None:
     own = FairLoop()
     done: list[str] = []

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import orjson
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -54,6 +55,7 @@ def test_extras_that_hold_the_seam_between_objects_stay_whole():
     assert [entry["extras"] for entry in lines] == extras
 
 
+@pytest.mark.slow
 @given(st.lists(st.text(st.characters(exclude_categories=["Cs"])), max_size=8))
 def test_every_list_of_urls_comes_back_from_its_json_lines(urls: list[str]):
     # Text may hold characters that end a line for `splitlines` but not in bytes.
@@ -66,6 +68,7 @@ def test_urls_stand_one_a_line_as_they_were_listed():
     assert url_lines([]) == b""
 
 
+@pytest.mark.slow
 @given(st.lists(st.text(), min_size=1, max_size=8))
 def test_there_are_as_many_lines_as_urls_whatever_they_hold(urls: list[str]):
     encoded = url_lines(urls)
@@ -94,6 +97,7 @@ def columns_of_rows(rows: list[tuple[Any, ...]]) -> EntryColumns:
     return EntryColumns(*(list(column) for column in zip(*rows, strict=True)))
 
 
+@pytest.mark.slow
 @given(ROWS)
 def test_json_lines_hold_exactly_what_was_listed(rows: list[tuple[Any, ...]]):
     lines = object_lines(SITEMAP, columns_of_rows(rows)).split(b"\n")[:-1]
@@ -113,6 +117,7 @@ def test_json_lines_hold_exactly_what_was_listed(rows: list[tuple[Any, ...]]):
     assert found == expected
 
 
+@pytest.mark.slow
 @given(ROWS)
 def test_csv_has_a_row_of_seven_cells_for_every_entry_and_no_formula(rows: list[tuple[Any, ...]]):
     encoded = csv_lines(SITEMAP, columns_of_rows(rows)).decode()

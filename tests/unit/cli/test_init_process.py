@@ -71,6 +71,7 @@ def started(script: str) -> subprocess.Popen[str]:
     )
 
 
+@pytest.mark.slow
 def test_orphans_are_reaped_and_the_exit_code_is_that_of_the_command():
     with started(ORPHANS) as init:
         said, _ = init.communicate(timeout=40)

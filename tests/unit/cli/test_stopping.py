@@ -39,6 +39,7 @@ def start(manner: str) -> subprocess.Popen[str]:
     return process
 
 
+@pytest.mark.slow
 def test_the_first_signal_lets_the_service_end_in_good_order():
     for number in (signal.SIGTERM, signal.SIGINT):
         process = start("obeys")
@@ -48,6 +49,7 @@ def test_the_first_signal_lets_the_service_end_in_good_order():
         assert "Ctrl-C again" in words
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("manner", ["hangs", "blocks"])
 def test_the_second_signal_ends_the_service_at_once(manner: str):
     process = start(manner)
@@ -81,6 +83,7 @@ interrupt("at the end")
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("moment", "code"), [("before the end", 130), ("at the end", 0)])
 def test_an_interrupt_after_the_work_makes_no_noise(moment: str, code: int):
     command = [sys.executable, "-c", AFTERWARDS, moment]

@@ -87,6 +87,7 @@ def test_a_taken_port_and_a_name_are_refused_in_words():
         listen_anywhere("example.com", 0)
 
 
+@pytest.mark.slow
 def test_a_worker_does_without_a_web_framework():
     program = "import sys, siteatlas.cli.commands.worker; print({'fastapi', 'uvicorn'} & set(sys.modules))"
     command = [sys.executable, "-c", program]

@@ -21,6 +21,7 @@ def refusing(retry_after: str | None, status: str = "429 Too Many Requests") -> 
     return whole_answer(status=status, headers=headers)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("status", ["429 Too Many Requests", "503 Service Unavailable"])
 @pytest.mark.parametrize("retry_after", ["0", "-5", "1", None])
 async def test_a_short_wait_is_sat_out(make_client: MakeClient, status: str, retry_after):

@@ -201,6 +201,7 @@ async def test_a_silent_server_is_left_after_the_time_for_the_first_byte(make_cl
     assert server.connections == 1
 
 
+@pytest.mark.slow
 async def test_a_server_that_has_answered_before_is_asked_again_when_it_falls_silent(
     make_client: MakeClient,
 ):
@@ -221,6 +222,7 @@ async def test_a_server_that_has_answered_before_is_asked_again_when_it_falls_si
     assert server.connections == 4
 
 
+@pytest.mark.slow
 async def test_headers_in_drops_do_not_hold_us(make_client: MakeClient):
     async def drip(connection: Connection) -> None:
         await connection.request()

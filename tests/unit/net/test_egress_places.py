@@ -79,6 +79,7 @@ async def test_as_the_address_of_a_site(number: int, text: str):
     assert record.error_code == "egress_denied"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("number", "text"), rows("redirect", without=NEEDS_A_LINE_END))
 async def test_as_the_target_of_a_redirect(number: int, text: str):
     moved = b"HTTP/1.1 302 Found\r\nContent-Length: 0\r\nLocation: " + text.encode() + b"\r\n\r\n"
@@ -87,6 +88,7 @@ async def test_as_the_target_of_a_redirect(number: int, text: str):
     assert sorted(server.paths) == ["/good.xml", "/robots.txt", "/start.xml"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("number", "text"), rows("robots", without=NEEDS_A_LINE_END))
 async def test_as_a_line_of_robots_txt(number: int, text: str):
     robots = f"Sitemap: {text}\nSitemap: /good.xml\n".encode()
@@ -99,6 +101,7 @@ async def test_as_a_line_of_robots_txt(number: int, text: str):
     assert sorted(server.paths) == ["/good.xml", "/robots.txt"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("number", "text"), rows("index"))
 async def test_as_an_entry_of_an_index(number: int, text: str):
     entry = escape(text, {"\r": "&#13;", "\n": "&#10;", "\t": "&#9;"})

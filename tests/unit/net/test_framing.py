@@ -74,6 +74,7 @@ async def test_a_flood_of_wrapping_is_broken_off_early(
     assert time.monotonic() - since < 1.5
 
 
+@pytest.mark.slow
 async def test_a_late_reader_is_told_the_same_reason(make_client: MakeClient):
     async with (
         RawServer(Site(CHUNKED, chunks(1) * 1000)) as server,

@@ -95,6 +95,7 @@ async def test_an_unknown_name_is_said_to_be_unknown(make_client: MakeClient):
     assert len(resolver.asked) == 2
 
 
+@pytest.mark.slow
 async def test_a_slow_lookup_is_given_up(make_client: MakeClient):
     class SlowResolver:
         async def addresses(self, host: str) -> Sequence[str]:
@@ -186,6 +187,7 @@ class Strangers(EgressPolicy):
         return False
 
 
+@pytest.mark.slow
 async def test_names_of_strangers_are_paced_by_their_address(make_client: MakeClient):
     async with PathServer({"/": whole_answer(b"x")}) as server:
         names = [f"n{number}.example.com" for number in range(4)]

@@ -191,6 +191,7 @@ async def test_a_cancelled_wait_gives_its_place_back():
     assert not politeness._host(SITE, own=False).free.locked()
 
 
+@pytest.mark.slow
 async def test_hosts_out_of_use_are_forgotten():
     politeness = Politeness(0, 2)
     async with politeness.slot(SITE):
@@ -264,6 +265,7 @@ async def test_a_host_that_waits_for_its_own_turn_keeps_nobody_from_the_address(
     assert all(not host.users for host in politeness._hosts.values())
 
 
+@pytest.mark.slow
 async def test_a_delay_of_the_host_holds_after_a_wait_for_the_address():
     politeness = Politeness(0.1, 2)
     started: list[float] = []

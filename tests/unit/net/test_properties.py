@@ -26,6 +26,7 @@ HOST = st.lists(LABEL, min_size=2, max_size=4).map(lambda labels: ".".join([*lab
 PATH = st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs"]), max_size=30)
 
 
+@pytest.mark.slow
 @settings(max_examples=500, deadline=None)
 @given(TEXT)
 def test_any_text_is_an_address_or_an_address_error(text):
@@ -43,6 +44,7 @@ def test_any_text_is_an_address_or_an_address_error(text):
         assert "#" not in address.url
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(HOST, PATH)
 def test_an_ordinary_address_is_always_read(host, path):
@@ -51,6 +53,7 @@ def test_an_ordinary_address_is_always_read(host, path):
     assert (address.host, address.scheme) == (host, "https")
 
 
+@pytest.mark.slow
 @settings(max_examples=500, deadline=None)
 @given(st.integers(0, 2**32 - 1).map(IPv4Address))
 def test_no_ipv4_address_passes_that_python_knows_as_private(ip):
@@ -66,6 +69,7 @@ def test_no_ipv4_address_passes_that_python_knows_as_private(ip):
     assert not (ip.is_unspecified)
 
 
+@pytest.mark.slow
 @settings(max_examples=500, deadline=None)
 @given(
     st.one_of(

@@ -81,6 +81,7 @@ async def test_a_silent_name_is_given_up_and_not_asked_for_again_at_once(
     assert time.monotonic() - since < 0.1
 
 
+@pytest.mark.slow
 async def test_a_silent_name_is_asked_for_again_after_a_while(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(resolver_module, "LOOKUP_SECONDS", 0.1)
     monkeypatch.setattr(resolver_module, "DEAD_SECONDS", 0.1)
@@ -106,6 +107,7 @@ def open_files() -> int:
     return len(list(Path("/dev/fd").iterdir()))
 
 
+@pytest.mark.slow
 async def test_a_cancelled_lookup_leaves_no_socket_behind():
     async with DnsServer() as server:
         resolver = DnsResolver([server.entry])

@@ -137,6 +137,7 @@ async def test_a_body_that_stops_coming_is_a_timeout(make_client: MakeClient):
     assert body == b"hello"
 
 
+@pytest.mark.slow
 async def test_a_drip_is_too_slow(make_client: MakeClient):
     drops: list[bytes | float] = [b"x", 0.05] * 200
     limits = replace(QUICK, speed_window=0.5)
@@ -146,6 +147,7 @@ async def test_a_drip_is_too_slow(make_client: MakeClient):
     assert time.monotonic() - started < 2
 
 
+@pytest.mark.slow
 async def test_a_drip_within_the_speed_limit_ends_with_the_time_for_the_document(
     make_client: MakeClient,
 ):
@@ -156,6 +158,7 @@ async def test_a_drip_within_the_speed_limit_ends_with_the_time_for_the_document
     assert not isinstance(error, TooSlow)
 
 
+@pytest.mark.slow
 async def test_the_time_that_the_reader_takes_is_not_the_sites(make_client: MakeClient):
     body = b"x" * 400_000
     handler = sending(HEAD + b"Content-Length: 400000\r\n\r\n" + body)

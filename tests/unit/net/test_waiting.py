@@ -49,6 +49,7 @@ async def test_a_job_that_waits_for_its_turn_says_how_long():
     assert observer.resumed == 1
 
 
+@pytest.mark.slow
 async def test_a_job_with_a_running_request_is_not_idle():
     politeness, observer = Politeness(0.1, 2), Observer()
     with observe_waits(observer.waits):
@@ -56,6 +57,7 @@ async def test_a_job_with_a_running_request_is_not_idle():
     assert observer.idle == []
 
 
+@pytest.mark.slow
 async def test_the_end_of_the_running_request_leaves_the_others_waiting():
     politeness, observer = Politeness(0.3, 2), Observer()
     with observe_waits(observer.waits):
@@ -87,6 +89,7 @@ async def test_an_idle_job_sends_nothing_until_it_has_its_slot_back():
     assert not observer.waits.is_idle
 
 
+@pytest.mark.slow
 async def test_the_delay_holds_after_a_long_wait_for_the_slot():
     politeness, observer = Politeness(0.1, 4), Observer()
     await request(politeness)
@@ -99,6 +102,7 @@ async def test_the_delay_holds_after_a_long_wait_for_the_slot():
     assert all(later - sooner > 0.09 for sooner, later in itertools.pairwise(starts))
 
 
+@pytest.mark.slow
 async def test_another_request_of_an_idle_job_needs_the_slot_too():
     politeness, observer = Politeness(0.3, 2), Observer()
     with observe_waits(observer.waits):

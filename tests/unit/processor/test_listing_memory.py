@@ -124,6 +124,7 @@ def bytes_held(stored: Stored, hashes: list[int], most: int) -> tuple[int, int]:
     return taken, budget.held
 
 
+@pytest.mark.slow
 def test_beyond_the_budget_a_listing_takes_few_bytes_and_the_count_is_about_right():
     hashes = numbers(50_000)
     quick, counted_quick = bytes_held({}, hashes, 10**9)

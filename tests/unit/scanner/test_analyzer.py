@@ -320,6 +320,7 @@ def scanning_tasks() -> list[str]:
     return [name for name in names if name.startswith(("SiteScan.", "SitemapAnalyzer."))]
 
 
+@pytest.mark.slow
 async def test_a_slow_reader_of_events_slows_the_site_down(site, make_analyzer):
     sent = 0
 

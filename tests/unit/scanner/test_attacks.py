@@ -47,6 +47,7 @@ def peak_memory(groups: int) -> int:
     return int(result.stdout)
 
 
+@pytest.mark.slow
 def test_elements_around_entries_are_forgotten_too():
     """Twenty groups of 200,000 elements took 20 times the memory of one."""
     assert peak_memory(12) < peak_memory(2) + 60_000

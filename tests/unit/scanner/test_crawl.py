@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from siteatlas.net.address import parse_site, parse_url
 from siteatlas.net.client import HttpClient
 from siteatlas.net.egress import EgressPolicy
@@ -23,6 +25,7 @@ INDEX = "https://a.example/index.xml"
 CHILDREN = 10_000
 
 
+@pytest.mark.slow
 async def test_ten_thousand_children_do_not_keep_the_event_loop():
     told: list[ScanEvent] = []
     rounds = 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -68,6 +69,7 @@ def test_dates_and_their_texts_are_those_of_the_single_values(texts):
     )
 
 
+@pytest.mark.slow
 @given(COLUMNS, COLUMNS)
 def test_columns_that_are_put_together_keep_their_texts(first, second):
     columns, _ = build(first)

@@ -332,6 +332,7 @@ def test_the_fingerprint_is_that_of_the_inflated_bytes():
     assert read(content).reader.content_hash() != read(urlset("")).reader.content_hash()
 
 
+@pytest.mark.slow
 @pytest.mark.criterion("efficient")
 def test_memory_stays_flat_while_a_large_document_is_read():
     entry = "<url><loc>https://a.example/{}</loc><image:image><image:loc>https://i.example/</image:loc></image:image></url>"

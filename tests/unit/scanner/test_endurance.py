@@ -84,6 +84,7 @@ async def watch(samples: list[tuple[float, int]]) -> None:
         samples.append((time.monotonic() - before - 0.01, resident_bytes()))
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not STATM.exists(), reason="needs /proc")
 @pytest.mark.parametrize(
     ("answer", "code", "seconds"),

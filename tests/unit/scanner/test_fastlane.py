@@ -173,6 +173,7 @@ def columns_of(
     return found, tally.counts(), tally.skipped, error.code if error else None
 
 
+@pytest.mark.slow
 @settings(max_examples=400, deadline=None)
 @given(body(), st.lists(st.integers(0, 3000), max_size=8), st.sampled_from([None, BASE]))
 def test_both_lanes_give_the_same_entries_wherever_the_document_is_split(text, cuts, base):
@@ -180,6 +181,7 @@ def test_both_lanes_give_the_same_entries_wherever_the_document_is_split(text, c
     assert fast == columns_of(text, [], fast=False, base=base)
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None)
 @given(body(), st.integers(0, 3000))
 def test_both_lanes_give_the_same_entries_of_a_document_that_breaks_off(text, end):
@@ -198,6 +200,7 @@ OTHER_ROOTS = [
 ]
 
 
+@pytest.mark.slow
 @settings(max_examples=400, deadline=None)
 @given(
     rich_document(),
@@ -210,6 +213,7 @@ def test_both_lanes_give_the_same_extras(text, cuts, root):
     assert fast == columns_of(text, [], fast=False, root=root)
 
 
+@pytest.mark.slow
 def test_the_comparison_of_extras_is_about_documents_that_stay_in_the_lane():
     stayed = []
 

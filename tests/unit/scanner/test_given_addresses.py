@@ -132,6 +132,7 @@ async def test_a_line_of_robots_txt_that_is_no_address_is_an_unread_document(sit
     assert closed(record)["htp:/bogus"] == ("unread", "address_scheme", None)
 
 
+@pytest.mark.slow
 async def test_fifty_thousand_refused_children_are_a_hundred_unread_documents(site, make_analyzer):
     children = [f"http://10.0.0.1/{number}.xml" for number in range(50_000)]
     site.pages |= {"/robots.txt": "Sitemap: /i.xml", "/i.xml": index_of(children)}

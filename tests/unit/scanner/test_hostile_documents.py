@@ -73,6 +73,7 @@ def damaged(content: bytes, position: int) -> bytes:
 
 MANY_ATTRIBUTES = " ".join(f'a{number}="x"' for number in range(20_000))
 MANY_NAMESPACES = " ".join(f'xmlns:n{number}="x"' for number in range(20_000))
+SLOW_ROWS = {"X13"}
 ROWS = {
     "X2": Row(f"{LAUGHS}<urlset><url><loc>&b;</loc></url></urlset>".encode(), code="xml_entities"),
     "X3-file": Row(
@@ -228,7 +229,13 @@ ROWS = {
 }
 
 
-@pytest.mark.parametrize("row", [pytest.param(row, id=name) for name, row in ROWS.items()])
+@pytest.mark.parametrize(
+    "row",
+    [
+        pytest.param(row, id=name, marks=pytest.mark.slow if name in SLOW_ROWS else ())
+        for name, row in ROWS.items()
+    ],
+)
 def test_a_hostile_document_does_no_harm(row):
     document = read(
         [row.content[start : start + 65536] for start in range(0, len(row.content), 65536)],
@@ -239,6 +246,7 @@ def test_a_hostile_document_does_no_harm(row):
     assert "\ufffd" not in "".join(document.urls)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("layers", [1, 2])
 def test_a_bomb_stops_at_the_limit(layers):
     """Rows G1 and G2."""
@@ -260,6 +268,7 @@ def drip_seconds(length: int) -> float:
     return time.process_time() - started
 
 
+@pytest.mark.slow
 def test_a_drip_of_single_bytes_takes_linear_time():
     """Row X10: an attribute that never ends, byte by byte; four times the bytes, not sixteen."""
     assert drip_seconds(200_000) < 9 * drip_seconds(50_000)

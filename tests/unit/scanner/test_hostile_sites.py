@@ -84,6 +84,7 @@ def headers(*lines: str) -> bytes:
 
 
 CUT = SITEMAP[:-20]
+SLEEPERS = {"H1": pytest.mark.slow, "H2-slow": pytest.mark.slow}
 ANSWERS = {
     "H1": (drip, "too_slow"),
     "H2-slow": (slow_headers, "timeout"),
@@ -125,7 +126,8 @@ ANSWERS |= {
 
 
 @pytest.mark.parametrize(
-    ("answer", "code"), [pytest.param(*row, id=name) for name, row in ANSWERS.items()]
+    ("answer", "code"),
+    [pytest.param(*row, id=name, marks=SLEEPERS.get(name, ())) for name, row in ANSWERS.items()],
 )
 async def test_a_hostile_answer_ends_its_document_and_not_the_scan(make_analyzer, answer, code):
     started = time.monotonic()
@@ -207,6 +209,7 @@ async def test_row_t5_an_index_leads_abroad_only_where_the_site_itself_points(
     assert record.verdicts.get("/s.xml") == (None if told == "asked" else told)
 
 
+@pytest.mark.slow
 async def test_row_147_an_index_is_no_cannon(site, make_analyzer):
     victims = [f"https://victim.example.com/{number}.xml" for number in range(50_000)]
     site.pages |= {
@@ -354,7 +357,12 @@ async def test_row_b2_without_robots_txt_there_are_no_rules(site, make_analyzer,
         pytest.param("Sitemap: /s.xml".encode("utf-16"), 1, id="utf-16"),
         pytest.param(b"Site\x00map: /s.xml\x00", 1, id="nul"),
         pytest.param(b"User-agent: *\rDisallow:\rSitemap: /s.xml\r", 1, id="carriage returns"),
-        pytest.param(b"".join(b"Sitemap: /%d\n" % n for n in range(25_000)), 10_000, id="many"),
+        pytest.param(
+            b"".join(b"Sitemap: /%d\n" % n for n in range(25_000)),
+            10_000,
+            id="many",
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 async def test_row_b4_robots_txt_is_read_leniently(site, make_analyzer, robots, sitemaps):

@@ -62,6 +62,7 @@ JUNK: dict[str, Callable[[int], str]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "junk"),
     [*(("urlset", junk) for junk in JUNK), *((kind, "attributes") for kind in ENDS)],
@@ -75,6 +76,7 @@ def test_a_document_with_too_many_names_ends_at_the_limit(kind: str, junk: str):
     assert listed(document) == pages[: len(listed(document))]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["urlset", "rss"])
 def test_a_few_names_in_many_places_are_no_junk(kind: str):
     count = 3 * MAX_SKIPPED_CHARS // 70
@@ -111,6 +113,7 @@ def fill(dictionary: NameDictionary) -> None:
                     break
 
 
+@pytest.mark.slow
 def test_a_full_dictionary_is_that_of_one_document_only():
     full = NameDictionary()
     fill(full)

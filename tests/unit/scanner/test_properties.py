@@ -9,6 +9,7 @@ import re
 import time
 from xml.sax.saxutils import escape
 
+import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
@@ -70,6 +71,7 @@ def result_of(document: ReadDocument):
     return (document.columns, document.children, document.error_code, document.problems)
 
 
+@pytest.mark.slow
 @SLOW
 @given(any_document(), CUTS)
 def test_a_document_gives_the_same_wherever_it_is_split(content, cuts):
@@ -78,6 +80,7 @@ def test_a_document_gives_the_same_wherever_it_is_split(content, cuts):
     assert result_of(read(split(content, cuts), gather=0)) == result_of(whole)
 
 
+@pytest.mark.slow
 @SLOW
 @given(any_document(), CUTS, st.integers(1, 2))
 def test_compression_changes_nothing(content, cuts, layers):
@@ -89,6 +92,7 @@ def test_compression_changes_nothing(content, cuts, layers):
     assert compressed.reader.content_hash() == read(content).reader.content_hash()
 
 
+@pytest.mark.slow
 @SLOW
 @given(st.lists(st.binary(max_size=400), min_size=1, max_size=5), CUTS, st.binary(max_size=20))
 def test_gzip_members_are_joined_and_garbage_is_left_out(parts, cuts, garbage):
@@ -144,6 +148,7 @@ def visible_text(content: bytes) -> str:
     return "\n".join([*seen, *map(html.unescape, seen)])
 
 
+@pytest.mark.slow
 @settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(any_document(), CHANGES, CUTS)
 @example(b'<feed><entry><link href="https://a.example/0"/></entry></feed>', [(43, 9, "insert")], [])
@@ -157,6 +162,7 @@ def test_a_broken_document_never_hangs_never_crashes_and_invents_no_url(content,
     assert [url for url in found if url not in text] == []
 
 
+@pytest.mark.slow
 @SLOW
 @given(pages_document(), CHANGES)
 def test_a_broken_document_gives_the_same_urls_in_drops(content, changes):
@@ -178,6 +184,7 @@ ROBOTS_LINE = st.one_of(
 )
 
 
+@pytest.mark.slow
 @SLOW
 @given(
     st.lists(ROBOTS_LINE, max_size=20),
@@ -200,6 +207,7 @@ def test_any_bytes_are_a_robots_txt(content):
     assert delay is None or delay >= 0
 
 
+@pytest.mark.slow
 @settings(max_examples=500, deadline=None)
 @given(st.text("/ab*", max_size=10), st.booleans(), st.text("/ab", max_size=12))
 def test_a_rule_matches_as_its_regular_expression_does(body, anchored, path):
@@ -212,6 +220,7 @@ def test_a_rule_matches_as_its_regular_expression_does(body, anchored, path):
 PATTERN = st.builds(str.__add__, st.text("/ab*", max_size=6), st.sampled_from(["", "$"]))
 
 
+@pytest.mark.slow
 @settings(max_examples=500, deadline=None)
 @given(st.lists(st.tuples(PATTERN, st.booleans()), max_size=12), st.text("/ab", max_size=12))
 def test_of_many_rules_the_longest_that_matches_decides(patterns, path):

@@ -83,6 +83,7 @@ async def test_a_site_that_asks_us_to_wait_at_its_home_page_is_left_alone(site, 
     assert site.paths == ["/robots.txt", "/"]
 
 
+@pytest.mark.slow
 async def test_a_site_that_never_answers_is_a_timeout(make_analyzer):
     async def silent(connection: Connection) -> None:
         await connection.reader.read()
@@ -100,6 +101,7 @@ def test_a_page_is_named_by_its_title_made_safe():
     assert title_of("<title></title>") == ""
 
 
+@pytest.mark.slow
 async def test_a_site_that_keeps_us_waiting_is_given_up_after_a_few_guesses(make_analyzer):
     async def silent(connection: Connection) -> None:
         while (request := await connection.request()) is not None:

@@ -62,6 +62,7 @@ async def test_a_loss_during_the_copy_ends_it():
         await asyncio.wait_for(copy(), 5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("words", "told"), [(DRIVER_NOISE, False), ("something else", True)])
 async def test_only_the_future_that_the_driver_forgets_is_not_logged(
     logged: io.StringIO, words: str, told: bool
