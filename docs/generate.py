@@ -16,6 +16,7 @@ import typer
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
 from docs.criteria import verification_page
+from siteatlas import errors
 from siteatlas.cli.main import COMMANDS, PROGRAM, app, load_command
 from siteatlas.errors import DatabaseUnavailable, RateLimited, SiteatlasError, error_classes
 from siteatlas.scanner.problem_codes import ProblemCode, ProblemGroup
@@ -46,7 +47,7 @@ means that the attempt does not count.
 Elsewhere: [codes that only HTTP requests meet](http-api.md#problems), and
 [what documents and scans may carry](problems.md), which are not errors.
 
-This page is written by `make docs` from `src/siteatlas/errors.py`.
+This page is written by `make docs` from `src/siteatlas/errors/`.
 """
 
 PROBLEMS_INTRO = """\
@@ -120,9 +121,9 @@ LEAST = re.compile(r"x>=([\d.]+)")
 
 
 def own_errors() -> list[type[SiteatlasError]]:
-    """The classes of errors.py, each once, parents before children."""
-    home = SiteatlasError.__module__
-    return [cls for cls in dict.fromkeys(error_classes()) if cls.__module__ == home]
+    """The classes of `siteatlas.errors`, each once, parents before children."""
+    every = dict.fromkeys(error_classes())
+    return [cls for cls in every if cls.__module__.startswith(f"{errors.__name__}.")]
 
 
 def families() -> Iterator[tuple[type[SiteatlasError], list[type[SiteatlasError]]]]:

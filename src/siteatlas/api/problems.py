@@ -1,6 +1,6 @@
 """Errors as RFC 9457 problem details: what every failed request is answered with.
 
-Owns the shape and the handlers. Which errors exist is decided in `errors.py`.
+Owns the shape and the handlers. Which errors exist is decided in `siteatlas.errors`.
 """
 
 from __future__ import annotations

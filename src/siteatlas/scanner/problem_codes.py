@@ -2,7 +2,7 @@
 
 The scanner counts problems by these codes, the command line and the API explain them from here, and
 `docs/generate.py` writes problems.md from here. Errors have codes and texts of their own, in
-`errors.py`.
+`siteatlas.errors`.
 """
 
 from __future__ import annotations

@@ -1,0 +1,37 @@
+"""Errors of the operator's surroundings: settings, options, ports, the place of the output."""
+
+from __future__ import annotations
+
+from siteatlas.errors.base import SiteatlasError
+
+
+class ConfigurationError(SiteatlasError):
+    """A setting has an invalid value."""
+
+    code = "configuration_invalid"
+    exit_code = 2
+
+
+class BindRefused(ConfigurationError):
+    """The service can listen on loopback addresses only, until access keys exist."""
+
+    code = "bind_refused"
+
+
+class PortTaken(ConfigurationError):
+    """The port is already in use by another program."""
+
+    code = "port_taken"
+
+
+class OutputFailed(SiteatlasError):
+    """The output cannot be written."""
+
+    code = "output_failed"
+
+
+class OutputClosed(OutputFailed):
+    """The reader of the output closed it."""
+
+    code = "output_closed"
+    exit_code = 0

@@ -1,0 +1,196 @@
+"""Errors of a request, over HTTP or on the command line: its form, its origin, its subject."""
+
+from __future__ import annotations
+
+from siteatlas.errors.base import SiteatlasError
+
+
+class InputError(SiteatlasError):
+    """The request holds a value that cannot be used."""
+
+    code = "input_invalid"
+    http_status = 422
+    exit_code = 2
+
+
+class PayloadTooLarge(InputError):
+    """The request body is larger than this route accepts."""
+
+    code = "payload_too_large"
+    http_status = 413
+
+
+class MediaTypeUnsupported(InputError):
+    """The request body must be JSON, with the content type application/json."""
+
+    code = "media_type_unsupported"
+    http_status = 415
+
+
+class RequestMalformed(InputError):
+    """This is not a valid HTTP/1.1 request."""
+
+    code = "request_malformed"
+    http_status = 400
+
+
+class LengthAmbiguous(RequestMalformed):
+    """The request has both Content-Length and Transfer-Encoding. Send one of them."""
+
+    code = "length_ambiguous"
+
+
+class TargetTooLong(InputError):
+    """The path and query of the request are longer than 8 KiB."""
+
+    code = "target_too_long"
+    http_status = 414
+
+
+class TooManyParameters(InputError):
+    """The request has more than 64 query parameters."""
+
+    code = "too_many_parameters"
+    http_status = 400
+
+
+class HeadersTooLarge(InputError):
+    """The request has more than 100 headers, or more than 32 KiB of them."""
+
+    code = "headers_too_large"
+    http_status = 431
+
+
+class HeadersTooSlow(InputError):
+    """The headers of the request did not arrive within ten seconds."""
+
+    code = "headers_too_slow"
+    http_status = 408
+
+
+class BodyTooSlow(InputError):
+    """The request body did not arrive within ten seconds."""
+
+    code = "body_too_slow"
+    http_status = 408
+
+
+class CursorInvalid(InputError):
+    """The cursor does not belong to this list. Start again without one."""
+
+    code = "cursor_invalid"
+    http_status = 400
+
+
+class AddressError(InputError):
+    """This is not the address of a web site."""
+
+    code = "address_invalid"
+
+
+class AddressEmpty(AddressError):
+    """The address is empty. Enter a host such as example.com."""
+
+    code = "address_empty"
+
+
+class AddressTooLong(AddressError):
+    """The address is longer than 2,048 characters."""
+
+    code = "address_too_long"
+
+
+class AddressCredentials(AddressError):
+    """The address contains a user name or password. Remove it."""
+
+    code = "address_credentials"
+
+
+class AddressScheme(AddressError):
+    """Only http and https addresses can be scanned."""
+
+    code = "address_scheme"
+
+
+class EgressDenied(AddressError):
+    """This address may not be contacted."""
+
+    code = "egress_denied"
+
+
+class AccessError(SiteatlasError):
+    """This request is not allowed."""
+
+    code = "access_denied"
+    http_status = 403
+
+
+class HostRefused(AccessError):
+    """The Host header must be the address of this service, such as 127.0.0.1:8000."""
+
+    code = "host_refused"
+
+
+class OriginRefused(AccessError):
+    """The request was sent by a page of another origin."""
+
+    code = "origin_refused"
+
+
+class TooManyConnections(SiteatlasError):
+    """All connections of the service are in use. Try again."""
+
+    code = "too_many_connections"
+    http_status = 503
+    exit_code = 4
+    transient = True
+
+
+class NotFoundError(SiteatlasError):
+    """There is nothing at this address."""
+
+    code = "not_found"
+    http_status = 404
+
+
+class JobNotFound(NotFoundError):
+    """There is no job with this id."""
+
+    code = "job_not_found"
+
+
+class BatchNotFound(NotFoundError):
+    """There is no batch with this id."""
+
+    code = "batch_not_found"
+
+
+class DomainNotFound(NotFoundError):
+    """This site is unknown. Add it or submit a scan first."""
+
+    code = "domain_not_found"
+
+
+class SitemapNotFound(NotFoundError):
+    """There is no sitemap with this id."""
+
+    code = "sitemap_not_found"
+
+
+class ConflictError(SiteatlasError):
+    """The current state does not allow this."""
+
+    code = "conflict"
+    http_status = 409
+
+
+class JobActive(ConflictError):
+    """Another job for this site is pending or running."""
+
+    code = "job_active"
+
+
+class JobStateConflict(ConflictError):
+    """The current status of the job does not allow this."""
+
+    code = "job_state_conflict"
