@@ -9,7 +9,7 @@ import asyncio
 import re
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 
 import aiohttp
 
@@ -125,6 +125,21 @@ class Response:
         """Seconds that the site asks us to wait, up to one hour."""
         return retry_after_seconds(self._raw.headers.get("Retry-After"))
 
+    @property
+    def links(self) -> list[tuple[frozenset[str], str]]:
+        """The relations, in lower case, and the full URL of each link of the `Link` headers.
+
+        None when one of the URLs is invalid.
+        """
+        try:
+            links = [
+                [(name.lower(), str(value)) for name, value in link.items()]
+                for link in self._raw.links.values()
+            ]
+        except ValueError:
+            return []
+        return [_relations_and_target(link) for link in links]
+
     def header_values(self, name: str) -> list[str]:
         """Every value of a header that may stand several times."""
         return list(self._raw.headers.getall(name, []))
@@ -186,3 +201,9 @@ class Response:
         connection = self._raw.connection
         protocol = connection.protocol if connection is not None else None
         return protocol.exception() if protocol is not None else None
+
+
+def _relations_and_target(link: Sequence[tuple[str, str]]) -> tuple[frozenset[str], str]:
+    relations = " ".join(value for name, value in link if name == "rel")
+    # aiohttp adds the URL behind the parameters, one of which may have the same name.
+    return frozenset(relations.lower().split()), link[-1][1]

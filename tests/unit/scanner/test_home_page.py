@@ -8,9 +8,10 @@ import pytest
 from aiohttp import web
 
 from siteatlas.scanner.analyzer import ScanOptions
-from siteatlas.scanner.discovery.home_page import COMMENT, links_of_headers, links_of_page
+from siteatlas.scanner.discovery.home_page import COMMENT, MAX_LINKS, links_of_page
 from siteatlas.scanner.discovery.well_known import Cms, guessed_paths, hints_in
 from siteatlas.scanner.events import CandidateJudged, DiscoveryMethod
+from siteatlas.scanner.reading.web_page import tags_of, title_of
 from tests.fixtures.documents import urlset_of
 from tests.fixtures.scans import record_scan
 
@@ -29,7 +30,7 @@ SITEMAP = urlset_of(URLS)
     ],
 )
 def test_finds_the_sitemap_of_a_page(tag):
-    assert links_of_page(f"<html><head>{tag}</head>", "sitemap") == ("/map.xml",)
+    assert links_of_page(tags_of(f"<html><head>{tag}</head>", "link"), "sitemap") == ("/map.xml",)
 
 
 @pytest.mark.parametrize(
@@ -40,43 +41,95 @@ def test_finds_the_sitemap_of_a_page(tag):
         '<link rel="sitemap">',
         '<a rel="sitemap" href="/map.xml">',
         '&lt;link rel="sitemap" href="/map.xml"&gt;',
+        '<!-- <link rel="sitemap" href="/map.xml"> -->',
+        '<!-- without an end <link rel="sitemap" href="/map.xml">',
+        """<script>write('<link rel="sitemap" href="/map.xml">')</script>""",
+        '<link rel="sitemap" href="/map.xm',
+        f'<link rel="sitemap" href="/map.xml" title="{"x" * 4096}">',
+        "",
     ],
 )
 def test_finds_no_sitemap_in(tag):
-    assert links_of_page(tag, "sitemap") == ()
+    assert links_of_page(tags_of(tag, "link"), "sitemap") == ()
 
 
 def test_decodes_entities_in_a_link():
     page = '<link rel="sitemap" href="/map?a=1&amp;b=2">'
-    assert links_of_page(page, "sitemap") == ("/map?a=1&b=2",)
+    assert links_of_page(tags_of(page, "link"), "sitemap") == ("/map?a=1&b=2",)
 
 
 @pytest.mark.parametrize(
-    ("value", "links"),
+    ("value", "paths"),
     [
-        ('</map.xml>; rel="sitemap"', ("/map.xml",)),
-        ("</map.xml>;rel=sitemap", ("/map.xml",)),
-        ('</a>; rel="next", </map.xml>; type="a,b"; rel="sitemap"', ("/map.xml",)),
-        ('</map.xml>; title="x"; REL="alternate SiteMap"', ("/map.xml",)),
-        ('</wp-json/>; rel="https://api.w.org/"', ()),
-        ("</map.xml>", ()),
-        ("rel=sitemap", ()),
-        ("<" * 10_000, ()),
+        ('</map.xml>; rel="sitemap"', ["/map.xml"]),
+        ("</map.xml>;rel=sitemap", ["/map.xml"]),
+        ('</a>; rel="next", </map.xml>; type="a,b"; rel="sitemap"', ["/map.xml"]),
+        ('</map.xml>; title="x"; REL="alternate SiteMap"', ["/map.xml"]),
+        ("</map.xml>; url=/other.xml; rel=sitemap", ["/map.xml"]),
+        ('</wp-json/>; rel="https://api.w.org/"', []),
+        ("</map.xml>", []),
+        ("rel=sitemap", []),
+        ("<http://[>; rel=sitemap", []),
+        ("<" * 4_000, []),
     ],
 )
-def test_reads_link_headers(value, links):
-    assert links_of_headers([value]) == links
+async def test_reads_link_headers(site, make_analyzer, value, paths):
+    site.pages |= {
+        "/": lambda _: web.Response(text="hello", headers={"Link": value}),
+        "/map.xml": SITEMAP,
+        "/sitemap.xml": SITEMAP,
+    }
+    record = await record_scan(make_analyzer(site.host_port), site.base)
+    named = [
+        event.url.removeprefix(site.base.rstrip("/"))
+        for event in record.all(CandidateJudged)
+        if event.method is DiscoveryMethod.HTTP_HEADER
+    ]
+    assert named == paths
+
+
+def test_at_most_20_links_of_a_page_are_followed():
+    page = "".join(f'<link rel="sitemap" href="/{number}.xml">' for number in range(30))
+    links = links_of_page(tags_of(page, "link"), "sitemap")
+    assert links == tuple(f"/{number}.xml" for number in range(MAX_LINKS))
 
 
 @pytest.mark.parametrize(
     "text",
-    ["<link " * 40_000, "<!--" * 60_000, "<link a=" + "\"'" * 120_000, "<link " + "a " * 120_000],
+    [
+        "<link " * 40_000,
+        "<!--" * 60_000,
+        "<link a=" + "\"'" * 120_000,
+        "<link " + "a " * 120_000,
+        "<link " + " ".join(f"a{number}" for number in range(30_000)) + ">",
+        "<b><table>" * 25_000,
+        '<link rel="sitemap" href="x">' * 9_000,
+    ],
 )
 def test_no_page_takes_long(text):
     started = time.perf_counter()
-    links_of_page(COMMENT.sub("", text), "sitemap")
-    hints_in(text)
+    links_of_page(tags_of(text, "link"), "sitemap")
+    hints_in(COMMENT.sub("", text))
+    title_of(text)
     assert time.perf_counter() - started < 1
+
+
+@pytest.mark.parametrize(
+    ("page", "title"),
+    [
+        ("<title>Not found</title>", "Not found"),
+        ("<html><TITLE lang=en>\n Caf&eacute; &amp; \t Bar </TITLE>", "Café & Bar"),
+        ("<title>One</title><svg><title>Two</title></svg>", "One"),
+        ("<!-- <title>Old</title> --><title>New</title>", "New"),
+        ("<title>without an end", "without an end"),
+        ("<title>" + "x" * 5_000, "x" * 79 + "…"),
+        ("<title>red\x1b[31m\u202e</title>", "red [31m"),
+        ("<p>none", ""),
+        ("", ""),
+    ],
+)
+def test_reads_the_title_of_a_page(page, title):
+    assert title_of(page) == title
 
 
 @pytest.mark.parametrize(

@@ -136,7 +136,7 @@ class OriginSearch:
         return home
 
     async def _read_links(self, home: HomePage) -> None:
-        await self._add_all(home.header_links, home.address, DiscoveryMethod.HTTP_HEADER)
+        await self._add_all(home.header_links, home.base, DiscoveryMethod.HTTP_HEADER)
         await self._add_all(home.page_links, home.base, DiscoveryMethod.HTML_LINK)
         await self._crawl_queued()
 

@@ -1,15 +1,23 @@
-"""Web pages that stand where something else was expected: what they say, and who they keep out."""
+"""Web pages: their tags and titles, and what a page means where a sitemap was expected.
+
+Which links of a home page lead to sitemaps is decided in `discovery/home_page.py`.
+"""
 
 from __future__ import annotations
 
-import html
 import re
+from collections.abc import Container, Mapping
+from contextlib import suppress
+from typing import Any, NamedTuple, cast
+
+from lxml import etree
 
 from siteatlas.control_characters import DISRUPTIVE, INVISIBLE
 from siteatlas.errors import Blocked, HtmlInstead, ScanError
 
 MAX_TITLE_CHARS = 80
-TITLE = re.compile(r"<title[^<>]{0,200}>([^<]{1,1000})", re.IGNORECASE)
+MAX_TITLE_LOOK_CHARS = 1000
+MAX_TAG_CHARS = 4096
 UNSHOWABLE = re.compile(rf"[{DISRUPTIVE}{INVISIBLE}\u200c\u200d\ufffd]+")
 CHALLENGE_TITLE = re.compile(
     r"captcha|just a moment|attention required|checking your browser|robot check|bot check"
@@ -28,27 +36,91 @@ CHALLENGE_SIGNS = (
 )
 
 
+class Tag(NamedTuple):
+    """The start of an element: its name and its attributes, both in lower case."""
+
+    name: str
+    attributes: Mapping[str, str]
+
+    @property
+    def chars(self) -> int:
+        """How long its attributes are, without blanks and quotes."""
+        return sum(len(name) + len(value) for name, value in self.attributes.items())
+
+
+class _PageStart:
+    """Takes what the parser of lxml finds in a page: some of its tags, and the first title.
+
+    No tree is built: for an element with thousands of attributes that would take seconds.
+    """
+
+    def __init__(self, names: Container[str] = ()) -> None:
+        self._names = names
+        self._title_ended = False
+        self._in_title = False
+        self._title: list[str] = []
+        self.tags: list[Tag] = []
+
+    @property
+    def title(self) -> str:
+        return "".join(self._title)
+
+    def start(self, name: str, attributes: Mapping[str, str]) -> None:
+        self._in_title = name == "title" and not self._title_ended
+        if name in self._names:
+            self.tags.append(Tag(name, dict(attributes)))
+
+    def data(self, text: str) -> None:
+        if self._in_title:
+            self._title.append(text)
+
+    def end(self, name: str) -> None:
+        self._title_ended = self._title_ended or name == "title"
+        self._in_title = False
+
+    def close(self) -> None:
+        """The end of the page; what was found stays."""
+
+
+def _read_page(page: str, names: Container[str] = ()) -> _PageStart:
+    found = _PageStart(names)
+    # The type stubs ask for a method for comments, which lxml does without.
+    parser = etree.HTMLParser(target=cast("Any", found), encoding="utf-8")
+    with suppress(etree.XMLSyntaxError):
+        parser.feed(page.encode("utf-8", "replace"))
+        parser.close()
+    return found
+
+
+def tags_of(page: str, *names: str) -> list[Tag]:
+    """The tags of these names in a page, in their order, without those of absurd length."""
+    return [tag for tag in _read_page(page, names).tags if tag.chars <= MAX_TAG_CHARS]
+
+
 def title_of(page: str) -> str:
     """The title of a page as one short line that is safe to show; empty when there is none."""
-    match = TITLE.search(page)
-    text = html.unescape(match[1]) if match else ""
+    text = _read_page(page).title[:MAX_TITLE_LOOK_CHARS]
     text = " ".join(UNSHOWABLE.sub(" ", text).split())
     return text if len(text) <= MAX_TITLE_CHARS else text[: MAX_TITLE_CHARS - 1] + "…"
 
 
 def is_challenge(page: str) -> bool:
-    """Whether a page asks its reader to prove that he is a person."""
-    signs = any(sign in page for sign in CHALLENGE_SIGNS)
-    return signs or CHALLENGE_TITLE.search(title_of(page)) is not None
+    """Whether a page asks the visitor to prove that they are human."""
+    return _is_challenge(page, title_of(page))
 
 
 def error_of_page(page: str) -> ScanError:
     """The error that a web page means where a sitemap was expected."""
-    if is_challenge(page):
-        return Blocked("The site shows a browser challenge instead of the document.")
     title = title_of(page)
+    if _is_challenge(page, title):
+        return Blocked("The site shows a browser challenge instead of the document.")
     if not title:
         return HtmlInstead()
     return HtmlInstead(
         f"The site answered with a web page, titled “{title}”, where a sitemap was expected."
     )
+
+
+def _is_challenge(page: str, title: str) -> bool:
+    signs = any(sign in page for sign in CHALLENGE_SIGNS)
+    return signs or CHALLENGE_TITLE.search(title) is not None
