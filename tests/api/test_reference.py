@@ -11,7 +11,6 @@ from typing import Any
 import httpx
 import pytest
 from fastapi import FastAPI
-from pydantic import TypeAdapter
 
 from siteatlas.access.users import current_user
 from siteatlas.api.routes import ROUTERS
@@ -51,7 +50,7 @@ SHAPES = [
     for shape in vars(module).values()
     if isinstance(shape, type)
     and issubclass(shape, base.AnswerShape | base.RequestShape)
-    and shape.model_config.get("json_schema_extra")
+    and shape.model_json_schema().get("examples")
 ]
 
 
@@ -134,11 +133,17 @@ def test_every_text_number_and_list_has_bounds(document: dict[str, Any]):
 
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.__name__)
 def test_the_examples_of_a_shape_fit_it(shape: type[base.AnswerShape]):
-    extra = shape.model_config["json_schema_extra"]
-    assert isinstance(extra, dict)
-    for example in TypeAdapter(list[dict[str, Any]]).validate_python(extra["examples"]):
+    for example in shape.model_json_schema()["examples"]:
         assert set(example) <= set(shape.model_fields)
         shape.model_validate(example)
+
+
+def test_the_example_of_an_answer_leaves_out_only_what_may_be_missing():
+    example = base.example_of(jobs.ScanResult)
+    assert set(jobs.ScanResult.model_fields) - set(example) == {"known_sitemap_count"}
+    required = base.example_of(sitemaps.SitemapAnswer)
+    assert list(required) == list(sitemaps.SitemapAnswer.model_fields)
+    assert (required["url_count"], required["error"]) == (12, None)
 
 
 def test_every_body_and_answer_has_an_example(document: dict[str, Any]):
@@ -180,7 +185,9 @@ def test_the_result_of_a_job_has_a_shape_of_its_own(document: dict[str, Any]):
 
 
 def test_an_unusual_result_is_passed_on_as_it_is():
-    example = jobs.STATUS | {"result_data": {"domain": 7, "sitemaps": "none", "own": True}}
+    example = base.example_of(jobs.JobStatusAnswer) | {
+        "result_data": {"domain": 7, "sitemaps": "none", "own": True}
+    }
     shown = jobs.JobStatusAnswer.model_validate(example).model_dump()
     assert shown["result_data"] == {"domain": 7, "sitemaps": "none", "own": True}
 

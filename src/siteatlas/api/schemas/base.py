@@ -6,6 +6,7 @@ Bounds of requests are enforced. Bounds of answers are declared only: an answer 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Annotated, Any, Generic, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -40,6 +41,32 @@ def declared(**bounds: Any) -> Any:
 def one_of(words: Iterable[str]) -> Any:
     """The words of a closed set: generated clients get an enumeration of them."""
     return declared(enum=[str(word) for word in words])
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """The value that a field has in the example of its answer."""
+
+    value: Any
+
+
+def example_of(answer: type[BaseModel]) -> dict[str, Any]:
+    """The example of an answer, field by field.
+
+    A field without a value is null if it is always there, and left out if it is not.
+    """
+    shown: dict[str, Any] = {}
+    for name, field in answer.model_fields.items():
+        values = [mark.value for mark in field.metadata if isinstance(mark, Example)]
+        if values or field.is_required():
+            shown[name] = values[0] if values else None
+    return shown
+
+
+def _add_example(schema: JsonDict, answer: type[BaseModel]) -> None:
+    example = example_of(answer)
+    if any(value is not None for value in example.values()):
+        schema["examples"] = [example]
 
 
 def examples(*values: dict[str, Any]) -> JsonDict:
@@ -93,7 +120,7 @@ class QueryShape(BaseModel):
 class AnswerShape(BaseModel):
     """An answer, read from a view."""
 
-    model_config = ConfigDict(from_attributes=True, frozen=True)
+    model_config = ConfigDict(from_attributes=True, frozen=True, json_schema_extra=_add_example)
 
 
 ItemT = TypeVar("ItemT")

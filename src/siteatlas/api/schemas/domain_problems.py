@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Annotated
 from uuid import UUID
 
-from pydantic import ConfigDict, Field
+from pydantic import Field
 
 from siteatlas.api.schemas.base import (
     LATER,
@@ -15,30 +15,16 @@ from siteatlas.api.schemas.base import (
     SITEMAP_ID,
     AnswerShape,
     Count,
+    Example,
     Line,
     QueryShape,
     SmallCount,
     Url,
     Word,
     declared,
-    examples,
 )
 from siteatlas.insights.problems import ProblemState
 from siteatlas.scanner.reading.tally import MAX_SAMPLES
-
-PROBLEM = {
-    "code": "lastmod_invalid",
-    "meaning": "a `lastmod` that is not a date; the entry is kept without it",
-    "sitemap": "https://example.com/sitemap.xml",
-    "sitemap_id": SITEMAP_ID,
-    "count": 1,
-    "samples": [{"url": "https://example.com/about", "value": "yesterday", "entry": 12}],
-    "first_scan_id": 3,
-    "last_scan_id": 7,
-    "first_seen_at": NOON,
-    "last_seen_at": LATER,
-    "resolved_at": None,
-}
 
 
 class SampleAnswer(AnswerShape):
@@ -52,18 +38,22 @@ class SampleAnswer(AnswerShape):
 class ProblemAnswer(AnswerShape):
     """One kind of problem in one document, as the last read that showed it found it."""
 
-    model_config = ConfigDict(json_schema_extra=examples(PROBLEM))
-
-    code: Word
-    meaning: Line | None
-    sitemap: Url
-    sitemap_id: UUID
-    count: Count
-    samples: Annotated[list[SampleAnswer], declared(maxItems=MAX_SAMPLES)]
-    first_scan_id: Count
-    last_scan_id: Count
-    first_seen_at: datetime
-    last_seen_at: datetime
+    code: Annotated[Word, Example("lastmod_invalid")]
+    meaning: Annotated[
+        Line | None, Example("a `lastmod` that is not a date; the entry is kept without it")
+    ]
+    sitemap: Annotated[Url, Example("https://example.com/sitemap.xml")]
+    sitemap_id: Annotated[UUID, Example(SITEMAP_ID)]
+    count: Annotated[Count, Example(1)]
+    samples: Annotated[
+        list[SampleAnswer],
+        declared(maxItems=MAX_SAMPLES),
+        Example([{"url": "https://example.com/about", "value": "yesterday", "entry": 12}]),
+    ]
+    first_scan_id: Annotated[Count, Example(3)]
+    last_scan_id: Annotated[Count, Example(7)]
+    first_seen_at: Annotated[datetime, Example(NOON)]
+    last_seen_at: Annotated[datetime, Example(LATER)]
     resolved_at: datetime | None = Field(
         description="When a complete read of the document no longer found the problem."
     )

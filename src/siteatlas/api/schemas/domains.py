@@ -18,6 +18,7 @@ from siteatlas.api.schemas.base import (
     Address,
     AnswerShape,
     Count,
+    Example,
     Line,
     MaxPages,
     Name,
@@ -34,60 +35,9 @@ from siteatlas.api.schemas.base import (
 )
 from siteatlas.scanner.events import DiscoveryMethod, Verdict
 from siteatlas.settings import IntervalHours
-from siteatlas.storage.models import ScanState
+from siteatlas.storage.models import LastScanStatus, ScanState
 
-SCAN_ENDS = ("completed", "partial", "failed")
 INTERVAL = "Hours between two scans; 0.016 is about one minute."
-DOMAIN = {
-    "id": DOMAIN_ID,
-    "domain": "example.com",
-    "origin": "https://www.example.com",
-    "base_url": "https://example.com/",
-    "watched": True,
-    "paused": False,
-    "scan_interval_hours": 24.0,
-    "next_scan_at": "2025-11-16T12:00:00Z",
-    "max_pages": None,
-    "last_scan_at": LATER,
-    "last_scan_status": "completed",
-    "last_error_code": None,
-    "failures_in_a_row": 0,
-    "url_count": 12,
-    "distinct_url_count": 12,
-    "sitemap_count": 1,
-    "created_by": USER_ID,
-    "created_at": NOON,
-    "updated_at": LATER,
-}
-ADDED = DOMAIN | {
-    "job_id": JOB_ID,
-    "status_url": f"/api/v3/sitemap/status/{JOB_ID}",
-    "warning": None,
-}
-SCAN = {
-    "id": 7,
-    "job_id": JOB_ID,
-    "state": "published",
-    "partial": False,
-    "reasons": [],
-    "error_code": None,
-    "started_at": NOON,
-    "finished_at": LATER,
-    "sitemap_count": 1,
-    "url_count": 12,
-    "distinct_url_count": 12,
-    "published_seq": 7,
-}
-CANDIDATE = {
-    "url": "https://example.com/sitemap_index.xml",
-    "method": "common_path",
-    "verdict": "rejected",
-    "reason": "http_not_found",
-    "type": None,
-    "http_status": 404,
-    "scan_id": 7,
-    "checked_at": LATER,
-}
 
 
 class DomainRequest(RequestShape):
@@ -137,73 +87,73 @@ class DomainAnswer(AnswerShape):
     site lists less.
     """
 
-    model_config = ConfigDict(json_schema_extra=examples(DOMAIN))
-
-    id: UUID
-    domain: Name
-    origin: Url | None
-    base_url: Url
-    watched: bool
-    paused: bool
-    scan_interval_hours: Seconds | None
-    next_scan_at: datetime | None
+    id: Annotated[UUID, Example(DOMAIN_ID)]
+    domain: Annotated[Name, Example("example.com")]
+    origin: Annotated[Url | None, Example("https://www.example.com")]
+    base_url: Annotated[Url, Example("https://example.com/")]
+    watched: Annotated[bool, Example(True)]
+    paused: Annotated[bool, Example(False)]
+    scan_interval_hours: Annotated[Seconds | None, Example(24.0)]
+    next_scan_at: Annotated[datetime | None, Example("2025-11-16T12:00:00Z")]
     max_pages: Count | None
-    last_scan_at: datetime | None
-    last_scan_status: Annotated[str, one_of(SCAN_ENDS)] | None
+    last_scan_at: Annotated[datetime | None, Example(LATER)]
+    last_scan_status: Annotated[Annotated[str, one_of(LastScanStatus)] | None, Example("completed")]
     last_error_code: Word | None
-    failures_in_a_row: SmallCount
-    url_count: Count = Field(
+    failures_in_a_row: Annotated[SmallCount, Example(0)]
+    url_count: Annotated[Count, Example(12)] = Field(
         description="Number of stored URLs, including those from earlier scans."
     )
-    distinct_url_count: Count
-    sitemap_count: Count = Field(description=SITEMAP_COUNT)
-    created_by: UUID
-    created_at: datetime
-    updated_at: datetime
+    distinct_url_count: Annotated[Count, Example(12)]
+    sitemap_count: Annotated[Count, Example(1)] = Field(description=SITEMAP_COUNT)
+    created_by: Annotated[UUID, Example(USER_ID)]
+    created_at: Annotated[datetime, Example(NOON)]
+    updated_at: Annotated[datetime, Example(LATER)]
 
 
 class DomainAdded(DomainAnswer):
     """A site that was registered, and the scan of it that was queued."""
 
-    model_config = ConfigDict(json_schema_extra=examples(ADDED))
-
-    job_id: UUID | None = Field(None, description="The job of the scan; null without `watch`.")
-    status_url: Line | None = Field(None, description="Where to follow the scan.")
-    warning: Line | None = Field(None, description="Set if no worker is running.")
+    job_id: Annotated[UUID | None, Example(JOB_ID)] = Field(
+        None, description="The job of the scan; null without `watch`."
+    )
+    status_url: Annotated[Line | None, Example(f"/api/v3/sitemap/status/{JOB_ID}")] = Field(
+        None, description="Where to follow the scan."
+    )
+    warning: Annotated[Line | None, Example(None)] = Field(
+        None, description="Set if no worker is running."
+    )
 
 
 class ScanAnswer(AnswerShape):
     """One scan of a site, over all attempts of its job."""
 
-    model_config = ConfigDict(json_schema_extra=examples(SCAN))
-
-    id: Count
-    job_id: UUID
-    state: Annotated[str, one_of(ScanState)]
-    partial: bool
-    reasons: Annotated[list[Word], declared(maxItems=100)]
+    id: Annotated[Count, Example(7)]
+    job_id: Annotated[UUID, Example(JOB_ID)]
+    state: Annotated[str, one_of(ScanState), Example("published")]
+    partial: Annotated[bool, Example(False)]
+    reasons: Annotated[list[Word], declared(maxItems=100), Example([])]
     error_code: Word | None
-    started_at: datetime
-    finished_at: datetime | None
-    sitemap_count: Count = Field(description=SITEMAP_COUNT)
-    url_count: Count = Field(description="Number of URLs that this scan read.")
-    distinct_url_count: Count
-    published_seq: Count | None
+    started_at: Annotated[datetime, Example(NOON)]
+    finished_at: Annotated[datetime | None, Example(LATER)]
+    sitemap_count: Annotated[Count, Example(1)] = Field(description=SITEMAP_COUNT)
+    url_count: Annotated[Count, Example(12)] = Field(
+        description="Number of URLs that this scan read."
+    )
+    distinct_url_count: Annotated[Count, Example(12)]
+    published_seq: Annotated[Count | None, Example(7)]
 
 
 class CandidateAnswer(AnswerShape):
     """A place where a sitemap was looked for, and what was found there."""
 
-    model_config = ConfigDict(json_schema_extra=examples(CANDIDATE))
-
-    url: Url
-    method: Annotated[str, one_of(DiscoveryMethod)]
-    verdict: Annotated[str, one_of(Verdict)]
-    reason: Word | None
+    url: Annotated[Url, Example("https://example.com/sitemap_index.xml")]
+    method: Annotated[str, one_of(DiscoveryMethod), Example("common_path")]
+    verdict: Annotated[str, one_of(Verdict), Example("rejected")]
+    reason: Annotated[Word | None, Example("http_not_found")]
     type: SitemapTypeWord | None
-    http_status: SmallCount | None
-    scan_id: Count
-    checked_at: datetime
+    http_status: Annotated[SmallCount | None, Example(404)]
+    scan_id: Annotated[Count, Example(7)]
+    checked_at: Annotated[datetime, Example(LATER)]
 
 
 class DomainsQuery(QueryShape):

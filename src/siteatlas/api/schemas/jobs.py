@@ -21,6 +21,7 @@ from siteatlas.api.schemas.base import (
     Address,
     AnswerShape,
     Count,
+    Example,
     FreeObject,
     JobStatusWord,
     Line,
@@ -35,86 +36,15 @@ from siteatlas.api.schemas.base import (
     Url,
     Word,
     declared,
+    example_of,
     examples,
     one_of,
 )
+from siteatlas.storage.models import AttemptOutcome
 
 StatusWord = Literal[
     "pending", "processing", "completed", "failed", "cancelled", "complete", "error"
 ]
-
-ATTEMPT_OUTCOMES = (
-    "completed",
-    "failed",
-    "retried",
-    "released",
-    "snoozed",
-    "rescued",
-    "cancelled",
-)
-
-ACCEPTED = {
-    "job_id": JOB_ID,
-    "status": "pending",
-    "status_url": f"/api/v3/sitemap/status/{JOB_ID}",
-    "created_at": NOON,
-    "deduplicated": False,
-    "max_pages": None,
-    "warning": None,
-}
-RESULT = {
-    "domain": "example.com",
-    "max_pages": None,
-    "scan_id": 7,
-    "sitemap_count": 1,
-    "url_count": 12,
-    "distinct_url_count": 12,
-    "partial": False,
-    "reasons": [],
-    "sitemaps": [
-        {
-            "id": SITEMAP_ID,
-            "url": "https://example.com/sitemap.xml",
-            "type": "standard",
-            "url_count": 12,
-        }
-    ],
-    "sitemaps_truncated": False,
-}
-STATUS = {
-    "job_id": JOB_ID,
-    "id": 42,
-    "status": "completed",
-    "progress": 1.0,
-    "domain": "example.com",
-    "domain_id": DOMAIN_ID,
-    "created_by": USER_ID,
-    "result_data": RESULT,
-    "error": None,
-    "error_code": None,
-    "attempt": 1,
-    "created_at": NOON,
-    "started_at": NOON,
-    "finished_at": LATER,
-    "updated_at": LATER,
-}
-JOB = STATUS | {
-    "job_type": "sitemap",
-    "max_attempts": 5,
-    "priority": 0,
-    "run_at": NOON,
-    "worker_id": None,
-    "cancel_requested_at": None,
-}
-ATTEMPT = {
-    "attempt": 1,
-    "worker_id": "host-1234",
-    "started_at": NOON,
-    "ended_at": LATER,
-    "outcome": "completed",
-    "error_code": None,
-    "error": None,
-}
 
 
 class FoundSitemap(AnswerShape):
@@ -129,25 +59,37 @@ class FoundSitemap(AnswerShape):
 class ScanResult(AnswerShape):
     """What a scan found. While it runs, only some of these fields are there."""
 
-    model_config = ConfigDict(json_schema_extra=examples(RESULT))
-
-    domain: Name | None = None
-    max_pages: Count | None = Field(None, description="The URL limit of this scan, if any.")
-    scan_id: Count | None = None
-    sitemap_count: Count | None = Field(None, description=SITEMAP_COUNT)
+    domain: Annotated[Name | None, Example("example.com")] = None
+    max_pages: Annotated[Count | None, Example(None)] = Field(
+        None, description="The URL limit of this scan, if any."
+    )
+    scan_id: Annotated[Count | None, Example(7)] = None
+    sitemap_count: Annotated[Count | None, Example(1)] = Field(None, description=SITEMAP_COUNT)
     known_sitemap_count: Count | None = Field(
         None, description="Number of documents known so far; only while the scan is running."
     )
-    url_count: Count | None = None
-    distinct_url_count: Count | None = None
-    partial: bool | None = Field(None, description="Whether the scan is partial.")
-    reasons: Annotated[list[Word], declared(maxItems=100)] | None = Field(
+    url_count: Annotated[Count | None, Example(12)] = None
+    distinct_url_count: Annotated[Count | None, Example(12)] = None
+    partial: Annotated[bool | None, Example(False)] = Field(
+        None, description="Whether the scan is partial."
+    )
+    reasons: Annotated[Annotated[list[Word], declared(maxItems=100)] | None, Example([])] = Field(
         None, description="Codes of the reasons why the scan is partial."
     )
-    sitemaps: Annotated[list[FoundSitemap], declared(maxItems=100)] | None = Field(
-        None, description="The largest documents, at most 100."
-    )
-    sitemaps_truncated: bool | None = Field(
+    sitemaps: Annotated[
+        Annotated[list[FoundSitemap], declared(maxItems=100)] | None,
+        Example(
+            [
+                {
+                    "id": SITEMAP_ID,
+                    "url": "https://example.com/sitemap.xml",
+                    "type": "standard",
+                    "url_count": 12,
+                }
+            ]
+        ),
+    ] = Field(None, description="The largest documents, at most 100.")
+    sitemaps_truncated: Annotated[bool | None, Example(False)] = Field(
         None, description="Whether `sitemaps` is incomplete; `sitemap_count` counts all documents."
     )
 
@@ -195,48 +137,44 @@ class ScanRequest(RequestShape):
 class ScanAccepted(AnswerShape):
     """The job that scans the site; `deduplicated` when the site already had an active one."""
 
-    model_config = ConfigDict(json_schema_extra=examples(ACCEPTED))
-
-    job_id: UUID
-    status: JobStatusWord
-    status_url: Line
-    created_at: datetime
-    deduplicated: bool
+    job_id: Annotated[UUID, Example(JOB_ID)]
+    status: Annotated[JobStatusWord, Example("pending")]
+    status_url: Annotated[Line, Example(f"/api/v3/sitemap/status/{JOB_ID}")]
+    created_at: Annotated[datetime, Example(NOON)]
+    deduplicated: Annotated[bool, Example(False)]
     max_pages: Annotated[int, declared(minimum=1, maximum=MAX_PAGES)] | None
-    warning: Line | None = Field(None, description="Set if no worker is running.")
+    warning: Annotated[Line | None, Example(None)] = Field(
+        None, description="Set if no worker is running."
+    )
 
 
 class JobStatusAnswer(AnswerShape):
     """How far a job has come."""
 
-    model_config = ConfigDict(json_schema_extra=examples(STATUS))
-
-    job_id: UUID
-    id: Count
-    status: JobStatusWord
-    progress: Share
-    domain: Name | None
-    domain_id: UUID | None
-    created_by: UUID
-    result_data: ResultData
+    job_id: Annotated[UUID, Example(JOB_ID)]
+    id: Annotated[Count, Example(42)]
+    status: Annotated[JobStatusWord, Example("completed")]
+    progress: Annotated[Share, Example(1.0)]
+    domain: Annotated[Name | None, Example("example.com")]
+    domain_id: Annotated[UUID | None, Example(DOMAIN_ID)]
+    created_by: Annotated[UUID, Example(USER_ID)]
+    result_data: Annotated[ResultData, Example(example_of(ScanResult))]
     error: Paragraph | None
     error_code: Word | None
-    attempt: SmallCount
-    created_at: datetime
-    started_at: datetime | None
-    finished_at: datetime | None
-    updated_at: datetime
+    attempt: Annotated[SmallCount, Example(1)]
+    created_at: Annotated[datetime, Example(NOON)]
+    started_at: Annotated[datetime | None, Example(NOON)]
+    finished_at: Annotated[datetime | None, Example(LATER)]
+    updated_at: Annotated[datetime, Example(LATER)]
 
 
 class JobAnswer(JobStatusAnswer):
     """A job with all that the queue knows of it."""
 
-    model_config = ConfigDict(json_schema_extra=examples(JOB))
-
-    job_type: Word
-    max_attempts: SmallCount
-    priority: SmallCount
-    run_at: datetime
+    job_type: Annotated[Word, Example("sitemap")]
+    max_attempts: Annotated[SmallCount, Example(5)]
+    priority: Annotated[SmallCount, Example(0)]
+    run_at: Annotated[datetime, Example(NOON)]
     worker_id: Name | None
     cancel_requested_at: datetime | None
 
@@ -244,13 +182,11 @@ class JobAnswer(JobStatusAnswer):
 class AttemptAnswer(AnswerShape):
     """How one attempt ended."""
 
-    model_config = ConfigDict(json_schema_extra=examples(ATTEMPT))
-
-    attempt: SmallCount
-    worker_id: Name | None
-    started_at: datetime | None
-    ended_at: datetime
-    outcome: Annotated[str, one_of(ATTEMPT_OUTCOMES)]
+    attempt: Annotated[SmallCount, Example(1)]
+    worker_id: Annotated[Name | None, Example("host-1234")]
+    started_at: Annotated[datetime | None, Example(NOON)]
+    ended_at: Annotated[datetime, Example(LATER)]
+    outcome: Annotated[str, one_of(AttemptOutcome), Example("completed")]
     error_code: Word | None
     error: Paragraph | None
 
@@ -258,9 +194,9 @@ class AttemptAnswer(AnswerShape):
 class JobDetailAnswer(JobAnswer):
     """A job with its ended attempts, the latest first."""
 
-    model_config = ConfigDict(json_schema_extra=examples(JOB | {"attempts": [ATTEMPT]}))
-
-    attempts: Annotated[list[AttemptAnswer], declared(maxItems=100)]
+    attempts: Annotated[
+        list[AttemptAnswer], declared(maxItems=100), Example([example_of(AttemptAnswer)])
+    ]
 
 
 class JobsQuery(QueryShape):

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Annotated, Generic, Literal
 from uuid import UUID
 
-from pydantic import ConfigDict, Field
+from pydantic import Field
 
 from siteatlas.api.schemas.base import (
     DOMAIN_ID,
@@ -17,6 +17,7 @@ from siteatlas.api.schemas.base import (
     USER_ID,
     AnswerShape,
     Count,
+    Example,
     FreeObject,
     ItemT,
     Line,
@@ -30,7 +31,6 @@ from siteatlas.api.schemas.base import (
     Url,
     Word,
     declared,
-    examples,
     one_of,
 )
 from siteatlas.insights.sitemaps import MAX_PARENTS_SHOWN
@@ -38,67 +38,30 @@ from siteatlas.insights.urls import ListingState
 from siteatlas.scanner.events import DiscoveryMethod
 from siteatlas.storage.models import SitemapStatus
 
-SITEMAP = {
-    "id": SITEMAP_ID,
-    "url": "https://example.com/sitemap.xml",
-    "domain": "example.com",
-    "domain_id": DOMAIN_ID,
-    "type": "standard",
-    "discovery_method": "robots_txt",
-    "status": "completed",
-    "job_id": JOB_ID,
-    "created_by": USER_ID,
-    "created_at": NOON,
-    "last_read_at": LATER,
-    "url_count": 12,
-    "http_status": 200,
-    "wire_bytes": 512,
-    "decoded_bytes": 2048,
-    "fetch_seconds": 0.2,
-    "lastmod": None,
-    "parent_ids": [],
-    "error_code": None,
-    "error": None,
-}
-URL = {
-    "url": "https://example.com/about",
-    "lastmod": "2025-11-15T00:00:00Z",
-    "changefreq": "weekly",
-    "priority": 0.5,
-    "sitemap": "https://example.com/sitemap.xml",
-    "sitemap_id": SITEMAP_ID,
-    "first_seen_at": LATER,
-    "removed_at": None,
-    "extras": {"images": [{"loc": "https://example.com/about.png"}]},
-    "lastmod_text": "2025-11-15",
-}
-
 
 class SitemapAnswer(AnswerShape):
     """One document; `job_id` is the job that read it last."""
 
-    model_config = ConfigDict(json_schema_extra=examples(SITEMAP))
-
-    id: UUID
-    url: Url
-    domain: Name
-    domain_id: UUID
-    type: SitemapTypeWord | None
-    discovery_method: Annotated[str, one_of(DiscoveryMethod)]
-    status: Annotated[str, one_of(SitemapStatus)]
-    job_id: UUID
-    created_by: UUID
-    created_at: datetime
-    last_read_at: datetime | None
-    url_count: Count = Field(
+    id: Annotated[UUID, Example(SITEMAP_ID)]
+    url: Annotated[Url, Example("https://example.com/sitemap.xml")]
+    domain: Annotated[Name, Example("example.com")]
+    domain_id: Annotated[UUID, Example(DOMAIN_ID)]
+    type: Annotated[SitemapTypeWord | None, Example("standard")]
+    discovery_method: Annotated[str, one_of(DiscoveryMethod), Example("robots_txt")]
+    status: Annotated[str, one_of(SitemapStatus), Example("completed")]
+    job_id: Annotated[UUID, Example(JOB_ID)]
+    created_by: Annotated[UUID, Example(USER_ID)]
+    created_at: Annotated[datetime, Example(NOON)]
+    last_read_at: Annotated[datetime | None, Example(LATER)]
+    url_count: Annotated[Count, Example(12)] = Field(
         description="Number of stored URLs, including those from earlier scans."
     )
-    http_status: SmallCount | None
-    wire_bytes: Count
-    decoded_bytes: Count
-    fetch_seconds: Seconds
+    http_status: Annotated[SmallCount | None, Example(200)]
+    wire_bytes: Annotated[Count, Example(512)]
+    decoded_bytes: Annotated[Count, Example(2048)]
+    fetch_seconds: Annotated[Seconds, Example(0.2)]
     lastmod: datetime | None
-    parent_ids: Annotated[list[UUID], declared(maxItems=MAX_PARENTS_SHOWN)]
+    parent_ids: Annotated[list[UUID], declared(maxItems=MAX_PARENTS_SHOWN), Example([])]
     error_code: Word | None
     error: Paragraph | None
 
@@ -106,18 +69,18 @@ class SitemapAnswer(AnswerShape):
 class UrlAnswer(AnswerShape):
     """One URL as a document lists it."""
 
-    model_config = ConfigDict(json_schema_extra=examples(URL))
-
-    url: Url
-    lastmod: datetime | None
-    changefreq: Word | None
-    priority: float | None
-    sitemap: Url
-    sitemap_id: UUID
-    first_seen_at: datetime
+    url: Annotated[Url, Example("https://example.com/about")]
+    lastmod: Annotated[datetime | None, Example("2025-11-15T00:00:00Z")]
+    changefreq: Annotated[Word | None, Example("weekly")]
+    priority: Annotated[float | None, Example(0.5)]
+    sitemap: Annotated[Url, Example("https://example.com/sitemap.xml")]
+    sitemap_id: Annotated[UUID, Example(SITEMAP_ID)]
+    first_seen_at: Annotated[datetime, Example(LATER)]
     removed_at: datetime | None = Field(description="Always null: removals are not detected yet.")
-    extras: FreeObject | None
-    lastmod_text: Line | None = Field(
+    extras: Annotated[
+        FreeObject | None, Example({"images": [{"loc": "https://example.com/about.png"}]})
+    ]
+    lastmod_text: Annotated[Line | None, Example("2025-11-15")] = Field(
         description="`lastmod` as listed, unless that is a full timestamp."
     )
 
