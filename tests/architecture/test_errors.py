@@ -21,9 +21,15 @@ def test_every_error_has_a_default_message():
     assert silent == []
 
 
-def test_an_error_without_a_message_says_its_docstring():
-    wrong = [cls.__name__ for cls in own_errors() if cls().message not in (cls.__doc__ or "")]
-    assert wrong == []
+def test_the_default_message_is_one_line_of_plain_text_without_the_name_of_the_class():
+    messages = {cls.__name__: cls().message for cls in own_errors()}
+    assert [name for name, text in messages.items() if "\n" in text or "  " in text] == []
+    assert [name for name, text in messages.items() if name in text or "`" in text] == []
+
+
+def test_a_message_of_its_own_replaces_the_default():
+    kept = [cls.__name__ for cls in own_errors() if cls("Just this.").message != "Just this."]
+    assert kept == []
 
 
 def test_the_reference_lists_every_code(project: Path):

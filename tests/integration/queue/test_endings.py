@@ -6,7 +6,7 @@ import pytest
 from sqlalchemy import select
 
 from siteatlas.errors import JobCancelled, LeaseLost
-from siteatlas.queue.completion import backoff_seconds, complete, fail, release
+from siteatlas.queue.completion import complete, fail, release
 from siteatlas.queue.leases import heartbeat, report_progress
 from siteatlas.queue.operator_actions import cancel
 from siteatlas.storage.models import JobAttempt
@@ -110,15 +110,6 @@ async def test_the_last_transient_failure_is_final() -> None:
     async with get_background_session() as session, session.begin():
         await fail(session, claim, code="timeout", message="Too late.", transient=True)
     assert (await look(submitted.id)).status == "failed"
-
-
-@pytest.mark.criterion("errors-handled")
-@pytest.mark.parametrize(
-    ("attempt", "seconds"), [(1, 15), (2, 60), (3, 240), (4, 960), (5, 3600), (9, 3600)]
-)
-def test_the_backoff_grows_by_four_up_to_an_hour(attempt: int, seconds: float) -> None:
-    assert backoff_seconds(attempt, 0) == seconds
-    assert backoff_seconds(attempt, 1) == pytest.approx(seconds * 1.2)
 
 
 async def test_the_heartbeat_renews_what_is_ours_and_names_what_was_cancelled() -> None:

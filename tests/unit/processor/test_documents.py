@@ -1,0 +1,159 @@
+"""What is known of a document during a scan, and what is written of it."""
+
+from __future__ import annotations
+
+from uuid import UUID, uuid4
+
+import pytest
+
+from siteatlas.processor.documents import DocumentRegistry, ScannedDocument, memory_of
+from siteatlas.processor.entry_memory import EntryMemory
+from siteatlas.processor.memory_budget import MemoryBudget
+from siteatlas.scanner.events import (
+    DiscoveryMethod,
+    DocumentClosed,
+    DocumentOutcome,
+    ProblemSample,
+    SitemapType,
+    Validators,
+)
+from siteatlas.scanner.problem_codes import ProblemCode
+from siteatlas.storage.hashes import url_hash
+from siteatlas.storage.models import SitemapScanState, SitemapStatus
+from siteatlas.storage.statements.known_sitemaps import KnownSitemap
+
+URL = "https://a.example/1.xml"
+MOVED = "https://a.example/moved.xml"
+
+
+def listed(method: DiscoveryMethod = DiscoveryMethod.SITEMAP_INDEX) -> ScannedDocument:
+    return DocumentRegistry([]).listed(URL, method)
+
+
+def closed(outcome: DocumentOutcome, **values) -> DocumentClosed:
+    return DocumentClosed(URL, URL, outcome, DiscoveryMethod.ROBOTS_TXT, **values)
+
+
+def known(url: str, **values) -> KnownSitemap:
+    defaults = {
+        "id": uuid4(),
+        "requested_url": None,
+        "discovery_method": "robots_txt",
+        "state": None,
+    }
+    return KnownSitemap(**{**defaults, "url": url, **values})
+
+
+@pytest.mark.parametrize(
+    ("outcome", "status"),
+    [
+        (DocumentOutcome.COMPLETE, SitemapStatus.COMPLETED),
+        (DocumentOutcome.UNCHANGED, SitemapStatus.COMPLETED),
+        (DocumentOutcome.CUT, SitemapStatus.FAILED),
+        (DocumentOutcome.UNREAD, SitemapStatus.FAILED),
+    ],
+)
+def test_the_status_of_a_document_follows_from_its_outcome(outcome, status):
+    document = listed()
+    document.close(closed(outcome))
+    assert document.changes["status"] == status
+    assert document.scan_row()["state"] == SitemapScanState(outcome.value)
+
+
+def test_only_a_complete_document_keeps_its_validators():
+    validators = Validators(etag='"1"', last_modified="Sun, 01 Nov 2026 12:00:00 GMT")
+    complete, partial = listed(), listed()
+    complete.close(closed(DocumentOutcome.COMPLETE, validators=validators, content_hash="ab"))
+    partial.close(closed(DocumentOutcome.CUT, validators=validators, content_hash="ab"))
+    assert (complete.changes["etag"], complete.changes["content_hash"]) == ('"1"', "ab")
+    assert not {"etag", "last_modified", "content_hash"} & set(partial.changes)
+
+
+@pytest.mark.parametrize("etag", ['"' + "x" * 2000 + '"', '"é"', '"a\tb"'])
+def test_a_validator_that_cannot_be_sent_back_as_it_is_is_not_stored(etag):
+    document = listed()
+    document.close(closed(DocumentOutcome.COMPLETE, validators=Validators(etag=etag)))
+    assert document.changes["etag"] is None
+
+
+def test_the_type_is_written_only_when_it_is_known():
+    known_type, unknown_type = listed(), listed()
+    known_type.close(closed(DocumentOutcome.COMPLETE, type=SitemapType.INDEX))
+    unknown_type.close(closed(DocumentOutcome.UNREAD))
+    assert known_type.changes["type"] == SitemapType.INDEX
+    assert "type" not in unknown_type.changes
+
+
+def test_closing_counts_what_was_read_and_gives_its_memory_back():
+    budget, document = MemoryBudget(10**9), listed()
+    document.memory = memory = EntryMemory(budget, {})
+    memory.pick([1, 2, 2], [0, 0, 0])
+    document.close(closed(DocumentOutcome.COMPLETE, entry_count=3))
+    assert document.scan_row()["url_count"] == 2
+    assert not document.memory
+    assert budget.held == 0
+
+
+def test_problems_of_the_reader_and_of_the_comparison_are_stored_together():
+    document = listed()
+    document.tally.note(ProblemCode.DUPLICATE_URL, url=URL)
+    sample = ProblemSample(url=None, value="soon", entry=4)
+    document.close(
+        closed(
+            DocumentOutcome.COMPLETE,
+            problems={"bad_lastmod": 7},
+            samples={"bad_lastmod": (sample,)},
+        )
+    )
+    found = {one.code: (one.count, len(one.samples)) for one in document.found_problems()}
+    assert found == {"bad_lastmod": (7, 1), "duplicate_url": (1, 1)}
+    assert document.scan_row()["problems"] == {"bad_lastmod": 7, "duplicate_url": 1}
+
+
+def test_a_document_without_problems_stores_none():
+    document = listed()
+    document.close(closed(DocumentOutcome.COMPLETE))
+    assert (document.found_problems(), document.scan_row()["problems"]) == ([], None)
+
+
+def test_a_document_that_a_person_named_stays_manual():
+    manual, found = listed(DiscoveryMethod.MANUAL), listed()
+    for document in (manual, found):
+        document.found_by(DiscoveryMethod.ROBOTS_TXT)
+    assert (manual.method, manual.changes) == (DiscoveryMethod.MANUAL, {})
+    assert (found.method, found.changes["discovery_method"]) == (
+        DiscoveryMethod.ROBOTS_TXT,
+        "robots_txt",
+    )
+
+
+def test_a_redirect_moves_the_document_that_was_listed():
+    registry = DocumentRegistry([])
+    document = registry.listed(URL, DiscoveryMethod.ROBOTS_TXT)
+    assert registry.arrived(MOVED, URL, DiscoveryMethod.ROBOTS_TXT) is document
+    assert document.changes == {"url": MOVED, "url_hash": url_hash(MOVED), "requested_url": URL}
+    assert registry.find(URL) is registry.find(MOVED) is document
+
+
+def test_a_redirect_to_a_known_document_leads_to_that_one():
+    there = known(MOVED)
+    registry = DocumentRegistry([there])
+    registry.listed(URL, DiscoveryMethod.ROBOTS_TXT)
+    document = registry.arrived(MOVED, URL, DiscoveryMethod.ROBOTS_TXT)
+    assert (document.id, document.stored, document.fresh) == (there.id, True, False)
+    assert registry.find(URL) is document
+
+
+def test_a_stored_document_is_found_by_its_address_and_the_one_it_was_listed_under():
+    registry = DocumentRegistry([known(MOVED, requested_url=URL)])
+    assert registry.find(MOVED) is registry.find(URL) is not None
+    assert not registry.knows("https://a.example/other.xml")
+
+
+def test_a_continued_scan_knows_what_is_done_and_the_children_of_this_scan():
+    done, touched = SitemapScanState.COMPLETE, SitemapScanState.CUT
+    child, stale = known("https://a.example/c.xml", state=touched), known("https://a.example/s.xml")
+    parent = known(MOVED, requested_url=URL, state=done, children=(child.id, stale.id, UUID(int=1)))
+    memory = memory_of({one.id: one for one in (parent, child, stale)})
+    assert set(memory.documents) == {URL, MOVED}
+    assert [link.url for link in memory.documents[URL].children] == [child.url]
