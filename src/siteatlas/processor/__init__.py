@@ -1,1 +1,1 @@
-"""One job from its claim to its final status. The only room that knows scanner and storage both."""
+"""One job from its claim to its final status. The only package with both scanner and storage."""

@@ -40,7 +40,7 @@ class FinishedScan:
 
 
 class BatchWriter:
-    """The writer of one scan for one claim; `on_committed` is told of every committed batch."""
+    """The writer of one scan for one claim; `on_committed` is called with every committed batch."""
 
     def __init__(
         self,

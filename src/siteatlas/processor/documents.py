@@ -49,7 +49,7 @@ class OpenedScan:
 class ScannedDocument:
     """One document: its identity, what is stored of it, and what changed since the last write.
 
-    `stored` documents have a row; `fresh` ones had none before this attempt, so no listings either.
+    `stored` documents have a row; `fresh` ones had none before this attempt, so no URLs either.
     `memory` is there while it is read; `tally` holds the problems that show only in comparison.
     """
 

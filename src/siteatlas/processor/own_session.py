@@ -41,7 +41,7 @@ async def process_domain_with_own_session(
 ) -> JobStatus | None:
     """Run one waiting job now, in this process, with a database that is open in it.
 
-    A front over the claim, for callers that know a job only by its id. None when there is nothing
+    For callers that know a job only by its id. None when there is nothing
     to run: the job is unknown (a warning says so), or it is not waiting. `domain` is the site of
     a job that names none; one that names another keeps it, with a warning. `user_id` changes
     nothing: a job belongs to whoever submitted it. `max_urls`, or `max_urls` in `options`, takes

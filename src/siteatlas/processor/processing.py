@@ -84,7 +84,7 @@ PUT_OFF_CODES = [kind.code for kind in PUT_OFF]
 
 
 class Processor:
-    """Runs jobs. One per process: its jobs share the manners towards hosts and the memory."""
+    """Runs jobs. One per process: its jobs share politeness and memory budget."""
 
     def __init__(self, settings: Settings, policy: EgressPolicy) -> None:
         self._settings = settings
@@ -117,7 +117,7 @@ class Processor:
             return status
 
     async def _outcome(self, claim: Claim, activity: JobActivity) -> JobStatus | None:
-        """The border of one job: whatever goes wrong in it becomes its status."""
+        """The error boundary of one job: whatever goes wrong in it becomes its status."""
         try:
             with activity.mark_ending():
                 async with asyncio.timeout(SCAN_SECONDS):
@@ -283,8 +283,8 @@ async def _register(claim: Claim, address: WebAddress) -> UUID:
 
 def _remaining_document_limit(stored: int) -> int:
     """How many documents a scan may read: fewer where a site has about as many as one may have."""
-    room = MAX_DOCUMENTS_PER_DOMAIN - stored
-    return max(min(room, MAX_DOCUMENTS), MIN_DOCUMENTS)
+    remaining = MAX_DOCUMENTS_PER_DOMAIN - stored
+    return max(min(remaining, MAX_DOCUMENTS), MIN_DOCUMENTS)
 
 
 def _address_of(claim: Claim) -> WebAddress:

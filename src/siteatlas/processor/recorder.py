@@ -89,7 +89,7 @@ class Recorder:
         self.url_count = sum(sitemap.read_count for sitemap in done)
 
     async def take_in(self, event: ScanEvent) -> None:
-        """Record one event, while `write_when_idle` may run beside."""
+        """Record one event; safe while `write_when_idle` runs."""
         async with self._recording:
             await self.record(event)
 

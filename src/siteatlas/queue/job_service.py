@@ -1,4 +1,4 @@
-"""The job table under its older names: a guarded front of the verbs in this room.
+"""The job table under its older names: a guarded facade of the operations in this package.
 
 New code calls the verbs. What comes through here can set a job back or end it by hand, but never
 while a worker holds its lease, and it cannot start one: only a claim does. Jobs of other types can

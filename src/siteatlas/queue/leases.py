@@ -68,7 +68,7 @@ async def forgive_rescues(session: AsyncSession, claims: Iterable[Claim]) -> Non
     lost = sorted({(claim.id, claim.fence) for claim in claims})
     if not lost:
         return
-    told = (
+    forgiven = (
         update(JobAttempt)
         .where(
             tuple_(JobAttempt.job_id, JobAttempt.fence).in_(lost),
@@ -76,11 +76,11 @@ async def forgive_rescues(session: AsyncSession, claims: Iterable[Claim]) -> Non
         )
         .values(error_code=LeaseLost.code)
         .returning(JobAttempt.job_id)
-        .cte("told")
+        .cte("forgiven")
     )
     await session.execute(
         update(Job)
-        .where(Job.id == told.c.job_id, Job.status.in_(ACTIVE_STATUSES), Job.rescues > 0)
+        .where(Job.id == forgiven.c.job_id, Job.status.in_(ACTIVE_STATUSES), Job.rescues > 0)
         .values(rescues=Job.rescues - 1)
         .execution_options(synchronize_session=False)
     )

@@ -35,8 +35,8 @@ from siteatlas.scheduler.outages import DatabaseUptime, ResilientLoop
 from siteatlas.scheduler.parking import Parking
 from siteatlas.scheduler.rescuer import Rescuer
 from siteatlas.scheduler.slots import (
+    Capacity,
     ConcurrencyLimit,
-    Room,
     RunningJob,
     Slots,
     StopReason,
@@ -215,24 +215,26 @@ class Consumer:
     async def _claim_for_free_slots(
         self, session: AsyncSession, limit: int, work: DueWork
     ) -> list[Claim]:
-        room = self._slots.room(min(limit, self._concurrency.most - self._slots.running))
+        capacity = self._slots.capacity(min(limit, self._concurrency.most - self._slots.running))
         claims: list[Claim] = []
-        if room.most > 0 and work.jobs:
-            claims = await self._claim_for(session, room, suspects=work.suspects)
-        self._slots.note_claimed(room, len(claims))
+        if capacity.most > 0 and work.jobs:
+            claims = await self._claim_for(session, capacity, suspects=work.suspects)
+        self._slots.note_claimed(capacity, len(claims))
         return claims
 
-    async def _claim_for(self, session: AsyncSession, room: Room, *, suspects: bool) -> list[Claim]:
+    async def _claim_for(
+        self, session: AsyncSession, capacity: Capacity, *, suspects: bool
+    ) -> list[Claim]:
         suspects_wait = time.monotonic() < self._suspects_wait_until
         if suspects and not suspects_wait and (suspect := await self._claim_suspect(session)):
             return [suspect]
         claims = await claim(
             session,
             self.worker_id,
-            room.most,
+            capacity.most,
             self._lease,
-            background=room.background,
-            full_users=room.full_users,
+            background=capacity.background,
+            full_users=capacity.full_users,
         )
         if suspects and suspects_wait and not claims and not self._slots.running:
             suspect = await self._claim_suspect(session)
@@ -269,7 +271,7 @@ class Consumer:
         except SiteatlasError as error:
             log.warning("job_end_not_recorded", job_id=str(job.claim.job_id), error=error.code)
         except Exception:
-            # The border of one job: its end could not be written, the others go on.
+            # The error boundary of one job: its end could not be written, the others go on.
             log.exception("job_end_not_recorded", job_id=str(job.claim.job_id))
         finally:
             parking.end()

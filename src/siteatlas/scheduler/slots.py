@@ -72,7 +72,7 @@ class RunningJob:
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
+class Capacity:
     """What may be claimed: `most` jobs, of them `background` that nobody waits for, and none of
     `full_users`.
     """
@@ -133,16 +133,16 @@ class Slots:
         users = {job.user for job in self._running if job.user is not None}
         return {user for user in users if self._count(user=user) >= self.most_of_a_user}
 
-    def room(self, limit: int) -> Room:
-        """The room for a claim of up to `limit` jobs; `note_claimed` is told how it ended."""
+    def capacity(self, limit: int) -> Capacity:
+        """What a claim of up to `limit` jobs may take; pass the result on to `note_claimed`."""
         self._was_short = True
         most = min(limit, self.free)
-        return Room(most, min(most, self.free_for_background), frozenset(self.full_users()))
+        return Capacity(most, min(most, self.free_for_background), frozenset(self.full_users()))
 
-    def note_claimed(self, room: Room, count: int) -> None:
-        """So many jobs were claimed: with room left, no free slot is worth another claim."""
-        self._was_short = count >= room.background
-        self._passed_over = room.full_users
+    def note_claimed(self, capacity: Capacity, count: int) -> None:
+        """So many jobs were claimed: if capacity was left, no free slot is worth another claim."""
+        self._was_short = count >= capacity.background
+        self._passed_over = capacity.full_users
 
     def add(self, job: RunningJob) -> None:
         """Hold a job: in a slot, or parked when its site or its user has no share left."""

@@ -216,7 +216,7 @@ def counted_slots(size: int) -> tuple[Slots, list[bool]]:
 async def test_parking_asks_for_no_claim_when_the_last_one_left_room():
     slots, calls = counted_slots(8)
     jobs = filled(slots, 4)
-    slots.note_claimed(slots.room(8), 0)
+    slots.note_claimed(slots.capacity(8), 0)
     for job in jobs:
         slots.park(job)
         await slots.resume(job)
@@ -226,8 +226,8 @@ async def test_parking_asks_for_no_claim_when_the_last_one_left_room():
 async def test_parking_asks_for_a_claim_when_the_last_one_took_all_it_might():
     slots, calls = counted_slots(8)
     (job,) = filled(slots, 1)
-    room = slots.room(8)
-    slots.note_claimed(room, room.background)
+    capacity = slots.capacity(8)
+    slots.note_claimed(capacity, capacity.background)
     slots.park(job)
     assert calls == [True]
 
@@ -235,8 +235,8 @@ async def test_parking_asks_for_a_claim_when_the_last_one_took_all_it_might():
 async def test_a_slot_that_becomes_free_during_a_claim_asks_for_another():
     slots, calls = counted_slots(8)
     (job,) = filled(slots, 1)
-    slots.note_claimed(slots.room(8), 0)
-    slots.room(8)
+    slots.note_claimed(slots.capacity(8), 0)
+    slots.capacity(8)
     slots.park(job)
     assert calls == [True]
 
@@ -249,9 +249,9 @@ async def test_a_user_who_was_passed_over_asks_for_a_claim_once_he_has_room():
         slots.add(job)
     slots.park(other)
     calls.clear()
-    room = slots.room(8)
-    assert room.full_users == {user}
-    slots.note_claimed(room, 0)
+    capacity = slots.capacity(8)
+    assert capacity.full_users == {user}
+    slots.note_claimed(capacity, 0)
     slots.remove(other)
     assert calls == []
     slots.park(his[0])
