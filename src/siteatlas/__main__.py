@@ -1,4 +1,4 @@
-"""Lets `python -m siteatlas` stand for the command `siteatlas`."""
+"""Runs the command `siteatlas` as `python -m siteatlas`."""
 
 from __future__ import annotations
 

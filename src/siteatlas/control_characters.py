@@ -1,7 +1,7 @@
-"""Characters of foreign text that must not reach a terminal, a log or a line of data as they are.
+"""Characters in foreign text that must be escaped in terminals, logs and data lines.
 
-Owns the sets, as parts of a character class, and their escapes. What is done about them where is
-decided by `logs.py`, the scanner and the command line.
+Owns the character sets and their escapes. `logs.py`, the scanner and the command line decide how to
+use them.
 """
 
 from __future__ import annotations

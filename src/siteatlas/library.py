@@ -1,7 +1,7 @@
-"""The Python API: the entries of a site's sitemaps, one after the other, without a database.
+"""The Python API: iterates over the entries of a site's sitemaps, without a database.
 
-`scan` is for asynchronous programs, `scan_sync` for all others. Both read as fast as they are
-asked, stop their work when nobody asks any more, and report what could not be read.
+`scan` is for asynchronous programs, `scan_sync` for all others. Both read only as fast as the
+caller iterates, stop when the caller stops, and report what could not be read.
 """
 
 from __future__ import annotations

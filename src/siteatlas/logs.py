@@ -1,6 +1,6 @@
-"""Structured logging: one event per line, readable on a terminal, JSON elsewhere on request.
+"""Structured logging: one event per line, as text or as JSON.
 
-Owns how a line looks and what may stand in it. Which events exist is the business of each room.
+Owns the format of a line and what it may contain. Each package defines its own events.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The application: the only place where API, pages, scheduler and database are put together.
+"""The application: the only place where API, pages, scheduler and database are wired together.
 
-`siteatlas serve` runs it. Another server can run it too: `uvicorn siteatlas.main:app`, or
-`uvicorn --factory siteatlas.main:create_app`; settings then come from the environment and the file.
+`siteatlas serve` runs it. Other servers can run it too: `uvicorn siteatlas.main:app` or `uvicorn
+--factory siteatlas.main:create_app`; settings then come from the environment and the settings file.
 """
 
 from __future__ import annotations

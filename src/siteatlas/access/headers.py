@@ -1,4 +1,4 @@
-"""The headers that every answer carries, so that browsers keep our pages and data to themselves."""
+"""Security headers that are added to every response."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""The local mode: without keys, only requests that name this machine and come from it are served.
+"""Local mode: without access keys, only requests from and to this machine are served.
 
-A page of another site in the operator's browser can reach a loopback port. It cannot fake `Host`,
-`Origin` and `Sec-Fetch-*`, so these decide. Programs send no `Sec-Fetch-*` and are not affected.
+A page of another site in the operator's browser can reach a loopback port, but cannot forge `Host`,
+`Origin` and `Sec-Fetch-*`, so these headers are checked. Programs send no `Sec-Fetch-*` headers and
+are not affected.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Who is asking."""
+"""The user who sends a request."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""One thread beside the event loop for calls that may block for as long as they like.
+"""A thread for calls that may block the event loop indefinitely.
 
-It never keeps the process alive: a reader that stalls for ever must not stop a second Ctrl-C.
+It never keeps the process alive: a reader that stalls forever must not prevent a second Ctrl-C.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""Turns on the event loop: heavy work in small pieces, little per round, and people go first.
+"""Fairness on the event loop: CPU-bound work runs in small chunks, and requests go first.
 
-A database write and an answer to a request need a dozen rounds each. A round that holds no more
-than a few milliseconds of heavy work keeps both quick, however many scans run in this process.
+A database write or a response to a request needs about a dozen iterations of the event loop. If
+each iteration contains no more than a few milliseconds of CPU-bound work, both stay fast, however
+many scans run in this process.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What belongs to an event loop, because its locks cannot be shared between loops."""
+"""Values that exist once per event loop, because locks cannot be shared between loops."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""A limited number of places for the jobs of a process; jobs that a person waits for come first.
+"""A semaphore with priorities: interactive jobs are admitted first.
 
-`turns` gives out the event loop this way, `storage.session` the connections of the jobs.
+`fairness` uses it for the event loop, `storage.session` for the connections of jobs.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Addresses in requests: read, and refused with the place they stand at."""
+"""Parses addresses in requests; errors name the field that contains them."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What routes share: the context that `main` gives them, parameters, and words of their answers.
+"""What routes share: the context that `main` passes, parameters, and response texts.
 
-The context holds the egress policy, the settings, who works on the jobs, and the database probes,
-which never wait long.
+The context contains the egress policy, the settings, the scheduler, and database checks that
+respond in time.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Questions to the database that are answered in time, also when the database does not answer."""
+"""Database checks with a deadline, for when the database does not respond."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Limits of a request head, checked before routing: its length, its parameters, its headers.
+"""Limits of a request head, checked before routing: length, parameters, headers.
 
-Each check is linear in what was sent, which the server in front limits to some 64 KiB.
+Each check is linear in the size of the head, which the server in front limits to about 64 KiB.
 """
 
 from __future__ import annotations

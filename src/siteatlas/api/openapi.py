@@ -1,4 +1,4 @@
-"""The OpenAPI document: what every operation declares beside its own shape."""
+"""The OpenAPI document: what all operations have in common."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The outer border of one request: it gets an id, and whatever breaks inside becomes an answer."""
+"""The outermost layer of a request: assigns an id and turns every exception into a response."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""All routes of the API in one call, for `main`."""
+"""Registers all routes of the API; called by `main`."""
 
 from __future__ import annotations
 

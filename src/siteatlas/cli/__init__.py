@@ -1,1 +1,1 @@
-"""The command line: one file per noun, data on stdout, words on stderr."""
+"""The command line: one module per command, data on stdout, messages on stderr."""

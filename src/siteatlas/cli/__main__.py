@@ -1,4 +1,4 @@
-"""Lets `python -m siteatlas.cli` stand for the command `siteatlas`."""
+"""Runs the command `siteatlas` as `python -m siteatlas.cli`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command tree. The module of a command is imported when it is used, so that help is quick."""
+"""The command tree. Command modules are imported on first use, so that help is fast."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Small web sites on loopback with every kind of sitemap, for a first look and for tests.
+"""Small web sites on loopback with every kind of sitemap, for the demo and for tests.
 
-Stands alone: it knows nothing of the scanner, so that it can judge it.
+Does not import the scanner, so that it can be used to test it.
 """
 
 from siteatlas.demo.server import DemoServer, DemoSite

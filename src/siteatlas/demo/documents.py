@@ -1,6 +1,6 @@
-"""Writes the documents of the demo sites: sitemaps, indexes and pages, the same on every run.
+"""Generates the documents of the demo sites: sitemaps, indexes and pages, the same on every run.
 
-What stands in which site is decided in `sites.py`.
+`sites.py` decides what each site contains.
 """
 
 from __future__ import annotations

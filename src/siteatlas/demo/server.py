@@ -1,4 +1,4 @@
-"""Serves the demo sites, each on a loopback address of its own."""
+"""Serves the demo sites, each on its own loopback address."""
 
 from __future__ import annotations
 

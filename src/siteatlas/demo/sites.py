@@ -1,6 +1,6 @@
-"""The demo sites as plain data: which path answers what, and what a scan must make of it.
+"""The demo sites as data: the response of each path, and the expected result of a scan.
 
-Every builder takes the address that its site is served at, since sitemaps name whole URLs.
+Every builder takes the address at which its site is served, because sitemaps contain absolute URLs.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Reading batches: how far the sites that were submitted together have come."""
+"""Read statements for batches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reading candidates: every place where a sitemap of a site was looked for."""
+"""Read statements for candidates: every address where a sitemap was looked for."""
 
 from __future__ import annotations
 

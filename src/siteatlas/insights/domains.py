@@ -1,4 +1,4 @@
-"""Reading sites."""
+"""Read statements for domains."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The state of the database, as an operator wants to see it."""
+"""The state of the database, for operators."""
 
 from __future__ import annotations
 

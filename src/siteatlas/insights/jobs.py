@@ -1,4 +1,4 @@
-"""Reading the queue: one job, lists of jobs, attempts and counts."""
+"""Read statements for jobs: one job, lists of jobs, attempts and counts."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Reading one page: rows come a few at a time until the page is full, in rows or in bytes.
+"""Reads one page of a list, until it is full in rows or in bytes.
 
-What a site lists beside a URL may be large, so a page that is bounded in rows alone is not bounded.
-The rows behind a full page are not fetched.
+What a site lists for a URL may be large, so a limit on rows alone would not be a limit. Rows beyond
+a full page are not fetched.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Keyset pages: a slice of a list, and the opaque cursor that leads to the next one.
+"""Keyset pagination: a page of a list, and the opaque cursor of the next page.
 
-A cursor belongs to one list with its filters. It holds a place, not a secret.
+A cursor belongs to one list with its filters. It contains a position, not a secret.
 """
 
 from __future__ import annotations

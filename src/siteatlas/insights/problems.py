@@ -1,4 +1,4 @@
-"""Reading problems: what is wrong in the documents of a site, by code, with samples."""
+"""Read statements for the problems of a site's documents, by code, with samples."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much waits in the queue, for how long, and who is there to work on it."""
+"""The load of the queue: how many jobs are waiting, for how long, and how many workers run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reading scans: the history of a site."""
+"""Read statements for scans: the history of a site."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reading sitemap documents: one of them, or those of a site."""
+"""Read statements for sitemap documents."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Reading URLs, sitemap by sitemap, at the same cost on the first page and on the last.
+"""Read statements for URLs, sitemap by sitemap, at the same cost for the first and the last page.
 
-Never OFFSET, never COUNT. A filter has no index behind it: one request examines at most 10,000
-rows, says how many it examined, and hands back a cursor to go on.
+No OFFSET and no COUNT. Filters have no index: a request examines at most 10,000 rows, reports how
+many it examined, and returns a cursor to continue.
 """
 
 from __future__ import annotations

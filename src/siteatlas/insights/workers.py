@@ -1,4 +1,4 @@
-"""Reading the worker registry: which processes work, and whether any does."""
+"""Read statements for workers: which processes run jobs, and whether there are any."""
 
 from __future__ import annotations
 

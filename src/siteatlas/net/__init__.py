@@ -1,1 +1,1 @@
-"""Addresses and the way out: what may be contacted, how politely, and the client that asks."""
+"""Outgoing requests: addresses, the egress policy, politeness and the HTTP client."""

@@ -1,7 +1,7 @@
-"""Web addresses: strict reading of what a person, a site or a document gave us.
+"""Web addresses: strict parsing of what a person, a site or a document provides.
 
-Owns the one parser (ada-url) and the canonical form. Whether an address may be contacted is
-decided in `egress.py`.
+Owns the parser (ada-url) and the canonical form. `egress.py` decides whether an address may be
+contacted.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The HTTP client of one scan: redirects by hand, limits, retries, all behind the gate.
+"""The HTTP client of a scan: manual redirects, limits and retries, behind the egress gate.
 
-Owns what is sent and when it is sent again. Statuses are returned, faults are raised.
+Owns what is sent and when it is retried. Statuses are returned, errors are raised.
 """
 
 from __future__ import annotations

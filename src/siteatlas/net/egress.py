@@ -1,6 +1,6 @@
-"""Which hosts and addresses may be contacted. There is no switch that turns this off.
+"""Which hosts and addresses may be contacted. This check cannot be turned off.
 
-Owns the policy and its allow rules. `gate.py` asks it again for every socket.
+Owns the policy and its allow rules. `gate.py` applies it to every socket.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Faults of the network in our own words: exceptions of the libraries and HTTP statuses.
+"""Translates exceptions of the network libraries and HTTP statuses into our errors.
 
-Owns the mapping to the error tree; when to try again is decided in `client.py`.
+`client.py` decides when to retry.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Bounds on what a site sends around a document: interim answers, the head, chunk framing.
+"""Limits on what a site sends around a document: interim responses, headers, chunk framing.
 
-aiohttp parses as soon as bytes arrive, before anybody may say how much of that is enough. So the
-connection itself takes little at a time and ends an exchange that is all wrapping. The bytes of
+aiohttp parses bytes as soon as they arrive, before we can apply a limit. Therefore the connection
+itself accepts little at a time and aborts a response that consists of overhead only. The bytes of
 the document are counted in `response.py`.
 """
 

@@ -1,6 +1,6 @@
-"""The settings of the way out, as the objects that net works with: allow list and proxy.
+"""Builds the allow list and the proxy from the settings.
 
-Reading settings is left to `settings.py`, which knows nothing of net.
+`settings.py` reads the settings and knows nothing about this package.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The gate: every lookup and every socket of the HTTP client passes here and is checked.
+"""The egress gate: every lookup and every socket of the HTTP client is checked here.
 
-Owns what aiohttp may resolve and open. The rules themselves live in `egress.py`.
+Owns what aiohttp may resolve and open. The rules are in `egress.py`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How much time and how many bytes one fetch may take. All values are for one document."""
+"""Limits in time and bytes for fetching one document."""
 
 from __future__ import annotations
 

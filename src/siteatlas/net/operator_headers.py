@@ -1,6 +1,6 @@
-"""Headers that the operator wants sent to their own hosts: read, checked, never sent elsewhere.
+"""Headers that the operator wants to send to their own hosts, and never to others.
 
-Which hosts are their own is decided in `egress.py`.
+`egress.py` decides which hosts are the operator's own.
 """
 
 from __future__ import annotations

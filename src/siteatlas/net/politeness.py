@@ -1,9 +1,8 @@
-"""Politeness per host: connections at a time, pause between requests, rest after failures.
+"""Politeness per host: concurrent requests, delay between requests, pause after failures.
 
-Hosts that share an IP address also share a larger number of connections and starts there.
-
-One instance serves the whole process. What counts as a failure is decided by `client.py`; whoever
-runs a job is told through `waiting.py` when it waits here.
+Hosts that share an IP address also share a larger limit of connections and requests. There is one
+instance per process. `client.py` decides what counts as a failure; `waiting.py` tells the runner of
+a job when the job is waiting here.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The operator's own way out: an HTTP proxy that opens the connections in our place.
+"""The operator's HTTP proxy, which opens connections on our behalf.
 
-Owns its address and credentials. Which requests go through it is decided in `client.py`.
+Owns its address and credentials. `client.py` decides which requests use it.
 """
 
 from __future__ import annotations

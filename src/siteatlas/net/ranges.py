@@ -1,6 +1,6 @@
-"""The address table: which IP addresses belong to the public internet, and which never open.
+"""Which IP addresses belong to the public internet, and which may never be contacted.
 
-Written out here because `ipaddress` answers differently from one Python version to the next.
+Defined here because the answers of `ipaddress` differ between Python versions.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""The name under which somebody holds a whole family of hosts.
+"""An estimate of the registrable domain of a host, without the public suffix list.
 
-An estimate without the list of public suffixes. It decides which hosts share slots, where hosts of
-different owners below one hosting service only take turns, and which host above a site belongs to
-it. No site is refused because of it.
+It decides which hosts share slots, where hosts of different owners on one hosting service merely
+take turns, and which parent host belongs to a site. No site is refused because of it.
 """
 
 from __future__ import annotations

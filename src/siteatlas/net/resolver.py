@@ -1,4 +1,4 @@
-"""Names to addresses, without threads. Judging the addresses is left to `gate.py`."""
+"""Resolves host names without threads. `gate.py` checks the addresses."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""One answer of a site, and the reading of its body within limits of time, speed and size.
+"""A response, and reading its body within limits of time, speed and size.
 
-Hands out the bytes as they came over the wire; inflating them is the scanner's business.
+Returns the bytes as received; the scanner decompresses them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What a job waits for before it may send its next request, told to whoever runs the job.
+"""Reports what a job is waiting for before its next request, to the runner of the job.
 
-`politeness.py` and `client.py` report each wait here. What a waiting job gives up meanwhile, and
-how it gets it back, is decided by the observer.
+`politeness.py` and `client.py` report each wait here. The observer decides what a waiting job gives
+up and how it gets it back.
 """
 
 from __future__ import annotations

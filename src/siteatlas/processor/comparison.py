@@ -1,4 +1,4 @@
-"""Comparing listed entries with stored ones: which are new, which changed, which to leave alone."""
+"""Compares entries with stored URLs: which are new, changed or unchanged."""
 
 from __future__ import annotations
 

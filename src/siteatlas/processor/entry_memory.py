@@ -1,8 +1,8 @@
-"""What is held of one document while it is read: which URLs it listed, and what is stored of them.
+"""What is kept in memory of a document while it is read: its URLs and what is stored for them.
 
-Sets and dicts are quick and take some 75 and 150 bytes for a URL. They are used as long as all
-open documents of a process together stay within the budget; beyond it, what comes is held in
-arrays, at some 9 and 16 bytes. That is slower, but no document waits for another to end.
+Sets and dicts are fast and take about 75 and 150 bytes per URL. They are used as long as all open
+documents of the process together fit the budget; beyond that, arrays are used, with about 9 and 16
+bytes per URL. They are slower, but no document has to wait for another.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How much memory the jobs of a process may take for entries and for documents that are open."""
+"""Memory budgets of a process for entries and for open documents."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""The end of a scan: published with its counters, or noted as failed, in one transaction each.
+"""The end of a scan: published with its counters, or recorded as failed, in one transaction.
 
-The job is the last that each of them writes: its row is locked for a moment, and a worker that has
-lost the job rolls back all that it wrote before. The counters of a site whose scan was not
-published are the business of `recount`.
+The job is written last: its row is locked only briefly, and a worker that has lost the job rolls
+back everything that it wrote before. `recount` updates the counters after an unpublished scan.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The counters of a site after a scan that ended without being published.
+"""Updates the counters of a site after a scan that was not published.
 
-Apart from the end of the job: counting a large site takes long, and whoever ends a job has no time.
+Separate from the end of the job, because counting a large site takes long.
 """
 
 from __future__ import annotations

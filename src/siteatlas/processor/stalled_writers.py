@@ -1,4 +1,4 @@
-"""Clears the way for writers: what workers that froze or vanished have left in the database."""
+"""Terminates stalled transactions of workers that froze or disappeared."""
 
 from __future__ import annotations
 

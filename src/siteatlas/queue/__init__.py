@@ -1,1 +1,1 @@
-"""The jobs table as a queue: a closed set of verbs, each guarded by status and fence."""
+"""The jobs table as a queue: a fixed set of operations, each guarded by status and fence."""

@@ -1,4 +1,4 @@
-"""Batches: many sites queued together, each with a job of its own or one that it shares."""
+"""Batches: many sites submitted together, each with its own or a shared job."""
 
 from __future__ import annotations
 

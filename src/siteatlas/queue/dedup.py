@@ -1,7 +1,7 @@
-"""Joining the active job of a site instead of making a second one.
+"""Joins the active job of a site instead of creating a second one.
 
-A submission that names a document leaves its address with the job that it joins, so that this
-scan reads it if it has not begun yet, and otherwise the next one.
+A submission that names a document adds its address to the job that it joins: this scan reads it if
+it has not started yet, otherwise the next one does.
 """
 
 from __future__ import annotations

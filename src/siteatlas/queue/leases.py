@@ -1,4 +1,4 @@
-"""Holding jobs: the fence at the end of every writing transaction, and the heartbeat."""
+"""Leases: the fence check at the end of every write transaction, and the heartbeat."""
 
 from __future__ import annotations
 

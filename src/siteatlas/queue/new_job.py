@@ -1,4 +1,4 @@
-"""What a job is told when it is created, and what its submitter is told."""
+"""The values of a new job, and what its submitter gets back."""
 
 from __future__ import annotations
 

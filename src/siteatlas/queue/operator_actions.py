@@ -1,4 +1,4 @@
-"""What a person may do to a job: cancel it, have it tried again, or remove its whole site."""
+"""What an operator can do: cancel or retry a job, or remove a whole site."""
 
 from __future__ import annotations
 

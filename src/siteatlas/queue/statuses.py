@@ -1,4 +1,4 @@
-"""The words for a job's status that people use, and the one that is stored."""
+"""The accepted names of a job's status, and the stored one."""
 
 from __future__ import annotations
 

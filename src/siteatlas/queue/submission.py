@@ -1,4 +1,4 @@
-"""Creating jobs: one active job per site, however often it is submitted."""
+"""Creates jobs: one active job per site, however often it is submitted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The registry of working processes, refreshed by their heartbeat."""
+"""The registry of worker processes, refreshed by their heartbeat."""
 
 from __future__ import annotations
 

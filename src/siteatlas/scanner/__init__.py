@@ -1,1 +1,1 @@
-"""The engine: the address of a site in, a stream of events out. Knows no database."""
+"""The engine: the address of a site in, a stream of events out. Does not use a database."""

@@ -1,4 +1,4 @@
-"""The public face of the scanner: `SitemapAnalyzer` turns the address of a site into events."""
+"""The entry point of the scanner: `SitemapAnalyzer` turns the address of a site into events."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the caller of a scan may choose."""
+"""The options of a scan."""
 
 from __future__ import annotations
 

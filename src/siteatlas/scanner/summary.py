@@ -1,4 +1,4 @@
-"""Sums the events of one scan up in one dictionary, for callers that want no stream."""
+"""Collects the events of a scan in one dictionary, for callers that do not want a stream."""
 
 from __future__ import annotations
 

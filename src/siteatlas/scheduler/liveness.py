@@ -1,6 +1,6 @@
-"""Whether the loops of this process, the heartbeat and the poll of the queue, still go round.
+"""Whether the loops of this process (heartbeat and polling) are still running.
 
-An outage of the database does not count against the process: to restart it would not help.
+A database outage does not make the process unhealthy, because restarting it would not help.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Parks a job while it does nothing but wait for its site, and brings it back into a slot."""
+"""Parks a job while it only waits for its site, and returns it to a slot."""
 
 from __future__ import annotations
 

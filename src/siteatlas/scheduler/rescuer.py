@@ -1,5 +1,7 @@
-"""Takes back the jobs of silent workers, apart from claims: a job that cannot be taken back delays
-neither the others nor new work. What a rescue does to a job is decided in `queue.claims`.
+"""Rescues jobs whose lease has expired, separately from claims.
+
+A job that cannot be rescued delays neither the others nor new jobs. `queue.claims` defines what a
+rescue does.
 """
 
 from __future__ import annotations

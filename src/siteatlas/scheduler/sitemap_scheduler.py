@@ -1,8 +1,8 @@
-"""The clock: APScheduler ticks that queue due sites, take waiting jobs, and tidy up.
+"""The clock: APScheduler ticks that queue due sites, claim pending jobs, and prune.
 
-The tick is the backstop of the consumer's own polling and of the due clock, which queues each site
-at its time. It never waits for the jobs that it starts, except in `process_pending_sitemaps`, which
-is the whole path in one call.
+The tick is a fallback for the consumer's polling and for the due clock, which queues each site on
+time. It does not wait for the jobs that it starts, except in `process_pending_sitemaps`, which runs
+the whole cycle in one call.
 """
 
 from __future__ import annotations

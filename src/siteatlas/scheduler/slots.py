@@ -1,7 +1,7 @@
-"""The jobs that a process holds: those in its slots, those that only wait, and who comes next.
+"""The jobs of a process: running ones in slots, parked ones, and which comes next.
 
-A job that only waits for its site is parked: it keeps its lease, and others use its slot. Some
-slots are kept for interactive jobs, and no site or user gets all of them.
+A job that only waits for its site is parked: it keeps its lease, and other jobs use its slot. Some
+slots are reserved for interactive jobs, and no site or user gets all of them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What people write into DATABASE_URL, turned into what the driver understands."""
+"""Translates DATABASE_URL into the options of the driver."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Which faults of the driver mean that the database is away, and not that a statement was wrong.
+"""Which driver errors mean that the database is unavailable rather than that a statement failed.
 
-Also the words for the operator of a process: where the database was looked for, and what it said.
+Also owns the messages for operators: which database was tried, and what it answered.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The 64-bit hashes under which URLs and what is listed beside them are stored."""
+"""The 64-bit hashes of URLs and of the values listed for them."""
 
 from __future__ import annotations
 

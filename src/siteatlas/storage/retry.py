@@ -1,4 +1,4 @@
-"""Retries a transaction that lost against another one: deadlock, serialization, lock wait."""
+"""Retries transactions that failed because of a deadlock, a serialization failure or a lock."""
 
 from __future__ import annotations
 

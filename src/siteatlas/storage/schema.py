@@ -1,4 +1,4 @@
-"""The version of the schema: what the database has, what this code needs, and how to get there."""
+"""The schema version: the current one, the required one, and the upgrade."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Opening the database of a process, wherever it is, and leaving it tidily."""
+"""Opens the database of a process, configured or embedded, and closes it cleanly."""
 
 from __future__ import annotations
 

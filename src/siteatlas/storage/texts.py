@@ -1,4 +1,4 @@
-"""Text from outside as PostgreSQL can hold it."""
+"""Converts foreign text to what PostgreSQL can store."""
 
 from __future__ import annotations
 

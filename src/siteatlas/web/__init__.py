@@ -1,1 +1,1 @@
-"""What browsers are served beside the API: for now the offline reference at `/docs`."""
+"""What browsers are served in addition to the API: currently the offline reference at `/docs`."""

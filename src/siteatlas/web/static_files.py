@@ -1,4 +1,4 @@
-"""Static files and the pages that are nothing more than a static file."""
+"""Static files, and pages that consist of a single static file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Submitting many sites together, and following them."""
+"""Submit many sites together, and follow their progress."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is known of a site: documents, URLs, problems, candidates and scans."""
+"""What is stored about a site: documents, URLs, problems, candidates and scans."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sites: list, watch, change, forget."""
+"""Sites: list, watch, change, remove."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The queue: look at it, cancel, retry."""
+"""The queue: list, show, cancel and retry jobs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Submitting one site, and following its scan."""
+"""Submit a site, and follow its scan."""
 
 from __future__ import annotations
 

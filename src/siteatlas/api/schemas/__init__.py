@@ -1,1 +1,1 @@
-"""The shapes of requests and answers, one noun a file, with bounds and examples."""
+"""The models of requests and responses, one module per noun, with limits and examples."""

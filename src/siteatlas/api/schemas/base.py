@@ -1,6 +1,7 @@
-"""What all shapes share: strict requests, declared bounds, and words of the reference examples.
+"""What all models share: strict requests, limits, and values for the examples.
 
-Bounds of requests are enforced. Bounds of answers are declared only: an answer must never fail.
+The limits of requests are enforced. The limits of responses are only declared: a response must
+never fail validation.
 """
 
 from __future__ import annotations

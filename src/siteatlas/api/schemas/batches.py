@@ -1,4 +1,4 @@
-"""Shapes of batches: many sites submitted together."""
+"""Models of batches: many sites submitted together."""
 
 from __future__ import annotations
 

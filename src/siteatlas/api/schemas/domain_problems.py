@@ -1,4 +1,4 @@
-"""Shapes of the problems of a site's documents."""
+"""Models of the problems of a site's documents."""
 
 from __future__ import annotations
 

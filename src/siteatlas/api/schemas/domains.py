@@ -1,4 +1,4 @@
-"""Shapes of sites, their scans, and the places where their sitemaps were looked for."""
+"""Models of sites, their scans and their candidates."""
 
 from __future__ import annotations
 

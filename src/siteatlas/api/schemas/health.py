@@ -1,4 +1,4 @@
-"""Shapes of the health answers."""
+"""Models of the health responses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Shapes of jobs: submitting a scan, and what became of it."""
+"""Models of jobs: the submission of a scan and its result."""
 
 from __future__ import annotations
 

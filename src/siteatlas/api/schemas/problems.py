@@ -1,4 +1,4 @@
-"""The shape of problem details, RFC 9457."""
+"""The model of problem details (RFC 9457)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Shapes of sitemap documents and of the URLs that they list."""
+"""Models of sitemap documents and their URLs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`siteatlas config`: every setting, its value and where the value came from."""
+"""`siteatlas config`: all settings, their values and sources."""
 
 from __future__ import annotations
 

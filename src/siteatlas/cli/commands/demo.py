@@ -1,4 +1,4 @@
-"""`siteatlas demo`: small sites on this machine, the whole service, and what it finds there."""
+"""`siteatlas demo`: runs the whole service against small sites on this machine."""
 
 from __future__ import annotations
 

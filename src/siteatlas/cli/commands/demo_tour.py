@@ -1,6 +1,4 @@
-"""The tour of the demo: submit every site over HTTP, follow the scans, tell how they end, and
-what to try next.
-"""
+"""The demo run: submits every site over HTTP, reports the results, and suggests commands."""
 
 from __future__ import annotations
 

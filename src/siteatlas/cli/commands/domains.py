@@ -1,4 +1,4 @@
-"""`siteatlas domains`: the sites that are known and watched."""
+"""`siteatlas domains`: manage sites."""
 
 from __future__ import annotations
 

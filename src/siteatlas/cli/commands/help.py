@@ -1,4 +1,4 @@
-"""`siteatlas help`: the same text as `--help`, for whoever tries the word first."""
+"""`siteatlas help`: the same text as `--help`."""
 
 from __future__ import annotations
 

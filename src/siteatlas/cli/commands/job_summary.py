@@ -1,6 +1,6 @@
-"""One job for people: how it ended, what it found, what is missing and what to do about it.
+"""A readable summary of a job: status, results, what is missing and what to do about it.
 
-Owns the words of `jobs show` and `jobs watch`; the raw object is `--json`.
+Owns the texts of `jobs show` and `jobs watch`; `--json` prints the raw object.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`siteatlas jobs`: the queue, as people see and steer it."""
+"""`siteatlas jobs`: list, show, watch, retry and cancel jobs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`siteatlas problems`: what is wrong in the documents of a site, as stored."""
+"""`siteatlas problems`: the stored problems of a site's documents."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`siteatlas scan`: read the sitemaps of a site, a list of sites or a file now, and print them."""
+"""`siteatlas scan`: read the sitemaps of sites or files now, and print them."""
 
 from __future__ import annotations
 

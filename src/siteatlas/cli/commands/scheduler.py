@@ -1,4 +1,4 @@
-"""`siteatlas scheduler`: one run over the queue by hand, and how the scheduler is doing."""
+"""`siteatlas scheduler`: run the scheduler once, or show its state."""
 
 from __future__ import annotations
 

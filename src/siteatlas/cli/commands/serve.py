@@ -1,4 +1,4 @@
-"""`siteatlas serve`: the API, and the scheduler beside it."""
+"""`siteatlas serve`: the API and the scheduler in one process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`siteatlas sitemaps`: the documents of a site, as stored."""
+"""`siteatlas sitemaps`: the stored documents of a site."""
 
 from __future__ import annotations
 

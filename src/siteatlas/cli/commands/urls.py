@@ -1,4 +1,4 @@
-"""`siteatlas urls`: the URLs of a site, as stored."""
+"""`siteatlas urls`: the stored URLs of a site."""
 
 from __future__ import annotations
 

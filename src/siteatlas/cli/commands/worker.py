@@ -1,4 +1,4 @@
-"""`siteatlas worker`: work on the queue in one process or several."""
+"""`siteatlas worker`: run queued jobs in one process or several."""
 
 from __future__ import annotations
 

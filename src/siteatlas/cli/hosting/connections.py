@@ -1,6 +1,6 @@
-"""The connections of the service: how many there may be, and who makes room for a new one.
+"""The client connections of the service: their number, and which one to close for a new one.
 
-Knows nothing of HTTP; `http_protocol` tells which connection waits for its client.
+Knows nothing about HTTP; `http_protocol` reports which connections are waiting for their client.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""One connection to the service: uvicorn's HTTP/1.1, with limits in time and problem details.
+"""One client connection: uvicorn's HTTP/1.1 protocol with timeouts and problem details.
 
-uvicorn waits for ever for a request head, for the rest of a body that was answered already, and
-for a client to take its answer. How many connections there may be is decided in `connections`.
+uvicorn waits forever for a request head, for the rest of a body that was already answered, and for
+a client to read its response. The number of connections is limited by `connections`.
 """
 
 from __future__ import annotations

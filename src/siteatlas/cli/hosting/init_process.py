@@ -1,8 +1,8 @@
-"""Process 1 of a container: runs the command as its child, passes signals on, reaps orphans.
+"""Process 1 of a container: runs the command as a child, forwards signals, reaps orphans.
 
 The embedded PostgreSQL outlives the shell that starts it, so its processes become children of
-process 1. The command cannot reap them itself: it would take the status of programs that it waits
-for.
+process 1. The command cannot reap them itself, because it would also collect the exit status of
+programs that it is waiting for.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""The sockets that processes listen on, refused in words when taken: the service on loopback only,
-the metrics of a worker where the operator says.
+"""Listening sockets: loopback only for the service, any address for worker metrics.
+
+Reports clearly if an address cannot be used.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""A very small HTTP server for a process that serves nobody else: a few pages, read with GET.
+"""A minimal HTTP server for the metrics and health of a worker: a few pages, GET only.
 
-One request a connection, bounded in bytes, time and number, so that whoever reaches the port can
-neither slow the process nor fill it. What the pages say is the business of the caller.
+One request per connection, limited in bytes, time and number, so that clients cannot slow down the
+process or exhaust its memory. The caller supplies the pages.
 """
 
 from __future__ import annotations

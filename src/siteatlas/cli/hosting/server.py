@@ -1,4 +1,4 @@
-"""The web service inside this process: its database, and uvicorn around the application."""
+"""The web service of this process: its database, and uvicorn running the application."""
 
 from __future__ import annotations
 

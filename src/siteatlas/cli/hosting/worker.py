@@ -1,4 +1,4 @@
-"""One worker process: works on the queue with a database of its own until it is stopped."""
+"""One worker process: runs queued jobs until it is stopped."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Several workers as one: they are started together, and when one ends, the others stop too."""
+"""A group of worker processes: started together, and all stopped when one of them exits."""
 
 from __future__ import annotations
 

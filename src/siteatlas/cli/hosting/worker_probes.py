@@ -1,4 +1,4 @@
-"""What a worker tells of itself over HTTP: its metrics, and whether it is alive."""
+"""The metrics and health endpoints of a worker."""
 
 from __future__ import annotations
 

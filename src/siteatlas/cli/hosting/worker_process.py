@@ -1,4 +1,4 @@
-"""The program of one worker in a group; it ends in good order when whoever started it is gone."""
+"""A worker process of a group; it shuts down when its parent process is gone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The arguments and options of `siteatlas scan`, with their words in the help."""
+"""The arguments and options of `siteatlas scan`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""URL entries as lines of output: bare URLs, JSON lines or CSV, a few hundred entries at a time.
+"""Encodes entries as plain URLs, JSON lines or CSV, a few hundred entries at a time.
 
-Built column by column, since making an object for every entry takes three times as long. Whatever
-is unusual in a piece sends that piece through the plain way, entry by entry.
+Works on columns, because creating an object per entry takes three times as long. A chunk with
+unusual values is encoded entry by entry.
 """
 
 from __future__ import annotations

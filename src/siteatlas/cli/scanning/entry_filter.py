@@ -1,4 +1,4 @@
-"""Which entries of a scan are wanted: by the date of their last change and by patterns."""
+"""Filters the entries of a scan by modification date and URL patterns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The forms of a scan's result: what is written for its entries, for each site, and at the end."""
+"""The output formats of a scan: what is written per entry, per site and at the end."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""How far a scan is, on stderr: a growing tree and a bar on a terminal, else a line now and then.
+"""The progress of a scan on stderr: a tree and a bar on a terminal, otherwise occasional lines.
 
-Draws what the conductor knows a few times a second, whether or not anything happens.
+Redraws the state of the runner a few times per second, whether or not anything has changed.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What a scan prints on stderr at its end: five lines for a person, one for a log, or its error.
+"""What a scan prints on stderr at its end: five lines for a person, one for a log, or an error.
 
-Errors name the site or file as it was typed, with a way out; those of other commands are printed
-by `terminal/errors.py`.
+Errors name the site or file as it was typed, with advice; `terminal/errors.py` prints those of
+other commands.
 """
 
 from __future__ import annotations

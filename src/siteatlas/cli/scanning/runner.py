@@ -1,6 +1,6 @@
-"""Drives scans to their end: one target, or several at a time, into one stream of output.
+"""Runs the scans of one or several targets and writes their output as one stream.
 
-An interrupt ends the reading and nothing else: what was found so far is written as usual.
+An interrupt only stops the reading: what was found so far is written as usual.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Where the data of a command go: stdout, or a file that appears when it is whole.
+"""Where a command writes its data: stdout, or a file that is created when it is complete.
 
-Back-pressure without blocking: a stalled reader of a pipe holds up only the thread that writes, so
-that time limits of the network still tell a slow site from a slow reader.
+Provides backpressure without blocking: a stalled pipe blocks only the writing thread, so that
+network timeouts can still tell a slow site from a slow reader.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The sitemaps of a site as a tree of lines: indexes with their children, counts and faults."""
+"""The sitemaps of a site as a text tree: indexes with their children, counts and errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `siteatlas scan` is told to read: sites, local files, or a list of sites from stdin."""
+"""The targets of `siteatlas scan`: sites, local files, or a list of sites from stdin."""
 
 from __future__ import annotations
 

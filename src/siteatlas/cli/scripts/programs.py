@@ -1,6 +1,6 @@
-"""What the programs in `scripts/` do: the oldest tools of the project, over today's functions.
+"""The programs in `scripts/`, implemented with the current functions.
 
-Each public function but the first is one program; its parameters are the program's options.
+Each public function except the first is a program; its parameters are the options.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the programs of `seed_scripts` read and change in the database, a session for each step."""
+"""What the programs in `scripts/` read and change in the database, one session per step."""
 
 from __future__ import annotations
 

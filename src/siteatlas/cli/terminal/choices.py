@@ -1,4 +1,4 @@
-"""Words of a closed set that people type, such as those of a filter, and words for numbers."""
+"""Choices that users type, such as filter values, and the formatting of counts."""
 
 from __future__ import annotations
 

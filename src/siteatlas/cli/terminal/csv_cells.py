@@ -1,4 +1,4 @@
-"""Cells of CSV that no spreadsheet takes for a formula."""
+"""CSV cells that no spreadsheet interprets as a formula."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The database of a command, apart from the rest so that `scan` starts without it."""
+"""Opens the database of a command; a separate module so that `scan` starts without it."""
 
 from __future__ import annotations
 

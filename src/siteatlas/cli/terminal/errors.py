@@ -1,4 +1,4 @@
-"""The one border between commands and their errors: what a person reads, and the exit code."""
+"""Turns the errors of commands into messages, advice and exit codes."""
 
 from __future__ import annotations
 

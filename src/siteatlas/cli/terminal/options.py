@@ -1,4 +1,4 @@
-"""Options that several commands share, so that they look and behave the same everywhere."""
+"""Options that several commands share."""
 
 from __future__ import annotations
 

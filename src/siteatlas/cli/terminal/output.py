@@ -1,8 +1,8 @@
-"""How results reach people and programs: tables, details, CSV, JSON and JSON lines.
+"""Writes results as tables, details, CSV, JSON and JSON lines.
 
-Data goes to stdout, words go to stderr. Text from outside is made harmless here, so that no
-command has to think of it. On a terminal a table fits its width, see `tables.py`; elsewhere it is
-plain text with full values.
+Data goes to stdout, messages go to stderr. Text from outside is escaped here, so that commands do
+not have to. On a terminal, tables fit its width (see `tables.py`); elsewhere they are plain text
+with full values.
 """
 
 from __future__ import annotations

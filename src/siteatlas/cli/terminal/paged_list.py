@@ -1,4 +1,4 @@
-"""Lists that are read page by page and printed in the form that was asked for."""
+"""Lists that are read page by page and printed in the requested format."""
 
 from __future__ import annotations
 

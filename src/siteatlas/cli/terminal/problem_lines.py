@@ -1,4 +1,4 @@
-"""Problems as lines for a person: by code with what it means, then where, then samples."""
+"""Formats problems for people: by code with its meaning, then the documents, then samples."""
 
 from __future__ import annotations
 

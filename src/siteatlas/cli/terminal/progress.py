@@ -1,4 +1,4 @@
-"""One line that tells how far the work is: moving on a terminal, now and then elsewhere."""
+"""A progress line: updated in place on a terminal, printed occasionally elsewhere."""
 
 from __future__ import annotations
 

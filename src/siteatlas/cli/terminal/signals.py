@@ -1,4 +1,4 @@
-"""Signals: the first asks a command to end in good order, the second ends it at once."""
+"""Signal handling: the first signal requests a clean shutdown, the second exits immediately."""
 
 from __future__ import annotations
 

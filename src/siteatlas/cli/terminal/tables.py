@@ -1,7 +1,7 @@
-"""Tables that fit a terminal: one line a row, relative times, URLs shortened in the middle.
+"""Tables that fit a terminal: one line per row, relative times, shortened URLs.
 
-Owns what is left out where space is short. Where nobody watches, nothing is left out: plain tables,
-CSV and JSON are written elsewhere from the full values.
+Owns what is omitted if space is short. Plain tables, CSV and JSON are written elsewhere, with full
+values.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The documents of one scan: queued once each, visited several at a time, their children followed.
+"""The documents of a scan: each queued once, several read concurrently, children followed.
 
-Keeps what was read and what failed. Where the first candidates come from is `origin_search.py`'s.
+Tracks what was read and what failed. `origin_search.py` supplies the first candidates.
 """
 
 from __future__ import annotations

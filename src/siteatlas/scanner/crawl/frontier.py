@@ -1,4 +1,4 @@
-"""What is still to be read in one scan: each address once, within limits of depth and number."""
+"""What is still to be read in a scan: each address once, limited in depth and number."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""A sitemap in a local file, read as a stream of the same events that a scan yields.
+"""Reads a sitemap from a local file and yields the same events as a scan.
 
-The children of an index are told and not fetched.
+The children of an index are reported, not fetched.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The search for sitemaps at one origin of a site: what it names first, then guesses.
+"""Searches for sitemaps at one origin: first what the site names, then common paths.
 
-Guesses respect robots.txt and end with the first sitemap, unless a full probe is wanted.
+Common paths respect robots.txt and end with the first sitemap, unless a full probe is requested.
 """
 
 from __future__ import annotations

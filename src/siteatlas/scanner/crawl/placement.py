@@ -1,6 +1,7 @@
-"""Where the listed pages are: on the site, on another one, inside a private network.
+"""Where listed pages are: on the site, on another site, or in a private network.
 
-Only notes; pages are stored as listed and never fetched. The common case costs one comparison.
+This is only recorded; pages are stored as listed and never fetched. The common case takes one
+comparison.
 """
 
 from __future__ import annotations

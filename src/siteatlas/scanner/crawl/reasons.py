@@ -1,4 +1,4 @@
-"""Why a scan found nothing: the truest of all reasons that its attempts gave."""
+"""Why a scan found nothing: the most specific of all errors."""
 
 from __future__ import annotations
 

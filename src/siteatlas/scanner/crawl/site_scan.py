@@ -1,6 +1,6 @@
 """One scan of one site, from its origin to its last document: the order of all steps.
 
-Sends events to whoever listens and raises the true reason when no sitemap could be read.
+Sends events to its listener and raises the most specific error if no sitemap could be read.
 """
 
 from __future__ import annotations

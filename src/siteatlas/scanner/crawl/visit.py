@@ -1,6 +1,6 @@
-"""One visit to one candidate: ask, read as a stream, tell what was found, and how it ended.
+"""Reads one candidate: requests it, reads it as a stream, and reports what was found.
 
-Never lets a fault of a document out; which candidates are visited is `site_scan.py`'s.
+Errors of a document never propagate. `crawl.py` decides which candidates are read.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The origins that may answer for a site, and which of them is worth asking after others failed."""
+"""The origins that may serve a site, and which one to try after others failed."""
 
 from __future__ import annotations
 

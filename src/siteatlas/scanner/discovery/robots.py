@@ -1,6 +1,6 @@
-"""Reads robots.txt as RFC 9309 and Google do: the sitemaps it names and its rules for every agent.
+"""Reads robots.txt as RFC 9309 and Google do: its sitemaps, and its rules for every agent.
 
-Takes bytes; fetching is `probes.py`'s, matching paths with rules `robots_rules.py`'s.
+Takes bytes; `probes.py` fetches them, `robots_rules.py` matches paths.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""Rules of robots.txt, compiled to be asked for many paths: which rule decides, as RFC 9309 says.
+"""Compiled robots.txt rules: which rule applies to a path, according to RFC 9309.
 
-Patterns and paths are compared in one percent-encoding. Which rules hold for whom is `robots.py`'s.
+Patterns and paths are compared after normalizing their percent-encoding. `robots.py` decides which
+rules apply to which agent.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The places where sitemaps usually are, in order of yield, and those of particular systems.
+"""Common sitemap paths, most common first, and those of particular software.
 
-Knows paths and the signs of systems; asking for them is `origin_search.py`'s.
+Knows paths and how to recognize the software; `origin_search.py` requests them.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""From the bytes of the wire to the bytes of the document: gzip layers under hard limits.
+"""Decompresses a document: gzip layers, with strict limits.
 
-Recognises gzip by its magic number alone, since names and headers lie. Text is `encoding.py`'s.
+Detects gzip by its magic number only, because names and headers may be wrong. `encoding.py` decodes
+the text.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""One document as a stream: wire bytes in, columns or children out. Needs no network.
+"""Reads one document as a stream: received bytes in, columns or children out. No network.
 
-Ties body, encoding, head and format together and keeps the counts of the document.
+Combines body, encoding, head and format, and keeps the counts of the document.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""URLs that one document lists more than once.
+"""Detects URLs that a document lists more than once.
 
-For scans that store nothing; whoever stores listings knows what was seen already.
+For scans that store nothing; the recorder tracks this itself.
 """
 
 from __future__ import annotations

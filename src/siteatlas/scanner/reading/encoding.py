@@ -1,6 +1,7 @@
-"""From the bytes of a document to clean text, whatever the document says about its encoding.
+"""Decodes the bytes of a document to clean text, even if it declares a wrong encoding.
 
-A byte order mark counts more than the XML declaration, and that more than the HTTP header.
+A byte order mark takes precedence over the XML declaration, which takes precedence over the HTTP
+header.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Turns raw entries into columns: judges each URL, reads dates, priorities and frequencies.
+"""Turns raw entries into columns: validates URLs, parses dates, priorities and frequencies.
 
 Values repeat a lot, so each kind has a bounded cache. URLs stay as listed; relative ones are
 resolved against the address of the document.

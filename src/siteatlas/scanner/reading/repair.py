@@ -1,8 +1,8 @@
-"""Mends XML text in the stream, before a strict parser sees it; every repair is counted.
+"""Repairs XML text in the stream before the strict parser sees it; every repair is counted.
 
-Bare ampersands, entities of HTML and forbidden characters are mended, nothing else is touched.
-A forbidden control character becomes another one that XML allows and keeps everywhere, so that a
-URL around it is refused, not rewritten.
+Repairs bare ampersands, HTML entities and forbidden characters, nothing else. A forbidden control
+character is replaced by another one that XML allows and keeps everywhere, so that a URL that
+contains it is refused, not rewritten.
 """
 
 from __future__ import annotations

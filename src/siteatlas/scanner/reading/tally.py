@@ -1,4 +1,4 @@
-"""What one document gave: raw entries as its format reads them, and its problems with samples.
+"""The result of reading one document: raw entries, and problems with samples.
 
 Formats fill these; `entries.py` turns raw entries into columns.
 """

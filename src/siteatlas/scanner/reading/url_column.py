@@ -1,4 +1,4 @@
-"""Looks at a column of URLs as a whole, where a look at each would cost several times as much."""
+"""Validates a whole column of URLs at once, which is several times faster than one by one."""
 
 from __future__ import annotations
 

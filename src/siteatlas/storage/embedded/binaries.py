@@ -1,5 +1,6 @@
-"""The PostgreSQL programs: where the installed wheel keeps them, or a copy that the server's user
-can reach. What is done with them is the business of `cluster`.
+"""The PostgreSQL binaries: those of the installed wheel, or a copy that the server's user can run.
+
+`cluster` runs them.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""One PostgreSQL data directory: made, started, awaited and stopped.
+"""One PostgreSQL data directory: created, started, awaited and stopped.
 
-Callers see to it that only one process at a time is in here; see `embedded`.
+Callers must ensure that only one process at a time uses this; see `server`.
 """
 
 from __future__ import annotations

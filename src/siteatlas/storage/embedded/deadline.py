@@ -1,4 +1,4 @@
-"""A limited wait that tells people what it waits for."""
+"""A wait with a deadline that reports what it is waiting for."""
 
 from __future__ import annotations
 

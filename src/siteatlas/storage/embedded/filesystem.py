@@ -1,4 +1,4 @@
-"""The directories of the embedded PostgreSQL: made safely, and explained when they cannot be."""
+"""Creates the directories of the embedded PostgreSQL safely, and explains failures."""
 
 from __future__ import annotations
 

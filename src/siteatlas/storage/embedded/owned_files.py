@@ -1,8 +1,8 @@
-"""Reads and directories below a place that another user may own.
+"""Safe access to files and directories that another user may own.
 
-Root runs the embedded server as an unprivileged user, who can put a link to any file of root's in
-the place of its own files. Nothing here follows such a link, waits for a pipe, or reads a file of
-a third user. Writing below such a place is done as that user, see `server_user`.
+Root runs the embedded server as an unprivileged user, who could replace its own files by links to
+files of root. Nothing here follows such a link, waits for a pipe, or reads a file of a third user.
+Writing to such a directory is done as that user, see `server_user`.
 """
 
 from __future__ import annotations

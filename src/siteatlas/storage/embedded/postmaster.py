@@ -1,4 +1,4 @@
-"""The running server as its file `postmaster.pid` and the system tell of it."""
+"""The running server according to `postmaster.pid` and the operating system."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""A copy of the PostgreSQL programs in a directory that another user may own.
+"""A copy of the PostgreSQL binaries in a directory that another user may own.
 
-Every step goes through the handle of a directory that is ours, so that nobody can put a link in
-the way of what root writes or opens to others.
+Every step uses a handle of a directory that belongs to us, so that nobody can redirect what root
+writes or makes accessible through a link.
 """
 
 from __future__ import annotations

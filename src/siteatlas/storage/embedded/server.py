@@ -1,6 +1,6 @@
-"""The embedded PostgreSQL, shared by all commands that use one data directory.
+"""The embedded PostgreSQL, shared by all commands that use the same data directory.
 
-Owns who uses the server and when it ends; how it is made and started is the business of `cluster`.
+Owns who uses the server and when it stops; `cluster` creates and starts it.
 """
 
 from __future__ import annotations

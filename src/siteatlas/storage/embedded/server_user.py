@@ -1,4 +1,4 @@
-"""The system user that the embedded PostgreSQL runs as, and programs run in that user's name."""
+"""The system user that runs the embedded PostgreSQL, and running programs as that user."""
 
 from __future__ import annotations
 

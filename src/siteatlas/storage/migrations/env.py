@@ -1,4 +1,4 @@
-"""Runs the migrations on the connection that `storage.schema` hands over."""
+"""Runs the migrations on the connection that `storage.schema` passes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tables, one noun a file."""
+"""The tables, one module per noun."""
 
 from siteatlas.storage.models.base import Base
 from siteatlas.storage.models.batch import Batch, BatchItem

@@ -1,4 +1,4 @@
-"""Every place where a sitemap was looked for."""
+"""Candidates: every address where a sitemap was looked for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sites: one row per host that was ever submitted."""
+"""Domains: one row per site that was ever submitted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The queue and its record: jobs, and one row for each attempt that ended."""
+"""Jobs, and one row for each ended attempt."""
 
 from __future__ import annotations
 

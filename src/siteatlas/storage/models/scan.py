@@ -1,4 +1,4 @@
-"""Scans, and what each scan did with each document."""
+"""Scans, and the result of each scan for each document."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who: the people and programs that submit work."""
+"""The users who submit jobs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The processes that work, as they last reported."""
+"""Worker processes, as last reported by their heartbeat."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Write statements on problems: what a read of a document found, and what it no longer shows."""
+"""Write statements for problems: found by a read of a document, or resolved."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Write statements on scans: open or continue one, publish it, or note how it failed."""
+"""Write statements for scans: open or continue, publish, or record a failure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Write statements on documents: what a scan says of them, and the counts that follow."""
+"""Write statements for documents: what a scan found, and their counts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Listings on their way into `sitemap_urls`, column by column."""
+"""New and changed URLs on their way into `sitemap_urls`, as columns."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""New listings as the binary stream that COPY takes, and the sending of it.
+"""Writes new URLs with COPY, as a binary stream.
 
-Twice as fast as an INSERT on the server, and a third of the work in this process.
+Twice as fast as an INSERT on the server, with a third of the work in this process (decision 0014).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One portion of a scan's rows: gathered while a site is read, written in one transaction."""
+"""A write batch: rows collected while a site is read, written in one transaction."""
 
 from __future__ import annotations
 

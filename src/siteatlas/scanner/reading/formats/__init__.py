@@ -1,4 +1,4 @@
-"""One reader per kind of sitemap: clean text in, what it lists out."""
+"""One reader per sitemap format: clean text in, entries or children out."""
 
 from __future__ import annotations
 

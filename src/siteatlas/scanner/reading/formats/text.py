@@ -1,4 +1,4 @@
-"""Reads plain text sitemaps: one URL a line, nothing else.
+"""Reads plain text sitemaps: one URL per line.
 
 Of relative URLs, only those that are clearly paths are resolved; any other line may be prose.
 """
