@@ -81,7 +81,7 @@ This page is written by `make docs` from `ProblemCode` in
 """
 
 SCAN_INTRO = """\
-Each of these makes a scan *partial* and stands among its `reasons`. So does the
+Each of these makes a scan *partial* and is listed in its `reasons`. So does the
 [error code](errors.md) of a document that was cut or could not be read.
 
 """

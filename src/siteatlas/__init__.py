@@ -48,7 +48,7 @@ __all__ = [
     "scan_sync",
 ]
 
-# What is looked up only when somebody asks, since `import siteatlas` must cost nothing.
+# Imported lazily, because `import siteatlas` must be cheap.
 _LIBRARY = frozenset(
     {"AsyncScan", "Entry", "PartialScanWarning", "ScanReport", "SyncScan", "scan", "scan_sync"}
 )

@@ -171,7 +171,7 @@ def scan_sync(
 ) -> SyncScan:
     """The same for programs without an event loop, and for notebooks, which have one.
 
-    The scan runs in a thread of its own and ends with the loop that reads it, also by `break`.
+    The scan runs in a separate thread and ends with the loop that reads it, even on `break`.
     """
     return SyncScan(
         _request(
@@ -312,7 +312,7 @@ def _reported(builder: ReportBuilder) -> Iterator[None]:
 def _judge(request: _Request, report: ScanReport) -> None:
     """Warn of an incomplete result, or raise if the caller is strict.
 
-    The caller's own limit is no surprise to the caller.
+    Reaching the caller's own limit causes no warning.
     """
     asked_for = {UrlLimitReached.code} if request.options.max_urls is not None else set()
     if set(report.reasons) <= asked_for:
@@ -334,7 +334,7 @@ def _entries(event: EntriesRead) -> list[Entry]:
 
 
 class _ThreadedScan:
-    """A scan in a thread with an event loop of its own, a few events ahead of its reader."""
+    """A scan in a thread with its own event loop, a few events ahead of its reader."""
 
     def __init__(self, request: _Request) -> None:
         self._request = request

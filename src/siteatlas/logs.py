@@ -26,7 +26,7 @@ CREDENTIALS_IN_URL = re.compile(r"(://)[^/@\s]+@")
 # What all three of them need; most texts have none of it.
 SUSPICIOUS = re.compile(f"[{DISRUPTIVE}@=]")
 
-# The room of the words that a command says; they are shown whatever the level.
+# The logger of command messages, which are shown at any level.
 NOTICES = "cli"
 # The database driver makes a future that nobody awaits when a connection attempt is cancelled.
 DRIVER_NOISE = "unexpected connection_lost() call"
@@ -90,7 +90,7 @@ class Throttle:
 
 
 def get_logger(component: str) -> structlog.stdlib.BoundLogger:
-    """The logger of one room; `component` becomes the `logger` key of each line."""
+    """The logger of one package; `component` becomes the `logger` field of each line."""
     logger: structlog.stdlib.BoundLogger = structlog.wrap_logger(
         None, wrapper_class=ComponentLogger, logger_factory_args=(component,)
     )

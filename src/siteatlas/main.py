@@ -123,7 +123,7 @@ def _app() -> FastAPI:
 
 
 def __getattr__(name: str) -> Any:
-    """`app` is made when somebody asks for it, so that an import reads no settings."""
+    """Creates `app` on first access, so that importing this module reads no settings."""
     if name == "app":
         return _app()
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

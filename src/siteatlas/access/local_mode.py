@@ -17,7 +17,7 @@ LOCAL_NAMES = ("localhost", "127.0.0.1", "[::1]")
 HTTP_PORT = 80
 SAFE_METHODS = {"GET", "HEAD", "OPTIONS"}
 OWN_FETCH_SITES = {b"same-origin", b"none"}
-# A link that somebody followed: the whole tab, not a frame, an image or a script.
+# A link that was followed: the whole tab, not a frame, an image or a script.
 NAVIGATION = ([b"navigate"], [b"document"])
 POLICY_VIOLATION = 1008
 NOT_LOCAL = "The connection was not made from a loopback address."

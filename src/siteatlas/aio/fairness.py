@@ -58,7 +58,7 @@ class FairLoop:
             yield made
 
     async def yield_to_interactive(self) -> None:
-        """Let people go first; when there is no end of them, work still gets its share of time."""
+        """Let requests go first; under constant load, other work still gets its share of time."""
         if not self._interactive_count or time.perf_counter() < self._background_until:
             return
         try:
@@ -69,7 +69,7 @@ class FairLoop:
 
     @contextmanager
     def interactive(self) -> Iterator[None]:
-        """Somebody waits for what happens inside; whoever takes long no longer goes first."""
+        """Interactive work inside the block goes first, unless it takes long."""
         self._interactive_count += 1
         self._no_interactive.clear()
         leave = once(self._one_left)

@@ -13,7 +13,8 @@ ValueT = TypeVar("ValueT")
 class LoopLocal(threading.local, Generic[ValueT]):
     """One object for the loop that runs in a thread; that of an ended loop is let go.
 
-    A dictionary by loop would keep both for ever: the object holds futures, and those their loop.
+    A dictionary keyed by loop would keep both alive forever: the object holds futures, and those
+    hold their loop.
     Loops that take turns in one thread, which is rare, get a new object at each turn.
     """
 

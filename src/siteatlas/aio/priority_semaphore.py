@@ -53,7 +53,7 @@ class PrioritySemaphore:
         self._pass_on()
 
     def _pass_on(self) -> None:
-        """Give the place to whoever comes next. Those who gave up waiting are passed over."""
+        """Pass the place to the next waiter, skipping those that gave up."""
         while waiting := self._next_queue():
             ready = waiting.popleft()
             if not ready.done():

@@ -38,7 +38,8 @@ class ClientGone(Exception):
 class RequestBodyLimits:
     """ASGI middleware that reads the whole body, which is small, and hands it on when it is good.
 
-    Heavy work gives way to a request from then on: whoever is still sending waits for nobody.
+    From then on, CPU-bound work yields to the request; it does not yield to a client that is still
+    sending.
     `larger` names the paths that may have a larger body, with their limit in bytes.
     """
 

@@ -60,7 +60,7 @@ class ApiContext:
             self.reschedule()
 
     async def is_served(self, session: Reader) -> bool:
-        """Whether anybody works on jobs; a worker that was just seen is not looked for again."""
+        """Whether a worker is running; the result is cached briefly."""
         works_itself = self.wake is not None and not self.scheduler_has_ended
         if works_itself or time.monotonic() < self._worker_seen_until:
             return True

@@ -16,9 +16,9 @@ AnswerT = TypeVar("AnswerT")
 
 
 class DatabaseProbe(Generic[AnswerT]):
-    """One question, asked in a transaction of its own.
+    """One query, sent in its own transaction.
 
-    Whoever asks while an earlier call still waits joins it: probes of a database that hangs take
+    A call made while an earlier one is still waiting joins it: probes of a database that hangs take
     one connection, however many there are. A call is left alone, not cancelled: giving up a
     statement means to ask the same server again.
     """
@@ -49,6 +49,6 @@ class DatabaseProbe(Generic[AnswerT]):
 
 
 def _take_note(call: asyncio.Task[AnswerT]) -> None:
-    """Whoever asked may be gone; asyncio would report a failure that nobody has seen."""
+    """Retrieve the exception: the caller may be gone, and asyncio would report it as unhandled."""
     if not call.cancelled():
         call.exception()

@@ -40,7 +40,7 @@ RETRY_AFTER = {
 
 
 def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """The declarations of problem answers for a route, beside those that any route can give."""
+    """The problem responses of a route, in addition to those of every route."""
     return {status: _declaration(status) for status in sorted({*statuses, *EVERYWHERE})}
 
 

@@ -76,7 +76,7 @@ class CommandTree(TyperGroup):
         """Run the command line; errors become words and an exit code."""
         try:
             return super().main(*arguments, **keywords)
-        except Exception as error:  # noqa: BLE001 the border of one command
+        except Exception as error:  # noqa: BLE001 the error boundary of one command
             from siteatlas.cli.terminal.errors import exit_with
 
             exit_with(error)

@@ -45,7 +45,7 @@ FIRST_STEP_OF_SEARCH = 1_000
 
 
 class ListingState(StrEnum):
-    """Which listings to show: those of today, those that are gone, or both."""
+    """Which URLs to show: those currently listed, those that are gone, or both."""
 
     LISTED = "listed"
     REMOVED = "removed"
@@ -54,7 +54,7 @@ class ListingState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class UrlView:
-    """One listing as others see it; `sitemap` is the URL of the document that lists it.
+    """A stored URL as shown to clients; `sitemap` is the URL of the document that lists it.
 
     `lastmod_text` is the date as listed, None where that is a full timestamp.
     """
@@ -187,7 +187,7 @@ def _hits_and_last(window: Subquery, wanted: UrlFilter, need: int) -> Select[Any
 
 
 def _window(sitemaps: ColumnElement[bool], after: PagePosition | None, rows: int) -> Subquery:
-    """So many listings behind a place, in the order of (sitemap, hash)."""
+    """The next `limit` URLs after a position, in the order of (sitemap, hash)."""
     start: ColumnElement[int] = literal(MIN_BIGINT)
     if after is not None:
         first = Sitemap.id > after.sitemap_id

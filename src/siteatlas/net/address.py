@@ -105,7 +105,7 @@ def parse_url(text: str, base: str | None = None) -> WebAddress:
 
 
 def resolve_url(text: str, base: str) -> str | None:
-    """A listed page as a full URL, the way a browser resolves it; None when it is no URL."""
+    """A listed page as an absolute URL, resolved as browsers do; None if it is not a URL."""
     try:
         return ada_url.URL(text, base=base).href
     except ValueError:

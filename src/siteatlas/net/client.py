@@ -67,10 +67,9 @@ OnRedirect = Callable[[WebAddress, WebAddress], None]
 class HttpClient:
     """Fetches documents for one scan; use it with `async with`.
 
-    `headers` are the operator's own and go only to hosts that the policy names as his. `tls`
-    replaces the default trust store. With a `proxy`, all other hosts are asked through it: it
-    resolves their names, so which addresses those lead to is its business. `on_redirect` is told
-    each redirect before it is followed, and raises a ScanError to prevent that.
+    `headers` are sent only to hosts that the policy lists as the operator's own. `tls` replaces the
+    default trust store. With a `proxy`, all other hosts are requested through it, and it resolves
+    their names. `on_redirect` is called before each redirect and raises a ScanError to prevent it.
     """
 
     def __init__(

@@ -77,7 +77,7 @@ class AllowRule:
 
 @dataclass(frozen=True, slots=True)
 class EgressPolicy:
-    """The default rules of the way out, plus what the operator opened or closed beside them."""
+    """The default egress rules, plus what the operator allowed or denied."""
 
     rules: tuple[AllowRule, ...] = ()
     refused_sockets: frozenset[tuple[str, int]] = frozenset()
@@ -107,7 +107,7 @@ class EgressPolicy:
         return replace(self, rules=tuple(r for r in self.rules if r.target in zones))
 
     def require(self, address: WebAddress) -> None:
-        """Raise EgressDenied like `check`, and write down that somebody wanted to go there."""
+        """Raise EgressDenied like `check`, and log the attempt."""
         try:
             self.check(address)
         except EgressDenied:
@@ -122,7 +122,7 @@ class EgressPolicy:
     def refusal(self, address: WebAddress) -> Refusal | None:
         """Why the address shows by itself that it may not be contacted; nothing is looked up.
 
-        For whoever typed the address. A stranger is only told that it is refused.
+        For the person who typed the address. API clients are only told that it is refused.
         """
         host, port, ip = address.host, address.port, read_ip(address.host)
         if self._refuses({host, str(ip)}, port):

@@ -42,7 +42,7 @@ Fault = TypeVar("Fault", bound=BaseException)
 MAX_RETRY_AFTER_SECONDS = 3600.0
 _MAX_CAUSE_DEPTH = 8
 _BROKEN_HANDSHAKE = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)
-# How OpenSSL calls an answer that is no TLS at all.
+# The OpenSSL error for a response that is not TLS.
 _NOT_TLS = frozenset(
     ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG", "HTTP_REQUEST")
 )

@@ -45,7 +45,7 @@ class BoundedHandler(ResponseHandler, asyncio.BufferedProtocol):
         self._body: aiohttp.StreamReader | None = None
 
     def set_response_params(self, **options: Any) -> None:
-        """A new request was sent: count anew."""
+        """Reset the counts for a new request."""
         self._start()
         super().set_response_params(**options)
 

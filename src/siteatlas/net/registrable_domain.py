@@ -26,7 +26,7 @@ def registrable_domain(host: str) -> str:
 
 
 def is_registrable(host: str) -> bool:
-    """Whether a host is a name that somebody registered or below one, not `com` or `co.uk`."""
+    """Whether a host is a registrable domain or below one, not `com` or `co.uk`."""
     labels = registrable_domain(host).split(".")
     return len(labels) > 1 and not labels[-1].isdigit() and not _is_registry(labels)
 

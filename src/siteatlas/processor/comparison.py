@@ -35,7 +35,7 @@ class Endings(dict[tuple[str | None, float | None], str]):
 
 
 class Fingerprints:
-    """A stable 64-bit number for all that is listed beside a URL."""
+    """A stable 64-bit hash of all values that are listed for a URL."""
 
     def __init__(self) -> None:
         self._endings = Endings()

@@ -144,7 +144,7 @@ class ScannedDocument:
 
 
 class DocumentRegistry:
-    """Finds the document of a URL, be it the listed one or the one after redirects.
+    """Finds the document of a URL, whether it is the listed one or the one after redirects.
 
     Of a document that has a row and is only listed, the number of its id alone is kept: there may
     be thousands of them in each of many scans, for hours.

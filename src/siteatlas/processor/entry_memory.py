@@ -47,7 +47,7 @@ class HashArrays:
 
 
 class StoredArrays:
-    """Fingerprints by hash in two arrays, sorted by hash; `gone` listings have none."""
+    """Fingerprints by hash in two arrays, sorted by hash; `gone` URLs have none."""
 
     def __init__(self) -> None:
         self._hashes = array("q")
@@ -58,7 +58,7 @@ class StoredArrays:
         return len(self._hashes)
 
     def extend(self, hashes: Sequence[int], fingerprints: Sequence[int | None]) -> None:
-        """Add listings whose hashes are greater than all before."""
+        """Add URLs whose hashes are greater than all previous ones."""
         self._hashes.extend(hashes)
         self._fingerprints.extend([value or 0 for value in fingerprints])
         if None in fingerprints:
@@ -66,7 +66,7 @@ class StoredArrays:
             self._gone.update(key for key, value in pairs if value is None)
 
     def get(self, key: int, otherwise: object) -> object:
-        """The fingerprint of a listing, None for one that is gone."""
+        """The fingerprint of a URL, None if it is gone."""
         place = bisect_left(self._hashes, key)
         if place == len(self._hashes) or self._hashes[place] != key:
             return otherwise

@@ -44,7 +44,7 @@ async def process_domain_with_own_session(
     For callers that know a job only by its id. None when there is nothing
     to run: the job is unknown (a warning says so), or it is not waiting. `domain` is the site of
     a job that names none; one that names another keeps it, with a warning. `user_id` changes
-    nothing: a job belongs to whoever submitted it. `max_urls`, or `max_urls` in `options`, takes
+    nothing: a job belongs to its submitter. `max_urls`, or `max_urls` in `options`, takes
     the place of the job's own limit.
     """
     settings = load_settings().settings

@@ -130,7 +130,7 @@ def _result(
 
 @retry_when_busy
 async def record_failure(claim: Claim, *, code: str, message: str, transient: bool) -> JobStatus:
-    """Note that the attempt failed, in a session of its own."""
+    """Record in a separate session that the attempt failed."""
     outcome = outcome_of_failure(claim, transient=transient)
     async with get_job_session() as session, session.begin():
         expected = await foresee(session, claim, outcome)

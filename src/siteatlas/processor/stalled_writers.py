@@ -11,10 +11,10 @@ log = get_logger("processor")
 
 
 async def terminate_stalled_writers() -> int:
-    """End COPY statements whose client is gone, in a transaction of its own; how many.
+    """Terminate COPY statements whose client is gone, in a separate transaction; return how many.
 
     For moments at which there may be one: after a rescue, and when a write met a lock. What goes
-    wrong here is logged and nothing more: whoever calls has work of its own.
+    wrong here is only logged, because callers have other work to do.
     """
     try:
         async with get_background_session() as session, session.begin():

@@ -22,7 +22,7 @@ CLOSED_PER_CALL = 50
 
 @dataclass(frozen=True, slots=True)
 class BatchEntry:
-    """One line of a batch as it was typed: an address, or the reason why it is none."""
+    """One item of a batch as it was typed: an address, or why it is invalid."""
 
     domain: str
     address: WebAddress | None

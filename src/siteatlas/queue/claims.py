@@ -1,6 +1,6 @@
-"""Taking jobs: what is due, the claim of waiting ones, and the rescue of those of silent workers.
+"""Claims pending jobs, and rescues jobs whose lease has expired.
 
-Statements that a poll runs are constants: building one takes about as long as running it.
+The statements of a poll are constants: building one takes about as long as running it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from siteatlas.queue.fair_order import SUSPECT_RESCUES, constant, line_length, p
 from siteatlas.queue.fence import Claim, claim_of, status_value
 from siteatlas.storage.models import SITEMAP_JOB, Domain, Job, JobStatus, Worker
 
-# Deaths without a finished document: alone in its process, or whatever ran beside it.
+# Deaths without a finished document: when running in isolation, or in total.
 POISON_RESCUES = 3
 MAX_RESCUES = 6
 LEASE_EXPIRED = "lease_expired"
@@ -240,7 +240,7 @@ async def claim_suspect(
 ) -> Claim | None:
     """Take one waiting job that was running at two deaths; it must run alone in its process.
 
-    Only then its next death shows that it is the job that kills, and not one beside it.
+    Only then does its next death show that this job kills the worker, and not another one.
     """
     values = {**_taker(worker_id, lease_seconds), "by_itself": True}
     job = (await session.execute(CLAIM_SUSPECT, values)).scalar_one_or_none()

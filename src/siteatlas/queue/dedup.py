@@ -85,7 +85,7 @@ def _widening() -> Any:
         null(),
         "base_url",
         base_url,
-        # What the job would have read alone is read with the site, beside what was named since.
+        # The document of the job is read with the site, along with those added since.
         "documents",
         _named_since().op("||")(func.jsonb_build_array(Job.job_metadata["document"])),
     )

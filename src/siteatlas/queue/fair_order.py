@@ -1,9 +1,9 @@
-"""Which waiting jobs come next: by priority, and within one priority in turn between users.
+"""Which pending jobs come next: by priority, and within a priority in turn between users.
 
-A user's place in the order is the number of jobs that run for him plus the position of the job in
-his own line, so that 100,000 jobs of one user do not delay the first job of another. The cost of
-a pick depends on the number of users who wait, not on the number of jobs. `claims` takes what is
-picked here.
+The rank of a job is the number of running jobs of its user plus the position of the job in that
+user's queue, so that 100,000 jobs of one user do not delay the first job of another. The cost
+depends on the number of users with pending jobs, not on the number of jobs. `claims` claims what is
+selected here (decision 0022).
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def line_length(most: int) -> int:
 
 
 def waiting(job: Any) -> Any:
-    """The jobs that may be claimed beside others; the words of the index `ix_jobs_fair`."""
+    """Jobs that may run next to others; matches the predicate of the index `ix_jobs_fair`."""
     return and_(job.status == constant(JobStatus.PENDING), job.job_type == constant(SITEMAP_JOB))
 
 

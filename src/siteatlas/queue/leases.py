@@ -34,7 +34,7 @@ async def report_progress(
     """The fence: the last statement of every transaction that writes for a job.
 
     It renews the lease and moves progress forward, never back. No row means that the job belongs
-    to somebody else: LeaseLost rolls the whole transaction back. A finished document clears the
+    to another worker: LeaseLost rolls the whole transaction back. A finished document clears the
     count of rescues, one that was read also that of snoozes.
     """
     values = {

@@ -64,7 +64,7 @@ async def remove_domain_and_jobs(session: AsyncSession, name: str) -> None:
 async def retry(session: AsyncSession, job_id: int) -> SubmittedJob:
     """Queue a failed or cancelled job again, with all its attempts.
 
-    The job of a deleted site leaves it: the worker registers the site of its address anew.
+    The job of a deleted site leaves it: the worker registers the site of its address again.
     """
     deleted = await _site_is_deleted(session, job_id)
     statement = (

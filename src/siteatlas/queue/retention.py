@@ -1,9 +1,8 @@
-"""What is forgotten, and when: ended jobs with their scans, batches, workers.
+"""Prunes ended jobs with their scans, batches and workers.
 
-Deleted sites are left to `storage.statements.deleted_domains`.
-
-Each call removes a small batch in one transaction; the caller repeats it while rows come back.
-What is due is found by an index of its own: a call with nothing to do reads next to nothing.
+Deleted sites are pruned by `storage.statements.deleted_domains`. Each call removes a small batch in
+one transaction; the caller repeats it while rows are removed. Expired rows are found through
+dedicated indexes, so a call with nothing to do reads almost nothing.
 """
 
 from __future__ import annotations

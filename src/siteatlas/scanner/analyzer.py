@@ -29,7 +29,7 @@ USER_AGENT = "Siteatlas (sitemap library)"
 
 
 class SitemapAnalyzer:
-    """Finds and reads the sitemaps of sites. Holds no state of its own between scans.
+    """Finds and reads the sitemaps of sites. Keeps no state between scans.
 
     Without arguments it contacts public addresses only, at the usual pace. `headers` go only to
     hosts that the policy names as the operator's own.
@@ -116,7 +116,7 @@ class SitemapAnalyzer:
         try:
             await scan.run()
         finally:
-            # After a cancel nobody takes events any more, and a full queue would block for ever.
+            # After a cancellation nothing reads the events, and a full queue would block forever.
             task = asyncio.current_task()
             if task is None or not task.cancelling():
                 await events.put(None)

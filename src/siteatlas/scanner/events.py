@@ -1,6 +1,6 @@
 """The events that a scan yields, and what a caller may tell a scan beforehand.
 
-This is the border between the scanner and everyone who uses it: the processor, the command line
+This is the interface between the scanner and its users: the processor, the command line
 and library users. Order per document: opened, then entries or children, then closed.
 """
 
@@ -277,7 +277,7 @@ ScanEvent = (
     | ProblemSeen
 )
 
-# Takes an event; waits while whoever reads the events is behind.
+# Takes an event; waits while the reader is behind.
 Emit = Callable[[ScanEvent], Awaitable[None]]
 
 

@@ -17,7 +17,7 @@ class ScanOptions:
     `manual_documents` are sitemaps that a person named earlier; they are read in addition to what
     the site names. `robots_sitemaps` False passes over the Sitemap lines of robots.txt.
     `find_duplicates` notes URLs that a document lists twice, for about a fifteenth more time;
-    whoever stores listings knows already.
+    the recorder knows already.
     """
 
     max_urls: int | None = None

@@ -41,7 +41,7 @@ class LeaseKeeper:
 
     def record_loss(self, claim: Claim) -> None:
         """A job was lost though this process lives: its rescue is not held against it."""
-        # Whoever rescues it may come only when the lease is over.
+        # It can be rescued only after the lease has expired.
         self._lost[claim] = time.monotonic() + 2 * self._lease
 
     async def heartbeat_loop(self) -> None:
@@ -89,7 +89,7 @@ class LeaseKeeper:
         return True
 
     def _stop_untrusted(self) -> None:
-        """A lease that was not renewed in time may already belong to somebody else."""
+        """A lease that was not renewed in time may already belong to another worker."""
         trusted = self._lease * TRUSTED_SHARE_OF_LEASE
         for job in self._slots.jobs():
             if time.monotonic() - job.renewed_at > trusted:

@@ -1,9 +1,8 @@
-"""Outages of the database: how a loop outlives one, and whether one explains a silent worker.
+"""Database outages: how a loop survives one, and whether one explains a silent worker.
 
-`ResilientLoop` waits longer each time and logs the outage now and then. A loop that dies would
-leave a process that looks alive and does nothing, so no error gets past a round: an outage is
-waited for, anything else is logged with its trace and the loop goes on. Only a cancellation of the
-task itself ends it.
+`ResilientLoop` backs off and logs the outage occasionally. If a loop died, the process would look
+alive and do nothing. So no error escapes an iteration: an outage is waited for, anything else is
+logged with its traceback. Only the cancellation of the task ends the loop.
 """
 
 from __future__ import annotations

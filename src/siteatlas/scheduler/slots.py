@@ -95,7 +95,7 @@ class Slots:
         self.most_of_a_site = max(MIN_SLOTS_PER_SITE, size // SITE_PART)
         self.most_of_a_user = max(1, size - size // SITE_PART)
         self._on_free = on_free
-        # Not by id: a job that was lost may be claimed anew while its old holder still winds down.
+        # Not by id: a lost job may be claimed again while its previous task is still shutting down.
         self._running: set[RunningJob] = set()
         self._parked: set[RunningJob] = set()
         self._returning: dict[asyncio.Future[None], RunningJob] = {}
@@ -171,7 +171,7 @@ class Slots:
 
     async def resume(self, job: RunningJob) -> None:
         """Wait until a parked job has a slot again. These come before jobs not yet claimed."""
-        # Again when it was parked anew between the slot that it got and this task's next step.
+        # Repeat if it was parked again between getting the slot and this task's next step.
         while job in self._parked:
             ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._returning[ready] = job

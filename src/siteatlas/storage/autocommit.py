@@ -28,7 +28,7 @@ class Reader(Protocol):
 
 
 class AutocommitSession:
-    """Runs each statement in a transaction of its own.
+    """Runs each statement in its own transaction.
 
     It is not an `AsyncSession` and has no `begin`, `add` or `flush`, so that mypy refuses to pass
     it to a function that writes: several writes belong into a transaction.

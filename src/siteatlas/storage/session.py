@@ -243,7 +243,7 @@ async def get_background_session(
     """A session for background work.
 
     `durable=False` lets a commit return before it is on disk: only for what may be missing after
-    a crash of the server, which a pool that connects anew hides from us. `statement_seconds`
+    a crash of the server, which a reconnecting pool hides from us. `statement_seconds`
     replaces the limit of 20 s for one statement.
     """
     limits = dict(BACKGROUND_LIMITS)

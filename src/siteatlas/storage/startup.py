@@ -25,7 +25,7 @@ LOOK_SECONDS = 2.0
 REST_SECONDS = 30.0
 RETRY_SECONDS = 1.0
 MESSAGE_INTERVAL_SECONDS = 5.0
-# A server that starts, recovers or is crowded; one that refuses us would do so for ever.
+# A server that is starting, recovering or out of connections; a refusal would be permanent.
 PASSING: tuple[type[DatabaseUnavailable], ...] = (DatabaseUnavailable, DatabaseConnectionsExhausted)
 
 log = get_logger("storage")
@@ -98,7 +98,7 @@ class DatabaseWait:
     async def until_answered(
         self, ask: Callable[[], Awaitable[None]], go_on: Callable[[], bool] | None
     ) -> None:
-        """Ask until there is an answer, be it a refusal; raise the last fault when time is up."""
+        """Try until the server responds or refuses; raise the last error at the deadline."""
         while True:
             try:
                 return await ask()
@@ -119,7 +119,7 @@ class DatabaseWait:
 
 
 async def _revive_when_dead(server: EmbeddedServer) -> None:
-    """Nobody else looks after our own server: whoever uses it starts it again when it died."""
+    """Restart the embedded server if it died; every process that uses it does this."""
     while True:
         await asyncio.sleep(LOOK_SECONDS)
         try:

@@ -163,7 +163,7 @@ async def patch_domain(
 async def remove_domain(domain: DomainName) -> None:
     """Remove a site at once and, in small steps later, all that is stored of it.
 
-    Added again, it is a new site with a history of its own. Records of its jobs stay as long as
+    If it is added again, it is a new site with its own history. Records of its jobs stay as long as
     those of other jobs.
     """
     name = parse_site(domain).domain

@@ -69,7 +69,7 @@ async def scan_domain(
 async def _submit(
     address: WebAddress, body: ScanRequest, context: Context, user: CurrentUser
 ) -> tuple[SubmittedJob, bool]:
-    """The job, and whether anybody is there to run it."""
+    """The job, and whether a worker is running."""
     submission = site_submission(
         address,
         created_by=user,

@@ -124,7 +124,7 @@ class ScanRequest(RequestShape):
         )
     )
     max_pages: MaxPages | None = Field(
-        None, description="Most URLs that the scan stores; without it the operator's limit holds."
+        None, description="Maximum number of URLs to store. Default: the operator's limit."
     )
     watch: bool = Field(False, description="Keep watching the site after this scan.")
     only_document: bool = Field(

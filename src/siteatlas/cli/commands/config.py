@@ -38,7 +38,7 @@ class SettingShown:
 
 @app.callback()
 def group() -> None:
-    """Keep `show` a command of its own while it is the only one."""
+    """Keep `show` a subcommand while it is the only one."""
 
 
 @app.command()
@@ -71,7 +71,7 @@ def _value(name: str, value: object) -> str | int | float | None:
 
 
 def without_password(url: str) -> str:
-    """An address that can be shown; what is none is not shown at all."""
+    """The URL without its password; an invalid one is not shown at all."""
     if "://" not in url:
         return "***"
     return PASSWORD_IN_QUERY.sub(r"\1***", PASSWORD.sub(r"\1:***@", url))

@@ -248,7 +248,7 @@ def _write_changed(domain: DomainView, line: str, *, as_json: bool) -> None:
 async def _add(
     settings: Settings, addresses: list[WebAddress], watching: WatchOptions, *, as_json: bool
 ) -> None:
-    """Add each site in a transaction of its own, so that what was said is also done."""
+    """Add each site in its own transaction, so that reported sites are really added."""
     added: list[AddedDomain] = []
     async with opened(settings):
         for address in addresses:

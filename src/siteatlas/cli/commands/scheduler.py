@@ -140,7 +140,7 @@ def _worker_row(worker: WorkerView) -> list[object]:
 
 
 async def run_scheduler_once(settings: Settings, limit: int) -> TickReport:
-    """One run over the queue with a database of its own; old records are pruned afterwards."""
+    """Open the database and run the scheduler once; old records are pruned afterwards."""
     policy = EgressPolicy.from_text(settings.egress_allow)
     async with opened(settings):
         report = await process_pending_sitemaps(limit, settings=settings, policy=policy)

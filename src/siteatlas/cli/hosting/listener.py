@@ -30,7 +30,7 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def listen_anywhere(host: str, port: int) -> socket.socket:
-    """A listening socket on any address of this machine, for what may be read by anybody."""
+    """A listening socket on any address of this machine, for public content."""
     try:
         address = str(ipaddress.ip_address(LOOPBACK_NAMES.get(host.lower(), host).strip("[]")))
     except ValueError as error:

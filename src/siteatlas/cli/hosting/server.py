@@ -96,7 +96,7 @@ class Service:
             try:
                 await self._run(listener, on_ready)
             except DatabaseUnavailable:
-                # Whoever stops us while we wait for the database knows that it is away.
+                # If we are stopped while waiting for the database, its absence is no news.
                 if not self._stop_wanted or self._server is not None:
                     raise
 

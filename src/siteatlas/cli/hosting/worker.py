@@ -17,7 +17,7 @@ from siteatlas.process import freeze_startup_objects
 from siteatlas.scheduler.sitemap_scheduler import SitemapScheduler
 from siteatlas.settings import Settings
 
-# On a shared machine, whoever waits for an answer goes before the reading of sitemaps.
+# On a shared machine, API requests take precedence over scans.
 WORKER_NICENESS = 10
 
 
@@ -43,11 +43,11 @@ MetricsHost = Annotated[
 
 
 async def work(settings: Settings, stop: asyncio.Event) -> None:
-    """Work on the queue, with a database of its own, until `stop` is set."""
+    """Open the database and run queued jobs until `stop` is set."""
     try:
         await _work(settings, stop)
     except DatabaseUnavailable:
-        # Whoever stops us while we wait for the database knows that it is away.
+        # If we are stopped while waiting for the database, its absence is no news.
         if not stop.is_set():
             raise
 

@@ -95,7 +95,7 @@ def _metrics_options(settings: Settings, port: int | None) -> list[str]:
 
 
 async def _start_worker(lifeline: int, options: Sequence[str]) -> Process:
-    """A worker in a session of its own: a Ctrl-C must reach it once, through us."""
+    """A worker in its own session: a Ctrl-C must reach it only once, through us."""
     switches = ["-v"] * current().verbosity + ["-q"] * current().quiet
     return await asyncio.create_subprocess_exec(
         sys.executable,

@@ -36,14 +36,14 @@ def group_worker(
 
 async def _work(settings: Settings) -> None:
     stop = asyncio.Event()
-    # The group has its own words for whoever stopped it.
+    # The group prints its own message when it is stopped.
     with stop_on_signals(stop.set, announce=lambda _words: None):
         _stop_at_end_of_stdin(stop)
         await work(settings, stop)
 
 
 def _stop_at_end_of_stdin(stop: asyncio.Event) -> None:
-    """Be as one who was signalled, so that a stop that hangs has an end too."""
+    """Raise SIGTERM in this process, so that the shutdown timeout applies here too."""
     loop = asyncio.get_running_loop()
 
     def end() -> None:
@@ -59,7 +59,7 @@ def main() -> None:
     """Run one worker of a group."""
     try:
         app()
-    except Exception as error:  # noqa: BLE001 the border of one command
+    except Exception as error:  # noqa: BLE001 the error boundary of one command
         exit_with(error)
 
 

@@ -72,7 +72,7 @@ class LiveView:
 def can_move(*, data_on_terminal: bool) -> bool:
     """Whether a picture may move on stderr.
 
-    Not while data run over the same terminal, and not beside a pipe: its reader may be a pager.
+    Not while data is written to the same terminal or to a pipe, whose reader may be a pager.
     """
     if current().quiet or data_on_terminal or not is_terminal(sys.stderr):
         return False

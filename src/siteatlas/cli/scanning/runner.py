@@ -62,7 +62,7 @@ class ScanRun:
 
 
 class ScanRunner:
-    """Runs targets against one sink. `active` and `ended` are for whoever shows progress.
+    """Runs targets against one sink. `active` and `ended` are for progress displays.
 
     `timeout` is in seconds and holds for each target. `hold_reports` keeps what is written for each
     site until `finish`, so that it does not run over a terminal on which a picture moves.

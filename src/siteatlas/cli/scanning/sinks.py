@@ -69,7 +69,7 @@ class DirectSink:
 
 
 class ThreadSink:
-    """Writes in a thread of its own; for pipes, sockets and terminals, whose readers may stall."""
+    """Writes in a separate thread; for pipes, sockets and terminals, whose readers may stall."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -110,9 +110,9 @@ class ThreadSink:
 
 
 class FileSink(DirectSink):
-    """Writes beside the file and puts the result in its place at the end.
+    """Writes to a temporary file and moves it into place at the end.
 
-    Until then, and for ever if it is not kept, an earlier file of that name stays as it is.
+    Until then, or if the result is not kept, an existing file is not changed.
     """
 
     def __init__(self, path: Path) -> None:
@@ -138,7 +138,7 @@ class FileSink(DirectSink):
 
 
 def write_all(descriptor: int, data: bytes) -> None:
-    """Write every byte, also to a descriptor that somebody else made non-blocking."""
+    """Write every byte, even to a descriptor that another process made non-blocking."""
     rest = memoryview(data)
     while rest:
         try:

@@ -62,5 +62,5 @@ def _branches(
     for position, sitemap in enumerate(sitemaps, start=1):
         fork, below = LAST if position == len(sitemaps) else MIDDLE
         yield indent + fork + describe(sitemap)
-        # Taken out, so that indexes that name each other cannot go round for ever.
+        # Taken out, so that indexes that name each other cannot loop forever.
         yield from _branches(children.pop(sitemap.url, []), children, indent + below)

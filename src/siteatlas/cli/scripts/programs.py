@@ -48,7 +48,7 @@ def run_script(program: Callable[..., None]) -> None:
     app.command()(program)
     try:
         app()
-    except Exception as error:  # noqa: BLE001 the border of one command
+    except Exception as error:  # noqa: BLE001 the error boundary of one command
         exit_with(error)
 
 

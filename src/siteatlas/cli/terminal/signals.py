@@ -42,7 +42,7 @@ def stop_on_signals(
     """Call `stop` on the first signal; leave at once on the second, or if stopping hangs.
 
     `clean_up` runs before leaving at once, in the midst of anything: it must not wait for a lock.
-    `announce` gets the words for whoever sent the signal.
+    `announce` receives the message for the user.
     """
     loop = asyncio.get_running_loop()
     earlier = {number: signal.getsignal(number) for number in STOP_SIGNALS}
@@ -58,7 +58,7 @@ def stop_on_signals(
             signal.signal(any_number, leave_clean)
         loop.call_later(LAST_RESORT_SECONDS, leave_clean, number)
         stop()
-        # Whoever read our words may be gone; that must not keep us from stopping.
+        # The reader of stderr may be gone; that must not prevent us from stopping.
         with suppress(OSError, ValueError):
             announce("Shutting down; press Ctrl-C again to quit immediately.")
 

@@ -82,7 +82,7 @@ class Crawl:
     async def add(
         self, url: str, base: WebAddress, method: DiscoveryMethod, *, may_be_page: bool = False
     ) -> bool:
-        """Queue a place that the site or a person named; False when it is none or not wanted."""
+        """Queue an address that the site or a user named; False if it is invalid or not wanted."""
         try:
             address = parse_url(url, base.url)
         except AddressError as error:
@@ -183,7 +183,7 @@ class Crawl:
     ) -> None:
         """Queue the children of an index that may be read, and tell those alone.
 
-        Whoever stores what is told must not be made to store more than a scan reads. Once there
+        Consumers must not be made to store more than a scan reads. Once there
         is no room, nothing that a later index lists is looked at.
         """
         links: list[ChildLink] = []
@@ -279,5 +279,5 @@ def _read_link(child: ChildLink, parent_url: str) -> WebAddress | AddressError:
 
 
 def _shown(url: str) -> str:
-    """An address that is none, as it can be shown and stored."""
+    """An invalid address, in a form that can be shown and stored."""
     return url[:MAX_SHOWN_CHARS].encode("utf-8", "replace").decode().replace("\x00", "\ufffd")

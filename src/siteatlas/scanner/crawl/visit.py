@@ -61,7 +61,7 @@ class VisitResult:
 
     @property
     def was_read(self) -> bool:
-        """Whether the document gave something, be it only that it is empty or unchanged."""
+        """Whether the document was usable, even if it is empty or unchanged."""
         return self.outcome not in (None, DocumentOutcome.UNREAD)
 
 
@@ -129,7 +129,7 @@ class Visitor:
         except (ScanError, AddressError) as error:
             return await self._close_failed(reading, error)
         except Exception:
-            # The border of one document: a bug of ours must not end the scan of all the others.
+            # The error boundary of one document: a bug of ours must not end the scan of the others.
             log.exception("document_crashed", url=reading.url)
             return await self._close_failed(reading, SiteatlasError())
 

@@ -95,7 +95,7 @@ async def _fetch_robots(
 
 
 async def _robots_content(response: Response) -> bytes:
-    """What is read of robots.txt: a file too large is cut, one that breaks off is none."""
+    """The bytes of robots.txt: a large file is cut, a truncated one is an error."""
     content = bytearray()
     limits = BodyLimits(decoded_bytes=ROBOTS_WIRE_BYTES)
     body = Body(response.content_encoding, Tally(), limits)

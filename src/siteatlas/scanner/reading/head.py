@@ -50,7 +50,7 @@ class Head:
 
 
 def read_head(text: str, tally: Tally, *, final: bool) -> Head | None:
-    """The head of a document, or None when more text is needed; raises when it is no sitemap."""
+    """The head of a document, or None if more text is needed; raises if it is not a sitemap."""
     start = BLANK.match(text)
     content = text[start.end() :] if start else text
     if not content:

@@ -67,7 +67,7 @@ def listed_texts(lastmods: Sequence[datetime | None], listed: Sequence[str]) -> 
 
 
 def stored_text(lastmod: datetime | None, listed: str) -> str | None:
-    """What is stored beside a date: None where the date alone gives the text back.
+    """What is stored in addition to a date: None if the text can be derived from the date.
 
     Midnight stands for a date without time, which is the most common form and so costs nothing.
     A full timestamp at midnight is marked by the empty text.

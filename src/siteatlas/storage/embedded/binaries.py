@@ -75,7 +75,7 @@ def _can_run(user: ServerUser, programs: Programs) -> bool:
 
 
 def _copied(installed: Programs, copies: Path) -> Programs:
-    """Copy the programs with the libraries beside them; they find each other by relative path."""
+    """Copy the programs with their libraries, which they find by relative path."""
     version = importlib.metadata.version(DISTRIBUTION)
     package = installed.folder.parent
     if not (copies / version).is_dir():

@@ -101,7 +101,7 @@ class Cluster:
 
     @property
     def runs(self) -> bool:
-        """Whether there is a server process, be it ready or not."""
+        """Whether there is a server process, ready or not."""
         found = Postmaster.of(self.path)
         return found is not None and found.lives
 
@@ -204,7 +204,7 @@ class Cluster:
             raise self._failure(done.stderr)
 
     def _clear(self, leftover: Postmaster | None, socket_dir: Path, user: ServerUser) -> None:
-        """Free the way from lock files that name a process which is no server of ours.
+        """Remove lock files that name a process which is not our server.
 
         `postmaster.pid` stays, under an impossible id: it also tells PostgreSQL how to find out
         whether processes of the dead server still use its memory.

@@ -61,7 +61,7 @@ def _open_empty_to_traversal(data_dir: Path) -> None:
 
 
 def make_private(directory: Path, user: ServerUser) -> None:
-    """A directory for `user` alone. One that somebody else put there is refused."""
+    """A directory for `user` only. One that belongs to another user is refused."""
     with contextlib.suppress(FileExistsError):
         directory.mkdir(PRIVATE)
     handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)

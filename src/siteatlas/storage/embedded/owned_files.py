@@ -75,7 +75,7 @@ def _opened(base: Path, names: tuple[str, ...], flags: int) -> Iterator[int]:
 
 
 def _open_below(parent: int, name: str, flags: int) -> int | None:
-    """A handle of one entry; None for a link or an owner that somebody else may have chosen."""
+    """A handle of one entry; None for a link or an unexpected owner."""
     holder = os.fstat(parent)
     is_ours = holder.st_uid == os.geteuid()
     if not is_ours or holder.st_mode & WRITABLE_BY_OTHERS:

@@ -82,7 +82,7 @@ class Postmaster:
 
 
 def process_exists(pid: int) -> bool:
-    """Whether the system knows this process id, be it of a zombie."""
+    """Whether this process exists, possibly as a zombie."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

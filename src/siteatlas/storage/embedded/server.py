@@ -39,7 +39,7 @@ def announce_to_log(text: str) -> None:
 class EmbeddedServer:
     """A PostgreSQL server of our own, started by its first user and stopped by its last.
 
-    `server.lock` is held while somebody starts or stops the server. `users.lock` is held shared
+    `server.lock` is held while a process starts or stops the server. `users.lock` is held shared
     by every process that uses it, so that a killed process leaves by itself; whoever can have it
     alone is the last. A server without users is found by its socket and used on.
     """
@@ -115,7 +115,7 @@ class EmbeddedServer:
 
     @property
     def url(self) -> str:
-        """The address for SQLAlchemy; the port is part of it lest PGPORT should change it."""
+        """The address for SQLAlchemy; it includes the port, so that PGPORT cannot change it."""
         host = quote(str(self.socket_dir), safe="")
         return f"postgresql+asyncpg://{DATABASE}@/{DATABASE}?host={host}&port={PORT}"
 
@@ -143,7 +143,7 @@ class EmbeddedServer:
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
         handle = os.open(self.data_dir / name, flags, 0o600)
         user, about = self._cluster.user, os.fstat(handle)
-        # A lock file is empty: whoever owns the directory may have put a file of root's there.
+        # A lock file is empty: the owner of the directory may have put a file of root there.
         is_new = about.st_nlink == 1 and about.st_size == 0
         if about.st_uid == os.geteuid() != user.uid and is_new:
             os.fchown(handle, user.uid, user.gid)

@@ -27,7 +27,7 @@ UNPRIVILEGED = ("siteatlas", "nobody", "postgres", "daemon")
 
 @dataclass(frozen=True, slots=True)
 class ServerUser:
-    """Who owns the database files. Only root ever runs programs as somebody else."""
+    """Who owns the database files. Only root runs programs as another user."""
 
     uid: int
     gid: int

@@ -84,10 +84,10 @@ class SitemapLink(Base):
 
 
 class SitemapUrl(Base):
-    """One listing: a URL in a document, as it was listed.
+    """A URL in a document, as listed.
 
     No foreign keys: they would halve the rate of writing. Domain, job and owner are those of the
-    sitemap. `fingerprint` covers all that is listed beside the URL. `lastmod_text` is null where
+    sitemap. `fingerprint` covers all values listed for the URL. `lastmod_text` is null where
     `lastmod` was listed in its usual form; see `listed_dates`.
     """
 

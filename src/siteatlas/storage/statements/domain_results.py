@@ -57,7 +57,7 @@ async def record_origin(session: AsyncSession, domain_id: UUID, origin: str) -> 
 
 
 async def count_domain(session: AsyncSession, domain_id: UUID) -> tuple[int, int]:
-    """Documents of a site that could be read, and the listings in them."""
+    """The readable documents of a site, and their URLs."""
     count, urls = (await session.execute(COUNT_DOMAIN, {"domain": domain_id})).one()
     return count, int(urls)
 
@@ -90,7 +90,7 @@ async def recorded_domain_counts(session: AsyncSession, domain_id: UUID) -> Scan
 async def correct_domain_counts(
     session: AsyncSession, domain_id: UUID, counts: ScanCounts, *, instead_of: ScanCounts
 ) -> None:
-    """Put new counters on a site, unless somebody else has changed the given ones."""
+    """Update the counters of a site, unless they have been changed concurrently."""
     old = {f"old_{name}": number for name, number in asdict(instead_of).items()}
     await session.execute(CORRECT_COUNTS, {"of_domain": domain_id} | asdict(counts) | old)
 

@@ -38,7 +38,7 @@ async def register_domain(
     scan_interval_hours: float | None = None,
     default_interval_hours: float = DEFAULT_INTERVAL_HOURS,
 ) -> Domain:
-    """Find or create the site of an address; one that was deleted is created anew.
+    """Find or create the site of an address; a deleted one is created again.
 
     `watch` never unwatches. A watched site is due one interval from now: its own, or the default.
     """

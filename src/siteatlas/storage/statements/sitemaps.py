@@ -80,7 +80,7 @@ LOAD_MANUAL = (
 async def load_manual_documents(session: AsyncSession, domain_id: UUID) -> tuple[str, ...]:
     """Addresses of the documents that a person named and that were read as sitemaps.
 
-    One that fails now is still asked for, but not for ever: the site may have given it up.
+    A failing one is still requested, but not forever: the site may have abandoned it.
     """
     return tuple((await session.scalars(LOAD_MANUAL, {"domain": domain_id})).all())
 
@@ -96,7 +96,7 @@ async def update_sitemaps(session: AsyncSession, rows: Sequence[Mapping[str, Any
 
 
 async def note_reading(session: AsyncSession, sitemap_ids: Sequence[UUID]) -> dict[UUID, int]:
-    """Note that documents were read now, and how many listings each of them has."""
+    """Record that documents were read now, and how many URLs each of them has."""
     rows = (await session.execute(NOTE_READING, {"ids": list(sitemap_ids)})).all()
     return {row.id: row.url_count for row in rows}
 
@@ -141,7 +141,7 @@ async def record_candidates(session: AsyncSession, rows: Sequence[Mapping[str, A
 async def summarise_scan(
     session: AsyncSession, scan_id: int, limit: int
 ) -> tuple[int, int, list[dict[str, Any]]]:
-    """Documents and listings that a scan read, and its largest documents."""
+    """The documents and URLs that a scan read, and its largest documents."""
     rows = (await session.execute(LARGEST, {"scan": scan_id, "most": limit})).all()
     documents, urls = (rows[0].documents, int(rows[0].urls)) if rows else (0, 0)
     return (

@@ -1,7 +1,7 @@
 """What a scan leaves open when it ends: documents broken off, and listed ones never asked for.
 
 The first are closed with counts taken from their rows. Of the others, one that no scan has ever
-asked for is removed with its links: a row for it would say nothing but that somebody listed it.
+asked for is removed with its links: its row would only say that it was listed.
 """
 
 from __future__ import annotations

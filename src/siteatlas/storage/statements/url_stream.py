@@ -81,7 +81,7 @@ async def copy_urls(session: AsyncSession, rows: UrlRows) -> None:
 
 @asynccontextmanager
 async def _while_connected(driver: Any) -> AsyncIterator[None]:
-    """TimeoutError as soon as the connection is lost: the driver waits on for room to write."""
+    """TimeoutError as soon as the connection is lost: the driver keeps waiting for buffer space."""
     loop = asyncio.get_running_loop()
     under_way = True
     async with asyncio.timeout(COPY_SECONDS) as limit:

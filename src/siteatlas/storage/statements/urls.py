@@ -1,4 +1,4 @@
-"""Bulk statements on listings: load what is known, store what is new, update what changed.
+"""Bulk statements on URLs: load known ones, store new ones, update changed ones.
 
 New ones go in by `url_stream`. For the others a column goes in as one parameter and is unnested on
 the server: several times faster than row by row. Texts travel joined by line breaks, which no URL
@@ -104,7 +104,7 @@ UPDATE_ROWS = _update_statement()
 
 
 async def insert_urls(session: AsyncSession, rows: UrlRows) -> None:
-    """Store listings that are new. One that is there already stays as it is.
+    """Store new URLs. A URL that already exists is not changed.
 
     The fast way fails when another transaction stored one of them meanwhile: DatabaseBusy, and
     the repetition takes the careful way, in which the server sorts them by key.
@@ -116,13 +116,13 @@ async def insert_urls(session: AsyncSession, rows: UrlRows) -> None:
 
 
 async def update_urls(session: AsyncSession, rows: UrlRows) -> None:
-    """Write what changed beside listings, and bring back those that were gone."""
+    """Update the values of changed URLs, and restore those that were gone."""
     if rows:
         await session.execute(UPDATE_ROWS, rows.parameters())
 
 
 async def load_fingerprints(session: AsyncSession, sitemap_id: UUID) -> dict[int, int | None]:
-    """What is stored of a document: fingerprint by hash, None for a listing that is gone.
+    """What is stored of a document: fingerprint by hash, None for a URL that is gone.
 
     Two arrays instead of rows: the driver makes them several times faster.
     """

@@ -50,7 +50,7 @@ class WriteBatch:
 
     @property
     def url_rows(self) -> int:
-        """How many listings wait to be written."""
+        """The number of URLs waiting to be written."""
         return len(self.new_urls) + len(self.changed_urls)
 
     @property
@@ -60,7 +60,7 @@ class WriteBatch:
 
     @property
     def size(self) -> int:
-        """About how many bytes of memory the listings take."""
+        """The approximate memory of the URLs, in bytes."""
         return self.new_urls.size + self.changed_urls.size
 
     @property
@@ -83,7 +83,7 @@ class WriteBatch:
 
 
 async def flush_batch(session: AsyncSession, batch: WriteBatch, *, scan_id: int) -> None:
-    """Write listings first, then the documents with counts taken from the rows just written.
+    """Write URLs first, then the documents with counts taken from the rows just written.
 
     The origin is left to the caller, who may have more to say about the site.
     """

@@ -1,4 +1,4 @@
-"""Reads what an entry carries beside its URL: images, videos, news, alternates, mobile, PageMap.
+"""Reads the extras of an entry: images, videos, news, alternates, mobile, PageMap.
 
 The shape of every key is described in docs/reference/extras.md. Values stay text, as listed.
 """
@@ -100,9 +100,9 @@ READERS: dict[str, Callable[[etree._Element, Extras, Tally], None]] = {
 
 
 def _fields(element: etree._Element, tally: Tally, depth: int = 1) -> Extras:
-    """The children by name; one with children of its own becomes a dictionary again.
+    """The children by name; one that has children becomes a dictionary itself.
 
-    An attribute of a child stands beside it, as `restriction_relationship` beside `restriction`.
+    An attribute of a child is stored next to it, like `restriction_relationship` and `restriction`.
     """
     fields: Extras = {}
     repeated: dict[str, list[etree._Element]] = {}
@@ -123,7 +123,7 @@ def _fields(element: etree._Element, tally: Tally, depth: int = 1) -> Extras:
 def _add_repeated(
     fields: Extras, name: str, children: list[etree._Element], tally: Tally, depth: int
 ) -> None:
-    """Add a list of the values, and beside it one as long for each attribute, None where absent."""
+    """Add a list of the values, and one of the same length per attribute, None if absent."""
     for child in children:
         _append(fields, name, _value(child, tally, depth), tally)
     kept = children[: len(fields[name])]

@@ -119,7 +119,7 @@ def _order_of_first_entry(chunk: str, block: str | None) -> tuple[str, ...]:
 
 @lru_cache(maxsize=8)
 def _first_entry_patterns(block: str | None) -> tuple[re.Pattern[str], re.Pattern[str] | None]:
-    """A whole entry, and all that stands in one place beside its fields."""
+    """A whole entry, and everything in one place besides its fields."""
     part = FIELD if block is None else f"(?:{FIELD}|{block})"
     whole = re.compile(rf"<url>{ANY_XML_WHITE_SPACE}((?:{part})+)</url>")
     return whole, None if block is None else re.compile(f"{block}+")

@@ -1,6 +1,6 @@
 """Images and language links in their usual spelling, read by patterns for the fast lane.
 
-A block is all that an entry carries beside its four fields, in one place. What is spelled in any
+A block is all that an entry contains besides its four fields, in one place. What is spelled in any
 other way, or is large enough to meet a limit, is left to the strict parser and `extensions.py`,
 which must give the same extras.
 """

@@ -39,7 +39,7 @@ class NameDictionary:
 
 
 def _exchange(new: object | None) -> object | None:
-    """Put an object in the place of the one that lxml has; None makes lxml begin anew."""
+    """Put an object in the place of the one that lxml has; None makes lxml create a new one."""
     values = _thread_values()
     old = values.pop(LXML_KEY, None)
     if new is not None:

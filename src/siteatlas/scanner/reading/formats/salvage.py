@@ -1,7 +1,7 @@
-"""Reads entries of a document that is no XML any more, each by itself, with regular expressions.
+"""Recovers single entries of a malformed document with regular expressions.
 
 Begins where the strict parser stopped. Takes an address only if it stands whole between its tags;
-an entry that gives none is counted as lost. Whoever uses this marks the document as cut.
+an entry without one is counted as lost. The caller marks the document as cut.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from siteatlas.scanner.reading.white_space import WHITE_SPACE
 UNFINISHED_CHARS = 256 * 1024
 
 PREFIX = r"(?:[\w.-]{1,40}:)?"
-# A field of an image is none of its page.
+# A field of an image is not a field of its page.
 OWN_PREFIX = r"(?!(?:image|video|news|mobile|xhtml):)" + PREFIX
 COMMENT_START, COMMENT_END = "<!--", "-->"
 MAX_CODE_POINT = 0x10FFFF

@@ -31,7 +31,7 @@ from siteatlas.scanner.reading.white_space import WHITE_SPACE
 
 ENTRIES = ("url", "sitemap")
 FIELDS = ("loc", "lastmod", "changefreq", "priority")
-# An `image:loc` that stands where it should not is no page.
+# A misplaced `image:loc` is not a page.
 EXTENSIONS = ("image", "video", "news", "mobile", "xhtml")
 MAX_TAGS = 256
 
