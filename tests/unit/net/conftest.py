@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 import pytest
 
-from siteatlas.errors import DnsNameUnknown
 from siteatlas.net.client import HttpClient
 from siteatlas.net.egress import EgressPolicy
 from siteatlas.net.limits import FetchLimits
@@ -26,23 +25,6 @@ QUICK = FetchLimits(
 )
 
 MakeClient = Callable[..., HttpClient]
-
-
-class FakeResolver:
-    """Answers from a table and counts the lookups; a list of answers is used up one by one."""
-
-    def __init__(self, table: Mapping[str, tuple[str, ...] | list[tuple[str, ...]]]) -> None:
-        self.table = dict(table)
-        self.asked: list[str] = []
-
-    async def addresses(self, host: str) -> Sequence[str]:
-        self.asked.append(host)
-        answer = self.table.get(host)
-        if answer is None:
-            raise DnsNameUnknown
-        if isinstance(answer, list):
-            return answer.pop(0)
-        return answer
 
 
 @pytest.fixture

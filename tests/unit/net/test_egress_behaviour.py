@@ -16,8 +16,8 @@ from siteatlas.scanner.analyzer import SitemapAnalyzer
 from siteatlas.scanner.events import DocumentClosed
 from tests.fixtures.documents import urlset_of
 from tests.fixtures.raw_server import PathServer, redirect, whole_answer
+from tests.fixtures.resolver import FakeResolver
 from tests.fixtures.scans import record_scan
-from tests.unit.net.conftest import FakeResolver
 
 LIMITS = FetchLimits(dns=0.5, connect=5, first_byte=5, idle=5, document=10, tries=1)
 PUBLIC, PRIVATE = "93.184.215.14", "127.0.0.1"

@@ -18,7 +18,8 @@ from siteatlas.net.egress import EgressPolicy
 from siteatlas.net.gate import MAX_ADDRESSES, MAX_LOOKUPS, Gate, choose_connect_target
 from siteatlas.net.politeness import Politeness
 from tests.fixtures.raw_server import PathServer, redirect, whole_answer
-from tests.unit.net.conftest import QUICK, FakeResolver, MakeClient, ask, read
+from tests.fixtures.resolver import FakeResolver
+from tests.unit.net.conftest import QUICK, MakeClient, ask, read
 
 PUBLIC = "93.184.215.14"
 

@@ -21,7 +21,8 @@ from siteatlas.errors import (
 from siteatlas.net.address import parse_url
 from siteatlas.net.proxy import Proxy
 from tests.fixtures.raw_server import PathServer, redirect, whole_answer
-from tests.unit.net.conftest import FakeResolver, MakeClient, ask, read
+from tests.fixtures.resolver import FakeResolver
+from tests.unit.net.conftest import MakeClient, ask, read
 
 CERTIFICATES = Path(__file__).parent / "certificates"
 NOBODY = FakeResolver({})

@@ -5,28 +5,22 @@ from __future__ import annotations
 import asyncio
 import ssl
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 from siteatlas.errors import ConnectionFailed, Timeout, TlsError
 from siteatlas.net.address import parse_url
+from tests.fixtures.certificates import presenting, trusting
 from tests.fixtures.raw_server import Connection, PathServer, RawServer, redirect, whole_answer
-from tests.unit.net.conftest import QUICK, FakeResolver, MakeClient, ask, read
+from tests.fixtures.resolver import FakeResolver
+from tests.unit.net.conftest import QUICK, MakeClient, ask, read
 
-CERTIFICATES = Path(__file__).parent / "certificates"
 RESOLVER = FakeResolver({"site-a.test": ("127.0.0.1",), "site-b.test": ("127.0.0.1",)})
-
-
-def presenting(name: str) -> ssl.SSLContext:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(CERTIFICATES / f"{name}.pem")
-    return context
 
 
 @pytest.fixture
 def trust() -> ssl.SSLContext:
-    return ssl.create_default_context(cafile=str(CERTIFICATES / "authority.pem"))
+    return trusting()
 
 
 async def test_a_good_certificate_is_accepted(make_client: MakeClient, trust: ssl.SSLContext):

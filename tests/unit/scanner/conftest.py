@@ -2,34 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
 
 import pytest
 
-from siteatlas.errors import DnsNameUnknown
 from siteatlas.net.egress import EgressPolicy
 from siteatlas.net.limits import FetchLimits
 from siteatlas.net.politeness import Politeness
 from siteatlas.scanner.analyzer import SitemapAnalyzer
+from tests.fixtures.resolver import FakeResolver
 from tests.fixtures.site_server import SiteServer
 
 QUICK = FetchLimits(
     dns=0.5, connect=1.0, first_byte=1.0, idle=1.0, document=5.0, tries=1, retry_delay=0.01
 )
-
-
-class TableResolver:
-    """Knows the names of a table and no others."""
-
-    def __init__(self, names: Mapping[str, str]) -> None:
-        self._names = names
-
-    async def addresses(self, host: str) -> Sequence[str]:
-        """The one address of a name."""
-        if host not in self._names:
-            raise DnsNameUnknown
-        return (self._names[host],)
 
 
 MakeAnalyzer = Callable[..., SitemapAnalyzer]
@@ -53,7 +40,7 @@ def make_analyzer() -> MakeAnalyzer:
             EgressPolicy.from_text(",".join(entries)),
             Politeness(0, 2),
             user_agent="Siteatlas/0.1 (test)",
-            resolver=TableResolver(names or {}),
+            resolver=FakeResolver({name: (ip,) for name, ip in (names or {}).items()}),
             **({"limits": QUICK} | options),
         )
 

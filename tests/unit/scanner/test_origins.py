@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import ssl
-from pathlib import Path
-
 import pytest
 from aiohttp import web
 
@@ -12,26 +9,16 @@ from siteatlas.errors import ConnectionFailed, DnsNameUnknown, Timeout, TlsError
 from siteatlas.net.address import parse_site
 from siteatlas.scanner.discovery.origins import is_worth_trying, origins_of, other_host
 from siteatlas.scanner.events import RobotsRead, SiteResolved
+from tests.fixtures.certificates import presenting, trusting
 from tests.fixtures.documents import urlset_of
 from tests.fixtures.raw_server import Connection, PathServer, RawServer, whole_answer
 from tests.fixtures.scans import record_scan
 
-CERTIFICATES = Path(__file__).parent.parent / "net" / "certificates"
 URLS = ["https://a.example/1"]
 WWW = ["https://www.example.com", "http://www.example.com"]
 SITEMAP = urlset_of(URLS)
 PAGES = {"/robots.txt": whole_answer(b"Sitemap: /s.xml"), "/s.xml": whole_answer(SITEMAP)}
 NAMES = {"site-a.test": "127.0.0.1", "www.site-a.test": "127.0.0.1"}
-
-
-def presenting(name: str) -> ssl.SSLContext:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(CERTIFICATES / f"{name}.pem")
-    return context
-
-
-def trust() -> ssl.SSLContext:
-    return ssl.create_default_context(cafile=str(CERTIFICATES / "authority.pem"))
 
 
 @pytest.mark.parametrize(
@@ -71,7 +58,7 @@ def test_the_other_host_of_a_site(host, other):
 async def test_a_certificate_that_is_not_trusted_ends_the_scan_without_asking_http(make_analyzer):
     async with PathServer(dict(PAGES), tls=presenting("expired")) as server:
         entries = [f"{name}:{server.port}" for name in NAMES]
-        analyzer = make_analyzer(*entries, names=NAMES, tls=trust())
+        analyzer = make_analyzer(*entries, names=NAMES, tls=trusting())
         record = await record_scan(analyzer, f"site-a.test:{server.port}")
     assert record.error_code == "tls_error"
     assert {event.url.split(":")[0] for event in record.all(RobotsRead)} == {"https"}
@@ -109,7 +96,7 @@ async def test_a_handshake_that_is_reset_leads_to_http_when_no_scheme_was_typed(
 async def test_a_trusted_certificate_is_used(make_analyzer):
     async with PathServer(dict(PAGES), tls=presenting("site-a")) as server:
         entry = f"site-a.test:{server.port}"
-        record = await record_scan(make_analyzer(entry, names=NAMES, tls=trust()), entry)
+        record = await record_scan(make_analyzer(entry, names=NAMES, tls=trusting()), entry)
     assert record.urls == URLS
     assert record.all(SiteResolved) == [SiteResolved(f"https://{entry}")]
 
