@@ -16,7 +16,7 @@ import structlog
 from structlog.contextvars import bound_contextvars
 from structlog.typing import EventDict, Processor
 
-from siteatlas.control_characters import DISRUPTIVE, escape
+from siteatlas.safe_text import DISRUPTIVE, escape
 
 CONTROL_CHARACTERS = re.compile(f"[{DISRUPTIVE}]")
 SECRET_IN_QUERY = re.compile(

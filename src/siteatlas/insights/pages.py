@@ -16,6 +16,7 @@ import orjson
 import xxhash
 
 from siteatlas.errors import CursorInvalid
+from siteatlas.safe_text import is_storable
 
 DEFAULT_LIMIT = 100
 MAX_LIMIT = 1000
@@ -81,7 +82,7 @@ def _unpacked(cursor: str) -> list[str]:
 
 
 def _is_storable_text(part: object) -> bool:
-    return isinstance(part, str) and "\x00" not in part
+    return isinstance(part, str) and is_storable(part)
 
 
 def bigint_key(parts: Sequence[str]) -> int:

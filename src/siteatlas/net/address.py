@@ -21,6 +21,7 @@ from siteatlas.errors import (
     AddressScheme,
     AddressTooLong,
 )
+from siteatlas.safe_text import CONTROLS
 
 MAX_ADDRESS_CHARS = 2048
 MAX_NAME_CHARS = 253
@@ -30,7 +31,7 @@ MAX_AUTHORITY_CHARS = 1024
 DEFAULT_PORTS = {"http": 80, "https": 443}
 
 _OUTER_BLANKS = " \t\r\n"
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+_CONTROL = re.compile(f"[{CONTROLS}]")
 _SCHEME_WORD = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(//)?")
 _AUTHORITY_END = re.compile(r"[/?]")
 _HOST_AND_PORT = re.compile(r"(?P<host>\[[^\[\]]*\]|[^:\[\]]*)(?::(?P<port>[^:]*))?")

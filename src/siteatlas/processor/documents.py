@@ -9,6 +9,7 @@ from uuid import UUID, uuid4
 
 from siteatlas.processor.entry_memory import EntryMemory, StoredArrays
 from siteatlas.processor.memory_budget import MemoryBudget
+from siteatlas.safe_text import unaltered
 from siteatlas.scanner.events import (
     ChildLink,
     DiscoveryMethod,
@@ -24,7 +25,6 @@ from siteatlas.storage.session import get_job_session
 from siteatlas.storage.statements.known_sitemaps import DONE, KnownSitemap, KnownSitemaps
 from siteatlas.storage.statements.problems import FoundProblem
 from siteatlas.storage.statements.urls import load_fingerprints, load_some_fingerprints
-from siteatlas.storage.texts import unaltered
 
 MAX_VALIDATOR_CHARS = 1_024
 EXTRA_FLAGS = {"images": "has_images", "videos": "has_videos", "news": "has_news"}

@@ -28,6 +28,7 @@ from siteatlas.processor.documents import (
 from siteatlas.processor.job_activity import JobActivity
 from siteatlas.processor.memory_budget import EntryMemoryBudget
 from siteatlas.queue.fence import Claim
+from siteatlas.safe_text import storable
 from siteatlas.scanner.events import (
     CandidateJudged,
     ChildLink,
@@ -48,7 +49,6 @@ from siteatlas.storage.hashes import url_hash
 from siteatlas.storage.session import get_job_session
 from siteatlas.storage.statements.known_sitemaps import DONE, look_up_sitemaps
 from siteatlas.storage.statements.write_batch import WriteBatch
-from siteatlas.storage.texts import storable
 
 log = get_logger("processor")
 

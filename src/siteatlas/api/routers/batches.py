@@ -24,6 +24,7 @@ from siteatlas.insights.batches import BatchView, find_batch, list_batch_items
 from siteatlas.logs import get_logger
 from siteatlas.net.egress import EgressPolicy
 from siteatlas.queue.batches import BatchEntry, create_batch
+from siteatlas.safe_text import storable
 from siteatlas.storage.models import JobStatus
 
 PREFIX = "/api/v3/sitemap/batch"
@@ -97,10 +98,14 @@ def _entries(texts: list[str], policy: EgressPolicy) -> list[BatchEntry]:
     faults: list[tuple[str, AddressError]] = []
     for text, position in _first_positions(texts).items():
         try:
-            entries.append(BatchEntry(_storable(text), checked_site(text, policy)))
+            entries.append(
+                BatchEntry(storable(text, MAX_STORED_NAME_CHARS), checked_site(text, policy))
+            )
         except AddressError as error:
             faults.append((f"#/domains/{position}", error))
-            entries.append(BatchEntry(_storable(text), None, error.code, error.message))
+            entries.append(
+                BatchEntry(storable(text, MAX_STORED_NAME_CHARS), None, error.code, error.message)
+            )
     if len(faults) == len(entries):
         raise FieldRefused(*faults, detail="None of the domains can be scanned.")
     return entries
@@ -112,8 +117,3 @@ def _first_positions(texts: list[str]) -> dict[str, int]:
     for position, text in enumerate(texts):
         positions.setdefault(text, position)
     return positions
-
-
-def _storable(text: str) -> str:
-    """What was typed, without what PostgreSQL cannot hold."""
-    return text[:MAX_STORED_NAME_CHARS].replace("\x00", "\ufffd")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from siteatlas.control_characters import DISRUPTIVE
+from siteatlas.safe_text import DISRUPTIVE
 
 # What spreadsheets look past before they find a formula: blanks of every kind, lines before it,
 # and marks without a width.

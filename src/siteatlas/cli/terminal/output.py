@@ -28,14 +28,14 @@ from siteatlas.cli.terminal.csv_cells import csv_cell
 from siteatlas.cli.terminal.tables import GAP, fit_table
 from siteatlas.cli.terminal.tables import Column as Column  # noqa: PLC0414 commands need one module for tables
 from siteatlas.cli.terminal.tables import ColumnKind as ColumnKind  # noqa: PLC0414 commands need one module for tables
-from siteatlas.control_characters import (
+from siteatlas.logs import NOTICES, get_logger, stderr_is_json
+from siteatlas.safe_text import (
     BIDI_CONTROLS,
     DISRUPTIVE,
     INVISIBLE,
     LINE_SEPARATORS,
     escape,
 )
-from siteatlas.logs import NOTICES, get_logger, stderr_is_json
 
 UNPRINTABLE = re.compile(f"[{DISRUPTIVE}{INVISIBLE}]")
 # Data in lines keeps what is only invisible, so that a URL stays the one that was listed.

@@ -16,6 +16,7 @@ from siteatlas.errors import AddressError, ForeignHostLimit, RateLimited, Siteat
 from siteatlas.logs import get_logger
 from siteatlas.net.address import WebAddress, parse_url
 from siteatlas.net.client import HttpClient
+from siteatlas.safe_text import storable
 from siteatlas.scanner.crawl.frontier import (
     CrawlCandidate,
     Frontier,
@@ -86,7 +87,9 @@ class Crawl:
         try:
             address = parse_url(url, base.url)
         except AddressError as error:
-            await self._refuse(CandidateJudged(_shown(url), method, Verdict.REJECTED), error)
+            await self._refuse(
+                CandidateJudged(storable(url, MAX_SHOWN_CHARS), method, Verdict.REJECTED), error
+            )
             return False
         self.frontier.hosts.name(address.host)
         return await self.add_candidate(CrawlCandidate(address, method, may_be_page=may_be_page))
@@ -240,7 +243,7 @@ class Crawl:
     ) -> CrawlCandidate | None:
         method = DiscoveryMethod.SITEMAP_INDEX
         if isinstance(address, AddressError):
-            judged = CandidateJudged(_shown(child.url), method, Verdict.SKIPPED)
+            judged = CandidateJudged(storable(child.url, MAX_SHOWN_CHARS), method, Verdict.SKIPPED)
             await self._refuse(judged, address, parent_url)
             return None
         return CrawlCandidate(
@@ -276,8 +279,3 @@ def _read_link(child: ChildLink, parent_url: str) -> WebAddress | AddressError:
         return parse_url(child.url, parent_url)
     except AddressError as error:
         return error
-
-
-def _shown(url: str) -> str:
-    """An invalid address, in a form that can be shown and stored."""
-    return url[:MAX_SHOWN_CHARS].encode("utf-8", "replace").decode().replace("\x00", "\ufffd")

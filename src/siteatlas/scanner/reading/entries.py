@@ -14,6 +14,7 @@ from itertools import compress
 from typing import Generic, TypeVar
 
 from siteatlas.net.address import is_valid_authority, resolve_url
+from siteatlas.safe_text import CONTROLS, REPLACEMENT, SURROGATES
 from siteatlas.scanner.events import EntryColumns
 from siteatlas.scanner.problem_codes import ProblemCode
 from siteatlas.scanner.reading.lastmod_text import are_utc_times, telling_times
@@ -37,11 +38,11 @@ PLAIN_URL = r"https?://[0-9A-Za-z.:_~%\[\]-]{1,255}+(?:[/?#][!-;=?-~]{0,7900}+)?
 IS_PLAIN_URL = re.compile(PLAIN_URL).fullmatch
 ORIGIN = re.compile(r"https?://([^/?#\\]*)", re.IGNORECASE)
 ACCEPTED = re.compile(
-    r"[hH][tT][tT][pP][sS]?://[^/?#\\@\s\x00-\x1f\x7f-\x9f\ufffd\ud800-\udfff]++"
-    r"(?:[/?#\\][^\x00-\x1f\x7f-\x9f\ufffd\ud800-\udfff]*+)?"
+    rf"[hH][tT][tT][pP][sS]?://[^/?#\\@\s{CONTROLS}{REPLACEMENT}{SURROGATES}]++"
+    rf"(?:[/?#\\][^{CONTROLS}{REPLACEMENT}{SURROGATES}]*+)?"
 )
-BAD_UNICODE = re.compile("[\ufffd\ud800-\udfff]")
-CONTROL = re.compile("[\x00-\x1f\x7f-\x9f]")
+BAD_UNICODE = re.compile(f"[{REPLACEMENT}{SURROGATES}]")
+CONTROL = re.compile(f"[{CONTROLS}]")
 SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 CREDENTIALS = re.compile(r"https?://[^/?#\\]*@", re.IGNORECASE)
 LENIENT_DATE = re.compile(

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from functools import lru_cache
 
-from siteatlas.scanner.reading.tally import storable_text
+from siteatlas.safe_text import truncated
 
 MAX_TEXT_CHARS = 200
 CACHED_TEXTS = 32_768
@@ -49,7 +49,7 @@ def listed_text(lastmod: datetime | None, listed: str) -> str | None:
     if not listed:
         return None
     if lastmod is None:
-        return storable_text(listed.strip(), MAX_TEXT_CHARS) or None
+        return truncated(listed.strip(), MAX_TEXT_CHARS) or None
     if _is_day(listed):
         return listed
     return None if _is_usual_time(listed) else _short_text(listed)
@@ -127,4 +127,4 @@ def _is_usual_time(listed: str) -> bool:
 @lru_cache(CACHED_TEXTS)
 def _short_text(listed: str) -> str | None:
     text = listed.strip()
-    return None if FULL_TIME.fullmatch(text) else storable_text(text, MAX_TEXT_CHARS) or None
+    return None if FULL_TIME.fullmatch(text) else truncated(text, MAX_TEXT_CHARS) or None

@@ -12,13 +12,13 @@ from itertools import compress
 from typing import Any
 
 from siteatlas.errors import ScanError
+from siteatlas.safe_text import truncated
 from siteatlas.scanner.events import ChildLink, EntryColumns, ProblemSample
 from siteatlas.scanner.problem_codes import ProblemCode
 
 MAX_SAMPLES = 20
 MAX_SAMPLE_URL_CHARS = 500
 MAX_SAMPLE_VALUE_CHARS = 200
-ELLIPSIS = "…"
 
 Extras = dict[str, Any]
 
@@ -88,14 +88,8 @@ class Tally:
         return {code.value: tuple(samples) for code, samples in self.samples.items()}
 
 
-def storable_text(text: str, longest: int) -> str:
-    """Text from outside, truncated, without what JSON and PostgreSQL cannot hold."""
-    cut = text if len(text) <= longest else text[: longest - 1] + ELLIPSIS
-    return cut.encode("utf-8", "replace").decode().replace("\x00", "\ufffd")
-
-
-def _truncated(text: str | None, longest: int) -> str | None:
-    return None if text is None else storable_text(text.strip(), longest)
+def _truncated(text: str | None, max_chars: int) -> str | None:
+    return None if text is None else truncated(text.strip(), max_chars)
 
 
 @dataclass(slots=True)

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple, cast
 
 from lxml import etree
 
-from siteatlas.control_characters import DISRUPTIVE, INVISIBLE
 from siteatlas.errors import Blocked, HtmlInstead, ScanError
+from siteatlas.safe_text import DISRUPTIVE, INVISIBLE
 
 MAX_TITLE_CHARS = 80
 MAX_TITLE_LOOK_CHARS = 1000
