@@ -22,6 +22,17 @@ def text_of(
 
 
 NOT_UTF_8 = {"encoding_not_utf8": 1}
+LABELS = [
+    None,
+    "utf-8",
+    "latin-1",
+    "gbk",
+    "utf-16",
+    "iso-2022-jp",
+    "big5",
+    "euc-kr",
+    "x-mac-cyrillic",
+]
 LONG = "<urlset>" + "ü€語" * 200
 
 
@@ -58,6 +69,34 @@ def test_reads_utf_16_without_a_mark(codec):
 def test_reads_the_declared_encoding(codec, words):
     text = f'<?xml version="1.0" encoding="{codec}"?>{words * 80}'
     assert text_of(text.encode(codec)) == (text, NOT_UTF_8)
+
+
+@pytest.mark.parametrize(
+    ("label", "codec", "words"),
+    [
+        ("x-sjis", "shift_jis", "日本"),
+        ("ks_c_5601-1989", "euc-kr", "한국"),
+        ("x-cp1251", "cp1251", "привет"),
+        ("ISO-2022-JP", "iso2022_jp", "日本"),
+        ("EUC_KR", "euc-kr", "한국"),
+        ("koi8", "koi8-r", "привет"),
+    ],
+)
+def test_reads_an_encoding_by_any_label_that_browsers_know(label, codec, words):
+    text = f'<?xml version="1.0" encoding="{label}"?>{words * 80}'
+    assert text_of(text.encode(codec)) == (text, NOT_UTF_8)
+
+
+@pytest.mark.parametrize("label", ["latin-1", "L1", "iso8859-1", "us-ascii", "windows-1252"])
+def test_every_label_of_latin_1_means_windows_1252(label):
+    text = f'<?xml version="1.0" encoding="{label}"?>' + "„grün“" * 80
+    assert text_of(text.encode("cp1252")) == (text, NOT_UTF_8)
+
+
+@pytest.mark.parametrize("label", ["replacement", "iso-2022-kr", "x-user-defined"])
+def test_a_label_that_browsers_refuse_is_unknown(label):
+    text = f'<?xml version="1.0" encoding="{label}"?>' + "ü" * 200
+    assert text_of(text.encode()) == (text, {"encoding_unknown": 1})
 
 
 def test_reads_the_encoding_of_the_http_header():
@@ -106,7 +145,7 @@ def test_disguised_surrogates_and_overlong_forms_become_the_replacement_characte
     assert problems == {"encoding_lie": 1}
 
 
-@given(st.binary(max_size=600), st.sampled_from([None, "utf-8", "latin-1", "gbk", "utf-16"]))
+@given(st.binary(max_size=600), st.sampled_from(LABELS))
 def test_never_fails_and_never_gives_lone_surrogates(content, charset):
     text, _ = text_of(content, charset=charset)
     text.encode()

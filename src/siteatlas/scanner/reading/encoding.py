@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import codecs
 import re
+from typing import NamedTuple
+
+import webencodings
 
 from siteatlas.scanner.problem_codes import ProblemCode
 from siteatlas.scanner.reading.tally import Tally
@@ -29,12 +32,12 @@ WIDE_STARTS = (
     (b"\x00h\x00t", "utf-16-be"),
 )
 DECLARATION = re.compile(rb"""<\?xml\s[^>]*?encoding\s*=\s*["']([A-Za-z0-9._:-]{1,40})["']""")
-# Only real character sets: the codec registry also holds compressors and escapes.
-CHARACTER_SET = re.compile(
-    r"utf-(?:8|16|32)(?:-[lb]e)?|ascii|iso8859-\d+|cp\d+|koi8-\w+|mac-\w+|gb\w+|big5\w*|euc_\w+|shift_\w+"
-)
-SINGLE_BYTE = re.compile(r"ascii|iso8859-\d+|cp125\d|koi8-\w+|mac-\w+")
+# Names of the standard. All others are sets of one byte per character, or Unicode.
+MULTI_BYTE = frozenset({"big5", "euc-jp", "euc-kr", "gb18030", "gbk", "iso-2022-jp", "shift_jis"})
+# Labels that the standard knows only to keep them from being used.
+UNUSABLE = frozenset({"replacement", "x-user-defined"})
 LATIN = frozenset({"ascii", "iso8859-1"})
+UNICODE = frozenset({"utf-8", "utf-16le", "utf-16be"})
 WIDE = re.compile(r"utf-(?:16|32)")
 WIDE_ORDER = re.compile(r"-[lb]e$")
 STRICT, LENIENT_BYTES, LENIENT_WIDE = "strict", "siteatlas_cp1252", "replace"
@@ -56,6 +59,13 @@ def _as_cp1252(error: UnicodeError) -> tuple[str, int]:
 
 
 codecs.register_error(LENIENT_BYTES, _as_cp1252)
+
+
+class CharacterSet(NamedTuple):
+    """A character set: its name in the WHATWG standard, and the codec that reads it."""
+
+    standard_name: str
+    codec: str
 
 
 class TextDecoder:
@@ -127,18 +137,18 @@ class TextDecoder:
         if not claim:
             return
         self._note_conflict(declared, self._http_charset)
-        name = _character_set(claim)
-        if name is None:
+        known = _character_set(claim)
+        if known is None:
             self._tally.note(ProblemCode.ENCODING_UNKNOWN, value=claim)
-        elif SINGLE_BYTE.fullmatch(name):
-            self._instead = "cp1252" if name in LATIN else name
-        elif not WIDE.match(name):
-            self._use(name)
+        elif known.standard_name in MULTI_BYTE:
+            self._use(known.codec)
+        elif known.standard_name not in UNICODE:
+            self._instead = "cp1252" if known.codec in LATIN else known.codec
 
     def _note_conflict(self, *claims: str | None) -> None:
         """Count sources that name different encodings; ASCII agrees with most."""
-        names = {_character_set(claim) for claim in claims if claim} - {None, "ascii"}
-        families = {WIDE_ORDER.sub("", name) for name in names if name}
+        known = [_character_set(claim) for claim in claims if claim]
+        families = {WIDE_ORDER.sub("", one.codec) for one in known if one} - {"ascii"}
         if len(families) > 1:
             self._tally.note(ProblemCode.ENCODING_CONFLICT, value=", ".join(filter(None, claims)))
 
@@ -152,9 +162,23 @@ def _decoder(name: str) -> codecs.IncrementalDecoder:
     return codecs.getincrementaldecoder(name)(STRICT)
 
 
-def _character_set(claim: str) -> str | None:
+def _character_set(label: str) -> CharacterSet | None:
+    """What a label means; None for one that no browser knows.
+
+    The standard decides what is a character set: Python's registry also holds compressors and
+    escapes. Python's own codec for the label comes first, since it is the more exact one.
+    """
+    python_name = _codec_name(label)
+    for spelling in (label, python_name, python_name.replace("_", "-")):
+        encoding = webencodings.lookup(spelling)
+        if encoding is not None and encoding.name not in UNUSABLE:
+            return CharacterSet(encoding.name, python_name or encoding.codec_info.name)
+    return None
+
+
+def _codec_name(label: str) -> str:
+    """The name of Python's codec for a label; empty when it has none."""
     try:
-        name = codecs.lookup(claim).name
+        return codecs.lookup(label).name
     except LookupError:
-        return None
-    return name if CHARACTER_SET.fullmatch(name.lower()) else None
+        return ""
