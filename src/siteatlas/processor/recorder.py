@@ -97,7 +97,7 @@ class Recorder:
         """Write what is held when no event comes for a while, until cancelled.
 
         A job may wait long for its site; what it holds then would be missing from the budget of
-        all others. A write that fails is raised to whoever records the next event.
+        all others. A failed write is raised when the next event is recorded.
         """
         while True:
             await asyncio.sleep(IDLE_SECONDS)

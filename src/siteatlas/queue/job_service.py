@@ -102,7 +102,7 @@ class JobService:
     ) -> Job:
         """Set the status of a job by hand; refused while a worker holds its lease.
 
-        A job that is pending again starts anew: no progress, no error, no result of before.
+        A job that is set back to pending starts over, without progress, error or result.
         """
         word = parse_status(status)
         if word is JobStatus.PROCESSING:
@@ -144,7 +144,7 @@ def _names(job_id: int | UUID | str) -> Any:
         return Job.job_id == UUID(str(job_id))
     except ValueError as error:
         raise InputError(
-            f"{job_id!r} is no job. A job is identified by its number or its UUID."
+            f"{job_id!r} is not a job. A job is identified by its number or its UUID."
         ) from error
 
 

@@ -89,7 +89,7 @@ class ExaminedPageAnswer(PageAnswer[ItemT], Generic[ItemT]):
     """One page of a list that may be searched; it may be empty while `next_cursor` leads on."""
 
     examined: SmallCount | None = Field(
-        description="Rows that were looked at for this page, at most 10,000. With `contains`, a "
+        description="Number of rows examined for this page, at most 10,000. With `contains`, a "
         "page without items is not the end: the end is where `next_cursor` is null."
     )
 

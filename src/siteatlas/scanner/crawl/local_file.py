@@ -45,7 +45,7 @@ def local_path(text: str) -> Path | None:
     is_path = text.startswith(PATH_STARTS)
     path = Path(text).expanduser() if is_path else Path(text)
     if (is_path or "." not in text.strip(".")) and text and os.path.isdir(path):  # noqa: PTH112
-        raise InputError(f"{text} is a directory; give a file.")
+        raise InputError(f"{text} is a directory, not a file.")
     # Unlike its namesake in pathlib, this knows no name that is too long to ask for.
     return path if is_path or os.path.isfile(path) else None  # noqa: PTH113
 

@@ -181,7 +181,7 @@ class Cluster:
         """Make the data directory with its role and database; it gets its name when complete."""
         if self.path.exists() and any(self.path.iterdir()):
             raise EmbeddedDirectoryUnusable(
-                f"{self.path} holds files that are not a PostgreSQL data directory. {REMEDY}"
+                f"{self.path} contains files that are not a PostgreSQL data directory. {REMEDY}"
             )
         self._announce(f"Setting up the embedded PostgreSQL in {self.data_dir}")
         fresh = self.path.with_suffix(".new")
