@@ -130,7 +130,7 @@ def test_a_directory_is_refused_in_words(tmp_path: Path, monkeypatch, name: str)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "folder.d").mkdir()
     (tmp_path / "folder").mkdir()
-    with pytest.raises(InputError, match="is a directory; give a file"):
+    with pytest.raises(InputError, match="is a directory"):
         local_path(name)
 
 
