@@ -38,13 +38,13 @@ def standings(figures: Sequence[Figure], peers: Collection[str]) -> list[str]:
     good = [figure for figure in figures if not figure.problem and figure.seconds]
     others = [figure for figure in good if figure.name in peers]
     return [
-        f"{figure.name}: {', '.join(_progress_snapshot(figure, other) for other in others)}"
+        f"{figure.name}: {', '.join(_compared_with(figure, other) for other in others)}"
         for figure in good
         if figure.name not in peers and others
     ]
 
 
-def _progress_snapshot(figure: Figure, other: Figure) -> str:
+def _compared_with(figure: Figure, other: Figure) -> str:
     times = figure.urls_per_second / other.urls_per_second
     return f"{times:.2f} x {other.name} ({'ahead' if times > 1 else 'behind'})"
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import structlog
 
 PROJECT = Path(__file__).resolve().parent.parent
 refused_addresses: list[str] = []
@@ -39,6 +40,17 @@ def refuse_foreign_connections(event: str, arguments: tuple[object, ...]) -> Non
 
 
 sys.addaudithook(refuse_foreign_connections)
+
+# The default of structlog formats a traceback with all local variables, which takes seconds.
+structlog.configure(
+    processors=[
+        structlog.contextvars.merge_contextvars,
+        structlog.processors.add_log_level,
+        structlog.dev.ConsoleRenderer(
+            colors=False, exception_formatter=structlog.dev.plain_traceback
+        ),
+    ]
+)
 
 
 @pytest.fixture(autouse=True)

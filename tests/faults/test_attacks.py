@@ -37,10 +37,10 @@ async def test_junk_names_of_one_site_spoil_the_documents_of_no_other(
 ):
     process, address = await fleet.service(lease_seconds=30)
     async with AsyncExitStack() as stack:
-        calm, background_task, after, *attackers = [
+        calm, beside, after, *attackers = [
             await stack.enter_async_context(SiteServer()) for _ in range(6)
         ]
-        for site, prefix in ((calm, "calm"), (background_task, "beside"), (after, "after")):
+        for site, prefix in ((calm, "calm"), (beside, "beside"), (after, "after")):
             site.pages = {**honest_pages(prefix)}
         service = await stack.enter_async_context(observed(address, process.pid))
         await service.scan(calm)
@@ -50,7 +50,7 @@ async def test_junk_names_of_one_site_spoil_the_documents_of_no_other(
             attack = asyncio.create_task(poison(service, attackers))
             jobs = []
             while not attack.done():
-                jobs.append(await service.scan(background_task))
+                jobs.append(await service.scan(beside))
                 await asyncio.sleep(PAUSE_SECONDS)
             await attack
         jobs.append(await service.scan(after))
@@ -59,7 +59,7 @@ async def test_junk_names_of_one_site_spoil_the_documents_of_no_other(
         assert {(job["status"], job["result_data"]["partial"]) for job in jobs} == {
             ("completed", False)
         }
-        assert await service.listed(background_task) == expected
+        assert await service.listed(beside) == expected
         assert await service.listed(after) == expected
     growth = max(service.resident_kib) - before
     for seconds in service.health_seconds:

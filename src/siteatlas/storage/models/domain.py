@@ -25,7 +25,7 @@ class Domain(Base):
 
     The counters are of all that is stored, as of the last published scan. `next_scan_at` is set
     while the site is watched; a paused site keeps it but is not scanned. A deleted site has given
-    its name away, see `storage.domains.tombstone`.
+    its name away, see `storage.statements.domains.tombstone`.
     """
 
     __tablename__ = "domains"
