@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import ipaddress
 import os
 import shutil
@@ -40,6 +41,16 @@ def refuse_foreign_connections(event: str, arguments: tuple[object, ...]) -> Non
 
 
 sys.addaudithook(refuse_foreign_connections)
+# Modules and tests that are loaded stay until the end; visiting them again and again costs a fifth
+# of the time of `make test-fast`.
+gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    """Take what is loaded by now out of garbage collection, and start it for the tests."""
+    gc.freeze()
+    gc.enable()
+
 
 # The default of structlog formats a traceback with all local variables, which takes seconds.
 structlog.configure(
