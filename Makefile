@@ -17,7 +17,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check $(shell [ -t 2 ] || echo
 FAST_TESTS ?= tests/unit tests/architecture
 # Excludes tests that a pooler cannot affect (query plans, startup refusals) or that run their own.
 POOLED_TESTS := tests/integration tests/acceptance tests/faults --ignore=tests/integration/embedded \
-	--ignore=tests/integration/test_refusals.py --ignore=tests/integration/test_pooler_refusals.py \
+	--ignore=tests/integration/test_startup_refusals.py --ignore=tests/integration/test_pooler_refusals.py \
 	--ignore=tests/faults/test_plans.py --ignore=tests/faults/test_retention_plans.py \
 	--ignore=tests/faults/test_queue_machine.py --ignore=tests/faults/test_broken_twins.py
 COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header

@@ -11,7 +11,7 @@ SETTINGS_TESTS = "tests/integration/scheduler/test_scheduler_settings.py"
 SESSIONS = "tests/integration/processor/test_scan_sessions.py"
 RECOVERY = "tests/integration/processor/test_recovery.py"
 JOB_TYPES = "tests/integration/queue/test_job_types.py"
-STEERING = "tests/integration/queue/test_steering.py"
+OPERATOR_ACTIONS = "tests/integration/queue/test_operator_actions.py"
 SITE_OF_A_JOB = "tests/integration/processor/test_site_of_a_job.py"
 LOG_LINES = "tests/integration/processor/test_log_lines.py"
 OWN_SESSION = "tests/integration/processor/test_own_session.py"
@@ -95,7 +95,7 @@ MUTATIONS = (
     ),
     mutation(
         "get_pending_jobs lists jobs of every type",
-        f"{STEERING}::test_pending_jobs_are_listed_by_type_and_up_to_the_limit",
+        f"{OPERATOR_ACTIONS}::test_pending_jobs_are_listed_by_type_and_up_to_the_limit",
         Edit("queue/job_service.py", ", Job.job_type == job_type)", ")"),
     ),
     mutation(
@@ -152,7 +152,7 @@ MUTATIONS = (
     ),
     mutation(
         "a job that is set back keeps its progress",
-        f"{STEERING}",
+        f"{OPERATOR_ACTIONS}",
         Edit("queue/operator_actions.py", '        "progress": 0.0,\n', ""),
     ),
     mutation(
@@ -328,7 +328,7 @@ MUTATIONS = (
     ),
     mutation(
         "the scheduler reads sites itself",
-        "tests/architecture/test_scheduler_room.py",
+        "tests/architecture/test_scheduler_imports.py",
         Edit(
             "scheduler/consumer.py",
             "from siteatlas.settings import Settings\n",
