@@ -98,9 +98,9 @@ class Settings(BaseModel):
         20,
         json_schema_extra=_env("SITEMAP_SCHEDULER_BATCH_SIZE"),
         description=(
-            "Number of due sites queued per transaction, and maximum number of jobs that a tick or "
-            "`scheduler run-once` claims. If set explicitly, it also limits each poll; otherwise "
-            "a poll claims one job per free slot (`SITEATLAS_CONCURRENCY`)."
+            "Number of due sites queued per transaction, and the maximum number of jobs that a "
+            "tick or `scheduler run-once` claims. If set explicitly, it also limits each poll; "
+            "otherwise a poll claims one job per free slot (`SITEATLAS_CONCURRENCY`)."
         ),
     )
     scheduler_max_instances: Annotated[int, Field(ge=1, le=10)] = Field(
@@ -117,23 +117,25 @@ class Settings(BaseModel):
     metrics_host: str = Field(
         "127.0.0.1",
         json_schema_extra=_env("SITEATLAS_METRICS_HOST"),
-        description="Address on which a worker serves metrics and health; 0.0.0.0 means any.",
+        description=(
+            "Address on which a worker serves metrics and health; 0.0.0.0 means all interfaces."
+        ),
     )
     metrics_port: Annotated[int, Field(ge=0, le=65535)] | None = Field(
         None,
         json_schema_extra=_env("SITEATLAS_METRICS_PORT"),
         description=(
-            "Port on which a worker serves metrics and health; 0 picks a free port. With several "
-            "processes, each uses the next port. If unset, they are not served."
+            "Port on which a worker serves metrics and health; 0 picks a free port. Several "
+            "processes use consecutive ports. If unset, metrics and health are not served."
         ),
     )
     max_connections: Annotated[int, Field(ge=1, le=100_000)] = Field(
         500,
         json_schema_extra=_env("SITEATLAS_MAX_CONNECTIONS"),
         description=(
-            "Maximum number of client connections of `serve`, capped at half the limit on open "
-            "files. Beyond it, the connection that has been idle longest is closed; if all have "
-            "a request in progress, only `/health` is answered."
+            "Maximum number of client connections to `serve`, capped at half the limit on open "
+            "files. When it is reached, a new connection replaces the one that has been idle "
+            "longest; if all have a request in progress, only `/health` is answered."
         ),
     )
     data_dir: Path = Field(
@@ -153,8 +155,8 @@ class Settings(BaseModel):
         32,
         json_schema_extra=_env("SITEATLAS_CONCURRENCY"),
         description=(
-            "Number of jobs that a process runs concurrently; an eighth is reserved for "
-            "interactive jobs. Jobs that are only waiting for a site do not count."
+            "Number of jobs that a process runs concurrently; an eighth of the slots is "
+            "reserved for interactive jobs. Jobs that are only waiting for a site do not count."
         ),
     )
     pool_size: Annotated[int, Field(ge=1, le=100)] = Field(
@@ -171,16 +173,16 @@ class Settings(BaseModel):
         60,
         json_schema_extra=_env("SITEATLAS_DATABASE_WAIT_SECONDS"),
         description=(
-            "How long `serve` and `worker` wait at startup for a database that does not respond. "
-            "Every command waits this long for the embedded server."
+            "Seconds that `serve` and `worker` wait at startup for a database that does not "
+            "respond, and that every command waits for the embedded server."
         ),
     )
     lease_seconds: Annotated[float, Field(ge=1, le=3600)] = Field(
         60,
         json_schema_extra=_env("SITEATLAS_LEASE_SECONDS"),
         description=(
-            "How long a job stays with a worker that sends no heartbeat. Below 10, a busy machine "
-            "may lose jobs that it is still running."
+            "Seconds that a job stays claimed without a heartbeat from its worker. With less than "
+            "10, a busy machine may lose jobs that it is still running."
         ),
     )
     max_attempts: Annotated[int, Field(ge=1, le=100)] = Field(
@@ -206,7 +208,7 @@ class Settings(BaseModel):
         json_schema_extra=_env("SITEATLAS_DNS_SERVERS"),
         description=(
             "Name servers to use instead of the system's: a comma-separated list of IP addresses, "
-            "each with its port if that is not 53."
+            "each with a port unless it is 53."
         ),
     )
     host_delay: Annotated[float, Field(ge=0, le=3600)] = Field(
@@ -221,8 +223,8 @@ class Settings(BaseModel):
         2,
         json_schema_extra=_env("SITEATLAS_HOST_CONNECTIONS"),
         description=(
-            "Maximum number of concurrent requests to a host. Hosts that share an IP address get "
-            "eight times as many together."
+            "Maximum number of concurrent requests to a host. Hosts that share an IP address may "
+            "together have eight times as many."
         ),
     )
     max_urls_per_scan: Annotated[int, Field(ge=1, le=50_000_000)] = Field(
@@ -233,7 +235,7 @@ class Settings(BaseModel):
     scan_interval_hours: IntervalHours = Field(
         24,
         json_schema_extra=_env("SITEATLAS_SCAN_INTERVAL_HOURS"),
-        description="Hours between two scans of a watched site; 0.016 is about one minute.",
+        description="Hours between scans of a watched site; 0.016 is about one minute.",
     )
     keep_completed_jobs_days: RetentionDays = Field(
         30,
@@ -253,7 +255,7 @@ class Settings(BaseModel):
     keep_scans: Annotated[int, Field(ge=1, le=100_000)] = Field(
         10,
         json_schema_extra=_env("SITEATLAS_KEEP_SCANS"),
-        description="Number of most recent scans of each site to keep when their jobs are pruned.",
+        description="Number of most recent scans to keep per site when their jobs are pruned.",
     )
     robots_unreachable: Literal["retry", "proceed"] = Field(
         "retry",

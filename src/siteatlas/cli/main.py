@@ -35,12 +35,12 @@ COMMANDS = {
     "domains": "Manage sites: add, list, show, pause, resume, remove.",
     "sitemaps": "List the stored sitemaps of a site.",
     "urls": "List the stored URLs of a site.",
-    "problems": "List the stored problems of a site's sitemaps.",
+    "problems": "List the stored problems in a site's sitemaps.",
     "jobs": "Manage jobs: list, show, watch, retry, cancel.",
     "scheduler": "Control the scheduler: run-once, status.",
     "db": "Manage the database schema: upgrade, current.",
     "config": "Show the settings and the source of each value.",
-    "help": "Show the help of a command, as --help does.",
+    "help": "Show help for a command, as --help does.",
 }
 # The library names this one error of its tree, and gives its parent no name.
 USAGE_ERROR: type[Exception] = typer.BadParameter.__mro__[1]
@@ -201,7 +201,7 @@ def root(
         ),
     ] = False,
 ) -> None:
-    """Find the sitemaps of any web site, store every URL with its history, and keep watching.
+    """Find the sitemaps of any site, store every URL with its history, and rescan on a schedule.
 
     Start with: siteatlas scan example.com
     """

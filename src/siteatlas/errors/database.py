@@ -75,7 +75,7 @@ class DatabaseTimeout(DatabaseError):
 
 
 class SchemaOutdated(DatabaseError):
-    """The database schema is older than this version needs. Run: siteatlas db upgrade"""
+    """The database schema is older than this version requires. Run: siteatlas db upgrade"""
 
     code = "schema_outdated"
 
@@ -105,7 +105,7 @@ class EmbeddedBinaryMissing(EmbeddedServerError):
 
 
 class EmbeddedVersionMismatch(EmbeddedServerError):
-    """The data directory was created by another major version of PostgreSQL."""
+    """The data directory was created by a different major version of PostgreSQL."""
 
     code = "embedded_version_mismatch"
 

@@ -35,13 +35,13 @@ class RequestMalformed(InputError):
 
 
 class LengthAmbiguous(RequestMalformed):
-    """The request has both Content-Length and Transfer-Encoding. Send one of them."""
+    """The request has both Content-Length and Transfer-Encoding. Send only one of them."""
 
     code = "length_ambiguous"
 
 
 class TargetTooLong(InputError):
-    """The path and query of the request are longer than 8 KiB."""
+    """The request path and query are longer than 8 KiB."""
 
     code = "target_too_long"
     http_status = 414
@@ -62,7 +62,7 @@ class HeadersTooLarge(InputError):
 
 
 class HeadersTooSlow(InputError):
-    """The headers of the request did not arrive within ten seconds."""
+    """The request headers did not arrive within ten seconds."""
 
     code = "headers_too_slow"
     http_status = 408
@@ -83,7 +83,7 @@ class CursorInvalid(InputError):
 
 
 class AddressError(InputError):
-    """This is not the address of a web site."""
+    """This is not a valid site address."""
 
     code = "address_invalid"
 
@@ -132,13 +132,13 @@ class HostRefused(AccessError):
 
 
 class OriginRefused(AccessError):
-    """The request was sent by a page of another origin."""
+    """The request was sent by a page from another origin."""
 
     code = "origin_refused"
 
 
 class TooManyConnections(SiteatlasError):
-    """All connections of the service are in use. Try again."""
+    """All connections to the service are in use. Try again."""
 
     code = "too_many_connections"
     http_status = 503

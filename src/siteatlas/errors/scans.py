@@ -32,7 +32,7 @@ class PartialScan(ScanError):
 
 
 class NoSitemap(ScanError):
-    """No sitemap was found, either in robots.txt or at the common paths."""
+    """No sitemap was found in robots.txt or at the common paths."""
 
     code = "no_sitemap"
 
@@ -44,7 +44,7 @@ class NotASitemap(ScanError):
 
 
 class HtmlInstead(NotASitemap):
-    """The site answered with a web page where a sitemap was expected."""
+    """The site returned a web page where a sitemap was expected."""
 
     code = "html_instead"
 
@@ -56,7 +56,7 @@ class EmptyDocument(ScanError):
 
 
 class Blocked(ScanError):
-    """The site blocks our requests."""
+    """The site is blocking our requests."""
 
     code = "blocked"
 
@@ -68,13 +68,13 @@ class HttpNotFound(ScanError):
 
 
 class HttpStatusUnexpected(ScanError):
-    """The site answered with an unexpected status."""
+    """The site returned an unexpected status."""
 
     code = "http_status_unexpected"
 
 
 class RateLimited(ScanError):
-    """The site asked us to come back later."""
+    """The site asked us to try again later."""
 
     code = "rate_limited"
     transient = True
@@ -85,7 +85,7 @@ class RateLimited(ScanError):
 
 
 class DnsError(ScanError):
-    """The host name of the site cannot be resolved."""
+    """The site's host name cannot be resolved."""
 
     code = "dns_error"
     transient = True
@@ -113,7 +113,7 @@ class ProxyFailed(ScanError):
 
 
 class TlsError(ScanError):
-    """The certificate of the site is not trusted."""
+    """The site's certificate is not trusted."""
 
     code = "tls_error"
 
@@ -138,14 +138,14 @@ class TooSlow(Timeout):
 
 
 class ServerError(ScanError):
-    """The site answered with a server error."""
+    """The site returned a server error."""
 
     code = "server_error"
     transient = True
 
 
 class RobotsUnreachable(ScanError):
-    """robots.txt cannot be read, so the site must not be scanned now."""
+    """robots.txt could not be read, so the site may not be scanned yet."""
 
     code = "robots_unreachable"
     transient = True
@@ -182,13 +182,13 @@ class ForeignHostLimit(ScanError):
 
 
 class HttpProtocolError(ScanError):
-    """The response of the site violates the HTTP protocol."""
+    """The site's response violates the HTTP protocol."""
 
     code = "http_protocol"
 
 
 class EncodingUnsupported(ScanError):
-    """The document uses a compression that was not requested."""
+    """The document uses a compression format that was not requested."""
 
     code = "encoding_unsupported"
 
@@ -254,13 +254,13 @@ class XmlEntities(ScanError):
 
 
 class XmlLimits(ScanError):
-    """The XML of the document exceeds a parser limit."""
+    """The document exceeds a limit of the XML parser."""
 
     code = "xml_limits"
 
 
 class XmlTokenTooLong(XmlLimits):
-    """The XML of the document contains a tag or text larger than one megabyte."""
+    """The document contains an XML tag or text larger than one megabyte."""
 
     code = "xml_token_too_long"
 

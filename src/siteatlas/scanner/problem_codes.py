@@ -40,42 +40,49 @@ class ProblemCode(StrEnum):
 
     LOC_MISSING = ("loc_missing", ProblemGroup.LEFT_OUT, "an entry without a URL")
     URL_TOO_LONG = ("url_too_long", ProblemGroup.LEFT_OUT, "a URL of more than 8,192 characters")
-    CONTROL_CHAR = ("control_char", ProblemGroup.LEFT_OUT, "a URL with a control character in it")
+    CONTROL_CHAR = (
+        "control_char",
+        ProblemGroup.LEFT_OUT,
+        "a URL that contains a control character",
+    )
     BAD_UNICODE = (
         "bad_unicode",
         ProblemGroup.LEFT_OUT,
-        "a URL with a replacement character or an invalid code point",
+        "a URL that contains a replacement character or an invalid code point",
     )
-    CREDENTIALS = ("credentials", ProblemGroup.LEFT_OUT, "a URL with a user name or password")
+    CREDENTIALS = (
+        "credentials",
+        ProblemGroup.LEFT_OUT,
+        "a URL that contains a user name or password",
+    )
     BAD_URL = (
         "bad_url",
         ProblemGroup.LEFT_OUT,
-        "a URL that is not http or https, or has no usable host",
+        "a URL whose scheme is not http or https, or that has no usable host",
     )
     ENTRY_MALFORMED = (
         "entry_malformed",
         ProblemGroup.LEFT_OUT,
-        "an entry lost because the XML around it is malformed",
+        "an entry that was lost because the XML around it is malformed",
     )
 
     RELATIVE_URL = (
         "relative_url",
         ProblemGroup.KEPT,
         (
-            "a relative URL, resolved against the address of the sitemap; left out in a local "
-            "file, which has no address, and in a text list unless it begins with a slash or a "
-            "dot"
+            "a relative URL, resolved against the URL of the sitemap; left out in a local file, "
+            "which has no URL, and in a text list unless it starts with a slash or a dot"
         ),
     )
     SEVERAL_LOCS = (
         "several_locs",
         ProblemGroup.KEPT,
-        "an entry with several `loc`; the first is kept for a page, all are read in an index",
+        "an entry with several `loc` elements; only the first counts for a page, all in an index",
     )
     ENTRY_SALVAGED = (
         "entry_salvaged",
         ProblemGroup.KEPT,
-        "an entry recovered although the XML around it is malformed",
+        "an entry that was recovered although the XML around it is malformed",
     )
     LASTMOD_INVALID = (
         "lastmod_invalid",
@@ -90,7 +97,7 @@ class ProblemCode(StrEnum):
     CHANGEFREQ_INVALID = (
         "changefreq_invalid",
         ProblemGroup.KEPT,
-        "a `changefreq` that is not in the protocol; the entry is kept without it",
+        "a `changefreq` that the protocol does not define; the entry is kept without it",
     )
     PRIORITY_INVALID = (
         "priority_invalid",
@@ -100,13 +107,13 @@ class ProblemCode(StrEnum):
     DUPLICATE_URL = (
         "duplicate_url",
         ProblemGroup.KEPT,
-        "a URL that the same document has listed before",
+        "a URL that the same document has already listed",
     )
     URL_LONG = ("url_long", ProblemGroup.KEPT, "a URL of 2,049 to 8,192 characters")
     EXTRAS_CUT = (
         "extras_cut",
         ProblemGroup.KEPT,
-        "images, videos or other [extras](extras.md) beyond their limits were dropped",
+        "images, videos or other [extras](extras.md) that were dropped because of a limit",
     )
     OFF_HOST = ("off_host", ProblemGroup.KEPT, "a page on another site")
     PRIVATE_HOST = (
@@ -118,7 +125,7 @@ class ProblemCode(StrEnum):
         "scope",
         ProblemGroup.KEPT,
         (
-            "a page outside the directory of the sitemap, which search engines ignore unless "
+            "a page outside the directory of the sitemap; search engines ignore such pages unless "
             "robots.txt names the sitemap or an index above it"
         ),
     )
@@ -126,56 +133,60 @@ class ProblemCode(StrEnum):
     BARE_AMPERSAND = (
         "bare_ampersand",
         ProblemGroup.DOCUMENT,
-        "an `&` that does not begin an entity; taken as `&amp;`",
+        "an `&` that does not start an entity; read as `&amp;`",
     )
     HTML_ENTITY = (
         "html_entity",
         ProblemGroup.DOCUMENT,
-        "an HTML entity such as `&nbsp;`; replaced by its character",
+        "an HTML entity such as `&nbsp;`; replaced with its character",
     )
     FORBIDDEN_CHAR = (
         "forbidden_char",
         ProblemGroup.DOCUMENT,
-        "a character that XML forbids; replaced",
+        "a character that XML does not allow; it was replaced",
     )
     NAMESPACE = (
         "namespace",
         ProblemGroup.DOCUMENT,
         (
-            "the root has a namespace, prefix or case other than that of the protocol, or a "
+            "the namespace, prefix or case of the root element differs from the protocol, or a "
             "prefix is not declared"
         ),
     )
-    DOCTYPE = ("doctype", ProblemGroup.DOCUMENT, "a document type declaration before the root")
+    DOCTYPE = (
+        "doctype",
+        ProblemGroup.DOCUMENT,
+        "a document type declaration before the root element",
+    )
     LEADING_BLANKS = (
         "leading_blanks",
         ProblemGroup.DOCUMENT,
-        "whitespace before the XML declaration or the root",
+        "whitespace before the XML declaration or the root element",
     )
     CONTENT_AFTER_END = (
         "content_after_end",
         ProblemGroup.DOCUMENT,
-        "content after the end of the root",
+        "content after the end of the root element",
     )
     ENCODING_NOT_UTF8 = (
         "encoding_not_utf8",
         ProblemGroup.DOCUMENT,
-        "the document is encoded in something other than UTF-8",
+        "the document is not encoded in UTF-8",
     )
     ENCODING_LIE = (
         "encoding_lie",
         ProblemGroup.DOCUMENT,
-        "the bytes are not in the encoding that the document names",
+        "the document is not in the encoding that it declares",
     )
     ENCODING_UNKNOWN = (
         "encoding_unknown",
         ProblemGroup.DOCUMENT,
-        "the document names an unknown encoding",
+        "the document declares an unknown encoding",
     )
     ENCODING_CONFLICT = (
         "encoding_conflict",
         ProblemGroup.DOCUMENT,
-        "byte order mark, XML declaration and HTTP header name different encodings",
+        "the byte order mark, XML declaration and HTTP header disagree about the encoding",
     )
     GZIP_TRAILING_GARBAGE = (
         "gzip_trailing_garbage",
@@ -185,7 +196,7 @@ class ProblemCode(StrEnum):
     DUPLICATE_CONTENT = (
         "duplicate_content",
         ProblemGroup.DOCUMENT,
-        "another document of this scan has exactly the same bytes",
+        "another document in this scan has exactly the same bytes",
     )
     OVER_50000_ENTRIES = (
         "over_50000_entries",
@@ -208,7 +219,7 @@ class ProblemCode(StrEnum):
         ProblemGroup.SCAN,
         "more than 10,000 documents in a scan, or 100,000 stored for the site",
     )
-    DEPTH_LIMIT = ("depth_limit", ProblemGroup.SCAN, "indexes nested deeper than 5")
+    DEPTH_LIMIT = ("depth_limit", ProblemGroup.SCAN, "indexes nested more than 5 levels deep")
     CROSS_HOST_CAP = (
         "cross_host_cap",
         ProblemGroup.SCAN,
@@ -222,13 +233,13 @@ class ProblemCode(StrEnum):
     SITEMAP_LINE_LIMIT = (
         "sitemap_line_limit",
         ProblemGroup.SCAN,
-        "robots.txt names more than 10,000 sitemaps; the others were not read",
+        "robots.txt names more than 10,000 sitemaps; the rest were not read",
     )
 
     SOFT_404 = (
         "soft_404",
         ProblemGroup.CANDIDATE,
-        "the site answers this guess, and any other path, with a page",
+        "the site returns a page for this common path, and for any other path",
     )
     DUPLICATE = (
         "duplicate",
@@ -243,22 +254,22 @@ class ProblemCode(StrEnum):
     ROBOTS_DISALLOWED = (
         "robots_disallowed",
         ProblemGroup.CANDIDATE,
-        "a guess that robots.txt does not allow",
+        "a common path that robots.txt disallows",
     )
     UNCHANGED = (
         "unchanged",
         ProblemGroup.CANDIDATE,
-        "the site reports that it has not changed; only library users request this so far",
+        "the site reports that it has not changed; so far, only library users can request this",
     )
     DONE_BEFORE = (
         "done_before",
         ProblemGroup.CANDIDATE,
-        "an earlier attempt at this scan has read it; seen by library users only",
+        "an earlier attempt of this scan has already read it; seen only by library users",
     )
     NOT_FETCHED = (
         "not_fetched",
         ProblemGroup.CANDIDATE,
-        "a local file names it; the sitemaps that a local index lists are not fetched",
+        "a local file lists it; the children of a local index are not fetched",
     )
 
     @classmethod

@@ -39,7 +39,7 @@ def test_a_log_gets_one_line_and_the_problems(capsys):
     print_summary_line(report, seconds=0.0)
     assert capsys.readouterr().err.splitlines() == [
         "a.example: 0 URLs in 0 sitemaps, 0.0 s.",
-        "  bad_url (3) in x\\x1b: a URL that is not http or https, or has no usable host",
+        rf"  bad_url (3) in x\x1b: {ProblemCode.BAD_URL.meaning}",
     ]
 
 
@@ -103,7 +103,7 @@ def test_verbose_shows_every_problem_with_what_it_means_and_samples(capsys):
     finally:
         begin(0, quiet=False, color=ColorChoice.AUTO)
     assert capsys.readouterr().err.splitlines()[1:] == [
-        "  duplicate_content: another document of this scan has exactly the same bytes",
+        f"  duplicate_content: {ProblemCode.DUPLICATE_CONTENT.meaning}",
         "    1 in https://a.example/t.xml",
         "  lastmod_invalid: a lastmod that is not a date; the entry is kept without it",
         "    3 in https://a.example/s.xml",

@@ -28,7 +28,7 @@ class SchemaState:
 
 @app.command()
 def upgrade(as_json: JsonOption = False) -> None:
-    """Upgrade the schema to the revision that this version needs."""
+    """Upgrade the database schema to the revision that this version needs."""
     state = run(_upgrade(prepare()))
     _write(state, as_json=as_json)
     print_message("The schema is up to date.")
@@ -36,7 +36,7 @@ def upgrade(as_json: JsonOption = False) -> None:
 
 @app.command()
 def current(as_json: JsonOption = False) -> None:
-    """Show the revision of the schema; exit with 1 if it is not the one that is needed."""
+    """Show the schema revision; exit with 1 if this version needs a different one."""
     state = run(_load_state(prepare()))
     _write(state, as_json=as_json)
     raise typer.Exit(0 if state.up_to_date else 1)

@@ -40,9 +40,9 @@ def demo(
         int, typer.Option(min=0, max=65535, help="Port to listen on; 0 picks a free port.")
     ] = 0,
 ) -> None:
-    """Scan small demo sites on this machine with the whole service and show the results.
+    """Run the whole service on this machine, scan small demo sites and show the results.
 
-    The demo uses its own data directory. With --exit, exit with 1 if a result is unexpected.
+    The demo uses its own data directory. With --exit, the exit code is 1 if a result is unexpected.
     """
     settings = prepare(log_level="error", host="127.0.0.1", port=port)
     with listen(settings.host, settings.port) as listener:

@@ -116,7 +116,8 @@ def add(
         list[str],
         typer.Argument(
             metavar="SITE",
-            help="Hosts such as example.com, or - to read a list from stdin, one per line.",
+            help="A host such as example.com, or - to read a list from stdin, one per line. "
+            "Repeatable.",
         ),
     ],
     interval_hours: Annotated[
@@ -124,18 +125,18 @@ def add(
         typer.Option(
             min=MIN_INTERVAL_HOURS,
             max=MAX_INTERVAL_HOURS,
-            help="Hours between two scans; 0.016 is about one minute.",
+            help="Hours between scans; 0.016 is about one minute.",
         ),
     ] = None,
     max_urls: Annotated[
         int | None,
-        typer.Option(min=1, max=50_000_000, help="Maximum number of URLs that a scan stores."),
+        typer.Option(min=1, max=50_000_000, help="Maximum number of URLs stored per scan."),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Watch sites: scan each one now, then at regular intervals.
 
-    Exit with 1 if a site could not be added; the others are added anyway.
+    Exit with 1 if a site cannot be added; the others are still added.
     """
     settings = prepare()
     typed = list(dict.fromkeys(_typed(sites)))
@@ -178,7 +179,8 @@ def _usable(typed: list[str], policy: EgressPolicy) -> list[WebAddress]:
 def list_(
     *,
     watched: Annotated[
-        bool | None, typer.Option("--watched/--unwatched", help="Only these.")
+        bool | None,
+        typer.Option("--watched/--unwatched", help="Only watched sites, or only unwatched ones."),
     ] = None,
     limit: LimitOption = DEFAULT_LIMIT,
     cursor: CursorOption = None,
@@ -186,7 +188,7 @@ def list_(
     format: FormatOption = ListFormat.TABLE,
     as_json: JsonOption = False,
 ) -> None:
-    """List the sites."""
+    """List sites by name."""
     settings = prepare()
     request = ListRequest.of(
         format, as_json=as_json, limit=limit, cursor=cursor, everything=everything

@@ -17,7 +17,7 @@ def show_help(
         typer.Argument(metavar="COMMAND", help="A command such as `scan` or `jobs list`."),
     ] = None,
 ) -> None:
-    """Show the help of a command, or of all commands.
+    """Show help for a command, or list all commands.
 
     Example: siteatlas help scan
     """

@@ -99,10 +99,10 @@ def list_(
         typer.Option(
             metavar=alternatives(JobStatus),
             autocompletion=complete_choice(JobStatus),
-            help="Only jobs of this status.",
+            help="Only jobs with this status.",
         ),
     ] = None,
-    domain: Annotated[str | None, typer.Option(help="Only jobs of this site.")] = None,
+    domain: Annotated[str | None, typer.Option(help="Only jobs for this site.")] = None,
     limit: LimitOption = DEFAULT_LIMIT,
     cursor: CursorOption = None,
     everything: AllOption = False,
@@ -131,7 +131,7 @@ def show(job: JobArgument, as_json: JsonOption = False) -> None:
 def watch(
     job: Annotated[
         str | None,
-        typer.Argument(metavar="JOB", help="Number or UUID of the job. Default: the newest."),
+        typer.Argument(metavar="JOB", help="Number or UUID of the job. Default: the newest job."),
     ] = None,
     fail_on: FailOnOption = FailOn.FAILED,
     timeout: Annotated[

@@ -50,11 +50,11 @@ def problems(
     *,
     code: Annotated[str | None, typer.Option(help="Only problems with this code.")] = None,
     sitemap: Annotated[
-        str | None, typer.Option(metavar="URL", help="Only this sitemap of the site.")
+        str | None, typer.Option(metavar="URL", help="Only problems in this sitemap.")
     ] = None,
     state: Annotated[
         ProblemState,
-        typer.Option(help="Problems that the sitemaps have now, that were resolved, or all."),
+        typer.Option(help="Current problems, resolved problems, or all."),
     ] = ProblemState.CURRENT,
     limit: LimitOption = DEFAULT_LIMIT,
     cursor: CursorOption = None,
@@ -62,7 +62,7 @@ def problems(
     format: FormatOption = ListFormat.TABLE,
     as_json: JsonOption = False,
 ) -> None:
-    """List the stored problems of SITE's sitemaps by code, with samples.
+    """List the stored problems in the sitemaps of SITE by code, with samples.
 
     Example: siteatlas problems example.com --code lastmod_invalid
     """

@@ -20,16 +20,17 @@ app = typer.Typer(rich_markup_mode=None)
 @app.command()
 def serve(
     no_scheduler: Annotated[
-        bool, typer.Option("--no-scheduler", help="Serve the API only; leave the jobs to workers.")
+        bool, typer.Option("--no-scheduler", help="Serve only the API; leave jobs to workers.")
     ] = False,
     host: Annotated[
         str | None, typer.Option(help="Loopback address to listen on.  [env: SITEATLAS_HOST]")
     ] = None,
     port: Annotated[
-        int | None, typer.Option(help="0 picks a free port.  [env: SITEATLAS_PORT]")
+        int | None,
+        typer.Option(help="Port to listen on; 0 picks a free port.  [env: SITEATLAS_PORT]"),
     ] = None,
 ) -> None:
-    """Serve the API on this machine and run queued jobs, until stopped."""
+    """Serve the API on this machine and run queued jobs until stopped."""
     settings = prepare(log_level="info", host=host, port=port)
     service = Service(settings, run_scheduler=not no_scheduler)
     with listen(settings.host, settings.port) as listener:

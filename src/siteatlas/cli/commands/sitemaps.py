@@ -87,7 +87,7 @@ def sitemaps(
         typer.Option(
             metavar=alternatives(SitemapType),
             autocompletion=complete_choice(SitemapType),
-            help="Only this type.",
+            help="Only sitemaps of this type.",
         ),
     ] = None,
     status: Annotated[
@@ -95,7 +95,7 @@ def sitemaps(
         typer.Option(
             metavar=alternatives(SitemapStatus),
             autocompletion=complete_choice(SitemapStatus),
-            help="Only this status.",
+            help="Only sitemaps with this status.",
         ),
     ] = None,
     limit: LimitOption = DEFAULT_LIMIT,

@@ -76,7 +76,7 @@ def urls(
     contains: Annotated[str | None, typer.Option(help="Only URLs that contain this text.")] = None,
     state: Annotated[
         ListingState,
-        typer.Option(help="Listed, removed or all URLs. Removals are not detected yet."),
+        typer.Option(help="Listed URLs, removed URLs, or all. Removals are not detected yet."),
     ] = ListingState.LISTED,
     limit: LimitOption = DEFAULT_LIMIT,
     cursor: CursorOption = None,

@@ -28,7 +28,7 @@ MetricsPort = Annotated[
         max=65535,
         help=(
             "Serve /metrics and /health on this port; 0 picks a free port. With --processes, "
-            "each process uses the next port.  [env: SITEATLAS_METRICS_PORT]"
+            "consecutive ports are used.  [env: SITEATLAS_METRICS_PORT]"
         ),
     ),
 ]

@@ -32,8 +32,8 @@ SitesArgument = Annotated[
     list[str],
     typer.Argument(
         metavar="SITE",
-        help="A host such as example.com, a sitemap's URL, a file such as ./sitemap.xml.gz, "
-        "or - for a list of sites on stdin. Repeatable.",
+        help="A host such as example.com, a sitemap URL, a file such as ./sitemap.xml.gz, "
+        "or - to read a list of sites from stdin. Repeatable.",
     ),
 ]
 OnlyOption = Annotated[
@@ -59,7 +59,7 @@ TimeoutOption = Annotated[
         min=0.1,
         max=1_000_000,
         metavar="SECONDS",
-        help="Stop the scan of a site after this time and keep what was read.",
+        help="Stop scanning a site after this time and keep what was read.",
     ),
 ]
 SinceOption = Annotated[
@@ -70,16 +70,21 @@ SinceOption = Annotated[
 ]
 IncludeOption = Annotated[
     list[str] | None,
-    typer.Option(metavar="PATTERN", help="Only URLs that match, such as '*/blog/*'. Repeatable."),
+    typer.Option(
+        metavar="PATTERN",
+        help="Keep only URLs that match PATTERN, such as '*/blog/*'. Repeatable.",
+    ),
 ]
 ExcludeOption = Annotated[
     list[str] | None,
-    typer.Option(metavar="PATTERN", help="No URLs that match, such as '*.pdf'. Repeatable."),
+    typer.Option(
+        metavar="PATTERN", help="Leave out URLs that match PATTERN, such as '*.pdf'. Repeatable."
+    ),
 ]
 AllowOption = Annotated[
     list[str] | None,
     typer.Option(
-        metavar="HOST:PORT", help="Allow this host, even if its address is private. Repeatable."
+        metavar="HOST:PORT", help="Allow this host even if its address is private. Repeatable."
     ),
 ]
 UserAgentOption = Annotated[
@@ -96,7 +101,7 @@ RateOption = Annotated[
     typer.Option(min=0.001, max=1000, help="Maximum number of requests per second per host."),
 ]
 VerboseOption = Annotated[
-    bool, typer.Option("--verbose", "-v", help="Show all problems with samples, and log messages.")
+    bool, typer.Option("--verbose", "-v", help="Show log messages, and all problems with samples.")
 ]
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Show errors only.")]
 ProbeOption = Annotated[

@@ -31,12 +31,12 @@ class FailOn(StrEnum):
 SiteArgument = Annotated[str, typer.Argument(metavar="SITE", help="A host such as example.com.")]
 JobArgument = Annotated[str, typer.Argument(metavar="JOB", help="Number or UUID of the job.")]
 FormatOption = Annotated[ListFormat, typer.Option("--format", help="Output format.")]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, as the API returns it.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 FailOnOption = Annotated[
     FailOn,
     typer.Option(
-        help="Exit with 1 if nothing was read, if the scan is partial, or also if the sitemaps "
-        "have problems."
+        help="When to exit with an error: if nothing was read (failed), also if the scan is "
+        "partial (partial), or also if the sitemaps have problems (problems)."
     ),
 ]
 LimitOption = Annotated[int, typer.Option(min=1, help="Maximum number of items to print.")]
