@@ -2,7 +2,7 @@
 
 Owns the sets of characters that must be escaped in terminals, logs and data lines, their escapes,
 and the form that PostgreSQL and JSON can hold. `logs.py`, the scanner and the command line decide
-how to use them.
+where to apply them.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ SURROGATES = r"\ud800-\udfff"
 REPLACEMENT = "\ufffd"
 # What ends a line or reorders it.
 DISRUPTIVE = CONTROLS + LINE_SEPARATORS + BIDI_CONTROLS
+UNPRINTABLE = re.compile(f"[{DISRUPTIVE}{INVISIBLE}]")
 
 ELLIPSIS = "…"
 MAX_STORED_CHARS = 8_192
@@ -36,6 +37,11 @@ def escape(match: re.Match[str]) -> str:
     if point <= MAX_BYTE:
         return f"\\x{point:02x}"
     return f"\\u{point:04x}" if point <= MAX_SHORT else f"\\U{point:08x}"
+
+
+def printable(text: str) -> str:
+    """Escape control, bidirectional and invisible characters before terminal output."""
+    return UNPRINTABLE.sub(escape, text)
 
 
 def storable(text: str, max_chars: int = MAX_STORED_CHARS) -> str:

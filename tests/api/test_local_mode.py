@@ -152,7 +152,7 @@ async def test_requests_of_browsers_are_taken_from_our_own_pages_only(
 
 @pytest.mark.parametrize("site", ["cross-site", "same-site"])
 @pytest.mark.parametrize(
-    ("path", "mode", "dest", "is_served"),
+    ("path", "mode", "dest", "has_live_worker"),
     [
         ("/docs", "navigate", "document", True),
         ("/", "navigate", "document", True),
@@ -167,13 +167,13 @@ async def test_requests_of_browsers_are_taken_from_our_own_pages_only(
     ],
 )
 async def test_links_of_other_sites_lead_to_our_pages_and_nowhere_else(
-    site: str, path: str, mode: str, dest: str, is_served: bool
+    site: str, path: str, mode: str, dest: str, has_live_worker: bool
 ):
     headers = {"Sec-Fetch-Site": site, "Sec-Fetch-Mode": mode, "Sec-Fetch-Dest": dest}
     async with speaking_to(served_on()) as client:
         response = await client.get(path, headers={n: v for n, v in headers.items() if v})
-    assert (response.status_code < 400) is is_served
-    if not is_served:
+    assert (response.status_code < 400) is has_live_worker
+    if not has_live_worker:
         assert (response.status_code, response.json()["code"]) == (403, "origin_refused")
 
 

@@ -22,9 +22,9 @@ async def read_without_a_transaction(context: ApiContext, transaction: AsyncSess
     """Reading is accepted in both kinds of session."""
     async with get_autocommit_session() as session:
         await find_job(session, "1")
-        await context.is_served(session)
+        await context.has_live_worker(session)
     await find_job(transaction, "1")
-    await context.is_served(transaction)
+    await context.has_live_worker(transaction)
 
 
 async def begin_without_a_transaction(domain: Domain) -> None:

@@ -49,17 +49,17 @@ class ApiContext:
         """Whether this process has a scheduler that no longer works."""
         return self.scheduler_is_alive is not None and not self.scheduler_is_alive()
 
-    def jobs_waiting(self) -> None:
-        """Tell the consumer of this process, if there is one, that a job was committed."""
+    def wake_consumer(self) -> None:
+        """Wake the consumer of this process, if there is one, after a job was committed."""
         if self.wake is not None:
             self.wake()
 
-    def schedule_changed(self) -> None:
-        """Tell the scheduler of this process, if there is one, that a site may be due earlier."""
+    def notify_scheduler(self) -> None:
+        """Notify the scheduler of this process, if there is one, that a site may be due earlier."""
         if self.reschedule is not None:
             self.reschedule()
 
-    async def is_served(self, session: Reader) -> bool:
+    async def has_live_worker(self, session: Reader) -> bool:
         """Whether a worker is running; the result is cached briefly."""
         works_itself = self.wake is not None and not self.scheduler_has_ended
         if works_itself or time.monotonic() < self._worker_seen_until:

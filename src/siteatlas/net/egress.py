@@ -12,7 +12,7 @@ from ipaddress import IPv4Network, ip_network
 
 from siteatlas.errors import AddressError, ConfigurationError, EgressDenied
 from siteatlas.logs import get_logger
-from siteatlas.net.address import WebAddress, parse_url
+from siteatlas.net.address import WebAddress, parse_site, parse_url
 from siteatlas.net.ranges import IpNetwork, is_public, never_opens, read_ip, too_wide
 
 log = get_logger("net")
@@ -249,3 +249,10 @@ def _read_name(target: str, entry: str) -> str:
         return parse_url(f"http://{target}/").host
     except AddressError as error:
         raise ConfigurationError(f"{entry!r} does not name a host.") from error
+
+
+def parse_allowed_site(text: str, policy: EgressPolicy) -> WebAddress:
+    """Parse the address of a site and check it against the policy; raise AddressError."""
+    address = parse_site(text)
+    policy.for_site(address).require(address)
+    return address

@@ -53,7 +53,7 @@ from siteatlas.processor.recorder import (
     store_domain_data,
 )
 from siteatlas.queue.completion import MAX_PUT_OFFS, MAX_SNOOZES, put_off_seconds
-from siteatlas.queue.dedup import load_waiting_documents
+from siteatlas.queue.dedup import load_joined_documents
 from siteatlas.queue.fence import Claim
 from siteatlas.queue.leases import assign_domain, report_progress
 from siteatlas.queue.statuses import FINAL_STATUSES
@@ -214,7 +214,7 @@ class Processor:
             )
             known = await load_sitemaps(session, domain_id, scan_id, resumed=resumed)
             manual = await load_manual_documents(session, domain_id) if known.stored else ()
-            waiting = await load_waiting_documents(session, domain_id)
+            waiting = await load_joined_documents(session, domain_id)
             await report_progress(
                 session,
                 claim,

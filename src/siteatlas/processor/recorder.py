@@ -294,10 +294,10 @@ class Recorder:
     async def _flush_when_due(self) -> None:
         batch = self._batch
         full = (
-            batch.url_rows >= FLUSH_ROWS
+            batch.url_row_count >= FLUSH_ROWS
             or batch.document_rows >= FLUSH_DOCUMENTS
             or batch.size >= FLUSH_BYTES
-            or (batch.url_rows > 0 and self._budget.spent)
+            or (batch.url_row_count > 0 and self._budget.spent)
         )
         if full or time.monotonic() - self._batch_started > FLUSH_SECONDS:
             await self._start_writing()

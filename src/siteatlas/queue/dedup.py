@@ -141,7 +141,7 @@ def _waiting_documents() -> Any:
     return select(newest.c.documents).where(newest.c.documents.is_not(None))
 
 
-WAITING_DOCUMENTS = _waiting_documents()
+JOINED_DOCUMENTS = _waiting_documents()
 
 
 async def satisfying(session: AsyncSession, wishes: Sequence[NewJob]) -> dict[str, Job]:
@@ -199,9 +199,9 @@ def _reads_only(job: Job, document: str) -> bool:
     return (job.job_metadata or {}).get("document") == document
 
 
-async def load_waiting_documents(session: AsyncSession, domain_id: UUID) -> tuple[str, ...]:
-    """Documents that were named while an earlier or this scan of the site was under way."""
-    lists = (await session.scalars(WAITING_DOCUMENTS, {"domain": domain_id})).all()
+async def load_joined_documents(session: AsyncSession, domain_id: UUID) -> tuple[str, ...]:
+    """The documents named by submissions that joined recent jobs of this domain."""
+    lists = (await session.scalars(JOINED_DOCUMENTS, {"domain": domain_id})).all()
     return tuple(dict.fromkeys(document for documents in lists for document in documents))
 
 

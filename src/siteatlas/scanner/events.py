@@ -25,7 +25,7 @@ class SitemapType(StrEnum):
 
 
 class DiscoveryMethod(StrEnum):
-    """How a document came to our notice."""
+    """How a document was discovered."""
 
     ROBOTS_TXT = "robots_txt"
     COMMON_PATH = "common_path"
@@ -36,7 +36,7 @@ class DiscoveryMethod(StrEnum):
 
 
 class Verdict(StrEnum):
-    """What became of a candidate."""
+    """The verdict on a candidate."""
 
     ACCEPTED = "accepted"
     REJECTED = "rejected"
@@ -54,6 +54,11 @@ class DocumentOutcome(StrEnum):
     UNCHANGED = "unchanged"
     CUT = "cut"
     UNREAD = "unread"
+
+    @property
+    def is_read(self) -> bool:
+        """Whether the content is usable, even if it is empty, unchanged or incomplete."""
+        return self is not DocumentOutcome.UNREAD
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,8 +291,8 @@ class KnownDocument:
     """What the caller knows of a document before the scan.
 
     `done` documents were finished earlier in this same scan: they are not fetched again, their
-    `children` still are. `validators` allow a conditional request; `children` are what an
-    unchanged index yields.
+    `children` still are. `validators` allow a conditional request (the processor does not supply
+    them yet); `children` are what an unchanged index yields.
     """
 
     url: str

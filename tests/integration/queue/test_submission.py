@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from sqlalchemy import func, select
 
-from siteatlas.queue.dedup import load_waiting_documents
+from siteatlas.queue.dedup import load_joined_documents
 from siteatlas.queue.new_job import Priority
 from siteatlas.storage.models import LOCAL_USER_ID, Domain, Job
 from siteatlas.storage.session import get_background_session
@@ -95,5 +95,5 @@ async def test_documents_named_before_stay_when_a_waiting_job_is_widened_to_the_
     job = await look(first.id)
     assert job.domain_id is not None
     async with get_background_session() as session, session.begin():
-        waiting = await load_waiting_documents(session, job.domain_id)
+        waiting = await load_joined_documents(session, job.domain_id)
     assert sorted(waiting) == ["https://example.com/a.xml", "https://example.com/b.xml"]

@@ -24,7 +24,6 @@ from siteatlas.cli.terminal.output import (
     json_bytes,
     plain_table,
     print_message,
-    printable,
     status_text,
     terminal_table,
     write_csv,
@@ -32,6 +31,7 @@ from siteatlas.cli.terminal.output import (
     write_json_lines,
     write_table,
 )
+from siteatlas.safe_text import printable
 from siteatlas.scanner.events import EntryColumns
 
 

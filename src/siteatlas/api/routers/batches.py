@@ -7,7 +7,6 @@ from uuid import UUID
 from fastapi import APIRouter, Depends, Response, status
 
 from siteatlas.access.users import CurrentUser, current_user
-from siteatlas.api.addresses import checked_site
 from siteatlas.api.body_limits import KIB, ParsedBodyRoute
 from siteatlas.api.context import NO_WORKER, Context
 from siteatlas.api.openapi import LOCATION, problems
@@ -22,7 +21,7 @@ from siteatlas.api.sessions import ReadSession, WriteSession
 from siteatlas.errors import AddressError
 from siteatlas.insights.batches import BatchView, find_batch, list_batch_items
 from siteatlas.logs import get_logger
-from siteatlas.net.egress import EgressPolicy
+from siteatlas.net.egress import EgressPolicy, parse_allowed_site
 from siteatlas.queue.batches import BatchEntry, create_batch
 from siteatlas.safe_text import storable
 from siteatlas.storage.models import JobStatus
@@ -66,8 +65,8 @@ async def create_site_batch(
             interval_hours=context.settings.scan_interval_hours,
         )
         items = await list_batch_items(session, batch_id)
-        served = await context.is_served(session)
-    context.jobs_waiting()
+        worker_running = await context.has_live_worker(session)
+    context.wake_consumer()
     log.info("batch_submitted", batch_id=batch_id, total=len(items))
     status_url = f"{PREFIX}/status/{batch_id}"
     response.headers["Location"] = status_url
@@ -77,7 +76,7 @@ async def create_site_batch(
         total_domains=len(items),
         status_url=status_url,
         items=[BatchItemAnswer.model_validate(item) for item in items],
-        warning=None if served else NO_WORKER,
+        warning=None if worker_running else NO_WORKER,
     )
 
 
@@ -99,7 +98,7 @@ def _entries(texts: list[str], policy: EgressPolicy) -> list[BatchEntry]:
     for text, position in _first_positions(texts).items():
         try:
             entries.append(
-                BatchEntry(storable(text, MAX_STORED_NAME_CHARS), checked_site(text, policy))
+                BatchEntry(storable(text, MAX_STORED_NAME_CHARS), parse_allowed_site(text, policy))
             )
         except AddressError as error:
             faults.append((f"#/domains/{position}", error))

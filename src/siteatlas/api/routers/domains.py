@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Path, Query, Response, status
 
 from siteatlas.access.users import CurrentUser, current_user
-from siteatlas.api.addresses import site_at
+from siteatlas.api.addresses import parse_site_field
 from siteatlas.api.body_limits import ParsedBodyRoute
 from siteatlas.api.context import NO_WORKER, STATUS_PATH, Context
 from siteatlas.api.openapi import LOCATION, problems
@@ -78,13 +78,13 @@ async def add_domain(
     session: WriteSession,
 ) -> DomainAdded:
     """Register a site, watch it and queue its first scan; a known site is taken up again."""
-    address = site_at("#/domain", body.domain, context.policy)
+    address = parse_site_field("#/domain", body.domain, context.policy)
     async with session.begin():
         known = await find_domain(session, address.domain)
         domain, job = await _register(session, address, body, context, user)
         view = domain_view(domain)
-        served = job is None or await context.is_served(session)
-    context.jobs_waiting()
+        worker_running = job is None or await context.has_live_worker(session)
+    context.wake_consumer()
     log.info("domain_registered", domain=view.domain, watched=view.watched)
     if known is not None:
         response.status_code = status.HTTP_200_OK
@@ -93,7 +93,7 @@ async def add_domain(
         **dict(DomainAnswer.model_validate(view)),
         job_id=None if job is None else job.job_id,
         status_url=None if job is None else STATUS_PATH.format(job_id=job.job_id),
-        warning=None if served else NO_WORKER,
+        warning=None if worker_running else NO_WORKER,
     )
 
 
@@ -149,7 +149,7 @@ async def patch_domain(
             raise DomainNotFound
         await change_domain(session, found, **body.changes())
         view = domain_view(found)
-    context.schedule_changed()
+    context.notify_scheduler()
     log.info("domain_changed", domain=view.domain)
     return view
 

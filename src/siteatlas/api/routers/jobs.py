@@ -83,7 +83,7 @@ async def retry_job(
         job = await find_job(session, job_id)
         await retry(session, job.id)
         job = await find_job(session, job_id)
-    context.jobs_waiting()
+    context.wake_consumer()
     log.info("job_retried", job_id=job.job_id, domain=job.domain)
     response.headers["Location"] = STATUS_PATH.format(job_id=job.job_id)
     return job

@@ -7,7 +7,7 @@ from uuid import UUID
 from fastapi import APIRouter, Depends, Response, status
 
 from siteatlas.access.users import CurrentUser, current_user
-from siteatlas.api.addresses import site_at
+from siteatlas.api.addresses import parse_site_field
 from siteatlas.api.body_limits import ParsedBodyRoute
 from siteatlas.api.context import NO_WORKER, STATUS_PATH, Context, JobIdent
 from siteatlas.api.openapi import LOCATION, problems
@@ -23,8 +23,10 @@ from siteatlas.queue.submission import SiteSubmission, join_active_job, site_sub
 from siteatlas.storage.retry import retry_when_busy
 from siteatlas.storage.session import execute_autocommit, get_autocommit_session, get_session
 
-NO_DOCUMENT = "With only_document, base_url must be the address of a sitemap."
-READS_LESS = "A scan of another document of this site is active. Try again when it has ended."
+DOCUMENT_URL_REQUIRED = "With only_document, base_url must be the address of a sitemap."
+OTHER_DOCUMENT_ACTIVE = (
+    "A scan of another document of this site is active. Try again when it has ended."
+)
 
 log = get_logger("api")
 router = APIRouter(
@@ -46,11 +48,11 @@ async def scan_domain(
     body: ScanRequest, response: Response, context: Context, user: CurrentUser
 ) -> ScanAccepted:
     """Queue a scan of the site, or join the one that is waiting or running."""
-    address = site_at("#/base_url", body.base_url, context.policy)
+    address = parse_site_field("#/base_url", body.base_url, context.policy)
     if body.only_document and address.is_site_root:
-        raise FieldRefused(("#/base_url", AddressError(NO_DOCUMENT)))
-    job, served = await _submit(address, body, context, user)
-    context.jobs_waiting()
+        raise FieldRefused(("#/base_url", AddressError(DOCUMENT_URL_REQUIRED)))
+    job, worker_running = await _submit(address, body, context, user)
+    context.wake_consumer()
     log.info("job_submitted", job_id=job.job_id, domain=job.domain, deduplicated=job.deduplicated)
     status_url = STATUS_PATH.format(job_id=job.job_id)
     response.headers["Location"] = status_url
@@ -61,7 +63,7 @@ async def scan_domain(
         created_at=job.created_at,
         deduplicated=job.deduplicated,
         max_pages=job.max_pages,
-        warning=None if served else NO_WORKER,
+        warning=None if worker_running else NO_WORKER,
     )
 
 
@@ -80,23 +82,23 @@ async def _submit(
         max_attempts=context.settings.max_attempts,
     )
     async with get_autocommit_session() as session:
-        served = await context.is_served(session)
+        worker_running = await context.has_live_worker(session)
     row = await execute_autocommit(submission.statement, submission.values)
-    return submission.queued(row) or await _join(submission, row.domain_id), served
+    return submission.queued(row) or await _join(submission, row.domain_id), worker_running
 
 
 async def _join(submission: SiteSubmission, domain_id: UUID) -> SubmittedJob:
-    """The active job of the site, widened to what this submission asks for."""
+    """Join the active job of the site and extend it to cover this submission."""
     async with get_session() as session, session.begin():
         job = await join_active_job(session, submission, domain_id)
         if job.document is not None and job.document != submission.new.document:
-            raise JobActive(READS_LESS)
+            raise JobActive(OTHER_DOCUMENT_ACTIVE)
         return job
 
 
 @router.get(
     "/status/{job_id}",
-    summary="How far a scan has come",
+    summary="Status and progress of a scan",
     response_model=JobStatusAnswer,
     responses=problems(404),
 )

@@ -21,13 +21,13 @@ from siteatlas.cli.terminal.output import (
     console_for,
     is_terminal,
     percent,
-    printable,
     status_text,
     write_table,
 )
 from siteatlas.cli.terminal.tables import ColumnKind, relative_time, shorten_middle
 from siteatlas.errors import error_classes
 from siteatlas.insights.jobs import AttemptView, JobView
+from siteatlas.safe_text import printable
 from siteatlas.storage.models import JobStatus
 
 MAX_SITEMAPS_SHOWN = 5

@@ -23,7 +23,8 @@ from siteatlas.cli.scanning.runner import ScanRun, ScanRunner
 from siteatlas.cli.scanning.sitemap_tree import describe
 from siteatlas.cli.terminal.choices import counted
 from siteatlas.cli.terminal.context import current
-from siteatlas.cli.terminal.output import console_for, is_terminal, print_message, printable
+from siteatlas.cli.terminal.output import console_for, is_terminal, print_message
+from siteatlas.safe_text import printable
 from siteatlas.scanner.report import ReportBuilder
 
 REDRAW_SECONDS = 0.2

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 from siteatlas.cli.terminal.choices import counted
-from siteatlas.cli.terminal.output import printable
+from siteatlas.safe_text import printable
 from siteatlas.scanner.problem_codes import ProblemCode
 from siteatlas.scanner.report import CandidateSeen, ScanReport, SitemapSeen
 

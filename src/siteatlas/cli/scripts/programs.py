@@ -97,7 +97,7 @@ def process_sitemap(
         _trigger(settings)
         return
     job = run(process_document(settings, sitemap_id))
-    _write_job(job)
+    _write_job_fields(job)
     raise typer.Exit(0 if job.status == "completed" else 1)
 
 
@@ -152,7 +152,7 @@ def check_job(
     """Show one job."""
     if latest == (id is not None):
         raise InputError("Use either --id or --latest.")
-    _write_job(run(_job(prepare(), id)))
+    _write_job_fields(run(_job(prepare(), id)))
 
 
 def check_domain_sitemaps(
@@ -175,7 +175,8 @@ def _trigger(settings: Settings) -> None:
         raise typer.Exit(1)
 
 
-def _write_job(job: JobView) -> None:
+def _write_job_fields(job: JobView) -> None:
+    """Print a job in the line format of the script entry points."""
     write_line(f"Job ID: {job.id}")
     write_line(f"Job UUID: {job.job_id}")
     write_line(f"Job Type: {job.job_type}")

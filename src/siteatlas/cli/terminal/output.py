@@ -35,9 +35,9 @@ from siteatlas.safe_text import (
     INVISIBLE,
     LINE_SEPARATORS,
     escape,
+    printable,
 )
 
-UNPRINTABLE = re.compile(f"[{DISRUPTIVE}{INVISIBLE}]")
 # Data in lines keeps what is only invisible, so that a URL stays the one that was listed.
 DISTURBING = re.compile(f"[{DISRUPTIVE}]")
 # JSON has escapes that keep the value, so that nothing unprintable has to stay.
@@ -70,13 +70,8 @@ class ListFormat(StrEnum):
     JSONL = "jsonl"
 
 
-def printable(text: str) -> str:
-    """Text from outside without anything that a terminal would obey."""
-    return UNPRINTABLE.sub(escape, text)
-
-
 def data_line(text: str) -> str:
-    """A value as one line of data: as it is, but for what ends a line or turns it round."""
+    """A value as one line of data; only characters that end or reorder a line are escaped."""
     return DISTURBING.sub(escape, text)
 
 
@@ -101,7 +96,7 @@ def percent(share: float) -> str:
 
 
 def console_for(stream: TextIO) -> Console:
-    """A console on `stream` that keeps to the choice of colour."""
+    """A console on `stream` that honours the colour setting."""
     match current().color:
         case ColorChoice.ALWAYS:
             return Console(file=stream, force_terminal=True, no_color=False, color_system="256")
@@ -122,18 +117,18 @@ def terminal_width(stream: TextIO) -> int | None:
 
 
 def can_show_progress() -> bool:
-    """Whether moving output is welcome: both streams are terminals and nobody asked for quiet."""
+    """Whether to show progress: both streams are terminals and `--quiet` was not given."""
     return is_terminal(sys.stdout) and is_terminal(sys.stderr) and not current().quiet
 
 
 def print_message(text: str, *, style: str = "") -> None:
-    """A line of words on stderr, unless quiet was asked for; `style` holds where colour may."""
+    """Print a line on stderr unless `--quiet` was given; `style` applies if colour is enabled."""
     if not current().quiet:
         print_warning(text, style=style)
 
 
 def print_warning(text: str, *, style: str = "") -> None:
-    """A line on stderr that is shown even when quiet was asked for; in JSON, a log line."""
+    """Print a line on stderr even with `--quiet`; with JSON logs, write it as a log line."""
     if stderr_is_json():
         log.info("notice", text=text)
     elif style and is_terminal(sys.stderr):

@@ -11,7 +11,8 @@ from typing import Self
 from rich.live import Live
 from rich.text import Text
 
-from siteatlas.cli.terminal.output import can_show_progress, console_for, print_message, printable
+from siteatlas.cli.terminal.output import can_show_progress, console_for, print_message
+from siteatlas.safe_text import printable
 
 REDRAW_SECONDS = 0.1
 PLAIN_LINE_SECONDS = 10.0

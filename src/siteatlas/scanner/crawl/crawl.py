@@ -168,11 +168,11 @@ class Crawl:
                 self.frontier.done()
 
     async def _note(self, candidate: CrawlCandidate, result: VisitResult) -> None:
-        if result.was_read:
+        if result.document_was_read:
             self.documents_read += 1
         if result.error is not None:
             log.debug("document_failed", url=candidate.address.url, code=result.error.code)
-            if not result.was_read:
+            if not result.document_was_read:
                 self.failures.append((candidate, result.error))
             if isinstance(result.error, ForeignHostLimit):
                 await self.report_problem(ProblemCode.CROSS_HOST_CAP, candidate.address.url)

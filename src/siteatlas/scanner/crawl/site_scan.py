@@ -137,7 +137,7 @@ class SiteScan:
             client = self._open_client(origin)
             await client.__aenter__()
             try:
-                answer = await self._fetch_robots(client, origin)
+                answer = await self._request_robots(client, origin)
             except BaseException as error:
                 await client.__aexit__(None, None, None)
                 if not isinstance(error, NEXT_ORIGIN_ON):
@@ -148,7 +148,8 @@ class SiteScan:
                 return client, await self._settle(origin, answer), answer
         raise next((error for error in errors if not isinstance(error, EgressDenied)), errors[0])
 
-    async def _fetch_robots(self, client: HttpClient, origin: WebAddress) -> RobotsAnswer:
+    async def _request_robots(self, client: HttpClient, origin: WebAddress) -> RobotsAnswer:
+        """Fetch robots.txt; emit a failure, and continue without it if so configured."""
         address = parse_url("/robots.txt", origin.url)
         try:
             return await fetch_robots(client, origin, self._user_agent)
@@ -160,7 +161,7 @@ class SiteScan:
             raise
 
     async def _settle(self, origin: WebAddress, answer: RobotsAnswer) -> WebAddress:
-        """Tell what robots.txt said and choose the base of all relative addresses."""
+        """Report robots.txt, apply its crawl delay and return the base of relative addresses."""
         robots, url, delay = answer.robots, answer.address.url, answer.rules.crawl_delay
         if answer.status is not None:
             await self._emit(RobotsRead(url, answer.status, robots.sitemaps, delay))

@@ -53,16 +53,16 @@ FollowChildren = Callable[[CrawlCandidate, str, Iterable[ChildLink], HttpClient]
 
 @dataclass(frozen=True, slots=True)
 class VisitResult:
-    """How a visit ended; `outcome` is None for a document that was read before."""
+    """How a visit ended; `outcome` is None if the final URL was already read in this scan."""
 
     outcome: DocumentOutcome | None
     error: SiteatlasError | None = None
     opened: bool = False
 
     @property
-    def was_read(self) -> bool:
-        """Whether the document was usable, even if it is empty or unchanged."""
-        return self.outcome not in (None, DocumentOutcome.UNREAD)
+    def document_was_read(self) -> bool:
+        """Whether this visit read a document."""
+        return self.outcome is not None and self.outcome.is_read
 
 
 @dataclass(slots=True, kw_only=True)
@@ -118,7 +118,7 @@ class Visitor:
         self.random_path = RandomPathAnswer()
 
     async def visit(self, candidate: CrawlCandidate) -> VisitResult:
-        """Read one candidate to its end; all faults end up in the result."""
+        """Fetch and read one candidate; errors are returned in the result."""
         known = self._memory.documents.get(candidate.address.url)
         if known is not None and known.done:
             return await self._pass_over(candidate, known)
@@ -129,7 +129,7 @@ class Visitor:
         except (ScanError, AddressError) as error:
             return await self._close_failed(reading, error)
         except Exception:
-            # The error boundary of one document: a bug of ours must not end the scan of the others.
+            # The error boundary of one document: a bug must not end the scan of the others.
             log.exception("document_crashed", url=reading.url)
             return await self._close_failed(reading, SiteatlasError())
 
@@ -218,7 +218,7 @@ class Visitor:
             if reading.duplicates is not None:
                 reading.duplicates.note(columns.urls)
             reading.waiting.extend(columns)
-            # Extras may be large, so entries that have some do not wait for company.
+            # Extras may be large, so entries that have some are sent at once.
             if len(reading.waiting) >= ENTRIES_PER_EVENT or (kept and columns.extras[-1]):
                 await self._send_entries(reading)
             if kept < len(harvest.columns):

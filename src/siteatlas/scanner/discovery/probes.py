@@ -62,14 +62,14 @@ async def fetch_robots(client: HttpClient, base: WebAddress, user_agent: str) ->
     """Fetch and read robots.txt: 4xx means no rules, 5xx that the site must be left alone."""
     address = parse_url("/robots.txt", base.url)
     try:
-        return await _fetch_robots(client, address, user_agent, accept_encoding="gzip")
+        return await _fetch_robots_once(client, address, user_agent, accept_encoding="gzip")
     except EncodingUnsupported:
-        return await _fetch_robots(client, address, user_agent, accept_encoding="identity")
+        return await _fetch_robots_once(client, address, user_agent, accept_encoding="identity")
     except (RedirectInvalid, RedirectLoop, TooManyRedirects):
         return RobotsAnswer(address)
 
 
-async def _fetch_robots(
+async def _fetch_robots_once(
     client: HttpClient, address: WebAddress, user_agent: str, *, accept_encoding: str
 ) -> RobotsAnswer:
     async with client.get(

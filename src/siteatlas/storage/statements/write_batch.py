@@ -49,13 +49,13 @@ class WriteBatch:
     changed_urls: UrlRows = field(default_factory=UrlRows)
 
     @property
-    def url_rows(self) -> int:
-        """The number of URLs waiting to be written."""
+    def url_row_count(self) -> int:
+        """The number of URLs not yet written."""
         return len(self.new_urls) + len(self.changed_urls)
 
     @property
     def document_rows(self) -> int:
-        """How many rows of documents wait to be written."""
+        """The number of document and candidate rows not yet written."""
         return len(self.new_sitemaps) + len(self.changed_sitemaps) + len(self.candidates)
 
     @property
@@ -71,7 +71,7 @@ class WriteBatch:
     def is_empty(self) -> bool:
         """Whether there is nothing to write."""
         return not (
-            self.url_rows
+            self.url_row_count
             or self.new_sitemaps
             or self.changed_sitemaps
             or self.links

@@ -92,22 +92,22 @@ class ElementStream:
     def _feed(self, data: bytes, *, final: bool) -> ScanError | None:
         try:
             self._parser.feed(data)
-        except etree.XMLSyntaxError as failure:
-            return self._judge(failure)
+        except etree.XMLSyntaxError as syntax_error:
+            return self._error_for(syntax_error)
         if not final:
             return None
         self._close()
         return Truncated()
 
     def _close(self) -> None:
-        """End the parser; prefixes without a namespace are only told now."""
+        """End the parser; undeclared prefixes are only reported now."""
         try:
             self._parser.close()
-        except etree.XMLSyntaxError as failure:
-            self._judge(failure)
+        except etree.XMLSyntaxError as syntax_error:
+            self._error_for(syntax_error)
 
-    def _judge(self, failure: etree.XMLSyntaxError) -> ScanError:
-        code = getattr(failure, "code", None)
+    def _error_for(self, syntax_error: etree.XMLSyntaxError) -> ScanError:
+        code = getattr(syntax_error, "code", None)
         if code == OUT_OF_MEMORY:
             raise MemoryError
         if code == CONTENT_AFTER_END:
