@@ -53,7 +53,7 @@ async def create_site_batch(
     user: CurrentUser,
     session: WriteSession,
 ) -> BatchCreated:
-    """Queue every site that can be used and name the others; refused only if none can be."""
+    """Queue all sites that can be scanned and report the others. Fails only if none can be."""
     entries = _entries(body.domains, context.policy)
     async with session.begin():
         batch_id = await create_batch(
@@ -82,12 +82,12 @@ async def create_site_batch(
 
 @router.get(
     "/status/{batch_id}",
-    summary="How far a batch has come",
+    summary="Get the status and progress of a batch",
     response_model=BatchStatusAnswer,
     responses=problems(404),
 )
 async def get_batch_status(batch_id: UUID, session: ReadSession) -> BatchView:
-    """The state of a batch and of each of its sites."""
+    """The status of a batch and of each of its sites."""
     return await find_batch(session, batch_id)
 
 

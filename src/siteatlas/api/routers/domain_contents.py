@@ -39,14 +39,14 @@ router = APIRouter(prefix=PREFIX, tags=["domains"], dependencies=[Depends(curren
 
 @router.get(
     "/{domain}/sitemaps",
-    summary="List the documents of a site",
+    summary="List the sitemaps of a site",
     response_model=PageAnswer[SitemapAnswer],
     responses=problems(404),
 )
 async def get_domain_sitemaps(
     domain: DomainName, query: Annotated[SitemapsQuery, Query()], session: ReadSession
 ) -> Page[SitemapView]:
-    """The sitemap documents of a site."""
+    """The stored sitemaps of a site, by id."""
     wanted = parse_status(query.status).value if query.status else None
     site = await find_domain_view(session, domain)
     return await list_sitemaps(
@@ -68,7 +68,7 @@ async def get_domain_sitemaps(
 async def get_domain_urls(
     domain: DomainName, query: Annotated[UrlsQuery, Query()], session: ReadSession
 ) -> Page[UrlView]:
-    """The URLs of a site, document by document."""
+    """The stored URLs of a site, sitemap by sitemap."""
     site = await find_domain_view(session, domain)
     return await list_domain_urls(
         session,
@@ -82,14 +82,14 @@ async def get_domain_urls(
 
 @router.get(
     "/{domain}/problems",
-    summary="List the problems of a site's documents",
+    summary="List the problems in a site's sitemaps",
     response_model=PageAnswer[ProblemAnswer],
     responses=problems(404),
 )
 async def get_domain_problems(
     domain: DomainName, query: Annotated[ProblemsQuery, Query()], session: ReadSession
 ) -> Page[ProblemView]:
-    """What is wrong in the documents of a site, by code, with samples."""
+    """The problems in the sitemaps of a site, by code, with samples."""
     wanted = ProblemFilter(query.code, query.sitemap, query.state)
     site = await find_domain_view(session, domain)
     return await list_problems(session, site.id, wanted, limit=query.limit, cursor=query.cursor)
@@ -97,14 +97,14 @@ async def get_domain_problems(
 
 @router.get(
     "/{domain}/candidates",
-    summary="List where sitemaps were looked for",
+    summary="List the sitemap candidates of a site",
     response_model=PageAnswer[CandidateAnswer],
     responses=problems(404),
 )
 async def get_domain_candidates(
     domain: DomainName, query: Annotated[CandidatesQuery, Query()], session: ReadSession
 ) -> Page[CandidateView]:
-    """Every place where a sitemap of the site was looked for, with the verdict."""
+    """Every address where Siteatlas looked for a sitemap of the site, with the verdict."""
     site = await find_domain_view(session, domain)
     return await list_candidates(
         session, site.id, verdict=query.verdict, limit=query.limit, cursor=query.cursor

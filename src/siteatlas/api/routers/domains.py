@@ -53,7 +53,7 @@ DomainName = Annotated[
 async def get_domains(
     query: Annotated[DomainsQuery, Query()], session: ReadSession
 ) -> Page[DomainView]:
-    """Sites by name."""
+    """All sites, ordered by name."""
     return await list_domains(
         session, watched=query.watched, limit=query.limit, cursor=query.cursor
     )
@@ -77,7 +77,7 @@ async def add_domain(
     user: CurrentUser,
     session: WriteSession,
 ) -> DomainAdded:
-    """Register a site, watch it and queue its first scan; a known site is taken up again."""
+    """Register and watch a site, and queue a scan. A known site is watched again."""
     address = parse_site_field("#/domain", body.domain, context.policy)
     async with session.begin():
         known = await find_domain(session, address.domain)
@@ -129,7 +129,7 @@ async def _register(
     "/{domain}", summary="Show a site", response_model=DomainAnswer, responses=problems(404)
 )
 async def get_domain(domain: DomainName, session: ReadSession) -> DomainView:
-    """One site."""
+    """What is stored about one site: its settings, counters and last scan."""
     return await find_domain_view(session, domain)
 
 
@@ -139,7 +139,7 @@ async def get_domain(domain: DomainName, session: ReadSession) -> DomainView:
 async def patch_domain(
     domain: DomainName, body: DomainChange, context: Context, session: WriteSession
 ) -> DomainView:
-    """Watch, pause, or change interval and limit.
+    """Watch or pause a site, or change its scan interval or URL limit.
 
     A new interval counts from the last scan, or from now if there was none.
     """
@@ -156,15 +156,15 @@ async def patch_domain(
 
 @router.delete(
     "/{domain}",
-    summary="Forget a site",
+    summary="Remove a site",
     status_code=status.HTTP_204_NO_CONTENT,
     responses=problems(404, 409),
 )
 async def remove_domain(domain: DomainName) -> None:
-    """Remove a site at once and, in small steps later, all that is stored of it.
+    """Remove a site immediately, and everything stored about it later, in small batches.
 
-    If it is added again, it is a new site with its own history. Records of its jobs stay as long as
-    those of other jobs.
+    If the site is added again, it is a new site without history. The records of its jobs are kept
+    as long as those of other jobs.
     """
     name = parse_site(domain).domain
     await _remove(name)

@@ -16,11 +16,12 @@ from siteatlas.storage.schema import check_revision
 router = APIRouter(tags=["operations"], dependencies=[Depends(current_user)])
 
 
-@router.get("/health", summary="Is it alive?", responses=problems())
+@router.get("/health", summary="Check the process", responses=problems())
 async def get_health(context: Context) -> HealthAnswer:
-    """The process answers, and how late its event loop is. The database is not asked.
+    """Report that the process is responding, and the lag of its event loop.
 
-    503 when the scheduler of this process has ended or hangs: only a restart helps.
+    The database is not contacted. Returns 503 if the scheduler of this process has stopped or
+    hangs; only a restart helps then.
     """
     if context.scheduler_has_ended:
         raise SchedulerEnded
@@ -28,10 +29,10 @@ async def get_health(context: Context) -> HealthAnswer:
     return HealthAnswer(status="ok", version=__version__, loop_lag_seconds=lag)
 
 
-@router.get("/health/database", summary="Is the database there?", responses=problems())
+@router.get("/health/database", summary="Check the database", responses=problems())
 async def get_database_health(context: Context) -> DatabaseHealthAnswer:
-    """The database answers within three seconds, can be written to and has the schema that this
-    version needs; 503 with the reason otherwise.
+    """Check that the database responds within three seconds, is writable and has the schema that
+    this version needs. Returns 503 with the reason otherwise.
     """
     state = await context.database_state.ask()
     if state.is_read_only:

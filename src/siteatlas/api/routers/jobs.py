@@ -39,7 +39,7 @@ async def get_jobs(query: Annotated[JobsQuery, Query()], session: ReadSession) -
     "/{job_id}", summary="Show a job", response_model=JobDetailAnswer, responses=problems(404)
 )
 async def get_job(job_id: JobIdent, session: ReadSession) -> JobDetailAnswer:
-    """A job and its ended attempts."""
+    """A job and its finished attempts."""
     job = await find_job(session, job_id)
     attempts = await list_attempts(session, job.id)
     shown = JobAnswer.model_validate(job)
@@ -57,7 +57,7 @@ async def get_job(job_id: JobIdent, session: ReadSession) -> JobDetailAnswer:
 async def cancel_job(
     job_id: JobIdent, afterwards: BackgroundTasks, session: WriteSession
 ) -> JobView:
-    """A waiting job is cancelled at once; a running one is asked to stop. Repeating it is fine."""
+    """Cancel a pending job immediately, or ask a running job to stop. Can safely be repeated."""
     async with session.begin():
         job = await find_job(session, job_id)
         await cancel(session, job.id)
@@ -70,7 +70,7 @@ async def cancel_job(
 
 @router.post(
     "/{job_id}/retry",
-    summary="Try a job again",
+    summary="Retry a job",
     status_code=status.HTTP_202_ACCEPTED,
     response_model=JobAnswer,
     responses={202: LOCATION, **problems(404, 409)},

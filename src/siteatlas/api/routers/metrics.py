@@ -27,12 +27,12 @@ router = APIRouter(tags=["operations"], dependencies=[Depends(current_user)])
 
 @router.get(
     "/metrics",
-    summary="Numbers for Prometheus",
+    summary="Get metrics for Prometheus",
     response_class=Response,
     responses={**DESCRIBED, **problems()},
 )
 async def get_metrics(context: Context) -> Response:
-    """The queue, and what this process has done; without a database only the latter."""
+    """Metrics of the queue and of this process; without a database, only of the process."""
     try:
         load = await context.queue_load.ask()
     except DatabaseError:

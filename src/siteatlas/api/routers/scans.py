@@ -47,7 +47,7 @@ router = APIRouter(
 async def scan_domain(
     body: ScanRequest, response: Response, context: Context, user: CurrentUser
 ) -> ScanAccepted:
-    """Queue a scan of the site, or join the one that is waiting or running."""
+    """Queue a scan of a site, or join its pending or running scan."""
     address = parse_site_field("#/base_url", body.base_url, context.policy)
     if body.only_document and address.is_site_root:
         raise FieldRefused(("#/base_url", AddressError(DOCUMENT_URL_REQUIRED)))
@@ -98,10 +98,10 @@ async def _join(submission: SiteSubmission, domain_id: UUID) -> SubmittedJob:
 
 @router.get(
     "/status/{job_id}",
-    summary="Status and progress of a scan",
+    summary="Get the status and progress of a scan",
     response_model=JobStatusAnswer,
     responses=problems(404),
 )
 async def get_scan_status(job_id: JobIdent, session: SingleReadSession) -> JobView:
-    """The state of a job, by its UUID or its number."""
+    """The status of a job, by UUID or number."""
     return await find_job(session, job_id)

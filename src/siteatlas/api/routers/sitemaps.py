@@ -22,25 +22,25 @@ router = APIRouter(
 
 @router.get(
     "/{sitemap_id}",
-    summary="Show a document",
+    summary="Show a sitemap",
     response_model=SitemapAnswer,
     responses=problems(404),
 )
 async def get_sitemap(sitemap_id: UUID, session: ReadSession) -> SitemapView:
-    """One sitemap document."""
+    """What is stored about one sitemap."""
     return await find_sitemap(session, sitemap_id)
 
 
 @router.get(
     "/{sitemap_id}/urls",
-    summary="List the URLs of a document",
+    summary="List the URLs of a sitemap",
     response_model=ExaminedPageAnswer[UrlAnswer],
     responses=problems(404),
 )
 async def get_sitemap_urls(
     sitemap_id: UUID, query: Annotated[UrlsQuery, Query()], session: ReadSession
 ) -> Page[UrlView]:
-    """The URLs that one document lists."""
+    """The stored URLs of one sitemap."""
     sitemap = await find_sitemap(session, sitemap_id)
     return await list_sitemap_urls(
         session,
