@@ -30,6 +30,14 @@ def test_a_text_that_is_not_a_member_is_refused_before_it_is_sent():
         STATUS.process_bind_param("finished", DIALECT)  # type: ignore[arg-type]
 
 
+def test_a_text_that_is_not_a_member_is_read_as_it_is_and_equals_no_member():
+    value = STATUS.process_result_value("finished", DIALECT)
+    assert value is not None
+    assert (str(value), value.value, value.name) == ("finished", "finished", "finished")
+    assert isinstance(value, JobStatus)
+    assert value not in list(JobStatus)
+
+
 def test_a_comparison_sends_text():
     statement = select(Job.id).where(Job.status == JobStatus.PENDING)
     compiled = statement.compile(dialect=DIALECT)

@@ -67,8 +67,23 @@ class TextEnum(TypeDecorator[EnumT]):
         return None if value is None else self.members(value).value
 
     def process_result_value(self, value: Any | None, dialect: Dialect) -> EnumT | None:  # noqa: ARG002
-        """The member with this text."""
-        return None if value is None else self.members(value)
+        """The member with this text; a text of another version is read as an unlisted value."""
+        if value is None:
+            return None
+        try:
+            return self.members(value)
+        except ValueError:
+            return _unlisted(self.members, value)
+
+
+def _unlisted(members: type[EnumT], text: str) -> EnumT:
+    """A value of the enumeration's type that is equal to none of its members.
+
+    One row with such a text must not make a whole list unreadable.
+    """
+    value = str.__new__(members, text)
+    value._name_ = value._value_ = text
+    return value
 
 
 def one_of(column: str, members: type[StrEnum]) -> CheckConstraint:
