@@ -11,6 +11,8 @@ import random
 from collections.abc import Iterable, Mapping
 from contextlib import aclosing, suppress
 from dataclasses import replace
+from importlib import import_module
+from typing import Any
 from uuid import UUID
 
 from siteatlas.aio.fairness import fair_loop
@@ -310,3 +312,10 @@ async def _save_in_time(recorder: Recorder) -> None:
     with suppress(TimeoutError, SiteatlasError):
         async with asyncio.timeout(SAVING_SECONDS):
             await recorder.save_what_remains()
+
+
+def __getattr__(name: str) -> Any:
+    """Keep the former import path of `process_domain_with_own_session`."""
+    if name == "process_domain_with_own_session":
+        return import_module("siteatlas.processor.own_session").process_domain_with_own_session
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

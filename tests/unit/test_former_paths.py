@@ -1,0 +1,21 @@
+"""Import paths that an earlier version documented."""
+
+from __future__ import annotations
+
+import pytest
+
+from siteatlas.processor import own_session, processing
+from siteatlas.storage import opening, startup
+
+
+def test_open_storage_is_importable_from_its_former_path():
+    assert opening.open_storage is startup.open_storage
+
+
+def test_the_older_entry_point_is_importable_from_its_former_path():
+    assert processing.process_domain_with_own_session is own_session.process_domain_with_own_session
+
+
+def test_other_missing_names_of_the_module_stay_missing():
+    with pytest.raises(AttributeError, match="has no attribute 'bogus'"):
+        _ = processing.bogus
