@@ -44,10 +44,10 @@ class Phase(StrEnum):
     """Where in its job a worker is."""
 
     CLAIMED = "claimed, nothing else"
-    ROBOTS = "robots.txt asked for"
+    ROBOTS = "robots.txt requested"
     BODY = "inside a document"
-    BATCH = "portions of a document committed"
-    COPYING = "inside a COPY of listings"
+    BATCH = "batches of a document committed"
+    COPYING = "inside a COPY of URLs"
     BETWEEN = "all documents but one committed"
     PUBLISHING = "inside the last transaction"
     ENDING = "final status written, not committed"
