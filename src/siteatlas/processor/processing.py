@@ -55,9 +55,8 @@ from siteatlas.processor.recorder import (
     store_domain_data,
 )
 from siteatlas.queue.completion import MAX_PUT_OFFS, MAX_SNOOZES, put_off_seconds
-from siteatlas.queue.dedup import load_joined_documents
 from siteatlas.queue.fence import Claim
-from siteatlas.queue.leases import assign_domain, report_progress
+from siteatlas.queue.leases import assign_domain, report_start
 from siteatlas.queue.statuses import FINAL_STATUSES
 from siteatlas.scanner.analyzer import ScanOptions, SitemapAnalyzer
 from siteatlas.scanner.events import DiscoveryMethod
@@ -67,8 +66,7 @@ from siteatlas.storage.models import JobStatus
 from siteatlas.storage.retry import retry_when_busy
 from siteatlas.storage.session import get_job_session
 from siteatlas.storage.statements.domains import register_domain
-from siteatlas.storage.statements.known_sitemaps import KnownSitemap, load_sitemaps
-from siteatlas.storage.statements.scans import open_scan
+from siteatlas.storage.statements.known_sitemaps import KnownSitemap, start_scan
 from siteatlas.storage.statements.sitemaps import load_manual_documents
 
 log = get_logger("processor")
@@ -211,20 +209,19 @@ class Processor:
         domain_id = claim.domain_id
         await fair_loop().yield_to_interactive()
         async with get_job_session() as session, session.begin():
-            scan_id, resumed = await open_scan(
+            scan = await start_scan(
                 session, job_id=claim.id, domain_id=domain_id, max_pages=claim.max_pages
             )
-            known = await load_sitemaps(session, domain_id, scan_id, resumed=resumed)
+            known = scan.known
             manual = await load_manual_documents(session, domain_id) if known.stored else ()
-            waiting = await load_joined_documents(session, domain_id)
-            await report_progress(
+            waiting = await report_start(
                 session,
                 claim,
                 lease_seconds=self._settings.lease_seconds,
                 progress=START_PROGRESS,
             )
         manual += _new_to(known.by_id, waiting)
-        return OpenedScan(scan_id, domain_id, address.domain, resumed, known, manual)
+        return OpenedScan(scan.id, domain_id, address.domain, scan.resumed, known, manual)
 
     async def _failed(
         self, claim: Claim, error: SiteatlasError, *, transient: bool = False

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
-from uuid import UUID
 
 from sqlalchemy import (
     ARRAY,
@@ -32,6 +31,7 @@ from siteatlas.queue.new_job import NewJob, Priority
 from siteatlas.queue.statuses import ACTIVE_STATUSES
 from siteatlas.scanner.discovery.well_known import names_document
 from siteatlas.storage.models import SITEMAP_JOB, Job, JobStatus
+from siteatlas.storage.tables import JOBS
 
 # How many addresses wait with one job, and in how many of the newest jobs a scan looks for them.
 MAX_DOCUMENTS = 100
@@ -129,19 +129,18 @@ def _adding() -> Any:
 ADD_DOCUMENT = _adding()
 
 
-def _waiting_documents() -> Any:
-    documents = Job.job_metadata["documents"].label("documents")
+def joined_documents() -> Any:
+    """The lists of documents named by submissions that joined recent jobs of `of_domain`."""
+    jobs = JOBS.alias("newest_jobs")
     newest = (
-        select(documents)
-        .where(Job.domain_id == bindparam("domain"), Job.job_type == SITEMAP_JOB)
-        .order_by(Job.id.desc())
+        select(jobs.c.job_metadata["documents"].label("documents"))
+        .where(jobs.c.domain_id == bindparam("of_domain"), jobs.c.job_type == SITEMAP_JOB)
+        .order_by(jobs.c.id.desc())
         .limit(JOBS_EXAMINED)
-        .subquery()
+        .subquery("newest")
     )
-    return select(newest.c.documents).where(newest.c.documents.is_not(None))
-
-
-JOINED_DOCUMENTS = _waiting_documents()
+    lists = select(func.jsonb_agg(newest.c.documents, type_=JSONB()))
+    return lists.where(newest.c.documents.is_not(None)).scalar_subquery()
 
 
 async def satisfying(session: AsyncSession, wishes: Sequence[NewJob]) -> dict[str, Job]:
@@ -197,12 +196,6 @@ def _document_of(new: NewJob) -> str | None:
 
 def _reads_only(job: Job, document: str) -> bool:
     return (job.job_metadata or {}).get("document") == document
-
-
-async def load_joined_documents(session: AsyncSession, domain_id: UUID) -> tuple[str, ...]:
-    """The documents named by submissions that joined recent jobs of this domain."""
-    lists = (await session.scalars(JOINED_DOCUMENTS, {"domain": domain_id})).all()
-    return tuple(dict.fromkeys(document for documents in lists for document in documents))
 
 
 async def _join(session: AsyncSession, new: NewJob) -> Job | None:

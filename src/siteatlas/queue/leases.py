@@ -7,11 +7,12 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import func, select, tuple_, update
+from sqlalchemy import Row, func, select, tuple_, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from siteatlas.errors import JobCancelled, LeaseLost
 from siteatlas.queue.claims import LEASE_EXPIRED
+from siteatlas.queue.dedup import joined_documents
 from siteatlas.queue.fence import ASSIGN_DOMAIN, FENCE, Claim
 from siteatlas.queue.statuses import ACTIVE_STATUSES
 from siteatlas.storage.models import Job, JobAttempt, JobStatus
@@ -19,6 +20,8 @@ from siteatlas.storage.models import Job, JobAttempt, JobStatus
 HEARTBEATS_PER_LEASE = 4
 # The last hundredth is for the end of the job.
 MAX_PROGRESS = 0.99
+# One statement, because every scan begins with both.
+START = FENCE.returning(joined_documents().label("documents"))
 
 
 async def report_progress(
@@ -37,19 +40,44 @@ async def report_progress(
     to another worker: LeaseLost rolls the whole transaction back. A finished document clears the
     count of rescues, one that was read also that of snoozes.
     """
-    values = {
-        **claim.fenced,
-        "lease": timedelta(seconds=lease_seconds),
-        "reached": min(progress, MAX_PROGRESS),
+    values = _fence_values(claim, lease_seconds, progress) | {
         "result": result_data,
         "finished": documents_finished,
         "read": documents_read,
     }
-    row = (await session.execute(FENCE, values)).first()
+    _require_claim((await session.execute(FENCE, values)).first())
+
+
+async def report_start(
+    session: AsyncSession, claim: Claim, *, lease_seconds: float, progress: float
+) -> tuple[str, ...]:
+    """The fence of the transaction that opens a scan; returns the documents that wait for one.
+
+    They were named while an earlier or this scan of the site was under way.
+    """
+    values = _fence_values(claim, lease_seconds, progress) | {"of_domain": claim.domain_id}
+    row = _require_claim((await session.execute(START, values)).first())
+    return tuple(dict.fromkeys(document for some in row.documents or () for document in some))
+
+
+def _fence_values(claim: Claim, lease_seconds: float, progress: float) -> dict[str, Any]:
+    return {
+        **claim.fenced,
+        "lease": timedelta(seconds=lease_seconds),
+        "reached": min(progress, MAX_PROGRESS),
+        "result": None,
+        "finished": False,
+        "read": False,
+    }
+
+
+def _require_claim(row: Row[Any] | None) -> Row[Any]:
+    """The row of a job that is still ours and was not asked to stop."""
     if row is None:
         raise LeaseLost
     if row.cancel_requested_at is not None:
         raise JobCancelled
+    return row
 
 
 async def assign_domain(session: AsyncSession, claim: Claim, domain_id: UUID) -> None:

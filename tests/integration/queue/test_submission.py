@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from sqlalchemy import func, select
 
-from siteatlas.queue.dedup import load_joined_documents
+from siteatlas.queue.leases import report_start
 from siteatlas.queue.new_job import Priority
 from siteatlas.storage.models import LOCAL_USER_ID, Domain, Job
 from siteatlas.storage.session import get_background_session
@@ -92,8 +92,8 @@ async def test_documents_named_before_stay_when_a_waiting_job_is_widened_to_the_
     first = await submit("example.com", document="https://example.com/a.xml")
     await submit("example.com", document="https://example.com/b.xml")
     await submit("example.com")
-    job = await look(first.id)
-    assert job.domain_id is not None
+    claim = await take_one()
+    assert claim.id == first.id
     async with get_background_session() as session, session.begin():
-        waiting = await load_joined_documents(session, job.domain_id)
+        waiting = await report_start(session, claim, lease_seconds=60, progress=0.1)
     assert sorted(waiting) == ["https://example.com/a.xml", "https://example.com/b.xml"]

@@ -74,8 +74,11 @@ async def open_scan(
     """
     values = {"of_job": job_id, "of_domain": domain_id, "most": max_pages}
     scan_id = (await session.execute(OPEN_NEW, values)).scalar()
-    if scan_id is not None:
-        return scan_id, False
+    return (scan_id, False) if scan_id is not None else await continue_scan(session, job_id)
+
+
+async def continue_scan(session: AsyncSession, job_id: int) -> tuple[int, bool]:
+    """The scan that an earlier attempt opened, and whether that left work to continue."""
     statement = select(Scan.id, Scan.state).where(Scan.job_id == job_id)
     scan = (await session.execute(statement)).one_or_none()
     if scan is None:
