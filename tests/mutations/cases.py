@@ -235,9 +235,10 @@ MUTATIONS = (
         f"{SESSIONS}::test_no_step_of_a_job_is_nested_in_another",
         Edit(
             "processor/publication.py",
-            "    stored = await count_domain(session, scan.domain_id)\n",
+            "    stored = await _stored_counts(session, scan.domain_id, summary)\n",
             "    async with get_job_session() as other, other.begin():\n"
-            "        stored = await count_domain(other, scan.domain_id)\n",
+            "        await other.connection()\n"
+            "    stored = await _stored_counts(session, scan.domain_id, summary)\n",
         ),
     ),
     mutation(

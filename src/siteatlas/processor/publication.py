@@ -31,13 +31,12 @@ from siteatlas.storage.models import JobStatus, ScanState
 from siteatlas.storage.retry import retry_when_busy
 from siteatlas.storage.session import AsyncSession, get_job_session
 from siteatlas.storage.statements.domain_results import (
-    count_domain,
-    record_domain_counts,
+    Publication,
+    publish_scan,
     record_domain_failure,
-    record_domain_success,
 )
-from siteatlas.storage.statements.scans import ScanCounts, end_scan, publish_scan
-from siteatlas.storage.statements.sitemaps import summarise_scan
+from siteatlas.storage.statements.scan_summary import ScanSummary, summarise_scan
+from siteatlas.storage.statements.scans import ScanCounts, end_scan
 from siteatlas.storage.statements.unfinished import close_unfinished
 from siteatlas.storage.statements.urls import count_distinct_urls
 from siteatlas.storage.statements.write_batch import flush_batch
@@ -69,42 +68,27 @@ async def _publish_scan(
     await flush_batch(session, finished.batch, scan_id=scan.id)
     if finished.has_unasked:
         await close_unfinished(session, scan.id, None)
-    sitemaps, urls, largest = await summarise_scan(session, scan.id, SUMMARISED_SITEMAPS)
-    stored = await count_domain(session, scan.domain_id)
-    distinct = await count_distinct_urls(session, scan.domain_id) if stored[0] > 1 else stored[1]
-    counts = ScanCounts(sitemaps, urls, min(urls, distinct))
-    await publish_scan(session, scan.id, counts, finished.reasons)
-    await _note_on_site(
+    summary = await summarise_scan(session, scan.id, scan.domain_id, SUMMARISED_SITEMAPS)
+    stored = await _stored_counts(session, scan.domain_id, summary)
+    counts = ScanCounts(summary.sitemaps, summary.urls, min(summary.urls, stored.distinct_urls))
+    await publish_scan(
         session,
-        claim,
-        scan,
-        reasons=finished.reasons,
-        stored=ScanCounts(*stored, distinct),
-        origin=finished.batch.origin,
-    )
-    return counts, largest
-
-
-async def _note_on_site(
-    session: AsyncSession,
-    claim: Claim,
-    scan: OpenedScan,
-    *,
-    reasons: list[str],
-    stored: ScanCounts,
-    origin: str | None,
-) -> None:
-    """A scan of one document says nothing on the site but how much is stored of it."""
-    if claim.document is not None:
-        await record_domain_counts(session, scan.domain_id, stored)
-        return
-    await record_domain_success(
-        session,
-        scan.domain_id,
+        Publication(scan.id, counts, finished.reasons, finished.batch.origin),
         stored,
-        partial=bool(reasons),
-        origin=origin,
+        domain_id=scan.domain_id,
+        whole_site=claim.document is None,
     )
+    return counts, summary.largest
+
+
+async def _stored_counts(
+    session: AsyncSession, domain_id: UUID, summary: ScanSummary
+) -> ScanCounts:
+    """What is stored of the site; only several documents can list the same URL."""
+    distinct = summary.stored_urls
+    if summary.stored_sitemaps > 1:
+        distinct = await count_distinct_urls(session, domain_id)
+    return ScanCounts(summary.stored_sitemaps, summary.stored_urls, distinct)
 
 
 def _result(

@@ -1,23 +1,27 @@
-"""What scans leave on the row of their site: its origin, its counters, how the last scan ended."""
+"""What scans leave on the row of their site: its origin, its counters, how the last scan ended.
+
+A scan is published together with that.
+"""
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
+from typing import Any
 from uuid import UUID
 
 from sqlalchemy import bindparam, func, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from siteatlas.storage.models import LastScanStatus, SitemapStatus
-from siteatlas.storage.statements.scans import ScanCounts
+from siteatlas.storage.statements.scans import PUBLISH, ScanCounts
 from siteatlas.storage.tables import DOMAINS, SITEMAPS
 
 # Statements of every scan are made once: making one costs as much as running it.
 COUNT_DOMAIN = select(
-    func.count().filter(
-        or_(SITEMAPS.c.status == SitemapStatus.COMPLETED, SITEMAPS.c.url_count > 0)
-    ),
-    func.coalesce(func.sum(SITEMAPS.c.url_count), 0),
+    func.count()
+    .filter(or_(SITEMAPS.c.status == SitemapStatus.COMPLETED, SITEMAPS.c.url_count > 0))
+    .label("sitemaps"),
+    func.coalesce(func.sum(SITEMAPS.c.url_count), 0).label("urls"),
 ).where(SITEMAPS.c.domain_id == bindparam("domain"))
 RECORDED_COUNTS = select(
     DOMAINS.c.sitemap_count, DOMAINS.c.url_count, DOMAINS.c.distinct_url_count
@@ -42,6 +46,10 @@ RECORD_SUCCESS = RECORD_COUNTS.values(
     failures_in_a_row=0,
     origin=func.coalesce(bindparam("answered_at", type_=DOMAINS.c.origin.type), DOMAINS.c.origin),
 )
+# Joined, so that the row of the scan is written, and locked, before that of its site.
+_PUBLISHED = PUBLISH.cte("published")
+PUBLISH_AND_RECORD_COUNTS = RECORD_COUNTS.where(DOMAINS.c.id == _PUBLISHED.c.domain_id)
+PUBLISH_AND_RECORD_SUCCESS = RECORD_SUCCESS.where(DOMAINS.c.id == _PUBLISHED.c.domain_id)
 RECORD_FAILURE = _CHANGE.values(
     last_scan_at=func.now(),
     last_scan_status=LastScanStatus.FAILED,
@@ -49,6 +57,22 @@ RECORD_FAILURE = _CHANGE.values(
     failures_in_a_row=DOMAINS.c.failures_in_a_row + 1,
     updated_at=func.now(),
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Publication:
+    """What a scan found, why it is partial, if it is, and the origin that answered, if new."""
+
+    scan_id: int
+    counts: ScanCounts
+    reasons: list[str]
+    origin: str | None
+
+    def values(self) -> dict[str, Any]:
+        """The values of `PUBLISH`."""
+        read = {f"read_{name}": number for name, number in asdict(self.counts).items()}
+        own = {"of_scan": self.scan_id, "is_partial": bool(self.reasons), "why": self.reasons}
+        return own | read
 
 
 async def record_origin(session: AsyncSession, domain_id: UUID, origin: str) -> None:
@@ -62,23 +86,26 @@ async def count_domain(session: AsyncSession, domain_id: UUID) -> tuple[int, int
     return count, int(urls)
 
 
-async def record_domain_success(
+async def publish_scan(
     session: AsyncSession,
-    domain_id: UUID,
-    counts: ScanCounts,
+    publication: Publication,
+    stored: ScanCounts,
     *,
-    partial: bool,
-    origin: str | None = None,
+    domain_id: UUID,
+    whole_site: bool = True,
 ) -> None:
-    """Put the counters of a published scan on its site, and the origin that answered, if new."""
-    status = LastScanStatus.PARTIAL if partial else LastScanStatus.COMPLETED
-    values = {"of_domain": domain_id, "ended": status, "answered_at": origin}
-    await session.execute(RECORD_SUCCESS, values | asdict(counts))
+    """Make the scan the one that readers see, and put the counters of its site on the site.
 
-
-async def record_domain_counts(session: AsyncSession, domain_id: UUID, counts: ScanCounts) -> None:
-    """Put new counters on a site of which one document was read; how its scans end stays."""
-    await session.execute(RECORD_COUNTS, {"of_domain": domain_id} | asdict(counts))
+    The site also learns how the scan ended and which origin answered, if it was a scan of the
+    whole site: one of a single document says nothing on that.
+    """
+    values = publication.values() | {"of_domain": domain_id} | asdict(stored)
+    if not whole_site:
+        await session.execute(PUBLISH_AND_RECORD_COUNTS, values)
+        return
+    status = LastScanStatus.PARTIAL if publication.reasons else LastScanStatus.COMPLETED
+    values |= {"ended": status, "answered_at": publication.origin}
+    await session.execute(PUBLISH_AND_RECORD_SUCCESS, values)
 
 
 async def recorded_domain_counts(session: AsyncSession, domain_id: UUID) -> ScanCounts:

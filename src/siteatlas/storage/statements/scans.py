@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from uuid import UUID
 
 from sqlalchemy import bindparam, func, select, update
@@ -42,12 +41,13 @@ PUBLISH = (
         state=ScanState.PUBLISHED,
         partial=bindparam("is_partial", type_=SCANS.c.partial.type),
         reasons=bindparam("why", type_=SCANS.c.reasons.type),
-        sitemap_count=bindparam("sitemaps"),
-        url_count=bindparam("urls"),
-        distinct_url_count=bindparam("distinct_urls"),
+        sitemap_count=bindparam("read_sitemaps"),
+        url_count=bindparam("read_urls"),
+        distinct_url_count=bindparam("read_distinct_urls"),
         finished_at=func.now(),
         published_seq=PUBLISHED_SEQUENCE.next_value(),
     )
+    .returning(SCANS.c.domain_id)
 )
 
 
@@ -112,14 +112,6 @@ async def _start_over(session: AsyncSession, scan_id: int) -> None:
         .values(state=SitemapScanState.PENDING, error_code=None, http_status=None)
         .execution_options(synchronize_session=False)
     )
-
-
-async def publish_scan(
-    session: AsyncSession, scan_id: int, counts: ScanCounts, reasons: Sequence[str]
-) -> None:
-    """Make the scan the one that readers see."""
-    values = {"of_scan": scan_id, "is_partial": bool(reasons), "why": list(reasons)}
-    await session.execute(PUBLISH, values | asdict(counts))
 
 
 async def end_scan(

@@ -34,20 +34,6 @@ NOTE_READING = (
     )
     .returning(SITEMAPS.c.id, SITEMAPS.c.url_count)
 )
-LARGEST = (
-    select(
-        SITEMAPS.c.id,
-        SITEMAPS.c.url,
-        SITEMAPS.c.type,
-        SITEMAP_SCANS.c.url_count,
-        func.count().over().label("documents"),
-        func.sum(SITEMAP_SCANS.c.url_count).over().label("urls"),
-    )
-    .join(SITEMAP_SCANS, SITEMAP_SCANS.c.sitemap_id == SITEMAPS.c.id)
-    .where(SITEMAP_SCANS.c.scan_id == bindparam("scan"), SITEMAP_SCANS.c.state.in_(READ))
-    .order_by(SITEMAP_SCANS.c.url_count.desc(), SITEMAPS.c.url)
-    .limit(bindparam("most"))
-)
 MARK_OPENED = (
     update(SITEMAP_SCANS)
     .where(
@@ -136,19 +122,3 @@ async def close_sitemap_scans(
 async def record_candidates(session: AsyncSession, rows: Sequence[Mapping[str, Any]]) -> None:
     """Write down every place where a sitemap was looked for."""
     await replace_rows(session, Candidate, rows, moment="checked_at")
-
-
-async def summarise_scan(
-    session: AsyncSession, scan_id: int, limit: int
-) -> tuple[int, int, list[dict[str, Any]]]:
-    """The documents and URLs that a scan read, and its largest documents."""
-    rows = (await session.execute(LARGEST, {"scan": scan_id, "most": limit})).all()
-    documents, urls = (rows[0].documents, int(rows[0].urls)) if rows else (0, 0)
-    return (
-        documents,
-        urls,
-        [
-            {"id": str(row.id), "url": row.url, "type": row.type, "url_count": row.url_count}
-            for row in rows
-        ],
-    )
