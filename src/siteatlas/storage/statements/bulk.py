@@ -26,9 +26,14 @@ ROWS_AT_A_TIME = 200
 
 async def insert_rows(session: AsyncSession, model: type[Base], rows: Sequence[Row]) -> None:
     """Insert rows; one that is there already stays as it is."""
+    await insert_values(session, _insertion(table_of(model)), rows)
+
+
+async def insert_values(session: AsyncSession, statement: Insert, rows: Sequence[Row]) -> None:
+    """Insert rows with a statement that fills more columns than they name."""
     for alike in _by_shape(rows).values():
         for some in _in_parts(alike):
-            await session.execute(_insertion(table_of(model)), some)
+            await session.execute(statement, some)
 
 
 async def replace_rows(

@@ -8,6 +8,7 @@ from typing import Any
 from uuid import UUID
 
 from sqlalchemy import ARRAY, Uuid, any_, bindparam, exists, func, or_, select, update
+from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from siteatlas.storage.models import (
@@ -18,21 +19,40 @@ from siteatlas.storage.models import (
     SitemapScanState,
     SitemapStatus,
 )
-from siteatlas.storage.statements.bulk import insert_rows, replace_rows, update_rows
+from siteatlas.storage.statements.bulk import (
+    insert_rows,
+    insert_values,
+    replace_rows,
+    update_rows,
+)
 from siteatlas.storage.tables import SITEMAP_SCANS, SITEMAP_URLS, SITEMAPS
 
 # Statements of every scan are made once: making one costs as much as running it.
 READ = (SitemapScanState.COMPLETE, SitemapScanState.UNCHANGED, SitemapScanState.CUT)
+
+
+def _listed(sitemap_id: Any) -> Any:
+    """How many URLs are stored of a document."""
+    return (
+        select(func.count())
+        .where(SITEMAP_URLS.c.sitemap_id == sitemap_id, SITEMAP_URLS.c.removed_at.is_(None))
+        .scalar_subquery()
+    )
+
+
 NOTE_READING = (
     update(SITEMAPS)
     .where(SITEMAPS.c.id == any_(bindparam("ids", type_=ARRAY(Uuid()))))
-    .values(
-        last_read_at=func.now(),
-        url_count=select(func.count())
-        .where(SITEMAP_URLS.c.sitemap_id == SITEMAPS.c.id, SITEMAP_URLS.c.removed_at.is_(None))
-        .scalar_subquery(),
-    )
+    .values(last_read_at=func.now(), url_count=_listed(SITEMAPS.c.id))
     .returning(SITEMAPS.c.id, SITEMAPS.c.url_count)
+)
+_READ_ROW = insert(SITEMAPS).values(
+    last_read_at=func.now(), url_count=_listed(bindparam("of_sitemap", type_=Uuid()))
+)
+# A commit whose answer was lost may have left the row before its document was read.
+INSERT_READ = _READ_ROW.on_conflict_do_update(
+    index_elements=[SITEMAPS.c.id],
+    set_={name: _READ_ROW.excluded[name] for name in ("last_read_at", "url_count")},
 )
 MARK_OPENED = (
     update(SITEMAP_SCANS)
@@ -74,6 +94,11 @@ async def load_manual_documents(session: AsyncSession, domain_id: UUID) -> tuple
 async def insert_sitemaps(session: AsyncSession, rows: Sequence[Mapping[str, Any]]) -> None:
     """Insert documents that are new to a site."""
     await insert_rows(session, Sitemap, rows)
+
+
+async def insert_read_sitemaps(session: AsyncSession, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Insert documents that are new to a site and were read now, counting their stored URLs."""
+    await insert_values(session, INSERT_READ, [{**row, "of_sitemap": row["id"]} for row in rows])
 
 
 async def update_sitemaps(session: AsyncSession, rows: Sequence[Mapping[str, Any]]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
@@ -13,6 +13,7 @@ from siteatlas.storage.models import SitemapScanState
 from siteatlas.storage.statements.problems import FoundProblem, record_problems
 from siteatlas.storage.statements.sitemaps import (
     close_sitemap_scans,
+    insert_read_sitemaps,
     insert_sitemaps,
     link_sitemaps,
     mark_opened,
@@ -68,6 +69,14 @@ class WriteBatch:
         """Whether the reading of a document ended well."""
         return any(row["state"] in READ for row in self.closed.values())
 
+    def new_and_read(self) -> dict[UUID, dict[str, Any]]:
+        """The rows of new documents whose reading ended: they are written once, with a count."""
+        return {
+            key: row
+            for key, row in self.new_sitemaps.items()
+            if key in self.closed and not _is_unchanged(self.closed[key])
+        }
+
     def is_empty(self) -> bool:
         """Whether there is nothing to write."""
         return not (
@@ -89,26 +98,34 @@ async def flush_batch(session: AsyncSession, batch: WriteBatch, *, scan_id: int)
     """
     await insert_urls(session, batch.new_urls)
     await update_urls(session, batch.changed_urls)
-    await insert_sitemaps(session, _with_id(batch.new_sitemaps))
+    read = batch.new_and_read()
+    await insert_sitemaps(session, _with_id(batch.new_sitemaps, but=read))
+    await insert_read_sitemaps(session, _with_id(read))
     await update_sitemaps(session, _with_id(batch.changed_sitemaps))
-    counts = await note_reading(session, sorted(batch.closed)) if batch.closed else {}
+    others = sorted(batch.closed.keys() - read.keys())
+    counts = await note_reading(session, others) if others else {}
     await link_sitemaps(session, sorted(batch.links))
     await mark_pending(session, scan_id, [i for i in batch.pending if i not in batch.closed])
     await mark_opened(session, scan_id, batch.opened)
     await close_sitemap_scans(
         session,
         scan_id,
-        [_with_count(row, counts[key]) for key, row in batch.closed.items()],
+        [_with_count(row, counts.get(key)) for key, row in batch.closed.items()],
     )
     await record_problems(session, scan_id, batch.problems, batch.read_completely)
     await record_candidates(session, list(batch.candidates.values()))
 
 
-def _with_count(row: dict[str, Any], listed: int) -> dict[str, Any]:
+def _with_count(row: dict[str, Any], listed: int | None) -> dict[str, Any]:
+    return row | {"url_count": listed} if _is_unchanged(row) else row
+
+
+def _is_unchanged(row: Mapping[str, Any]) -> bool:
     """A document that did not change lists what is stored of it, though nothing of it was read."""
-    unchanged = row["state"] == SitemapScanState.UNCHANGED
-    return row | {"url_count": listed} if unchanged else row
+    return bool(row["state"] == SitemapScanState.UNCHANGED)
 
 
-def _with_id(rows: Mapping[UUID, dict[str, Any]]) -> list[dict[str, Any]]:
-    return [{"id": sitemap_id, **row} for sitemap_id, row in sorted(rows.items())]
+def _with_id(
+    rows: Mapping[UUID, dict[str, Any]], *, but: Container[UUID] = ()
+) -> list[dict[str, Any]]:
+    return [{"id": key, **row} for key, row in sorted(rows.items()) if key not in but]
