@@ -182,14 +182,14 @@ class QueueMachine(RuleBasedStateMachine):
         self._in_session(lambda s: s.execute(change))
         self.jobs[job_id].expired = True
 
-    @rule(blame=st.booleans())
-    def rescue(self, blame: bool) -> None:
-        taken = self._in_session(lambda s: rescue(s, blame=blame))
+    @rule(count_deaths=st.booleans())
+    def rescue(self, count_deaths: bool) -> None:
+        taken = self._in_session(lambda s: rescue(s, count_deaths=count_deaths))
         silent = {i for i, j in self.jobs.items() if j.expired and j.status == "processing"}
         assert {job.id for job in taken} == silent
         for job_id in silent:
             job = self.jobs[job_id]
-            job.rescues += blame
+            job.rescues += count_deaths
             job.attempt = max(0, job.attempt - 1)
             fatal = POISON_RESCUES if job.alone else MAX_RESCUES
             job.leave("rescued", "failed" if job.rescues >= fatal else "pending")

@@ -7,40 +7,40 @@ MAX_DOCUMENT_BYTES = 48 * 1024 * 1024
 
 
 class MemoryBudget:
-    """A shared count of bytes. What follows when it is spent is for those who take from it."""
+    """A shared count of bytes. Its users decide what to do when it is spent."""
 
-    def __init__(self, most: int) -> None:
-        self._most = most
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
         self._held = 0
 
     @property
     def spent(self) -> bool:
-        """Whether the jobs together hold more than they should."""
-        return self._held >= self._most
+        """Whether the jobs together hold more than the maximum."""
+        return self._held >= self._max_bytes
 
     @property
     def held(self) -> int:
-        """About how many bytes are held now."""
+        """The approximate number of bytes held now."""
         return self._held
 
     def reserve(self, size: int) -> None:
-        """So many bytes more are held."""
+        """Add bytes to the count."""
         self._held += size
 
     def free(self, size: int) -> None:
-        """So many bytes are held no longer."""
+        """Subtract bytes from the count."""
         self._held -= size
 
 
 class EntryMemoryBudget(MemoryBudget):
-    """Entries that wait to be written: when it is spent, each recorder writes what it holds.
+    """The budget of unwritten entries: when it is spent, each recorder writes its rows.
 
-    `documents` is the budget of what is known of the documents that are being read: when it is
-    spent, they hold what comes in less memory.
+    `documents` is the budget of the stored entries of documents being read: when it is spent,
+    further documents use a form that takes less memory.
     """
 
     def __init__(
-        self, most: int = MAX_ENTRY_BYTES, most_of_documents: int = MAX_DOCUMENT_BYTES
+        self, max_bytes: int = MAX_ENTRY_BYTES, max_document_bytes: int = MAX_DOCUMENT_BYTES
     ) -> None:
-        super().__init__(most)
-        self.documents = MemoryBudget(most_of_documents)
+        super().__init__(max_bytes)
+        self.documents = MemoryBudget(max_document_bytes)

@@ -37,7 +37,8 @@ from siteatlas.queue.fair_order import SUSPECT_RESCUES, constant, line_length, p
 from siteatlas.queue.fence import Claim, claim_of, status_value
 from siteatlas.storage.models import SITEMAP_JOB, Domain, Job, JobStatus, Worker
 
-# Deaths without a finished document: when running in isolation, or in total.
+# Deaths of its worker, without a finished document in between, after which a job fails as poison:
+# while it ran in isolation, and in total.
 POISON_RESCUES = 3
 MAX_RESCUES = 6
 LEASE_EXPIRED = "lease_expired"
@@ -47,7 +48,7 @@ RESCUE_BATCH = 100
 
 @dataclass(frozen=True, slots=True)
 class DueWork:
-    """Jobs whose lease ran out, whether a suspect is due, and whether any job waits at all."""
+    """Jobs whose lease has expired, whether a suspect is due, and whether any job is pending."""
 
     expired: list[int]
     suspects: bool
@@ -80,16 +81,16 @@ def _due_work() -> Any:
     )
 
 
-def _taking() -> Any:
-    """Take waiting jobs; which ones is for the caller to say."""
+def _claim_update() -> Any:
+    """The UPDATE that claims jobs; the caller adds the condition."""
     return (
         update(Job)
         .values(
             status=JobStatus.PROCESSING,
             fence=Job.fence + 1,
             attempt=Job.attempt + 1,
-            worker_id=bindparam("taker"),
-            alone=bindparam("by_itself", type_=Boolean()),
+            worker_id=bindparam("claiming_worker"),
+            alone=bindparam("isolated", type_=Boolean()),
             lease_until=func.now() + bindparam("lease", type_=Interval()),
             heartbeat_at=func.now(),
             started_at=func.now(),
@@ -109,19 +110,19 @@ def _claim_of_suspect() -> Any:
         .with_for_update(skip_locked=True, key_share=True)
         .scalar_subquery()
     )
-    return _taking().where(Job.id == any_(func.array(pick, type_=ARRAY(Job.id.type))))
+    return _claim_update().where(Job.id == any_(func.array(pick, type_=ARRAY(Job.id.type))))
 
 
-def _rescue(*, blame: bool, some: bool) -> Any:
-    is_death = ~_worker_lives() if blame else false()
-    silent = _silent(is_death, some=some)
+def _rescue(*, count_deaths: bool, only_listed: bool) -> Any:
+    is_death = ~_worker_is_alive() if count_deaths else false()
+    expired = _expired_jobs(is_death, only_listed=only_listed)
     cancelled = Job.cancel_requested_at.is_not(None)
-    deaths = Job.rescues + case((silent.c.is_death, 1), else_=0)
+    deaths = Job.rescues + case((expired.c.is_death, 1), else_=0)
     poisoned = or_(and_(Job.alone, deaths >= POISON_RESCUES), deaths >= MAX_RESCUES)
     ended = or_(cancelled, poisoned)
     return (
         update(Job)
-        .where(Job.id == silent.c.id)
+        .where(Job.id == expired.c.id)
         .values(
             status=case(
                 (cancelled, status_value(JobStatus.CANCELLED)),
@@ -137,23 +138,22 @@ def _rescue(*, blame: bool, some: bool) -> Any:
             lease_until=null(),
             updated_at=func.now(),
         )
-        .returning(Job, silent.c.is_death)
+        .returning(Job, expired.c.is_death)
         .execution_options(synchronize_session=False, populate_existing=True)
     )
 
 
-def _silent(is_death: Any, *, some: bool) -> Any:
-    """The jobs whose lease ran out, locked with their sites, whose record may have to be changed.
+def _expired_jobs(is_death: Any, *, only_listed: bool) -> Any:
+    """The jobs whose lease has expired, locked together with their domains.
 
-    Others lock a site before its job. A job of a site that is locked waits for the next poll, so
-    that nobody waits for a site while holding a job. Arrays, because for a join the planner may
-    read all sites.
+    The lock order is domain, then job: jobs whose domain is locked are left for the next poll.
+    Arrays instead of a join, for which the planner may scan all domains.
     """
     expired = and_(
         Job.status == JobStatus.PROCESSING,
         Job.job_type == SITEMAP_JOB,
         Job.lease_until < func.now(),
-        Job.id == any_(bindparam("some", type_=ARRAY(Job.id.type))) if some else true(),
+        Job.id == any_(bindparam("only", type_=ARRAY(Job.id.type))) if only_listed else true(),
     )
     sites = (
         select(Domain.id)
@@ -168,7 +168,7 @@ def _silent(is_death: Any, *, some: bool) -> Any:
         .order_by(Job.id)
         .limit(RESCUE_BATCH)
         .with_for_update(skip_locked=True, key_share=True, of=Job)
-        .cte("silent")
+        .cte("expired_jobs")
     )
 
 
@@ -176,7 +176,7 @@ def _array_of(values: Any, column: Any) -> Any:
     return func.array(values.scalar_subquery(), type_=ARRAY(column.type))
 
 
-def _worker_lives() -> Any:
+def _worker_is_alive() -> Any:
     return (
         select(Worker.id)
         .where(Worker.id == Job.worker_id, Worker.last_seen_at >= Job.lease_until)
@@ -191,18 +191,18 @@ def _rescue_pause(deaths: Any) -> Any:
 
 
 DUE_WORK = _due_work()
-# By primary key alone: the pick has locked the rows, and asking for their status again would let
-# the planner join all waiting rows when its statistics are old.
-CLAIM = _taking().where(Job.id == any_(picked()))
+# By primary key alone: the pick has locked the rows, and a second condition on their status would
+# let the planner join all pending rows when its statistics are old.
+CLAIM = _claim_update().where(Job.id == any_(picked()))
 CLAIM_SUSPECT = _claim_of_suspect()
 RESCUE = {
-    (blame, some): _rescue(blame=blame, some=some)
-    for blame, some in product((False, True), repeat=2)
+    (count_deaths, only_listed): _rescue(count_deaths=count_deaths, only_listed=only_listed)
+    for count_deaths, only_listed in product((False, True), repeat=2)
 }
 
 
 async def find_due_work(session: AsyncSession, *, ignored: Collection[int] = ()) -> DueWork:
-    """Look without taking anything. The leases of `ignored` jobs are not looked at."""
+    """Look for work without claiming it. Expired leases of `ignored` jobs are left out."""
     row = (await session.execute(DUE_WORK, {"ignored": list(ignored)})).one()
     return DueWork(list(row.expired), suspects=row.suspect is not None, jobs=row.job is not None)
 
@@ -214,20 +214,20 @@ async def claim(
     lease_seconds: float,
     *,
     background: int | None = None,
-    full_users: Collection[UUID] = (),
+    users_at_limit: Collection[UUID] = (),
 ) -> list[Claim]:
-    """Take up to `limit` waiting jobs whose time has come, most urgent first, users in turn.
+    """Claim up to `limit` pending jobs that are due, most urgent first, users in turn.
 
-    Of jobs that are not interactive only so many are taken that no more than `background` are
-    taken in all. `full_users` get nothing. Jobs that may have killed their worker are left to
+    Jobs that are not interactive are claimed only until the total reaches `background`. Jobs of
+    `users_at_limit` are skipped. Jobs that may have killed their worker are left to
     `claim_suspect`.
     """
     values = {
-        "most": limit,
+        "max_jobs": limit,
         "line_length": line_length(limit),
-        "most_background": limit if background is None else background,
-        "full_users": list(full_users),
-        **_taker(worker_id, lease_seconds),
+        "max_with_background": limit if background is None else background,
+        "users_at_limit": list(users_at_limit),
+        **_claim_params(worker_id, lease_seconds),
     }
     jobs = (await session.execute(CLAIM, values)).scalars().all()
     return [
@@ -238,11 +238,11 @@ async def claim(
 async def claim_suspect(
     session: AsyncSession, worker_id: str, lease_seconds: float
 ) -> Claim | None:
-    """Take one waiting job that was running at two deaths; it must run alone in its process.
+    """Claim one pending job that was running at two deaths; it must run alone in its process.
 
-    Only then does its next death show that this job kills the worker, and not another one.
+    Only then does another death show that it was this job that killed the worker.
     """
-    values = {**_taker(worker_id, lease_seconds), "by_itself": True}
+    values = {**_claim_params(worker_id, lease_seconds), "isolated": True}
     job = (await session.execute(CLAIM_SUSPECT, values)).scalar_one_or_none()
     return claim_of(job) if job else None
 
@@ -250,32 +250,36 @@ async def claim_suspect(
 async def claim_one(
     session: AsyncSession, job_id: int, worker_id: str, lease_seconds: float
 ) -> Claim | None:
-    """Take this waiting job, whatever its priority and time; None when it is not waiting."""
-    statement = _taking().where(Job.id == job_id, waiting(Job))
-    taken = await session.execute(statement, _taker(worker_id, lease_seconds))
+    """Claim this pending job, whatever its priority and time; None if it is not pending."""
+    statement = _claim_update().where(Job.id == job_id, waiting(Job))
+    taken = await session.execute(statement, _claim_params(worker_id, lease_seconds))
     job = taken.scalar_one_or_none()
     return claim_of(job) if job else None
 
 
-def _taker(worker_id: str, lease_seconds: float) -> dict[str, Any]:
-    return {"taker": worker_id, "lease": timedelta(seconds=lease_seconds), "by_itself": False}
+def _claim_params(worker_id: str, lease_seconds: float) -> dict[str, Any]:
+    lease = timedelta(seconds=lease_seconds)
+    return {"claiming_worker": worker_id, "lease": lease, "isolated": False}
 
 
 async def rescue(
-    session: AsyncSession, *, blame: bool = True, only: Collection[int] | None = None
+    session: AsyncSession, *, count_deaths: bool = True, only: Collection[int] | None = None
 ) -> list[Job]:
-    """Take back the jobs whose lease ran out, or those of them that are in `only`.
+    """Return the jobs whose lease has expired to the queue, or those of them in `only`.
 
-    They wait again at once, with the attempt refunded; after a second death without a finished
-    document in between they wait a little and run alone. One that dies alone then fails as
-    poison; so does, after more deaths, one that never had the chance. One that was asked to stop
-    is cancelled. Without `blame` the death is not the job's: the database itself was away, so
-    that nobody could renew a lease. A worker that was seen after the lease had ended lives, and
-    blames nobody either. The record of the attempt tells the two apart: only a death that was
-    counted may be taken back later.
+    The attempt is refunded. Each job becomes
+
+    - cancelled, if its cancellation was requested;
+    - failed as poison after `POISON_RESCUES` deaths if it ran alone, else after `MAX_RESCUES`,
+      counted without a finished document in between;
+    - pending otherwise, with a growing delay, and as a suspect after `SUSPECT_RESCUES` deaths.
+
+    A death is counted unless the worker was seen after the lease had expired. `count_deaths=False`
+    counts none: the database was unavailable, so no worker could renew a lease. The record of the
+    attempt tells the two apart: only a counted death can be forgiven later.
     """
-    statement = RESCUE[blame, only is not None]
-    rows = (await session.execute(statement, {"some": list(only or ())})).all()
+    statement = RESCUE[count_deaths, only is not None]
+    rows = (await session.execute(statement, {"only": list(only or ())})).all()
     for code, counted in ((LEASE_EXPIRED, True), (LeaseLost.code, False)):
         jobs = [row.Job for row in rows if row.is_death is counted]
         await record_attempts(session, jobs, outcome="rescued", error_code=code, refunded=True)
@@ -285,10 +289,10 @@ async def rescue(
 async def release_orphans(
     session: AsyncSession, worker_id: str, running: Collection[int]
 ) -> list[Job]:
-    """Give back the jobs that carry this worker's name though it does not run them.
+    """Release the jobs that are assigned to this worker but do not run in it.
 
-    That happens when the answer to a claim is lost on the way, or a job was left because the
-    database was away. Nobody else waits for such a lease to run out.
+    That happens when the response to a claim was lost, or when the end of a job could not be
+    written because the database was unavailable. Their leases need not expire first.
     """
     cancelled = Job.cancel_requested_at.is_not(None)
     statement = (

@@ -39,13 +39,13 @@ SUSPECT_RESCUES = 2
 
 
 def picked() -> Any:
-    """An array of the ids to take, each locked: `most` in all, `most_background` of them not
-    interactive ones. Users in `full_users` are passed over.
+    """An array of the ids to claim, each locked: at most `max_jobs`, and jobs that are not
+    interactive only until the total reaches `max_with_background`. `users_at_limit` are skipped.
     """
     candidates = _in_turn(_due(waiting_lines()))
     interactive = _locked(candidates, candidates.c.priority == Priority.INTERACTIVE)
-    urgent = interactive.limit(bindparam("most", type_=Integer())).cte("urgent")
-    left = bindparam("most_background", type_=Integer()) - (
+    urgent = interactive.limit(bindparam("max_jobs", type_=Integer())).cte("urgent")
+    left = bindparam("max_with_background", type_=Integer()) - (
         select(func.count()).select_from(urgent).scalar_subquery()
     )
     others = _locked(candidates, candidates.c.priority != Priority.INTERACTIVE)
@@ -54,9 +54,9 @@ def picked() -> Any:
     return func.array(both, type_=ARRAY(Job.id.type))
 
 
-def line_length(most: int) -> int:
-    """How far to look into one line for `most` jobs: beyond those that others take meanwhile."""
-    return 2 * most + FIRST_OF_A_LINE
+def line_length(max_jobs: int) -> int:
+    """How far to look into one line for `max_jobs` jobs: further, because others claim too."""
+    return 2 * max_jobs + FIRST_OF_A_LINE
 
 
 def waiting(job: Any) -> Any:
@@ -98,7 +98,7 @@ def waiting_lines() -> CTE:
 
 def _due(lines: CTE) -> CTE:
     """The lines in which a job may be taken now."""
-    full = bindparam("full_users", type_=ARRAY(Uuid()))
+    full = bindparam("users_at_limit", type_=ARRAY(Uuid()))
     due = select(lines.c.priority, lines.c.created_by)
     return due.where(lines.c.run_at <= func.now(), lines.c.created_by != all_(full)).cte("due")
 

@@ -1,7 +1,7 @@
-"""The consumer: claims jobs for free slots, runs them, and tells the queue how they ended.
+"""The consumer: claims jobs for free slots, runs them, and records in the queue how they ended.
 
-The database decides who works; any number of consumers may run. `sitemap_scheduler` is the clock,
-`lease_keeper` holds what was claimed.
+The database assigns the jobs; any number of consumers may run. `sitemap_scheduler` is the clock,
+`lease_keeper` renews the leases.
 """
 
 from __future__ import annotations
@@ -51,23 +51,24 @@ log = get_logger("scheduler")
 
 MIN_POLL_SECONDS = 1.0
 MAX_POLL_SECONDS = 5.0
-COOL_DOWN = 0.05
+MIN_POLL_GAP_SECONDS = 0.05
 GRACE_SECONDS = 3.0
 LAST_CLAIM_SECONDS = 2.0
 STOP_SECONDS = 11.0
 FINAL_WRITE_SECONDS = 5.0
 FINAL_RECOUNT_SECONDS = 2.0
-FORGET_SECONDS = 2.0
-EXCLUSIVE_SECONDS = 60.0
+SIGN_OFF_SECONDS = 2.0
+ISOLATION_SECONDS = 60.0
 SHORT_LEASE_SECONDS = 10.0
 DISPLACED_PAUSE_SECONDS = 60.0
 LOST = "lost"
 
 
 class Consumer:
-    """One per process. `run` works until it is told to stop; `run_once` works off what is there.
+    """One per process. `run` works until it is told to stop; `run_once` processes the jobs that are
+    queued now.
 
-    `claimed` counts the jobs that it took since it was made.
+    `claimed` counts the jobs claimed since it was created.
     """
 
     def __init__(
@@ -76,20 +77,22 @@ class Consumer:
         self._settings = settings
         self._policy = policy
         self._ticks = ticks or TickTimes()
-        self._lease = settings.lease_seconds
+        self._lease_seconds = settings.lease_seconds
         self._processor = Processor(settings, policy)
         self._wake = asyncio.Event()
         self._slots = Slots(settings.concurrency, self._wake.set)
-        self._concurrency = ConcurrencyLimit(settings.concurrency, self._lease)
+        self._concurrency = ConcurrencyLimit(settings.concurrency, self._lease_seconds)
         self._suspect: RunningJob | None = None
-        self._suspects_wait_until = 0.0
+        self._next_suspect_at = 0.0
         self._recounts = Recounts()
         self._rescuer = Rescuer(self._recounts)
-        self._taking = asyncio.Lock()
+        self._claim_lock = asyncio.Lock()
         self._stopping = False
         self._may_have_orphans = False
-        self._database_uptime = DatabaseUptime(self._lease)
-        self._leases = LeaseKeeper(self._slots, self._lease, self._database_uptime, self._report)
+        self._database_uptime = DatabaseUptime(self._lease_seconds)
+        self._leases = LeaseKeeper(
+            self._slots, self._lease_seconds, self._database_uptime, self._report
+        )
         self._group: asyncio.TaskGroup | None = None
         self.worker_id = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
         self.claimed = 0
@@ -99,10 +102,10 @@ class Consumer:
         self._wake.set()
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Work until `stop` is set, then give back what could not be finished."""
+        """Work until `stop` is set, then release the jobs that could not be finished."""
         log.info("worker_started", worker_id=self.worker_id, slots=self._slots.size)
-        if self._lease < SHORT_LEASE_SECONDS:
-            log.warning("lease_too_short", seconds=self._lease, advised=SHORT_LEASE_SECONDS)
+        if self._lease_seconds < SHORT_LEASE_SECONDS:
+            log.warning("lease_too_short", seconds=self._lease_seconds, advised=SHORT_LEASE_SECONDS)
         async with asyncio.TaskGroup() as group:
             self._group = group
             loops = [
@@ -122,7 +125,7 @@ class Consumer:
                 loop.cancel()
         with suppress(DatabaseError, TimeoutError):
             async with (
-                asyncio.timeout(FORGET_SECONDS),
+                asyncio.timeout(SIGN_OFF_SECONDS),
                 get_background_session() as session,
                 session.begin(),
             ):
@@ -130,7 +133,7 @@ class Consumer:
         log.info("worker_stopped", worker_id=self.worker_id)
 
     async def run_once(self, limit: int) -> dict[str, str]:
-        """Claim up to `limit` jobs and run them to their end; the outcome of each, by its UUID."""
+        """Claim up to `limit` jobs and run them to their end. Return the outcomes by job UUID."""
         jobs: list[RunningJob] = []
         async with asyncio.TaskGroup() as group:
             self._group = group
@@ -149,40 +152,44 @@ class Consumer:
         return {str(job.claim.job_id): job.outcome.value if job.outcome else LOST for job in jobs}
 
     async def claim_jobs(self, limit: int) -> int:
-        """Rescue silent jobs, claim up to `limit` for the free slots, and start them; how many."""
+        """Rescue expired jobs, claim up to `limit` for the free slots and start them.
+
+        Return the number started.
+        """
         return len(await self._claim_and_start(limit))
 
     async def _claim_and_start(self, limit: int) -> list[RunningJob]:
         # One at a time: the poll, the tick and run_once would otherwise claim for the same slots.
-        async with self._taking:
+        async with self._claim_lock:
             # A suspect runs alone, so that its next death can only be its own.
             if self._stopping or self._suspect is not None:
                 return []
             # Many waiting jobs must not keep others out of a process (decision 0022).
-            for job in self._slots.overstaying():
+            for job in self._slots.jobs_to_displace():
                 job.stop(StopReason.DISPLACED)
-            claims, rescued = await self._poll(limit)
+            claims, rescued = await self._rescue_and_claim(limit)
             self._database_uptime.record_answer()
             meters.claims += len(claims)
             self.claimed += len(claims)
-            jobs = [self._start(one) for one in claims]
+            jobs = [self._start(claim) for claim in claims]
         if rescued:
             # A frozen worker may still hold locks on the rows of its job (decision 0024).
             await terminate_stalled_writers()
         return jobs
 
     async def stop_claiming(self) -> None:
-        """Claim nothing from now on. A claim that is under way comes to its end first.
+        """Claim nothing from now on; a claim in progress is completed first.
 
-        Cut off before its answer, it would leave jobs that nobody runs until their leases end.
+        Cancelling it before the response arrives would leave claimed jobs that no worker runs until
+        their leases expire.
         """
         self._stopping = True
         with suppress(TimeoutError):
-            async with asyncio.timeout(LAST_CLAIM_SECONDS), self._taking:
+            async with asyncio.timeout(LAST_CLAIM_SECONDS), self._claim_lock:
                 pass
 
-    async def _poll(self, limit: int) -> tuple[list[Claim], int]:
-        """The jobs claimed, and how many were rescued before that."""
+    async def _rescue_and_claim(self, limit: int) -> tuple[list[Claim], int]:
+        """Rescue expired jobs, then claim. Return the claims and the number of jobs rescued."""
         may_have_orphans, self._may_have_orphans = self._may_have_orphans, False
         try:
             if may_have_orphans:
@@ -190,51 +197,53 @@ class Consumer:
                 self._may_have_orphans = not await self._rescuer.release_orphans(
                     self.worker_id, running
                 )
-            work, claims = await self._claim(limit, rescue_first=True)
+            work, claims = await self._claim(limit, skip_if_expired=True)
             if not work.expired:
                 return claims, 0
-            blame = self._database_uptime.covers_lease
-            rescued = await self._rescuer.rescue(work.expired, blame=blame)
+            count_deaths = self._database_uptime.covers_lease
+            rescued = await self._rescuer.rescue(work.expired, count_deaths=count_deaths)
             _, claims = await self._claim(limit)
         except BaseException:
-            # The answer to a claim may be lost on its way.
+            # The response to a claim may have been lost.
             self._may_have_orphans = True
             raise
         return claims, rescued
 
     @retry_when_busy
     async def _claim(
-        self, limit: int, *, rescue_first: bool = False
+        self, limit: int, *, skip_if_expired: bool = False
     ) -> tuple[DueWork, list[Claim]]:
         async with meters.timed_claim(), get_background_session() as session, session.begin():
             work = await find_due_work(session, ignored=self._rescuer.ignored)
-            if rescue_first and work.expired:
+            if skip_if_expired and work.expired:
                 return work, []
             return work, await self._claim_for_free_slots(session, limit, work)
 
     async def _claim_for_free_slots(
         self, session: AsyncSession, limit: int, work: DueWork
     ) -> list[Claim]:
-        capacity = self._slots.capacity(min(limit, self._concurrency.most - self._slots.running))
+        capacity = self._slots.capacity(
+            min(limit, self._concurrency.max_jobs - self._slots.running)
+        )
         claims: list[Claim] = []
-        if capacity.most > 0 and work.jobs:
-            claims = await self._claim_for(session, capacity, suspects=work.suspects)
+        if capacity.max_jobs > 0 and work.jobs:
+            claims = await self._claim_suspect_or_jobs(session, capacity, suspects=work.suspects)
         self._slots.note_claimed(capacity, len(claims))
         return claims
 
-    async def _claim_for(
+    async def _claim_suspect_or_jobs(
         self, session: AsyncSession, capacity: Capacity, *, suspects: bool
     ) -> list[Claim]:
-        suspects_wait = time.monotonic() < self._suspects_wait_until
+        suspects_wait = time.monotonic() < self._next_suspect_at
         if suspects and not suspects_wait and (suspect := await self._claim_suspect(session)):
             return [suspect]
         claims = await claim(
             session,
             self.worker_id,
-            capacity.most,
-            self._lease,
+            capacity.max_jobs,
+            self._lease_seconds,
             background=capacity.background,
-            full_users=capacity.full_users,
+            users_at_limit=capacity.users_at_limit,
         )
         if suspects and suspects_wait and not claims and not self._slots.running:
             suspect = await self._claim_suspect(session)
@@ -242,14 +251,14 @@ class Consumer:
         return claims
 
     async def _claim_suspect(self, session: AsyncSession) -> Claim | None:
-        return await claim_suspect(session, self.worker_id, self._lease)
+        return await claim_suspect(session, self.worker_id, self._lease_seconds)
 
-    def _start(self, one: Claim) -> RunningJob:
+    def _start(self, claim: Claim) -> RunningJob:
         assert self._group is not None
-        log.info("job_claimed", job_id=str(one.job_id), domain=one.domain, fence=one.fence)
-        site, user = shares_of(one, self._policy)
-        job = RunningJob(one, site=site, user=user)
-        if one.alone:
+        log.info("job_claimed", job_id=str(claim.job_id), domain=claim.domain, fence=claim.fence)
+        site, user = shares_of(claim, self._policy)
+        job = RunningJob(claim, site=site, user=user)
+        if claim.alone:
             self._suspect = job
             self._slots.add_parked(job)
         else:
@@ -267,17 +276,17 @@ class Consumer:
             with observe_waits(parking.waits), interactive_job(job.is_interactive):
                 status = await self._processor.run(job.claim, job.activity)
         except (asyncio.CancelledError, TimeoutError):
-            status = await self._stopped(job)
+            status = await self._record_stop(job)
         except SiteatlasError as error:
             log.warning("job_end_not_recorded", job_id=str(job.claim.job_id), error=error.code)
         except Exception:
-            # The error boundary of one job: its end could not be written, the others go on.
+            # The error boundary of one job: its end could not be written, the others continue.
             log.exception("job_end_not_recorded", job_id=str(job.claim.job_id))
         finally:
             parking.end()
-            self._note_end(job, status)
+            self._on_job_end(job, status)
 
-    def _note_end(self, job: RunningJob, status: JobStatus | None) -> None:
+    def _on_job_end(self, job: RunningJob, status: JobStatus | None) -> None:
         self._may_have_orphans |= status is None
         job.outcome = status
         if status is not None:
@@ -287,11 +296,11 @@ class Consumer:
         if status in UNPUBLISHED:
             self._recounts.start(job.claim.id)
         self._slots.remove(job)
-        self._end_exclusive_run(job)
+        self._end_isolation(job)
         self._wake.set()
 
     async def _release_other_jobs(self, suspect: RunningJob) -> None:
-        """A job that may kill its worker runs alone, for a while: nobody else is to be blamed."""
+        """A suspect runs alone for a limited time, so that a crash can be attributed to it."""
         log.warning("job_isolated", job_id=str(suspect.claim.job_id), domain=suspect.claim.domain)
         others = [job for job in self._slots.jobs() if job is not suspect]
         tasks = [job.task for job in others if job.task is not None]
@@ -300,17 +309,17 @@ class Consumer:
             for job in others:
                 job.stop(StopReason.SHUTDOWN)
             await asyncio.wait(tasks, timeout=STOP_SECONDS)
-        asyncio.get_running_loop().call_later(EXCLUSIVE_SECONDS, self._end_exclusive_run, suspect)
+        asyncio.get_running_loop().call_later(ISOLATION_SECONDS, self._end_isolation, suspect)
 
-    def _end_exclusive_run(self, suspect: RunningJob) -> None:
-        """The others come back, and have as much time before the next suspect."""
+    def _end_isolation(self, suspect: RunningJob) -> None:
+        """Let other jobs run again, for at least as long, before the next suspect is claimed."""
         if self._suspect is suspect:
             self._suspect = None
-            self._suspects_wait_until = time.monotonic() + EXCLUSIVE_SECONDS
+            self._next_suspect_at = time.monotonic() + ISOLATION_SECONDS
             self._wake.set()
 
-    async def _stopped(self, job: RunningJob) -> JobStatus | None:
-        """A job was stopped from outside: say so in the queue, if it is still ours to say."""
+    async def _record_stop(self, job: RunningJob) -> JobStatus | None:
+        """Record in the queue why a job was stopped, if this worker still holds its claim."""
         if job.stop_reason is StopReason.LEASE_LOST:
             log.warning("lease_lost", job_id=str(job.claim.job_id), fence=job.claim.fence)
             meters.lease_losses += 1
@@ -340,7 +349,7 @@ class Consumer:
                 async with asyncio.timeout(pause):
                     await self._wake.wait()
                     pause = MIN_POLL_SECONDS
-            await asyncio.sleep(COOL_DOWN)
+            await asyncio.sleep(MIN_POLL_GAP_SECONDS)
 
     def _report(self) -> WorkerReport:
         return WorkerReport(
@@ -355,7 +364,7 @@ class Consumer:
         )
 
     async def _drain(self) -> None:
-        """Let short jobs end, then stop the others; they go back to the queue at once."""
+        """Let short jobs end, then stop the others; they return to the queue at once."""
         if await self._slots.wait_idle(GRACE_SECONDS):
             return
         for job in self._slots.jobs():
@@ -364,7 +373,7 @@ class Consumer:
 
 
 async def _write_final_status(job: RunningJob) -> JobStatus | None:
-    """Record the end of the attempt by the reason it was stopped for; the status it led to."""
+    """Record the end of the attempt by the reason it was stopped for. Return the new status."""
     if job.stop_reason is StopReason.CANCELLED:
         await record_cancellation(job.claim)
         meters.jobs_ended[JobStatus.CANCELLED.value] += 1

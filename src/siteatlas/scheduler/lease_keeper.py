@@ -34,7 +34,7 @@ class LeaseKeeper:
         report: Callable[[], WorkerReport],
     ) -> None:
         self._slots = slots
-        self._lease = lease_seconds
+        self._lease_seconds = lease_seconds
         self._database_uptime = database_uptime
         self._report = report
         self._lost: dict[Claim, float] = {}
@@ -42,7 +42,7 @@ class LeaseKeeper:
     def record_loss(self, claim: Claim) -> None:
         """A job was lost though this process lives: its rescue is not held against it."""
         # It can be rescued only after the lease has expired.
-        self._lost[claim] = time.monotonic() + 2 * self._lease
+        self._lost[claim] = time.monotonic() + 2 * self._lease_seconds
 
     async def heartbeat_loop(self) -> None:
         """Renew the leases several times per lease, until cancelled."""
@@ -51,7 +51,7 @@ class LeaseKeeper:
             async with resilient_loop.iteration():
                 await self.heartbeat()
             meters.note_heartbeat()
-            await asyncio.sleep(min(self._lease / HEARTBEATS_PER_LEASE, REPORT_SECONDS))
+            await asyncio.sleep(min(self._lease_seconds / HEARTBEATS_PER_LEASE, REPORT_SECONDS))
 
     async def watch_loop(self) -> None:
         """Stop jobs whose lease was not renewed in time, until cancelled.
@@ -59,7 +59,7 @@ class LeaseKeeper:
         Apart from the heartbeat, which may itself be waiting for the database.
         """
         while True:
-            await asyncio.sleep(self._lease / TRUST_CHECKS_PER_LEASE)
+            await asyncio.sleep(self._lease_seconds / TRUST_CHECKS_PER_LEASE)
             self._stop_untrusted()
 
     async def heartbeat(self) -> None:
@@ -71,7 +71,9 @@ class LeaseKeeper:
             await report_worker(session, self._report())
             await forgive_rescues(session, self._lost)
             # Last: what is locked before another statement may stay locked if we freeze there.
-            kept, cancelled = await heartbeat(session, [job.claim for job in alive], self._lease)
+            kept, cancelled = await heartbeat(
+                session, [job.claim for job in alive], self._lease_seconds
+            )
         self._database_uptime.record_answer()
         for job in alive:
             if job.claim.id in cancelled:
@@ -90,7 +92,7 @@ class LeaseKeeper:
 
     def _stop_untrusted(self) -> None:
         """A lease that was not renewed in time may already belong to another worker."""
-        trusted = self._lease * TRUSTED_SHARE_OF_LEASE
+        trusted = self._lease_seconds * TRUSTED_SHARE_OF_LEASE
         for job in self._slots.jobs():
             if time.monotonic() - job.renewed_at > trusted:
                 job.stop(StopReason.LEASE_LOST)

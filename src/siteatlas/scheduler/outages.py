@@ -84,7 +84,7 @@ class DatabaseUptime:
     """
 
     def __init__(self, lease_seconds: float) -> None:
-        self._lease = lease_seconds
+        self._lease_seconds = lease_seconds
         self._last: float | None = None
         self._since = float("-inf")
 
@@ -92,7 +92,7 @@ class DatabaseUptime:
     def covers_lease(self) -> bool:
         """Whether workers could have renewed their leases during the whole of the last one."""
         now = time.monotonic()
-        return not self._is_gap(now) and now - self._since >= self._lease
+        return not self._is_gap(now) and now - self._since >= self._lease_seconds
 
     def record_answer(self) -> None:
         """The database answered."""
@@ -102,7 +102,7 @@ class DatabaseUptime:
         self._last = now
 
     def _is_gap(self, now: float) -> bool:
-        return self._last is not None and now - self._last > self._lease / 2
+        return self._last is not None and now - self._last > self._lease_seconds / 2
 
 
 def _is_cancelled() -> bool:

@@ -31,7 +31,7 @@ MAX_ROUND_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True)
 class _ReturnedJob:
-    """A job as it was when it was taken back; others may have claimed it since."""
+    """A job as it was when it was rescued; it may have been claimed again since."""
 
     id: int
     status: JobStatus
@@ -39,7 +39,7 @@ class _ReturnedJob:
 
 
 class Rescuer:
-    """One per process; remembers which jobs could not be taken back."""
+    """One per process; remembers which jobs could not be rescued."""
 
     def __init__(self, recounts: Recounts) -> None:
         self._recounts = recounts
@@ -52,24 +52,24 @@ class Rescuer:
         self._retry_at = {job: at for job, at in self._retry_at.items() if at > now}
         return list(self._retry_at)
 
-    async def rescue(self, expired: Collection[int], *, blame: bool) -> int:
-        """Take these jobs back if their leases are still over; how many.
+    async def rescue(self, expired: Collection[int], *, count_deaths: bool) -> int:
+        """Rescue these jobs if their leases are still expired. Return how many were rescued.
 
-        All in one transaction, and one by one when that fails. A job that stays, because its site
-        is locked or its rescue fails, is left alone for a while.
+        All in one transaction, and one by one if that fails. A job whose domain is locked or whose
+        rescue fails is ignored for a while.
         """
         try:
-            rescued = await self._rescue(expired, blame=blame)
+            rescued = await self._rescue(expired, count_deaths=count_deaths)
         except DatabaseUnavailable:
             raise
         except Exception as error:  # noqa: BLE001 - each is tried and logged on its own
             log.warning("rescue_retried_individually", jobs=len(expired), error=_code_of(error))
-            rescued = await self._one_by_one(expired, blame=blame)
+            rescued = await self._one_by_one(expired, count_deaths=count_deaths)
         self._ignore(set(expired) - rescued, LOCKED_SECONDS)
         return len(rescued)
 
     async def release_orphans(self, worker_id: str, running: Collection[int]) -> bool:
-        """Give back what this process holds without running it; False when that failed."""
+        """Release the jobs that this process holds without running them; False if that failed."""
         try:
             async with get_background_session() as session, session.begin():
                 jobs = await release_orphans(session, worker_id, running)
@@ -77,19 +77,19 @@ class Rescuer:
         except DatabaseUnavailable:
             raise
         except Exception as error:
-            log.warning("disown_failed", error=_code_of(error), exc_info=_unknown(error))
+            log.warning("release_orphans_failed", error=_code_of(error), exc_info=_unknown(error))
             return False
         self._log_and_recount(ended)
         return True
 
-    async def _one_by_one(self, expired: Collection[int], *, blame: bool) -> set[int]:
+    async def _one_by_one(self, expired: Collection[int], *, count_deaths: bool) -> set[int]:
         rescued: set[int] = set()
         until = time.monotonic() + MAX_ROUND_SECONDS
         for job in expired:
             if time.monotonic() >= until:
                 break
             try:
-                rescued |= await self._rescue([job], blame=blame)
+                rescued |= await self._rescue([job], count_deaths=count_deaths)
             except DatabaseUnavailable:
                 raise
             except Exception as error:
@@ -99,9 +99,9 @@ class Rescuer:
                 )
         return rescued
 
-    async def _rescue(self, expired: Collection[int], *, blame: bool) -> set[int]:
+    async def _rescue(self, expired: Collection[int], *, count_deaths: bool) -> set[int]:
         async with get_background_session() as session, session.begin():
-            jobs = await rescue(session, blame=blame, only=expired)
+            jobs = await rescue(session, count_deaths=count_deaths, only=expired)
             ended = await _end_scans(session, jobs)
         meters.rescues += len(ended)
         self._log_and_recount(ended)
@@ -121,7 +121,7 @@ class Rescuer:
 
 
 async def _end_scans(session: AsyncSession, jobs: Iterable[Job]) -> list[_ReturnedJob]:
-    """Bring scans and sites in line with jobs that were taken back, where that ended them."""
+    """End the scans of rescued jobs that became final, and record failures on their domains."""
     for job in jobs:
         await end_scan_of_job(session, job.id, job.domain_id, job.status, job.error_code)
     return [_ReturnedJob(job.id, job.status, _log_fields(job)) for job in jobs]
@@ -142,5 +142,5 @@ def _code_of(error: Exception) -> str:
 
 
 def _unknown(error: Exception) -> Exception | None:
-    """The error with its traceback in the log, unless it is one of our own."""
+    """The error, to be logged with its traceback, unless it is one of our own classes."""
     return None if isinstance(error, SiteatlasError) else error

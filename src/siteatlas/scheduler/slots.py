@@ -22,8 +22,8 @@ from siteatlas.queue.fence import Claim
 from siteatlas.queue.new_job import Priority
 from siteatlas.storage.models import LOCAL_USER_ID, SYSTEM_USER_ID, JobStatus
 
-RESERVED_PART = 8
-SITE_PART = 4
+RESERVED_FRACTION = 1 / 8
+SITE_FRACTION = 1 / 4
 MIN_SLOTS_PER_SITE = 2
 PARKED_PER_SLOT = 8
 MIN_STAY_SECONDS = 60.0
@@ -60,7 +60,7 @@ class RunningJob:
 
     @property
     def is_interactive(self) -> bool:
-        """Whether a person waits for it."""
+        """Whether a user waits for the result."""
         return self.claim.priority == Priority.INTERACTIVE
 
     def stop(self, reason: StopReason) -> None:
@@ -73,33 +73,35 @@ class RunningJob:
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
-    """What may be claimed: `most` jobs, of them `background` that nobody waits for, and none of
-    `full_users`.
+    """What may be claimed: at most `max_jobs` jobs, none of them of `users_at_limit`.
+
+    Jobs that are not interactive are claimed only until the total reaches `background`.
     """
 
-    most: int
+    max_jobs: int
     background: int
-    full_users: frozenset[UUID]
+    users_at_limit: frozenset[UUID]
 
 
 class Slots:
-    """A fixed number of places for jobs.
+    """A fixed number of slots for jobs.
 
-    `on_free` is called when one became free and the last claim may have left jobs for want of it.
+    `on_free` is called when a slot becomes free and the last claim may have left jobs unclaimed
+    for lack of slots.
     """
 
     def __init__(self, size: int, on_free: Callable[[], None] = lambda: None) -> None:
         self.size = size
-        self.reserved = max(1, size // RESERVED_PART) if size > 1 else 0
-        self.most_parked = size * PARKED_PER_SLOT
-        self.most_of_a_site = max(MIN_SLOTS_PER_SITE, size // SITE_PART)
-        self.most_of_a_user = max(1, size - size // SITE_PART)
+        self.reserved = max(1, int(size * RESERVED_FRACTION)) if size > 1 else 0
+        self.max_parked = size * PARKED_PER_SLOT
+        self.max_per_site = max(MIN_SLOTS_PER_SITE, int(size * SITE_FRACTION))
+        self.max_per_user = max(1, size - int(size * SITE_FRACTION))
         self._on_free = on_free
         # Not by id: a lost job may be claimed again while its previous task is still shutting down.
         self._running: set[RunningJob] = set()
         self._parked: set[RunningJob] = set()
         self._returning: dict[asyncio.Future[None], RunningJob] = {}
-        self._was_short = True
+        self._ran_out_of_slots = True
         self._passed_over: frozenset[UUID] = frozenset()
         self._idle = asyncio.Event()
         self._idle.set()
@@ -107,14 +109,14 @@ class Slots:
     @property
     def free(self) -> int:
         """How many more jobs may be claimed; none when too many are parked."""
-        if len(self._parked) >= 2 * self.most_parked:
+        if len(self._parked) >= 2 * self.max_parked:
             return 0
         return self.size - len(self._running)
 
     @property
     def free_for_background(self) -> int:
-        """How many of these may be jobs that nobody waits for."""
-        if len(self._parked) >= self.most_parked:
+        """How many of the free slots jobs that are not interactive may use."""
+        if len(self._parked) >= self.max_parked:
             return 0
         return max(0, self.size - self.reserved - len(self._running))
 
@@ -128,21 +130,23 @@ class Slots:
         """How many jobs are held without a slot."""
         return len(self._parked)
 
-    def full_users(self) -> set[UUID]:
-        """The users who have all the slots that one user may have."""
+    def users_at_limit(self) -> set[UUID]:
+        """The users who occupy as many slots as one user may."""
         users = {job.user for job in self._running if job.user is not None}
-        return {user for user in users if self._count(user=user) >= self.most_of_a_user}
+        return {user for user in users if self._count(user=user) >= self.max_per_user}
 
     def capacity(self, limit: int) -> Capacity:
         """What a claim of up to `limit` jobs may take; pass the result on to `note_claimed`."""
-        self._was_short = True
-        most = min(limit, self.free)
-        return Capacity(most, min(most, self.free_for_background), frozenset(self.full_users()))
+        self._ran_out_of_slots = True
+        max_jobs = min(limit, self.free)
+        return Capacity(
+            max_jobs, min(max_jobs, self.free_for_background), frozenset(self.users_at_limit())
+        )
 
     def note_claimed(self, capacity: Capacity, count: int) -> None:
-        """So many jobs were claimed: if capacity was left, no free slot is worth another claim."""
-        self._was_short = count >= capacity.background
-        self._passed_over = capacity.full_users
+        """Record the number of jobs claimed: if capacity was left, a free slot needs no claim."""
+        self._ran_out_of_slots = count >= capacity.background
+        self._passed_over = capacity.users_at_limit
 
     def add(self, job: RunningJob) -> None:
         """Hold a job: in a slot, or parked when its site or its user has no share left."""
@@ -155,19 +159,19 @@ class Slots:
         self._idle.clear()
 
     def remove(self, job: RunningJob) -> None:
-        """Let go of a job."""
+        """Remove a job."""
         self._running.discard(job)
         self._parked.discard(job)
         if not self._running and not self._parked:
             self._idle.set()
-        self._let_in()
+        self._admit_parked()
 
     def park(self, job: RunningJob) -> None:
-        """Take the slot from a job that only waits."""
+        """Free the slot of a job that only waits."""
         if job in self._running:
             self._running.discard(job)
             self._parked.add(job)
-            self._let_in()
+            self._admit_parked()
 
     async def resume(self, job: RunningJob) -> None:
         """Wait until a parked job has a slot again. These come before jobs not yet claimed."""
@@ -175,7 +179,7 @@ class Slots:
         while job in self._parked:
             ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._returning[ready] = job
-            self._let_in()
+            self._admit_parked()
             try:
                 await ready
             finally:
@@ -189,13 +193,14 @@ class Slots:
         """Whether the job is held without a slot."""
         return job in self._parked
 
-    def overstaying(self) -> list[RunningJob]:
-        """When no more can be parked: those that have been here longest, to make room for others.
+    def jobs_to_displace(self) -> list[RunningJob]:
+        """The jobs held longest, to be released for others when no more can be parked.
 
-        Each has had its time, so that all get on even if there are many more than can be parked.
+        Each has been held for `MIN_STAY_SECONDS`, so every job makes progress even if there are
+        many more than can be parked.
         """
         staying = [job for job in self._parked if job.stop_reason is None]
-        if len(staying) < self.most_parked:
+        if len(staying) < self.max_parked:
             return []
         latest = time.monotonic() - MIN_STAY_SECONDS
         stayed = [job for job in staying if job.since <= latest]
@@ -203,7 +208,7 @@ class Slots:
         return stayed[: self.size]
 
     async def wait_idle(self, seconds: float | None = None) -> bool:
-        """Wait until every job has ended; False when the time ran out before."""
+        """Wait until every job has ended; False on timeout."""
         try:
             async with asyncio.timeout(seconds):
                 await self._idle.wait()
@@ -212,11 +217,11 @@ class Slots:
         return True
 
     def _may_run(self, job: RunningJob) -> bool:
-        places = self.size if job.is_interactive else self.size - self.reserved
+        usable = self.size if job.is_interactive else self.size - self.reserved
         return (
-            len(self._running) < places
-            and (job.site is None or self._count(site=job.site) < self.most_of_a_site)
-            and (job.user is None or self._count(user=job.user) < self.most_of_a_user)
+            len(self._running) < usable
+            and (job.site is None or self._count(site=job.site) < self.max_per_site)
+            and (job.user is None or self._count(user=job.user) < self.max_per_user)
         )
 
     def _count(self, *, site: str | None = None, user: UUID | None = None) -> int:
@@ -225,15 +230,15 @@ class Slots:
             for job in self._running
         )
 
-    def _let_in(self) -> None:
-        """Give free slots to parked jobs that want to go on: interactive first, then by age."""
+    def _admit_parked(self) -> None:
+        """Give free slots to parked jobs ready to resume: interactive ones first, then by age."""
         waiting = [(ready, job) for ready, job in self._returning.items() if not ready.done()]
         for ready, job in sorted(waiting, key=lambda one: not one[1].is_interactive):
             if self._may_run(job):
                 self._parked.discard(job)
                 self._running.add(job)
                 ready.set_result(None)
-        if self.free and (self._was_short or self._passed_over - self.full_users()):
+        if self.free and (self._ran_out_of_slots or self._passed_over - self.users_at_limit()):
             self._on_free()
 
 
@@ -248,21 +253,21 @@ class ConcurrencyLimit:
         self, size: int, lease_seconds: float, *, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._size = size
-        self._lease = lease_seconds
+        self._lease_seconds = lease_seconds
         self._clock = clock
         self._halved_at = -lease_seconds
-        self.most = size
+        self.max_jobs = size
 
     def record_loss(self, running: int) -> None:
-        """A lease ran out though this process lives, with so many jobs in its slots."""
+        """Halve the limit: a lease expired although this process, with `running` jobs, is alive."""
         now = self._clock()
-        if now - self._halved_at >= self._lease:
+        if now - self._halved_at >= self._lease_seconds:
             self._halved_at = now
-            self.most = max(1, min(self.most, max(running, 1)) // 2)
+            self.max_jobs = max(1, min(self.max_jobs, max(running, 1)) // 2)
 
     def ended(self) -> None:
-        """A job was brought to an end."""
-        self.most = min(self._size, self.most + 1)
+        """Raise the limit by one: a job has ended."""
+        self.max_jobs = min(self._size, self.max_jobs + 1)
 
 
 def shares_of(claim: Claim, policy: EgressPolicy) -> tuple[str | None, UUID | None]:

@@ -32,7 +32,7 @@ async def test_what_is_stored_does_not_depend_on_the_memory(
     budgets: list[EntryMemoryBudget] = []
 
     def made() -> EntryMemoryBudget:
-        budgets.append(EntryMemoryBudget(most_of_documents=most))
+        budgets.append(EntryMemoryBudget(max_document_bytes=most))
         return budgets[-1]
 
     monkeypatch.setattr(processing, "EntryMemoryBudget", made)

@@ -173,7 +173,7 @@ async def test_the_pardon_of_a_rescue_without_blame_keeps_an_earlier_death(
         if worker_lives:
             report = WorkerReport("worker-a", "host", 1, "1", slots=1, running=1)
             await report_worker(session, report)
-        (rescued,) = await rescue(session, blame=worker_lives)
+        (rescued,) = await rescue(session, count_deaths=worker_lives)
         assert rescued.rescues == 1
         await forgive_rescues(session, [claim])
     assert (await look(submitted.id)).rescues == 1
@@ -218,7 +218,7 @@ async def test_a_rescue_after_an_outage_of_the_database_blames_no_job() -> None:
         await take_one()
         await let_lease_expire(job.id)
         async with get_background_session() as session, session.begin():
-            (rescued,) = await rescue(session, blame=False)
+            (rescued,) = await rescue(session, count_deaths=False)
         assert (rescued.status, rescued.rescues, rescued.attempt) == ("pending", 0, 0)
 
 

@@ -39,7 +39,7 @@ async def owners(
 ) -> list[UUID]:
     async with get_background_session() as session, session.begin():
         claims = await claim(
-            session, "worker-a", limit, LEASE, background=background, full_users=full
+            session, "worker-a", limit, LEASE, background=background, users_at_limit=full
         )
     return [one.created_by for one in claims]
 

@@ -97,10 +97,10 @@ async def test_a_locked_site_delays_the_rescue_of_its_job_alone():
     async with get_background_session() as session, session.begin():
         held = select(Domain).where(Domain.id == locked.domain_id).with_for_update()
         await session.execute(held)
-        assert await mine.rescue([locked.id, free.id], blame=True) == 1
+        assert await mine.rescue([locked.id, free.id], count_deaths=True) == 1
     assert mine.ignored == [locked.id]
     assert [(await look(one.id)).status for one in (locked, free)] == ["processing", "failed"]
-    assert await mine.rescue([locked.id], blame=True) == 1
+    assert await mine.rescue([locked.id], count_deaths=True) == 1
 
 
 @pytest.mark.usefixtures("database")
@@ -126,7 +126,7 @@ async def test_rescued_attempts_are_recorded_once():
     await submit("https://example.com")
     lost = await take_one("worker-gone")
     await let_lease_expire(lost.id)
-    assert await rescuer.Rescuer(Recounts()).rescue([lost.id], blame=True) == 1
-    assert await rescuer.Rescuer(Recounts()).rescue([lost.id], blame=True) == 0
+    assert await rescuer.Rescuer(Recounts()).rescue([lost.id], count_deaths=True) == 1
+    assert await rescuer.Rescuer(Recounts()).rescue([lost.id], count_deaths=True) == 0
     async with get_background_session() as session, session.begin():
         assert await session.scalar(select(func.count()).select_from(JobAttempt)) == 1

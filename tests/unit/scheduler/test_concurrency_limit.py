@@ -8,10 +8,10 @@ from siteatlas.scheduler.slots import ConcurrencyLimit
 def test_a_loss_halves_what_is_held_and_ends_bring_it_back():
     intake = ConcurrencyLimit(32, 10, clock=lambda: 0.0)
     intake.record_loss(running=32)
-    assert intake.most == 16
+    assert intake.max_jobs == 16
     for _ in range(40):
         intake.ended()
-    assert intake.most == 32
+    assert intake.max_jobs == 32
 
 
 def test_losses_within_one_lease_count_once():
@@ -19,10 +19,10 @@ def test_losses_within_one_lease_count_once():
     intake = ConcurrencyLimit(32, 10, clock=lambda: now[0])
     for _ in range(5):
         intake.record_loss(running=32)
-    assert intake.most == 16
+    assert intake.max_jobs == 16
     now[0] += 10
     intake.record_loss(running=16)
-    assert intake.most == 8
+    assert intake.max_jobs == 8
 
 
 def test_at_least_one_job_is_always_held():
@@ -31,4 +31,4 @@ def test_at_least_one_job_is_always_held():
     for _ in range(5):
         now[0] += 1
         intake.record_loss(running=0)
-    assert intake.most == 1
+    assert intake.max_jobs == 1

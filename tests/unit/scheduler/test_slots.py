@@ -173,7 +173,7 @@ async def test_one_user_never_gets_all_slots():
     slots, user = Slots(8), uuid4()
     for _ in range(8):
         slots.add(person_job(user))
-    assert (slots.running, slots.full_users()) == (6, {user})
+    assert (slots.running, slots.users_at_limit()) == (6, {user})
     slots.add(person_job(uuid4()))
     assert slots.running == 7
 
@@ -190,10 +190,10 @@ async def test_the_longest_parked_jobs_make_room_when_no_more_can_be_parked():
     jobs = [batch_job() for _ in range(2 * PARKED_PER_SLOT)]
     for job in jobs:
         slots.add_parked(job)
-    assert slots.overstaying() == []
+    assert slots.jobs_to_displace() == []
     for age, job in enumerate(jobs):
         job.since -= MIN_STAY_SECONDS + age
-    assert slots.overstaying() == [jobs[-1], jobs[-2]]
+    assert slots.jobs_to_displace() == [jobs[-1], jobs[-2]]
 
 
 async def test_jobs_that_are_being_sent_away_already_make_room():
@@ -202,9 +202,9 @@ async def test_jobs_that_are_being_sent_away_already_make_room():
     for job in jobs:
         slots.add_parked(job)
         job.since -= MIN_STAY_SECONDS
-    for job in slots.overstaying():
+    for job in slots.jobs_to_displace():
         job.stop(StopReason.DISPLACED)
-    assert slots.overstaying() == []
+    assert slots.jobs_to_displace() == []
 
 
 def counted_slots(size: int) -> tuple[Slots, list[bool]]:
@@ -244,13 +244,13 @@ async def test_a_slot_that_becomes_free_during_a_claim_asks_for_another():
 async def test_a_user_who_was_passed_over_asks_for_a_claim_once_he_has_room():
     slots, calls = counted_slots(8)
     user, other = uuid4(), batch_job()
-    his = [batch_job(user=user) for _ in range(slots.most_of_a_user)]
+    his = [batch_job(user=user) for _ in range(slots.max_per_user)]
     for job in [*his, other]:
         slots.add(job)
     slots.park(other)
     calls.clear()
     capacity = slots.capacity(8)
-    assert capacity.full_users == {user}
+    assert capacity.users_at_limit == {user}
     slots.note_claimed(capacity, 0)
     slots.remove(other)
     assert calls == []
