@@ -16,10 +16,10 @@ def read(question: Question) -> Answer:
     answer = Answer()
     reader = DocumentReader(base_url=question.stands_for)
     try:
-        for harvests in (reader.feed(content), reader.close()):
-            for harvest in harvests:
-                answer.pages += harvest.columns.urls
-                answer.children += full([child.url for child in harvest.children], question)
+        for read_results in (reader.feed(content), reader.close()):
+            for read_result in read_results:
+                answer.pages += read_result.columns.urls
+                answer.children += full([child.url for child in read_result.children], question)
     except ScanError as error:
         answer.error = error.code
     return answer

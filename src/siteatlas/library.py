@@ -55,7 +55,7 @@ __all__ = [
     "scan_sync",
 ]
 
-EVENTS_WAITING = 4
+MAX_QUEUED_EVENTS = 4
 MAX_USER_AGENT_CHARS = 400
 ALLOW_WORDS = "allow must be a list of strings such as '127.0.0.1:8000'."
 
@@ -280,7 +280,7 @@ async def _entries_of(request: _Request, builder: ReportBuilder) -> AsyncGenerat
                 if isinstance(event, EntriesRead):
                     for entry in _entries(event):
                         yield entry
-    _judge(request, builder.report)
+    _check_complete(request, builder.report)
 
 
 def _entries_from_thread(request: _Request, builder: ReportBuilder) -> Generator[Entry, None, None]:
@@ -289,7 +289,7 @@ def _entries_from_thread(request: _Request, builder: ReportBuilder) -> Generator
             builder.observe(event)
             if isinstance(event, EntriesRead):
                 yield from _entries(event)
-    _judge(request, builder.report)
+    _check_complete(request, builder.report)
 
 
 @contextmanager
@@ -306,10 +306,10 @@ def _reported(builder: ReportBuilder) -> Iterator[None]:
     else:
         builder.report.status = "completed"
     finally:
-        builder.arrange()
+        builder.sort_sitemaps()
 
 
-def _judge(request: _Request, report: ScanReport) -> None:
+def _check_complete(request: _Request, report: ScanReport) -> None:
     """Warn of an incomplete result, or raise if the caller is strict.
 
     Reaching the caller's own limit causes no warning.
@@ -339,7 +339,7 @@ class _ThreadedScan:
     def __init__(self, request: _Request) -> None:
         self._request = request
         self._found: SimpleQueue[ScanEvent | BaseException | None] = SimpleQueue()
-        self._room = asyncio.Semaphore(EVENTS_WAITING)
+        self._room = asyncio.Semaphore(MAX_QUEUED_EVENTS)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._task: asyncio.Task[None] | None = None
         self._started = threading.Event()

@@ -54,7 +54,7 @@ log = get_logger("processor")
 
 FLUSH_ROWS = 5_000
 FLUSH_DOCUMENTS = 1_000
-CHILDREN_PER_PIECE = 50
+CHILDREN_PER_CHUNK = 50
 FLUSH_BYTES = 4 * 1024 * 1024
 FLUSH_SECONDS = 2.0
 IDLE_SECONDS = 2.0
@@ -167,9 +167,9 @@ class Recorder:
 
     async def _add_children(self, event: ChildrenFound) -> None:
         await self._look_up([child.url for child in event.children])
-        for first in range(0, len(event.children), CHILDREN_PER_PIECE):
+        for first in range(0, len(event.children), CHILDREN_PER_CHUNK):
             async with fair_loop().time_slice():
-                for child in event.children[first : first + CHILDREN_PER_PIECE]:
+                for child in event.children[first : first + CHILDREN_PER_CHUNK]:
                     self._list_child(event.url, child)
             await self._flush_when_due()
 

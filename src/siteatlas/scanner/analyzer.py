@@ -24,7 +24,7 @@ from siteatlas.scanner.summary import ScanSummary
 
 __all__ = ["ScanOptions", "SitemapAnalyzer"]
 
-EVENTS_WAITING = 8
+MAX_QUEUED_EVENTS = 8
 USER_AGENT = "Siteatlas (sitemap library)"
 
 
@@ -62,12 +62,12 @@ class SitemapAnalyzer:
         options: ScanOptions = ScanOptions(),
         memory: ScanMemory = ScanMemory(),
     ) -> AsyncGenerator[ScanEvent, None]:
-        """Scan a site; raises the true reason when no sitemap could be read.
+        """Scan a site; raises the most specific error if no sitemap could be read.
 
-        A slow reader of the events slows the sockets. Closing the iterator cancels the scan.
+        A slow consumer of the events slows down the reading. Closing the iterator cancels the scan.
         """
-        events: asyncio.Queue[ScanEvent | None] = asyncio.Queue(EVENTS_WAITING)
-        scan = asyncio.create_task(self._run(site, options, memory, events))
+        events: asyncio.Queue[ScanEvent | None] = asyncio.Queue(MAX_QUEUED_EVENTS)
+        scan = asyncio.create_task(self._run_scan(site, options, memory, events))
         try:
             while (event := await events.get()) is not None:
                 yield event
@@ -84,7 +84,7 @@ class SitemapAnalyzer:
         extract_urls: bool = True,
         max_urls_per_sitemap: int = 10_000,
     ) -> dict[str, Any]:
-        """Scan a site and give everything at once; a failure stands under `error`."""
+        """Scan a site and return everything at once; an error is reported in `error`."""
         summary = ScanSummary(
             domain, keep_urls=extract_urls, max_urls_per_sitemap=max_urls_per_sitemap
         )
@@ -97,7 +97,7 @@ class SitemapAnalyzer:
             return summary.as_dict(error.message)
         return summary.as_dict()
 
-    async def _run(
+    async def _run_scan(
         self,
         site: WebAddress,
         options: ScanOptions,

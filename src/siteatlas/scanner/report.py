@@ -129,7 +129,7 @@ class ReadingOrder:
         self.name([asked])
         self._places.setdefault(answered, self._places[asked])
 
-    def arranged(self, documents: Sequence[SitemapSeen]) -> list[SitemapSeen]:
+    def sort(self, documents: Sequence[SitemapSeen]) -> list[SitemapSeen]:
         """Every index before its children, and the children in the order of the index."""
         parents = {document.url: document.parent for document in documents}
         return sorted(documents, key=lambda document: self._path(document.url, parents))
@@ -165,7 +165,7 @@ class ReportBuilder:
         """Take one event in."""
         match event:
             case EntriesRead():
-                self._count(event)
+                self._count_entries(event)
             case DocumentRequested():
                 self.requested[event.url] = event
             case DocumentOpened():
@@ -177,10 +177,10 @@ class ReportBuilder:
                 self._expected.update(child.url for child in event.children)
                 self._order.name(child.url for child in event.children)
             case DocumentClosed():
-                self._close(event)
+                self._close_document(event)
             case CandidateJudged():
                 self.requested.pop(event.url, None)
-                self.report.candidates.append(_candidate(event))
+                self.report.candidates.append(_candidate_seen(event))
             case ProblemSeen():
                 self.report.problems.append(Problem(event.code, event.url, event.detail))
                 self.report.lose(event.code)
@@ -203,20 +203,22 @@ class ReportBuilder:
 
         A document that was asked for and has not answered is unread; a guess may be none.
         """
-        self.report.sitemaps.extend(_broken_off(opened, reason) for opened in self.open.values())
         self.report.sitemaps.extend(
-            _unanswered(request, reason)
+            _interrupted_sitemap(opened, reason) for opened in self.open.values()
+        )
+        self.report.sitemaps.extend(
+            _unanswered_request(request, reason)
             for request in self.requested.values()
             if request.method is not DiscoveryMethod.COMMON_PATH
         )
         self.open.clear()
         self.requested.clear()
 
-    def arrange(self) -> None:
-        """The scan has ended: list its documents in the order in which they were named."""
-        self.report.sitemaps = self._order.arranged(self.report.sitemaps)
+    def sort_sitemaps(self) -> None:
+        """Sort the documents in the order in which they were named, at the end of the scan."""
+        self.report.sitemaps = self._order.sort(self.report.sitemaps)
 
-    def _count(self, event: EntriesRead) -> None:
+    def _count_entries(self, event: EntriesRead) -> None:
         count = len(event.columns)
         self.report.url_count += count
         self.dated_count += count - event.columns.lastmods.count(None)
@@ -224,13 +226,13 @@ class ReportBuilder:
         if opened is not None:
             opened.url_count += count
 
-    def _close(self, event: DocumentClosed) -> None:
+    def _close_document(self, event: DocumentClosed) -> None:
         self.requested.pop(event.requested_url, None)
         self._order.redirect(event.requested_url, event.url)
         opened = self.open.pop(event.url, None)
         parent = event.parent_url or (opened.parent if opened else None)
         url_count = opened.url_count if opened else event.entry_count
-        self.report.sitemaps.append(_sitemap(event, parent, url_count))
+        self.report.sitemaps.append(_sitemap_seen(event, parent, url_count))
         if event.outcome in (DocumentOutcome.CUT, DocumentOutcome.UNREAD):
             self.report.lose(event.error_code or event.outcome)
         self.report.problems.extend(
@@ -251,7 +253,7 @@ def _addresses(robots: RobotsRead) -> Iterator[str]:
             yield parse_url(url, robots.url).url
 
 
-def _candidate(event: CandidateJudged) -> CandidateSeen:
+def _candidate_seen(event: CandidateJudged) -> CandidateSeen:
     return CandidateSeen(
         url=event.url,
         method=event.method,
@@ -266,7 +268,7 @@ def _open_sitemap(event: DocumentOpened) -> OpenSitemap:
     return OpenSitemap(event.url, event.type, event.method, event.parent_url, event.http_status)
 
 
-def _unanswered(request: DocumentRequested, reason: SiteatlasError) -> SitemapSeen:
+def _unanswered_request(request: DocumentRequested, reason: SiteatlasError) -> SitemapSeen:
     return SitemapSeen(
         url=request.url,
         type=None,
@@ -284,7 +286,7 @@ def _unanswered(request: DocumentRequested, reason: SiteatlasError) -> SitemapSe
     )
 
 
-def _broken_off(sitemap: OpenSitemap, reason: SiteatlasError) -> SitemapSeen:
+def _interrupted_sitemap(sitemap: OpenSitemap, reason: SiteatlasError) -> SitemapSeen:
     return SitemapSeen(
         url=sitemap.url,
         type=sitemap.type,
@@ -302,7 +304,7 @@ def _broken_off(sitemap: OpenSitemap, reason: SiteatlasError) -> SitemapSeen:
     )
 
 
-def _sitemap(event: DocumentClosed, parent: str | None, url_count: int) -> SitemapSeen:
+def _sitemap_seen(event: DocumentClosed, parent: str | None, url_count: int) -> SitemapSeen:
     return SitemapSeen(
         url=event.url,
         type=event.type,

@@ -44,9 +44,9 @@ class ScanSummary:
                 }
             case EntriesRead():
                 if self._keep_urls:
-                    self._keep(event.url, event.columns)
+                    self._add_urls(event.url, event.columns)
             case DocumentClosed():
-                self._close(event)
+                self._close_sitemap(event)
             case RobotsRead() | SiteResolved() | CandidateJudged() | ChildrenFound():
                 pass
             case ProblemSeen() | DocumentRequested():
@@ -70,10 +70,10 @@ class ScanSummary:
             result["error"] = error
         return result
 
-    def _keep(self, sitemap: str, columns: EntryColumns) -> None:
-        room = self._max_urls - self._kept[sitemap]
+    def _add_urls(self, sitemap: str, columns: EntryColumns) -> None:
+        remaining = self._max_urls - self._kept[sitemap]
         rows = zip(
-            columns.urls[: max(room, 0)],
+            columns.urls[: max(remaining, 0)],
             columns.lastmods,
             columns.changefreqs,
             columns.priorities,
@@ -91,7 +91,7 @@ class ScanSummary:
                 }
             )
 
-    def _close(self, event: DocumentClosed) -> None:
+    def _close_sitemap(self, event: DocumentClosed) -> None:
         sitemap = self._sitemaps.get(event.url)
         if sitemap is not None:
             sitemap |= {

@@ -10,7 +10,7 @@ from siteatlas.net.address import parse_site, parse_url
 from siteatlas.net.client import HttpClient
 from siteatlas.net.egress import EgressPolicy
 from siteatlas.net.politeness import Politeness
-from siteatlas.scanner.crawl.crawl import LINKS_PER_PIECE, Crawl
+from siteatlas.scanner.crawl.crawl import LINKS_PER_CHUNK, Crawl
 from siteatlas.scanner.crawl.frontier import CrawlCandidate
 from siteatlas.scanner.events import (
     ChildLink,
@@ -50,4 +50,4 @@ async def test_ten_thousand_children_do_not_keep_the_event_loop():
     assert isinstance(found, ChildrenFound)
     assert len(found.children) == len(links)
     # A fast machine does a few pieces in one round.
-    assert rounds >= CHILDREN / LINKS_PER_PIECE / 10
+    assert rounds >= CHILDREN / LINKS_PER_CHUNK / 10

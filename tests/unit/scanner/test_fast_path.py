@@ -161,15 +161,15 @@ def columns_of(
     tally, found = Tally(), EntryColumns()
     reader = Urlset(root, tally, base, fast=fast)
     edges = [0, *sorted(min(cut, len(text)) for cut in cuts), len(text)]
-    harvests = [reader.feed(text[a:b]) for a, b in itertools.pairwise(edges)]
-    harvests.append(reader.feed("", final=True))
-    for harvest in harvests:
-        found.urls += harvest.columns.urls
-        found.lastmods += harvest.columns.lastmods
-        found.changefreqs += harvest.columns.changefreqs
-        found.priorities += harvest.columns.priorities
-        found.extras += harvest.columns.extras
-    error = harvests[-1].error
+    read_results = [reader.feed(text[a:b]) for a, b in itertools.pairwise(edges)]
+    read_results.append(reader.feed("", final=True))
+    for read_result in read_results:
+        found.urls += read_result.columns.urls
+        found.lastmods += read_result.columns.lastmods
+        found.changefreqs += read_result.columns.changefreqs
+        found.priorities += read_result.columns.priorities
+        found.extras += read_result.columns.extras
+    error = read_results[-1].error
     return found, tally.counts(), tally.skipped, error.code if error else None
 
 

@@ -141,16 +141,16 @@ def test_documents_that_are_read_by_turns_keep_to_their_dictionaries():
         for kind in FORMATS
         for number in range(5)
     }
-    readers = {key: DocumentReader(gather=1) for key in contents}
+    readers = {key: DocumentReader(min_chunk_bytes=1) for key in contents}
     found: dict[tuple[str, int], int] = dict.fromkeys(contents, 0)
     for start in range(0, max(map(len, contents.values())), 500):
         for key, reader in readers.items():
-            for harvest in reader.feed(contents[key][start : start + 500]):
-                found[key] += len(harvest.columns) + len(harvest.children)
+            for read_result in reader.feed(contents[key][start : start + 500]):
+                found[key] += len(read_result.columns) + len(read_result.children)
     for key, reader in readers.items():
         if key[1]:
-            for harvest in reader.close():
-                found[key] += len(harvest.columns) + len(harvest.children)
+            for read_result in reader.close():
+                found[key] += len(read_result.columns) + len(read_result.children)
     del readers, reader
     assert found == dict.fromkeys(contents, len(PAGES))
 

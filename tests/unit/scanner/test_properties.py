@@ -77,7 +77,7 @@ def result_of(document: ReadDocument):
 def test_a_document_gives_the_same_wherever_it_is_split(content, cuts):
     whole = read(content)
     assert whole.error is None
-    assert result_of(read(split(content, cuts), gather=0)) == result_of(whole)
+    assert result_of(read(split(content, cuts), min_chunk_bytes=0)) == result_of(whole)
 
 
 @pytest.mark.slow
@@ -87,7 +87,7 @@ def test_compression_changes_nothing(content, cuts, layers):
     wire = content
     for _ in range(layers):
         wire = gzip.compress(wire)
-    compressed = read(split(wire, cuts), gather=0)
+    compressed = read(split(wire, cuts), min_chunk_bytes=0)
     assert result_of(compressed) == result_of(read(content))
     assert compressed.reader.content_hash() == read(content).reader.content_hash()
 
@@ -155,7 +155,7 @@ def visible_text(content: bytes) -> str:
 def test_a_broken_document_never_hangs_never_crashes_and_invents_no_url(content, changes, cuts):
     broken = flipped(content, changes)
     started = time.perf_counter()
-    document = read(split(broken, cuts), gather=0)
+    document = read(split(broken, cuts), min_chunk_bytes=0)
     assert time.perf_counter() - started < 2
     text = visible_text(broken)
     found = document.urls + [child.url for child in document.children]
@@ -168,7 +168,7 @@ def test_a_broken_document_never_hangs_never_crashes_and_invents_no_url(content,
 def test_a_broken_document_gives_the_same_urls_in_drops(content, changes):
     head, tag, body = content.partition(b'/0.9">')
     broken = head + tag + flipped(body, changes)
-    whole, drops = read(broken), read(split(broken, list(range(0, 4000, 7))), gather=0)
+    whole, drops = read(broken), read(split(broken, list(range(0, 4000, 7))), min_chunk_bytes=0)
     assert drops.urls == whole.urls
     assert drops.reader.type == whole.reader.type
 

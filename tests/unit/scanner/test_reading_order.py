@@ -23,8 +23,8 @@ def read(url: str, parent: str | None = None) -> SitemapSeen:
     )
 
 
-def arranged(order: ReadingOrder, *documents: SitemapSeen) -> list[str]:
-    return [document.url for document in order.arranged(documents)]
+def sorted_urls(order: ReadingOrder, *documents: SitemapSeen) -> list[str]:
+    return [document.url for document in order.sort(documents)]
 
 
 def test_children_stand_below_their_index_in_its_order() -> None:
@@ -32,7 +32,7 @@ def test_children_stand_below_their_index_in_its_order() -> None:
     order.name(["first", "second"])
     order.name(["s1", "s2"])
     order.name(["f1", "f2"])
-    assert arranged(
+    assert sorted_urls(
         order,
         read("f2", "first"),
         read("s2", "second"),
@@ -47,16 +47,16 @@ def test_a_redirected_document_keeps_the_place_of_its_name() -> None:
     order = ReadingOrder()
     order.name(["a", "b"])
     order.redirect("a", "z")
-    assert arranged(order, read("b"), read("z")) == ["z", "b"]
+    assert sorted_urls(order, read("b"), read("z")) == ["z", "b"]
 
 
 def test_a_document_that_nobody_named_comes_last() -> None:
     order = ReadingOrder()
     order.name(["a"])
-    assert arranged(order, read("unknown"), read("a")) == ["a", "unknown"]
+    assert sorted_urls(order, read("unknown"), read("a")) == ["a", "unknown"]
 
 
 def test_indexes_that_name_each_other_are_listed_once_each() -> None:
     order = ReadingOrder()
     order.name(["a", "b"])
-    assert sorted(arranged(order, read("a", "b"), read("b", "a"))) == ["a", "b"]
+    assert sorted(sorted_urls(order, read("a", "b"), read("b", "a"))) == ["a", "b"]

@@ -136,7 +136,7 @@ def test_documents_are_listed_as_they_were_named_and_not_as_they_were_read():
     for url in (second, CHILD):
         builder.observe(closed(url, DocumentOutcome.COMPLETE, parent_url=INDEX))
     builder.observe(closed(INDEX, DocumentOutcome.COMPLETE))
-    builder.arrange()
+    builder.sort_sitemaps()
     assert [sitemap.url for sitemap in builder.report.sitemaps] == [INDEX, CHILD, second]
 
 
@@ -146,6 +146,6 @@ def test_documents_of_robots_txt_are_listed_in_its_order_however_it_spells_them(
     builder.observe(RobotsRead("https://a.example/robots.txt", 200, named))
     for name in ("second", "first"):
         builder.observe(closed(f"https://a.example/{name}.xml", DocumentOutcome.COMPLETE))
-    builder.arrange()
+    builder.sort_sitemaps()
     found = [sitemap.url.rpartition("/")[2] for sitemap in builder.report.sitemaps]
     assert found == ["first.xml", "second.xml"]

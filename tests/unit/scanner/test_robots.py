@@ -88,14 +88,14 @@ def test_names_each_sitemap_once_and_in_order():
 def test_takes_ten_thousand_sitemap_lines_and_says_when_there_are_more():
     lines = [f"Sitemap: /{number}\n" for number in range(MAX_SITEMAPS)]
     whole = parse_robots("".join(lines).encode())
-    assert (len(whole.sitemaps), whole.sitemaps_cut) == (10_000, False)
+    assert (len(whole.sitemaps), whole.sitemaps_truncated) == (10_000, False)
     cut = parse_robots("".join([*lines, "Sitemap: /0\n", "Sitemap: /more\n"]).encode())
-    assert (len(cut.sitemaps), cut.sitemaps_cut) == (10_000, True)
+    assert (len(cut.sitemaps), cut.sitemaps_truncated) == (10_000, True)
 
 
 def test_a_repeated_sitemap_line_is_not_one_too_many():
     lines = [f"Sitemap: /{number}\n" for number in range(MAX_SITEMAPS)]
-    assert not parse_robots("".join([*lines, "Sitemap: /0\n"]).encode()).sitemaps_cut
+    assert not parse_robots("".join([*lines, "Sitemap: /0\n"]).encode()).sitemaps_truncated
 
 
 def test_bytes_of_a_sitemap_address_that_are_not_utf_8_are_percent_encoded():

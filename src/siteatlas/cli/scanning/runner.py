@@ -145,7 +145,7 @@ class ScanRunner:
         except SiteatlasError as error:
             run.fail(error)
         run.seconds = run.elapsed
-        run.builder.arrange()
+        run.builder.sort_sitemaps()
         self.active.remove(run)
         self.ended.append(run)
         data = self._form.report(run.builder.report)

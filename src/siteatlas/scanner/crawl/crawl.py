@@ -41,16 +41,16 @@ from siteatlas.scanner.problem_codes import ProblemCode, ProblemGroup
 log = get_logger("scanner")
 
 MAX_SHOWN_CHARS = 2048
-# A hostile index names 50,000 places; a hundred of them tell the story.
+# An index may list 50,000 invalid URLs; not all of them are reported.
 MAX_REPORTED_PER_REASON = 100
 # Links to documents that another index lists too, for each document that a scan may read.
 LINKS_PER_DOCUMENT = 5
-# An index may list 50,000 children, and the event loop is not kept for all of them at once.
-LINKS_PER_PIECE = 50
+# An index may list 50,000 children; they are processed in chunks to keep the event loop responsive.
+LINKS_PER_CHUNK = 50
 
 
 class Crawl:
-    """All documents of one scan. `failures` holds those that gave nothing, with the reason."""
+    """All documents of one scan. `failures` are those that could not be read, with the error."""
 
     def __init__(
         self, site: WebAddress, options: ScanOptions, memory: ScanMemory, emit: Emit
@@ -59,7 +59,7 @@ class Crawl:
         self._memory = memory
         self._emit = emit
         self._budget = UrlLimit(options.max_urls, options.urls_done)
-        self._told: Counter[str] = Counter()
+        self._reported: Counter[str] = Counter()
         self._refused: set[str] = set()
         self._links_left = options.max_documents * LINKS_PER_DOCUMENT
         self.frontier = Frontier(
@@ -69,7 +69,7 @@ class Crawl:
         self.failures: list[tuple[CrawlCandidate, SiteatlasError]] = []
 
     def visitor(self, client: HttpClient) -> Visitor:
-        """Somebody who visits candidates with this client."""
+        """A visitor that uses this client."""
         return Visitor(
             client,
             self.frontier,
@@ -83,7 +83,7 @@ class Crawl:
     async def add(
         self, url: str, base: WebAddress, method: DiscoveryMethod, *, may_be_page: bool = False
     ) -> bool:
-        """Queue an address that the site or a user named; False if it is invalid or not wanted."""
+        """Queue an address given by the site or a user; False if it is invalid or not queued."""
         try:
             address = parse_url(url, base.url)
         except AddressError as error:
@@ -95,28 +95,32 @@ class Crawl:
         return await self.add_candidate(CrawlCandidate(address, method, may_be_page=may_be_page))
 
     async def add_candidate(self, candidate: CrawlCandidate) -> bool:
-        """Queue a candidate; False when it was seen before or a limit is in the way."""
+        """Queue a candidate; False if it was seen before or exceeds a limit."""
         return await self._queue(candidate) is None
 
     async def _queue(self, candidate: CrawlCandidate) -> ProblemCode | None:
-        """Queue a candidate, or give the reason why not; a refusal is told."""
+        """Queue a candidate, or return the reason why not; a refusal is reported."""
         refusal = self.frontier.add(candidate)
         if refusal is not None and refusal is not ProblemCode.DUPLICATE:
             await self.skip(candidate, refusal)
         return refusal
 
     async def skip(self, candidate: CrawlCandidate, reason: ProblemCode) -> None:
-        """Tell that a candidate is not asked for; a limit is also a problem of the whole scan."""
+        """Report that a candidate is not requested; a limit is also a problem of the whole scan."""
         url = candidate.address.url
-        await self._tell(CandidateJudged(url, candidate.method, Verdict.SKIPPED, reason.value))
+        await self._report_candidate(
+            CandidateJudged(url, candidate.method, Verdict.SKIPPED, reason.value)
+        )
         if reason.group is ProblemGroup.SCAN:
             await self.report_problem(reason, url)
 
     async def _refuse(
         self, judged: CandidateJudged, error: AddressError, parent_url: str | None = None
     ) -> None:
-        """A named place that cannot or may not be asked for is a document that is not read."""
-        if judged.url in self._refused or not await self._tell(replace(judged, reason=error.code)):
+        """Report a listed URL that is invalid or forbidden as a document that was not read."""
+        if judged.url in self._refused or not await self._report_candidate(
+            replace(judged, reason=error.code)
+        ):
             return
         self._refused.add(judged.url)
         await self._emit(
@@ -132,16 +136,16 @@ class Crawl:
         )
 
     async def report_problem(self, code: ProblemCode, url: str | None = None) -> None:
-        """Tell of something that touches the whole scan, once."""
-        self._told[f"problem {code}"] += 1
-        if self._told[f"problem {code}"] == 1:
+        """Report a problem of the whole scan, once."""
+        self._reported[f"problem {code}"] += 1
+        if self._reported[f"problem {code}"] == 1:
             await self._emit(ProblemSeen(code.value, url))
 
     async def run(self, visitor: Visitor) -> None:
-        """Visit everything that is queued, and what that leads to, several at a time."""
+        """Visit all queued candidates and those found on the way, several at a time."""
         async with asyncio.TaskGroup() as group:
             workers = [
-                group.create_task(self._work(visitor))
+                group.create_task(self._visit_queued(visitor))
                 for _ in range(self._options.documents_in_flight)
             ]
             await self.frontier.drained()
@@ -149,25 +153,25 @@ class Crawl:
                 worker.cancel()
 
     def raise_if_rate_limited(self) -> None:
-        """A site that gave nothing and asks us to wait is left alone at once."""
+        """Stop the scan if the site asks us to wait and no document has been read."""
         if self.documents_read:
             return
         for _, error in self.failures:
             if isinstance(error, RateLimited):
                 raise error
 
-    async def _work(self, visitor: Visitor) -> None:
+    async def _visit_queued(self, visitor: Visitor) -> None:
         while True:
             candidate = await self.frontier.next()
             try:
                 if self._budget.is_spent:
                     await self.report_problem(ProblemCode.URL_LIMIT)
                 else:
-                    await self._note(candidate, await visitor.visit(candidate))
+                    await self._record_result(candidate, await visitor.visit(candidate))
             finally:
                 self.frontier.done()
 
-    async def _note(self, candidate: CrawlCandidate, result: VisitResult) -> None:
+    async def _record_result(self, candidate: CrawlCandidate, result: VisitResult) -> None:
         if result.document_was_read:
             self.documents_read += 1
         if result.error is not None:
@@ -184,46 +188,46 @@ class Crawl:
         children: Iterable[ChildLink],
         client: HttpClient,
     ) -> None:
-        """Queue the children of an index that may be read, and tell those alone.
+        """Queue the children of an index that may be read, and report only those.
 
-        Consumers must not be made to store more than a scan reads. Once there
-        is no room, nothing that a later index lists is looked at.
+        Consumers must not be made to store more than a scan reads. Once the document limit is
+        reached, the children of later indexes are ignored.
         """
         links: list[ChildLink] = []
         parent_host = parse_url(parent_url).host
-        async for child, address in self._while_there_is_room(children, parent_url):
-            candidate = await self._child(child, address, parent, parent_url, parent_host)
+        async for child, address in self._until_document_limit(children, parent_url):
+            candidate = await self._child_candidate(child, address, parent, parent_url, parent_host)
             if candidate is not None and await self._follow_child(candidate, client):
                 links.append(ChildLink(candidate.address.url, child.lastmod))
         if links:
             await self._emit(ChildrenFound(parent_url, tuple(links)))
 
-    async def _while_there_is_room(
+    async def _until_document_limit(
         self, children: Iterable[ChildLink], parent_url: str
     ) -> AsyncIterator[tuple[ChildLink, WebAddress | AddressError]]:
-        async for some in fair_loop().time_slices(_read_links(children, parent_url)):
-            for one in some:
-                if self._told[f"problem {ProblemCode.DOCUMENT_LIMIT}"]:
+        async for chunk in fair_loop().time_slices(_parse_links(children, parent_url)):
+            for link in chunk:
+                if self._reported[f"problem {ProblemCode.DOCUMENT_LIMIT}"]:
                     return
-                yield one
+                yield link
 
     async def _follow_child(self, candidate: CrawlCandidate, client: HttpClient) -> bool:
-        """Queue a child if it may be read; whether it is told."""
+        """Queue a child if it may be read. Return whether to report it."""
         assert candidate.parent_host is not None
         if not self.frontier.hosts.follows(candidate.address.host, candidate.parent_host):
-            await self._leave_out(candidate, client)
+            await self._skip_foreign_child(candidate, client)
             return False
-        return self._is_told(await self._queue(candidate))
+        return self._should_report(await self._queue(candidate))
 
-    def _is_told(self, refusal: ProblemCode | None) -> bool:
-        """Whether a child is told: one that is queued now, or was before, within reason."""
+    def _should_report(self, refusal: ProblemCode | None) -> bool:
+        """Whether to report a child: one that is queued now or, up to a limit, was before."""
         if refusal is ProblemCode.DUPLICATE:
             self._links_left -= 1
             return self._links_left >= 0
         return refusal is None
 
-    async def _leave_out(self, candidate: CrawlCandidate, client: HttpClient) -> None:
-        """An entry on a foreign host is not followed; one that is forbidden at all is refused."""
+    async def _skip_foreign_child(self, candidate: CrawlCandidate, client: HttpClient) -> None:
+        """Report a child on a foreign host as skipped, or as refused if the policy forbids it."""
         try:
             client.check(candidate.address)
         except AddressError as error:
@@ -233,7 +237,7 @@ class Crawl:
         else:
             await self.skip(candidate, ProblemCode.CROSS_HOST)
 
-    async def _child(
+    async def _child_candidate(
         self,
         child: ChildLink,
         address: WebAddress | AddressError,
@@ -256,25 +260,25 @@ class Crawl:
             below_robots=parent.named_by_robots,
         )
 
-    async def _tell(self, event: CandidateJudged) -> bool:
-        """Tell of a candidate; False when the same was told of many others."""
-        self._told[f"{event.method} {event.reason}"] += 1
-        if self._told[f"{event.method} {event.reason}"] > MAX_REPORTED_PER_REASON:
+    async def _report_candidate(self, event: CandidateJudged) -> bool:
+        """Report a candidate; False if too many were reported with the same reason."""
+        self._reported[f"{event.method} {event.reason}"] += 1
+        if self._reported[f"{event.method} {event.reason}"] > MAX_REPORTED_PER_REASON:
             return False
         await self._emit(event)
         return True
 
 
-def _read_links(
+def _parse_links(
     children: Iterable[ChildLink], parent_url: str
 ) -> Iterator[Sequence[tuple[ChildLink, WebAddress | AddressError]]]:
-    """The children with their addresses, or what is wrong with them, some at a time."""
+    """The children with their addresses, or the error of each, in chunks."""
     links = iter(children)
-    while piece := tuple(islice(links, LINKS_PER_PIECE)):
-        yield [(child, _read_link(child, parent_url)) for child in piece]
+    while chunk := tuple(islice(links, LINKS_PER_CHUNK)):
+        yield [(child, _parse_link(child, parent_url)) for child in chunk]
 
 
-def _read_link(child: ChildLink, parent_url: str) -> WebAddress | AddressError:
+def _parse_link(child: ChildLink, parent_url: str) -> WebAddress | AddressError:
     try:
         return parse_url(child.url, parent_url)
     except AddressError as error:

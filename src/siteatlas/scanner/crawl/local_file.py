@@ -59,11 +59,11 @@ def may_be_site(text: str) -> bool:
 async def read_local_file(
     path: Path, options: ScanOptions = ScanOptions()
 ) -> AsyncGenerator[ScanEvent, None]:
-    """The events of one file; raises ScanError when it gives nothing, InputError without it."""
+    """The events of one file; InputError if it cannot be opened, ScanError if it has no content."""
     reading = _FileReading(str(path), options)
     thread = DaemonWorker("file")
     # Without a buffer, closing does not wait for a read that is still under way in the thread.
-    with await thread.submit(lambda: _opened(path)) as file:
+    with await thread.submit(lambda: _open_file(path)) as file:
         try:
             while chunk := await thread.submit(lambda: file.read(READ_BYTES)):
                 for event in reading.process(reading.reader.feed(chunk)):
@@ -71,31 +71,31 @@ async def read_local_file(
             for event in reading.process(reading.reader.close()):
                 yield event
         except OSError as error:
-            raise _unreadable(error) from error
+            raise _read_error(error) from error
         except ScanError as error:
-            fault = _of_a_file(error)
+            fault = _file_error(error)
             yield reading.closed(fault)
-            if not reading.gave_something:
+            if not reading.has_content:
                 raise fault from error
         else:
             yield reading.closed()
 
 
-def _opened(path: Path) -> FileIO:
+def _open_file(path: Path) -> FileIO:
     try:
         return path.open("rb", buffering=0)
     except OSError as error:
-        raise _unreadable(error) from error
+        raise _read_error(error) from error
 
 
-def _of_a_file(error: ScanError) -> ScanError:
-    """The error in words that speak of no site."""
+def _file_error(error: ScanError) -> ScanError:
+    """The error with a message that fits a file."""
     if isinstance(error, (HtmlInstead, Blocked)):
         return HtmlInstead("The file is a web page, not a sitemap.")
     return error
 
 
-def _unreadable(error: OSError) -> InputError:
+def _read_error(error: OSError) -> InputError:
     return InputError(f"The file cannot be read: {error.strerror}.")
 
 
@@ -112,27 +112,27 @@ class _FileReading:
         self._children_found = 0
 
     @property
-    def gave_something(self) -> bool:
-        """Whether anything was read."""
+    def has_content(self) -> bool:
+        """Whether entries or children were read."""
         return bool(self._document.entries_sent or self._children_found)
 
-    def process(self, harvests: Iterable[ReadResult]) -> Iterator[ScanEvent]:
-        """The events of what was read; raises UrlLimitReached behind the last wanted entry."""
-        for harvest in harvests:
+    def process(self, results: Iterable[ReadResult]) -> Iterator[ScanEvent]:
+        """The events of these results; raises UrlLimitReached after the last entry allowed."""
+        for result in results:
             opened = self._document.opened()
             if opened is not None:
                 yield opened
-            yield from self._children(harvest.children)
-            columns = harvest.columns.head(self._limit.admit(len(harvest.columns)))
+            yield from self._report_children(result.children)
+            columns = result.columns.head(self._limit.admit(len(result.columns)))
             if columns.urls:
                 if self._duplicates is not None:
                     self._duplicates.note(columns.urls)
                 self._document.entries_sent += len(columns)
                 yield EntriesRead(self._document.url, columns)
-            if len(columns) < len(harvest.columns):
+            if len(columns) < len(result.columns):
                 raise UrlLimitReached
 
-    def _children(self, children: list[ChildLink]) -> Iterator[ScanEvent]:
+    def _report_children(self, children: list[ChildLink]) -> Iterator[ScanEvent]:
         self._children_found += len(children)
         if children:
             yield ChildrenFound(self._document.url, tuple(children))
@@ -148,5 +148,5 @@ class _FileReading:
         """The end of the file, good or bad."""
         if error is None:
             return self._document.closed(DocumentOutcome.COMPLETE)
-        outcome = DocumentOutcome.CUT if self.gave_something else DocumentOutcome.UNREAD
+        outcome = DocumentOutcome.CUT if self.has_content else DocumentOutcome.UNREAD
         return self._document.closed(outcome, error)

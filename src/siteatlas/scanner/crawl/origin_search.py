@@ -24,7 +24,7 @@ from siteatlas.net.client import HttpClient
 from siteatlas.scanner.crawl.crawl import Crawl
 from siteatlas.scanner.crawl.frontier import CrawlCandidate
 from siteatlas.scanner.discovery.home_page import HomePage, fetch_home_page
-from siteatlas.scanner.discovery.probes import RobotsAnswer, probe_random_path
+from siteatlas.scanner.discovery.probes import RobotsResult, probe_random_path
 from siteatlas.scanner.discovery.well_known import guessed_paths, names_document
 from siteatlas.scanner.events import DiscoveryMethod
 from siteatlas.scanner.options import ScanOptions
@@ -33,24 +33,27 @@ from siteatlas.scanner.problem_codes import ProblemCode
 log = get_logger("scanner")
 
 MAX_GUESSES = 60
-FAILURES_IN_A_ROW = 3
-NO_ANSWER = (ConnectionFailed, DnsError, Timeout, TlsError)
+MAX_CONSECUTIVE_FAILURES = 3
+NO_RESPONSE_ERRORS = (ConnectionFailed, DnsError, Timeout, TlsError)
 
 
-class Guesses:
+class GuessBudget:
     """How many guesses a scan may still make, over all origins."""
 
-    def __init__(self, left: int = MAX_GUESSES) -> None:
-        self.left = left
+    def __init__(self, remaining: int = MAX_GUESSES) -> None:
+        self._remaining = remaining
 
-    def use_one(self) -> bool:
-        """Whether one guess more is allowed."""
-        self.left -= 1
-        return self.left >= 0
+    def take(self) -> bool:
+        """Use one guess; False if none is left."""
+        self._remaining -= 1
+        return self._remaining >= 0
 
 
 class OriginSearch:
-    """Looks for sitemaps at one origin, with one client. `home_error` says how that page failed."""
+    """Looks for sitemaps at one origin, with one client.
+
+    `home_error` is the error of the home page request.
+    """
 
     def __init__(
         self,
@@ -58,9 +61,9 @@ class OriginSearch:
         client: HttpClient,
         base: WebAddress,
         *,
-        robots: RobotsAnswer,
+        robots: RobotsResult,
         options: ScanOptions,
-        guesses: Guesses,
+        guesses: GuessBudget,
     ) -> None:
         self._crawl = crawl
         self._client = client
@@ -74,15 +77,17 @@ class OriginSearch:
         self.home_error: SiteatlasError | None = None
 
     async def run(self, path: str | None = None) -> None:
-        """Look at a given path, at what robots.txt names, and if need be everywhere else."""
+        """Read a given path and the sitemaps of robots.txt; if nothing was found, also search the
+        home page and the common paths.
+        """
         await self._read_named(path)
         if self._is_done:
             return
-        home = await self._look_at_home()
+        home = await self._fetch_home()
         if home is not None:
             await self._read_links(home)
         if not self._is_done:
-            await self._guess(home)
+            await self._try_common_paths(home)
         if home is not None and not self._is_done:
             await self._add_all(home.feeds, home.base, DiscoveryMethod.HTML_LINK)
             await self._crawl_queued()
@@ -92,10 +97,12 @@ class OriginSearch:
         return self._crawl.documents_read > 0 and self._options.probe != "full"
 
     @property
-    def _is_hopeless(self) -> bool:
-        """Whether the site keeps us waiting, one document after the other."""
-        last = [error for _, error in self._crawl.failures[-FAILURES_IN_A_ROW:]]
-        return len(last) == FAILURES_IN_A_ROW and all(isinstance(e, NO_ANSWER) for e in last)
+    def _is_unresponsive(self) -> bool:
+        """Whether the last requests all failed without a response."""
+        last = [error for _, error in self._crawl.failures[-MAX_CONSECUTIVE_FAILURES:]]
+        return len(last) == MAX_CONSECUTIVE_FAILURES and all(
+            isinstance(e, NO_RESPONSE_ERRORS) for e in last
+        )
 
     async def _crawl_queued(self) -> None:
         await self._crawl.run(self._visitor)
@@ -117,8 +124,8 @@ class OriginSearch:
         for url in urls:
             await self._crawl.add(url, base, method)
 
-    async def _look_at_home(self) -> HomePage | None:
-        """The home page, if we may see it; a site that does not answer at all is given up."""
+    async def _fetch_home(self) -> HomePage | None:
+        """The home page, if robots.txt allows it; raises if the site does not respond at all."""
         if not self._rules.allows("/"):
             return None
         try:
@@ -140,23 +147,23 @@ class OriginSearch:
         await self._add_all(home.page_links, home.base, DiscoveryMethod.HTML_LINK)
         await self._crawl_queued()
 
-    async def _guess(self, home: HomePage | None) -> None:
+    async def _try_common_paths(self, home: HomePage | None) -> None:
         paths = guessed_paths(home.hints if home else ())
         if any(map(self._rules.allows, paths)):
             self._visitor.random_path = await probe_random_path(self._client, self._base)
         if self._visitor.random_path.type is not None:
             paths = paths[:1]
         for path in paths:
-            if self._is_done or self._is_hopeless or not await self._guess_path(path):
+            if self._is_done or self._is_unresponsive or not await self._try_path(path):
                 return
 
-    async def _guess_path(self, path: str) -> bool:
+    async def _try_path(self, path: str) -> bool:
         """Try one path; False when no guess is left."""
         address = parse_url(path, self._base.url)
         candidate = CrawlCandidate(address, DiscoveryMethod.COMMON_PATH)
         if not self._rules.allows(path):
             await self._crawl.skip(candidate, ProblemCode.ROBOTS_DISALLOWED)
-        elif not self._guesses.use_one():
+        elif not self._guesses.take():
             return False
         elif await self._crawl.add_candidate(candidate):
             await self._crawl_queued()

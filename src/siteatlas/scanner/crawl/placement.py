@@ -44,7 +44,7 @@ class Placement:
         if not urls:
             return
         if not self._own_origins:
-            self._code_of(urls[0])
+            self._problem_of_url(urls[0])
         if not (self._own_origins and all_begin_with(self._own_origins[0], urls)):
             self._note_hosts(urls)
         if self._scope is not None and not all_begin_with(self._scope, urls):
@@ -53,7 +53,7 @@ class Placement:
     def _note_hosts(self, urls: Sequence[str]) -> None:
         own = self._own_origins
         for url in [url for url in urls if not url.startswith(own)]:
-            code = self._code_of(url)
+            code = self._problem_of_url(url)
             if code is not None:
                 self._tally.note(code, url=url)
 
@@ -62,7 +62,7 @@ class Placement:
             if url.startswith(self._origin) and not url.startswith(scope):
                 self._tally.note(ProblemCode.SCOPE, url=url)
 
-    def _code_of(self, url: str) -> ProblemCode | None:
+    def _problem_of_url(self, url: str) -> ProblemCode | None:
         match = HOST.match(url)
         if match is None:
             return None
@@ -70,16 +70,16 @@ class Placement:
         if host not in self._codes:
             if len(self._codes) >= MAX_KNOWN_HOSTS:
                 self._codes.clear()
-            self._codes[host] = self._judge(host)
+            self._codes[host] = self._problem_of_host(host)
         if self._codes[host] is None:
-            self._remember(origin + "/")
+            self._add_own_origin(origin + "/")
         return self._codes[host]
 
-    def _remember(self, origin: str) -> None:
+    def _add_own_origin(self, origin: str) -> None:
         if len(self._own_origins) < MAX_OWN_ORIGINS and origin not in self._own_origins:
             self._own_origins = (*self._own_origins, origin)
 
-    def _judge(self, host: str) -> ProblemCode | None:
+    def _problem_of_host(self, host: str) -> ProblemCode | None:
         if self._hosts.belongs(host):
             return None
         return ProblemCode.PRIVATE_HOST if is_private_host(host) else ProblemCode.OFF_HOST

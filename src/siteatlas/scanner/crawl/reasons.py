@@ -35,12 +35,12 @@ from siteatlas.errors import (
 )
 from siteatlas.scanner.crawl.frontier import CrawlCandidate
 
-# Said of most guesses, these are true of the site.
+# If most guesses fail with one of these, it is an error of the site.
 SITE_FAULTS = (
     *(Blocked, ConnectionFailed, DnsError, ServerError, Timeout, TlsError),
     *(RedirectInvalid, RedirectLoop, TooManyRedirects),
 )
-# Said of one guess, these mean that a document is there and cannot be read.
+# If a guess fails with one of these, a document exists there and cannot be read.
 DOCUMENT_FAULTS = (
     *(DecompressionBomb, EmptyDocument, EncodingChain, EncodingUnsupported, GzipCorrupt),
     *(GzipMembers, NotASitemap, TooLarge, Truncated, XmlEntities, XmlLimits, XmlMalformed),
@@ -51,32 +51,34 @@ NAMED_REFUSED = "The sitemaps that the site names are at addresses that may not 
 Failure = tuple[CrawlCandidate, SiteatlasError]
 
 
-def reason_of(failures: Sequence[Failure], home_error: SiteatlasError | None) -> SiteatlasError:
-    """A named document's reason, else the site's, else a guessed document's, else absence."""
+def most_specific_error(
+    failures: Sequence[Failure], home_error: SiteatlasError | None
+) -> SiteatlasError:
+    """The error of a named document, else of the site, else of a guessed one, else NoSitemap."""
     named = [_of_named(error) for candidate, error in failures if _is_named(candidate, error)]
     guessed = [error for candidate, error in failures if candidate.is_guess]
     return (
         next((error for error in named if not isinstance(error, HttpNotFound)), None)
-        or _fault_of_site(guessed)
-        or _fault_of_guess(guessed)
+        or _site_error(guessed)
+        or _guess_error(guessed)
         or (home_error if not guessed and isinstance(home_error, SITE_FAULTS) else None)
         or NoSitemap()
     )
 
 
 def _is_named(candidate: CrawlCandidate, error: SiteatlasError) -> bool:
-    """Whether a sitemap was named there; of a page only the faults of its site matter."""
+    """Whether the candidate was named as a sitemap; for a page only errors of its site count."""
     if candidate.may_be_page:
         return isinstance(error, SITE_FAULTS)
     return not candidate.is_guess
 
 
 def _of_named(error: SiteatlasError) -> SiteatlasError:
-    """The site itself was allowed: say that what it names is not."""
+    """The error, with a message that it is the named sitemap that is denied, not the site."""
     return EgressDenied(NAMED_REFUSED) if isinstance(error, EgressDenied) else error
 
 
-def _fault_of_site(guessed: Sequence[SiteatlasError]) -> SiteatlasError | None:
+def _site_error(guessed: Sequence[SiteatlasError]) -> SiteatlasError | None:
     faults = [error for error in guessed if isinstance(error, SITE_FAULTS)]
     if 2 * len(faults) < len(guessed) or not faults:
         return None
@@ -84,8 +86,8 @@ def _fault_of_site(guessed: Sequence[SiteatlasError]) -> SiteatlasError | None:
     return next(error for error in faults if type(error) is kind)
 
 
-def _fault_of_guess(guessed: Sequence[SiteatlasError]) -> SiteatlasError | None:
-    """A page of HTML is not one: many sites show people a list of their pages at /sitemap."""
+def _guess_error(guessed: Sequence[SiteatlasError]) -> SiteatlasError | None:
+    """HTML pages do not count: many sites have a page for visitors at /sitemap."""
     there = [error for error in guessed if isinstance(error, DOCUMENT_FAULTS)]
     pages = sum(isinstance(error, HtmlInstead) for error in there)
     alike = 2 * len(there) > len(guessed)

@@ -22,16 +22,16 @@ from siteatlas.net.address import WebAddress, parse_url
 from siteatlas.net.client import HttpClient
 from siteatlas.net.politeness import Politeness
 from siteatlas.scanner.crawl.crawl import Crawl
-from siteatlas.scanner.crawl.origin_search import Guesses, OriginSearch
-from siteatlas.scanner.crawl.reasons import reason_of
+from siteatlas.scanner.crawl.origin_search import GuessBudget, OriginSearch
+from siteatlas.scanner.crawl.reasons import most_specific_error
 from siteatlas.scanner.discovery.hosts import bare_host
 from siteatlas.scanner.discovery.origins import (
-    NEXT_ORIGIN_ON,
+    TRY_NEXT_ORIGIN_ERRORS,
     is_worth_trying,
     origins_of,
     other_host,
 )
-from siteatlas.scanner.discovery.probes import RobotsAnswer, fetch_robots
+from siteatlas.scanner.discovery.probes import RobotsResult, fetch_robots
 from siteatlas.scanner.events import DiscoveryMethod, Emit, RobotsRead, ScanMemory, SiteResolved
 from siteatlas.scanner.options import ScanOptions
 from siteatlas.scanner.problem_codes import ProblemCode
@@ -57,12 +57,12 @@ class SiteScan:
     ) -> None:
         self._site = site
         self._options = options
-        self._make_client = open_client
+        self._client_factory = open_client
         self._politeness = politeness
         self._user_agent = user_agent
         self._emit = emit
         self._crawl = Crawl(site, options, memory, emit)
-        self._guesses = Guesses()
+        self._guesses = GuessBudget()
         self._home_error: SiteatlasError | None = None
 
     async def run(self) -> None:
@@ -73,53 +73,55 @@ class SiteScan:
             else:
                 await self._scan_site(stack)
         if not self._crawl.documents_read:
-            raise self._reason()
+            raise self._failure_reason()
 
     async def _scan_one_document(self, url: str, stack: AsyncExitStack) -> None:
-        """Read one document and its children; of robots.txt only its manners are kept."""
+        """Read one document and its children; only the crawl delay of robots.txt is used."""
         client, base, _ = await self._resolve(stack)
-        # An address without a scheme is read where the site answers.
+        # An address without a scheme is requested at the origin that responds.
         given = self._site.path if url == self._site.url else url
         await self._crawl.add(given, base, DiscoveryMethod.MANUAL)
         await self._crawl.run(self._crawl.visitor(client))
 
     async def _scan_site(self, stack: AsyncExitStack) -> None:
-        client, base, answer = await self._resolve(stack)
+        client, base, result = await self._resolve(stack)
         await self._emit(SiteResolved(base.origin))
-        search = self._search(client, base, answer)
+        search = self._origin_search(client, base, result)
         await search.run(None if self._site.is_site_root else self._site.path)
         self._home_error = search.home_error
         if not self._crawl.documents_read:
             await self._try_other_host(base, stack)
 
     def _open_client(self, origin: WebAddress) -> HttpClient:
-        client = self._make_client(origin)
+        client = self._client_factory(origin)
         client.on_redirect = self._crawl.frontier.hosts.follow_redirect
         return client
 
-    def _search(self, client: HttpClient, base: WebAddress, answer: RobotsAnswer) -> OriginSearch:
+    def _origin_search(
+        self, client: HttpClient, base: WebAddress, result: RobotsResult
+    ) -> OriginSearch:
         return OriginSearch(
             self._crawl,
             client,
             base,
-            robots=answer,
+            robots=result,
             options=self._options,
             guesses=self._guesses,
         )
 
     async def _try_other_host(self, base: WebAddress, stack: AsyncExitStack) -> None:
-        """Look at the site with or without `www.`; what goes wrong there says nothing new."""
+        """Search the site with or without `www.`; errors there are ignored."""
         host = other_host(base.host)
         if host is None:
             return
         origin = parse_url(base.origin.replace(base.host, host, 1) + "/")
         client = await stack.enter_async_context(self._open_client(origin))
         try:
-            answer = await fetch_robots(client, origin, self._user_agent)
-            if answer.address.host == base.host:
+            result = await fetch_robots(client, origin, self._user_agent)
+            if result.address.host == base.host:
                 return
-            other = await self._settle(origin, answer)
-            await self._search(client, other, answer).run()
+            other = await self._apply_robots(origin, result)
+            await self._origin_search(client, other, result).run()
         except RateLimited:
             raise
         except (ScanError, AddressError) as error:
@@ -128,8 +130,8 @@ class SiteScan:
         if self._crawl.documents_read:
             await self._emit(SiteResolved(other.origin))
 
-    async def _resolve(self, stack: AsyncExitStack) -> tuple[HttpClient, WebAddress, RobotsAnswer]:
-        """The first origin that answers, with a client for it; robots.txt is read on the way."""
+    async def _resolve(self, stack: AsyncExitStack) -> tuple[HttpClient, WebAddress, RobotsResult]:
+        """Find the first origin that responds. Return a client, the base address and robots.txt."""
         errors: list[SiteatlasError] = []
         for origin in origins_of(self._site):
             if not is_worth_trying(origin, self._site, errors):
@@ -137,18 +139,18 @@ class SiteScan:
             client = self._open_client(origin)
             await client.__aenter__()
             try:
-                answer = await self._request_robots(client, origin)
+                result = await self._request_robots(client, origin)
             except BaseException as error:
                 await client.__aexit__(None, None, None)
-                if not isinstance(error, NEXT_ORIGIN_ON):
+                if not isinstance(error, TRY_NEXT_ORIGIN_ERRORS):
                     raise
                 errors.append(error)
             else:
                 stack.push_async_exit(client)
-                return client, await self._settle(origin, answer), answer
+                return client, await self._apply_robots(origin, result), result
         raise next((error for error in errors if not isinstance(error, EgressDenied)), errors[0])
 
-    async def _request_robots(self, client: HttpClient, origin: WebAddress) -> RobotsAnswer:
+    async def _request_robots(self, client: HttpClient, origin: WebAddress) -> RobotsResult:
         """Fetch robots.txt; emit a failure, and continue without it if so configured."""
         address = parse_url("/robots.txt", origin.url)
         try:
@@ -157,26 +159,26 @@ class SiteScan:
             await self._emit(RobotsRead(address.url, None, (), error_code=error.code))
             proceed = self._options.robots_unreachable == "proceed"
             if proceed and isinstance(error, (RobotsUnreachable, Timeout)):
-                return RobotsAnswer(address)
+                return RobotsResult(address)
             raise
 
-    async def _settle(self, origin: WebAddress, answer: RobotsAnswer) -> WebAddress:
+    async def _apply_robots(self, origin: WebAddress, result: RobotsResult) -> WebAddress:
         """Report robots.txt, apply its crawl delay and return the base of relative addresses."""
-        robots, url, delay = answer.robots, answer.address.url, answer.rules.crawl_delay
-        if answer.status is not None:
-            await self._emit(RobotsRead(url, answer.status, robots.sitemaps, delay))
-        if answer.is_cut:
+        robots, url, delay = result.robots, result.address.url, result.rules.crawl_delay
+        if result.status is not None:
+            await self._emit(RobotsRead(url, result.status, robots.sitemaps, delay))
+        if result.is_truncated:
             await self._crawl.report_problem(ProblemCode.ROBOTS_TRUNCATED, url)
-        if robots.sitemaps_cut:
+        if robots.sitemaps_truncated:
             await self._crawl.report_problem(ProblemCode.SITEMAP_LINE_LIMIT, url)
-        same_site = bare_host(answer.address.host) == bare_host(origin.host)
+        same_site = bare_host(result.address.host) == bare_host(origin.host)
         base = parse_url("/", url) if same_site else origin
         if delay:
             self._politeness.set_crawl_delay(base, delay)
         return base
 
-    def _reason(self) -> SiteatlasError:
+    def _failure_reason(self) -> SiteatlasError:
         failures = self._crawl.failures
         if self._options.only_document is not None and failures:
             return failures[0][1]
-        return reason_of(failures, self._home_error)
+        return most_specific_error(failures, self._home_error)

@@ -24,7 +24,7 @@ from siteatlas.net.response import Response
 from siteatlas.scanner.crawl.document_reading import DocumentReading
 from siteatlas.scanner.crawl.frontier import CrawlCandidate, Frontier, UrlLimit
 from siteatlas.scanner.crawl.placement import Placement
-from siteatlas.scanner.discovery.probes import RandomPathAnswer
+from siteatlas.scanner.discovery.probes import RandomPathResult
 from siteatlas.scanner.events import (
     CandidateJudged,
     ChildLink,
@@ -72,7 +72,7 @@ class _FetchedDocument(DocumentReading):
     candidate: CrawlCandidate
     placement: Placement | None = None
     duplicates: DuplicateUrls | None = None
-    waiting: EntryColumns = field(default_factory=EntryColumns)
+    unsent: EntryColumns = field(default_factory=EntryColumns)
     children_found: int = 0
 
     @classmethod
@@ -89,9 +89,9 @@ class _FetchedDocument(DocumentReading):
         )
 
     @property
-    def gave_something(self) -> bool:
+    def has_content(self) -> bool:
         """Whether entries or children were read."""
-        return bool(self.entries_sent or self.waiting.urls or self.children_found)
+        return bool(self.entries_sent or self.unsent.urls or self.children_found)
 
 
 class Visitor:
@@ -115,17 +115,17 @@ class Visitor:
         self._emit = emit
         self._follow = follow
         self._find_duplicates = find_duplicates
-        self.random_path = RandomPathAnswer()
+        self.random_path = RandomPathResult()
 
     async def visit(self, candidate: CrawlCandidate) -> VisitResult:
         """Fetch and read one candidate; errors are returned in the result."""
         known = self._memory.documents.get(candidate.address.url)
         if known is not None and known.done:
-            return await self._pass_over(candidate, known)
+            return await self._skip_done(candidate, known)
         reading = _FetchedDocument.of(candidate)
         await self._emit(DocumentRequested(reading.url, candidate.method, candidate.parent_url))
         try:
-            return await self._ask(reading, known)
+            return await self._fetch_with_fallback(reading, known)
         except (ScanError, AddressError) as error:
             return await self._close_failed(reading, error)
         except Exception:
@@ -133,12 +133,14 @@ class Visitor:
             log.exception("document_crashed", url=reading.url)
             return await self._close_failed(reading, SiteatlasError())
 
-    async def _pass_over(self, candidate: CrawlCandidate, known: KnownDocument) -> VisitResult:
-        await self._judge(candidate, Verdict.ACCEPTED, ProblemCode.DONE_BEFORE)
+    async def _skip_done(self, candidate: CrawlCandidate, known: KnownDocument) -> VisitResult:
+        await self._emit_verdict(candidate, Verdict.ACCEPTED, ProblemCode.DONE_BEFORE)
         await self._follow(candidate, known.url, known.children, self._client)
         return VisitResult(DocumentOutcome.UNCHANGED)
 
-    async def _ask(self, reading: _FetchedDocument, known: KnownDocument | None) -> VisitResult:
+    async def _fetch_with_fallback(
+        self, reading: _FetchedDocument, known: KnownDocument | None
+    ) -> VisitResult:
         try:
             return await self._fetch(reading, known, accept_encoding="gzip")
         except EncodingUnsupported:
@@ -166,14 +168,18 @@ class Visitor:
     async def _read_new(self, reading: _FetchedDocument, response: Response) -> VisitResult:
         candidate = reading.candidate
         if candidate.is_guess and reading.url == self.random_path.final_url:
-            await self._judge(candidate, Verdict.REJECTED, ProblemCode.SOFT_404, reading=reading)
+            await self._emit_verdict(
+                candidate, Verdict.REJECTED, ProblemCode.SOFT_404, reading=reading
+            )
             return VisitResult(DocumentOutcome.UNREAD)
         if not self._frontier.mark_read(candidate, reading.url):
-            await self._judge(candidate, Verdict.SKIPPED, ProblemCode.DUPLICATE, reading=reading)
+            await self._emit_verdict(
+                candidate, Verdict.SKIPPED, ProblemCode.DUPLICATE, reading=reading
+            )
             return VisitResult(None)
         known = self._memory.documents.get(reading.url)
         if known is not None and known.done:
-            return await self._pass_over(candidate, known)
+            return await self._skip_done(candidate, known)
         response.refuse_oversize()
         await self._read_body(reading, response)
         return await self._close_complete(reading, response)
@@ -192,41 +198,43 @@ class Visitor:
         reading.duplicates = DuplicateUrls(reader.tally) if self._find_duplicates else None
         try:
             async for chunk in response.chunks():
-                await self._process_all(reading, reader.feed(chunk))
+                await self._process_results(reading, reader.feed(chunk))
         except ScanError:
-            await self._process_all(reading, reader.salvage())
+            await self._process_results(reading, reader.salvage())
             raise
-        await self._process_all(reading, reader.close())
+        await self._process_results(reading, reader.close())
 
-    async def _process_all(self, reading: _FetchedDocument, harvests: Iterable[ReadResult]) -> None:
-        async for harvest in fair_loop().time_slices(harvests):
-            await self._process(reading, harvest)
+    async def _process_results(
+        self, reading: _FetchedDocument, results: Iterable[ReadResult]
+    ) -> None:
+        async for result in fair_loop().time_slices(results):
+            await self._process_result(reading, result)
 
-    async def _process(self, reading: _FetchedDocument, harvest: ReadResult) -> None:
+    async def _process_result(self, reading: _FetchedDocument, result: ReadResult) -> None:
         opened = reading.opened()
         if opened is not None:
-            await self._judge(reading.candidate, Verdict.ACCEPTED, None, reading=reading)
+            await self._emit_verdict(reading.candidate, Verdict.ACCEPTED, None, reading=reading)
             await self._emit(opened)
-        if harvest.children:
-            reading.children_found += len(harvest.children)
-            await self._follow(reading.candidate, reading.url, harvest.children, self._client)
-        if harvest.columns.urls:
-            kept = self._budget.admit(len(harvest.columns))
-            columns = harvest.columns.head(kept)
+        if result.children:
+            reading.children_found += len(result.children)
+            await self._follow(reading.candidate, reading.url, result.children, self._client)
+        if result.columns.urls:
+            kept = self._budget.admit(len(result.columns))
+            columns = result.columns.head(kept)
             if reading.placement is not None:
                 reading.placement.note(columns.urls)
             if reading.duplicates is not None:
                 reading.duplicates.note(columns.urls)
-            reading.waiting.extend(columns)
+            reading.unsent.extend(columns)
             # Extras may be large, so entries that have some are sent at once.
-            if len(reading.waiting) >= ENTRIES_PER_EVENT or (kept and columns.extras[-1]):
+            if len(reading.unsent) >= ENTRIES_PER_EVENT or (kept and columns.extras[-1]):
                 await self._send_entries(reading)
-            if kept < len(harvest.columns):
+            if kept < len(result.columns):
                 raise UrlLimitReached
 
     async def _send_entries(self, reading: _FetchedDocument) -> None:
-        if reading.waiting.urls:
-            columns, reading.waiting = reading.waiting, EntryColumns()
+        if reading.unsent.urls:
+            columns, reading.unsent = reading.unsent, EntryColumns()
             reading.entries_sent += len(columns)
             await self._emit(EntriesRead(reading.url, columns))
 
@@ -235,11 +243,11 @@ class Visitor:
             response.headers.get("ETag"), response.headers.get("Last-Modified")
         )
         self._note_duplicate(reading)
-        return await self._close(reading, DocumentOutcome.COMPLETE)
+        return await self._close_document(reading, DocumentOutcome.COMPLETE)
 
     def _note_duplicate(self, reading: _FetchedDocument) -> None:
         reader = reading.reader
-        if reader is None or not reading.gave_something:
+        if reader is None or not reading.has_content:
             return
         if not self._frontier.is_new_content(reader.content_hash()):
             reader.tally.note(ProblemCode.DUPLICATE_CONTENT)
@@ -252,24 +260,24 @@ class Visitor:
         reading.validators = known.validators
         if not self._frontier.mark_read(reading.candidate, reading.url):
             return VisitResult(None)
-        await self._judge(
+        await self._emit_verdict(
             reading.candidate, Verdict.ACCEPTED, ProblemCode.UNCHANGED, reading=reading
         )
         await self._follow(reading.candidate, reading.url, known.children, self._client)
-        return await self._close(reading, DocumentOutcome.UNCHANGED)
+        return await self._close_document(reading, DocumentOutcome.UNCHANGED)
 
     async def _close_failed(self, reading: _FetchedDocument, error: SiteatlasError) -> VisitResult:
-        outcome = DocumentOutcome.CUT if reading.gave_something else DocumentOutcome.UNREAD
+        outcome = DocumentOutcome.CUT if reading.has_content else DocumentOutcome.UNREAD
         candidate = reading.candidate
         if not reading.is_open:
-            page_for_all = isinstance(error, HtmlInstead) and self.random_path.answers_everything
-            reason = ProblemCode.SOFT_404 if candidate.is_guess and page_for_all else error
-            await self._judge(candidate, Verdict.REJECTED, reason, reading=reading)
+            is_catch_all_page = isinstance(error, HtmlInstead) and self.random_path.accepts_any_path
+            reason = ProblemCode.SOFT_404 if candidate.is_guess and is_catch_all_page else error
+            await self._emit_verdict(candidate, Verdict.REJECTED, reason, reading=reading)
         if (candidate.is_guess or candidate.may_be_page) and not reading.is_open:
             return VisitResult(outcome, error)
-        return await self._close(reading, outcome, error)
+        return await self._close_document(reading, outcome, error)
 
-    async def _close(
+    async def _close_document(
         self,
         reading: _FetchedDocument,
         outcome: DocumentOutcome,
@@ -279,7 +287,7 @@ class Visitor:
         await self._emit(reading.closed(outcome, error))
         return VisitResult(outcome, error, reading.is_open)
 
-    async def _judge(
+    async def _emit_verdict(
         self,
         candidate: CrawlCandidate,
         verdict: Verdict,
@@ -295,14 +303,14 @@ class Visitor:
                 url=candidate.address.url,
                 method=candidate.method,
                 verdict=verdict,
-                reason=_code_of(reason),
+                reason=_reason_code(reason),
                 http_status=reading.http_status if reading else None,
                 type=reader.type if reader else None,
             )
         )
 
 
-def _code_of(reason: ProblemCode | SiteatlasError | None) -> str | None:
+def _reason_code(reason: ProblemCode | SiteatlasError | None) -> str | None:
     if isinstance(reason, SiteatlasError):
         return reason.code
     return None if reason is None else reason.value

@@ -52,8 +52,8 @@ async def _start_of(response: Response) -> str:
     try:
         body = Body(response.content_encoding, Tally(), BodyLimits(decoded_bytes=MAX_PAGE_BYTES))
         async for chunk in response.chunks():
-            for piece in body.feed(chunk):
-                content += piece
+            for decoded in body.feed(chunk):
+                content += decoded
     except ScanError:
         pass
     return content.decode("utf-8", "replace")

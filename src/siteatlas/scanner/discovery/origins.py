@@ -18,12 +18,19 @@ from siteatlas.errors import (
 from siteatlas.net.address import WebAddress, parse_url
 from siteatlas.scanner.discovery.hosts import bare_host
 
-NEXT_ORIGIN_ON = (ConnectionFailed, DnsError, EgressDenied, HttpProtocolError, Timeout, TlsError)
-OTHER_HOST_ON = (ConnectionFailed, DnsError, TlsError)
+TRY_NEXT_ORIGIN_ERRORS = (
+    ConnectionFailed,
+    DnsError,
+    EgressDenied,
+    HttpProtocolError,
+    Timeout,
+    TlsError,
+)
+TRY_OTHER_HOST_ERRORS = (ConnectionFailed, DnsError, TlsError)
 
 
 def origins_of(site: WebAddress) -> Iterator[WebAddress]:
-    """The origins that may answer for a site, best first."""
+    """The origins that may serve a site, best first."""
     for host in (site.host, other_host(site.host)):
         if host is not None:
             for origin in _schemes_of(site):
@@ -43,18 +50,18 @@ def other_host(host: str) -> str | None:
 
 
 def is_worth_trying(origin: WebAddress, site: WebAddress, errors: Sequence[SiteatlasError]) -> bool:
-    """Whether an origin may do better than those that failed with these errors.
+    """Whether an origin may succeed after others failed with these errors.
 
-    A certificate that cannot be trusted is never a reason to go on without TLS.
+    A certificate that cannot be trusted is never a reason to continue without TLS.
     """
-    if origin.scheme != site.scheme and any(map(_distrusts, errors)):
+    if origin.scheme != site.scheme and any(map(_is_untrusted_certificate, errors)):
         return False
     if origin.host != site.host:
-        return any(isinstance(error, OTHER_HOST_ON) for error in errors)
+        return any(isinstance(error, TRY_OTHER_HOST_ERRORS) for error in errors)
     return not any(isinstance(error, DnsError) for error in errors)
 
 
-def _distrusts(error: SiteatlasError) -> bool:
+def _is_untrusted_certificate(error: SiteatlasError) -> bool:
     return isinstance(error, TlsError) and not isinstance(error, TlsNotSpoken)
 
 

@@ -1,6 +1,6 @@
-"""The questions that discovery asks a site: its robots.txt, and a page that cannot exist.
+"""The requests of discovery: robots.txt, and a page that cannot exist.
 
-Owns single requests and what their answers mean; the order of steps is `origin_search.py`'s.
+Owns single requests and their interpretation; `origin_search.py` owns the order of steps.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ ROBOTS_WIRE_BYTES = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class RobotsAnswer:
-    """What came of asking for robots.txt; `address` is the one that answered, if any did.
+class RobotsResult:
+    """The result of requesting robots.txt; `address` is the final one, if there was a response.
 
     `rules` are those for our own user agent.
     """
@@ -46,32 +46,32 @@ class RobotsAnswer:
     status: int | None = None
     robots: Robots = field(default_factory=Robots)
     rules: AgentRules = field(default_factory=AgentRules)
-    is_cut: bool = False
+    is_truncated: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class RandomPathAnswer:
-    """How the site answers for a page that cannot exist."""
+class RandomPathResult:
+    """The response of a site for a page that cannot exist."""
 
     final_url: str | None = None
-    answers_everything: bool = False
+    accepts_any_path: bool = False
     type: SitemapType | None = None
 
 
-async def fetch_robots(client: HttpClient, base: WebAddress, user_agent: str) -> RobotsAnswer:
-    """Fetch and read robots.txt: 4xx means no rules, 5xx that the site must be left alone."""
+async def fetch_robots(client: HttpClient, base: WebAddress, user_agent: str) -> RobotsResult:
+    """Fetch and parse robots.txt: 4xx means no rules, 5xx that the site must not be scanned."""
     address = parse_url("/robots.txt", base.url)
     try:
         return await _fetch_robots_once(client, address, user_agent, accept_encoding="gzip")
     except EncodingUnsupported:
         return await _fetch_robots_once(client, address, user_agent, accept_encoding="identity")
     except (RedirectInvalid, RedirectLoop, TooManyRedirects):
-        return RobotsAnswer(address)
+        return RobotsResult(address)
 
 
 async def _fetch_robots_once(
     client: HttpClient, address: WebAddress, user_agent: str, *, accept_encoding: str
-) -> RobotsAnswer:
+) -> RobotsResult:
     async with client.get(
         address, max_bytes=ROBOTS_WIRE_BYTES, accept_encoding=accept_encoding
     ) as response:
@@ -85,28 +85,28 @@ async def _fetch_robots_once(
             )
         content = b"" if error else await _robots_content(response)
         robots = parse_robots(content)
-        return RobotsAnswer(
+        return RobotsResult(
             response.address,
             response.status,
             robots,
             robots.rules_of(user_agent),
-            is_cut=len(content) > MAX_BYTES,
+            is_truncated=len(content) > MAX_BYTES,
         )
 
 
 async def _robots_content(response: Response) -> bytes:
-    """The bytes of robots.txt: a large file is cut, a truncated one is an error."""
+    """The bytes of robots.txt, at most the first ones; an incomplete response is an error."""
     content = bytearray()
     limits = BodyLimits(decoded_bytes=ROBOTS_WIRE_BYTES)
     body = Body(response.content_encoding, Tally(), limits)
     try:
         async for chunk in response.chunks():
-            for piece in body.feed(chunk):
-                content += piece
+            for decoded in body.feed(chunk):
+                content += decoded
             if len(content) > MAX_BYTES:
                 return bytes(content)
-        for piece in body.close():
-            content += piece
+        for decoded in body.close():
+            content += decoded
     except TooLarge:
         pass
     except (GzipCorrupt, Timeout, Truncated) as error:
@@ -116,18 +116,18 @@ async def _robots_content(response: Response) -> bytes:
     return bytes(content)
 
 
-async def probe_random_path(client: HttpClient, base: WebAddress) -> RandomPathAnswer:
-    """Ask for a page that cannot exist, to know what a page that is not there looks like."""
+async def probe_random_path(client: HttpClient, base: WebAddress) -> RandomPathResult:
+    """Request a page that cannot exist, to recognise the responses for missing pages."""
     address = parse_url(f"/{secrets.token_hex(8)}.xml", base.url)
     try:
         async with client.get(address) as response:
             if response.error() is not None:
-                return RandomPathAnswer()
+                return RandomPathResult()
             moved = response.address.url != address.url
             final_url = response.address.url if moved else None
-            return RandomPathAnswer(final_url, True, await _type_of(response))
+            return RandomPathResult(final_url, True, await _type_of(response))
     except (ScanError, AddressError):
-        return RandomPathAnswer()
+        return RandomPathResult()
 
 
 async def _type_of(response: Response) -> SitemapType | None:

@@ -74,17 +74,17 @@ class _Agent:
 
 
 class Robots:
-    """A robots.txt. `sitemaps_cut` says that it names more sitemaps than are read."""
+    """A robots.txt. `sitemaps_truncated` says that it names more sitemaps than are read."""
 
     def __init__(
         self,
         sitemaps: tuple[str, ...] = (),
         agents: Mapping[str, _Agent] | None = None,
         *,
-        sitemaps_cut: bool = False,
+        sitemaps_truncated: bool = False,
     ) -> None:
         self.sitemaps = sitemaps
-        self.sitemaps_cut = sitemaps_cut
+        self.sitemaps_truncated = sitemaps_truncated
         self._agents = agents or {}
         self._compiled: dict[str, AgentRules] = {}
 
@@ -118,9 +118,11 @@ def agent_token(agent: str) -> str | None:
 def parse_robots(content: bytes) -> Robots:
     """Read the first 500 KiB, whole lines only."""
     parser = _Parser()
-    for directive in _directives(content):
+    for directive in _parse_directives(content):
         parser.parse_line(directive)
-    return Robots(tuple(parser.sitemaps), parser.agents, sitemaps_cut=parser.sitemaps_cut)
+    return Robots(
+        tuple(parser.sitemaps), parser.agents, sitemaps_truncated=parser.sitemaps_truncated
+    )
 
 
 class _Parser:
@@ -128,7 +130,7 @@ class _Parser:
 
     def __init__(self) -> None:
         self.sitemaps: dict[str, None] = {}
-        self.sitemaps_cut = False
+        self.sitemaps_truncated = False
         self.agents: dict[str, _Agent] = {}
         self._group = _Group()
         self._agents_open = False
@@ -144,7 +146,7 @@ class _Parser:
         elif directive.key in RULE_KEYS:
             self._take_rule(directive)
         elif directive.key in DELAY_KEYS:
-            self._take_delay(_seconds(directive.value))
+            self._take_delay(_parse_seconds(directive.value))
 
     def _take_sitemap(self, value: str) -> None:
         url = UNDECODED_BYTE.sub(lambda match: percent_encoded(match[0]), value)
@@ -153,7 +155,7 @@ class _Parser:
         if len(self.sitemaps) < MAX_SITEMAPS:
             self.sitemaps[url] = None
         else:
-            self.sitemaps_cut = True
+            self.sitemaps_truncated = True
 
     def _take_agent(self, token: str | None) -> None:
         if not self._agents_open:
@@ -183,7 +185,7 @@ class _Parser:
         self._delay_open = False
 
 
-def _directives(content: bytes) -> Iterator[Directive]:
+def _parse_directives(content: bytes) -> Iterator[Directive]:
     for number, line in enumerate(LINE_END.split(_text(_whole_lines(content))), start=1):
         statement = line[:MAX_LINE_CHARS].partition("#")[0].replace("\x00", "").strip()
         if _is_bare_sitemap(statement):
@@ -211,7 +213,7 @@ def _whole_lines(content: bytes) -> bytes:
     return content[: max(content.rfind(b"\n"), content.rfind(b"\r")) + 1]
 
 
-def _seconds(value: str) -> float | None:
+def _parse_seconds(value: str) -> float | None:
     try:
         seconds = float(value)
     except ValueError:

@@ -36,7 +36,7 @@ def comparable(text: str) -> str:
 
     Bytes that were no UTF-8 stand in the text as `surrogateescape` leaves them.
     """
-    return _TO_ENCODE.sub(_encoded, text)
+    return _TO_ENCODE.sub(_normalise_character, text)
 
 
 def comparable_path(path: str) -> str:
@@ -46,7 +46,7 @@ def comparable_path(path: str) -> str:
     return comparable(path).replace(ANY, "%2A").replace(END, "%24")
 
 
-def _encoded(match: re.Match[str]) -> str:
+def _normalise_character(match: re.Match[str]) -> str:
     text = match[0]
     if len(text) == 1:
         return percent_encoded(text)
@@ -128,7 +128,7 @@ class RuleSet:
         self._parents = _parents(self._heads)
         self._by_gram: dict[str, list[_Pattern]] = defaultdict(list)
         self._without_gram: list[_Pattern] = []
-        self._index([pattern for pattern in patterns if not pattern.is_literal])
+        self._index_wildcards([pattern for pattern in patterns if not pattern.is_literal])
 
     def match(self, path: str) -> Rule | None:
         """The rule that decides on a path; None when no rule covers it."""
@@ -144,7 +144,7 @@ class RuleSet:
             return None
         return max(found, key=lambda pattern: (pattern.rank, -pattern.rule.line)).rule
 
-    def _index(self, wildcards: list[_Pattern]) -> None:
+    def _index_wildcards(self, wildcards: list[_Pattern]) -> None:
         frequency = Counter(chain.from_iterable(pattern.grams() for pattern in wildcards))
         for pattern in wildcards:
             rarest = min(pattern.grams(), key=lambda gram: (frequency[gram], gram), default=None)

@@ -41,7 +41,7 @@ class BodyLimits:
 
 
 class Body:
-    """Wire bytes in, document bytes out, in pieces of at most 64 KiB."""
+    """Wire bytes in, document bytes out, in chunks of at most 64 KiB."""
 
     def __init__(
         self, content_encoding: str | None, tally: Tally, limits: BodyLimits | None = None
@@ -53,20 +53,20 @@ class Body:
         self.decoded_bytes = 0
 
     def feed(self, chunk: bytes) -> Iterator[bytes]:
-        """Every piece that these wire bytes complete; raises when a limit is passed."""
+        """The chunks completed by these wire bytes; raises when a limit is exceeded."""
         for start in range(0, len(chunk), CHUNK_BYTES):
             part = chunk[start : start + CHUNK_BYTES]
             self.wire_bytes += len(part)
-            yield from self._counted(self._layer.feed(part))
+            yield from self._apply_limits(self._layer.feed(part))
 
     def close(self) -> Iterator[bytes]:
-        """What was held back; raises Truncated when a gzip member is not at its end."""
-        yield from self._counted(self._layer.close())
+        """The bytes still buffered; raises Truncated if a gzip member is incomplete."""
+        yield from self._apply_limits(self._layer.close())
 
-    def _counted(self, pieces: Iterator[bytes]) -> Iterator[bytes]:
+    def _apply_limits(self, chunks: Iterator[bytes]) -> Iterator[bytes]:
         limits = self._limits
-        for piece in pieces:
-            self.decoded_bytes += len(piece)
+        for chunk in chunks:
+            self.decoded_bytes += len(chunk)
             if self.decoded_bytes > limits.decoded_bytes:
                 raise TooLarge
             if (
@@ -74,7 +74,7 @@ class Body:
                 and self.decoded_bytes > limits.ratio * self.wire_bytes
             ):
                 raise DecompressionBomb
-            yield piece
+            yield chunk
 
 
 def _check_codings(content_encoding: str) -> None:
@@ -129,8 +129,8 @@ class _Layer:
         if self._gzip is None or self._inner is None:
             yield data
             return
-        for piece in self._gzip.inflate(data):
-            yield from self._inner.feed(piece)
+        for chunk in self._gzip.inflate(data):
+            yield from self._inner.feed(chunk)
         if self._gzip.error is not None:
             raise self._gzip.error
 
@@ -153,21 +153,21 @@ class _GzipMembers:
         return self._member.eof or self._garbage
 
     def inflate(self, data: bytes) -> Iterator[bytes]:
-        """Pieces of at most 64 KiB; after them, `error` says whether the stream is damaged."""
+        """Chunks of at most 64 KiB; after the last, `error` is set if the stream is damaged."""
         while data and not self._garbage and self.error is None:
             if self._member.eof:
                 data = self._next_member(data)
                 continue
             backup = self._member.copy()
             try:
-                piece = self._member.decompress(data, CHUNK_BYTES)
+                chunk = self._member.decompress(data, CHUNK_BYTES)
             except zlib.error:
-                piece = self._salvage(backup, data)
+                chunk = self._salvage(backup, data)
             else:
                 data = self._member.unconsumed_tail or self._member.unused_data
-            if piece:
+            if chunk:
                 self._member_gave_output = True
-                yield piece
+                yield chunk
 
     def _next_member(self, data: bytes) -> bytes:
         data = self._between + data
@@ -191,7 +191,7 @@ class _GzipMembers:
         self._tally.note(ProblemCode.GZIP_TRAILING_GARBAGE)
 
     def _salvage(self, backup: zlib._Decompress, data: bytes) -> bytes:
-        """What stands before the damage: zlib throws it away together with the error."""
+        """The bytes before the damage, which zlib discards when it raises the error."""
         saved = bytearray()
         try:
             for position in range(len(data)):

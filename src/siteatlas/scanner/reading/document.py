@@ -29,18 +29,18 @@ from siteatlas.scanner.reading.tally import ReadResult, Tally
 MAX_ENTRIES = 250_000
 PROTOCOL_ENTRIES = 50_000
 PROTOCOL_BYTES = 50 * 1024 * 1024
-GATHERED_BYTES = 4096
+MIN_CHUNK_BYTES = 4096
 BODY_ERRORS = (EncodingChain, GzipCorrupt, GzipMembers, TooLarge, Truncated)
 
 
 class DocumentReader:
     """Reads one sitemap document of any kind.
 
-    `feed` and `close` yield once per piece of at most 64 KiB, so that the caller can give way in
-    between, and raise a ScanError when the document cannot be read on; what was yielded stands.
-    `base_url` is the address of the document: relative pages are resolved against it, or left out
-    where it is not known.
-    Drops of bytes are gathered to `gather` bytes first, so that a drip costs no more than a stream.
+    `feed` and `close` yield once per chunk of at most 64 KiB, so that the caller can yield to the
+    event loop, and raise a ScanError when the document cannot be read further; results already
+    yielded remain valid. `base_url` is the address of the document: relative pages are resolved
+    against it, or skipped if it is not known. Smaller chunks are buffered up to `min_chunk_bytes`,
+    because each one has a fixed cost.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class DocumentReader:
         base_url: str | None = None,
         limits: BodyLimits | None = None,
         max_entries: int = MAX_ENTRIES,
-        gather: int = GATHERED_BYTES,
+        min_chunk_bytes: int = MIN_CHUNK_BYTES,
     ) -> None:
         self.tally = Tally()
         self.type: SitemapType | None = None
@@ -59,8 +59,8 @@ class DocumentReader:
         self.child_count = 0
         self._base_url = base_url
         self._max_entries = max_entries
-        self._gather = gather
-        self._gathered = b""
+        self._min_chunk_bytes = min_chunk_bytes
+        self._buffered = b""
         self._body = Body(content_encoding, self.tally, limits)
         self._decoder = TextDecoder(charset, self.tally)
         self._hash = xxhash.xxh3_128()
@@ -69,12 +69,12 @@ class DocumentReader:
 
     @property
     def wire_bytes(self) -> int:
-        """Bytes taken in so far."""
+        """Bytes received so far."""
         return self._body.wire_bytes
 
     @property
     def decoded_bytes(self) -> int:
-        """Bytes of the document itself so far."""
+        """Bytes of the decompressed document so far."""
         return self._body.decoded_bytes
 
     def content_hash(self) -> str:
@@ -82,49 +82,49 @@ class DocumentReader:
         return self._hash.hexdigest()
 
     def feed(self, chunk: bytes) -> Iterator[ReadResult]:
-        """What these wire bytes complete."""
+        """The results completed by this chunk."""
         try:
-            for piece in self._body.feed(chunk):
-                yield from self._decode_chunk(piece)
+            for decoded in self._body.feed(chunk):
+                yield from self._decode_chunk(decoded)
         except BODY_ERRORS:
             yield from self.salvage()
             raise
 
     def salvage(self) -> Iterator[ReadResult]:
-        """What is complete in the held text, for a document whose bytes broke off."""
-        text = self._decoder.decode(self._gathered, final=True)
-        self._gathered = b""
+        """The complete entries of the buffered text, for a document whose body is incomplete."""
+        text = self._decoder.decode(self._buffered, final=True)
+        self._buffered = b""
         try:
-            harvest = self._parse_text(text, final=False)
-            if harvest is not None:
-                yield harvest
+            result = self._parse_text(text, final=False)
+            if result is not None:
+                yield result
             if self._format is not None:
-                yield self._counted(self._format.release())
+                yield self._apply_entry_limit(self._format.flush())
         except ScanError:
             return
 
     def close(self) -> Iterator[ReadResult]:
-        """What is left at the end of the wire."""
+        """The remaining results at the end of the body."""
         try:
-            for piece in self._body.close():
-                yield from self._decode_chunk(piece)
+            for decoded in self._body.close():
+                yield from self._decode_chunk(decoded)
         except BODY_ERRORS:
             yield from self.salvage()
             raise
         yield from self._decode_chunk(b"", final=True)
         self._note_size()
 
-    def _decode_chunk(self, piece: bytes, *, final: bool = False) -> Iterator[ReadResult]:
-        self._hash.update(piece)
-        piece, self._gathered = self._gathered + piece, b""
-        if len(piece) < self._gather and not final:
-            self._gathered = piece
+    def _decode_chunk(self, chunk: bytes, *, final: bool = False) -> Iterator[ReadResult]:
+        self._hash.update(chunk)
+        chunk, self._buffered = self._buffered + chunk, b""
+        if len(chunk) < self._min_chunk_bytes and not final:
+            self._buffered = chunk
             yield ReadResult()
             return
-        harvest = self._parse_text(self._decoder.decode(piece, final=final), final=final)
-        yield harvest or ReadResult()
-        if harvest is not None and harvest.error is not None:
-            raise harvest.error
+        result = self._parse_text(self._decoder.decode(chunk, final=final), final=final)
+        yield result or ReadResult()
+        if result is not None and result.error is not None:
+            raise result.error
 
     def _parse_text(self, text: str, *, final: bool) -> ReadResult | None:
         if self._format is None:
@@ -134,23 +134,23 @@ class DocumentReader:
                 return None
             self.type, text, self._head = head.type, head.rest, ""
             self._format = reader_for(head, self.tally, self._base_url)
-        return self._counted(self._format.feed(text, final=final))
+        return self._apply_entry_limit(self._format.feed(text, final=final))
 
     def _note_size(self) -> None:
-        """Count what the protocol would not allow, though we read it."""
+        """Count sizes over the limits of the protocol; the document was read all the same."""
         if self.entry_count + self.child_count > PROTOCOL_ENTRIES:
             self.tally.note(ProblemCode.OVER_50000_ENTRIES)
         if self.decoded_bytes > PROTOCOL_BYTES:
             self.tally.note(ProblemCode.OVER_50_MIB)
 
-    def _counted(self, harvest: ReadResult) -> ReadResult:
-        room = self._max_entries - self.entry_count - self.child_count - self.tally.skipped
-        found = len(harvest.columns) + len(harvest.children)
-        if found > room:
-            harvest.error = TooManyEntries()
-            room = max(room, 0)
-            harvest.children = harvest.children[:room]
-            harvest.columns = harvest.columns.head(room)
-        self.entry_count += len(harvest.columns)
-        self.child_count += len(harvest.children)
-        return harvest
+    def _apply_entry_limit(self, result: ReadResult) -> ReadResult:
+        remaining = self._max_entries - self.entry_count - self.child_count - self.tally.skipped
+        found = len(result.columns) + len(result.children)
+        if found > remaining:
+            result.error = TooManyEntries()
+            remaining = max(remaining, 0)
+            result.children = result.children[:remaining]
+            result.columns = result.columns.head(remaining)
+        self.entry_count += len(result.columns)
+        self.child_count += len(result.children)
+        return result

@@ -69,7 +69,7 @@ class CharacterSet(NamedTuple):
 
 
 class TextDecoder:
-    """Decodes a document piece by piece. Never fails: what is wrong is counted and mended."""
+    """Decodes a document chunk by chunk. Never fails: errors are repaired and counted."""
 
     def __init__(self, http_charset: str | None, tally: Tally) -> None:
         self._http_charset = http_charset
@@ -81,7 +81,7 @@ class TextDecoder:
         self._utf8_seen = False
 
     def decode(self, data: bytes, *, final: bool = False) -> str:
-        """The text of these bytes; with `final`, also what was held back."""
+        """The text of these bytes; with `final`, also of those still buffered."""
         if self._head is not None:
             self._head += data
             if len(self._head) < HEAD_BYTES and not final:
@@ -115,24 +115,24 @@ class TextDecoder:
         self._lenient = LENIENT_BYTES
         for mark, name in BYTE_ORDER_MARKS:
             if head.startswith(mark):
-                self._use(name)
-                self._note_conflict(name, _declared(head[len(mark) :]), self._http_charset)
+                self._use_codec(name)
+                self._note_conflict(name, _declared_charset(head[len(mark) :]), self._http_charset)
                 return len(mark)
         for start, name in WIDE_STARTS:
             if head.startswith(start):
-                self._use(name)
+                self._use_codec(name)
                 return 0
         self._use_claim(head)
         return 0
 
-    def _use(self, name: str) -> None:
+    def _use_codec(self, name: str) -> None:
         self._decoder = _decoder(name)
         self._lenient = LENIENT_WIDE if WIDE.match(name) else LENIENT_BYTES
         if name != "utf-8":
             self._tally.note(ProblemCode.ENCODING_NOT_UTF8, value=name)
 
     def _use_claim(self, head: bytes) -> None:
-        declared = _declared(head)
+        declared = _declared_charset(head)
         claim = declared or self._http_charset
         if not claim:
             return
@@ -141,7 +141,7 @@ class TextDecoder:
         if known is None:
             self._tally.note(ProblemCode.ENCODING_UNKNOWN, value=claim)
         elif known.standard_name in MULTI_BYTE:
-            self._use(known.codec)
+            self._use_codec(known.codec)
         elif known.standard_name not in UNICODE:
             self._instead = "cp1252" if known.codec in LATIN else known.codec
 
@@ -153,7 +153,7 @@ class TextDecoder:
             self._tally.note(ProblemCode.ENCODING_CONFLICT, value=", ".join(filter(None, claims)))
 
 
-def _declared(head: bytes) -> str | None:
+def _declared_charset(head: bytes) -> str | None:
     match = DECLARATION.match(head.lstrip())
     return match[1].decode() if match else None
 

@@ -120,7 +120,7 @@ class RawEntries:
 
 @dataclass(slots=True)
 class ReadResult:
-    """What one piece of a document gave. An `error` ends the document after these entries."""
+    """What was read from one chunk of a document. An `error` ends it after these entries."""
 
     columns: EntryColumns = field(default_factory=EntryColumns)
     children: list[ChildLink] = field(default_factory=list)

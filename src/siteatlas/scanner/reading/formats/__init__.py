@@ -13,13 +13,13 @@ from siteatlas.scanner.reading.tally import ReadResult, Tally
 
 
 class Format(Protocol):
-    """Takes the text behind the root's start tag piece by piece."""
+    """Reads the text after the root's start tag, chunk by chunk."""
 
     def feed(self, text: str, *, final: bool = False) -> ReadResult:
-        """What this text completes; with `final`, also whether the document ends properly."""
+        """The entries completed by this text; `final` also checks that the document is complete."""
 
-    def release(self) -> ReadResult:
-        """What is complete and was held back, for a document that breaks off."""
+    def flush(self) -> ReadResult:
+        """The complete entries still buffered, for a document that is truncated."""
 
 
 def reader_for(head: Head, tally: Tally, base: str | None = None) -> Format:

@@ -38,12 +38,12 @@ class ElementStream:
 
     def __init__(self, root_tag: str, names: Sequence[str], tally: Tally) -> None:
         self._tally = tally
-        self._tags = _spellings(*names, name_of_root(root_tag).rpartition(":")[2])
+        self._tags = _tag_patterns(*names, name_of_root(root_tag).rpartition(":")[2])
         self._root_tag: str | None = root_tag
         self._names = NameLimit()
         self._dictionary = NameDictionary()
         self.root_closed = False
-        self._over = False
+        self._parsing_ended = False
         self._bytes_since_element = 0
         self._last: etree._Element | None = None
         self.error: ScanError | None = None
@@ -52,15 +52,15 @@ class ElementStream:
         """Elements that this text finishes; they are only good until the next call."""
         if self._root_tag is not None:
             text, self._root_tag = self._root_tag + text, None
-        if self.error is not None or self._over:
+        if self.error is not None or self._parsing_ended:
             return []
         if _has_too_many_attributes(text) or LONG_NAME.search(text) or not self._names.allows(text):
-            self._over, self.error = True, None if self.root_closed else XmlLimits()
+            self._parsing_ended, self.error = True, None if self.root_closed else XmlLimits()
             return []
         with self._dictionary:
             if not self.root_closed:
                 return self._parse(text.encode(), final=final)
-            self._over = self._feed(text.encode(), final=final) is not None
+            self._parsing_ended = self._feed(text.encode(), final=final) is not None
             return []
 
     def _parse(self, data: bytes, *, final: bool) -> list[etree._Element]:
@@ -68,7 +68,7 @@ class ElementStream:
         failure = self._feed(data, final=final)
         elements, nested = self._finished()
         failure = XmlMalformed() if nested else failure
-        self._over = failure is not None
+        self._parsing_ended = failure is not None
         self._bytes_since_element = 0 if elements else self._bytes_since_element + len(data)
         if not self.root_closed:
             too_much = self._bytes_since_element > MAX_BYTES_WITHOUT_ELEMENT
@@ -183,7 +183,7 @@ def _is_nested(element: etree._Element) -> bool:
     return any(True for _ in element.iterancestors(element.tag))
 
 
-def _spellings(*names: str) -> list[str]:
+def _tag_patterns(*names: str) -> list[str]:
     variants = {variant for name in names for variant in (name, name.upper(), name.capitalize())}
     return [f"{{*}}{variant}" for variant in sorted(variants)]
 

@@ -38,13 +38,13 @@ def read_extension(tag: str, element: etree._Element, extras: Extras, tally: Tal
 def _read_image(element: etree._Element, extras: Extras, tally: Tally) -> None:
     fields = _fields(element, tally)
     if fields.get("loc"):
-        _append(extras, "images", fields, tally)
+        _append_item(extras, "images", fields, tally)
 
 
 def _read_video(element: etree._Element, extras: Extras, tally: Tally) -> None:
     fields = _fields(element, tally)
     if fields:
-        _append(extras, "videos", fields, tally)
+        _append_item(extras, "videos", fields, tally)
 
 
 def _read_news(element: etree._Element, extras: Extras, tally: Tally) -> None:
@@ -57,12 +57,12 @@ def _read_alternate(element: etree._Element, extras: Extras, tally: Tally) -> No
     address = element.get("href")
     if not address or element.get("rel", "alternate").lower() != "alternate":
         return
-    link = {"href": _cut(address.strip(WHITE_SPACE), tally)}
+    link = {"href": _truncate(address.strip(WHITE_SPACE), tally)}
     if language := element.get("hreflang"):
-        link["hreflang"] = _cut(language.strip(WHITE_SPACE), tally)
+        link["hreflang"] = _truncate(language.strip(WHITE_SPACE), tally)
     elif media := element.get("media"):
-        link["media"] = _cut(media.strip(WHITE_SPACE), tally)
-    _append(extras, "alternates", link, tally)
+        link["media"] = _truncate(media.strip(WHITE_SPACE), tally)
+    _append_item(extras, "alternates", link, tally)
 
 
 def _read_mobile(_element: etree._Element, extras: Extras, _tally: Tally) -> None:
@@ -73,10 +73,12 @@ def _read_pagemap(element: etree._Element, extras: Extras, tally: Tally) -> None
     for data in element:
         if local_name(data.tag) == "dataobject":
             item: Extras = {
-                name: _cut(value, tally) for name in ("type", "id") if (value := data.get(name))
+                name: _truncate(value, tally)
+                for name in ("type", "id")
+                if (value := data.get(name))
             }
             item["attributes"] = _pagemap_attributes(data, tally)
-            _append(extras, "pagemap", item, tally)
+            _append_item(extras, "pagemap", item, tally)
 
 
 def _pagemap_attributes(data: etree._Element, tally: Tally) -> Extras:
@@ -85,7 +87,7 @@ def _pagemap_attributes(data: etree._Element, tally: Tally) -> Extras:
         name = child.get("name")
         if local_name(child.tag) == "attribute" and name:
             value = child.get("value") or text_of(child).strip(WHITE_SPACE)
-            _append(attributes, _cut(name, tally), _cut(value, tally), tally)
+            _append_item(attributes, _truncate(name, tally), _truncate(value, tally), tally)
     return attributes
 
 
@@ -111,10 +113,10 @@ def _fields(element: etree._Element, tally: Tally, depth: int = 1) -> Extras:
         if name in REPEATED_FIELDS:
             repeated.setdefault(name, []).append(child)
             continue
-        if value := _value(child, tally, depth):
+        if value := _element_value(child, tally, depth):
             fields.setdefault(name, value)
         for key, text in child.items():
-            fields.setdefault(f"{name}_{local_name(str(key))}", _cut(str(text), tally))
+            fields.setdefault(f"{name}_{local_name(str(key))}", _truncate(str(text), tally))
     for name, children in repeated.items():
         _add_repeated(fields, name, children, tally, depth)
     return fields
@@ -125,27 +127,27 @@ def _add_repeated(
 ) -> None:
     """Add a list of the values, and one of the same length per attribute, None if absent."""
     for child in children:
-        _append(fields, name, _value(child, tally, depth), tally)
+        _append_item(fields, name, _element_value(child, tally, depth), tally)
     kept = children[: len(fields[name])]
     keys = list(dict.fromkeys(str(key) for child in kept for key in child.keys()))  # noqa: SIM118
     if len(keys) > MAX_REPEATED_ATTRIBUTES:
         tally.note(ProblemCode.EXTRAS_CUT)
     for key in keys[:MAX_REPEATED_ATTRIBUTES]:
         texts = [child.get(key) for child in kept]
-        values = [None if text is None else _cut(text, tally) for text in texts]
+        values = [None if text is None else _truncate(text, tally) for text in texts]
         fields.setdefault(f"{name}_{local_name(key)}", values)
 
 
-def _value(child: etree._Element, tally: Tally, depth: int) -> Extras | str:
+def _element_value(child: etree._Element, tally: Tally, depth: int) -> Extras | str:
     if not len(child):
-        return _cut((child.text or "").strip(WHITE_SPACE), tally)
+        return _truncate((child.text or "").strip(WHITE_SPACE), tally)
     if depth < MAX_DEPTH:
         return _fields(child, tally, depth + 1)
     tally.note(ProblemCode.EXTRAS_CUT)
     return ""
 
 
-def _append(extras: Extras, key: str, value: Any, tally: Tally) -> None:
+def _append_item(extras: Extras, key: str, value: Any, tally: Tally) -> None:
     items = extras.setdefault(key, [])
     if len(items) < MAX_ITEMS and tally.extras_left > 0:
         items.append(value)
@@ -153,7 +155,7 @@ def _append(extras: Extras, key: str, value: Any, tally: Tally) -> None:
         tally.note(ProblemCode.EXTRAS_CUT)
 
 
-def _cut(value: str, tally: Tally) -> str:
+def _truncate(value: str, tally: Tally) -> str:
     longest = min(MAX_VALUE_CHARS, max(tally.extras_left, 0))
     tally.extras_left -= min(len(value), longest) + VALUE_COST
     if len(value) <= longest:

@@ -69,10 +69,10 @@ class Blocks:
             return ()
         if max(map(len, self._blocks)) > MAX_BLOCK_CHARS:
             return None
-        return list(_entries(PARTS.findall(self._joined + BETWEEN)))
+        return list(_extras_of_entries(PARTS.findall(self._joined + BETWEEN)))
 
 
-def _entries(parts: Sequence[tuple[str, ...]]) -> Iterator[Extras | None]:
+def _extras_of_entries(parts: Sequence[tuple[str, ...]]) -> Iterator[Extras | None]:
     extras: Extras = {}
     image: Extras = {}
     for name, text, language, address, address_first, language_last in parts:
@@ -83,14 +83,14 @@ def _entries(parts: Sequence[tuple[str, ...]]) -> Iterator[Extras | None]:
             if value := decode(text).strip(WHITE_SPACE):
                 image.setdefault(name, value)
         elif address or address_first:
-            link = _alternate(address or address_first, language or language_last)
+            link = _alternate_link(address or address_first, language or language_last)
             extras.setdefault("alternates", []).append(link)
         else:
             yield _with_good_images(extras) if extras else None
             extras = {}
 
 
-def _alternate(address: str, language: str) -> Extras:
+def _alternate_link(address: str, language: str) -> Extras:
     return {
         "href": decode(address).strip(WHITE_SPACE),
         "hreflang": decode(language).strip(WHITE_SPACE),

@@ -25,14 +25,14 @@ class Feed:
         self._elements = ElementStream(self._repair.mend(root_tag), [item], tally)
 
     def feed(self, text: str, *, final: bool = False) -> ReadResult:
-        """What this text completes; with `final`, also whether the document ends properly."""
+        """The items completed by this text; `final` also checks that the document is complete."""
         text = self._repair.feed(text, final=final)
         rows = [_read_item(element) for element in self._elements.read(text, final=final)]
         raw = RawEntries([link for link, _ in rows], [date for _, date in rows])
         return ReadResult(build_columns(raw, self._tally, self._base), error=self._elements.error)
 
-    def release(self) -> ReadResult:
-        """Nothing is held back but what is not complete."""
+    def flush(self) -> ReadResult:
+        """Nothing: only incomplete items are buffered."""
         return ReadResult()
 
 

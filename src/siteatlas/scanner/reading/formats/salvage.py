@@ -68,7 +68,9 @@ class Salvage:
         edges = [match.start() for match in starts] + [end]
         found = Salvaged()
         for match, (start, stop) in zip(starts, pairwise(edges), strict=True):
-            self._parse(match[1].lower(), CDATA.sub(_escaped, text[start:stop]), found)
+            self._parse_entry(
+                match[1].lower(), CDATA.sub(_escape_ampersands, text[start:stop]), found
+            )
         return found
 
     def _without_comments(self, text: str) -> str:
@@ -93,7 +95,7 @@ class Salvage:
                 return "".join(kept)
             position = start + len(COMMENT_START)
 
-    def _parse(self, kind: str, segment: str, found: Salvaged) -> None:
+    def _parse_entry(self, kind: str, segment: str, found: Salvaged) -> None:
         locs = [decode(loc) for loc in LOC.findall(segment)]
         if not locs:
             self._tally.skip(ProblemCode.ENTRY_MALFORMED, value=segment)
@@ -134,5 +136,5 @@ def _decode_reference(match: re.Match[str]) -> str:
     return chr(code) if 0 < code <= MAX_CODE_POINT and len(number) <= MAX_DIGITS else "\x00"
 
 
-def _escaped(match: re.Match[str]) -> str:
+def _escape_ampersands(match: re.Match[str]) -> str:
     return match[1].replace("&", "&amp;")

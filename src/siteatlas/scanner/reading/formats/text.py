@@ -14,13 +14,13 @@ from siteatlas.scanner.reading.entries import MAX_URL_CHARS, build_columns
 from siteatlas.scanner.reading.tally import RawEntries, ReadResult, Tally
 from siteatlas.scanner.reading.white_space import WHITE_SPACE
 
-# Nothing is given out before so many lines are there, or all of them.
+# Lines are buffered until this many have been read, or all of them.
 LINES_TO_JUDGE = 100
 PATH = re.compile(r"\.{0,2}/\S*")
 
 
 class TextList:
-    """One text document: text in, columns out. Blank lines and `#` comments are passed over."""
+    """One text document: text in, columns out. Blank lines and `#` comments are skipped."""
 
     def __init__(self, tally: Tally, base: str | None = None) -> None:
         self._tally = tally
@@ -28,10 +28,10 @@ class TextList:
         self._unfinished = ""
         self._line_too_long = False
         self._urls = 0
-        self._waiting: list[str] = []
+        self._pending_lines: list[str] = []
 
     def feed(self, text: str, *, final: bool = False) -> ReadResult:
-        """What this text completes; with `final`, the last line needs no line end."""
+        """The URLs of the lines completed by this text; with `final`, also of the last line."""
         text = self._unfinished + text
         cut = len(text) if final else max(text.rfind("\n"), text.rfind("\r", 0, -1)) + 1
         self._unfinished = text[cut:]
@@ -44,21 +44,21 @@ class TextList:
         kept = [
             line for line in (line.strip(WHITE_SPACE) for line in lines) if line and line[0] != "#"
         ]
-        self._waiting += [self._full(line) if line[0] in "./" else line for line in kept]
-        if not (final or self._urls or len(self._waiting) >= LINES_TO_JUDGE):
+        self._pending_lines += [self._full(line) if line[0] in "./" else line for line in kept]
+        if not (final or self._urls or len(self._pending_lines) >= LINES_TO_JUDGE):
             return ReadResult()
-        return self.release()
+        return self.flush()
 
-    def release(self) -> ReadResult:
-        """What was held back until the document could be judged."""
+    def flush(self) -> ReadResult:
+        """The URLs of the buffered lines; an error if most lines are not URLs."""
         first = not self._urls
-        harvest = ReadResult(build_columns(RawEntries(self._waiting), self._tally))
-        self._waiting = []
-        self._urls += len(harvest.columns)
+        result = ReadResult(build_columns(RawEntries(self._pending_lines), self._tally))
+        self._pending_lines = []
+        self._urls += len(result.columns)
         if 2 * self._tally.skipped > self._urls + self._tally.skipped:
-            harvest = ReadResult() if first else harvest
-            harvest.error = NotASitemap("More than half of the lines are not URLs.")
-        return harvest
+            result = ReadResult() if first else result
+            result.error = NotASitemap("More than half of the lines are not URLs.")
+        return result
 
     def _full(self, line: str) -> str:
         """A path in full, where the address of the document is known; else the line as it is."""

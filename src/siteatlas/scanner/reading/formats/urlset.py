@@ -1,7 +1,7 @@
 """Reads `<urlset>` and `<sitemapindex>` documents, whichever of the two their entries belong to.
 
-Plain pages go through the fast lane, others through the strict parser; what is no XML any more is
-salvaged entry by entry, and the document counts as cut.
+Plain pages take the fast path, others the strict parser; after an XML error the rest is salvaged
+entry by entry, and the document counts as cut.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def _field_numbers(entry_tag: str) -> _FieldNumbers:
 
 
 class Urlset:
-    """One document: text in, columns and children out. `fast` False keeps it off the fast lane."""
+    """One document: text in, columns and children out. `fast=False` disables the fast path."""
 
     def __init__(
         self, root_tag: str, tally: Tally, base: str | None = None, *, fast: bool = True
@@ -73,7 +73,7 @@ class Urlset:
         self._repair = XmlRepair(tally)
         mended = self._repair.mend(root_tag)
         prefixes = prefixes_of_root(mended) if fast else None
-        self._lane = None if prefixes is None else FastPath(prefixes)
+        self._fast_path = None if prefixes is None else FastPath(prefixes)
         self._elements = ElementStream(mended, ENTRIES, tally)
         root = name_of_root(root_tag)
         self._root_end = "" if root_tag.endswith("/>") else f"</{root}"
@@ -82,44 +82,44 @@ class Urlset:
         self._salvage: Salvage | None = None
 
     def feed(self, text: str, *, final: bool = False) -> ReadResult:
-        """What this text completes; with `final`, also whether the document ends properly."""
+        """The entries completed by this text; `final` also checks that the document is complete."""
         text = self._repair.feed(text, final=final)
         if self._salvage is not None:
-            return self._salvaged(self._salvage, text, final=final)
-        if self._lane is not None:
-            raw = None if final else self._lane.feed(text)
+            return self._salvage_text(self._salvage, text, final=final)
+        if self._fast_path is not None:
+            raw = None if final else self._fast_path.feed(text)
             if raw is not None:
                 return ReadResult(build_columns(raw, self._tally, self._base))
-            text = self._lane.rest + text if final else self._lane.rest
-            self._lane = None
-        return self._parsed(text, final=final)
+            text = self._fast_path.rest + text if final else self._fast_path.rest
+            self._fast_path = None
+        return self._parse_text(text, final=final)
 
-    def release(self) -> ReadResult:
-        """Nothing is held back but what is not complete."""
+    def flush(self) -> ReadResult:
+        """Nothing: only incomplete entries are buffered."""
         return ReadResult()
 
-    def _parsed(self, text: str, *, final: bool) -> ReadResult:
+    def _parse_text(self, text: str, *, final: bool) -> ReadResult:
         """What the strict parser reads; from the first XML error on, what can be salvaged."""
         elements = self._elements.read(text, final=final)
-        harvest = self._harvest(elements)
+        result = self._build_result(elements)
         if isinstance(self._elements.error, XmlMalformed):
             # Not `recover=True` of lxml: it changes URLs without saying so (decision 0010).
             # The text is read again from where the unfinished entry began; `done` says how many
             # entries the parser has already given of it.
             self._salvage = Salvage(self._tally)
             rest = self._unfinished + text
-            more = self._salvaged(self._salvage, rest, done=len(elements), final=final)
-            return _joined(harvest, more)
+            more = self._salvage_text(self._salvage, rest, done=len(elements), final=final)
+            return _merge_results(result, more)
         # Some generators append to a finished file: the parser stops at the end of the root, the
         # entries behind it are wanted all the same.
         if self._elements.root_closed and (rest := self._after_root(self._unfinished + text)):
             self._salvage = Salvage(self._tally)
-            return _joined(harvest, self._salvaged(self._salvage, rest, final=final))
-        harvest.error = self._elements.error
+            return _merge_results(result, self._salvage_text(self._salvage, rest, final=final))
+        result.error = self._elements.error
         self._keep_unfinished(text)
-        return harvest
+        return result
 
-    def _harvest(self, elements: Sequence[etree._Element]) -> ReadResult:
+    def _build_result(self, elements: Sequence[etree._Element]) -> ReadResult:
         children: Sequence[etree._Element] = ()
         if {local_name(tag) for tag in {element.tag for element in elements}} != {"url"}:
             children = [element for element in elements if local_name(element.tag) == "sitemap"]
@@ -128,7 +128,9 @@ class Urlset:
         columns = build_columns(raw, self._tally, self._base)
         return ReadResult(columns, _read_children(children, self._tally))
 
-    def _salvaged(self, salvage: Salvage, text: str, *, done: int = 0, final: bool) -> ReadResult:
+    def _salvage_text(
+        self, salvage: Salvage, text: str, *, done: int = 0, final: bool
+    ) -> ReadResult:
         found = salvage.feed(text, done=done, final=final)
         locs, lastmods, changefreqs, priorities = (
             zip(*found.pages, strict=True) if found.pages else ((),) * 4
@@ -159,7 +161,7 @@ def _like_root(name: str, root: str) -> str:
     return prefix + colon + (name.upper() if local.isupper() else name)
 
 
-def _joined(first: ReadResult, second: ReadResult) -> ReadResult:
+def _merge_results(first: ReadResult, second: ReadResult) -> ReadResult:
     first.columns.extend(second.columns)
     first.children += second.children
     first.error = second.error
@@ -209,14 +211,14 @@ def _build_children(rows: Iterable[Sequence[str]], tally: Tally) -> list[ChildLi
     """The children that can be kept, from loc and lastmod; a relative one stays relative here."""
     children: list[ChildLink] = []
     for url, lastmod, *_ in rows:
-        child = _child(url.strip(WHITE_SPACE), lastmod, tally)
+        child = _build_child(url.strip(WHITE_SPACE), lastmod, tally)
         tally.entries += 1
         if child is not None:
             children.append(child)
     return children
 
 
-def _child(url: str, lastmod: str, tally: Tally) -> ChildLink | None:
+def _build_child(url: str, lastmod: str, tally: Tally) -> ChildLink | None:
     fault = fault_of_url(url)
     if fault is ProblemCode.RELATIVE_URL:
         tally.note(fault, url=url, place=0)
