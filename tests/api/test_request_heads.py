@@ -62,6 +62,16 @@ async def test_a_refused_request_leaves_a_line(cut_off_client: httpx.AsyncClient
     assert (line["path"], line["status"], line["error"]) == ("/health", 403, "origin_refused")
 
 
+async def test_the_line_of_a_refused_request_has_its_status_as_a_number(
+    cut_off_client: httpx.AsyncClient,
+):
+    with capture_logs() as lines:
+        await cut_off_client.get("/nothing")
+        await cut_off_client.delete("/health")
+    refused = [line for line in lines if line["event"] == "request_refused"]
+    assert [repr(line["status"]) for line in refused] == ["404", "405"]
+
+
 async def test_a_flood_of_refused_requests_leaves_few_lines(cut_off_client: httpx.AsyncClient):
     with capture_logs() as lines:
         for _ in range(300):

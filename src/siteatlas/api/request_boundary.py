@@ -38,7 +38,7 @@ class RequestBoundary:
             nonlocal started
             if message["type"] == "http.response.start":
                 started = True
-                self._note(scope, message["status"])
+                self._log_refusal(scope, message["status"])
                 pair = (b"x-request-id", request_id.encode())
                 message["headers"] = [*message.get("headers", []), pair]
             elif head_only:
@@ -51,22 +51,23 @@ class RequestBoundary:
             except Exception as error:
                 if started:
                     raise
-                await _answer(error, scope)(scope, receive, send_with_id)
+                await _error_response(error, scope)(scope, receive, send_with_id)
 
-    def _note(self, scope: Scope, status: int) -> None:
-        """Leave a line for a request that is not served as it stands; not for each of a flood."""
+    def _log_refusal(self, scope: Scope, status: int) -> None:
+        """Log a refused request, at a limited rate."""
         if status in CLIENT_ERRORS and (left_out := self._refusals.admit()) is not None:
             log.info(
                 "request_refused",
                 method=scope["method"],
                 path=scope["path"][:LOGGED_CHARACTERS],
-                status=status,
+                # An HTTPStatus would be logged as `<HTTPStatus.NOT_FOUND: 404>`.
+                status=int(status),
                 error=scope.get(ERROR_CODE),
                 left_out=left_out,
             )
 
 
-def _answer(error: Exception, scope: Scope) -> ASGIApp:
+def _error_response(error: Exception, scope: Scope) -> ASGIApp:
     if isinstance(error, SiteatlasError) and error.http_status != SiteatlasError.http_status:
         return problem(scope, error)
     log.error("request_failed", path=scope["path"], method=scope["method"], exc_info=error)
