@@ -6,7 +6,7 @@ from siteatlas.errors.base import SiteatlasError
 
 
 class InputError(SiteatlasError):
-    """The request holds a value that cannot be used."""
+    """The request contains an invalid value."""
 
     code = "input_invalid"
     http_status = 422

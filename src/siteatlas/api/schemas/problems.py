@@ -19,9 +19,9 @@ NOT_FOUND = {
 }
 INVALID = NOT_FOUND | {
     "type": "urn:siteatlas:error:input_invalid",
-    "title": "The request holds a value that cannot be used.",
+    "title": "The request contains an invalid value.",
     "status": 422,
-    "detail": "The request holds a value that cannot be used.",
+    "detail": "The request contains an invalid value.",
     "instance": "/api/v3/sitemap/scan",
     "code": "input_invalid",
     "errors": [
