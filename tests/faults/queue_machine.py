@@ -299,6 +299,7 @@ class QueueMachine(RuleBasedStateMachine):
         assert not rivals
         assert job.status in {"failed", "cancelled"}
         job.status, job.attempt, job.rescues, job.cancel_asked = "pending", 0, 0, False
+        job.progress = 0.0  # its scan had ended, so it starts over
 
     @invariant()
     def the_table_agrees(self) -> None:

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any
+
 import pytest
 from sqlalchemy import select
 
 from siteatlas.errors import JobCancelled, LeaseLost
+from siteatlas.queue.claims import release_orphans
 from siteatlas.queue.completion import complete, fail, release
+from siteatlas.queue.fence import Claim
 from siteatlas.queue.leases import heartbeat, report_progress
 from siteatlas.queue.operator_actions import cancel
 from siteatlas.storage.models import JobAttempt
-from siteatlas.storage.session import get_background_session
+from siteatlas.storage.session import AsyncSession, get_background_session
 from tests.fixtures.queue import (
     LEASE,
     let_lease_expire,
@@ -21,6 +27,8 @@ from tests.fixtures.queue import (
 )
 
 pytestmark = pytest.mark.usefixtures("database")
+
+Requeue = Callable[[AsyncSession, Claim], Awaitable[Any]]
 
 
 @pytest.mark.criterion("status-life", "result-stored", "processor-writes-all")
@@ -80,6 +88,32 @@ async def test_progress_never_goes_back() -> None:
         async with get_background_session() as session, session.begin():
             await report_progress(session, claim, lease_seconds=LEASE, progress=progress)
     assert (await look(submitted.id)).progress == pytest.approx(0.6)
+
+
+async def expire_and_rescue(_session: AsyncSession, claim: Claim) -> None:
+    await let_lease_expire(claim.id)
+    await rescue_all()
+
+
+@pytest.mark.parametrize(
+    "requeue",
+    [
+        pytest.param(release, id="released"),
+        pytest.param(partial(release, snooze=True), id="snoozed"),
+        pytest.param(partial(fail, code="x", message="x", transient=True), id="retried"),
+        pytest.param(expire_and_rescue, id="rescued"),
+        pytest.param(lambda s, claim: release_orphans(s, "worker-a", []), id="disowned"),
+    ],
+)
+async def test_a_job_that_will_resume_its_scan_keeps_its_progress(requeue: Requeue) -> None:
+    submitted = await submit("example.com")
+    claim = await take_one()
+    async with get_background_session() as session, session.begin():
+        await report_progress(session, claim, lease_seconds=LEASE, progress=0.6)
+    async with get_background_session() as session, session.begin():
+        await requeue(session, claim)
+    job = await look(submitted.id)
+    assert (job.status, job.progress) == ("pending", 0.6)
 
 
 @pytest.mark.criterion("status-life", "error-recorded")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 from sqlalchemy import func
 
@@ -12,11 +14,12 @@ from siteatlas.errors import (
     JobNotFound,
     JobStateConflict,
 )
-from siteatlas.queue.completion import complete, fail
+from siteatlas.queue.completion import cancel_running, complete, fail
 from siteatlas.queue.job_service import job_service
+from siteatlas.queue.leases import report_progress
 from siteatlas.queue.operator_actions import cancel, retry
 from siteatlas.storage.session import get_background_session
-from tests.fixtures.queue import change, look, submit, take_one
+from tests.fixtures.queue import LEASE, change, look, submit, take_one
 
 pytestmark = pytest.mark.usefixtures("database")
 
@@ -145,6 +148,22 @@ async def test_a_job_that_is_retried_starts_without_progress_error_and_result() 
     job = await look(job_id)
     assert (job.status, job.progress, job.error, job.error_code) == ("pending", 0.0, None, None)
     assert job.result_data == {"domain": "example.com", "max_pages": 7}
+
+
+async def test_a_job_that_was_cancelled_while_running_is_retried_without_its_progress() -> None:
+    submitted = await submit("example.com")
+    claim = await take_one()
+    async with get_background_session() as session, session.begin():
+        await report_progress(session, claim, lease_seconds=LEASE, progress=0.5)
+    for step in (partial(cancel, job_id=claim.id), partial(cancel_running, claim=claim)):
+        async with get_background_session() as session, session.begin():
+            await step(session)
+    stopped = await look(submitted.id)
+    assert (stopped.status, stopped.progress) == ("cancelled", 0.5)
+    async with get_background_session() as session, session.begin():
+        await retry(session, submitted.id)
+    job = await look(submitted.id)
+    assert (job.status, job.progress, job.cancel_requested_at) == ("pending", 0.0, None)
 
 
 @pytest.mark.criterion("status-life")
