@@ -98,8 +98,7 @@ async def complete(session: AsyncSession, claim: Claim, result_data: dict[str, A
 
 
 async def _continue_with_site(session: AsyncSession, claim: Claim) -> JobStatus:
-    restart = {**_back_in_queue(claim), "progress": 0.0}
-    job = await _end(session, claim, restart)
+    job = await _end(session, claim, _back_in_queue(claim))
     await record_attempts(session, [job], outcome="released", error_code="widened", refunded=True)
     return job.status
 
@@ -108,6 +107,7 @@ def _back_in_queue(claim: Claim) -> dict[str, Any]:
     return {
         "status": _status_after(claim, JobStatus.PENDING),
         "attempt": func.greatest(Job.attempt - 1, 0),
+        "progress": _progress_after(claim),
         "run_at": func.now(),
         "finished_at": case((_asked_to_stop(), func.now()), else_=null()),
     }
@@ -149,6 +149,7 @@ async def fail(
         "error": case((over, null()), else_=message),
         "finished_at": case((status == JobStatus.PENDING, null()), else_=func.now()),
         "attempt": case((_widened(claim), func.greatest(Job.attempt - 1, 0)), else_=Job.attempt),
+        "progress": _progress_after(claim),
         "run_at": case((_widened(claim), func.now()), else_=_next_attempt(claim, outcome)),
     }
     job = await _end(session, claim, values)
@@ -217,6 +218,11 @@ def _status_after(claim: Claim, outcome: JobStatus) -> Any:
         (_widened(claim), status_value(JobStatus.PENDING)),
         else_=status_value(outcome),
     )
+
+
+def _progress_after(claim: Claim) -> Any:
+    """The next attempt resumes the scan; that of one document says nothing about the whole site."""
+    return case((_widened(claim), 0.0), else_=Job.progress)
 
 
 async def _end(session: AsyncSession, claim: Claim, values: dict[str, Any]) -> Job:

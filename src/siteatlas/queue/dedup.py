@@ -99,6 +99,7 @@ def _widening() -> Any:
             job_metadata=case(
                 (whole, Job.job_metadata.op("||")(no_document)), else_=Job.job_metadata
             ),
+            progress=case((waits & whole, 0.0), else_=Job.progress),
             priority=func.least(Job.priority, wanted_priority),
             updated_at=func.now(),
         )

@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 import pytest
 from aiohttp import web
 from sqlalchemy import func, update
 
-from siteatlas.queue.completion import complete, fail
+from siteatlas.queue.completion import complete, fail, release
+from siteatlas.queue.fence import Claim
 from siteatlas.queue.leases import report_progress
 from siteatlas.queue.new_job import NewJob, Priority, SubmittedJob
 from siteatlas.queue.operator_actions import cancel
 from siteatlas.queue.submission import create_many
 from siteatlas.scheduler.sitemap_scheduler import TickReport, enqueue_due_domains
 from siteatlas.settings import Settings
-from siteatlas.storage.models import LOCAL_USER_ID, Domain, JobAttempt, Scan, Sitemap
+from siteatlas.storage.models import LOCAL_USER_ID, Domain, JobAttempt, JobStatus, Scan, Sitemap
+from siteatlas.storage.session import AsyncSession
 from tests.fixtures.database import transaction
 from tests.fixtures.pipeline import job_of, pages, rows_of, settings_for, urlset, work
 from tests.fixtures.queue import LEASE, look, submit, take_one
@@ -128,6 +131,40 @@ async def test_a_greater_limit_is_kept_while_the_running_job_reports_progress() 
         assert await complete(session, claim, {"domain": "example.com"}) == "pending"
     again = await take_one()
     assert (again.document, again.max_pages, again.base_url) == (None, 50, "example.com/")
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        pytest.param(partial(complete, result_data={"domain": "example.com"}), id="completed"),
+        pytest.param(partial(fail, code="http_not_found", message="404."), id="failed"),
+        pytest.param(release, id="released"),
+    ],
+)
+async def test_the_whole_site_starts_without_the_progress_of_its_document(
+    end: Callable[[AsyncSession, Claim], Awaitable[JobStatus]],
+) -> None:
+    job_id = await running_document()
+    claim = await take_one()
+    await submit("example.com")
+    async with transaction() as session:
+        await report_progress(session, claim, lease_seconds=LEASE, progress=0.95)
+    assert (await look(job_id)).progress == 0.95
+    async with transaction() as session:
+        assert await end(session, claim) == "pending"
+    assert (await look(job_id)).progress == 0
+
+
+async def test_a_waiting_job_that_gets_the_whole_site_starts_without_progress() -> None:
+    job_id = await running_document()
+    claim = await take_one()
+    async with transaction() as session:
+        await report_progress(session, claim, lease_seconds=LEASE, progress=0.5)
+        await release(session, claim)
+    await submit(DOCUMENT, document=DOCUMENT)
+    assert (await look(job_id)).progress == 0.5
+    await submit("example.com")
+    assert (await look(job_id)).progress == 0
 
 
 async def test_a_widened_job_that_was_cancelled_does_not_go_on() -> None:
