@@ -12,7 +12,7 @@ from sqlalchemy import func, select, text
 from structlog.testing import capture_logs
 
 from siteatlas import main
-from siteatlas.errors import ConfigurationError
+from siteatlas.errors import ConfigurationError, SiteatlasError
 from siteatlas.main import create_app
 from siteatlas.net.egress import EgressPolicy
 from siteatlas.settings import Settings
@@ -81,7 +81,7 @@ async def test_a_job_that_crashes_is_answered_without_our_inside(database: Datab
             answer = await client.get(submitted["status_url"])
     job = answer.json()
     assert (job["status"], job["error_code"]) == ("failed", "internal_error")
-    assert job["error"] == "Something went wrong inside Siteatlas."
+    assert job["error"] == SiteatlasError().message
     for word in ("Traceback", "asyncpg", "sqlalchemy", "sitemaps", "check constraint"):
         assert word not in answer.text
 

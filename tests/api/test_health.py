@@ -17,6 +17,7 @@ from sqlalchemy import text
 from sqlalchemy.pool import QueuePool
 from structlog.testing import capture_logs
 
+from siteatlas.errors import DatabasePoolExhausted
 from siteatlas.meters import LAG_CHECK_SECONDS, meters, watch_loop_lag
 from siteatlas.storage.schema import needed_revision
 from siteatlas.storage.session import Database, bound_database
@@ -88,7 +89,7 @@ async def test_a_pool_without_a_free_connection_is_503_in_words(
         response = await client.get("/health/database")
         metrics = await client.get("/metrics")
     assert (response.status_code, response.json()["code"]) == (503, "database_pool_exhausted")
-    assert "in use" in response.json()["detail"]
+    assert response.json()["detail"] == DatabasePoolExhausted().message
     assert "siteatlas_database_up 0" in metrics.text
     assert (await client.get("/health/database")).status_code == 200
 

@@ -84,5 +84,6 @@ async def test_a_refused_document_is_not_left_with_the_active_job(client: httpx.
 async def test_a_site_without_a_document_is_refused(client: httpx.AsyncClient):
     answer = await submit(client, "https://example.com/", only=True)
     assert answer.status_code == 422
-    assert answer.json()["errors"][0]["pointer"] == "#/base_url"
-    assert "must be the address of a sitemap" in answer.json()["errors"][0]["message"]
+    (error,) = answer.json()["errors"]
+    assert (error["pointer"], error["code"]) == ("#/base_url", "address_invalid")
+    assert "only_document" in error["message"]

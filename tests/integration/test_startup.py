@@ -13,6 +13,7 @@ from sqlalchemy.engine import make_url
 from siteatlas.cli.hosting.worker import work
 from siteatlas.errors import DatabaseRefused, DatabaseUnavailable, SchemaNewer, SchemaOutdated
 from siteatlas.settings import Settings
+from siteatlas.storage.faults import server_of
 from siteatlas.storage.schema import (
     UPGRADE_LOCK,
     current_revision,
@@ -53,7 +54,7 @@ async def test_a_newer_schema_is_neither_opened_nor_upgraded(
 ) -> None:
     async with database.engine.begin() as connection:
         await connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
-    with pytest.raises(SchemaNewer, match="is at 9999, which this version"):
+    with pytest.raises(SchemaNewer, match=r"\b9999\b"):
         async with open_storage(Settings(database_url=SecretStr(database_url)), announce=silent):
             pytest.fail("the database was opened")
     with pytest.raises(SchemaNewer):
@@ -78,7 +79,7 @@ async def test_the_wait_ends_when_nobody_wants_it_or_time_is_up(
     async with running_proxy(database_url) as proxy:
         proxy.set_mood(Mood.REFUSE)
         settings = Settings(database_url=SecretStr(proxy.url), database_wait_seconds=seconds)
-        with pytest.raises(DatabaseUnavailable, match="cannot be reached"):
+        with pytest.raises(DatabaseUnavailable, match=server_of(proxy.url)):
             async with open_storage(settings, go_on_waiting=go_on):
                 pytest.fail("the database was opened")
 
@@ -87,7 +88,7 @@ async def test_a_database_that_refuses_us_is_not_waited_for(database_url: str) -
     wrong = make_url(database_url).set(database="no_such_database")
     settings = Settings(database_url=SecretStr(wrong.render_as_string(hide_password=False)))
     async with asyncio.timeout(30):
-        with pytest.raises(DatabaseRefused, match="does not exist"):
+        with pytest.raises(DatabaseRefused, match='"no_such_database"'):
             async with open_storage(settings, go_on_waiting=lambda: True):
                 pytest.fail("the database was opened")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from siteatlas import scan, scan_sync
 from siteatlas.errors import EgressDenied, InputError
@@ -59,5 +60,10 @@ def test_what_the_setting_accepts_as_user_agent_the_library_accepts_too(user_age
 
 
 def test_the_setting_and_the_library_agree_on_the_longest_user_agent():
-    with pytest.raises(ValueError, match=f"at most {MAX_USER_AGENT_CHARS} characters"):
+    with pytest.raises(ValidationError) as refused:
         Settings(user_agent="x" * (MAX_USER_AGENT_CHARS + 1))
+    (error,) = refused.value.errors()
+    assert (error["type"], error["ctx"]) == (
+        "string_too_long",
+        {"max_length": MAX_USER_AGENT_CHARS},
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 import subprocess
 from pathlib import Path
@@ -86,17 +87,16 @@ def test_data_of_another_major_version_is_refused_with_what_to_do(copied_dir):
 
 def test_a_file_in_place_of_the_directory_is_refused(place):
     (place / "data").touch()
-    with pytest.raises(EmbeddedDirectoryUnusable, match=r"not a directory.*DATABASE_URL"):
-        quiet(place / "data").acquire()
-    with pytest.raises(EmbeddedDirectoryUnusable, match=r"Not a directory.*DATABASE_URL"):
-        quiet(place / "data" / "below").acquire()
+    for path in (place / "data", place / "data" / "below"):
+        with pytest.raises(EmbeddedDirectoryUnusable, match=rf"^{path} .*DATABASE_URL"):
+            quiet(path).acquire()
 
 
 def test_foreign_files_are_never_overwritten(place):
     foreign = place / "data" / "postgres" / "letter.txt"
     foreign.parent.mkdir(parents=True)
     foreign.write_text("dear")
-    with pytest.raises(EmbeddedDirectoryUnusable, match="not a PostgreSQL data directory"):
+    with pytest.raises(EmbeddedDirectoryUnusable, match=rf"^{foreign.parent} .*DATABASE_URL"):
         quiet(place / "data").acquire()
     assert foreign.read_text() == "dear"
 
@@ -129,7 +129,8 @@ def test_as_root_the_server_runs_as_nobody_and_opens_only_its_own_directory(plac
 def test_as_root_a_directory_that_nobody_can_reach_is_refused_and_left_as_it_was(place):
     closed = place / "closed"
     closed.mkdir(mode=0o700)
-    with pytest.raises(EmbeddedDirectoryUnusable, match=r"cannot reach.*SITEATLAS_DATA_DIR"):
+    reason = rf"\bnobody\b.* {closed / 'data'}\. .*SITEATLAS_DATA_DIR"
+    with pytest.raises(EmbeddedDirectoryUnusable, match=reason):
         quiet(closed / "data").acquire()
     assert stat.S_IMODE(closed.stat().st_mode) == 0o700
 
@@ -169,7 +170,9 @@ def test_a_user_id_without_a_name_is_told_so_before_anything_is_made(place):
     os.chown(place, 54321, 54321)
     user = User(place / "data", HOLD_AS_NOBODY.replace(*WITHOUT_NAME))
     _, errors = user.process.communicate(timeout=30)
-    assert "EmbeddedUserUnknown: The user id 54321 has no entry in /etc/passwd" in errors
+    (error,) = re.findall(r"EmbeddedUserUnknown: (.*)", errors)
+    assert "siteatlas:x:54321:54321:" in error
+    assert "DATABASE_URL" in error
     assert not (place / "data" / "postgres.new").exists()
 
 
@@ -181,7 +184,7 @@ def test_a_full_disk_is_named_as_the_reason(place):
     if subprocess.run(mount, capture_output=True, check=False).returncode:
         pytest.skip("no right to mount")
     try:
-        with pytest.raises(EmbeddedDirectoryUnusable, match=r"disk .*is full.*DATABASE_URL"):
+        with pytest.raises(EmbeddedDirectoryUnusable, match=r"\bfull\b.*DATABASE_URL"):
             quiet(disk / "data").acquire()
     finally:
         subprocess.run(["umount", str(disk)], check=True)
@@ -191,7 +194,8 @@ def test_a_full_disk_is_named_as_the_reason(place):
 def test_a_directory_without_write_permission_is_refused(place):
     place.chmod(0o500)
     try:
-        with pytest.raises(EmbeddedDirectoryUnusable, match=r"Permission denied.*DATABASE_URL"):
+        with pytest.raises(EmbeddedDirectoryUnusable, match="DATABASE_URL") as refused:
             quiet(place / "data").acquire()
+        assert isinstance(refused.value.__cause__, PermissionError)
     finally:
         place.chmod(0o700)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 import signal
 import stat
 import subprocess
@@ -16,6 +17,7 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import create_async_engine
 
 from siteatlas.storage.embedded import deadline
+from siteatlas.storage.embedded.cluster import RECOVERING, STARTING
 from siteatlas.storage.embedded.postmaster import Postmaster, process_lives
 from siteatlas.storage.embedded.server import EmbeddedServer
 from tests.fixtures.embedded import (
@@ -53,10 +55,8 @@ async def test_first_use_makes_a_server_whose_address_sqlalchemy_understands(pla
             answer = await connection.scalar(text("SELECT current_user || current_database()"))
         await engine.dispose()
     assert answer == "siteatlassiteatlas"
-    assert words == [
-        f"Setting up the embedded PostgreSQL in {place / 'new' / 'data'}",
-        "Starting the embedded PostgreSQL",
-    ]
+    assert len(words) == 2
+    assert words[0].endswith(f" {place / 'new' / 'data'}")
 
 
 def test_the_last_release_stops_the_server(data_dir):
@@ -146,8 +146,8 @@ def test_a_first_start_speaks_of_starting_and_of_no_crash(data_dir, monkeypatch)
     words: list[str] = []
     with EmbeddedServer(data_dir, announce=words.append):
         pass
-    assert any(word.startswith("Waiting for PostgreSQL to start") for word in words)
-    assert not any("crash" in word for word in words)
+    assert any(word.startswith(STARTING) for word in words)
+    assert not any(word.startswith(RECOVERING) for word in words)
 
 
 async def test_a_killed_server_is_recovered_with_a_word_and_without_loss(data_dir, monkeypatch):
@@ -166,7 +166,7 @@ async def test_a_killed_server_is_recovered_with_a_word_and_without_loss(data_di
     async with connected(server) as connection:
         assert await connection.fetchval("SELECT number FROM kept") == 7
         await connection.execute("DROP TABLE kept")
-    assert any("recover" in word for word in words)
+    assert any(word.startswith(RECOVERING) for word in words)
     newcomer.finish()
     owner.finish()
     server.release()
@@ -242,7 +242,7 @@ def test_waiting_for_another_command_is_announced(data_dir, monkeypatch):
         later.start()
         with EmbeddedServer(data_dir, announce=words.append):
             later.join()
-    assert words[0].startswith("Another command is starting or stopping PostgreSQL")
+    assert re.search(r"\d s ", words[0])
 
 
 def test_an_interrupted_start_leaves_no_server(data_dir, monkeypatch):
@@ -251,7 +251,8 @@ def test_an_interrupted_start_leaves_no_server(data_dir, monkeypatch):
     interrupts = [KeyboardInterrupt()]
 
     def interrupt(word: str) -> None:
-        if interrupts and word.startswith("Waiting") and Postmaster.of(data_dir / "postgres"):
+        waits = word.startswith((STARTING, RECOVERING))
+        if interrupts and waits and Postmaster.of(data_dir / "postgres"):
             raise interrupts.pop()
 
     with pytest.raises(KeyboardInterrupt):

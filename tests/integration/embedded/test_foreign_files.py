@@ -65,7 +65,8 @@ def test_what_another_user_put_in_place_of_a_file_is_not_read(
     foreign: Path, secret: Path, put: Callable[[Path, Path], None]
 ):
     put(foreign / "file", secret)
-    with pytest.raises(EmbeddedDirectoryUnusable, match=r"file is a link.*SITEATLAS_DATA_DIR"):
+    refusal = rf"^{foreign / 'file'} .*SITEATLAS_DATA_DIR"
+    with pytest.raises(EmbeddedDirectoryUnusable, match=refusal):
         read_owned(foreign.parent, "foreign", "file")
 
 
@@ -104,7 +105,7 @@ def test_no_file_of_the_cluster_leads_root_elsewhere(copied_dir: Path, secret: P
     with pytest.raises(EmbeddedDirectoryUnusable):
         Postmaster.of(cluster.path)
     leftover = Postmaster(cluster.path, os.getpid(), copied_dir / "run", "ready")
-    with pytest.raises(EmbeddedServerError, match="cannot be written"):
+    with pytest.raises(EmbeddedServerError, match=rf"^{lock_file} "):
         cluster._clear(leftover, copied_dir / "run", user)
     assert secret.read_text() == SECRET
     version.unlink()
@@ -159,12 +160,12 @@ def test_a_named_user_runs_the_server(place: Path):
         assert (place / "data" / "postgres").stat().st_uid == daemon.pw_uid
     with quiet(place / "data"):
         assert runs(place / "data")
-    with pytest.raises(EmbeddedDirectoryUnusable, match=r"belongs to the user daemon.*chown"):
+    with pytest.raises(EmbeddedDirectoryUnusable, match=r"\bdaemon\b.*chown -R nobody "):
         EmbeddedServer(place / "data", user_name="nobody").acquire()
 
 
 @only_root
-@pytest.mark.parametrize(("name", "why"), [("no-such-user", "does not have"), ("root", "refuses")])
-def test_a_user_that_cannot_run_the_server_is_refused(place: Path, name: str, why: str):
-    with pytest.raises(ConfigurationError, match=f"SITEATLAS_SERVER_USER names.*{name}.*{why}"):
+@pytest.mark.parametrize("name", ["no-such-user", "root"])
+def test_a_user_that_cannot_run_the_server_is_refused(place: Path, name: str):
+    with pytest.raises(ConfigurationError, match=rf"^SITEATLAS_SERVER_USER .*\b{name}\b"):
         EmbeddedServer(place / "data", user_name=name).acquire()

@@ -8,6 +8,7 @@ import pytest
 from aiohttp import web
 from sqlalchemy import func, text
 
+from siteatlas.errors import SiteatlasError
 from siteatlas.storage.session import bound_database
 from tests.fixtures.log_lines import events, log_lines, logged
 from tests.fixtures.pipeline import (
@@ -113,4 +114,4 @@ async def test_a_crash_is_logged_with_its_trace_and_stored_without_it(
     (crash,) = [line for line in events(log_lines) if line["event"] == "job_crashed"]
     assert "sitemap_urls" in str(crash["exception"])
     assert (job.status, job.error_code) == ("pending", "internal_error")
-    assert job.error == "Something went wrong inside Siteatlas."
+    assert job.error == SiteatlasError().message

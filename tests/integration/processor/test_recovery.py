@@ -9,6 +9,7 @@ import pytest
 from aiohttp import web
 from sqlalchemy import select, text
 
+from siteatlas.errors import EgressDenied, SiteatlasError
 from siteatlas.net.egress import EgressPolicy
 from siteatlas.processor.job_activity import JobActivity
 from siteatlas.processor.own_session import process_domain_with_own_session
@@ -191,7 +192,7 @@ async def test_the_error_of_a_crash_says_nothing_of_our_inside() -> None:
     job = await job_of(crashing.id)
     assert report.found == 2
     assert (job.status, job.error_code) == ("failed", "internal_error")
-    assert job.error == "Something went wrong inside Siteatlas."
+    assert job.error == SiteatlasError().message
     endings = {(one.outcome, one.error) for one in await rows_of(JobAttempt)}
     assert endings == {("failed", job.error), ("completed", None)}
     assert (await job_of(other.id)).status == "completed"
@@ -205,7 +206,7 @@ async def test_a_site_that_may_not_be_contacted_fails_with_that_reason() -> None
         assert server.paths == []
     job = await job_of(submitted.id)
     assert (job.status, job.error_code) == ("failed", "egress_denied")
-    assert job.error == "This address may not be contacted."
+    assert job.error == EgressDenied().message
 
 
 @pytest.mark.criterion("processor-called", "call-signatures")

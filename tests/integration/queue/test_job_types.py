@@ -108,7 +108,7 @@ async def test_jobs_of_other_types_do_not_stand_in_the_way_of_a_scan() -> None:
 @pytest.mark.parametrize("status", ["completed", "complete", "processing", "failed"])
 async def test_create_refuses_a_status_other_than_pending(status: str) -> None:
     data = {"status": status, "result_data": {"domain": "example.com"}}
-    with pytest.raises(InputError, match=f"A new job cannot be {status}"):
+    with pytest.raises(InputError, match=rf"\b{status}\b"):
         async with get_background_session() as session, session.begin():
             await job_service.create(session, data)
 
@@ -116,7 +116,7 @@ async def test_create_refuses_a_status_other_than_pending(status: str) -> None:
 @pytest.mark.parametrize("name", ["created_by", "job_id", "domain_id"])
 async def test_create_refuses_an_id_that_is_no_uuid(name: str) -> None:
     data = {name: "scheduler", "result_data": {"domain": "example.com"}}
-    with pytest.raises(InputError, match=f"{name} 'scheduler' is not a UUID"):
+    with pytest.raises(InputError, match=rf"^{name} 'scheduler' .*\bUUID\b"):
         async with get_background_session() as session, session.begin():
             await job_service.create(session, data)
 

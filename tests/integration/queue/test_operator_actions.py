@@ -182,7 +182,7 @@ async def test_a_job_that_is_set_back_by_hand_starts_without_progress_error_and_
 
 
 async def test_a_malformed_job_id_is_refused_with_the_forms_that_are_known() -> None:
-    with pytest.raises(InputError, match="number or its UUID"):
+    with pytest.raises(InputError, match=r"\bnumber\b.*\bUUID\b"):
         async with get_background_session() as session, session.begin():
             await job_service.get_by_id(session, "latest")
 

@@ -75,7 +75,7 @@ def test_the_version_is_printed(runner: CliRunner):
 def test_a_misspelt_command_is_a_usage_error_with_a_suggestion(runner: CliRunner):
     result = runner.invoke(app, ["scna"])
     assert result.exit_code == 2
-    assert "Did you mean 'scan'?" in result.stderr
+    assert "'scan'" in result.stderr
 
 
 def test_a_wrong_option_is_a_usage_error(runner: CliRunner):
@@ -98,7 +98,7 @@ def test_a_private_address_is_refused_before_anything_is_sent(runner: CliRunner)
 def test_a_wrong_rule_for_private_addresses_is_named(runner: CliRunner):
     result = runner.invoke(app, ["scan", "a.example", "--allow", "not a rule"])
     assert result.exit_code == 2
-    assert "not a rule" in result.stderr
+    assert result.stderr.startswith("siteatlas: configuration_invalid: --allow: 'not a rule' ")
 
 
 @pytest.mark.parametrize(

@@ -86,7 +86,8 @@ def test_only_the_largest_sitemaps_are_listed_with_the_way_to_the_others():
         "1,000  https://a.example/0.xml",
         *(f"{1000 - n:>5}  https://a.example/{n}.xml" for n in range(1, 5)),
     ]
-    assert "… and 196 more: siteatlas sitemaps a.example" in texts
+    (others,) = [text for text in texts if text.endswith(": siteatlas sitemaps a.example")]
+    assert " 196 " in others
 
 
 def test_a_partial_job_says_so_and_why():
@@ -97,7 +98,7 @@ def test_a_failed_job_says_why_and_what_to_do():
     shown = lines(FAILED)
     error = shown.index(("error", "no_sitemap: No sitemap was found."))
     assert shown[error + 1][0] == ""
-    assert shown[error + 2] == ("", "Try again: siteatlas jobs retry 7")
+    assert shown[error + 2][1].endswith(": siteatlas jobs retry 7")
     assert "found" not in dict(shown)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -56,7 +57,7 @@ def test_a_document_of_which_nothing_was_read_is_not_counted(capsys):
     [
         (
             ["a.xml", "https://a.example/b.xml"],
-            ["Read one: siteatlas scan --only https://a.example/b.xml"],
+            ["siteatlas scan --only https://a.example/b.xml"],
         ),
         (["a.xml", "/b.xml"], []),
     ],
@@ -68,8 +69,8 @@ def test_a_child_is_offered_for_reading_only_if_it_names_its_site(urls, advice, 
     ]
     print_unfetched_children(ScanReport("./index.xml", candidates=children))
     told, *offered = capsys.readouterr().err.splitlines()
-    assert told == "The file is an index of 2 sitemaps; a scan of a local file fetches nothing."
-    assert offered == advice
+    assert " 2 sitemaps" in told
+    assert [line.partition(": ")[2] for line in offered] == advice
 
 
 def test_problems_are_added_up_by_code_and_the_rare_ones_left_out():
@@ -88,7 +89,7 @@ def test_a_log_is_not_flooded(capsys):
     print_summary_line(ScanReport("a.example", problems=problems), seconds=1.0)
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == 12
-    assert lines[-1] == "  … and 490 more; -v shows all of them with samples"
+    assert lines[-1].startswith("  … and 490 more; -v ")
 
 
 def test_verbose_shows_every_problem_with_what_it_means_and_samples(capsys):
@@ -105,7 +106,7 @@ def test_verbose_shows_every_problem_with_what_it_means_and_samples(capsys):
     assert capsys.readouterr().err.splitlines()[1:] == [
         f"  duplicate_content: {ProblemCode.DUPLICATE_CONTENT.meaning}",
         "    1 in https://a.example/t.xml",
-        "  lastmod_invalid: a lastmod that is not a date; the entry is kept without it",
+        "  lastmod_invalid: " + ProblemCode.LASTMOD_INVALID.meaning.replace("`", ""),
         "    3 in https://a.example/s.xml",
         "      entry 12: https://a.example/1  'x\\x1b'",
     ]
@@ -121,16 +122,21 @@ def test_without_urls_nothing_is_said_of_their_dates(capsys):
     ]
 
 
+def told_of(url_count: int, seconds: float, capsys) -> list[str]:
+    """What the last line of the summary and the one line of a log say after their first word."""
+    report = ScanReport("a.example", url_count=url_count)
+    print_summary(report, dated=0, seconds=seconds)
+    print_summary_line(report, seconds=seconds)
+    *_, time, line = capsys.readouterr().err.splitlines()
+    return [time.removeprefix("  time      "), line.removeprefix("a.example: ")]
+
+
 def test_a_rate_is_only_told_of_a_time_that_can_be_measured(capsys):
-    print_summary(ScanReport("a.example", url_count=9), dated=0, seconds=0.04)
-    print_summary_line(ScanReport("a.example", url_count=9), seconds=0.04)
-    assert "a second" not in capsys.readouterr().err
+    assert told_of(9, 0.04, capsys) == ["0.0 s", "9 URLs in 0 sitemaps, 0.0 s."]
 
 
 def test_a_rate_below_one_is_not_told_as_zero(capsys):
-    print_summary(ScanReport("a.example", url_count=3), dated=0, seconds=12.0)
-    print_summary_line(ScanReport("a.example", url_count=3), seconds=12.0)
-    assert "a second" not in capsys.readouterr().err
+    assert told_of(3, 12.0, capsys) == ["12.0 s", "3 URLs in 0 sitemaps, 12.0 s."]
 
 
 def left_out_words(wanted: EntryFilter, capsys) -> str:
@@ -140,15 +146,15 @@ def left_out_words(wanted: EntryFilter, capsys) -> str:
 
 def test_what_the_filters_left_out_is_counted(capsys):
     wanted = EntryFilter(kept=1, left_out=3, undated=2)
-    assert left_out_words(wanted, capsys) == (
-        "The filters left out 3 URLs, 2 of them without a lastmod.\n"
-    )
+    words = left_out_words(wanted, capsys)
+    assert re.findall(r"\d+", words) == ["3", "2"]
+    assert "lastmod" in words
     assert left_out_words(EntryFilter(kept=1), capsys) == ""
 
 
 def test_a_pattern_that_nothing_fits_is_explained(capsys):
     wanted = EntryFilter.of(None, ["blog"], [])
     wanted.left_out = 1
-    assert left_out_words(wanted, capsys) == (
-        "The filters left out 1 URL. A pattern must match the whole URL, such as '*blog*'.\n"
-    )
+    words = left_out_words(wanted, capsys)
+    assert re.findall(r"\d+", words) == ["1"]
+    assert "'*blog*'" in words

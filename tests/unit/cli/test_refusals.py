@@ -48,7 +48,8 @@ def test_a_database_address_that_is_none_ends_with_2(monkeypatch):
     monkeypatch.setenv("DATABASE_URL", "mysql://localhost/x")
     result = CliRunner().invoke(app, ["jobs", "list"])
     assert result.exit_code == 2
-    assert "DATABASE_URL must begin with postgresql://" in result.stderr
+    assert result.stderr.startswith("siteatlas: configuration_invalid: DATABASE_URL ")
+    assert "postgresql://" in result.stderr
 
 
 @pytest.mark.parametrize(
@@ -66,47 +67,48 @@ def test_a_wrong_allow_list_is_named_with_its_origin(monkeypatch):
     monkeypatch.setenv("SITEATLAS_EGRESS_ALLOW", "foo")
     result = CliRunner().invoke(app, ["jobs", "list"])
     assert result.exit_code == 2
-    assert (
-        "SITEATLAS_EGRESS_ALLOW (from environment SITEATLAS_EGRESS_ALLOW) is invalid: "
-        "'foo' is not HOST:PORT or CIDR:PORT."
-    ) in result.stderr
+    origin = "SITEATLAS_EGRESS_ALLOW (from environment SITEATLAS_EGRESS_ALLOW) "
+    assert result.stderr.startswith(f"siteatlas: configuration_invalid: {origin}")
+    assert "'foo'" in result.stderr
 
 
 @pytest.mark.parametrize(
-    ("entry", "words"),
+    ("entry", "remedy"),
     [
-        ("10.0.0.0/4:80", "is too large; the largest allowed range is a /8."),
-        ("0.0.0.0/0:80", "is too large; the largest allowed range is a /8."),
-        ("[::/8]:80", "is too large; it must lie in fc00::/7"),
-        ("10.0.0.1/8:80", "has host bits set; did you mean 10.0.0.0/8"),
-        ("10.0.0.0/33:80", "is not HOST:PORT or CIDR:PORT."),
+        ("10.0.0.0/4:80", " /8."),
+        ("0.0.0.0/0:80", " /8."),
+        ("[::/8]:80", " fc00::/7"),
+        ("10.0.0.1/8:80", " 10.0.0.0/8"),
+        ("10.0.0.0/33:80", " CIDR:PORT."),
     ],
 )
-def test_a_range_that_cannot_be_allowed_is_refused_for_its_true_reason(entry: str, words: str):
+def test_a_range_that_cannot_be_allowed_is_refused_with_one_that_can(entry: str, remedy: str):
     result = CliRunner().invoke(app, ["scan", "example.com", "--allow", entry])
     assert result.exit_code == 2
-    assert f"--allow: '{entry}' {words}" in result.stderr
+    said = result.stderr.splitlines()[0]
+    assert said.startswith(f"siteatlas: configuration_invalid: --allow: '{entry}' ")
+    assert remedy in said
 
 
 @pytest.mark.parametrize("name", ["bö→", "two\nlines", "bell\x07"])
 def test_a_user_agent_that_cannot_be_sent_is_refused_in_words(name: str):
     result = CliRunner().invoke(app, ["scan", "example.com", "--user-agent", name])
     assert result.exit_code == 2
-    assert "SITEATLAS_USER_AGENT (from flag) is invalid: " in result.stderr
+    assert "configuration_invalid: SITEATLAS_USER_AGENT (from flag) " in result.stderr
     assert "pattern" not in result.stderr
 
 
 @pytest.mark.parametrize(
-    ("option", "words"),
+    ("option", "known"),
     [
-        ("--type", "There is no type 'bogus'. Known: standard, index, text, rss, atom."),
-        (
-            "--status",
-            "There is no status 'bogus'. Known: pending, completed, failed, complete, error.",
-        ),
+        ("--type", "standard, index, text, rss, atom"),
+        ("--status", "pending, completed, failed, complete, error"),
     ],
 )
-def test_an_unknown_word_of_a_filter_is_refused_before_anything_is_opened(option: str, words: str):
+def test_an_unknown_word_of_a_filter_is_refused_before_anything_is_opened(option: str, known: str):
     result = CliRunner().invoke(app, ["sitemaps", "example.com", option, "bogus"])
     assert result.exit_code == 2
-    assert result.stderr == f"siteatlas: input_invalid: {words}\n"
+    (said,) = result.stderr.splitlines()
+    assert said.startswith("siteatlas: input_invalid: ")
+    assert "'bogus'" in said
+    assert f": {known}." in said

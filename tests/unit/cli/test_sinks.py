@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import threading
 from collections.abc import Iterator
@@ -140,12 +141,12 @@ async def test_a_link_stays_a_link(tmp_path: Path):
 
 @pytest.mark.parametrize("place", ["", "missing/urls.txt"])
 def test_a_place_that_cannot_be_written_is_an_input_error(tmp_path: Path, place: str):
-    with pytest.raises(InputError, match="cannot be written"):
+    with pytest.raises(InputError, match=str(tmp_path / place)):
         open_sink(tmp_path / place)
 
 
 async def test_a_full_disk_is_told_in_words():
     sink = open_sink(Path("/dev/full"))
     sink.put(b"data")
-    with pytest.raises(OutputFailed, match="cannot be written"):
+    with pytest.raises(OutputFailed, match=os.strerror(errno.ENOSPC)):
         await sink.ready()

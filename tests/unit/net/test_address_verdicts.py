@@ -54,4 +54,4 @@ def test_every_denial_gives_the_same_answer():
         with pytest.raises(EgressDenied) as caught:
             EgressPolicy().check(parse_site(text))
         messages.add(str(caught.value))
-    assert messages == {"This address may not be contacted."}
+    assert messages == {EgressDenied().message}

@@ -8,6 +8,7 @@ import gzip
 import pytest
 from aiohttp import web
 
+from siteatlas.errors import EgressDenied
 from siteatlas.net.address import parse_site
 from siteatlas.scanner.analyzer import ScanOptions, SitemapAnalyzer
 from siteatlas.scanner.events import (
@@ -390,5 +391,5 @@ async def test_a_failure_stands_under_error_in_that_shape(make_analyzer):
 async def test_an_analyzer_without_arguments_contacts_public_addresses_only(site):
     site.pages["/sitemap.xml"] = urlset_of(["{base}/a"]).decode()
     result = await SitemapAnalyzer().analyze_domain_sitemaps(site.base)
-    assert result["error"] == "This address may not be contacted."
+    assert result["error"] == EgressDenied().message
     assert site.requests == []

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import os
+import re
 import threading
 from pathlib import Path
 
@@ -81,8 +83,9 @@ async def test_a_limit_cuts_a_file_that_holds_more(
 async def test_a_web_page_in_a_file_is_not_blamed_on_a_site(tmp_path: Path):
     path = tmp_path / "page.html"
     path.write_text("<!DOCTYPE html><html><head><title>Hello</title></head></html>")
-    with pytest.raises(HtmlInstead, match=r"^The file is a web page, not a sitemap\.$"):
+    with pytest.raises(HtmlInstead, match=r"\bfile\b") as refused:
         await events_of(path)
+    assert not re.search(r"\bsite\b", refused.value.message)
 
 
 async def test_a_file_that_is_no_sitemap_is_an_error(tmp_path: Path):
@@ -94,7 +97,8 @@ async def test_a_file_that_is_no_sitemap_is_an_error(tmp_path: Path):
 
 @pytest.mark.parametrize("name", ["missing.xml", ""])
 async def test_a_file_that_cannot_be_read_is_an_input_error(tmp_path: Path, name: str):
-    with pytest.raises(InputError, match="cannot be read"):
+    problem = errno.EISDIR if not name else errno.ENOENT
+    with pytest.raises(InputError, match=os.strerror(problem)):
         await events_of(tmp_path / name)
 
 
@@ -130,7 +134,7 @@ def test_a_directory_is_refused_in_words(tmp_path: Path, monkeypatch, name: str)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "folder.d").mkdir()
     (tmp_path / "folder").mkdir()
-    with pytest.raises(InputError, match="is a directory"):
+    with pytest.raises(InputError, match=rf"^{re.escape(name)} .*\bdirectory\b"):
         local_path(name)
 
 
