@@ -139,7 +139,7 @@ def test_watching_a_job_that_nobody_works_on_says_so_and_gives_up_in_time(
     fresh_machine.run("domains", "add", sites["papers"].host_port)
     result = fresh_machine.run("jobs", "watch", "--timeout", "1")
     assert result.returncode == 1
-    assert "No process works on the queue, so job 1 waits." in result.stderr
+    assert "siteatlas serve" in result.stderr
     assert "siteatlas jobs watch 1" in result.stderr
     assert "pending" in result.stdout
 

@@ -99,16 +99,16 @@ REFUSALS = {
     "an expired password": Refusal(DatabaseRefused, "authentication failed", {"user": "expired"}),
     "a role that is rejected": Refusal(DatabaseRefused, "pg_hba.conf", {"user": "unwanted"}),
     "a role without connections": Refusal(
-        DatabaseConnectionsExhausted, "no more connections", {"user": "crowded"}
+        DatabaseConnectionsExhausted, "connections", {"user": "crowded"}
     ),
     "an unknown database": Refusal(DatabaseRefused, '"who" does not exist', {"database": "who"}),
     "a closed database": Refusal(
         DatabaseRefused, "not currently accepting connections", {"database": "closed"}
     ),
     "a database of others": Refusal(
-        DatabaseRightsMissing, "rights", {"database": "private", "user": "stranger"}
+        DatabaseRightsMissing, "owner", {"database": "private", "user": "stranger"}
     ),
-    "tables of others": Refusal(DatabaseRightsMissing, "rights", {"user": "stranger"}),
+    "tables of others": Refusal(DatabaseRightsMissing, "owner", {"user": "stranger"}),
     "no schema": Refusal(SchemaOutdated, "siteatlas db upgrade", {"database": "empty"}),
     "no TLS there": Refusal(DatabaseTlsFailed, "rejected SSL upgrade", {"sslmode": "require"}),
     "no TLS to verify": Refusal(
@@ -122,12 +122,12 @@ REFUSALS = {
     ),
     "another authority": Refusal(
         DatabaseTlsFailed,
-        "cannot be trusted",
+        "unable to get local issuer certificate",
         {"front": "tls", "sslmode": "verify-ca", "sslrootcert": "@other-ca.crt"},
     ),
     "another authority, required": Refusal(
         DatabaseTlsFailed,
-        "cannot be trusted",
+        "unable to get local issuer certificate",
         {"front": "tls", "sslmode": "require", "sslrootcert": "@other-ca.crt"},
     ),
     "the certificate of another host": Refusal(
