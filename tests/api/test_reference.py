@@ -200,7 +200,9 @@ def test_no_example_of_a_scan_limits_it(document: dict[str, Any], shape: str):
 
 def test_an_empty_page_of_a_search_is_explained(document: dict[str, Any]):
     page = document["components"]["schemas"]["ExaminedPageAnswer_UrlAnswer_"]
-    assert "not the end" in page["properties"]["examined"]["description"]
+    explained = page["properties"]["examined"]["description"]
+    assert "may be empty" in explained
+    assert "`next_cursor` is null" in explained
 
 
 def test_every_route_knows_who_is_asking():

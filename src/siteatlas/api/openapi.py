@@ -17,23 +17,23 @@ PROBLEM_REF = {"$ref": REF.format(model=Problem.__name__)}
 EVERYWHERE = (400, 403, 408, 413, 414, 415, 422, 431, 500, 503)
 DESCRIPTION = "Finds the sitemaps of any web site, stores every URL, and keeps watching."
 TAGS = [
-    {"name": "scans", "description": "Submit sites and follow the scans."},
-    {"name": "jobs", "description": "The queue."},
+    {"name": "scans", "description": "Submit sites and follow their scans."},
+    {"name": "jobs", "description": "The jobs of the queue."},
     {"name": "domains", "description": "Sites and what is stored about them."},
-    {"name": "sitemaps", "description": "Single documents."},
-    {"name": "operations", "description": "Is it alive?"},
+    {"name": "sitemaps", "description": "Single sitemaps."},
+    {"name": "operations", "description": "Health and metrics."},
 ]
 LOCATION: dict[str, Any] = {
     "headers": {
         "Location": {
-            "description": "Where to follow it.",
+            "description": "URL of the job, batch or site.",
             "schema": {"type": "string", "maxLength": 500},
         }
     }
 }
 RETRY_AFTER = {
     "Retry-After": {
-        "description": "Seconds to wait.",
+        "description": "Number of seconds to wait before the next request.",
         "schema": {"type": "integer", "minimum": 1, "maximum": 3600},
     }
 }

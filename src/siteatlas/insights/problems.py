@@ -21,7 +21,7 @@ from siteatlas.storage.models import DomainProblem, Sitemap
 
 
 class ProblemState(StrEnum):
-    """Which problems to show: those of the last reads, those that are over, or both."""
+    """Which problems to show: current problems, resolved problems, or all."""
 
     CURRENT = "current"
     RESOLVED = "resolved"

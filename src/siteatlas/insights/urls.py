@@ -45,7 +45,7 @@ FIRST_STEP_OF_SEARCH = 1_000
 
 
 class ListingState(StrEnum):
-    """Which URLs to show: those currently listed, those that are gone, or both."""
+    """Which URLs to show: listed URLs, removed URLs, or all."""
 
     LISTED = "listed"
     REMOVED = "removed"

@@ -66,7 +66,7 @@ async def get_domains(
     response_model=DomainAdded,
     responses={
         201: LOCATION,
-        200: {"model": DomainAdded, "description": "The site was known already."},
+        200: {"model": DomainAdded, "description": "The site was already known."},
         **problems(),
     },
 )

@@ -19,7 +19,7 @@ from siteatlas.insights.metrics import MEDIA_TYPE, process_metrics, queue_metric
 MAX_METRICS_CHARS = 100_000
 TEXT = {"schema": {"type": "string", "maxLength": MAX_METRICS_CHARS}}
 DESCRIBED: dict[int | str, dict[str, Any]] = {
-    200: {"description": "Series in text.", "content": {"text/plain": TEXT}}
+    200: {"description": "Metrics in the Prometheus text format.", "content": {"text/plain": TEXT}}
 }
 
 router = APIRouter(tags=["operations"], dependencies=[Depends(current_user)])
@@ -32,7 +32,10 @@ router = APIRouter(tags=["operations"], dependencies=[Depends(current_user)])
     responses={**DESCRIBED, **problems()},
 )
 async def get_metrics(context: Context) -> Response:
-    """Metrics of the queue and of this process; without a database, only of the process."""
+    """Metrics of the queue and of this process.
+
+    Without a database, only `siteatlas_database_up` and the metrics of the process.
+    """
     try:
         load = await context.queue_load.ask()
     except DatabaseError:

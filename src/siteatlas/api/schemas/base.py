@@ -27,8 +27,8 @@ SITEMAP_ID = "3b9a8d52-1f64-4f0e-9d7c-6e2b8c1a4f35"
 BATCH_ID = "c2a41e0b-9f1d-4c52-8f7b-2e6d5a8b9c03"
 USER_ID = "5905e9fe-6c61-4694-b09a-6602017b000a"
 SITEMAP_COUNT = (
-    "Documents that were read, to their end or in part, indexes included. Those of which nothing "
-    "could be read are not counted; the list of documents has them as `failed`."
+    "Number of documents that were read completely or in part, including indexes. Documents of "
+    "which nothing could be read are not counted, but are listed as `failed`."
 )
 NOON = "2025-11-15T12:00:00Z"
 LATER = "2025-11-15T12:00:04Z"
@@ -107,8 +107,8 @@ class QueryShape(BaseModel):
         DEFAULT_LIMIT,
         ge=1,
         le=MAX_INT,
-        description=f"Most items of one page; more than {MAX_LIMIT} is lowered to it. A page of "
-        "large items ends earlier, at about 4 MiB.",
+        description=f"Maximum number of items per page; values above {MAX_LIMIT} are treated as "
+        f"{MAX_LIMIT}. A page of large items ends earlier, at about 4 MiB.",
     )
     cursor: str | None = Field(
         None,

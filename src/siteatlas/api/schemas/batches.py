@@ -87,7 +87,7 @@ class BatchRequest(RequestShape):
 
 
 class BatchItemAnswer(AnswerShape):
-    """One site as it was typed, and its job or the reason why it has none."""
+    """One site as submitted, with its job or the reason why it has none."""
 
     domain: Address
     job_id: UUID | None
@@ -95,7 +95,7 @@ class BatchItemAnswer(AnswerShape):
 
 
 class BatchCreated(AnswerShape):
-    """A batch that was queued; entries that could not be used are named."""
+    """A batch that was queued; sites that cannot be scanned have an `error_code`."""
 
     model_config = ConfigDict(json_schema_extra=examples(CREATED))
 
@@ -108,7 +108,7 @@ class BatchCreated(AnswerShape):
 
 
 class DomainStatusAnswer(AnswerShape):
-    """How far one site of a batch has come."""
+    """The status of one site of a batch."""
 
     status: JobStatusWord
     job_id: UUID | None
@@ -118,8 +118,8 @@ class DomainStatusAnswer(AnswerShape):
     error: Paragraph | None
     error_code: Word | None
     partial: bool | None = Field(
-        description="Whether something of the site is missing; null while that is not known, "
-        "and once the record of the job has been pruned."
+        description="Whether the scan is partial; null until the job has ended, and again after "
+        "the record of the job has been pruned."
     )
     reasons: Annotated[list[Word], declared(maxItems=100)] = Field(
         description="Codes of the reasons why the scan is partial."
@@ -127,7 +127,7 @@ class DomainStatusAnswer(AnswerShape):
 
 
 class BatchStatusAnswer(AnswerShape):
-    """How far a batch has come. Cancelled and refused sites count as failed."""
+    """The status of a batch. Cancelled and rejected sites count as failed."""
 
     model_config = ConfigDict(json_schema_extra=examples(STATUS))
 

@@ -28,15 +28,15 @@ from siteatlas.scanner.reading.tally import MAX_SAMPLES
 
 
 class SampleAnswer(AnswerShape):
-    """One place where a document has a problem; what is not known is null."""
+    """One occurrence of a problem in a document; unknown fields are null."""
 
     url: Line | None = Field(description="The page, truncated after 500 characters.")
     value: Line | None = Field(description="The value as listed, truncated after 200 characters.")
-    entry: SmallCount | None = Field(description="The number of the entry, from 1.")
+    entry: SmallCount | None = Field(description="The number of the entry, starting at 1.")
 
 
 class ProblemAnswer(AnswerShape):
-    """One kind of problem in one document, as the last read that showed it found it."""
+    """One kind of problem in one document, as of the last read that found it."""
 
     code: Annotated[Word, Example("lastmod_invalid")]
     meaning: Annotated[
@@ -74,9 +74,9 @@ class ProblemsQuery(QueryShape):
         min_length=1,
         max_length=MAX_ADDRESS_CHARS,
         pattern=r"^[^\x00]*$",
-        description="Only the document with this URL.",
+        description="Only problems in the sitemap with this URL.",
     )
     state: ProblemState = Field(
         ProblemState.CURRENT,
-        description="Problems that the documents have now, that were resolved, or all.",
+        description="Current problems, resolved problems, or all.",
     )

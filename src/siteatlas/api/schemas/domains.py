@@ -37,7 +37,7 @@ from siteatlas.scanner.events import DiscoveryMethod, Verdict
 from siteatlas.settings import IntervalHours
 from siteatlas.storage.models import LastScanStatus, ScanState
 
-INTERVAL = "Hours between two scans; 0.016 is about one minute."
+INTERVAL = "Hours between scans; 0.016 is about one minute."
 
 
 class DomainRequest(RequestShape):
@@ -54,7 +54,7 @@ class DomainRequest(RequestShape):
 
 
 class DomainChange(RequestShape):
-    """What to change; what is not named stays as it is."""
+    """The fields to change; the others keep their values."""
 
     model_config = ConfigDict(
         json_schema_extra=examples({"paused": True}, {"watched": True, "scan_interval_hours": 6})
@@ -63,16 +63,16 @@ class DomainChange(RequestShape):
     watched: bool | None = Field(None, description="Watching a site makes it due immediately.")
     paused: bool | None = None
     scan_interval_hours: IntervalHours | None = Field(
-        None, description=f"{INTERVAL} A new one counts from the last scan, or from now."
+        None, description=f"{INTERVAL} A new interval counts from the last scan, or from now."
     )
     max_pages: MaxPages | None = None
 
     @model_validator(mode="after")
     def _names_something(self) -> Self:
         if not self.model_fields_set:
-            raise ValueError("nothing to change is named")
+            raise ValueError("at least one field is required")
         if any(getattr(self, name) is None for name in self.model_fields_set):
-            raise ValueError("a field that is named must have a value")
+            raise ValueError("a field must not be null")
         return self
 
     def changes(self) -> dict[str, Any]:
@@ -83,8 +83,8 @@ class DomainChange(RequestShape):
 class DomainAnswer(AnswerShape):
     """A site.
 
-    Its counters say what is stored of it, as of its last published scan; they do not fall when the
-    site lists less.
+    Its counters cover everything that is stored, as of its last published scan; they do not
+    decrease when the site lists fewer URLs.
     """
 
     id: Annotated[UUID, Example(DOMAIN_ID)]
@@ -111,13 +111,13 @@ class DomainAnswer(AnswerShape):
 
 
 class DomainAdded(DomainAnswer):
-    """A site that was registered, and the scan of it that was queued."""
+    """A site that was registered, and the scan that was queued."""
 
     job_id: Annotated[UUID | None, Example(JOB_ID)] = Field(
-        None, description="The job of the scan; null without `watch`."
+        None, description="The job of the scan; null if `watch` is false."
     )
     status_url: Annotated[Line | None, Example(f"/api/v3/sitemap/status/{JOB_ID}")] = Field(
-        None, description="Where to follow the scan."
+        None, description="Path of the status of the scan."
     )
     warning: Annotated[Line | None, Example(None)] = Field(
         None, description="Set if no worker is running."
@@ -125,7 +125,7 @@ class DomainAdded(DomainAnswer):
 
 
 class ScanAnswer(AnswerShape):
-    """One scan of a site, over all attempts of its job."""
+    """One scan of a site, across all attempts of its job."""
 
     id: Annotated[Count, Example(7)]
     job_id: Annotated[UUID, Example(JOB_ID)]
@@ -144,7 +144,7 @@ class ScanAnswer(AnswerShape):
 
 
 class CandidateAnswer(AnswerShape):
-    """A place where a sitemap was looked for, and what was found there."""
+    """An address where a sitemap was looked for, and what was found there."""
 
     url: Annotated[Url, Example("https://example.com/sitemap_index.xml")]
     method: Annotated[str, one_of(DiscoveryMethod), Example("common_path")]

@@ -20,7 +20,7 @@ DATABASE = {
 
 
 class HealthAnswer(AnswerShape):
-    """The process answers; nothing else was asked."""
+    """The process responds; nothing else was checked."""
 
     model_config = ConfigDict(json_schema_extra=examples(ALIVE))
 
@@ -38,7 +38,7 @@ class PoolAnswer(AnswerShape):
 
 
 class DatabaseHealthAnswer(AnswerShape):
-    """The database answers and has the schema that this version needs."""
+    """The database responds and has the schema that this version needs."""
 
     model_config = ConfigDict(json_schema_extra=examples(DATABASE))
 

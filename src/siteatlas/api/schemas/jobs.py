@@ -57,7 +57,7 @@ class FoundSitemap(AnswerShape):
 
 
 class ScanResult(AnswerShape):
-    """What a scan found. While it runs, only some of these fields are there."""
+    """What a scan found. While it is running, some of these fields are missing."""
 
     domain: Annotated[Name | None, Example("example.com")] = None
     max_pages: Annotated[Count | None, Example(None)] = Field(
@@ -129,13 +129,13 @@ class ScanRequest(RequestShape):
     watch: bool = Field(False, description="Keep watching the site after this scan.")
     only_document: bool = Field(
         False,
-        description="Read just the sitemap at `base_url`, and its children if it is an index. "
-        "All else that is stored of the site stays as it is.",
+        description="Read only the sitemap at `base_url`, and its children if it is an index. "
+        "Everything else that is stored for the site stays unchanged.",
     )
 
 
 class ScanAccepted(AnswerShape):
-    """The job that scans the site; `deduplicated` when the site already had an active one."""
+    """The job that scans the site; `deduplicated` is true if the site already had an active job."""
 
     job_id: Annotated[UUID, Example(JOB_ID)]
     status: Annotated[JobStatusWord, Example("pending")]
@@ -149,7 +149,7 @@ class ScanAccepted(AnswerShape):
 
 
 class JobStatusAnswer(AnswerShape):
-    """How far a job has come."""
+    """The status of a job."""
 
     job_id: Annotated[UUID, Example(JOB_ID)]
     id: Annotated[Count, Example(42)]
@@ -169,7 +169,7 @@ class JobStatusAnswer(AnswerShape):
 
 
 class JobAnswer(JobStatusAnswer):
-    """A job with all that the queue knows of it."""
+    """A job with all its fields."""
 
     job_type: Annotated[Word, Example("sitemap")]
     max_attempts: Annotated[SmallCount, Example(5)]
@@ -192,7 +192,7 @@ class AttemptAnswer(AnswerShape):
 
 
 class JobDetailAnswer(JobAnswer):
-    """A job with its ended attempts, the latest first."""
+    """A job with its ended attempts, latest first."""
 
     attempts: Annotated[
         list[AttemptAnswer], declared(maxItems=100), Example([example_of(AttemptAnswer)])

@@ -31,7 +31,7 @@ INVALID = NOT_FOUND | {
 
 
 class FieldProblem(AnswerShape):
-    """One value at fault: where it stands and what is wrong with it."""
+    """One invalid value: where it is and what is wrong with it."""
 
     place: Annotated[str, declared(enum=["body", "query", "path", "header", "cookie"])] = Field(
         alias="in", description="The part of the request that contains the value."
@@ -42,7 +42,7 @@ class FieldProblem(AnswerShape):
 
 
 class Problem(AnswerShape):
-    """Why a request failed; `code` is stable, the texts are for people."""
+    """Why a request failed; `code` is stable, `title` and `detail` are for people."""
 
     model_config = ConfigDict(json_schema_extra=examples(NOT_FOUND, INVALID))
 

@@ -67,7 +67,7 @@ class SitemapAnswer(AnswerShape):
 
 
 class UrlAnswer(AnswerShape):
-    """One URL as a document lists it."""
+    """One URL as listed by a document."""
 
     url: Annotated[Url, Example("https://example.com/about")]
     lastmod: Annotated[datetime | None, Example("2025-11-15T00:00:00Z")]
@@ -86,11 +86,11 @@ class UrlAnswer(AnswerShape):
 
 
 class ExaminedPageAnswer(PageAnswer[ItemT], Generic[ItemT]):
-    """One page of a list that may be searched; it may be empty while `next_cursor` leads on."""
+    """One page of a list with filters; it may be empty and still have a `next_cursor`."""
 
     examined: SmallCount | None = Field(
-        description="Number of rows examined for this page, at most 10,000. With `contains`, a "
-        "page without items is not the end: the end is where `next_cursor` is null."
+        description="Number of rows examined for this page, at most 10,000. With a filter, a page "
+        "may be empty; the list ends where `next_cursor` is null."
     )
 
 
@@ -111,11 +111,11 @@ class UrlsQuery(QueryShape):
         min_length=1,
         max_length=500,
         pattern=r"^[^\x00]*$",
-        description="Text inside the URL, in any case. One request examines up to 10,000 rows; go "
-        "on with `next_cursor` until it is null, even if a page has no items.",
+        description="Only URLs that contain this text, ignoring case. One request examines up to "
+        "10,000 rows; continue until `next_cursor` is null, even if a page is empty.",
     )
     state: ListingState = Field(
         ListingState.LISTED,
-        description="Listed, removed, or all of them. Nothing is removed yet: a URL that a sitemap "
-        "no longer lists stays listed, and `removed` is empty.",
+        description="Listed URLs, removed URLs, or all. Removals are not detected yet: a URL that "
+        "a sitemap no longer lists stays listed, and `removed` returns nothing.",
     )
