@@ -9,7 +9,7 @@ from sqlalchemy import func, select, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from siteatlas.queue.completion import record_attempts
-from siteatlas.queue.fence import Claim, claim_of
+from siteatlas.queue.fence import Claim
 from siteatlas.storage.models import Job, JobStatus
 
 
@@ -37,7 +37,7 @@ async def claim_without_skip_locked(
         .returning(Job)
         .execution_options(synchronize_session=False, populate_existing=True)
     )
-    return [claim_of(job) for job in (await session.execute(statement)).scalars()]
+    return [Claim.from_job(job) for job in (await session.execute(statement)).scalars()]
 
 
 async def write_without_fence(session: AsyncSession, claim: Claim, **_values: Any) -> None:

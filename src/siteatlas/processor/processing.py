@@ -46,7 +46,7 @@ from siteatlas.processor.publication import (
     record_cancellation,
     record_failure,
     return_to_queue,
-    times_put_off,
+    times_postponed,
     times_snoozed,
 )
 from siteatlas.processor.recorder import (
@@ -54,7 +54,7 @@ from siteatlas.processor.recorder import (
     Recorder,
     store_domain_data,
 )
-from siteatlas.queue.completion import MAX_PUT_OFFS, MAX_SNOOZES, put_off_seconds
+from siteatlas.queue.completion import MAX_POSTPONEMENTS, MAX_SNOOZES, postpone_seconds
 from siteatlas.queue.fence import Claim
 from siteatlas.queue.leases import assign_domain, report_start
 from siteatlas.queue.statuses import FINAL_STATUSES
@@ -79,8 +79,8 @@ OUTAGE_PAUSE_SECONDS = 3.0
 MAX_DOCUMENTS_PER_DOMAIN = 100_000
 MIN_DOCUMENTS = 100
 # The database answers, but not now or not with this schema: nobody's fault, as an outage is.
-PUT_OFF: tuple[type[DatabaseError], ...] = (DatabaseBusy, DatabaseTimeout, SchemaOutdated)
-PUT_OFF_CODES = [kind.code for kind in PUT_OFF]
+POSTPONING_ERRORS: tuple[type[DatabaseError], ...] = (DatabaseBusy, DatabaseTimeout, SchemaOutdated)
+POSTPONING_CODES = [kind.code for kind in POSTPONING_ERRORS]
 
 
 class Processor:
@@ -133,7 +133,7 @@ class Processor:
         except DatabaseUnavailable as error:
             log.warning("database_unavailable_during_job", cause=repr(error.__cause__))
             return await self._release_job(claim)
-        except PUT_OFF as error:
+        except POSTPONING_ERRORS as error:
             return await self._postpone(claim, error)
         except RateLimited as error:
             return await self._snooze(claim, error)
@@ -253,10 +253,10 @@ class Processor:
 
     async def _postpone(self, claim: Claim, error: DatabaseError) -> JobStatus | None:
         """Give the job back for longer each time. One that never gets through fails at last."""
-        times = await times_put_off(claim, PUT_OFF_CODES)
-        if times >= MAX_PUT_OFFS:
+        times = await times_postponed(claim, POSTPONING_CODES)
+        if times >= MAX_POSTPONEMENTS:
             return await self._failed(claim, error)
-        pause = put_off_seconds(times, random.uniform(-1, 1))
+        pause = postpone_seconds(times, random.uniform(-1, 1))
         log.warning(
             "job_postponed", error_code=error.code, seconds=round(pause, 1), times=times + 1
         )

@@ -22,8 +22,8 @@ from siteatlas.queue.completion import (
     count_releases,
     count_snoozes,
     fail,
-    foresee,
     outcome_of_failure,
+    predict_status,
     release,
 )
 from siteatlas.queue.fence import Claim
@@ -117,7 +117,7 @@ async def record_failure(claim: Claim, *, code: str, message: str, transient: bo
     """Record in a separate session that the attempt failed."""
     outcome = outcome_of_failure(claim, transient=transient)
     async with get_job_session() as session, session.begin():
-        expected = await foresee(session, claim, outcome)
+        expected = await predict_status(session, claim, outcome)
         site = claim.domain_id if claim.document is None else None
         await end_scan_of_job(session, claim.id, site, expected, code)
         status = await fail(session, claim, code=code, message=message, transient=transient)
@@ -128,7 +128,7 @@ async def record_failure(claim: Claim, *, code: str, message: str, transient: bo
 async def record_cancellation(claim: Claim) -> None:
     """Note that the job stopped because it was asked to."""
     async with get_job_session() as session, session.begin():
-        await foresee(session, claim, JobStatus.CANCELLED)
+        await predict_status(session, claim, JobStatus.CANCELLED)
         await end_scan(session, claim.id, ScanState.CANCELLED, None)
         await cancel_running(session, claim)
 
@@ -140,7 +140,7 @@ async def return_to_queue(
     """Return the job to the queue with its attempt refunded; None when it is no longer ours."""
     try:
         async with get_job_session() as session, session.begin():
-            expected = await foresee(session, claim, JobStatus.PENDING)
+            expected = await predict_status(session, claim, JobStatus.PENDING)
             await end_scan_of_job(session, claim.id, claim.domain_id, expected, None)
             status = await release(
                 session, claim, pause_seconds=pause_seconds, snooze=snooze, reason=reason
@@ -158,7 +158,7 @@ def _as_expected(status: JobStatus, expected: JobStatus) -> JobStatus:
 
 
 @retry_when_busy
-async def times_put_off(claim: Claim, reasons: Collection[str]) -> int:
+async def times_postponed(claim: Claim, reasons: Collection[str]) -> int:
     """How many times in a row the job was given back for one of these reasons."""
     async with get_job_session() as session, session.begin():
         return await count_releases(session, claim.id, reasons)

@@ -12,7 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from siteatlas.net.address import WebAddress
 from siteatlas.queue.new_job import NewJob, Priority, SubmittedJob
 from siteatlas.queue.statuses import ACTIVE_STATUSES
-from siteatlas.queue.submission import as_typed, create_many
+from siteatlas.queue.submission import create_many, scan_address
 from siteatlas.settings import DEFAULT_MAX_ATTEMPTS
 from siteatlas.storage.models import Batch, BatchItem, Job, JobStatus
 from siteatlas.storage.statements.domains import DEFAULT_INTERVAL_HOURS, register_domains
@@ -80,7 +80,7 @@ async def _submit(
     jobs = [
         NewJob(
             domain=domain,
-            base_url=as_typed(address),
+            base_url=scan_address(address),
             created_by=batch.created_by,
             domain_id=ids[domain],
             max_pages=batch.max_pages,

@@ -34,7 +34,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from siteatlas.errors import JobPoison, LeaseLost
 from siteatlas.queue.completion import record_attempts
 from siteatlas.queue.fair_order import SUSPECT_RESCUES, constant, line_length, picked, waiting
-from siteatlas.queue.fence import Claim, claim_of, status_value
+from siteatlas.queue.fence import Claim, status_value
 from siteatlas.storage.models import SITEMAP_JOB, Domain, Job, JobStatus, Worker
 
 # Deaths of its worker, without a finished document in between, after which a job fails as poison:
@@ -231,7 +231,8 @@ async def claim(
     }
     jobs = (await session.execute(CLAIM, values)).scalars().all()
     return [
-        claim_of(job) for job in sorted(jobs, key=lambda job: (job.priority, job.run_at, job.id))
+        Claim.from_job(job)
+        for job in sorted(jobs, key=lambda job: (job.priority, job.run_at, job.id))
     ]
 
 
@@ -244,7 +245,7 @@ async def claim_suspect(
     """
     values = {**_claim_params(worker_id, lease_seconds), "isolated": True}
     job = (await session.execute(CLAIM_SUSPECT, values)).scalar_one_or_none()
-    return claim_of(job) if job else None
+    return Claim.from_job(job) if job else None
 
 
 async def claim_one(
@@ -254,7 +255,7 @@ async def claim_one(
     statement = _claim_update().where(Job.id == job_id, waiting(Job))
     taken = await session.execute(statement, _claim_params(worker_id, lease_seconds))
     job = taken.scalar_one_or_none()
-    return claim_of(job) if job else None
+    return Claim.from_job(job) if job else None
 
 
 def _claim_params(worker_id: str, lease_seconds: float) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """Ending an attempt: complete, fail (or try again later), release, cancel while running.
 
-However it ends, a row of the attempts says so.
+Every end is recorded in `job_attempts`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from sqlalchemy import (
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from siteatlas.errors import JobCancelled, LeaseLost
-from siteatlas.queue.fence import STILL_HELD, Claim, status_value
+from siteatlas.queue.fence import IS_CLAIM_HOLDER, Claim, status_value
 from siteatlas.storage.models import Job, JobAttempt, JobStatus
 from siteatlas.storage.tables import JOB_ATTEMPTS, JOBS
 
@@ -35,13 +35,13 @@ BACKOFF_FACTOR = 4.0
 BACKOFF_MAX_SECONDS = 3600
 BACKOFF_JITTER = 0.2
 MAX_SNOOZES = 6
-PUT_OFF_FIRST_SECONDS = 3
-PUT_OFF_MAX_SECONDS = 600
-MAX_PUT_OFFS = 24
+POSTPONE_FIRST_SECONDS = 3
+POSTPONE_MAX_SECONDS = 600
+MAX_POSTPONEMENTS = 24
 
 
 def _completion(condition: Any) -> Any:
-    """The end of the job and the record of its attempt in one statement, made once."""
+    """Complete the job and record its attempt in one statement."""
     jobs, attempts = JOBS, JOB_ATTEMPTS
     kept = (jobs.c.fence, jobs.c.attempt, jobs.c.worker_id, jobs.c.started_at)
     ended = (
@@ -65,28 +65,28 @@ def _completion(condition: Any) -> Any:
     return insert(attempts).from_select(names, record).returning(attempts.c.job_id)
 
 
-# A job that was to read one document reads the whole site next if a submission asked for that.
+# A job for one document reads the whole site next if a submission requested that.
 WIDENED = JOBS.c.job_metadata["document"].astext.is_(None)
-COMPLETE = _completion(STILL_HELD)
-COMPLETE_DOCUMENT = _completion(STILL_HELD & ~WIDENED)
+COMPLETE = _completion(IS_CLAIM_HOLDER)
+COMPLETE_DOCUMENT = _completion(IS_CLAIM_HOLDER & ~WIDENED)
 
 
 def backoff_seconds(attempt: int, jitter: float) -> float:
-    """How long to wait after the given attempt; `jitter` is between -1 and 1."""
+    """The delay after the given attempt; `jitter` is between -1 and 1."""
     pause = min(BACKOFF_MAX_SECONDS, BACKOFF_FIRST_SECONDS * BACKOFF_FACTOR ** (attempt - 1))
     return pause * (1 + BACKOFF_JITTER * jitter)
 
 
-def put_off_seconds(times_before: int, jitter: float) -> float:
-    """How long a job waits for a busy database; `jitter` is between -1 and 1."""
-    pause = min(PUT_OFF_MAX_SECONDS, PUT_OFF_FIRST_SECONDS * 2.0**times_before)
+def postpone_seconds(times_before: int, jitter: float) -> float:
+    """The delay of a job that found the database busy; `jitter` is between -1 and 1."""
+    pause = min(POSTPONE_MAX_SECONDS, POSTPONE_FIRST_SECONDS * 2.0**times_before)
     return pause * (1 + BACKOFF_JITTER * jitter)
 
 
 async def complete(session: AsyncSession, claim: Claim, result_data: dict[str, Any]) -> JobStatus:
-    """The job is done; a wish to cancel that came too late is ignored. LeaseLost if not ours.
+    """Complete the job; a late cancellation request is ignored. LeaseLost if not the claim holder.
 
-    One that read a document while the whole site was asked for waits for its next attempt.
+    A job that read one document while the whole site was requested becomes pending again.
     """
     values = {**claim.fenced, "result": result_data}
     statement = COMPLETE if claim.document is None else COMPLETE_DOCUMENT
@@ -98,29 +98,29 @@ async def complete(session: AsyncSession, claim: Claim, result_data: dict[str, A
 
 
 async def _continue_with_site(session: AsyncSession, claim: Claim) -> JobStatus:
-    job = await _end(session, claim, _back_in_queue(claim))
+    job = await _end(session, claim, _requeue_values(claim))
     await record_attempts(session, [job], outcome="released", error_code="widened", refunded=True)
     return job.status
 
 
-def _back_in_queue(claim: Claim) -> dict[str, Any]:
+def _requeue_values(claim: Claim) -> dict[str, Any]:
     return {
         "status": _status_after(claim, JobStatus.PENDING),
         "attempt": func.greatest(Job.attempt - 1, 0),
         "progress": _progress_after(claim),
         "run_at": func.now(),
-        "finished_at": case((_asked_to_stop(), func.now()), else_=null()),
+        "finished_at": case((_cancel_requested(), func.now()), else_=null()),
     }
 
 
-async def foresee(session: AsyncSession, claim: Claim, outcome: JobStatus) -> JobStatus:
-    """The status that the job will have when its attempt ends this way; nothing is locked.
+async def predict_status(session: AsyncSession, claim: Claim, outcome: JobStatus) -> JobStatus:
+    """The status that the job will have when its attempt ends this way; locks nothing.
 
-    For what must be written before the job itself: its row is locked last and shortly, because
-    the heartbeat of all jobs of a process waits for it. LeaseLost if the job is not ours.
+    For rows that must be written before the job itself: its row is locked last and briefly, because
+    the heartbeat of all jobs of a process waits for it. LeaseLost if not the claim holder.
     """
     status: JobStatus | None = await session.scalar(
-        select(_status_after(claim, outcome)).where(STILL_HELD), claim.fenced
+        select(_status_after(claim, outcome)).where(IS_CLAIM_HOLDER), claim.fenced
     )
     if status is None:
         raise LeaseLost
@@ -128,7 +128,7 @@ async def foresee(session: AsyncSession, claim: Claim, outcome: JobStatus) -> Jo
 
 
 def outcome_of_failure(claim: Claim, *, transient: bool) -> JobStatus:
-    """Transient faults wait for another attempt while some are left."""
+    """Pending after a transient error while attempts are left, else failed."""
     again = transient and claim.attempt < claim.max_attempts
     return JobStatus.PENDING if again else JobStatus.FAILED
 
@@ -136,21 +136,21 @@ def outcome_of_failure(claim: Claim, *, transient: bool) -> JobStatus:
 async def fail(
     session: AsyncSession, claim: Claim, *, code: str, message: str, transient: bool = False
 ) -> JobStatus:
-    """The attempt failed. Transient faults wait for another attempt while some are left.
+    """Record a failed attempt. After a transient error the job is retried while attempts are left.
 
-    What goes wrong with one document does not end a job of which the whole site is wanted by now.
+    An error of one document does not end a job for which the whole site was requested meanwhile.
     """
     outcome = outcome_of_failure(claim, transient=transient)
-    over = or_(_asked_to_stop(), _widened(claim))
+    clear_error = or_(_cancel_requested(), _widened(claim))
     status = _status_after(claim, outcome)
     values: dict[str, Any] = {
         "status": status,
-        "error_code": case((over, null()), else_=code),
-        "error": case((over, null()), else_=message),
+        "error_code": case((clear_error, null()), else_=code),
+        "error": case((clear_error, null()), else_=message),
         "finished_at": case((status == JobStatus.PENDING, null()), else_=func.now()),
         "attempt": case((_widened(claim), func.greatest(Job.attempt - 1, 0)), else_=Job.attempt),
         "progress": _progress_after(claim),
-        "run_at": case((_widened(claim), func.now()), else_=_next_attempt(claim, outcome)),
+        "run_at": case((_widened(claim), func.now()), else_=_next_run_at(claim, outcome)),
     }
     job = await _end(session, claim, values)
     await record_attempts(
@@ -164,7 +164,7 @@ async def fail(
     return job.status
 
 
-def _next_attempt(claim: Claim, outcome: JobStatus) -> Any:
+def _next_run_at(claim: Claim, outcome: JobStatus) -> Any:
     if outcome is not JobStatus.PENDING:
         return Job.run_at
     pause = backoff_seconds(claim.attempt, random.uniform(-1, 1))
@@ -179,8 +179,11 @@ async def release(
     snooze: bool = False,
     reason: str = "released",
 ) -> JobStatus:
-    """Give the job back with its attempt refunded: at shutdown, or until the site wants us."""
-    values = _back_in_queue(claim) | {"run_at": func.now() + timedelta(seconds=pause_seconds)}
+    """Return the job to the queue with its attempt refunded.
+
+    With `snooze`, because the site asked us to wait; otherwise for a reason outside the job.
+    """
+    values = _requeue_values(claim) | {"run_at": func.now() + timedelta(seconds=pause_seconds)}
     if snooze:
         values["snoozes"] = Job.snoozes + 1
     job = await _end(session, claim, values)
@@ -190,31 +193,31 @@ async def release(
 
 
 async def count_snoozes(session: AsyncSession, claim: Claim) -> int:
-    """How often the site has put the job off since a document of it was read."""
-    count = await session.scalar(select(JOBS.c.snoozes).where(STILL_HELD), claim.fenced)
+    """How often the job was snoozed since a document of it was read."""
+    count = await session.scalar(select(JOBS.c.snoozes).where(IS_CLAIM_HOLDER), claim.fenced)
     if count is None:
         raise LeaseLost
     return int(count)
 
 
 async def cancel_running(session: AsyncSession, claim: Claim) -> None:
-    """The worker stopped because it was asked to."""
+    """Record that the job was cancelled while it ran."""
     job = await _end(session, claim, {"status": JobStatus.CANCELLED, "finished_at": func.now()})
     await record_attempts(session, [job], outcome="cancelled", error_code=JobCancelled.code)
 
 
-def _asked_to_stop() -> Any:
+def _cancel_requested() -> Any:
     return Job.cancel_requested_at.is_not(None)
 
 
 def _widened(claim: Claim) -> Any:
-    """Whether the whole site was asked for while the job read one document."""
+    """Whether the whole site was requested while the job read one document."""
     return false() if claim.document is None else WIDENED
 
 
 def _status_after(claim: Claim, outcome: JobStatus) -> Any:
     return case(
-        (_asked_to_stop(), status_value(JobStatus.CANCELLED)),
+        (_cancel_requested(), status_value(JobStatus.CANCELLED)),
         (_widened(claim), status_value(JobStatus.PENDING)),
         else_=status_value(outcome),
     )
@@ -226,10 +229,10 @@ def _progress_after(claim: Claim) -> Any:
 
 
 async def _end(session: AsyncSession, claim: Claim, values: dict[str, Any]) -> Job:
-    """Leave `processing`, guarded by the fence."""
+    """Set the job to another status than `processing`, guarded by the fence."""
     statement = (
         update(Job)
-        .where(STILL_HELD)
+        .where(IS_CLAIM_HOLDER)
         .values(lease_until=None, updated_at=func.now(), **values)
         .returning(Job)
         .execution_options(synchronize_session=False, populate_existing=True)
@@ -249,7 +252,7 @@ async def record_attempts(
     error: str | None = None,
     refunded: bool = False,
 ) -> None:
-    """Note how the current attempt of each job ended; `refunded` when it no longer counts."""
+    """Record how the current attempt of each job ended; `refunded` if it does not count."""
     if not jobs:
         return
     rows = [
@@ -269,11 +272,11 @@ async def record_attempts(
 
 
 async def count_releases(session: AsyncSession, job_id: int, reasons: Collection[str]) -> int:
-    """How many times in a row, up to now, the job was given back for one of these reasons."""
-    given_back = and_(JobAttempt.outcome == "released", JobAttempt.error_code.in_(reasons))
+    """How many of the latest attempts, without a break, were released for one of these reasons."""
+    released = and_(JobAttempt.outcome == "released", JobAttempt.error_code.in_(reasons))
     of_job = JobAttempt.job_id == job_id
-    others = select(func.coalesce(func.max(JobAttempt.fence), 0)).where(of_job, ~given_back)
+    others = select(func.coalesce(func.max(JobAttempt.fence), 0)).where(of_job, ~released)
     statement = select(func.count()).where(
-        of_job, given_back, JobAttempt.fence > others.scalar_subquery()
+        of_job, released, JobAttempt.fence > others.scalar_subquery()
     )
     return int(await session.scalar(statement) or 0)

@@ -1,4 +1,4 @@
-"""The claim on a job and its fence: the condition and the statements that hold only for its holder.
+"""The claim on a job and its fence: statements that take effect only for the claim holder.
 
 Every transaction that writes for a job ends with one of them (decision 0006).
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Self
 from uuid import UUID
 
 from sqlalchemy import (
@@ -27,15 +27,16 @@ from sqlalchemy.dialects.postgresql import JSONB
 from siteatlas.storage.models import Job, JobStatus
 from siteatlas.storage.tables import JOBS
 
-# The job is in the state in which it was claimed.
-STILL_HELD = and_(
+# The job still has the fence of the claim. The names of parameters must differ from those of the
+# columns that an UPDATE sets.
+IS_CLAIM_HOLDER = and_(
     JOBS.c.id == bindparam("of_job"),
     JOBS.c.fence == bindparam("of_fence"),
     JOBS.c.status == JobStatus.PROCESSING,
 )
 FENCE = (
     update(JOBS)
-    .where(STILL_HELD)
+    .where(IS_CLAIM_HOLDER)
     .values(
         lease_until=func.now() + bindparam("lease", type_=Interval()),
         heartbeat_at=func.now(),
@@ -55,7 +56,7 @@ FENCE = (
 )
 ASSIGN_DOMAIN = (
     update(JOBS)
-    .where(STILL_HELD)
+    .where(IS_CLAIM_HOLDER)
     .values(domain_id=bindparam("of_domain", type_=JOBS.c.domain_id.type), updated_at=func.now())
     .returning(JOBS.c.id)
 )
@@ -63,7 +64,7 @@ ASSIGN_DOMAIN = (
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """The right to work on a job: valid as long as the job carries this fence."""
+    """The right to work on a job, valid as long as the job has this fence."""
 
     id: int
     job_id: UUID
@@ -82,34 +83,34 @@ class Claim:
 
     @property
     def fenced(self) -> dict[str, Any]:
-        """The values of `STILL_HELD`."""
+        """The parameters of `IS_CLAIM_HOLDER`."""
         return {"of_job": self.id, "of_fence": self.fence}
+
+    @classmethod
+    def from_job(cls, job: Job) -> Self:
+        """The claim on a job that was just claimed."""
+        data, metadata = job.result_data or {}, job.job_metadata or {}
+        return cls(
+            id=job.id,
+            job_id=job.job_id,
+            fence=job.fence,
+            attempt=job.attempt,
+            max_attempts=job.max_attempts,
+            domain=_text(data.get("domain")),
+            domain_id=job.domain_id,
+            base_url=_text(metadata.get("base_url")) or _text(data.get("domain")),
+            document=_text(metadata.get("document")),
+            max_pages=data.get("max_pages") if isinstance(data.get("max_pages"), int) else None,
+            created_by=job.created_by,
+            created_at=job.created_at,
+            priority=job.priority,
+            alone=job.alone,
+        )
 
 
 def status_value(status: JobStatus) -> BindParameter[JobStatus]:
-    """A status as a value with the type of the column, where no column stands beside it."""
+    """A status as a literal with the type of the column, for expressions without a column."""
     return literal(status, JOBS.c.status.type)
-
-
-def claim_of(job: Job) -> Claim:
-    """The claim on a job that was just taken."""
-    data, metadata = job.result_data or {}, job.job_metadata or {}
-    return Claim(
-        id=job.id,
-        job_id=job.job_id,
-        fence=job.fence,
-        attempt=job.attempt,
-        max_attempts=job.max_attempts,
-        domain=_text(data.get("domain")),
-        domain_id=job.domain_id,
-        base_url=_text(metadata.get("base_url")) or _text(data.get("domain")),
-        document=_text(metadata.get("document")),
-        max_pages=data.get("max_pages") if isinstance(data.get("max_pages"), int) else None,
-        created_by=job.created_by,
-        created_at=job.created_at,
-        priority=job.priority,
-        alone=job.alone,
-    )
 
 
 def _text(value: Any) -> str | None:

@@ -24,7 +24,7 @@ from siteatlas.errors import (
 )
 from siteatlas.net.address import parse_site
 from siteatlas.queue.fair_order import constant
-from siteatlas.queue.new_job import NewJob, SubmittedJob, submitted_of
+from siteatlas.queue.new_job import NewJob, SubmittedJob
 from siteatlas.queue.operator_actions import requeued_values
 from siteatlas.queue.statuses import parse_status
 from siteatlas.queue.submission import create
@@ -179,7 +179,7 @@ async def _create_other(
     session.add(job)
     await session.flush()
     await session.refresh(job)
-    return submitted_of(job, deduplicated=False)
+    return SubmittedJob.from_row(job, deduplicated=False)
 
 
 job_service = JobService()

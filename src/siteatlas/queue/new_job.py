@@ -1,11 +1,11 @@
-"""The values of a new job, and what its submitter gets back."""
+"""The values of a new job, and the result of its submission."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
 from enum import IntEnum
-from typing import Any
+from typing import Any, Self
 from uuid import UUID
 
 from sqlalchemy import Row
@@ -24,7 +24,7 @@ class Priority(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class NewJob:
-    """What a job is told when it is created."""
+    """The values of a job at its creation."""
 
     domain: str
     base_url: str
@@ -37,7 +37,7 @@ class NewJob:
     job_id: UUID | None = None
 
     def columns(self) -> dict[str, Any]:
-        """The values of the row; the site and its limit stand in `result_data` from the start."""
+        """The values of the row; `result_data` holds the site and its limit from the start."""
         values: dict[str, Any] = {
             "domain_id": self.domain_id,
             "created_by": self.created_by,
@@ -52,9 +52,9 @@ class NewJob:
 
 @dataclass(frozen=True, slots=True)
 class SubmittedJob:
-    """The answer to a submission; `deduplicated` when the site already had an active job.
+    """The result of a submission; `deduplicated` if the site already had an active job.
 
-    `document` is the only one that such a job reads; None for the whole site.
+    `document` is the only document that such a job reads; None for the whole site.
     """
 
     id: int
@@ -66,16 +66,16 @@ class SubmittedJob:
     max_pages: int | None
     document: str | None = None
 
-
-def submitted_of(job: Job | Row[Any], *, deduplicated: bool) -> SubmittedJob:
-    """The answer that describes a job, or a row with the columns named here."""
-    data = job.result_data or {}
-    return SubmittedJob(
-        id=job.id,
-        job_id=job.job_id,
-        status=job.status,
-        created_at=job.created_at,
-        deduplicated=deduplicated,
-        domain=str(data.get("domain", "")),
-        max_pages=data.get("max_pages"),
-    )
+    @classmethod
+    def from_row(cls, job: Job | Row[Any], *, deduplicated: bool) -> Self:
+        """The result for a job, or for a row with the columns used here."""
+        data = job.result_data or {}
+        return cls(
+            id=job.id,
+            job_id=job.job_id,
+            status=job.status,
+            created_at=job.created_at,
+            deduplicated=deduplicated,
+            domain=str(data.get("domain", "")),
+            max_pages=data.get("max_pages"),
+        )

@@ -10,7 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from siteatlas.errors import DomainNotFound, JobActive, JobNotFound, JobStateConflict
 from siteatlas.queue.fence import status_value
-from siteatlas.queue.new_job import SubmittedJob, submitted_of
+from siteatlas.queue.new_job import SubmittedJob
 from siteatlas.queue.statuses import ACTIVE_STATUSES
 from siteatlas.storage.models import SITEMAP_JOB, Domain, Job, JobStatus, ScanState
 from siteatlas.storage.statements.domains import delete_domain, find_domain
@@ -84,7 +84,7 @@ async def retry(session: AsyncSession, job_id: int) -> SubmittedJob:
     except IntegrityError as error:
         raise JobActive from error
     if job is not None:
-        return submitted_of(job, deduplicated=False)
+        return SubmittedJob.from_row(job, deduplicated=False)
     current = await _status_of(session, job_id)
     raise JobStateConflict(f"The job is {current}; only failed or cancelled jobs can be retried.")
 

@@ -15,7 +15,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from siteatlas.errors import ConflictError
 from siteatlas.net.address import WebAddress
 from siteatlas.queue.dedup import join, satisfying
-from siteatlas.queue.new_job import NewJob, Priority, SubmittedJob, submitted_of
+from siteatlas.queue.new_job import NewJob, Priority, SubmittedJob
 from siteatlas.settings import DEFAULT_MAX_ATTEMPTS
 from siteatlas.storage.models import Domain, Job
 from siteatlas.storage.models.job import ACTIVE_CONDITION as ACTIVE_PREDICATE
@@ -28,7 +28,7 @@ from siteatlas.storage.statements.domains import (
 from siteatlas.storage.tables import JOBS
 
 JOIN_TRIES = 5
-# What `NewJob.columns` names for a job that is not given an id.
+# The columns that `NewJob.columns` returns when no id is given.
 JOB_COLUMNS = (
     "domain_id",
     "created_by",
@@ -40,16 +40,16 @@ JOB_COLUMNS = (
 )
 
 
-def _unless_active(row: Insert) -> Insert:
-    """Insert nothing when the site has an active job."""
-    return row.on_conflict_do_nothing(
+def _unless_active(statement: Insert) -> Insert:
+    """Insert nothing if the site has an active job."""
+    return statement.on_conflict_do_nothing(
         index_elements=[Job.dedup_key], index_where=text(ACTIVE_PREDICATE)
     )
 
 
 def _registration_and_job(*, watch: bool, scheme_given: bool, whole_site: bool) -> Select[Any]:
-    known = registration(watch=watch, scheme_given=scheme_given, scanned_now=whole_site)
-    site = known.returning(Domain.id).cte("site")
+    upsert = registration(watch=watch, scheme_given=scheme_given, scanned_now=whole_site)
+    site = upsert.returning(Domain.id).cte("site")
     row: dict[str, ColumnElement[Any]] = {
         name: bindparam(f"job_{name}", type_=JOBS.c[name].type) for name in JOB_COLUMNS
     }
@@ -72,13 +72,13 @@ REGISTER_AND_INSERT = {
 class SiteSubmission:
     """One statement that registers a site and queues its job unless the site has an active one."""
 
-    new: NewJob
+    new_job: NewJob
     statement: Select[Any]
     values: dict[str, Any]
 
     def queued(self, row: Row[Any]) -> SubmittedJob | None:
-        """The job that the statement queued; None when an active one has to be joined."""
-        return None if row.id is None else submitted_of(row, deduplicated=False)
+        """The job that the statement queued; None if an active one has to be joined."""
+        return None if row.id is None else SubmittedJob.from_row(row, deduplicated=False)
 
 
 async def submit_site(
@@ -98,7 +98,7 @@ async def submit_site(
     A watched site is scanned again one interval from now, its own or `interval_hours`; only a
     scan of a single document leaves the time of its next scan as it is.
     """
-    submission = site_submission(
+    submission = build_submission(
         address,
         created_by=created_by,
         max_pages=max_pages,
@@ -112,7 +112,7 @@ async def submit_site(
     return submission.queued(row) or await join_active_job(session, submission, row.domain_id)
 
 
-def site_submission(
+def build_submission(
     address: WebAddress,
     *,
     created_by: UUID,
@@ -123,10 +123,10 @@ def site_submission(
     document: str | None = None,
     max_attempts: int = DEFAULT_MAX_ATTEMPTS,
 ) -> SiteSubmission:
-    """What `submit_site` runs first, for a caller that lets it commit by itself."""
-    new = NewJob(
+    """The statement that `submit_site` executes, for callers that run it in autocommit mode."""
+    new_job = NewJob(
         domain=address.domain,
-        base_url=as_typed(address),
+        base_url=scan_address(address),
         created_by=created_by,
         max_pages=max_pages,
         document=document,
@@ -134,21 +134,23 @@ def site_submission(
         max_attempts=max_attempts,
     )
     whole_site = document is None
-    # The address of a document says nothing on where scans of the site begin.
+    # The address of a document does not determine where scans of the site start.
     statement = REGISTER_AND_INSERT[watch, address.scheme_given and whole_site, whole_site]
-    known = registered(address, created_by=created_by, default_interval_hours=interval_hours)
-    return SiteSubmission(new, statement, known | _job_values(new))
+    domain_values = registered(
+        address, created_by=created_by, default_interval_hours=interval_hours
+    )
+    return SiteSubmission(new_job, statement, domain_values | _job_values(new_job))
 
 
-def _job_values(new: NewJob) -> dict[str, Any]:
-    return {f"job_{name}": value for name, value in new.columns().items()}
+def _job_values(new_job: NewJob) -> dict[str, Any]:
+    return {f"job_{name}": value for name, value in new_job.columns().items()}
 
 
 async def join_active_job(
     session: AsyncSession, submission: SiteSubmission, domain_id: UUID
 ) -> SubmittedJob:
-    """The active job that kept a submission from being queued, or a new one if it has ended."""
-    return await _join_or_insert(session, replace(submission.new, domain_id=domain_id))
+    """Join the active job that prevented the insert, or insert a new job if it has ended."""
+    return await _join_or_insert(session, replace(submission.new_job, domain_id=domain_id))
 
 
 async def watch_site(
@@ -161,7 +163,7 @@ async def watch_site(
     max_pages: int | None = None,
     max_attempts: int = DEFAULT_MAX_ATTEMPTS,
 ) -> tuple[Domain, SubmittedJob]:
-    """Watch a site from now on, beginning with a scan of it: the site and the job of the scan."""
+    """Watch a site from now on and queue a first scan. Return the domain and the job."""
     domain = await register_domain(
         session,
         address,
@@ -173,7 +175,7 @@ async def watch_site(
     )
     new = NewJob(
         domain=domain.domain,
-        base_url=as_typed(address),
+        base_url=scan_address(address),
         created_by=created_by,
         domain_id=domain.id,
         max_pages=domain.max_pages,
@@ -182,45 +184,45 @@ async def watch_site(
     return domain, await create(session, new)
 
 
-def as_typed(address: WebAddress) -> str:
-    """The address as a scan is told it: without a scheme when none was given."""
+def scan_address(address: WebAddress) -> str:
+    """The address passed to the scan: without a scheme if none was given."""
     return address.url if address.scheme_given else address.url.split("://", 1)[1]
 
 
 async def create(session: AsyncSession, new: NewJob) -> SubmittedJob:
-    """Insert a pending job, or find the active one of the same site."""
+    """Insert a pending job, or join the active one of the same site."""
     for inserted in await _insert(session, [new]):
-        return submitted_of(inserted, deduplicated=False)
+        return SubmittedJob.from_row(inserted, deduplicated=False)
     return await _join_or_insert(session, new)
 
 
 async def _join_or_insert(session: AsyncSession, new: NewJob) -> SubmittedJob:
-    """There was an active job of the site a moment ago: join it, or come after it."""
+    """Join the active job of the site, or insert a new job if it has ended."""
     for _ in range(JOIN_TRIES):
         job = await join(session, new)
         if job is not None:
             return _joined(job)
         for inserted in await _insert(session, [new]):
-            return submitted_of(inserted, deduplicated=False)
+            return SubmittedJob.from_row(inserted, deduplicated=False)
     raise ConflictError("The active job of this site ended while it was being joined. Try again.")
 
 
 def _joined(job: Job) -> SubmittedJob:
     document = (job.job_metadata or {}).get("document")
-    return replace(submitted_of(job, deduplicated=True), document=document)
+    return replace(SubmittedJob.from_row(job, deduplicated=True), document=document)
 
 
 async def create_many(session: AsyncSession, jobs: Sequence[NewJob]) -> dict[str, SubmittedJob]:
-    """Insert many jobs at once and join the active ones; the answers by site."""
+    """Insert many jobs at once and join the active ones. Return the submitted jobs by site."""
     inserted = await _insert(session, jobs)
-    answers = {job.dedup_key: submitted_of(job, deduplicated=False) for job in inserted}
-    others = [new for new in jobs if new.domain not in answers]
+    submitted = {job.dedup_key: SubmittedJob.from_row(job, deduplicated=False) for job in inserted}
+    others = [new for new in jobs if new.domain not in submitted]
     active = await satisfying(session, others) if others else {}
-    answers |= {site: _joined(job) for site, job in active.items()}
+    submitted |= {site: _joined(job) for site, job in active.items()}
     for new in others:
-        if new.domain not in answers:
-            answers[new.domain] = await _join_or_insert(session, new)
-    return {site: answer for site, answer in answers.items() if site is not None}
+        if new.domain not in submitted:
+            submitted[new.domain] = await _join_or_insert(session, new)
+    return {site: job for site, job in submitted.items() if site is not None}
 
 
 async def _insert(session: AsyncSession, jobs: Sequence[NewJob]) -> Sequence[Job]:

@@ -6,10 +6,10 @@ import pytest
 
 from siteatlas.queue.completion import (
     BACKOFF_JITTER,
-    PUT_OFF_FIRST_SECONDS,
-    PUT_OFF_MAX_SECONDS,
+    POSTPONE_FIRST_SECONDS,
+    POSTPONE_MAX_SECONDS,
     backoff_seconds,
-    put_off_seconds,
+    postpone_seconds,
 )
 
 
@@ -21,18 +21,18 @@ def test_the_backoff_grows_by_four_up_to_an_hour(attempt: int, seconds: float):
     assert backoff_seconds(attempt, 0) == seconds
 
 
-@pytest.mark.parametrize("pause", [backoff_seconds, put_off_seconds])
+@pytest.mark.parametrize("pause", [backoff_seconds, postpone_seconds])
 @pytest.mark.parametrize("jitter", [-1, -0.5, 0.5, 1])
 def test_jitter_moves_a_pause_by_a_fifth_at_most(pause, jitter: float):
     assert pause(3, jitter) == pytest.approx(pause(3, 0) * (1 + BACKOFF_JITTER * jitter))
 
 
 def test_a_busy_database_is_tried_again_soon_and_then_less_often():
-    pauses = [put_off_seconds(times, 0) for times in range(12)]
+    pauses = [postpone_seconds(times, 0) for times in range(12)]
     assert pauses[:3] == [
-        PUT_OFF_FIRST_SECONDS,
-        PUT_OFF_FIRST_SECONDS * 2,
-        PUT_OFF_FIRST_SECONDS * 4,
+        POSTPONE_FIRST_SECONDS,
+        POSTPONE_FIRST_SECONDS * 2,
+        POSTPONE_FIRST_SECONDS * 4,
     ]
     assert pauses == sorted(pauses)
-    assert pauses[-1] == PUT_OFF_MAX_SECONDS
+    assert pauses[-1] == POSTPONE_MAX_SECONDS

@@ -19,7 +19,7 @@ from siteatlas.insights.jobs import JobView, find_job
 from siteatlas.logs import get_logger
 from siteatlas.net.address import WebAddress
 from siteatlas.queue.new_job import SubmittedJob
-from siteatlas.queue.submission import SiteSubmission, join_active_job, site_submission
+from siteatlas.queue.submission import SiteSubmission, build_submission, join_active_job
 from siteatlas.storage.retry import retry_when_busy
 from siteatlas.storage.session import execute_autocommit, get_autocommit_session, get_session
 
@@ -72,7 +72,7 @@ async def _submit(
     address: WebAddress, body: ScanRequest, context: Context, user: CurrentUser
 ) -> tuple[SubmittedJob, bool]:
     """The job, and whether a worker is running."""
-    submission = site_submission(
+    submission = build_submission(
         address,
         created_by=user,
         max_pages=body.max_pages,
@@ -91,7 +91,7 @@ async def _join(submission: SiteSubmission, domain_id: UUID) -> SubmittedJob:
     """Join the active job of the site and extend it to cover this submission."""
     async with get_session() as session, session.begin():
         job = await join_active_job(session, submission, domain_id)
-        if job.document is not None and job.document != submission.new.document:
+        if job.document is not None and job.document != submission.new_job.document:
             raise JobActive(OTHER_DOCUMENT_ACTIVE)
         return job
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from sqlalchemy import insert, text
 
-from siteatlas.queue.completion import MAX_PUT_OFFS
+from siteatlas.queue.completion import MAX_POSTPONEMENTS
 from siteatlas.storage.models import Domain, Job, JobAttempt
 from tests.fixtures.database import transaction
 from tests.fixtures.pipeline import (
@@ -35,7 +35,7 @@ async def run(statement: str) -> None:
         await session.execute(text(statement))
 
 
-async def put_off_once(server: SiteServer, job_id: int) -> tuple[Job, float]:
+async def postpone_once(server: SiteServer, job_id: int) -> tuple[Job, float]:
     """Run the job against a database that lacks a table; how long it has to wait then."""
     await run(f"UPDATE jobs SET run_at = now() WHERE id = {job_id}")
     await work(settings_for(server))
@@ -51,11 +51,11 @@ async def test_an_attempt_that_met_another_schema_is_refunded_with_a_growing_pau
         await run(HIDE)
         pauses = []
         for _ in range(3):
-            job, pause = await put_off_once(server, submitted.id)
+            job, pause = await postpone_once(server, submitted.id)
             assert (job.status, job.attempt) == ("pending", 0)
             pauses.append(pause)
         await run(SHOW)
-        job, _ = await put_off_once(server, submitted.id)
+        job, _ = await postpone_once(server, submitted.id)
     assert pauses[0] < pauses[1] < pauses[2]
     assert 2 <= pauses[0] <= 4
     assert (job.status, job.attempt) == ("completed", 1)
@@ -65,16 +65,16 @@ async def test_an_attempt_that_met_another_schema_is_refunded_with_a_growing_pau
 async def test_a_job_that_never_gets_through_uses_up_its_attempts_at_last() -> None:
     async with small_site() as server:
         submitted = await submit_server(server)
-        await change(submitted.id, fence=MAX_PUT_OFFS)
+        await change(submitted.id, fence=MAX_POSTPONEMENTS)
         async with transaction() as session:
             rows = [
                 {"job_id": submitted.id, "fence": fence, "attempt": 1, "outcome": "released"}
-                for fence in range(1, MAX_PUT_OFFS + 1)
+                for fence in range(1, MAX_POSTPONEMENTS + 1)
             ]
             busy = [row | {"error_code": "database_busy"} for row in rows]
             await session.execute(insert(JobAttempt), busy)
         await run(HIDE)
-        job, _ = await put_off_once(server, submitted.id)
+        job, _ = await postpone_once(server, submitted.id)
     assert (job.status, job.attempt, job.error_code) == ("pending", 1, "schema_outdated")
 
 
@@ -93,5 +93,5 @@ async def test_only_the_times_since_anything_else_are_counted() -> None:
                 ],
             )
         await run(HIDE)
-        _, pause = await put_off_once(server, submitted.id)
+        _, pause = await postpone_once(server, submitted.id)
     assert pause <= 4
