@@ -161,7 +161,7 @@ MUTATIONS = (
         Edit(
             "processor/processing.py",
             '        except Exception:\n            log.exception("job_crashed")\n'
-            "            return await self._failed(claim, SiteatlasError(), transient=True)\n",
+            "            return await self._record_failure(claim, SiteatlasError(), transient=True)\n",
             "",
         ),
     ),
@@ -172,15 +172,16 @@ MUTATIONS = (
         Edit(
             "processor/processing.py",
             '        except Exception:\n            log.exception("job_crashed")\n'
-            "            return await self._failed(claim, SiteatlasError(), transient=True)\n",
+            "            return await self._record_failure(claim, SiteatlasError(), transient=True)\n",
             '        except Exception as error:\n            log.exception("job_crashed")\n'
-            "            return await self._failed(claim, SiteatlasError(repr(error)), transient=True)\n",
+            "            return await self._record_failure("
+            "claim, SiteatlasError(repr(error)), transient=True)\n",
         ),
     ),
     mutation(
         "a final failure is logged as information",
         f"{LOG_LINES}::test_a_final_failure_is_a_warning_and_one_that_is_retried_is_not",
-        Edit("processor/processing.py", "(log.info if quiet else log.warning)(", "log.info("),
+        Edit("processor/processing.py", "(log.info if expected else log.warning)(", "log.info("),
     ),
     mutation(
         "an unknown job is passed over in silence",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from siteatlas.processor import own_session, processing
+from siteatlas.processor import own_session, processing, recorder
 from siteatlas.storage import opening, startup
 
 
@@ -14,6 +14,10 @@ def test_open_storage_is_importable_from_its_former_path():
 
 def test_the_older_entry_point_is_importable_from_its_former_path():
     assert processing.process_domain_with_own_session is own_session.process_domain_with_own_session
+
+
+def test_the_recording_of_events_is_importable_by_its_former_name():
+    assert recorder.store_domain_data is recorder.record_events
 
 
 def test_other_missing_names_of_the_module_stay_missing():

@@ -1,4 +1,4 @@
-"""Writes the batches of one scan behind its reading, one at a time, in fenced transactions."""
+"""Writes the batches of a scan while reading continues, one at a time, in fenced transactions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from siteatlas.storage.statements.write_batch import WriteBatch, flush_batch
 
 @dataclass(frozen=True, slots=True)
 class ProgressSnapshot:
-    """How far a scan has come, as its job shows it."""
+    """The progress of a scan, as shown by its job."""
 
     progress: float
     result: dict[str, Any]
@@ -29,14 +29,14 @@ class ProgressSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class FinishedScan:
-    """What is left to write of a scan that came to its end, and why it is partial, if it is.
+    """The last batch of a finished scan, and the reasons why it is partial, if it is.
 
-    `has_unasked`: documents may be listed that neither this attempt nor an earlier one asked for.
+    `has_unrequested_documents`: some listed documents may not have been requested in any attempt.
     """
 
     batch: WriteBatch
     reasons: list[str]
-    has_unasked: bool
+    has_unrequested_documents: bool
 
 
 class BatchWriter:
@@ -57,22 +57,22 @@ class BatchWriter:
         self._task: asyncio.Task[None] | None = None
 
     def start(self, batch: WriteBatch, progress_snapshot: ProgressSnapshot) -> None:
-        """Begin to write a batch; the one before must be written."""
+        """Start writing a batch; the previous one must have been written."""
         assert self._task is None
         self._task = asyncio.create_task(self._write(batch, progress_snapshot))
 
-    async def written(self) -> None:
-        """Wait until nothing is being written; what went wrong is raised here, every time.
+    async def wait_written(self) -> None:
+        """Wait until no batch is being written; raises the error of a failed write, every time.
 
-        A cancel of whoever waits leaves the writing alone: a later batch must never be stored
-        without the one before it.
+        Cancelling the waiter does not cancel the write: a later batch must never be stored without
+        the previous one.
         """
         if self._task is not None:
             await asyncio.shield(self._task)
             self._task = None
 
     async def stop(self) -> None:
-        """Break off what is being written."""
+        """Cancel the current write."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -86,6 +86,7 @@ class BatchWriter:
                 await flush_batch(session, batch, scan_id=self._scan.id)
                 if batch.origin is not None:
                     await record_origin(session, self._scan.domain_id, batch.origin)
+                # Also checks the fence: raises LeaseLost if the claim is no longer held.
                 await report_progress(
                     session,
                     self._claim,

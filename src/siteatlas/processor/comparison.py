@@ -65,17 +65,17 @@ class Fingerprints:
 
 
 class Comparison:
-    """Sorts entries into rows to insert and rows to update. Unchanged ones cost no write."""
+    """Classifies entries as new, changed or unchanged. Unchanged ones need no write."""
 
     def __init__(self) -> None:
         self._fingerprints = Fingerprints()
 
-    def sort(
+    def classify(
         self, document: ScannedDocument, columns: EntryColumns, new: UrlRows, changed: UrlRows
     ) -> None:
         """Append the entries of a document that must be written to `new` or `changed`.
 
-        Those that the document has listed before are noted in its tally.
+        Those that the document lists repeatedly are counted in its tally.
         """
         extras = [None if extra is None else _json(extra) for extra in columns.extras]
         hashes = url_hashes(columns.urls)

@@ -1,7 +1,6 @@
 """One job from its claim to its final status: open the scan, drive the scanner, publish.
 
-No transaction is open while the network is used. The claim was taken by somebody else; the worker
-that holds it keeps its lease alive.
+No transaction is open while the network is used. The consumer takes the claim and renews the lease.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ from siteatlas.processor.publication import (
 from siteatlas.processor.recorder import (
     START_PROGRESS,
     Recorder,
-    store_domain_data,
+    record_events,
 )
 from siteatlas.queue.completion import MAX_POSTPONEMENTS, MAX_SNOOZES, postpone_seconds
 from siteatlas.queue.fence import Claim
@@ -74,11 +73,14 @@ log = get_logger("processor")
 SCAN_SECONDS = 6 * 3600
 MAX_SNOOZE_SECONDS = 3600.0
 DEFAULT_SNOOZE_SECONDS = 60.0
-SAVING_SECONDS = 5.0
+SAVE_TIMEOUT_SECONDS = 5.0
 OUTAGE_PAUSE_SECONDS = 3.0
 MAX_DOCUMENTS_PER_DOMAIN = 100_000
 MIN_DOCUMENTS = 100
-# The database answers, but not now or not with this schema: nobody's fault, as an outage is.
+# Logged as the status of a job whose end could not be recorded: its lease will expire.
+UNRECORDED = "unrecorded"
+# The database is reachable but busy, or has another schema version. Like an outage, this is not the
+# fault of the job.
 POSTPONING_ERRORS: tuple[type[DatabaseError], ...] = (DatabaseBusy, DatabaseTimeout, SchemaOutdated)
 POSTPONING_CODES = [kind.code for kind in POSTPONING_ERRORS]
 
@@ -102,27 +104,27 @@ class Processor:
         )
 
     async def run(self, claim: Claim, activity: JobActivity) -> JobStatus | None:
-        """Work on a claimed job; the status it ended in, None when it belongs to another now."""
+        """Work on a claimed job. Return its status, or None if that could not be recorded."""
         with job_context(job_id=str(claim.job_id), domain=claim.domain):
             log.info("job_started", attempt=claim.attempt, fence=claim.fence)
             try:
-                status = await self._outcome(claim, activity)
+                status = await self._run_guarded(claim, activity)
             except LeaseLost:
                 log.warning("lease_lost", fence=claim.fence)
                 meters.lease_losses += 1
                 return None
             if status in FINAL_STATUSES:
                 meters.jobs_ended[status.value] += 1
-            log.info("job_ended", status=status.value if status else "left to its lease")
+            log.info("job_ended", status=status.value if status else UNRECORDED)
             return status
 
-    async def _outcome(self, claim: Claim, activity: JobActivity) -> JobStatus | None:
-        """The error boundary of one job: whatever goes wrong in it becomes its status."""
+    async def _run_guarded(self, claim: Claim, activity: JobActivity) -> JobStatus | None:
+        """The error boundary of one job: every error is recorded as its status."""
         try:
             with activity.mark_ending():
                 async with asyncio.timeout(SCAN_SECONDS):
                     address = _address_of(claim)
-                    claim = await self._registered(claim, address)
+                    claim = await self._ensure_domain(claim, address)
                     self._policy.require(address)
                     return await self._scan_and_publish(claim, address, activity)
         except LeaseLost:
@@ -138,15 +140,15 @@ class Processor:
         except RateLimited as error:
             return await self._snooze(claim, error)
         except TimeoutError:
-            return await self._failed(claim, ScanTimeout())
+            return await self._record_failure(claim, ScanTimeout())
         except SiteatlasError as error:
-            return await self._failed(claim, error)
+            return await self._record_failure(claim, error)
         except Exception:
             log.exception("job_crashed")
-            return await self._failed(claim, SiteatlasError(), transient=True)
+            return await self._record_failure(claim, SiteatlasError(), transient=True)
 
-    async def _registered(self, claim: Claim, address: WebAddress) -> Claim:
-        """The claim with its site, so that whatever becomes of the job reaches the site too."""
+    async def _ensure_domain(self, claim: Claim, address: WebAddress) -> Claim:
+        """The claim with its domain, so that the outcome of the job is recorded there too."""
         if claim.domain_id is not None:
             return claim
         return replace(claim, domain_id=await _register(claim, address))
@@ -171,11 +173,11 @@ class Processor:
             )
             return status
         except (ScanError, AddressError):
-            await recorder.save_what_remains()
+            await recorder.flush()
             raise
         except asyncio.CancelledError:
             # If the lease was lost, the fence refuses the write.
-            await _save_in_time(recorder)
+            await _save_within_timeout(recorder)
             raise
         finally:
             await recorder.abandon()
@@ -201,7 +203,7 @@ class Processor:
         )
         log.info("scan_started", scan_id=scan.id, resumed=scan.resumed)
         async with aclosing(self._analyzer.scan(address, options, memory)) as events:
-            await store_domain_data(events, recorder, activity)
+            await record_events(events, recorder, activity)
 
     @retry_when_busy
     async def _open(self, claim: Claim, address: WebAddress) -> OpenedScan:
@@ -220,21 +222,21 @@ class Processor:
                 lease_seconds=self._settings.lease_seconds,
                 progress=START_PROGRESS,
             )
-        manual += _new_to(known.by_id, waiting)
+        manual += _not_yet_requested(known.by_id, waiting)
         return OpenedScan(scan.id, domain_id, address.domain, scan.resumed, known, manual)
 
-    async def _failed(
+    async def _record_failure(
         self, claim: Claim, error: SiteatlasError, *, transient: bool = False
     ) -> JobStatus | None:
         transient = transient or error.transient
-        again = transient and claim.attempt < claim.max_attempts
-        quiet = again and isinstance(error, (ScanError, AddressError))
-        (log.info if quiet else log.warning)(
+        will_retry = transient and claim.attempt < claim.max_attempts
+        expected = will_retry and isinstance(error, (ScanError, AddressError))
+        (log.info if expected else log.warning)(
             "job_failed",
             error_code=error.code,
             error=error.message,
             transient=transient,
-            retried=again,
+            retried=will_retry,
         )
         try:
             return await record_failure(
@@ -245,17 +247,17 @@ class Processor:
 
     async def _snooze(self, claim: Claim, error: RateLimited) -> JobStatus | None:
         if await times_snoozed(claim) >= MAX_SNOOZES:
-            return await self._failed(claim, error)
+            return await self._record_failure(claim, error)
         wanted = error.retry_after or DEFAULT_SNOOZE_SECONDS
         pause = min(max(wanted, 1.0), MAX_SNOOZE_SECONDS)
         log.info("job_snoozed", seconds=pause)
         return await return_to_queue(claim, pause_seconds=pause, snooze=True, reason=error.code)
 
     async def _postpone(self, claim: Claim, error: DatabaseError) -> JobStatus | None:
-        """Give the job back for longer each time. One that never gets through fails at last."""
+        """Release the job with increasing delays; fail it after `MAX_POSTPONEMENTS`."""
         times = await times_postponed(claim, POSTPONING_CODES)
         if times >= MAX_POSTPONEMENTS:
-            return await self._failed(claim, error)
+            return await self._record_failure(claim, error)
         pause = postpone_seconds(times, random.uniform(-1, 1))
         log.warning(
             "job_postponed", error_code=error.code, seconds=round(pause, 1), times=times + 1
@@ -263,7 +265,7 @@ class Processor:
         return await return_to_queue(claim, pause_seconds=pause, reason=error.code)
 
     async def _release_job(self, claim: Claim) -> JobStatus | None:
-        """Our own database was away: nobody's fault, so the attempt does not count."""
+        """Release the job after a database outage; its attempt does not count."""
         try:
             return await return_to_queue(
                 claim, pause_seconds=OUTAGE_PAUSE_SECONDS, reason=DatabaseUnavailable.code
@@ -281,7 +283,7 @@ async def _register(claim: Claim, address: WebAddress) -> UUID:
 
 
 def _remaining_document_limit(stored: int) -> int:
-    """How many documents a scan may read: fewer where a site has about as many as one may have."""
+    """How many documents a scan may read: fewer if the domain is close to its maximum."""
     remaining = MAX_DOCUMENTS_PER_DOMAIN - stored
     return max(min(remaining, MAX_DOCUMENTS), MIN_DOCUMENTS)
 
@@ -292,23 +294,25 @@ def _address_of(claim: Claim) -> WebAddress:
     return parse_site(claim.base_url)
 
 
-def _new_to(known: Mapping[UUID, KnownSitemap], documents: Iterable[str]) -> tuple[str, ...]:
-    """The documents that no scan of the site has asked for yet because a person named them."""
+def _not_yet_requested(
+    known: Mapping[UUID, KnownSitemap], documents: Iterable[str]
+) -> tuple[str, ...]:
+    """The documents that no scan has requested yet as manual ones."""
     named = (s for s in known.values() if s.discovery_method == DiscoveryMethod.MANUAL)
     paths = {_path_of(url) for s in named for url in (s.url, s.requested_url) if url}
     return tuple(document for document in documents if _path_of(document) not in paths)
 
 
 def _path_of(document: str) -> str:
-    """The path and query of an address; a site has one host, so they are enough to know it."""
+    """The path and query of an address, which identify a document: a site has one host."""
     return document if document.startswith("/") else parse_site(document).path
 
 
-async def _save_in_time(recorder: Recorder) -> None:
-    """Keep what a stopped job has gathered, if that is quick; a later attempt reads it again."""
+async def _save_within_timeout(recorder: Recorder) -> None:
+    """Save the rows of a stopped job if that is quick; else a later attempt reads them again."""
     with suppress(TimeoutError, SiteatlasError):
-        async with asyncio.timeout(SAVING_SECONDS):
-            await recorder.save_what_remains()
+        async with asyncio.timeout(SAVE_TIMEOUT_SECONDS):
+            await recorder.flush()
 
 
 def __getattr__(name: str) -> Any:

@@ -41,7 +41,7 @@ from siteatlas.storage.statements.unfinished import close_unfinished
 from siteatlas.storage.statements.urls import count_distinct_urls
 from siteatlas.storage.statements.write_batch import flush_batch
 
-SUMMARISED_SITEMAPS = 100
+MAX_LISTED_SITEMAPS = 100
 PUBLICATION_SECONDS = 300
 
 
@@ -49,7 +49,10 @@ PUBLICATION_SECONDS = 300
 async def publish(
     claim: Claim, scan: OpenedScan, finished: FinishedScan
 ) -> tuple[JobStatus, dict[str, Any]]:
-    """Write the last rows, the counters and the status in one transaction; status and result."""
+    """Write the last rows, the counters and the status in one transaction.
+
+    Return the status and the result of the job.
+    """
     await fair_loop().yield_to_interactive()
     with meters.timed_write():
         async with (
@@ -66,9 +69,9 @@ async def _publish_scan(
 ) -> tuple[ScanCounts, list[dict[str, Any]]]:
     """The counts of the scan, and its largest sitemaps."""
     await flush_batch(session, finished.batch, scan_id=scan.id)
-    if finished.has_unasked:
+    if finished.has_unrequested_documents:
         await close_unfinished(session, scan.id, None)
-    summary = await summarise_scan(session, scan.id, scan.domain_id, SUMMARISED_SITEMAPS)
+    summary = await summarise_scan(session, scan.id, scan.domain_id, MAX_LISTED_SITEMAPS)
     stored = await _stored_counts(session, scan.domain_id, summary)
     counts = ScanCounts(summary.sitemaps, summary.urls, min(summary.urls, stored.distinct_urls))
     await publish_scan(
@@ -126,7 +129,7 @@ async def record_failure(claim: Claim, *, code: str, message: str, transient: bo
 
 @retry_when_busy
 async def record_cancellation(claim: Claim) -> None:
-    """Note that the job stopped because it was asked to."""
+    """Record in a separate session that the job was cancelled."""
     async with get_job_session() as session, session.begin():
         await predict_status(session, claim, JobStatus.CANCELLED)
         await end_scan(session, claim.id, ScanState.CANCELLED, None)
@@ -137,7 +140,7 @@ async def record_cancellation(claim: Claim) -> None:
 async def return_to_queue(
     claim: Claim, *, pause_seconds: float = 0, snooze: bool = False, reason: str = "released"
 ) -> JobStatus | None:
-    """Return the job to the queue with its attempt refunded; None when it is no longer ours."""
+    """Return the job to the queue with its attempt refunded; None if not the claim holder."""
     try:
         async with get_job_session() as session, session.begin():
             expected = await predict_status(session, claim, JobStatus.PENDING)
@@ -151,7 +154,7 @@ async def return_to_queue(
 
 
 def _as_expected(status: JobStatus, expected: JobStatus) -> JobStatus:
-    """The scan was closed for the status that was foreseen; another one rolls that back."""
+    """Raise DatabaseBusy, so that the transaction is retried, if the status changed meanwhile."""
     if status is not expected:
         raise DatabaseBusy
     return status
@@ -159,14 +162,14 @@ def _as_expected(status: JobStatus, expected: JobStatus) -> JobStatus:
 
 @retry_when_busy
 async def times_postponed(claim: Claim, reasons: Collection[str]) -> int:
-    """How many times in a row the job was given back for one of these reasons."""
+    """How many of the latest attempts in a row were released for one of these reasons."""
     async with get_job_session() as session, session.begin():
         return await count_releases(session, claim.id, reasons)
 
 
 @retry_when_busy
 async def times_snoozed(claim: Claim) -> int:
-    """How many times the site has put the job off since a document of it was read."""
+    """How many times the job was snoozed since a document of it was read."""
     async with get_job_session() as session, session.begin():
         return await count_snoozes(session, claim)
 
@@ -174,7 +177,7 @@ async def times_snoozed(claim: Claim) -> int:
 async def end_scan_of_job(
     session: AsyncSession, job_id: int, domain_id: UUID | None, status: JobStatus, code: str | None
 ) -> None:
-    """Bring the scan and the site of a job in line with its status, where that is a final one."""
+    """End the scan of a job whose status is final, and record a failure on its domain."""
     if status is JobStatus.CANCELLED:
         await end_scan(session, job_id, ScanState.CANCELLED, None)
     elif status is JobStatus.FAILED:

@@ -63,7 +63,7 @@ READING_PROGRESS = 0.9
 
 
 class Recorder:
-    """Writes one scan for one claim. Use: `record` each event, then `finish` or `abandon`."""
+    """Records one scan for one claim. Use: `record` each event, then `finish` or `abandon`."""
 
     def __init__(
         self, claim: Claim, scan: OpenedScan, *, lease_seconds: float, budget: EntryMemoryBudget
@@ -75,37 +75,36 @@ class Recorder:
         self._comparison = Comparison()
         self._batch = WriteBatch()
         self._open: dict[UUID, ScannedDocument] = {}
-        self._held = 0
+        self._held_bytes = 0
         self._batch_started = time.monotonic()
         self._recording = asyncio.Lock()
         self._writer = BatchWriter(
-            claim, scan, lease_seconds=lease_seconds, on_committed=self._settle
+            claim, scan, lease_seconds=lease_seconds, on_committed=self._free_memory
         )
         done = [sitemap for sitemap in scan.known.by_id.values() if sitemap.state in DONE]
-        # The numbers of ids. Not a set: that takes nearly twice the memory.
+        # Document ids as integers. Not a set: that takes nearly twice the memory.
         self._listed = dict.fromkeys(sitemap.id.int for sitemap in done)
         self._ended = set(self._listed)
         self.reasons: list[str] = []
         self.url_count = sum(sitemap.read_count for sitemap in done)
 
-    async def take_in(self, event: ScanEvent) -> None:
+    async def record(self, event: ScanEvent) -> None:
         """Record one event; safe while `write_when_idle` runs."""
         async with self._recording:
-            await self.record(event)
+            await self._record(event)
 
     async def write_when_idle(self) -> None:
-        """Write what is held when no event comes for a while, until cancelled.
+        """Write the batch when no event arrives for a while, until cancelled.
 
-        A job may wait long for its site; what it holds then would be missing from the budget of
-        all others. A failed write is raised when the next event is recorded.
+        A job may wait long for its site; meanwhile its unwritten rows would use up the shared
+        memory budget. A failed write is raised when the next event is recorded.
         """
         while True:
             await asyncio.sleep(IDLE_SECONDS)
             async with self._recording:
                 await self._flush_when_due()
 
-    async def record(self, event: ScanEvent) -> None:
-        """Take in one event of the scan."""
+    async def _record(self, event: ScanEvent) -> None:
         match event:
             case RobotsRead():
                 _log_robots(event)
@@ -116,7 +115,7 @@ class Recorder:
             case ProblemSeen():
                 self._add_problem(event)
             case DocumentRequested():
-                pass  # only a person who watches the scan needs it
+                pass  # used only for live progress
             case DocumentOpened():
                 await self._open_document(event)
             case ChildrenFound():
@@ -130,7 +129,7 @@ class Recorder:
 
     def _add_candidate(self, event: CandidateJudged) -> None:
         if event.reason == ProblemCode.DONE_BEFORE:
-            return  # an earlier attempt at this scan wrote down more
+            return  # an earlier attempt at this scan recorded more detail
         url = storable(event.url)
         key = url_hash(url)
         self._batch.candidates[key] = {
@@ -151,17 +150,17 @@ class Recorder:
 
     async def _open_document(self, event: DocumentOpened) -> None:
         await self._look_up([event.url, event.requested_url])
-        document = self._arrive(event.url, event.requested_url, event.method)
+        document = self._resolve_redirect(event.url, event.requested_url, event.method)
         document.found_by(event.method)
         document.changes |= {"type": event.type.value, "http_status": event.http_status}
         if event.listed_lastmod is not None:
             document.changes["lastmod"] = event.listed_lastmod
-        # A document may be opened again after a redirect: what it held goes back to the budget
-        # before it is loaded anew (decision 0021).
+        # A document may be opened again after a redirect: its memory is returned to the budget
+        # before the stored entries are loaded again (decision 0021).
         document.forget()
         document.memory = await load_memory(document, self._budget.documents)
         self._open[document.id] = document
-        self._expect(document)
+        self._add_pending(document)
         self._batch.opened[document.id] = event.http_status
         self._link(event.parent_url, document)
 
@@ -177,7 +176,7 @@ class Recorder:
         document = self._documents.listed(child.url, DiscoveryMethod.SITEMAP_INDEX)
         if child.lastmod is not None:
             document.changes["lastmod"] = child.lastmod
-        self._expect(document)
+        self._add_pending(document)
         self._link(parent_url, document)
 
     async def _add_entries(self, event: EntriesRead) -> None:
@@ -185,24 +184,24 @@ class Recorder:
         assert document is not None
         async with fair_loop().time_slice():
             before = self._batch.size
-            self._comparison.sort(
+            self._comparison.classify(
                 document, event.columns, self._batch.new_urls, self._batch.changed_urls
             )
         self._flag_extras(document, event)
-        self._hold(self._batch.size - before)
+        self._reserve_memory(self._batch.size - before)
         self.url_count += len(event.columns)
         meters.urls += len(event.columns)
         await self._flush_when_due()
 
     async def _close_document(self, event: DocumentClosed) -> None:
         await self._look_up([event.url, event.requested_url])
-        document = self._arrive(event.url, event.requested_url, event.method)
+        document = self._resolve_redirect(event.url, event.requested_url, event.method)
         document.found_by(event.method)
         document.close(event)
         self._open.pop(document.id, None)
-        self._expect(document)
+        self._add_pending(document)
         self._link(event.parent_url, document)
-        self._touch(document)
+        self._add_to_batch(document)
         self._batch.opened.pop(document.id, None)
         self._batch.closed[document.id] = document.scan_row()
         self._batch.problems += document.found_problems()
@@ -215,7 +214,7 @@ class Recorder:
         await self._flush_when_due()
 
     async def _look_up(self, urls: Sequence[str]) -> None:
-        """Learn which of these documents are stored, where a site has too many to know them all."""
+        """Load these documents if the domain has too many to load them all at the start."""
         if self._scan.known.are_all:
             return
         hashes = [url_hash(url) for url in urls if not self._documents.knows(url)]
@@ -225,8 +224,10 @@ class Recorder:
             found = await look_up_sitemaps(session, self._scan.domain_id, self._scan.id, hashes)
         self._documents.learn(found)
 
-    def _arrive(self, url: str, requested_url: str, method: DiscoveryMethod) -> ScannedDocument:
-        """The document that answered; a listed one that turned out to be another is forgotten."""
+    def _resolve_redirect(
+        self, url: str, requested_url: str, method: DiscoveryMethod
+    ) -> ScannedDocument:
+        """The document at the final URL; the listed one is dropped if it redirects to another."""
         listed = self._documents.find(requested_url)
         document = self._documents.arrived(url, requested_url, method)
         # A redirect led to another document. A row of the listed one would stay pending for ever
@@ -238,15 +239,15 @@ class Recorder:
             self._listed.pop(listed.id.int, None)
         return document
 
-    def _expect(self, document: ScannedDocument) -> None:
-        """Put a document on the frontier of this scan, once."""
-        self._touch(document)
+    def _add_pending(self, document: ScannedDocument) -> None:
+        """Add a document to the batch and, once, to the pending documents of this scan."""
+        self._add_to_batch(document)
         if document.id.int not in self._listed:
             self._listed[document.id.int] = None
             self._batch.pending.append(document.id)
 
-    def _touch(self, document: ScannedDocument) -> None:
-        """Move what is to be written of a document into the batch."""
+    def _add_to_batch(self, document: ScannedDocument) -> None:
+        """Move the unwritten changes of a document into the batch."""
         if document.stored:
             row = self._batch.changed_sitemaps.setdefault(document.id, {})
             row["last_job_id"] = self._claim.job_id
@@ -287,8 +288,8 @@ class Recorder:
         if code not in self.reasons:
             self.reasons.append(code)
 
-    def _hold(self, size: int) -> None:
-        self._held += size
+    def _reserve_memory(self, size: int) -> None:
+        self._held_bytes += size
         self._budget.reserve(size)
 
     async def _flush_when_due(self) -> None:
@@ -303,26 +304,26 @@ class Recorder:
             await self._start_writing()
 
     async def _start_writing(self) -> None:
-        """Hand the batch to the writer, after the one before has been written."""
-        await self._writer.written()
+        """Hand the batch to the writer, after the previous one has been written."""
+        await self._writer.wait_written()
         batch = self.next_batch()
         if not batch.is_empty():
             self._writer.start(batch, self._progress_snapshot())
 
     def next_batch(self) -> WriteBatch:
-        """The rows gathered so far; the next ones begin a new batch."""
+        """Return the rows collected so far and start a new batch."""
         batch, self._batch = self._batch, WriteBatch()
         self._documents.mark_stored(batch.new_sitemaps)
         self._batch_started = time.monotonic()
         return batch
 
-    def _settle(self, batch: WriteBatch) -> None:
-        """A batch was committed: its rows are no longer held in memory."""
-        self._held -= batch.size
+    def _free_memory(self, batch: WriteBatch) -> None:
+        """Return the memory of a committed batch to the budget."""
+        self._held_bytes -= batch.size
         self._budget.free(batch.size)
 
     def _progress_snapshot(self) -> ProgressSnapshot:
-        """Documents ended of documents known so far; it can only be an estimate."""
+        """Documents finished out of the documents known so far; an estimate."""
         known, ended = len(self._listed), len(self._ended)
         result = {
             "domain": self._scan.domain,
@@ -333,22 +334,22 @@ class Recorder:
         return ProgressSnapshot(START_PROGRESS + READING_PROGRESS * ended / max(1, known), result)
 
     async def finish(self) -> FinishedScan:
-        """Wait for the writer; what remains is written with the final status of the job."""
-        await self._writer.written()
-        # A limit leaves listed documents unasked, or a redirect to another document.
-        has_unasked = self._scan.resumed or not self._listed.keys() <= self._ended
-        return FinishedScan(self.next_batch(), self.reasons, has_unasked)
+        """Wait for the writer. Return the last batch, to be written with the final status."""
+        await self._writer.wait_written()
+        # Listed documents stay unrequested after a limit, or a redirect to another document.
+        has_unrequested_documents = self._scan.resumed or not self._listed.keys() <= self._ended
+        return FinishedScan(self.next_batch(), self.reasons, has_unrequested_documents)
 
-    async def save_what_remains(self) -> None:
-        """Write all that was gathered, for a scan that will not be published now."""
+    async def flush(self) -> None:
+        """Write all collected rows, for a scan that is not published now."""
         await self._start_writing()
-        await self._writer.written()
+        await self._writer.wait_written()
 
     async def abandon(self) -> None:
         """Stop without writing anything more."""
         await self._writer.stop()
-        self._budget.free(self._held)
-        self._held = 0
+        self._budget.free(self._held_bytes)
+        self._held_bytes = 0
         for document in self._open.values():
             document.forget()
 
@@ -377,11 +378,15 @@ def _log_and_count(event: DocumentClosed) -> None:
     )
 
 
-async def store_domain_data(
+async def record_events(
     events: AsyncIterator[ScanEvent], recorder: Recorder, activity: JobActivity
 ) -> None:
     """Record every event of a scan."""
     async with background_task(recorder.write_when_idle()):
         async for event in events:
             activity.record_event()
-            await recorder.take_in(event)
+            await recorder.record(event)
+
+
+# The former name.
+store_domain_data = record_events

@@ -77,7 +77,7 @@ async def test_a_valid_site_is_stored_with_job_domain_and_owner_on_every_documen
 
 @pytest.mark.parametrize(("most", "truncated"), [(2, True), (3, False)])
 async def test_a_result_that_leaves_documents_out_says_so(monkeypatch, most: int, truncated: bool):
-    monkeypatch.setattr(publication, "SUMMARISED_SITEMAPS", most)
+    monkeypatch.setattr(publication, "MAX_LISTED_SITEMAPS", most)
     async with shop() as server:
         job = await scan_server(server)
     assert job.result_data is not None

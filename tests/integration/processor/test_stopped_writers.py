@@ -81,14 +81,14 @@ async def stopped_in_the_middle(events: list[ScanEvent]) -> None:
         await asyncio.sleep(0.3)
         reader.cancel()
         await asyncio.wait([reader])
-    await recorder.save_what_remains()
+    await recorder.flush()
     await recorder.abandon()
 
 
 async def record_all(recorder: Recorder, events: list[ScanEvent]) -> None:
     for event in events:
         await recorder.record(event)
-    await recorder.save_what_remains()
+    await recorder.flush()
 
 
 async def stored() -> tuple[int, int, str]:
@@ -124,11 +124,11 @@ async def test_after_a_portion_that_failed_no_later_one_is_stored() -> None:
     await recorder.record(entries(0, FULL_PORTION))
     await recorder.record(CLOSED)
     with pytest.raises(DatabaseError):
-        await recorder.save_what_remains()
+        await recorder.flush()
     async with transaction() as session:
         await session.execute(text("ALTER TABLE elsewhere RENAME TO sitemap_urls"))
     with pytest.raises(DatabaseError):
-        await recorder.save_what_remains()
+        await recorder.flush()
     await recorder.abandon()
     async with transaction() as session:
         assert await session.scalar(select(func.count()).select_from(SitemapScan)) == 0

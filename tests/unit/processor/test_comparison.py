@@ -52,7 +52,7 @@ def compared(stored: dict[int, int | None], *listed: EntryColumns):
     """The rows to insert and to update, and the document with its tally."""
     subject, new, changed = document(stored), UrlRows(), UrlRows()
     for part in listed:
-        Comparison().sort(subject, part, new, changed)
+        Comparison().classify(subject, part, new, changed)
     return new, changed, subject
 
 
