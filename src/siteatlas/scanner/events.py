@@ -1,4 +1,4 @@
-"""The events that a scan yields, and what a caller may tell a scan beforehand.
+"""The events that a scan yields, and what a caller may pass to a scan.
 
 This is the interface between the scanner and its users: the processor, the command line
 and library users. Order per document: opened, then entries or children, then closed.
@@ -46,8 +46,8 @@ class Verdict(StrEnum):
 class DocumentOutcome(StrEnum):
     """How the reading of a document ended.
 
-    `complete`: read to its end. `unchanged`: the site said so. `cut`: some entries were read, then
-    it broke off. `unread`: nothing usable was read.
+    `complete`: read to the end. `unchanged`: not modified, by the response of the site. `cut`: only
+    the first entries could be read. `unread`: nothing usable was read.
     """
 
     COMPLETE = "complete"
@@ -63,7 +63,7 @@ class DocumentOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Validators:
-    """What a site said about the version of a document."""
+    """The validators of a response, for a conditional request."""
 
     etag: str | None = None
     last_modified: str | None = None
@@ -79,7 +79,7 @@ class ChildLink:
 
 @dataclass(frozen=True, slots=True)
 class ProblemSample:
-    """One place where a document has a problem, as far as it is known.
+    """One example of a problem in a document.
 
     `url` is the page, `value` what was listed, both truncated; `entry` counts from 1.
     """
@@ -93,9 +93,8 @@ class ProblemSample:
 class EntryColumns:
     """URL entries column by column; all lists have the same length.
 
-    `lastmod_texts` are the dates as listed, "" where there is none or where it is known to tell no
-    more than `lastmods` does; `lastmod_text.py` says which others do. Alone of all columns it may
-    be left empty.
+    `lastmod_texts` are the dates as listed, "" if absent or if `lastmods` holds the same
+    information (see `lastmod_text.py`). It is the only list that may be empty.
     """
 
     urls: list[str] = field(default_factory=list)
@@ -162,7 +161,7 @@ class EntryColumns:
 
 @dataclass(frozen=True, slots=True)
 class RobotsRead:
-    """robots.txt was asked for; `http_status` is None when nothing answered."""
+    """robots.txt was requested; `http_status` is None if there was no response."""
 
     url: str
     http_status: int | None
@@ -173,7 +172,7 @@ class RobotsRead:
 
 @dataclass(frozen=True, slots=True)
 class CandidateJudged:
-    """A place where a sitemap might be was looked at; `reason` is a code."""
+    """The verdict on a candidate; `reason` is a code."""
 
     url: str
     method: DiscoveryMethod
@@ -185,7 +184,7 @@ class CandidateJudged:
 
 @dataclass(frozen=True, slots=True)
 class DocumentRequested:
-    """A document is asked for; what comes next is that it opens, closes or is judged."""
+    """A document was requested. Followed by DocumentOpened, DocumentClosed or CandidateJudged."""
 
     url: str
     method: DiscoveryMethod
@@ -194,8 +193,8 @@ class DocumentRequested:
 
 @dataclass(frozen=True, slots=True)
 class DocumentOpened:
-    """A document answered and is a sitemap. `url` is its address after redirects and its name in
-    all later events; `requested_url` is the address that led to it.
+    """A document was found to be a sitemap. `url` is its address after redirects, which identifies
+    it in all later events; `requested_url` is the address requested first.
     """
 
     url: str
@@ -229,9 +228,9 @@ class DocumentClosed:
     """The reading of a document ended.
 
     A document that never opened (unreachable, not a sitemap) closes as `unread` without an opened
-    event; `method` and `parent_url` then say where it came from. Validators and hash are only
-    there when the outcome is `complete` or `unchanged`. `problems` counts what was repaired or
-    skipped, by code; `samples` are a few of the places, for some of these codes.
+    event; `method` and `parent_url` then tell how it was discovered. Validators and hash are only
+    set if the outcome is `complete` or `unchanged`. `problems` counts repairs and skipped entries
+    by code; `samples` are examples for some of these codes.
     """
 
     url: str
@@ -256,7 +255,7 @@ class DocumentClosed:
 
 @dataclass(frozen=True, slots=True)
 class ProblemSeen:
-    """Something about the scan as a whole that a person should know, such as a limit reached."""
+    """A problem of the scan as a whole, such as a limit that was reached."""
 
     code: str
     url: str | None = None
@@ -265,7 +264,7 @@ class ProblemSeen:
 
 @dataclass(frozen=True, slots=True)
 class SiteResolved:
-    """The origin that answers for the site, such as `https://www.example.com`."""
+    """The origin that serves the site, such as `https://www.example.com`."""
 
     origin: str
 
@@ -282,7 +281,7 @@ ScanEvent = (
     | ProblemSeen
 )
 
-# Takes an event; waits while the reader is behind.
+# Receives an event; waits while the consumer is behind.
 Emit = Callable[[ScanEvent], Awaitable[None]]
 
 
@@ -303,6 +302,6 @@ class KnownDocument:
 
 @dataclass(frozen=True, slots=True)
 class ScanMemory:
-    """All that the caller knows of a site, by the URL that was requested and the final URL."""
+    """The documents known before the scan, by requested URL and by final URL."""
 
     documents: Mapping[str, KnownDocument] = field(default_factory=dict)

@@ -168,7 +168,7 @@ class Consumer:
             for job in self._slots.jobs_to_displace():
                 job.stop(StopReason.DISPLACED)
             claims, rescued = await self._rescue_and_claim(limit)
-            self._database_uptime.record_answer()
+            self._database_uptime.record_response()
             meters.claims += len(claims)
             self.claimed += len(claims)
             jobs = [self._start(claim) for claim in claims]
@@ -290,7 +290,7 @@ class Consumer:
         self._may_have_orphans |= status is None
         job.outcome = status
         if status is not None:
-            self._concurrency.ended()
+            self._concurrency.increase()
         else:
             self._leases.record_loss(job.claim)
         if status in UNPUBLISHED:
@@ -323,7 +323,7 @@ class Consumer:
         if job.stop_reason is StopReason.LEASE_LOST:
             log.warning("lease_lost", job_id=str(job.claim.job_id), fence=job.claim.fence)
             meters.lease_losses += 1
-            self._concurrency.record_loss(self._slots.running)
+            self._concurrency.reduce(self._slots.running)
             return None
         try:
             async with asyncio.timeout(FINAL_WRITE_SECONDS):

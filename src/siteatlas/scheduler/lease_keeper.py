@@ -24,7 +24,7 @@ MAX_SILENCE_SECONDS = 300.0
 
 
 class LeaseKeeper:
-    """One per process. `report` is what the registry of workers is told with each heartbeat."""
+    """One per process. `report` is written to the registry of workers with each heartbeat."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class LeaseKeeper:
         self._lost: dict[Claim, float] = {}
 
     def record_loss(self, claim: Claim) -> None:
-        """A job was lost though this process lives: its rescue is not held against it."""
+        """Remember a job that this live process lost: its rescue does not count as a death."""
         # It can be rescued only after the lease has expired.
         self._lost[claim] = time.monotonic() + 2 * self._lease_seconds
 
@@ -63,7 +63,7 @@ class LeaseKeeper:
             self._stop_untrusted()
 
     async def heartbeat(self) -> None:
-        """Renew every lease in one statement; stop what is lost or was asked to stop."""
+        """Renew every lease in one statement; stop the jobs that were lost or cancelled."""
         started = time.monotonic()
         alive = [job for job in self._slots.jobs() if not self._is_stalled(job)]
         self._lost = {one: until for one, until in self._lost.items() if until > started}
@@ -74,7 +74,7 @@ class LeaseKeeper:
             kept, cancelled = await heartbeat(
                 session, [job.claim for job in alive], self._lease_seconds
             )
-        self._database_uptime.record_answer()
+        self._database_uptime.record_response()
         for job in alive:
             if job.claim.id in cancelled:
                 job.stop(StopReason.CANCELLED)
@@ -84,7 +84,7 @@ class LeaseKeeper:
                 job.stop(StopReason.LEASE_LOST)
 
     def _is_stalled(self, job: RunningJob) -> bool:
-        """Stop a job that has done nothing for long; one that is parked waits for good reason."""
+        """Stop a job that made no progress for long; a parked one may wait."""
         if self._slots.is_parked(job) or job.activity.idle_seconds() < MAX_SILENCE_SECONDS:
             return False
         job.stop(StopReason.STALLED)

@@ -23,7 +23,7 @@ REPEAT_LOG_SECONDS = 60.0
 
 
 class ResilientLoop:
-    """Wraps one round of a loop; remembers since when the database has failed it."""
+    """Wraps the iterations of a loop; remembers since when the database has been unavailable."""
 
     def __init__(self, loop_name: str, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._loop_name = loop_name
@@ -34,7 +34,7 @@ class ResilientLoop:
 
     @asynccontextmanager
     async def iteration(self) -> AsyncIterator[None]:
-        """Run one round; an outage becomes a pause instead of an error."""
+        """Run one iteration; an outage causes a pause instead of an error."""
         try:
             yield
         except asyncio.CancelledError:
@@ -77,10 +77,10 @@ class ResilientLoop:
 
 
 class DatabaseUptime:
-    """Remembers when the database answered, on the monotonic clock.
+    """Remembers when the database responded, on the monotonic clock.
 
-    A gap of more than half a lease is an outage: the leases that end in it, or within a lease
-    after it, say nothing about the jobs that they belong to.
+    A gap of more than half a lease is an outage: leases that expire during it, or within one lease
+    after it, are not evidence that a worker died.
     """
 
     def __init__(self, lease_seconds: float) -> None:
@@ -94,8 +94,8 @@ class DatabaseUptime:
         now = time.monotonic()
         return not self._is_gap(now) and now - self._since >= self._lease_seconds
 
-    def record_answer(self) -> None:
-        """The database answered."""
+    def record_response(self) -> None:
+        """Record a response of the database."""
         now = time.monotonic()
         if self._is_gap(now):
             self._since = now

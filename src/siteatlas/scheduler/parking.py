@@ -12,7 +12,7 @@ MIN_WAIT_SECONDS = 1.0
 
 
 class Parking:
-    """Watches the waits of one job. Waits of less than a second are not worth the change."""
+    """Watches the waits of one job; waits of less than a second do not park it."""
 
     def __init__(self, slots: Slots, job: RunningJob) -> None:
         self._slots = slots
@@ -21,7 +21,7 @@ class Parking:
         self.waits = Waits(self._on_idle, self._resume)
 
     def end(self) -> None:
-        """The job is over."""
+        """Stop watching: the job has ended."""
         self._forget_timer()
 
     def _on_idle(self, seconds: float) -> None:

@@ -258,14 +258,14 @@ class ConcurrencyLimit:
         self._halved_at = -lease_seconds
         self.max_jobs = size
 
-    def record_loss(self, running: int) -> None:
+    def reduce(self, running: int) -> None:
         """Halve the limit: a lease expired although this process, with `running` jobs, is alive."""
         now = self._clock()
         if now - self._halved_at >= self._lease_seconds:
             self._halved_at = now
             self.max_jobs = max(1, min(self.max_jobs, max(running, 1)) // 2)
 
-    def ended(self) -> None:
+    def increase(self) -> None:
         """Raise the limit by one: a job has ended."""
         self.max_jobs = min(self._size, self.max_jobs + 1)
 

@@ -35,25 +35,25 @@ def test_regular_answers_keep_the_contact_unbroken(clock: Clock):
     uptime = DatabaseUptime(LEASE)
     for _ in range(10):
         clock.pass_time(LEASE / 4)
-        uptime.record_answer()
+        uptime.record_response()
     assert uptime.covers_lease
 
 
 def test_a_gap_breaks_it_also_before_the_next_answer(clock: Clock):
     uptime = DatabaseUptime(LEASE)
-    uptime.record_answer()
+    uptime.record_response()
     clock.pass_time(LEASE)
     assert not uptime.covers_lease
 
 
 def test_after_an_outage_it_takes_a_whole_lease_until_jobs_are_blamed_again(clock: Clock):
     uptime = DatabaseUptime(LEASE)
-    uptime.record_answer()
+    uptime.record_response()
     clock.pass_time(LEASE)
-    uptime.record_answer()
+    uptime.record_response()
     for _ in range(3):
         clock.pass_time(LEASE / 4)
-        uptime.record_answer()
+        uptime.record_response()
         assert not uptime.covers_lease
     clock.pass_time(LEASE / 4)
     assert uptime.covers_lease
