@@ -67,7 +67,7 @@ async def get_domains(
     responses={
         201: LOCATION,
         200: {"model": DomainAdded, "description": "The site was already known."},
-        **problems(),
+        **problems(409),
     },
 )
 async def add_domain(
