@@ -11,7 +11,8 @@ import time
 import pytest
 
 from siteatlas.cli.hosting.listener import listen_anywhere
-from siteatlas.cli.hosting.worker_probes import port_of, probe_listener, probes
+from siteatlas.cli.hosting.metrics_options import port_of
+from siteatlas.cli.hosting.worker_probes import probe_listener, probes
 from siteatlas.errors import ConfigurationError, PortTaken
 from siteatlas.meters import meters
 from siteatlas.settings import Settings
@@ -88,9 +89,21 @@ def test_a_taken_port_and_a_name_are_refused_in_words():
     assert not isinstance(refused.value, PortTaken)
 
 
-@pytest.mark.slow
-def test_a_worker_does_without_a_web_framework():
-    program = "import sys, siteatlas.cli.commands.worker; print({'fastapi', 'uvicorn'} & set(sys.modules))"
+def loaded_with(module: str, *packages: str) -> set[str]:
+    """Which of the packages are imported by a new interpreter that imports the module."""
+    program = f"import sys, {module}; print(*sys.modules)"
     command = [sys.executable, "-c", program]
     shown = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert shown.stdout == "set()\n"
+    return set(packages) & set(shown.stdout.split())
+
+
+@pytest.mark.slow
+def test_a_worker_does_without_a_web_framework():
+    loaded = loaded_with("siteatlas.cli.hosting.worker_process", "fastapi", "uvicorn", "sqlalchemy")
+    assert loaded == {"sqlalchemy"}
+
+
+@pytest.mark.slow
+def test_the_parent_of_a_group_does_without_database_and_network():
+    command = "siteatlas.cli.commands.worker"
+    assert loaded_with(command, "sqlalchemy", "asyncpg", "aiohttp", "fastapi") == set()

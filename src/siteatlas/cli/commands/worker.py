@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from siteatlas.cli.hosting.worker import MetricsHost, MetricsPort, work
+from siteatlas.cli.hosting.metrics_options import MetricsHost, MetricsPort
 from siteatlas.cli.hosting.worker_group import run_group
 from siteatlas.cli.terminal.context import prepare
 from siteatlas.cli.terminal.errors import run
@@ -32,6 +32,8 @@ def worker(
 
 
 async def _work_alone(settings: Settings) -> None:
+    from siteatlas.cli.hosting.worker import work
+
     stop = asyncio.Event()
     with stop_on_signals(stop.set):
         await work(settings, stop)

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-from typing import Annotated
-
-import typer
 
 from siteatlas.cli.hosting.worker_probes import probe_listener, probes
 from siteatlas.cli.terminal.database import opened
@@ -19,27 +16,6 @@ from siteatlas.settings import Settings
 
 # On a shared machine, API requests take precedence over scans.
 WORKER_NICENESS = 10
-
-
-MetricsPort = Annotated[
-    int | None,
-    typer.Option(
-        min=0,
-        max=65535,
-        help=(
-            "Serve /metrics and /health on this port; 0 picks a free port. With --processes, "
-            "consecutive ports are used.  [env: SITEATLAS_METRICS_PORT]"
-        ),
-    ),
-]
-
-
-MetricsHost = Annotated[
-    str | None,
-    typer.Option(
-        help="Address for --metrics-port.  [default: 127.0.0.1]  [env: SITEATLAS_METRICS_HOST]"
-    ),
-]
 
 
 async def work(settings: Settings, stop: asyncio.Event) -> None:

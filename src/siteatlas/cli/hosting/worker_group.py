@@ -10,7 +10,7 @@ from asyncio.subprocess import Process
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from siteatlas.cli.hosting.worker_probes import port_of
+from siteatlas.cli.hosting.metrics_options import port_of
 from siteatlas.cli.terminal.context import current
 from siteatlas.cli.terminal.output import print_warning
 from siteatlas.cli.terminal.signals import SIGNAL_EXIT, stop_on_signals

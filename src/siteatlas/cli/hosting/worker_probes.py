@@ -13,13 +13,10 @@ from siteatlas.aio.background import background_task
 from siteatlas.cli.hosting.listener import base_url, listen_anywhere
 from siteatlas.cli.hosting.probe_server import Page, serve_pages
 from siteatlas.cli.terminal.output import print_message
-from siteatlas.errors import ConfigurationError
 from siteatlas.insights.metrics import MEDIA_TYPE, process_metrics
 from siteatlas.meters import meters, watch_loop_lag
 from siteatlas.scheduler.liveness import Liveness
 from siteatlas.settings import Settings
-
-MAX_PORT = 65535
 
 
 @contextmanager
@@ -43,21 +40,6 @@ async def probes(settings: Settings, listener: socket.socket | None) -> AsyncIte
     async with serve_pages(listener, pages), background_task(watch_loop_lag()):
         print_message(f"Metrics at {base_url(listener)}/metrics")
         yield
-
-
-def port_of(settings: Settings, number: int, count: int) -> int | None:
-    """The metrics port of the process `number` of `count`: the first has the port of the settings,
-    each other one the next.
-    """
-    first = settings.metrics_port
-    if not first:
-        return first
-    if first + count - 1 > MAX_PORT:
-        raise ConfigurationError(
-            f"{count} processes need the metrics ports {first} to {first + count - 1}, but the "
-            f"highest port is {MAX_PORT}. Choose a lower --metrics-port."
-        )
-    return first + number
 
 
 def _metrics() -> Page:

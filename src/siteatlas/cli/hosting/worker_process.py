@@ -9,7 +9,8 @@ from typing import Annotated
 
 import typer
 
-from siteatlas.cli.hosting.worker import MetricsHost, MetricsPort, work
+from siteatlas.cli.hosting.metrics_options import MetricsHost, MetricsPort
+from siteatlas.cli.hosting.worker import work
 from siteatlas.cli.terminal.context import ColorChoice, begin, prepare
 from siteatlas.cli.terminal.errors import exit_with, run
 from siteatlas.cli.terminal.signals import stop_on_signals
