@@ -11,7 +11,7 @@ import pytest
 STATEMENT_ROOMS = {"queue", "insights", "storage"}
 BACKGROUND_ROOMS = {"processor", "scheduler"}
 SESSION_MODULE = "storage/session.py"
-SESSIONS_OF_JOBS = {"get_background_session", "get_job_session"}
+SESSIONS_OF_JOBS = {"get_background_session", "get_job_session", "get_job_autocommit_session"}
 SESSIONS = {"get_session", "get_autocommit_session", "execute_autocommit"} | SESSIONS_OF_JOBS
 SESSION_MAKERS = SESSIONS | {"AsyncSession", "async_sessionmaker", "Session", "sessionmaker"}
 # They run their transaction again when it lost against another one, each time in a new session.

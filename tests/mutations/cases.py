@@ -207,8 +207,9 @@ MUTATIONS = (
         f"{SESSIONS}::test_each_step_of_a_job_has_a_background_session_of_its_own",
         Edit(
             "processor/processing.py",
-            "import get_job_session\n",
-            "import get_session as get_job_session\n",
+            "import get_job_autocommit_session, get_job_session\n",
+            "import get_autocommit_session as get_job_autocommit_session\n"
+            "from siteatlas.storage.session import get_session as get_job_session\n",
         ),
     ),
     mutation(

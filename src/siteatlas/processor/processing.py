@@ -56,6 +56,7 @@ from siteatlas.processor.recorder import (
 from siteatlas.queue.completion import MAX_POSTPONEMENTS, MAX_SNOOZES, postpone_seconds
 from siteatlas.queue.fence import Claim
 from siteatlas.queue.leases import assign_domain, report_start
+from siteatlas.queue.opening import NewScan, open_new_scan
 from siteatlas.queue.statuses import FINAL_STATUSES
 from siteatlas.scanner.analyzer import ScanOptions, SitemapAnalyzer
 from siteatlas.scanner.events import DiscoveryMethod
@@ -63,9 +64,10 @@ from siteatlas.scanner.options import MAX_DOCUMENTS
 from siteatlas.settings import Settings
 from siteatlas.storage.models import JobStatus
 from siteatlas.storage.retry import retry_when_busy
-from siteatlas.storage.session import get_job_session
+from siteatlas.storage.session import get_job_autocommit_session, get_job_session
 from siteatlas.storage.statements.domains import register_domain
-from siteatlas.storage.statements.known_sitemaps import KnownSitemap, start_scan
+from siteatlas.storage.statements.known_sitemaps import KnownSitemap, load_sitemaps
+from siteatlas.storage.statements.scans import open_scan
 from siteatlas.storage.statements.sitemaps import load_manual_documents
 
 log = get_logger("processor")
@@ -208,22 +210,41 @@ class Processor:
     @retry_when_busy
     async def _open(self, claim: Claim, address: WebAddress) -> OpenedScan:
         assert claim.domain_id is not None
-        domain_id = claim.domain_id
         await fair_loop().yield_to_interactive()
-        async with get_job_session() as session, session.begin():
-            scan = await start_scan(
-                session, job_id=claim.id, domain_id=domain_id, max_pages=claim.max_pages
-            )
-            known = scan.known
-            manual = await load_manual_documents(session, domain_id) if known.stored else ()
-            waiting = await report_start(
+        async with get_job_autocommit_session() as session:
+            new = await open_new_scan(
                 session,
                 claim,
                 lease_seconds=self._settings.lease_seconds,
                 progress=START_PROGRESS,
             )
-        manual += _not_yet_requested(known.by_id, waiting)
-        return OpenedScan(scan.id, domain_id, address.domain, scan.resumed, known, manual)
+        if new is None or new.known is None:
+            return await self._continue(claim, claim.domain_id, address, new)
+        manual = new.manual + _not_yet_requested(new.known.by_id, new.joined)
+        return OpenedScan(new.id, claim.domain_id, address.domain, False, new.known, manual)
+
+    async def _continue(
+        self, claim: Claim, domain_id: UUID, address: WebAddress, new: NewScan | None
+    ) -> OpenedScan:
+        """Continue the scan of an earlier attempt, or open that of a site with many sitemaps."""
+        async with get_job_session() as session, session.begin():
+            scan_id, resumed = (
+                (new.id, False)
+                if new
+                else await open_scan(
+                    session, job_id=claim.id, domain_id=domain_id, max_pages=claim.max_pages
+                )
+            )
+            known = await load_sitemaps(session, domain_id, scan_id, resumed=resumed)
+            manual = await load_manual_documents(session, domain_id) if known.stored else ()
+            joined = await report_start(
+                session,
+                claim,
+                lease_seconds=self._settings.lease_seconds,
+                progress=START_PROGRESS,
+            )
+        manual += _not_yet_requested(known.by_id, joined)
+        return OpenedScan(scan_id, domain_id, address.domain, resumed, known, manual)
 
     async def _record_failure(
         self, claim: Claim, error: SiteatlasError, *, transient: bool = False

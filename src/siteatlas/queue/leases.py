@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
@@ -40,7 +40,7 @@ async def report_progress(
     to another worker: LeaseLost rolls the whole transaction back. A finished document clears the
     count of rescues, one that was read also that of snoozes.
     """
-    values = _fence_values(claim, lease_seconds, progress) | {
+    values = fence_values(claim, lease_seconds, progress) | {
         "result": result_data,
         "finished": documents_finished,
         "read": documents_read,
@@ -55,12 +55,18 @@ async def report_start(
 
     They were named while an earlier or this scan of the site was under way.
     """
-    values = _fence_values(claim, lease_seconds, progress) | {"of_domain": claim.domain_id}
+    values = fence_values(claim, lease_seconds, progress) | {"of_domain": claim.domain_id}
     row = _require_claim((await session.execute(START, values)).first())
-    return tuple(dict.fromkeys(document for some in row.documents or () for document in some))
+    return distinct_documents(row.documents)
 
 
-def _fence_values(claim: Claim, lease_seconds: float, progress: float) -> dict[str, Any]:
+def distinct_documents(lists: Sequence[Sequence[str]] | None) -> tuple[str, ...]:
+    """The documents of all lists, each once."""
+    return tuple(dict.fromkeys(document for some in lists or () for document in some))
+
+
+def fence_values(claim: Claim, lease_seconds: float, progress: float) -> dict[str, Any]:
+    """The values of `FENCE` for a transaction that finished no document."""
     return {
         **claim.fenced,
         "lease": timedelta(seconds=lease_seconds),

@@ -39,6 +39,7 @@ __all__ = [
     "execute_autocommit",
     "get_autocommit_session",
     "get_background_session",
+    "get_job_autocommit_session",
     "get_job_session",
     "get_session",
     "session_dependency",
@@ -142,14 +143,20 @@ class Database:
 
 
 def create_database(
-    url: str, *, pool_size: int = 5, pool_overflow: int = 5, behind_pooler: bool = True
+    url: str,
+    *,
+    pool_size: int = 5,
+    pool_overflow: int = 5,
+    behind_pooler: bool = True,
+    usual_limits: Mapping[str, str] = REQUEST_LIMITS,
 ) -> Database:
     """An engine that works behind a transaction pooler.
 
     `behind_pooler=False` keeps prepared statements: only for a server that is reached directly.
+    Its connections then have the `usual_limits`, so that transactions do not set them again.
     `no_prepare` is asked for by the standard this engine follows; neither driver reads it.
     """
-    standing = {} if behind_pooler else REQUEST_LIMITS
+    standing = {} if behind_pooler else usual_limits
     connect_args: dict[str, Any] = {
         "timeout": CONNECT_SECONDS,
         "command_timeout": COMMAND_SECONDS,
@@ -266,4 +273,12 @@ async def get_job_session(*, statement_seconds: int | None = None) -> AsyncItera
         bound_database().job_turns,
         get_background_session(statement_seconds=statement_seconds) as session,
     ):
+        yield session
+
+
+@asynccontextmanager
+async def get_job_autocommit_session() -> AsyncIterator[AutocommitSession]:
+    """The same for a step of a job that is one statement, which commits by itself."""
+    database = bound_database()
+    async with database.job_turns, database.autocommit_session(BACKGROUND_LIMITS) as session:
         yield session

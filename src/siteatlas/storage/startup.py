@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 
 from siteatlas.aio.background import background_task
@@ -19,7 +19,12 @@ from siteatlas.settings import Settings, load_settings
 from siteatlas.storage.embedded.server import EmbeddedServer, announce_to_log
 from siteatlas.storage.faults import located_faults, reason_of, server_of
 from siteatlas.storage.schema import require_schema, upgrade_schema
-from siteatlas.storage.session import Database, bind_database, create_database
+from siteatlas.storage.session import (
+    REQUEST_LIMITS,
+    Database,
+    bind_database,
+    create_database,
+)
 
 LOOK_SECONDS = 2.0
 REST_SECONDS = 30.0
@@ -38,23 +43,26 @@ async def open_storage(
     announce: Callable[[str], None] | None = None,
     check_schema: bool = True,
     go_on_waiting: Callable[[], bool] | None = None,
+    usual_limits: Mapping[str, str] = REQUEST_LIMITS,
 ) -> AsyncIterator[Database]:
     """Bind the database that the settings name, or the embedded one, to this process.
 
     Without `settings` they are read here; without `announce` a start of the embedded server is
     only logged. The embedded server's schema is brought up to date; elsewhere an outdated one is
     refused. With `go_on_waiting` a database that does not answer yet is waited for as long as it
-    says so, up to the time in the settings.
+    says so, up to the time in the settings. `usual_limits` are those of most transactions.
     """
     settings = settings or load_settings().settings
     if settings.database_url is None:
-        async with _embedded(settings, announce or announce_to_log, go_on_waiting) as database:
+        async with _embedded(
+            settings, announce or announce_to_log, go_on_waiting, usual_limits
+        ) as database:
             yield database
         return
     url = settings.database_url.get_secret_value()
     wait = DatabaseWait(server_of(url), settings.database_wait_seconds if go_on_waiting else 0)
     with located_faults(url):
-        async with _opened(settings, url, True) as database:
+        async with _opened(settings, url, True, usual_limits) as database:
             if check_schema:
                 await wait.until_answered(lambda: require_schema(database.engine), go_on_waiting)
             yield database
@@ -65,13 +73,14 @@ async def _embedded(
     settings: Settings,
     announce: Callable[[str], None],
     go_on_waiting: Callable[[], bool] | None,
+    usual_limits: Mapping[str, str],
 ) -> AsyncIterator[Database]:
     server = EmbeddedServer(settings.data_dir, announce=announce, user_name=settings.server_user)
     wait = DatabaseWait(str(server.data_dir), settings.database_wait_seconds)
     try:
         url = await asyncio.to_thread(server.acquire)
         async with (
-            _opened(settings, url, False) as database,
+            _opened(settings, url, False, usual_limits) as database,
             background_task(_revive_when_dead(server), essential=True),
         ):
             await wait.until_answered(lambda: upgrade_schema(database.engine), go_on_waiting)
@@ -131,12 +140,15 @@ async def _revive_when_dead(server: EmbeddedServer) -> None:
 
 
 @asynccontextmanager
-async def _opened(settings: Settings, url: str, behind_pooler: bool) -> AsyncIterator[Database]:
+async def _opened(
+    settings: Settings, url: str, behind_pooler: bool, usual_limits: Mapping[str, str]
+) -> AsyncIterator[Database]:
     database = create_database(
         url,
         pool_size=settings.pool_size,
         pool_overflow=settings.pool_overflow,
         behind_pooler=behind_pooler,
+        usual_limits=usual_limits,
     )
     bind_database(database)
     try:

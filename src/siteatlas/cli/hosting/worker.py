@@ -13,6 +13,7 @@ from siteatlas.net.egress import EgressPolicy, self_check
 from siteatlas.process import freeze_startup_objects
 from siteatlas.scheduler.sitemap_scheduler import SitemapScheduler
 from siteatlas.settings import Settings
+from siteatlas.storage.session import BACKGROUND_LIMITS
 
 # On a shared machine, API requests take precedence over scans.
 WORKER_NICENESS = 10
@@ -33,7 +34,11 @@ async def _work(settings: Settings, stop: asyncio.Event) -> None:
     with probe_listener(settings) as listener:
         async with (
             probes(settings, listener),
-            opened(settings, go_on_waiting=lambda: not stop.is_set()),
+            opened(
+                settings,
+                go_on_waiting=lambda: not stop.is_set(),
+                usual_limits=BACKGROUND_LIMITS,
+            ),
         ):
             await _work_with_database(settings, policy, stop)
 

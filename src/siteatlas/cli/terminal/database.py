@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 
 from siteatlas.cli.terminal.output import print_message
 from siteatlas.settings import Settings
-from siteatlas.storage.session import Database
+from siteatlas.storage.session import REQUEST_LIMITS, Database
 from siteatlas.storage.startup import open_storage
 
 
 @asynccontextmanager
 async def opened(
-    settings: Settings, *, go_on_waiting: Callable[[], bool] | None = None
+    settings: Settings,
+    *,
+    go_on_waiting: Callable[[], bool] | None = None,
+    usual_limits: Mapping[str, str] = REQUEST_LIMITS,
 ) -> AsyncIterator[Database]:
     """The database that the settings name, bound to this process while the command works.
 
     With `go_on_waiting` one that does not answer yet is waited for, as long as that says so.
     """
     async with open_storage(
-        settings, announce=print_message, go_on_waiting=go_on_waiting
+        settings,
+        announce=print_message,
+        go_on_waiting=go_on_waiting,
+        usual_limits=usual_limits,
     ) as database:
         yield database

@@ -11,11 +11,10 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import ARRAY, BigInteger, Integer, any_, bindparam, func, literal, null, select
+from sqlalchemy import ARRAY, BigInteger, any_, bindparam, func, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from siteatlas.storage.models import SitemapScanState
-from siteatlas.storage.statements.scans import OPEN_NEW, continue_scan
 from siteatlas.storage.tables import SITEMAP_LINKS, SITEMAP_SCANS, SITEMAPS
 
 MAX_LOADED = 10_000
@@ -39,21 +38,6 @@ COLUMNS = select(
 LOAD = (
     COLUMNS.outerjoin_from(SITEMAPS, SITEMAP_SCANS, OF_THIS_SCAN)
     .where(SITEMAPS.c.domain_id == bindparam("domain"))
-    .limit(MAX_LOADED + 1)
-)
-_OPENED = OPEN_NEW.cte("opened")
-# A scan that was just opened has read nothing yet.
-OPEN_AND_LOAD = (
-    select(
-        _OPENED.c.id.label("scan_id"),
-        SITEMAPS.c.id,
-        SITEMAPS.c.url,
-        SITEMAPS.c.requested_url,
-        SITEMAPS.c.discovery_method,
-        null().label("state"),
-        literal(0, Integer()).label("read_count"),
-    )
-    .outerjoin_from(_OPENED, SITEMAPS, SITEMAPS.c.domain_id == bindparam("domain"))
     .limit(MAX_LOADED + 1)
 )
 LOAD_TOUCHED = COLUMNS.join_from(SITEMAPS, SITEMAP_SCANS, OF_THIS_SCAN).limit(MAX_TOUCHED)
@@ -99,35 +83,6 @@ class KnownSitemaps:
         return len(self.by_id) >= self.stored
 
 
-@dataclass(frozen=True, slots=True)
-class StartedScan:
-    """The scan of a job, whether an earlier attempt left work to continue, and what is stored."""
-
-    id: int
-    resumed: bool
-    known: KnownSitemaps
-
-
-async def start_scan(
-    session: AsyncSession, *, job_id: int, domain_id: UUID, max_pages: int | None
-) -> StartedScan:
-    """Open or continue the scan of a job, and load what it must know of its site.
-
-    A new scan of a site of ordinary size takes one statement.
-    """
-    values = {"of_job": job_id, "of_domain": domain_id, "most": max_pages, "domain": domain_id}
-    rows = (await session.execute(OPEN_AND_LOAD, values)).all()
-    if not rows:
-        scan_id, resumed = await continue_scan(session, job_id)
-    else:
-        scan_id, resumed = rows[0].scan_id, False
-        if len(rows) <= MAX_LOADED:
-            loaded = {row.id: _known(row) for row in rows if row.id is not None}
-            return StartedScan(scan_id, False, KnownSitemaps(loaded, len(loaded)))
-    known = await load_sitemaps(session, domain_id, scan_id, resumed=resumed)
-    return StartedScan(scan_id, resumed, known)
-
-
 async def load_sitemaps(
     session: AsyncSession, domain_id: UUID, scan_id: int, *, resumed: bool
 ) -> KnownSitemaps:
@@ -139,7 +94,9 @@ async def load_sitemaps(
         stored = (await session.execute(COUNT, values)).scalar_one()
         rows = (await session.execute(LOAD_TOUCHED, values)).all() if resumed else ()
     children = await _load_children(session, scan_id) if resumed and rows else {}
-    return KnownSitemaps({row.id: _known(row, children.get(row.id, ())) for row in rows}, stored)
+    return KnownSitemaps(
+        {row.id: known_sitemap(row, children.get(row.id, ())) for row in rows}, stored
+    )
 
 
 async def look_up_sitemaps(
@@ -147,7 +104,7 @@ async def look_up_sitemaps(
 ) -> list[KnownSitemap]:
     """The stored documents among those with these hashes of their addresses."""
     values = {"domain": domain_id, "scan": scan_id, "hashes": list(hashes)}
-    return [_known(row) for row in (await session.execute(LOOK_UP, values)).all()]
+    return [known_sitemap(row) for row in (await session.execute(LOOK_UP, values)).all()]
 
 
 async def _load_children(session: AsyncSession, scan_id: int) -> dict[UUID, list[UUID]]:
@@ -157,7 +114,8 @@ async def _load_children(session: AsyncSession, scan_id: int) -> dict[UUID, list
     return children
 
 
-def _known(row: Any, children: Iterable[UUID] = ()) -> KnownSitemap:
+def known_sitemap(row: Any, children: Iterable[UUID] = ()) -> KnownSitemap:
+    """A row with the columns of `COLUMNS`, and the documents that it lists."""
     return KnownSitemap(
         id=row.id,
         url=row.url,

@@ -66,7 +66,7 @@ MARK_OPENED = (
 # How long a document that a person named is asked for after it could last be read.
 MANUAL_GRACE_DAYS = 30
 LOAD_MANUAL = (
-    select(func.coalesce(SITEMAPS.c.requested_url, SITEMAPS.c.url))
+    select(func.coalesce(SITEMAPS.c.requested_url, SITEMAPS.c.url).label("url"))
     .where(
         SITEMAPS.c.domain_id == bindparam("domain"),
         SITEMAPS.c.discovery_method == "manual",

@@ -1,0 +1,119 @@
+"""Opens the scan of a claimed job: fence, new scan and stored sitemaps in one statement.
+
+A scan that an earlier attempt opened is not continued here; `storage.statements.scans` does that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Integer, Row, case, func, literal, null, select, true
+from sqlalchemy import bindparam as bound
+from sqlalchemy.dialects.postgresql import insert
+
+from siteatlas.queue.dedup import joined_documents
+from siteatlas.queue.fence import FENCE, Claim
+from siteatlas.queue.leases import distinct_documents, fence_values
+from siteatlas.storage.autocommit import Reader
+from siteatlas.storage.statements.known_sitemaps import (
+    MAX_LOADED,
+    KnownSitemaps,
+    known_sitemap,
+)
+from siteatlas.storage.statements.sitemaps import LOAD_MANUAL
+from siteatlas.storage.tables import DOMAINS, JOBS, SCANS, SITEMAPS
+
+_DOMAIN = bound("of_domain", type_=SCANS.c.domain_id.type)
+# Joined to the job, so that the site is locked before it, as in every other transaction.
+_SITE = (
+    select(DOMAINS.c.id)
+    .where(DOMAINS.c.id == _DOMAIN)
+    .with_for_update(read=True, key_share=True)
+    .cte("site")
+)
+_HELD = (
+    FENCE.where(JOBS.c.domain_id == _SITE.c.id)
+    .returning(JOBS.c.id, JOBS.c.job_id, JOBS.c.created_by, joined_documents().label("documents"))
+    .cte("held")
+)
+_OPENED = (
+    insert(SCANS)
+    .from_select(
+        ["job_id", "job_uuid", "domain_id", "created_by", "max_pages"],
+        select(
+            _HELD.c.id,
+            _HELD.c.job_id,
+            _DOMAIN,
+            _HELD.c.created_by,
+            bound("most", type_=SCANS.c.max_pages.type),
+        ).where(_HELD.c.cancel_requested_at.is_(None)),
+    )
+    .on_conflict_do_nothing(index_elements=[SCANS.c.job_id])
+    .returning(SCANS.c.id)
+    .cte("opened")
+)
+_IS_FIRST = func.row_number().over() == 1
+_MANUAL = LOAD_MANUAL.subquery("manual")
+_MANUAL_URLS = select(func.array_agg(_MANUAL.c.url)).scalar_subquery()
+# Lists of documents are on the first row only. A scan that was just opened has read nothing yet.
+OPEN = (
+    select(
+        _OPENED.c.id.label("scan_id"),
+        case((_IS_FIRST, _HELD.c.documents)).label("joined"),
+        case((_IS_FIRST, _MANUAL_URLS)).label("manual"),
+        SITEMAPS.c.id,
+        SITEMAPS.c.url,
+        SITEMAPS.c.requested_url,
+        SITEMAPS.c.discovery_method,
+        null().label("state"),
+        literal(0, Integer()).label("read_count"),
+    )
+    .select_from(_HELD)
+    .join(_OPENED, true())
+    .outerjoin(SITEMAPS, SITEMAPS.c.domain_id == _DOMAIN)
+    .limit(MAX_LOADED + 1)
+)
+
+
+@dataclass(frozen=True, slots=True)
+class NewScan:
+    """A scan that was just opened; `known` is None if the site has too many sitemaps to load.
+
+    `manual` are documents that a person named and that earlier scans read, `joined` those named by
+    submissions that joined recent jobs of the site.
+    """
+
+    id: int
+    known: KnownSitemaps | None
+    manual: tuple[str, ...]
+    joined: tuple[str, ...]
+
+
+async def open_new_scan(
+    session: Reader, claim: Claim, *, lease_seconds: float, progress: float
+) -> NewScan | None:
+    """Open the first scan of a job.
+
+    None if nothing was opened: the job has a scan, is to be cancelled, or is no longer ours.
+    """
+    values = fence_values(claim, lease_seconds, progress)
+    values |= {
+        "of_domain": claim.domain_id,
+        "domain": claim.domain_id,
+        "most": claim.max_pages,
+    }
+    rows = (await session.execute(OPEN, values)).all()
+    if not rows:
+        return None
+    joined = next((row.joined for row in rows if row.joined is not None), None)
+    manual = next((row.manual for row in rows if row.manual is not None), ())
+    return NewScan(rows[0].scan_id, _known(rows), tuple(manual), distinct_documents(joined))
+
+
+def _known(rows: Sequence[Row[Any]]) -> KnownSitemaps | None:
+    if len(rows) > MAX_LOADED:
+        return None
+    loaded = {row.id: known_sitemap(row) for row in rows if row.id is not None}
+    return KnownSitemaps(loaded, len(loaded))

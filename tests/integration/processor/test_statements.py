@@ -1,0 +1,132 @@
+"""How many statements a job takes: on a tiny site they cost more than the scan."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from sqlalchemy import func, select, update
+
+from siteatlas.errors import JobCancelled, LeaseLost
+from siteatlas.net.egress import EgressPolicy
+from siteatlas.processor.job_activity import JobActivity
+from siteatlas.processor.processing import Processor
+from siteatlas.queue.fence import Claim
+from siteatlas.queue.leases import report_start
+from siteatlas.queue.opening import NewScan, open_new_scan
+from siteatlas.storage.models import Domain, Job, JobStatus, Scan
+from siteatlas.storage.session import (
+    BACKGROUND_LIMITS,
+    Database,
+    bind_database,
+    create_database,
+    get_background_session,
+    get_job_autocommit_session,
+)
+from tests.fixtures.database import PostgresServer, is_anybody_waiting
+from tests.fixtures.pipeline import pages, settings_for, submit_server, urlset
+from tests.fixtures.queue import submit, take_one
+from tests.fixtures.site_server import SiteServer
+from tests.fixtures.transactions import watched_transactions
+from tests.fixtures.waiting import wait_until
+
+TINY = {"/robots.txt": "Sitemap: {base}/a.xml\n", "/a.xml": urlset(pages("a", 10))}
+# One to open the scan; to publish it: sitemap, listing, candidate, summary, scan and site, job.
+# The COPY of the URLs and the setting of limits are not counted here.
+STATEMENTS_OF_A_WORKER = 7
+
+
+async def open_new(claim: Claim) -> NewScan | None:
+    async with get_job_autocommit_session() as session:
+        return await open_new_scan(session, claim, lease_seconds=60, progress=0.1)
+
+
+async def scans() -> int:
+    async with get_background_session() as session, session.begin():
+        return await session.scalar(select(func.count()).select_from(Scan)) or 0
+
+
+async def change_job(**values: object) -> None:
+    async with get_background_session() as session, session.begin():
+        await session.execute(update(Job).values(**values))
+
+
+@pytest.mark.usefixtures("database")
+async def test_a_worker_scans_a_tiny_site_in_few_statements(
+    postgres_server: PostgresServer, database_name: str, database: Database
+) -> None:
+    worker = create_database(
+        postgres_server.url_of(database_name), behind_pooler=False, usual_limits=BACKGROUND_LIMITS
+    )
+    async with SiteServer(TINY) as server:
+        await submit_server(server)
+        claim = await take_one()
+        settings = settings_for(server)
+        processor = Processor(settings, EgressPolicy.from_text(settings.egress_allow))
+        bind_database(worker)
+        with watched_transactions() as watched:
+            status = await processor.run(claim, JobActivity())
+    bind_database(database)
+    await worker.close()
+    assert status is JobStatus.COMPLETED
+    statements = [one for transaction in watched.all for one in transaction.statements]
+    assert len(watched.all) == 2
+    assert watched.all[0].limits == {}  # they stand on the connections of a worker
+    assert len(statements) == STATEMENTS_OF_A_WORKER, statements
+
+
+@pytest.mark.usefixtures("database")
+async def test_the_first_scan_of_a_job_is_opened_once_only() -> None:
+    await submit("example.com")
+    claim = await take_one()
+    opened = await open_new(claim)
+    assert opened is not None
+    assert opened.known is not None
+    assert opened.known.stored == 0
+    assert await open_new(claim) is None
+    assert await scans() == 1
+
+
+@pytest.mark.usefixtures("database")
+async def test_a_worker_that_lost_its_job_opens_no_scan() -> None:
+    await submit("example.com")
+    claim = await take_one()
+    await change_job(fence=claim.fence + 1)
+    assert await open_new(claim) is None
+    assert await scans() == 0
+    with pytest.raises(LeaseLost):
+        async with get_background_session() as session, session.begin():
+            await report_start(session, claim, lease_seconds=60, progress=0.1)
+
+
+@pytest.mark.usefixtures("database")
+async def test_no_scan_is_opened_for_a_job_that_is_to_be_cancelled() -> None:
+    await submit("example.com")
+    claim = await take_one()
+    await change_job(cancel_requested_at=func.now())
+    assert await open_new(claim) is None
+    assert await scans() == 0
+    with pytest.raises(JobCancelled):
+        async with get_background_session() as session, session.begin():
+            await report_start(session, claim, lease_seconds=60, progress=0.1)
+
+
+@pytest.mark.usefixtures("database")
+async def test_a_new_scan_is_told_the_documents_of_submissions_that_joined_its_job() -> None:
+    await submit("example.com", document="https://example.com/a.xml")
+    await submit("example.com", document="https://example.com/b.xml")
+    opened = await open_new(await take_one())
+    assert opened is not None
+    assert opened.joined == ("https://example.com/b.xml",)
+
+
+@pytest.mark.usefixtures("database")
+async def test_a_scan_that_waits_for_its_site_does_not_lock_its_job() -> None:
+    await submit("example.com")
+    claim = await take_one()
+    async with get_background_session() as holder, holder.begin():
+        await holder.execute(select(Domain.id).with_for_update())
+        opening = asyncio.create_task(open_new(claim))
+        await wait_until(is_anybody_waiting)
+        await change_job(updated_at=func.now())
+    assert await opening is not None
