@@ -127,8 +127,8 @@ MUTATIONS = (
         ),
         Edit(
             "processor/processing.py",
-            "def _address_of",
-            "async def noop() -> None: ...\n\n\ndef _address_of",
+            "def _parse_address",
+            "async def noop() -> None: ...\n\n\ndef _parse_address",
         ),
     ),
     mutation(

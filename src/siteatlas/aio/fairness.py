@@ -37,7 +37,7 @@ class FairLoop:
 
     @asynccontextmanager
     async def time_slice(self) -> AsyncIterator[None]:
-        """Wait for the turn to do a piece of heavy work. Enough of it, and the loop goes round."""
+        """Wait for the turn to do a step of heavy work; yield to the loop after enough of it."""
         async with self._turn:
             await self.yield_to_interactive()
             started = time.perf_counter()
@@ -48,7 +48,7 @@ class FairLoop:
                 await asyncio.sleep(0)
 
     async def time_slices(self, work: Iterable[ItemT]) -> AsyncIterator[ItemT]:
-        """What an iterable makes, each piece of it made in its own turn."""
+        """The items of an iterable, each produced in a time slice of its own."""
         making = iter(work)
         while True:
             async with self.time_slice():

@@ -28,7 +28,7 @@ class BoundedHandler(ResponseHandler, asyncio.BufferedProtocol):
     """A connection of aiohttp that breaks off when a site sends too much around its documents.
 
     Until the head is complete, and while chunks are small, little is read at a time: parsing a
-    read of tiny pieces takes a hundred times as long as parsing one of plain body.
+    read of tiny chunks takes a hundred times as long as parsing one of plain body.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:

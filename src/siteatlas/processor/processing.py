@@ -125,7 +125,7 @@ class Processor:
         try:
             with activity.mark_ending():
                 async with asyncio.timeout(SCAN_SECONDS):
-                    address = _address_of(claim)
+                    address = _parse_address(claim)
                     claim = await self._ensure_domain(claim, address)
                     self._policy.require(address)
                     return await self._scan_and_publish(claim, address, activity)
@@ -309,7 +309,7 @@ def _remaining_document_limit(stored: int) -> int:
     return max(min(remaining, MAX_DOCUMENTS), MIN_DOCUMENTS)
 
 
-def _address_of(claim: Claim) -> WebAddress:
+def _parse_address(claim: Claim) -> WebAddress:
     if claim.domain is None or claim.base_url is None:
         raise JobDataInvalid
     return parse_site(claim.base_url)
@@ -320,11 +320,11 @@ def _not_yet_requested(
 ) -> tuple[str, ...]:
     """The documents that no scan has requested yet as manual ones."""
     named = (s for s in known.values() if s.discovery_method == DiscoveryMethod.MANUAL)
-    paths = {_path_of(url) for s in named for url in (s.url, s.requested_url) if url}
-    return tuple(document for document in documents if _path_of(document) not in paths)
+    paths = {_document_path(url) for s in named for url in (s.url, s.requested_url) if url}
+    return tuple(document for document in documents if _document_path(document) not in paths)
 
 
-def _path_of(document: str) -> str:
+def _document_path(document: str) -> str:
     """The path and query of an address, which identify a document: a site has one host."""
     return document if document.startswith("/") else parse_site(document).path
 

@@ -47,7 +47,10 @@ async def create_batch(
     jobs = await _submit(session, entries, ids, batch, max_attempts)
     await session.execute(
         insert(BatchItem),
-        [_item(batch.id, n, entry, jobs.get(_site_of(entry))) for n, entry in enumerate(entries)],
+        [
+            _item(batch.id, n, entry, jobs.get(_entry_site(entry)))
+            for n, entry in enumerate(entries)
+        ],
     )
     return batch.id
 
@@ -92,7 +95,7 @@ async def _submit(
     return await create_many(session, jobs) if jobs else {}
 
 
-def _site_of(entry: BatchEntry) -> str:
+def _entry_site(entry: BatchEntry) -> str:
     return entry.address.domain if entry.address else ""
 
 

@@ -37,7 +37,7 @@ async def cancel(session: AsyncSession, job_id: int) -> str:
         await end_scan(session, job_id, ScanState.CANCELLED, None)
     if status is not None:
         return str(status)
-    current = await _status_of(session, job_id)
+    current = await _load_status(session, job_id)
     if current == JobStatus.CANCELLED:
         return current
     raise JobStateConflict(f"The job is {current} and can no longer be cancelled.")
@@ -85,7 +85,7 @@ async def retry(session: AsyncSession, job_id: int) -> SubmittedJob:
         raise JobActive from error
     if job is not None:
         return SubmittedJob.from_row(job, deduplicated=False)
-    current = await _status_of(session, job_id)
+    current = await _load_status(session, job_id)
     raise JobStateConflict(f"The job is {current}; only failed or cancelled jobs can be retried.")
 
 
@@ -97,7 +97,7 @@ async def _site_is_deleted(session: AsyncSession, job_id: int) -> bool:
     return (await session.execute(lock)).scalar() is not None
 
 
-async def _status_of(session: AsyncSession, job_id: int) -> str:
+async def _load_status(session: AsyncSession, job_id: int) -> str:
     named = select(Job.status).where(Job.id == job_id, Job.job_type == SITEMAP_JOB)
     status = (await session.execute(named)).scalar()
     if status is None:

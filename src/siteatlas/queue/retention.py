@@ -64,7 +64,7 @@ class Retention:
             scans=settings.keep_scans,
         )
 
-    def days_of(self, status: JobStatus) -> float:
+    def days_for(self, status: JobStatus) -> float:
         """How long a job with this final status is kept."""
         completed = status is JobStatus.COMPLETED
         return self.completed_job_days if completed else self.failed_job_days
@@ -101,7 +101,7 @@ async def _expired_jobs(session: AsyncSession, keep: Retention) -> list[int]:
             .where(
                 Job.job_type == SITEMAP_JOB,
                 Job.status == status,
-                Job.finished_at < func.now() - timedelta(days=keep.days_of(status)),
+                Job.finished_at < func.now() - timedelta(days=keep.days_for(status)),
             )
             .order_by(Job.finished_at)
             .limit(JOBS_PER_BATCH - len(ids))

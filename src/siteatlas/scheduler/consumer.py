@@ -40,7 +40,7 @@ from siteatlas.scheduler.slots import (
     RunningJob,
     Slots,
     StopReason,
-    shares_of,
+    slot_shares,
 )
 from siteatlas.settings import Settings
 from siteatlas.storage.models import JobStatus
@@ -256,7 +256,7 @@ class Consumer:
     def _start(self, claim: Claim) -> RunningJob:
         assert self._group is not None
         log.info("job_claimed", job_id=str(claim.job_id), domain=claim.domain, fence=claim.fence)
-        site, user = shares_of(claim, self._policy)
+        site, user = slot_shares(claim, self._policy)
         job = RunningJob(claim, site=site, user=user)
         if claim.alone:
             self._suspect = job

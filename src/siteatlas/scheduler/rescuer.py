@@ -63,7 +63,7 @@ class Rescuer:
         except DatabaseUnavailable:
             raise
         except Exception as error:  # noqa: BLE001 - each is tried and logged on its own
-            log.warning("rescue_retried_individually", jobs=len(expired), error=_code_of(error))
+            log.warning("rescue_retried_individually", jobs=len(expired), error=_error_code(error))
             rescued = await self._one_by_one(expired, count_deaths=count_deaths)
         self._ignore(set(expired) - rescued, LOCKED_SECONDS)
         return len(rescued)
@@ -77,7 +77,9 @@ class Rescuer:
         except DatabaseUnavailable:
             raise
         except Exception as error:
-            log.warning("release_orphans_failed", error=_code_of(error), exc_info=_unknown(error))
+            log.warning(
+                "release_orphans_failed", error=_error_code(error), exc_info=_exc_info(error)
+            )
             return False
         self._log_and_recount(ended)
         return True
@@ -95,7 +97,7 @@ class Rescuer:
             except Exception as error:
                 self._ignore([job], RETRY_SECONDS)
                 log.warning(
-                    "rescue_failed", job=job, error=_code_of(error), exc_info=_unknown(error)
+                    "rescue_failed", job=job, error=_error_code(error), exc_info=_exc_info(error)
                 )
         return rescued
 
@@ -137,10 +139,10 @@ def _log_fields(job: Job) -> dict[str, Any]:
     }
 
 
-def _code_of(error: Exception) -> str:
+def _error_code(error: Exception) -> str:
     return error.code if isinstance(error, SiteatlasError) else SiteatlasError.code
 
 
-def _unknown(error: Exception) -> Exception | None:
+def _exc_info(error: Exception) -> Exception | None:
     """The error, to be logged with its traceback, unless it is one of our own classes."""
     return None if isinstance(error, SiteatlasError) else error

@@ -270,16 +270,16 @@ class ConcurrencyLimit:
         self.max_jobs = min(self._size, self.max_jobs + 1)
 
 
-def shares_of(claim: Claim, policy: EgressPolicy) -> tuple[str | None, UUID | None]:
+def slot_shares(claim: Claim, policy: EgressPolicy) -> tuple[str | None, UUID | None]:
     """The registrable domain and the user whose share of the slots a job uses.
 
     None where there is no limit: for the operator's own hosts, and for our own users.
     """
     user = None if claim.created_by in USERS_WITHOUT_LIMIT else claim.created_by
-    return _site_of(claim, policy), user
+    return _limited_site(claim, policy), user
 
 
-def _site_of(claim: Claim, policy: EgressPolicy) -> str | None:
+def _limited_site(claim: Claim, policy: EgressPolicy) -> str | None:
     try:
         address = parse_site(claim.base_url or "")
     except AddressError:

@@ -8,7 +8,7 @@ from aiohttp import web
 from siteatlas.net.address import parse_site
 from siteatlas.scanner.analyzer import ScanOptions
 from siteatlas.scanner.crawl.origin_search import MAX_GUESSES
-from siteatlas.scanner.discovery.origins import origins_of
+from siteatlas.scanner.discovery.origins import candidate_origins
 from siteatlas.scanner.discovery.well_known import USUAL_PATHS, Cms, guessed_paths
 from siteatlas.scanner.events import (
     CandidateJudged,
@@ -48,7 +48,7 @@ def status(code: int, **headers: str):
     ],
 )
 def test_knows_the_origins_that_may_answer(site, origins):
-    assert [origin.origin for origin in origins_of(parse_site(site))] == origins
+    assert [origin.origin for origin in candidate_origins(parse_site(site))] == origins
 
 
 def test_guesses_are_few_and_distinct():

@@ -7,7 +7,7 @@ from aiohttp import web
 
 from siteatlas.errors import ConnectionFailed, DnsNameUnknown, Timeout, TlsError, TlsNotSpoken
 from siteatlas.net.address import parse_site
-from siteatlas.scanner.discovery.origins import is_worth_trying, origins_of, other_host
+from siteatlas.scanner.discovery.origins import candidate_origins, is_worth_trying, other_host
 from siteatlas.scanner.events import RobotsRead, SiteResolved
 from tests.fixtures.certificates import presenting, trusting
 from tests.fixtures.documents import urlset_of
@@ -36,7 +36,7 @@ NAMES = {"site-a.test": "127.0.0.1", "www.site-a.test": "127.0.0.1"}
 )
 def test_what_is_asked_after_a_failure(typed, errors, asked):
     site = parse_site(typed)
-    _, *others = origins_of(site)
+    _, *others = candidate_origins(site)
     worth = [origin.origin for origin in others if is_worth_trying(origin, site, errors)]
     assert worth == asked
 

@@ -193,7 +193,7 @@ ROBOTS_LINE = st.one_of(
 )
 def test_any_robots_txt_is_read(lines, end, path):
     robots = parse_robots(end.join(lines).encode())
-    delay = robots.rules_of("Siteatlas/1.0").crawl_delay
+    delay = robots.rules_for("Siteatlas/1.0").crawl_delay
     assert all(robots.sitemaps)
     assert delay is None or delay >= 0
     assert robots.allows("Siteatlas/1.0", "/" + path) in {True, False}
@@ -202,7 +202,7 @@ def test_any_robots_txt_is_read(lines, end, path):
 @given(st.binary(max_size=3000))
 def test_any_bytes_are_a_robots_txt(content):
     robots = parse_robots(content)
-    delay = robots.rules_of("Siteatlas/1.0").crawl_delay
+    delay = robots.rules_for("Siteatlas/1.0").crawl_delay
     assert all(url.encode() for url in robots.sitemaps)
     assert delay is None or delay >= 0
 

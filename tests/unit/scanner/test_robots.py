@@ -117,7 +117,7 @@ def test_bytes_that_are_not_utf_8_do_no_harm():
 
 def rules(text: str | bytes, agent: str = AGENT) -> AgentRules:
     content = text.encode() if isinstance(text, str) else text
-    return parse_robots(content).rules_of(agent)
+    return parse_robots(content).rules_for(agent)
 
 
 def test_without_rules_everything_is_allowed():

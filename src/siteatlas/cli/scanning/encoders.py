@@ -24,7 +24,7 @@ LINE_OPTIONS = JSON_OPTIONS | orjson.OPT_APPEND_NEWLINE
 ESCAPED_IN_JSON = re.compile(r"[\"\\\x00-\x1f\ud800-\udfff]")
 PLAIN_DATES = re.compile(r"(?:[0-9][0-9T:.Z-]*,)*")
 
-# Takes the name of the site and a piece of its entries.
+# Receives the name of the site and some of its entries.
 EntryEncoder = Callable[[str, EntriesRead], bytes]
 # A column of texts, or one text that is the same for every entry.
 Part = str | Sequence[str]

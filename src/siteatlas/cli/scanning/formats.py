@@ -61,7 +61,7 @@ def report_nothing(_report: ScanReport) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class ScanEncoders:
-    """How one format is written: a head, pieces of entries, a piece for each site, a tail."""
+    """The encoders of one format: a head, chunks of entries, a report for each site, a tail."""
 
     entries: EntryEncoder = encode_nothing
     report: ReportEncoder = report_nothing

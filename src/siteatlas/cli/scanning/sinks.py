@@ -20,19 +20,19 @@ from siteatlas.errors import InputError, OutputClosed, OutputFailed
 
 
 class DataSink(Protocol):
-    """Takes pieces of output; each piece is written whole, or not at all when a fault comes."""
+    """Writes chunks of output; each chunk is written completely, or not at all on an error."""
 
     async def ready(self) -> None:
-        """Wait until the next piece is welcome; raises what went wrong with earlier ones."""
+        """Wait until the next chunk can be written; raises the error of an earlier one."""
 
     def put(self, data: bytes) -> None:
-        """Take a piece. Call `ready` first."""
+        """Write a chunk. Call `ready` first."""
 
     async def close(self, *, keep: bool) -> None:
-        """Write everything that waits. `keep` False leaves a file as it was before."""
+        """Write everything that is pending. `keep=False` leaves a file as it was before."""
 
     def abandon(self) -> None:
-        """Take away what is unfinished, without waiting; the process ends now."""
+        """Discard unfinished output without waiting; the process ends now."""
 
 
 def open_sink(output: Path | None) -> DataSink:
@@ -55,14 +55,14 @@ class DirectSink:
         """Always."""
 
     def put(self, data: bytes) -> None:
-        """Write the piece."""
+        """Write the chunk."""
         try:
             self._write(data)
         except OSError as error:
             raise _fault(error) from error
 
     async def close(self, *, keep: bool) -> None:
-        """Nothing waits."""
+        """Nothing is pending."""
 
     def abandon(self) -> None:
         """Nothing is unfinished."""
@@ -78,9 +78,9 @@ class ThreadSink:
         self._fault: OutputFailed | None = None
 
     async def ready(self) -> None:
-        """Wait until no piece is being written; several may wait, one at a time gets through."""
+        """Wait until no chunk is being written; of several waiters, one at a time continues."""
         while (pending := self._pending) is not None:
-            # Not awaited by itself: a cancelled reader must not cancel the piece under way.
+            # Not awaited directly: cancelling the waiter must not cancel the write in progress.
             await asyncio.wait([pending])
             if self._pending is pending:
                 self._pending = None
@@ -89,12 +89,12 @@ class ThreadSink:
             raise self._fault
 
     def put(self, data: bytes) -> None:
-        """Hand the piece to the thread."""
+        """Hand the chunk to the thread."""
         if data:
             self._pending = self._thread.submit(lambda: write_all(self._descriptor, data))
 
     async def close(self, *, keep: bool) -> None:  # noqa: ARG002
-        """Wait for the last piece."""
+        """Wait for the last chunk."""
         await self.ready()
 
     def abandon(self) -> None:

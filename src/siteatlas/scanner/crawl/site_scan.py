@@ -27,8 +27,8 @@ from siteatlas.scanner.crawl.reasons import most_specific_error
 from siteatlas.scanner.discovery.hosts import bare_host
 from siteatlas.scanner.discovery.origins import (
     TRY_NEXT_ORIGIN_ERRORS,
+    candidate_origins,
     is_worth_trying,
-    origins_of,
     other_host,
 )
 from siteatlas.scanner.discovery.probes import RobotsResult, fetch_robots
@@ -133,7 +133,7 @@ class SiteScan:
     async def _resolve(self, stack: AsyncExitStack) -> tuple[HttpClient, WebAddress, RobotsResult]:
         """Find the first origin that responds. Return a client, the base address and robots.txt."""
         errors: list[SiteatlasError] = []
-        for origin in origins_of(self._site):
+        for origin in candidate_origins(self._site):
             if not is_worth_trying(origin, self._site, errors):
                 continue
             client = self._open_client(origin)

@@ -43,10 +43,10 @@ async def fetch_home_page(client: HttpClient, base: WebAddress) -> HomePage:
         error = response.error()
         if error is not None:
             raise error
-        return read_home_page(response, await _start_of(response))
+        return read_home_page(response, await _read_start(response))
 
 
-async def _start_of(response: Response) -> str:
+async def _read_start(response: Response) -> str:
     """The first text of a body; what a limit or a fault cuts off is done without."""
     content = bytearray()
     try:
@@ -66,7 +66,7 @@ def read_home_page(response: Response, text: str) -> HomePage:
         [*response.headers, *(v for h in TELLING_HEADERS for v in response.header_values(h))]
     )
     return HomePage(
-        base=_base_of(tags, response.address),
+        base=_base_address(tags, response.address),
         header_links=sitemaps_of_headers(response),
         page_links=links_of_page(tags, "sitemap"),
         feeds=links_of_page(tags, "alternate")[:1],
@@ -93,7 +93,7 @@ def links_of_page(tags: Sequence[Tag], relation: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))[:MAX_LINKS]
 
 
-def _base_of(tags: Sequence[Tag], address: WebAddress) -> WebAddress:
+def _base_address(tags: Sequence[Tag], address: WebAddress) -> WebAddress:
     """What relative links of a page are relative to."""
     for name, attributes in tags:
         if name == "base" and attributes.get("href"):

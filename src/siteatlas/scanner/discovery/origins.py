@@ -29,11 +29,11 @@ TRY_NEXT_ORIGIN_ERRORS = (
 TRY_OTHER_HOST_ERRORS = (ConnectionFailed, DnsError, TlsError)
 
 
-def origins_of(site: WebAddress) -> Iterator[WebAddress]:
+def candidate_origins(site: WebAddress) -> Iterator[WebAddress]:
     """The origins that may serve a site, best first."""
     for host in (site.host, other_host(site.host)):
         if host is not None:
-            for origin in _schemes_of(site):
+            for origin in _origins_by_scheme(site):
                 yield parse_url(origin.replace(site.host, host, 1) + "/")
 
 
@@ -65,7 +65,7 @@ def _is_untrusted_certificate(error: SiteatlasError) -> bool:
     return isinstance(error, TlsError) and not isinstance(error, TlsNotSpoken)
 
 
-def _schemes_of(site: WebAddress) -> list[str]:
+def _origins_by_scheme(site: WebAddress) -> list[str]:
     fixed = site.scheme_given or (site.port_given and site.port == 443)  # noqa: PLR2004
     if fixed:
         return [site.origin]

@@ -89,7 +89,7 @@ async def _fetch_robots_once(
             response.address,
             response.status,
             robots,
-            robots.rules_of(user_agent),
+            robots.rules_for(user_agent),
             is_truncated=len(content) > MAX_BYTES,
         )
 
@@ -125,12 +125,12 @@ async def probe_random_path(client: HttpClient, base: WebAddress) -> RandomPathR
                 return RandomPathResult()
             moved = response.address.url != address.url
             final_url = response.address.url if moved else None
-            return RandomPathResult(final_url, True, await _type_of(response))
+            return RandomPathResult(final_url, True, await _detect_type(response))
     except (ScanError, AddressError):
         return RandomPathResult()
 
 
-async def _type_of(response: Response) -> SitemapType | None:
+async def _detect_type(response: Response) -> SitemapType | None:
     try:
         reader = DocumentReader(response.content_encoding, response.charset)
         async for chunk in response.chunks():

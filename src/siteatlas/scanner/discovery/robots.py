@@ -88,7 +88,7 @@ class Robots:
         self._agents = agents or {}
         self._compiled: dict[str, AgentRules] = {}
 
-    def rules_of(self, agent: str) -> AgentRules:
+    def rules_for(self, agent: str) -> AgentRules:
         """What holds for an agent (`Name/1.0 (…)` or `Name`): its own groups, else those of `*`."""
         token = agent_token(agent)
         key = token if token is not None and token in self._agents else ANY_AGENT
@@ -100,11 +100,11 @@ class Robots:
 
     def allows(self, agent: str, path: str) -> bool:
         """Whether an agent may fetch a path."""
-        return self.rules_of(agent).allows(path)
+        return self.rules_for(agent).allows(path)
 
     def rule_for(self, agent: str, path: str) -> Rule | None:
         """The rule, with its line, that decides whether an agent may fetch a path."""
-        return self.rules_of(agent).rule_for(path)
+        return self.rules_for(agent).rule_for(path)
 
 
 def agent_token(agent: str) -> str | None:
