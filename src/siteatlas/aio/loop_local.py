@@ -23,7 +23,7 @@ class LoopLocal(threading.local, Generic[ValueT]):
         self._made: tuple[asyncio.AbstractEventLoop, ValueT] | None = None
 
     def get(self) -> ValueT:
-        """The object of the running loop, made when it is first asked for."""
+        """The object of the running loop, created on first access."""
         loop = asyncio.get_running_loop()
         if self._made is None or self._made[0] is not loop:
             self._made = loop, self._make()

@@ -19,7 +19,7 @@ _is_interactive: ContextVar[bool] = ContextVar("is_interactive", default=False)
 
 @contextmanager
 def interactive_job(is_interactive: bool) -> Iterator[None]:
-    """Whether a person waits for what is done inside, also by tasks started inside."""
+    """Mark the work inside, including tasks started there, as interactive or not."""
     token = _is_interactive.set(is_interactive)
     try:
         yield
@@ -53,7 +53,7 @@ class PrioritySemaphore:
         self._pass_on()
 
     def _pass_on(self) -> None:
-        """Pass the place to the next waiter, skipping those that gave up."""
+        """Pass the permit to the next waiter, skipping cancelled ones."""
         while waiting := self._next_queue():
             ready = waiting.popleft()
             if not ready.done():

@@ -37,7 +37,7 @@ class HashArrays:
         return sum(map(len, self._arrays))
 
     def add(self, key: int) -> bool:
-        """Take in a number; False when it is there already."""
+        """Add a number; False if it is already present."""
         numbers = self._arrays[key & ARRAYS - 1]
         place = bisect_left(numbers, key)
         if place < len(numbers) and numbers[place] == key:
@@ -114,13 +114,13 @@ class EntryMemory:
         return picked
 
     def release(self) -> None:
-        """Nothing of the document is needed any more."""
+        """Free the memory of the document."""
         self._budget.free(self._held)
         self._held = 0
         self._stored, self._seen, self._more = {}, set(), None
 
     def _is_over_budget(self) -> bool:
-        """Whether what comes goes into arrays; a document that began with them goes on so."""
+        """Whether new hashes are added to arrays; once a document uses them, it continues to."""
         if self._more is None and self._budget.spent and len(self._seen) >= MIN_ENTRIES:
             self._more = HashArrays()
         return self._more is not None

@@ -20,14 +20,14 @@ class JobActivity:
 
     @contextmanager
     def mark_ending(self) -> Iterator[None]:
-        """Whatever comes after this block, however it is left, belongs to the end of the job."""
+        """Mark the job as ending when this block is left, normally or by an error."""
         try:
             yield
         finally:
             self.ending = True
 
     def record_event(self) -> None:
-        """The job did something."""
+        """Record progress of the job."""
         self._last = time.monotonic()
 
     def idle_seconds(self) -> float:

@@ -224,7 +224,7 @@ def _status_after(claim: Claim, outcome: JobStatus) -> Any:
 
 
 def _progress_after(claim: Claim) -> Any:
-    """The next attempt resumes the scan; that of one document says nothing about the whole site."""
+    """Kept for the next attempt, which resumes the scan; 0 if it reads the whole site instead."""
     return case((_widened(claim), 0.0), else_=Job.progress)
 
 

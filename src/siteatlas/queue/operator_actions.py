@@ -18,7 +18,7 @@ from siteatlas.storage.statements.scans import end_scan
 
 
 async def cancel(session: AsyncSession, job_id: int) -> str:
-    """A waiting job is cancelled at once; a running one is asked and stops within a heartbeat."""
+    """Cancel a pending job at once; a running one is stopped with the next heartbeat."""
     waiting = Job.status == JobStatus.PENDING
     statement = (
         update(Job)
@@ -90,7 +90,7 @@ async def retry(session: AsyncSession, job_id: int) -> SubmittedJob:
 
 
 async def _site_is_deleted(session: AsyncSession, job_id: int) -> bool:
-    """Whether the site of a job was deleted; until the transaction ends nobody deletes it."""
+    """Whether the domain of a job was deleted; locks it until the end of the transaction."""
     owner = select(Job.domain_id).where(Job.id == job_id).scalar_subquery()
     statement = select(Domain.deleted_at).where(Domain.id == owner)
     lock = statement.with_for_update(read=True, key_share=True)
@@ -129,7 +129,7 @@ def requeued_values() -> dict[str, Any]:
 
 
 def _request() -> Any:
-    """What the job was asked to do; only of sitemap jobs is it known where that stands."""
+    """The part of `result_data` that is the request; known for sitemap jobs only."""
     asked = func.jsonb_build_object(
         "domain", Job.result_data["domain"], "max_pages", Job.result_data["max_pages"]
     )

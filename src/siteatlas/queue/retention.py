@@ -42,7 +42,7 @@ BATCHES_PER_BATCH = 20
 ROWS_PER_BATCH = 20_000
 DOCUMENTS_PER_BATCH = 5_000
 # A listed document is younger than this while its scan runs, or the scan has an active job.
-NEVER_ASKED_HOURS = 1
+UNREQUESTED_HOURS = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,25 +151,25 @@ async def prune_batches(session: AsyncSession, keep: Retention = Retention()) ->
 
 
 async def prune_never_asked(session: AsyncSession) -> int:
-    """Remove listed documents of one site that no scan ever asked for, and none will.
+    """Remove listed documents of one site that no scan has requested or will request.
 
-    A scan removes its own when it ends; these are what an older version or a crash left. The lock
-    keeps jobs of this site from being submitted meanwhile.
+    A scan removes its own when it ends; these were left by an older version or a crash. The lock
+    prevents submissions for this site meanwhile.
     """
-    never_asked = and_(
+    never_requested = and_(
         Sitemap.status == SitemapStatus.PENDING,
         Sitemap.type.is_(None),
-        Sitemap.created_at < func.now() - timedelta(hours=NEVER_ASKED_HOURS),
+        Sitemap.created_at < func.now() - timedelta(hours=UNREQUESTED_HOURS),
     )
     active = exists().where(Job.domain_id == Sitemap.domain_id, Job.status.in_(ACTIVE_STATUSES))
-    site = select(Sitemap.domain_id).where(never_asked, ~active).limit(1)
+    site = select(Sitemap.domain_id).where(never_requested, ~active).limit(1)
     domain_id = (await session.execute(site)).scalar()
     if domain_id is None:
         return 0
     idle = select(Domain.id).where(Domain.id == domain_id).with_for_update(skip_locked=True)
     if (await session.execute(idle)).scalar() is None:
         return 0
-    belongs = and_(Sitemap.domain_id == domain_id, never_asked, ~active)
+    belongs = and_(Sitemap.domain_id == domain_id, never_requested, ~active)
     return await delete_rows(session, Sitemap, belongs, DOCUMENTS_PER_BATCH)
 
 

@@ -17,7 +17,7 @@ REPORT_SECONDS = 15.0
 
 @dataclass(frozen=True, slots=True)
 class WorkerReport:
-    """What a process says about itself."""
+    """The row of a process in the registry of workers."""
 
     id: str
     hostname: str

@@ -67,7 +67,7 @@ class CandidateSeen:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Something that a person should know; `count` is how often it happened in this document."""
+    """A problem of a document or of the scan; `count` is how often it occurred there."""
 
     code: str
     url: str | None
@@ -120,14 +120,14 @@ class ReadingOrder:
         self._places: dict[str, int] = {}
 
     def name(self, urls: Iterable[str]) -> None:
-        """These were named, in this order; an address that was named before keeps its place."""
+        """Add named addresses in this order; one that was named before keeps its place."""
         for url in urls:
             self._places.setdefault(url, len(self._places))
 
-    def redirect(self, asked: str, answered: str) -> None:
-        """The document that `asked` redirects to takes the place of `asked`."""
-        self.name([asked])
-        self._places.setdefault(answered, self._places[asked])
+    def redirect(self, requested: str, final: str) -> None:
+        """Give the document at the final URL the place of the requested one."""
+        self.name([requested])
+        self._places.setdefault(final, self._places[requested])
 
     def sort(self, documents: Sequence[SitemapSeen]) -> list[SitemapSeen]:
         """Every index before its children, and the children in the order of the index."""
@@ -193,15 +193,15 @@ class ReportBuilder:
                 assert_never(event)
 
     def interrupt(self) -> None:
-        """Somebody stopped the scan."""
+        """Record that the scan was interrupted."""
         self.report.status = "cancelled"
         self.report.lose(JobCancelled.code)
         self.truncate(JobCancelled("The scan was interrupted."))
 
     def truncate(self, reason: SiteatlasError) -> None:
-        """Nothing more comes: what is open counts with the entries that it gave so far.
+        """End the report early: open documents count with the entries read so far.
 
-        A document that was asked for and has not answered is unread; a guess may be none.
+        A requested document without a response is unread, unless it is a guessed path.
         """
         self.report.sitemaps.extend(
             _interrupted_sitemap(opened, reason) for opened in self.open.values()
@@ -247,7 +247,7 @@ class ReportBuilder:
 
 
 def _addresses(robots: RobotsRead) -> Iterator[str]:
-    """What robots.txt names, spelled as the documents will be asked for."""
+    """The sitemaps of robots.txt, as the URLs that are requested."""
     for url in robots.sitemap_urls:
         with suppress(AddressError):
             yield parse_url(url, robots.url).url

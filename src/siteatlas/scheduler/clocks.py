@@ -43,7 +43,7 @@ class TickTimes:
 
 
 class DueClock:
-    """One per process. Looks at most once a second, however often it is told to."""
+    """One per process. Looks at most once a second, however often `look` is called."""
 
     def __init__(self, enqueue_due: Callable[[], Awaitable[None]]) -> None:
         self._enqueue_due = enqueue_due

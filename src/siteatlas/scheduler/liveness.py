@@ -12,7 +12,7 @@ from collections.abc import Collection
 from siteatlas.errors import SchedulerEnded
 from siteatlas.meters import Meters
 
-# More than one round may take while the database is away: it is given up after its own limits.
+# Longer than one iteration may take while the database is unavailable, until its timeouts.
 SLACK_SECONDS = 90.0
 # A poll is several statements, and the whole of it is repeated when the database is busy.
 POLL_SLACK_SECONDS = 300.0

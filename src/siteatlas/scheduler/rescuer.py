@@ -25,7 +25,7 @@ log = get_logger("scheduler")
 
 RETRY_SECONDS = 60.0
 LOCKED_SECONDS = 5.0
-# Each of several jobs may wait for a lock; new work comes in between.
+# Each of several jobs may wait for a lock; new jobs must not wait for all of them.
 MAX_ROUND_SECONDS = 5.0
 
 

@@ -142,9 +142,9 @@ class SitemapScheduler:
         log.info("scheduler_started", interval_minutes=minutes, worker_id=self.worker_id)
 
     async def run_until(self, stop: asyncio.Event) -> None:
-        """Work until `stop` is set, then give back what could not be finished.
+        """Work until `stop` is set, then release the jobs that could not be finished.
 
-        SchedulerEnded when a task of the scheduler ends before.
+        Raises SchedulerEnded if a task of the scheduler ends before.
         """
         await self.start()
         try:
@@ -153,7 +153,7 @@ class SitemapScheduler:
             await self.shutdown()
 
     async def shutdown(self) -> None:
-        """Stop the clock, let the consumer give back its jobs, and wait for it."""
+        """Stop the clock, let the consumer release its jobs, and wait for it."""
         self._stopping = True
         await self._consumer.stop_claiming()
         if self._watching is not None:
@@ -205,7 +205,7 @@ class SitemapScheduler:
 
 
 async def _step(name: str, work: Coroutine[Any, Any, int]) -> int | None:
-    """One step of a tick; when it fails, that is logged and the next one comes."""
+    """One step of a tick; an error is logged and does not prevent the next step."""
     try:
         return await work
     except DatabaseError as error:

@@ -1,4 +1,4 @@
-"""What is known of one document while it is read, and the events that tell how it began and ended.
+"""The state of one document while it is read, and the events of its start and its end.
 
 Shared by documents that are fetched (`visit.py`) and local files (`local_file.py`).
 """
@@ -38,7 +38,7 @@ class DocumentReading:
     started: float = field(default_factory=time.monotonic)
 
     def opened(self) -> DocumentOpened | None:
-        """The event of the moment when the type is known; None before it, and from then on."""
+        """The event to emit once the type is known; None before, and afterwards."""
         if self.is_open or self.reader is None or self.reader.type is None:
             return None
         self.is_open = True
@@ -56,7 +56,7 @@ class DocumentReading:
     def closed(
         self, outcome: DocumentOutcome, error: SiteatlasError | None = None
     ) -> DocumentClosed:
-        """The event of the end."""
+        """The event to emit at the end."""
         reader = self.reader
         complete = outcome is DocumentOutcome.COMPLETE
         return DocumentClosed(

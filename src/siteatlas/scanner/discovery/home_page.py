@@ -27,7 +27,7 @@ TELLING_HEADERS = ("X-Powered-By", "X-Generator", "Link", "Server", "Set-Cookie"
 
 @dataclass(frozen=True, slots=True)
 class HomePage:
-    """What a home page tells; links of headers are full URLs, all others relative to `base`."""
+    """The links and hints of a home page; only links of headers are absolute URLs."""
 
     base: WebAddress
     header_links: tuple[str, ...] = ()
@@ -60,7 +60,7 @@ async def _read_start(response: Response) -> str:
 
 
 def read_home_page(response: Response, text: str) -> HomePage:
-    """What the headers and the text of a home page tell."""
+    """Read the headers and the text of a home page."""
     tags = tags_of(text, "link", "base")
     headers = "\n".join(
         [*response.headers, *(v for h in TELLING_HEADERS for v in response.header_values(h))]

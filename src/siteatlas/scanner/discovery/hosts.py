@@ -23,7 +23,7 @@ def bare_host(host: str) -> str:
 
 
 class SiteHosts:
-    """The hosts of one site, and how many documents were asked for on foreign ones."""
+    """The hosts of one site, and how many documents were requested on foreign ones."""
 
     def __init__(self, site_host: str) -> None:
         self._site = bare_host(site_host)

@@ -34,7 +34,7 @@ UNDECODED_BYTE = re.compile(r"[\udc80-\udcff]")
 
 
 class Directive(NamedTuple):
-    """One line that says something: its number from 1 on, its key in lower case, its value."""
+    """One line with a directive: its number from 1, its key in lower case, its value."""
 
     line: int
     key: str
@@ -42,7 +42,7 @@ class Directive(NamedTuple):
 
 
 class AgentRules:
-    """What robots.txt says to one agent; without anything said, everything is allowed."""
+    """The rules of robots.txt for one agent; without rules, everything is allowed."""
 
     def __init__(self, rules: Iterable[Rule] = (), crawl_delay: float | None = None) -> None:
         self._rules = RuleSet(rules)
@@ -67,14 +67,14 @@ class _Group:
 
 @dataclass(slots=True)
 class _Agent:
-    """One agent: its groups, which count as one, and the delay that it is asked to keep."""
+    """One agent: its groups, which count as one, and its crawl delay."""
 
     groups: list[_Group] = field(default_factory=list)
     crawl_delay: float | None = None
 
 
 class Robots:
-    """A robots.txt. `sitemaps_truncated` says that it names more sitemaps than are read."""
+    """A robots.txt. `sitemaps_truncated`: it lists more sitemaps than are read."""
 
     def __init__(
         self,

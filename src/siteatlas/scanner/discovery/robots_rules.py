@@ -40,7 +40,7 @@ def comparable(text: str) -> str:
 
 
 def comparable_path(path: str) -> str:
-    """The same for a path that is asked for, in which `*` and `$` have no special meaning."""
+    """The same for a requested path, in which `*` and `$` have no special meaning."""
     if _PLAIN_PATH.fullmatch(path):
         return path
     return comparable(path).replace(ANY, "%2A").replace(END, "%24")

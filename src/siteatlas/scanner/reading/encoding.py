@@ -76,7 +76,7 @@ class TextDecoder:
         self._tally = tally
         self._head: bytes | None = b""
         self._decoder: codecs.IncrementalDecoder = _decoder("utf-8")
-        # Set while UTF-8 is tried on a document that says it is something else.
+        # Set while UTF-8 is tried on a document that declares another encoding.
         self._instead: str | None = None
         self._utf8_seen = False
 

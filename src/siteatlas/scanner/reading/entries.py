@@ -102,8 +102,8 @@ class ValueColumn(dict[str, T | None], Generic[T]):
 
         Hundreds of entries cost a few calls into C and no Python call for each (decision 0010).
         """
-        # Most documents give all entries the same priority and frequency. The first and the last
-        # tell cheaply that a column of dates differs, so that `count` seldom runs in vain.
+        # In most documents all entries have the same priority and frequency. Comparing the first
+        # with the last is cheap, and avoids most calls of `count` for columns of dates.
         if raws[0] == raws[-1] and raws.count(raws[0]) == len(raws):
             values = [self[raws[0]]] * len(raws)
         else:

@@ -1,4 +1,4 @@
-"""Looks at the first text of a document and says what it is: a kind of sitemap, or what else.
+"""Detects the type of a document from its first text: a kind of sitemap, or something else.
 
 Refuses documents that declare entities. Everything behind the root's start tag is `rest`.
 """

@@ -1,4 +1,4 @@
-"""`lastmod` as it was listed, where that tells more than the time that was read from it.
+"""`lastmod` as listed, where that has more information than the time parsed from it.
 
 A full timestamp tells nothing more: its offset aside, it is the same instant. A date without time,
 a year, a time without zone or a text that is not a date does. How it is stored: decision 0016.
@@ -34,7 +34,7 @@ def are_utc_times(listed: Sequence[str]) -> bool:
 
 
 def telling_times(listed: Sequence[str]) -> list[str]:
-    """Timestamps without those that tell no more than their time; empty where none does.
+    """Timestamps, "" for those without additional information; empty if none has any.
 
     For timestamps in UTC that could be read: only midnight may be taken for a date without time.
     """

@@ -32,7 +32,7 @@ SHOWN_CHARS = 60
 
 
 class XmlRepair:
-    """Takes text as it comes, gives text that ends behind a `>`, so no tag or entity is split."""
+    """Buffers text so that what it returns ends after a `>`: no tag or entity is split."""
 
     def __init__(self, tally: Tally) -> None:
         self._tally = tally

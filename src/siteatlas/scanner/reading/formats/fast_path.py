@@ -31,17 +31,17 @@ CDATA_END = "]]>"
 
 
 class FastPath:
-    """The lane of one document; `feed` gives None from the moment the document leaves it."""
+    """The fast path of one document; `feed` returns None once the strict parser must continue."""
 
     def __init__(self, prefixes: Collection[str] = ()) -> None:
-        """`prefixes` are those that the root of the document announces."""
+        """`prefixes` are those that the root of the document declares."""
         self.rest = ""
         self._block = block_pattern(prefixes)
         self._order: tuple[str, ...] = ()
         self._locs_are_plain = True
 
     def feed(self, text: str) -> RawEntries | None:
-        """The entries that this text completes, or None: then `rest` is all that is unread."""
+        """The entries completed by this text, or None: then `rest` is the unread text."""
         if self.rest:
             text = self.rest + text
         end = text.rfind(ENTRY_END) + len(ENTRY_END)

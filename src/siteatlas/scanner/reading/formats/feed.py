@@ -62,7 +62,7 @@ def _link(element: etree._Element) -> str:
 
 
 def _permalink(element: etree._Element) -> str:
-    """A guid that is an address; unless it says otherwise, it is one."""
+    """The guid if it is a permalink, which is the default."""
     text = text_of(element).strip(WHITE_SPACE)
     is_link = element.get("isPermaLink", "true").strip().lower() != "false"
     return text if is_link and text.lower().startswith(WEB_SCHEMES) else ""

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 
 MAX_NAMES = 2000
 MAX_NAMES_CHARS = 128 * 1024
-# Looking at all of the text would take a quarter more CPU than reading it does. Half of this is
-# passed over between two looks on average, all of it at most; nobody can tell which part.
+# Checking all of the text would take a quarter more CPU than reading it does. On average half of
+# this is skipped between two checks, at most all of it; which part is not predictable.
 MAX_SKIPPED_CHARS = 2 * 1024 * 1024
 
 BLANK = r" \t\r\n"

@@ -99,19 +99,19 @@ class Urlset:
         return ReadResult()
 
     def _parse_text(self, text: str, *, final: bool) -> ReadResult:
-        """What the strict parser reads; from the first XML error on, what can be salvaged."""
+        """Read with the strict parser; after the first XML error, salvage entries."""
         elements = self._elements.read(text, final=final)
         result = self._build_result(elements)
         if isinstance(self._elements.error, XmlMalformed):
-            # Not `recover=True` of lxml: it changes URLs without saying so (decision 0010).
-            # The text is read again from where the unfinished entry began; `done` says how many
-            # entries the parser has already given of it.
+            # Not `recover=True` of lxml, which silently changes URLs (decision 0010). The text is
+            # read again from the start of the unfinished entry; `done` is the number of entries
+            # that the parser has already returned from it.
             self._salvage = Salvage(self._tally)
             rest = self._unfinished + text
             more = self._salvage_text(self._salvage, rest, done=len(elements), final=final)
             return _merge_results(result, more)
-        # Some generators append to a finished file: the parser stops at the end of the root, the
-        # entries behind it are wanted all the same.
+        # Some generators append to a finished file: the parser stops at the end of the root, but
+        # the entries after it are read too.
         if self._elements.root_closed and (rest := self._after_root(self._unfinished + text)):
             self._salvage = Salvage(self._tally)
             return _merge_results(result, self._salvage_text(self._salvage, rest, final=final))
@@ -195,7 +195,7 @@ def _read_entry(element: etree._Element, tally: Tally) -> tuple[list[str], Extra
 
 
 def _read_children(elements: Iterable[etree._Element], tally: Tally) -> list[ChildLink]:
-    """The children of `<sitemap>` elements; one that has several addresses gives as many."""
+    """The children of `<sitemap>` elements, one for each `<loc>`."""
     rows = []
     for element in elements:
         fields = [(local_name(child.tag), text_of(child)) for child in element]
