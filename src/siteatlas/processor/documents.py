@@ -8,6 +8,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from siteatlas.processor.entry_memory import EntryMemory, StoredArrays
+from siteatlas.processor.idle_documents import IdleDocuments
 from siteatlas.processor.memory_budget import MemoryBudget
 from siteatlas.safe_text import unaltered
 from siteatlas.scanner.events import (
@@ -50,6 +51,7 @@ class ScannedDocument:
     """One document: its identity, what is stored of it, and what changed since the last write.
 
     `stored` documents have a row; `fresh` ones had none before this attempt, so no URLs either.
+    `redirected` ones are found under more than one URL.
     `memory` is there while it is read; `tally` holds the problems that show only in comparison.
     """
 
@@ -64,16 +66,18 @@ class ScannedDocument:
     tally: Tally = field(default_factory=Tally)
     closed: DocumentClosed | None = None
     read_count: int = 0
+    redirected: bool = False
 
     @property
-    def is_only_listed(self) -> bool:
-        """Whether nothing is known of it but that an index lists it."""
+    def is_idle(self) -> bool:
+        """Whether its id is all that must be kept of it: an index lists it, and it has a row."""
         return (
-            self.memory is None
+            self.stored
+            and self.memory is None
             and self.closed is None
             and not self.changes
             and self.method is DiscoveryMethod.SITEMAP_INDEX
-            and self.url == self.requested_url
+            and not self.redirected
         )
 
     def found_by(self, method: DiscoveryMethod) -> None:
@@ -113,6 +117,12 @@ class ScannedDocument:
             self.memory.release()
             self.memory = None
 
+    def drop_result(self) -> None:
+        """Drop how the reading ended, once it has been written."""
+        if self.closed is not None and self.memory is None:
+            self.closed = None
+            self.tally = Tally()
+
     def scan_row(self) -> dict[str, Any]:
         """The row of `sitemap_scans` for a closed document."""
         assert self.closed is not None
@@ -146,46 +156,50 @@ class ScannedDocument:
 class DocumentRegistry:
     """Finds the document of a URL, whether it is the listed one or the one after redirects.
 
-    Of a document that has a row and is only listed, the number of its id alone is kept: there may
-    be thousands of them in each of many scans, for hours.
+    Of documents that have a row and are not in work, the ids alone are kept: there may be
+    thousands of them in each of many scans, for hours.
     """
 
     def __init__(self, known: Iterable[KnownSitemap]) -> None:
-        self._by_url: dict[str, ScannedDocument | int] = {}
+        self._by_url: dict[str, ScannedDocument] = {}
         self._by_id: dict[UUID, ScannedDocument] = {}
+        self._idle = IdleDocuments()
         self.learn(known)
 
     def learn(self, known: Iterable[KnownSitemap]) -> None:
         """Take in documents that are stored."""
         for sitemap in known:
+            requested_url = sitemap.requested_url or sitemap.url
             document = ScannedDocument(
                 id=sitemap.id,
                 url=sitemap.url,
-                requested_url=sitemap.requested_url or sitemap.url,
+                requested_url=requested_url,
                 method=DiscoveryMethod(sitemap.discovery_method),
                 stored=True,
                 fresh=False,
+                redirected=requested_url != sitemap.url,
             )
-            self._by_url[sitemap.url] = document
-            self._by_url.setdefault(document.requested_url, document)
+            self._keep(document)
+            self._by_url.setdefault(requested_url, document)
+            self._forget_if_idle(document)
 
     def find(self, url: str) -> ScannedDocument | None:
         """The document of a URL, if there is one."""
         found = self._by_url.get(url)
-        if isinstance(found, int):
-            found = self._by_url[url] = ScannedDocument(
-                id=UUID(int=found),
-                url=url,
-                requested_url=url,
-                method=DiscoveryMethod.SITEMAP_INDEX,
-                stored=True,
-                fresh=True,
-            )
+        if found is None:
+            idle = self._idle.take(url_hash(url))
+            if idle is not None:
+                found = self._keep(_listed_document(url, idle[0], fresh=idle[1]))
         return found
+
+    def id_of(self, url: str) -> UUID | None:
+        """The id of the document of a URL, if there is one."""
+        found = self._by_url.get(url)
+        return self._idle.id_of(url_hash(url)) if found is None else found.id
 
     def knows(self, url: str) -> bool:
         """Whether there is a document of this URL."""
-        return url in self._by_url
+        return url in self._by_url or url_hash(url) in self._idle
 
     def listed(self, url: str, method: DiscoveryMethod) -> ScannedDocument:
         """The document behind a URL that is about to be asked for."""
@@ -194,30 +208,59 @@ class DocumentRegistry:
             document = ScannedDocument(
                 id=uuid4(), url=url, requested_url=url, method=method, stored=False, fresh=True
             )
-            self._by_url[url] = self._by_id[document.id] = document
+            self._keep(document)
         return document
 
     def arrived(self, url: str, requested_url: str, method: DiscoveryMethod) -> ScannedDocument:
         """The document that answered under `url`; a redirect moves the one that was listed."""
         document = self.find(url)
-        if document is not None:
-            self._by_url[requested_url] = document
-            return document
-        document = self.listed(requested_url, method)
-        if url != document.url:
-            document.url = url
-            document.changes |= {"url": url, "url_hash": url_hash(url)}
-            document.changes["requested_url"] = requested_url
-            self._by_url[url] = document
+        if document is None:
+            document = self.listed(requested_url, method)
+            if url != document.url:
+                document.url = url
+                document.changes |= {"url": url, "url_hash": url_hash(url)}
+                document.changes["requested_url"] = requested_url
+        if url != requested_url:
+            self._redirect(requested_url, document)
         return document
 
     def mark_stored(self, sitemap_ids: Iterable[UUID]) -> None:
-        """These documents have a row now."""
+        """These documents have a row now, and nothing of them is left to be written."""
         for sitemap_id in sitemap_ids:
-            document = self._by_id.pop(sitemap_id)
-            document.stored = True
-            if document.is_only_listed:
-                self._by_url[document.url] = document.id.int
+            document = self._by_id.get(sitemap_id)
+            if document is not None:
+                document.stored = True
+                document.drop_result()
+                self._forget_if_idle(document)
+
+    def _keep(self, document: ScannedDocument) -> ScannedDocument:
+        self._by_url[document.url] = self._by_id[document.id] = document
+        return document
+
+    def _redirect(self, requested_url: str, document: ScannedDocument) -> None:
+        """Find a document under one more URL, in place of the one that was listed under it."""
+        replaced = self.find(requested_url)
+        if replaced is not None and replaced is not document and replaced.url == requested_url:
+            self._by_id.pop(replaced.id, None)
+        document.redirected = True
+        self._by_url[document.url] = self._by_url[requested_url] = document
+
+    def _forget_if_idle(self, document: ScannedDocument) -> None:
+        if document.is_idle:
+            del self._by_url[document.url], self._by_id[document.id]
+            self._idle.add(url_hash(document.url), document.id, fresh=document.fresh)
+
+
+def _listed_document(url: str, document_id: UUID, *, fresh: bool) -> ScannedDocument:
+    """A document that an index lists and that has a row."""
+    return ScannedDocument(
+        id=document_id,
+        url=url,
+        requested_url=url,
+        method=DiscoveryMethod.SITEMAP_INDEX,
+        stored=True,
+        fresh=fresh,
+    )
 
 
 def memory_of(known: dict[UUID, KnownSitemap]) -> ScanMemory:

@@ -11,6 +11,7 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 
+from siteatlas.hash_arrays import HashArrays
 from siteatlas.processor.memory_budget import MemoryBudget
 
 SEEN_BYTES = 75
@@ -19,31 +20,11 @@ ITEM_BYTES = 8
 # Arrays grow by a sixteenth.
 SEEN_ARRAY_BYTES = ITEM_BYTES + 1
 STORED_ARRAY_BYTES = 2 * ITEM_BYTES
-ARRAYS = 256
 # Listings of a document before it uses arrays, which are worth their price for large ones only.
 MIN_ENTRIES = 5_000
 UNKNOWN = object()
 
 Picked = tuple[list[int], list[int], list[int]]
-
-
-class HashArrays:
-    """A set of 64-bit numbers in sorted arrays, so many that putting one in moves few others."""
-
-    def __init__(self) -> None:
-        self._arrays = [array("q") for _ in range(ARRAYS)]
-
-    def __len__(self) -> int:
-        return sum(map(len, self._arrays))
-
-    def add(self, key: int) -> bool:
-        """Add a number; False if it is already present."""
-        numbers = self._arrays[key & ARRAYS - 1]
-        place = bisect_left(numbers, key)
-        if place < len(numbers) and numbers[place] == key:
-            return False
-        numbers.insert(place, key)
-        return True
 
 
 class StoredArrays:

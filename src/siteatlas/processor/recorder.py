@@ -14,6 +14,7 @@ from uuid import UUID
 
 from siteatlas.aio.background import background_task
 from siteatlas.aio.fairness import fair_loop
+from siteatlas.hash_arrays import FEW_ARRAYS, HashArrays
 from siteatlas.logs import get_logger
 from siteatlas.meters import meters
 from siteatlas.processor.batch_writer import BatchWriter, FinishedScan, ProgressSnapshot
@@ -82,9 +83,11 @@ class Recorder:
             claim, scan, lease_seconds=lease_seconds, on_committed=self._free_memory
         )
         done = [sitemap for sitemap in scan.known.by_id.values() if sitemap.state in DONE]
-        # Document ids as integers. Not a set: that takes nearly twice the memory.
-        self._listed = dict.fromkeys(sitemap.id.int for sitemap in done)
-        self._ended = set(self._listed)
+        self._listed = HashArrays(FEW_ARRAYS)
+        self._ended = HashArrays(FEW_ARRAYS)
+        for sitemap in done:
+            self._listed.add(_number_of(sitemap.id))
+            self._ended.add(_number_of(sitemap.id))
         self.reasons: list[str] = []
         self.url_count = sum(sitemap.read_count for sitemap in done)
 
@@ -207,7 +210,7 @@ class Recorder:
         self._batch.problems += document.found_problems()
         if event.outcome is DocumentOutcome.COMPLETE and not document.fresh:
             self._batch.read_completely.add(document.id)
-        self._ended.add(document.id.int)
+        self._ended.add(_number_of(document.id))
         if event.outcome in (DocumentOutcome.CUT, DocumentOutcome.UNREAD):
             self._add_reason(event.error_code or event.outcome.value)
         _log_and_count(event)
@@ -236,14 +239,13 @@ class Recorder:
             self._batch.new_sitemaps.pop(listed.id, None)
             self._batch.links = {link for link in self._batch.links if listed.id not in link}
             self._batch.pending = [i for i in self._batch.pending if i != listed.id]
-            self._listed.pop(listed.id.int, None)
+            self._listed.discard(_number_of(listed.id))
         return document
 
     def _add_pending(self, document: ScannedDocument) -> None:
         """Add a document to the batch and, once, to the pending documents of this scan."""
         self._add_to_batch(document)
-        if document.id.int not in self._listed:
-            self._listed[document.id.int] = None
+        if self._listed.add(_number_of(document.id)):
             self._batch.pending.append(document.id)
 
     def _add_to_batch(self, document: ScannedDocument) -> None:
@@ -269,9 +271,9 @@ class Recorder:
         }
 
     def _link(self, parent_url: str | None, child: ScannedDocument) -> None:
-        parent = self._documents.find(parent_url) if parent_url else None
-        if parent is not None and parent.id != child.id:
-            self._batch.links.add((parent.id, child.id))
+        parent_id = self._documents.id_of(parent_url) if parent_url else None
+        if parent_id is not None and parent_id != child.id:
+            self._batch.links.add((parent_id, child.id))
 
     def _flag_extras(self, document: ScannedDocument, event: EntriesRead) -> None:
         flags = {
@@ -313,7 +315,7 @@ class Recorder:
     def next_batch(self) -> WriteBatch:
         """Return the rows collected so far and start a new batch."""
         batch, self._batch = self._batch, WriteBatch()
-        self._documents.mark_stored(batch.new_sitemaps)
+        self._documents.mark_stored([*batch.new_sitemaps, *batch.changed_sitemaps])
         self._batch_started = time.monotonic()
         return batch
 
@@ -337,7 +339,7 @@ class Recorder:
         """Wait for the writer. Return the last batch, to be written with the final status."""
         await self._writer.wait_written()
         # Listed documents stay unrequested after a limit, or a redirect to another document.
-        has_unrequested_documents = self._scan.resumed or not self._listed.keys() <= self._ended
+        has_unrequested_documents = self._scan.resumed or len(self._listed) > len(self._ended)
         return FinishedScan(self.next_batch(), self.reasons, has_unrequested_documents)
 
     async def flush(self) -> None:
@@ -352,6 +354,11 @@ class Recorder:
         self._held_bytes = 0
         for document in self._open.values():
             document.forget()
+
+
+def _number_of(document_id: UUID) -> int:
+    """The last half of an id: enough to tell the documents of a scan apart."""
+    return int.from_bytes(document_id.bytes[8:], signed=True)
 
 
 def _log_robots(event: RobotsRead) -> None:

@@ -10,8 +10,8 @@ from siteatlas.net.address import parse_site, parse_url
 from siteatlas.net.client import HttpClient
 from siteatlas.net.egress import EgressPolicy
 from siteatlas.net.politeness import Politeness
+from siteatlas.scanner.crawl.candidates import CrawlCandidate
 from siteatlas.scanner.crawl.crawl import LINKS_PER_CHUNK, Crawl
-from siteatlas.scanner.crawl.frontier import CrawlCandidate
 from siteatlas.scanner.events import (
     ChildLink,
     ChildrenFound,

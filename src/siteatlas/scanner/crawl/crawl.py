@@ -17,11 +17,8 @@ from siteatlas.logs import get_logger
 from siteatlas.net.address import WebAddress, parse_url
 from siteatlas.net.client import HttpClient
 from siteatlas.safe_text import storable
-from siteatlas.scanner.crawl.frontier import (
-    CrawlCandidate,
-    Frontier,
-    UrlLimit,
-)
+from siteatlas.scanner.crawl.candidates import CrawlCandidate
+from siteatlas.scanner.crawl.frontier import Frontier, UrlLimit
 from siteatlas.scanner.crawl.visit import Visitor, VisitResult
 from siteatlas.scanner.events import (
     CandidateJudged,

@@ -21,8 +21,8 @@ from siteatlas.errors import (
 from siteatlas.logs import get_logger
 from siteatlas.net.address import WebAddress, parse_url
 from siteatlas.net.client import HttpClient
+from siteatlas.scanner.crawl.candidates import CrawlCandidate
 from siteatlas.scanner.crawl.crawl import Crawl
-from siteatlas.scanner.crawl.frontier import CrawlCandidate
 from siteatlas.scanner.discovery.home_page import HomePage, fetch_home_page
 from siteatlas.scanner.discovery.probes import RobotsResult, probe_random_path
 from siteatlas.scanner.discovery.well_known import guessed_paths, names_document

@@ -33,7 +33,7 @@ from siteatlas.errors import (
     XmlLimits,
     XmlMalformed,
 )
-from siteatlas.scanner.crawl.frontier import CrawlCandidate
+from siteatlas.scanner.crawl.candidates import CrawlCandidate
 
 # If most guesses fail with one of these, it is an error of the site.
 SITE_FAULTS = (

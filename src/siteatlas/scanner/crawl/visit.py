@@ -21,8 +21,9 @@ from siteatlas.errors import (
 from siteatlas.logs import get_logger
 from siteatlas.net.client import HttpClient
 from siteatlas.net.response import Response
+from siteatlas.scanner.crawl.candidates import CrawlCandidate
 from siteatlas.scanner.crawl.document_reading import DocumentReading
-from siteatlas.scanner.crawl.frontier import CrawlCandidate, Frontier, UrlLimit
+from siteatlas.scanner.crawl.frontier import Frontier, UrlLimit
 from siteatlas.scanner.crawl.placement import Placement
 from siteatlas.scanner.discovery.probes import RandomPathResult
 from siteatlas.scanner.events import (
