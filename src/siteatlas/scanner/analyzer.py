@@ -24,7 +24,8 @@ from siteatlas.scanner.summary import ScanSummary
 
 __all__ = ["ScanOptions", "SitemapAnalyzer"]
 
-MAX_QUEUED_EVENTS = 8
+# An event may hold a thousand children or entries, and many scans may have some at the same time.
+MAX_QUEUED_EVENTS = 2
 USER_AGENT = "Siteatlas (sitemap library)"
 
 

@@ -49,7 +49,7 @@ class ElementStream:
         self.error: ScanError | None = None
 
     def read(self, text: str, *, final: bool = False) -> list[etree._Element]:
-        """Elements that this text finishes; they are only good until the next call."""
+        """Elements that this text finishes; they are only good until `forget` or the next call."""
         if self._root_tag is not None:
             text, self._root_tag = self._root_tag + text, None
         if self.error is not None or self._parsing_ended:
@@ -62,6 +62,14 @@ class ElementStream:
                 return self._parse(text.encode(), final=final)
             self._parsing_ended = self._feed(text.encode(), final=final) is not None
             return []
+
+    def forget(self) -> None:
+        """Free the elements that were read; nobody may hold one of them any more.
+
+        A piece of 64 KiB makes a tree of half a mebibyte. A document may wait long for its next piece.
+        """
+        with self._dictionary:
+            self._forget_last()
 
     def _parse(self, data: bytes, *, final: bool) -> list[etree._Element]:
         self._forget_last()

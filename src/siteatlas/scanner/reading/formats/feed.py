@@ -28,6 +28,7 @@ class Feed:
         """The items completed by this text; `final` also checks that the document is complete."""
         text = self._repair.feed(text, final=final)
         rows = [_read_item(element) for element in self._elements.read(text, final=final)]
+        self._elements.forget()
         raw = RawEntries([link for link, _ in rows], [date for _, date in rows])
         return ReadResult(build_columns(raw, self._tally, self._base), error=self._elements.error)
 

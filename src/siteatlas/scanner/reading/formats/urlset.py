@@ -101,14 +101,16 @@ class Urlset:
     def _parse_text(self, text: str, *, final: bool) -> ReadResult:
         """Read with the strict parser; after the first XML error, salvage entries."""
         elements = self._elements.read(text, final=final)
-        result = self._build_result(elements)
+        result, done = self._build_result(elements), len(elements)
+        del elements
+        self._elements.forget()
         if isinstance(self._elements.error, XmlMalformed):
             # Not `recover=True` of lxml, which silently changes URLs (decision 0010). The text is
             # read again from the start of the unfinished entry; `done` is the number of entries
             # that the parser has already returned from it.
             self._salvage = Salvage(self._tally)
             rest = self._unfinished + text
-            more = self._salvage_text(self._salvage, rest, done=len(elements), final=final)
+            more = self._salvage_text(self._salvage, rest, done=done, final=final)
             return _merge_results(result, more)
         # Some generators append to a finished file: the parser stops at the end of the root, but
         # the entries after it are read too.
