@@ -55,6 +55,8 @@ log = get_logger("processor")
 
 FLUSH_ROWS = 5_000
 FLUSH_DOCUMENTS = 1_000
+# As many as one statement writes.
+FLUSH_DOCUMENTS_WHEN_SPENT = 200
 CHILDREN_PER_CHUNK = 50
 FLUSH_BYTES = 4 * 1024 * 1024
 FLUSH_SECONDS = 2.0
@@ -186,12 +188,10 @@ class Recorder:
         document = self._documents.find(event.url)
         assert document is not None
         async with fair_loop().time_slice():
-            before = self._batch.size
             self._comparison.classify(
                 document, event.columns, self._batch.new_urls, self._batch.changed_urls
             )
         self._flag_extras(document, event)
-        self._reserve_memory(self._batch.size - before)
         self.url_count += len(event.columns)
         meters.urls += len(event.columns)
         await self._flush_when_due()
@@ -290,17 +290,23 @@ class Recorder:
         if code not in self.reasons:
             self.reasons.append(code)
 
-    def _reserve_memory(self, size: int) -> None:
-        self._held_bytes += size
-        self._budget.reserve(size)
+    def _reserve_memory(self) -> None:
+        """Reserve memory for what the batch has grown by."""
+        size = self._batch.size
+        grown = size - self._batch.counted_size
+        self._batch.counted_size = size
+        self._held_bytes += grown
+        self._budget.reserve(grown)
 
     async def _flush_when_due(self) -> None:
+        self._reserve_memory()
         batch = self._batch
         full = (
             batch.url_row_count >= FLUSH_ROWS
             or batch.document_rows >= FLUSH_DOCUMENTS
             or batch.size >= FLUSH_BYTES
-            or (batch.url_row_count > 0 and self._budget.spent)
+            or (self._budget.spent and batch.url_row_count > 0)
+            or (self._budget.spent and batch.document_rows >= FLUSH_DOCUMENTS_WHEN_SPENT)
         )
         if full or time.monotonic() - self._batch_started > FLUSH_SECONDS:
             await self._start_writing()
@@ -321,8 +327,8 @@ class Recorder:
 
     def _free_memory(self, batch: WriteBatch) -> None:
         """Return the memory of a committed batch to the budget."""
-        self._held_bytes -= batch.size
-        self._budget.free(batch.size)
+        self._held_bytes -= batch.counted_size
+        self._budget.free(batch.counted_size)
 
     def _progress_snapshot(self) -> ProgressSnapshot:
         """Documents finished out of the documents known so far; an estimate."""

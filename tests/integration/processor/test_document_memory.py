@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import pytest
+from sqlalchemy.ext.asyncio import AsyncSession
 
-from siteatlas.processor import entry_memory, processing
+from siteatlas.processor import batch_writer, entry_memory, processing
 from siteatlas.processor.memory_budget import EntryMemoryBudget
+from siteatlas.processor.recorder import CHILDREN_PER_CHUNK, FLUSH_DOCUMENTS_WHEN_SPENT
 from siteatlas.storage.models import Sitemap, SitemapUrl
 from siteatlas.storage.statements import urls
+from siteatlas.storage.statements.write_batch import WriteBatch
 from tests.fixtures.pipeline import index, pages, rows_of, scan_server, urlset
 from tests.fixtures.site_server import SiteServer
 
@@ -51,3 +54,25 @@ async def test_what_is_stored_does_not_depend_on_the_memory(
     assert (len(stored), len(changed), set(changed)) == (2_800, 1_300, {"a.xml"})
     assert [budget.documents.held for budget in budgets] == [0, 0]
     assert [budget.held for budget in budgets] == [0, 0]
+
+
+async def test_listed_documents_are_written_sooner_when_the_budget_is_spent(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    written: list[int] = []
+    budget = EntryMemoryBudget(most=1)
+    flush = batch_writer.flush_batch
+
+    async def counted(session: AsyncSession, batch: WriteBatch, *, scan_id: int) -> None:
+        written.append(batch.document_rows)
+        await flush(session, batch, scan_id=scan_id)
+
+    monkeypatch.setattr(processing, "EntryMemoryBudget", lambda: budget)
+    monkeypatch.setattr(batch_writer, "flush_batch", counted)
+    names = [f"{{base}}/{number}.xml" for number in range(900)]
+    site = {"/robots.txt": "Sitemap: {base}/index.xml\n", "/index.xml": index(names)}
+    async with SiteServer(site) as server:
+        await scan_server(server)
+    assert len(await rows_of(Sitemap)) == len(names) + 1
+    assert max(written) < FLUSH_DOCUMENTS_WHEN_SPENT + 2 * CHILDREN_PER_CHUNK
+    assert budget.held == 0

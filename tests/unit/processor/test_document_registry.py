@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from siteatlas.processor.documents import DocumentRegistry
-from siteatlas.scanner.events import DiscoveryMethod
+from siteatlas.scanner.events import DiscoveryMethod, DocumentClosed, DocumentOutcome
 
 URL = "https://a.example/1.xml"
+MOVED = "https://a.example/2.xml"
 
 
 def test_a_listed_document_keeps_its_id_when_it_is_stored():
@@ -33,3 +34,40 @@ def test_a_document_with_something_to_write_stays_the_same():
     listed.changes["lastmod"] = "2026-11-01"
     book.mark_stored([listed.id])
     assert book.find(URL) is listed
+
+
+def test_a_document_that_was_read_and_written_is_not_kept_whole():
+    book = DocumentRegistry([])
+    read = book.listed(URL, DiscoveryMethod.SITEMAP_INDEX)
+    read.close(closed(URL))
+    read.changes = {}
+    book.mark_stored([read.id])
+    assert book.id_of(URL) == read.id
+    assert book.find(URL) is not read
+
+
+def test_a_redirected_document_is_the_same_under_both_addresses_once_it_is_written():
+    book = DocumentRegistry([])
+    listed = book.listed(URL, DiscoveryMethod.SITEMAP_INDEX)
+    book.mark_stored([listed.id])
+    moved = book.arrived(MOVED, URL, DiscoveryMethod.SITEMAP_INDEX)
+    moved.changes = {}
+    book.mark_stored([moved.id])
+    assert moved.id == listed.id
+    assert book.find(URL) is book.find(MOVED) is moved
+
+
+def test_an_address_that_leads_to_another_document_stays_so_when_both_are_written():
+    book = DocumentRegistry([])
+    first, second = (book.listed(url, DiscoveryMethod.SITEMAP_INDEX) for url in (URL, MOVED))
+    book.mark_stored([first.id, second.id])
+    assert book.arrived(MOVED, URL, DiscoveryMethod.SITEMAP_INDEX).id == second.id
+    book.mark_stored([first.id, second.id])
+    assert book.id_of(URL) == book.id_of(MOVED) == second.id
+
+
+def closed(url: str) -> DocumentClosed:
+    method = DiscoveryMethod.SITEMAP_INDEX
+    return DocumentClosed(
+        url=url, requested_url=url, outcome=DocumentOutcome.COMPLETE, method=method
+    )

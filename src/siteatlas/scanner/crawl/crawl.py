@@ -195,7 +195,8 @@ class Crawl:
         async for child, address in self._until_document_limit(children, parent_url):
             candidate = await self._child_candidate(child, address, parent, parent_url, parent_host)
             if candidate is not None and await self._follow_child(candidate, client):
-                links.append(ChildLink(candidate.address.url, child.lastmod))
+                url = candidate.address.url
+                links.append(child if url == child.url else ChildLink(url, child.lastmod))
         if links:
             await self._emit(ChildrenFound(parent_url, tuple(links)))
 

@@ -5,6 +5,7 @@ Errors of a document never propagate. `crawl.py` decides which candidates are re
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 
@@ -116,6 +117,7 @@ class Visitor:
         self._emit = emit
         self._follow = follow
         self._find_duplicates = find_duplicates
+        self._one_at_a_time = asyncio.Lock()
         self.random_path = RandomPathResult()
 
     async def visit(self, candidate: CrawlCandidate) -> VisitResult:
@@ -208,8 +210,16 @@ class Visitor:
     async def _process_results(
         self, reading: _FetchedDocument, results: Iterable[ReadResult]
     ) -> None:
-        async for result in fair_loop().time_slices(results):
-            await self._process_result(reading, result)
+        remaining = iter(results)
+        while True:
+            # Results take several times the memory of the bytes they are read from, so only one
+            # document of a scan may wait with a result for the consumer of the events.
+            async with self._one_at_a_time:
+                async with fair_loop().time_slice():
+                    result = next(remaining, None)
+                if result is None:
+                    return
+                await self._process_result(reading, result)
 
     async def _process_result(self, reading: _FetchedDocument, result: ReadResult) -> None:
         opened = reading.opened()

@@ -25,6 +25,8 @@ from siteatlas.storage.statements.sitemaps import (
 from siteatlas.storage.statements.url_rows import UrlRows
 from siteatlas.storage.statements.urls import insert_urls, update_urls
 
+# A dict with its id, its URL, its link and its place on the frontier.
+DOCUMENT_ROW_BYTES = 1_000
 READ = (SitemapScanState.COMPLETE, SitemapScanState.UNCHANGED)
 
 
@@ -33,6 +35,7 @@ class WriteBatch:
     """Rows that wait to be written. `closed` are the documents whose reading ended.
 
     `opened` are those that are being read, with the HTTP status of their answer.
+    `counted_size` is what is counted of its size in the budget of the process.
     `read_completely` are stored documents that were: other problems of theirs are over.
     """
 
@@ -48,6 +51,7 @@ class WriteBatch:
     origin: str | None = None
     new_urls: UrlRows = field(default_factory=UrlRows)
     changed_urls: UrlRows = field(default_factory=UrlRows)
+    counted_size: int = 0
 
     @property
     def url_row_count(self) -> int:
@@ -61,8 +65,9 @@ class WriteBatch:
 
     @property
     def size(self) -> int:
-        """The approximate memory of the URLs, in bytes."""
-        return self.new_urls.size + self.changed_urls.size
+        """The approximate memory of the rows, in bytes."""
+        documents = self.document_rows * DOCUMENT_ROW_BYTES
+        return self.new_urls.size + self.changed_urls.size + documents
 
     @property
     def has_read_documents(self) -> bool:

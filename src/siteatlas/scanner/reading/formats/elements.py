@@ -66,7 +66,7 @@ class ElementStream:
     def forget(self) -> None:
         """Free the elements that were read; nobody may hold one of them any more.
 
-        A piece of 64 KiB makes a tree of half a mebibyte. A document may wait long for its next piece.
+        A piece of 64 KiB makes a tree of half a mebibyte, and the next piece may be long in coming.
         """
         with self._dictionary:
             self._forget_last()

@@ -1,0 +1,62 @@
+"""Candidates that wait: all of them, in order, in little memory."""
+
+from __future__ import annotations
+
+import tracemalloc
+from datetime import UTC, datetime, timedelta
+
+from siteatlas.net.address import parse_url
+from siteatlas.scanner.crawl.candidate_queue import PAGE_CHILDREN, CandidateQueue
+from siteatlas.scanner.crawl.candidates import CrawlCandidate
+from siteatlas.scanner.crawl.frontier import Frontier
+from siteatlas.scanner.events import DiscoveryMethod
+
+DAY = datetime(2026, 11, 1, tzinfo=UTC)
+MANY = 10_000
+MAX_BYTES_EACH = 40
+
+
+def child(number: int) -> CrawlCandidate:
+    return CrawlCandidate(
+        parse_url(f"https://a.example/sitemaps/products-{number}.xml"),
+        DiscoveryMethod.SITEMAP_INDEX,
+        depth=1,
+        parent_url="https://a.example/index.xml",
+        parent_host="a.example",
+        listed_lastmod=DAY + timedelta(seconds=number) if number % 3 else None,
+    )
+
+
+def test_children_of_many_pages_come_out_as_they_went_in():
+    queue = CandidateQueue()
+    expected = [child(number) for number in range(3 * PAGE_CHILDREN + 7)]
+    for one in expected:
+        queue.put_nowait(one)
+    assert queue.qsize() == len(expected)
+    assert [queue.get_nowait() for _ in expected] == expected
+    assert queue.empty()
+
+
+def test_children_may_come_while_others_are_taken():
+    queue = CandidateQueue()
+    expected = [child(number) for number in range(2 * PAGE_CHILDREN)]
+    given = []
+    for one in expected:
+        queue.put_nowait(one)
+        if queue.qsize() > PAGE_CHILDREN // 2:
+            given.append(queue.get_nowait())
+    given += [queue.get_nowait() for _ in range(queue.qsize())]
+    assert given == expected
+
+
+def test_ten_thousand_waiting_children_take_little_memory():
+    frontier = Frontier("a.example", max_documents=MANY, max_depth=5)
+    frontier.add(child(0))
+    tracemalloc.start()
+    try:
+        for number in range(1, MANY):
+            assert frontier.add(child(number)) is None
+        taken, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert taken / MANY < MAX_BYTES_EACH
