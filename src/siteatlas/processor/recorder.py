@@ -26,6 +26,7 @@ from siteatlas.processor.documents import (
     ScannedDocument,
     load_memory,
 )
+from siteatlas.processor.idle_documents import short_id
 from siteatlas.processor.job_activity import JobActivity
 from siteatlas.processor.memory_budget import EntryMemoryBudget
 from siteatlas.queue.fence import Claim
@@ -88,8 +89,8 @@ class Recorder:
         self._listed = HashArrays(FEW_ARRAYS)
         self._ended = HashArrays(FEW_ARRAYS)
         for sitemap in done:
-            self._listed.add(_number_of(sitemap.id))
-            self._ended.add(_number_of(sitemap.id))
+            self._listed.add(short_id(sitemap.id))
+            self._ended.add(short_id(sitemap.id))
         self.reasons: list[str] = []
         self.url_count = sum(sitemap.read_count for sitemap in done)
 
@@ -210,7 +211,7 @@ class Recorder:
         self._batch.problems += document.found_problems()
         if event.outcome is DocumentOutcome.COMPLETE and not document.fresh:
             self._batch.read_completely.add(document.id)
-        self._ended.add(_number_of(document.id))
+        self._ended.add(short_id(document.id))
         if event.outcome in (DocumentOutcome.CUT, DocumentOutcome.UNREAD):
             self._add_reason(event.error_code or event.outcome.value)
         _log_and_count(event)
@@ -239,13 +240,13 @@ class Recorder:
             self._batch.new_sitemaps.pop(listed.id, None)
             self._batch.links = {link for link in self._batch.links if listed.id not in link}
             self._batch.pending = [i for i in self._batch.pending if i != listed.id]
-            self._listed.discard(_number_of(listed.id))
+            self._listed.discard(short_id(listed.id))
         return document
 
     def _add_pending(self, document: ScannedDocument) -> None:
         """Add a document to the batch and, once, to the pending documents of this scan."""
         self._add_to_batch(document)
-        if self._listed.add(_number_of(document.id)):
+        if self._listed.add(short_id(document.id)):
             self._batch.pending.append(document.id)
 
     def _add_to_batch(self, document: ScannedDocument) -> None:
@@ -360,11 +361,6 @@ class Recorder:
         self._held_bytes = 0
         for document in self._open.values():
             document.forget()
-
-
-def _number_of(document_id: UUID) -> int:
-    """The last half of an id: enough to tell the documents of a scan apart."""
-    return int.from_bytes(document_id.bytes[8:], signed=True)
 
 
 def _log_robots(event: RobotsRead) -> None:
