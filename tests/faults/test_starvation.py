@@ -25,7 +25,7 @@ PROBE_EVERY = 4.0
 FLOOD = 5_000
 MAX_START_SECONDS = 2.0
 MAX_HEALTH_SECONDS = 0.25
-MAX_MIB = 100
+MAX_MIB = 95  # 100 MB
 ADD_USER = "INSERT INTO users (id, name) VALUES ($1, $2)"
 MEDIAN_JOB = """
     SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY extract(epoch FROM finished_at - started_at))

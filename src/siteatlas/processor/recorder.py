@@ -86,8 +86,7 @@ class Recorder:
             claim, scan, lease_seconds=lease_seconds, on_committed=self._free_memory
         )
         done = [sitemap for sitemap in scan.known.by_id.values() if sitemap.state in DONE]
-        self._listed = HashArrays(FEW_ARRAYS)
-        self._ended = HashArrays(FEW_ARRAYS)
+        self._listed, self._ended = HashArrays(FEW_ARRAYS), HashArrays(FEW_ARRAYS)
         for sitemap in done:
             self._listed.add(short_id(sitemap.id))
             self._ended.add(short_id(sitemap.id))

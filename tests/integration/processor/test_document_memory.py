@@ -60,7 +60,7 @@ async def test_listed_documents_are_written_sooner_when_the_budget_is_spent(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     written: list[int] = []
-    budget = EntryMemoryBudget(most=1)
+    budget = EntryMemoryBudget(max_bytes=1)
     flush = batch_writer.flush_batch
 
     async def counted(session: AsyncSession, batch: WriteBatch, *, scan_id: int) -> None:
