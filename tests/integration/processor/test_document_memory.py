@@ -10,7 +10,7 @@ from siteatlas.processor.memory_budget import EntryMemoryBudget
 from siteatlas.processor.recorder import CHILDREN_PER_CHUNK, FLUSH_DOCUMENTS_WHEN_SPENT
 from siteatlas.storage.models import Sitemap, SitemapUrl
 from siteatlas.storage.statements import urls
-from siteatlas.storage.statements.write_batch import WriteBatch
+from siteatlas.storage.statements.write_batch import WriteBatch, flush_batch
 from tests.fixtures.pipeline import index, pages, rows_of, scan_server, urlset
 from tests.fixtures.site_server import SiteServer
 
@@ -61,11 +61,10 @@ async def test_listed_documents_are_written_sooner_when_the_budget_is_spent(
 ) -> None:
     written: list[int] = []
     budget = EntryMemoryBudget(max_bytes=1)
-    flush = batch_writer.flush_batch
 
     async def counted(session: AsyncSession, batch: WriteBatch, *, scan_id: int) -> None:
         written.append(batch.document_rows)
-        await flush(session, batch, scan_id=scan_id)
+        await flush_batch(session, batch, scan_id=scan_id)
 
     monkeypatch.setattr(processing, "EntryMemoryBudget", lambda: budget)
     monkeypatch.setattr(batch_writer, "flush_batch", counted)

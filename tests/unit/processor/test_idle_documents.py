@@ -18,7 +18,8 @@ def test_each_document_is_found_by_its_hash_until_it_is_taken():
     taken = [idle.take(key) for key in ids]
     assert taken == [(one, place % 2 == 0) for place, one in enumerate(ids.values())]
     assert len(idle) == 0
-    assert idle.take(next(iter(ids))) is idle.id_of(next(iter(ids))) is None
+    assert idle.take(next(iter(ids))) is None
+    assert idle.id_of(next(iter(ids))) is None
 
 
 def test_a_hash_has_one_document():
