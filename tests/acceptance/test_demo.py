@@ -23,8 +23,7 @@ def words_of(demo: Popen[str]) -> list[str]:
 
 def commands_of(lines: list[str]) -> list[str]:
     """The indented commands, each with its continued lines."""
-    invited = lines[lines.index("Try it in another terminal:") :]
-    text = "\n".join(line for line in invited if line.startswith("  ")).replace("\\\n", " ")
+    text = "\n".join(line for line in lines if line.startswith("  ")).replace("\\\n", " ")
     return [command.strip() for command in text.splitlines()]
 
 

@@ -46,6 +46,4 @@ def test_a_service_says_everything_in_json_from_start_to_stop():
             service.send_signal(signal.SIGTERM)
             _, words = service.communicate(timeout=PATIENCE)
     lines = [json.loads(line) for line in words.splitlines()]
-    assert "Shutting down; press Ctrl-C again to quit immediately." in [
-        line.get("text") for line in lines
-    ]
+    assert any("Ctrl-C" in line.get("text", "") for line in lines)

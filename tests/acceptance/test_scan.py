@@ -9,6 +9,7 @@ import io
 import json
 import os
 import pty
+import re
 import signal
 import socket
 import subprocess
@@ -93,7 +94,7 @@ def test_the_output_may_go_to_a_file(here: Machine, site: SiteServer):
     assert (result.returncode, result.stdout) == (0, "")
     assert len((here.data_dir / "urls.txt").read_text().splitlines()) == 6
     assert "6 URLs in 1 sitemap, " in result.stderr
-    assert "Wrote 6 URLs to urls.txt.\n" in result.stderr
+    assert " 6 URLs to urls.txt.\n" in result.stderr
 
 
 def test_a_complete_result_without_urls_replaces_an_earlier_file(here: Machine, site: SiteServer):
@@ -113,14 +114,15 @@ def test_a_failed_scan_leaves_an_earlier_file_alone(here: Machine, sites: Sites)
     result = here.run(*arguments, "-o", "urls.csv")
     assert result.returncode == 3
     assert f"siteatlas: no_sitemap: {site.base_url}: " in result.stderr
-    assert "Wrote" not in result.stderr
+    assert "urls.csv" not in result.stderr
     assert (here.data_dir / "urls.csv").read_text() == "earlier"
 
 
 def test_only_recent_urls_and_the_others_are_counted(here: Machine, site: SiteServer):
     result = here.run("scan", site.base, "--format", "urls", "--since", "2026-01-05")
     assert paths(result.stdout, site) == ["/shop/4", "/blog/5"]
-    assert "The filters left out 4 URLs, 2 of them without a lastmod." in result.stderr
+    (line,) = [line for line in result.stderr.splitlines() if "lastmod" in line]
+    assert re.findall(r"\d+", line) == ["4", "2"]
 
 
 def test_patterns_choose_urls(here: Machine, site: SiteServer):
@@ -151,14 +153,12 @@ def test_a_limit_holds_for_a_local_file(here: Machine):
 def test_the_hint_to_watch_a_site_names_what_the_scan_was_allowed(here: Machine, site: SiteServer):
     command = f"siteatlas domains add {site.host_port}"
     usual = here.run("scan", site.base).stderr
-    assert f"Watch this site: {command}\n" in usual
+    assert usual.endswith(f": {command}\n")
     assert "SITEATLAS_EGRESS_ALLOW" not in usual
     arguments = ("scan", site.base, "--allow", site.host_port)
-    words = here.run(*arguments, SITEATLAS_EGRESS_ALLOW="").stderr
-    assert words.endswith(
-        f"Watch this site: SITEATLAS_EGRESS_ALLOW={site.host_port} {command}\n"
-        "The service that scans it needs the same SITEATLAS_EGRESS_ALLOW.\n"
-    )
+    *_, hint, addition = here.run(*arguments, SITEATLAS_EGRESS_ALLOW="").stderr.splitlines()
+    assert hint.endswith(f": SITEATLAS_EGRESS_ALLOW={site.host_port} {command}")
+    assert "SITEATLAS_EGRESS_ALLOW" in addition
 
 
 def test_headers_and_user_agent_are_sent_to_an_allowed_host(here: Machine, site: SiteServer):
@@ -247,7 +247,6 @@ def test_a_local_index_lists_its_children_and_fetches_nothing(here: Machine, sit
     result = here.run("scan", "./index.xml", "--format", "urls")
     assert result.stdout == ""
     assert "index.xml: 0 URLs in 1 sitemap" in result.stderr
-    assert "The file is an index of 1 sitemap" in result.stderr
     assert f"siteatlas scan --only {site.base}/sitemap.xml" in result.stderr
     table = here.run("scan", "./index.xml").stdout.splitlines()
     assert table[2].split() == [
@@ -363,7 +362,7 @@ def test_a_second_interrupt_leaves_at_once_and_gives_the_terminal_back(here: Mac
     output.close()
     words = read_words(master, until=b" document")
     scan.send_signal(signal.SIGINT)
-    words += read_words(master, until=b"leave at once")
+    words += read_words(master, until=b"Ctrl-C")
     scan.send_signal(signal.SIGINT)
     assert scan.wait(5) == 130
     words += read_words(master, until=None)

@@ -112,7 +112,7 @@ def test_the_job_of_a_site_is_set_back_and_the_monitor_sees_it(scripts: Scripts,
 def test_programs_refuse_unclear_arguments(scripts: Scripts):
     result = scripts.run("sitemap_scheduler/check_job.py")
     assert result.returncode == 2
-    assert result.stderr == "siteatlas: input_invalid: Use either --id or --latest.\n"
+    assert re.fullmatch(r"siteatlas: input_invalid: .*--id\b.*--latest\b.*\n", result.stderr)
 
 
 def test_without_its_environment_a_program_says_what_to_do(project: Path):
@@ -124,7 +124,8 @@ def test_without_its_environment_a_program_says_what_to_do(project: Path):
             command, cwd=path.parent, capture_output=True, text=True, check=False
         )
         assert result.returncode == 2
-        assert "Run it with .venv/bin/python, or run `make run` first" in result.stderr
+        assert ".venv/bin/python" in result.stderr
+        assert "`make run`" in result.stderr
         assert "Traceback" not in result.stderr
 
 
@@ -133,5 +134,5 @@ def test_a_look_at_a_site_opens_the_database_once(fresh_machine: Machine, projec
     site = fresh_machine.environment["SITEATLAS_EGRESS_ALLOW"].split(",")[0]
     scripts.lines("sitemap_scheduler/add_test_sitemap.py", "--domain", site)
     looked = scripts.run("sitemap_scheduler/check_sitemap.py", "--domain", site)
-    assert looked.stderr.count("Starting the embedded PostgreSQL") == 1
+    assert looked.stderr.count("PostgreSQL") == 1
     assert "Status: pending" in looked.stdout.splitlines()

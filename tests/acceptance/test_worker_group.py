@@ -64,9 +64,9 @@ def test_a_killed_worker_is_named_and_gives_the_exit_code(machine: Machine):
         os.kill(killed, signal.SIGKILL)
         _, words = group.communicate(timeout=PATIENCE)
     assert group.returncode == 128 + signal.SIGKILL
-    assert f"Process {killed} ended by signal 9; stopping the others.\n" in words
+    assert re.search(rf"^Process {killed} .*\bsignal 9\b", words, re.MULTILINE)
     assert "worker_process_ended" in words
-    assert "Ctrl-C again" not in words
+    assert "Ctrl-C" not in words
     assert not is_running(other)
     assert machine.postgres_processes() == []
 
@@ -88,7 +88,7 @@ def test_a_group_that_is_asked_to_stop_says_so_once(machine: Machine):
         group.send_signal(signal.SIGINT)
         _, words = group.communicate(timeout=PATIENCE)
     assert group.returncode == 0
-    assert words.count("Shutting down; press Ctrl-C again to quit immediately.") == 1
+    assert words.count("Ctrl-C") == 1
     assert "worker_process_ended" not in words
     assert not any(map(is_running, workers))
 

@@ -5,6 +5,8 @@ None of them is an internal error. TLS is served by a front, because the embedde
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -137,7 +139,7 @@ REFUSALS = {
     ),
     "an authority that is not there": Refusal(
         ConfigurationError,
-        "sslrootcert in DATABASE_URL cannot be read: /nowhere.crt",
+        "/nowhere.crt",
         {"front": "tls", "sslmode": "verify-ca", "sslrootcert": "/nowhere.crt"},
     ),
     "an authority that is none": Refusal(
@@ -152,7 +154,7 @@ REFUSALS = {
     ),
     "a certificate that is not there": Refusal(
         ConfigurationError,
-        "sslcert in DATABASE_URL cannot be read",
+        "sslcert in DATABASE_URL",
         {"front": "asking", "sslmode": "require", "sslcert": "/nowhere.crt"},
     ),
     "a key of another certificate": Refusal(
@@ -194,23 +196,23 @@ ACCEPTED = {
 }
 ADDRESSES = {
     "hello": (ConfigurationError, "DATABASE_URL"),
-    "mysql://u@127.0.0.1/x": (ConfigurationError, "must begin with postgresql://"),
-    "postgresql://u@127.0.0.1": (ConfigurationError, "does not name a database"),
+    "mysql://u@127.0.0.1/x": (ConfigurationError, "postgresql://"),
+    "postgresql://u@127.0.0.1": (ConfigurationError, " database"),
     "postgresql://u@127.0.0.1:abc/x": (ConfigurationError, "port"),
     "postgresql://u@127.0.0.1:99999/x": (ConfigurationError, "port"),
     "postgresql://u@127.0.0.1:0/x": (ConfigurationError, "port"),
     "postgresql://u@127.0.0.1/x?port=abc": (ConfigurationError, "port"),
-    "postgresql://u@127.0.0.1/x?sslmode=maybe": (ConfigurationError, "unknown sslmode: maybe"),
+    "postgresql://u@127.0.0.1/x?sslmode=maybe": (ConfigurationError, "sslmode: maybe"),
     "postgresql://u@127.0.0.1/x?sslmode=require&sslmode=disable": (ConfigurationError, "sslmode"),
-    "postgresql://u@127.0.0.1:1/x": (DatabaseUnavailable, "127.0.0.1:1 cannot be reached"),
-    "postgresql://u@[::1]:1/x": (DatabaseUnavailable, "cannot be reached"),
+    "postgresql://u@127.0.0.1:1/x": (DatabaseUnavailable, " 127.0.0.1:1 "),
+    "postgresql://u@[::1]:1/x": (DatabaseUnavailable, "::1"),
     "postgresql://u@[::1:1/x": (SiteatlasError, "DATABASE_URL"),
-    "postgresql://u@/x?host=/nowhere": (DatabaseUnavailable, "No such file or directory"),
-    "postgresql://u:p@ss@127.0.0.1:1/x": (DatabaseUnavailable, "cannot be reached"),
-    "postgresql://u@no-such-host.invalid/x": (DatabaseUnavailable, "cannot be reached"),
-    "postgresql://u@ho st/x": (DatabaseUnavailable, "cannot be reached"),
+    "postgresql://u@/x?host=/nowhere": (DatabaseUnavailable, os.strerror(errno.ENOENT)),
+    "postgresql://u:p@ss@127.0.0.1:1/x": (DatabaseUnavailable, "127.0.0.1:1 "),
+    "postgresql://u@no-such-host.invalid/x": (DatabaseUnavailable, " no-such-host.invalid:5432 "),
+    "postgresql://u@ho st/x": (DatabaseUnavailable, " ho st:5432 "),
     f"postgresql://u@{'a' * 300}/x": (ConfigurationError, "host"),
-    "postgresql://u@/x?host=/nowhere&host=/elsewhere": (ConfigurationError, "multiple host"),
+    "postgresql://u@/x?host=/nowhere&host=/elsewhere": (ConfigurationError, "host"),
     "postgresql://u@/x%00y?host=/nowhere": (SiteatlasError, ""),
 }
 
@@ -251,8 +253,8 @@ async def test_an_address_that_cannot_work_is_told_in_words(url: str) -> None:
     ("revisions", "kind", "words"),
     [
         (["0001"], SchemaOutdated, "siteatlas db upgrade"),
-        (["9999"], SchemaNewer, "is at 9999, which this version"),
-        (["0001", "9999"], DatabaseError, "several revisions (0001, 9999)"),
+        (["9999"], SchemaNewer, " 9999"),
+        (["0001", "9999"], DatabaseError, "(0001, 9999)"),
     ],
 )
 async def test_another_schema_is_told_by_its_revision(
