@@ -8,14 +8,14 @@ import os
 import re
 import signal
 import socket
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 
 import pytest
 
 from siteatlas.demo.server import DemoSite
 from tests.fixtures.commands import Machine, Service
+from tests.fixtures.waiting import block_until
 
 Sites = dict[str, DemoSite]
 
@@ -213,18 +213,11 @@ def test_several_workers_share_the_queue_and_stop_together(fresh_machine: Machin
 def test_a_worker_goes_behind_the_api_but_the_server_it_starts_does_not(fresh_machine: Machine):
     with fresh_machine.process("worker") as worker:
         priority_of = partial(os.getpriority, os.PRIO_PROCESS)
-        wait_for(lambda: priority_of(worker.pid) > 0)
-        wait_for(lambda: bool(fresh_machine.postgres_processes()))
+        block_until(lambda: priority_of(worker.pid) > 0)
+        block_until(lambda: bool(fresh_machine.postgres_processes()))
         assert {priority_of(pid) for pid in fresh_machine.postgres_processes()} == {0}
         worker.send_signal(signal.SIGTERM)
         assert worker.wait(25) == 0
-
-
-def wait_for(condition: Callable[[], bool], seconds: float = 20) -> None:
-    give_up = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < give_up
-        time.sleep(0.05)
 
 
 def test_scan_prints_one_object_a_url(fresh_machine: Machine, sites: Sites):

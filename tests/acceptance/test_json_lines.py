@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.fixtures.commands import PATIENCE, Machine, data_directory
+from tests.fixtures.commands import PATIENCE, Machine
+from tests.fixtures.embedded import data_directory
 
 JSON = {"SITEATLAS_LOG_FORMAT": "json"}
 NO_DATABASE = {

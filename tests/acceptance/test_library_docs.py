@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.fixtures.commands import Machine, data_directory
+from tests.fixtures.commands import Machine
 from tests.fixtures.documents import urlset_of
+from tests.fixtures.embedded import data_directory
 from tests.fixtures.site_server import Pages, SiteServer
 from tests.fixtures.thread_server import running_site
 

@@ -9,8 +9,9 @@ import pytest
 
 from siteatlas.cli.terminal.problem_lines import meaning_of
 from siteatlas.storage.embedded.server import EmbeddedServer
-from tests.fixtures.commands import Machine, data_directory
+from tests.fixtures.commands import Machine
 from tests.fixtures.documents import urlset
+from tests.fixtures.embedded import data_directory
 from tests.fixtures.site_server import SiteServer
 from tests.fixtures.thread_server import running_site
 

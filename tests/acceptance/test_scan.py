@@ -23,12 +23,13 @@ from aiohttp import web
 
 from siteatlas.demo.server import DemoSite
 from tests.fixtures.commands import COMMAND, Machine
+from tests.fixtures.documents import index_of, urlset
 from tests.fixtures.site_server import Pages, SiteServer
 from tests.fixtures.thread_server import running_site
+from tests.fixtures.waiting import block_until
 
 Sites = dict[str, DemoSite]
 ENTRIES = 3000
-URLSET_HEAD = "<urlset>"
 
 
 def entry(base: str, number: int) -> str:
@@ -37,12 +38,16 @@ def entry(base: str, number: int) -> str:
     return f"<url><loc>{base}/{section}/{number}</loc>{lastmod}</url>"
 
 
+def sitemap_of(count: int, base: str = "https://a.example") -> str:
+    return urlset("".join(entry(base, number) for number in range(count))).decode()
+
+
 async def never_ending(request: web.BaseRequest) -> web.StreamResponse:
     """Three thousand entries, then silence."""
     answer = web.StreamResponse()
     await answer.prepare(request)
-    entries = "".join(entry(f"http://{request.host}", n) for n in range(ENTRIES))
-    await answer.write(f"{URLSET_HEAD}{entries}".encode())
+    whole = sitemap_of(ENTRIES, f"http://{request.host}")
+    await answer.write(whole.partition("</urlset>")[0].encode())
     await asyncio.sleep(60)
     return answer
 
@@ -50,10 +55,9 @@ async def never_ending(request: web.BaseRequest) -> web.StreamResponse:
 @pytest.fixture(scope="module")
 def site() -> Iterator[SiteServer]:
     """One sitemap of six URLs under /, and one that never ends under /slow.xml."""
-    urls = "".join(entry("{base}", number) for number in range(6))
     pages: Pages = {
         "/robots.txt": "Sitemap: {base}/sitemap.xml\n",
-        "/sitemap.xml": f"{URLSET_HEAD}{urls}</urlset>",
+        "/sitemap.xml": sitemap_of(6, "{base}"),
         "/slow.xml": never_ending,
     }
     with running_site(pages) as running:
@@ -143,8 +147,7 @@ def test_a_limit_is_for_the_urls_that_are_printed(
 
 
 def test_a_limit_holds_for_a_local_file(here: Machine):
-    text = f"{URLSET_HEAD}{''.join(entry('https://a.example', n) for n in range(9))}</urlset>"
-    (here.data_dir / "sitemap.xml").write_text(text)
+    (here.data_dir / "sitemap.xml").write_text(sitemap_of(9))
     result = here.run("scan", "./sitemap.xml", "--format", "urls", "--max-urls", "7")
     assert len(result.stdout.splitlines()) == 7
     assert "PARTIAL: url_limit." in result.stderr
@@ -231,7 +234,7 @@ def test_a_list_as_json_has_the_shape_of_the_api(here: Machine, sites: Sites):
 
 
 def test_a_local_file_is_read(here: Machine):
-    text = f"{URLSET_HEAD}{''.join(entry('https://a.example', n) for n in range(4))}</urlset>"
+    text = sitemap_of(4)
     (here.data_dir / "sitemap.xml.gz").write_bytes(gzip.compress(text.encode()))
     result = here.run("scan", "./sitemap.xml.gz", "--format", "urls")
     assert len(result.stdout.splitlines()) == 4
@@ -242,8 +245,7 @@ def test_a_local_file_is_read(here: Machine):
 
 def test_a_local_index_lists_its_children_and_fetches_nothing(here: Machine, site: SiteServer):
     site.requests.clear()
-    child = f"<sitemap><loc>{site.base}/sitemap.xml</loc></sitemap>"
-    (here.data_dir / "index.xml").write_text(f"<sitemapindex>{child}</sitemapindex>")
+    (here.data_dir / "index.xml").write_bytes(index_of([f"{site.base}/sitemap.xml"]))
     result = here.run("scan", "./index.xml", "--format", "urls")
     assert result.stdout == ""
     assert "index.xml: 0 URLs in 1 sitemap" in result.stderr
@@ -297,8 +299,7 @@ def test_a_reader_that_has_enough_ends_the_scan_quietly(
 
 
 def test_head_takes_what_it_wants(here: Machine, tmp_path: Path):
-    text = f"{URLSET_HEAD}{''.join(entry('https://a.example', n) for n in range(9000))}</urlset>"
-    (tmp_path / "sitemap.xml").write_text(text)
+    (tmp_path / "sitemap.xml").write_text(sitemap_of(9000))
     command = f"{COMMAND} scan ./sitemap.xml --format jsonl | head -n 2"
     result = here.execute(["bash", "-o", "pipefail", "-c", command])
     assert result.returncode == 0
@@ -310,9 +311,7 @@ def interrupted(here: Machine, site: SiteServer, *arguments: str) -> tuple[str, 
     """Interrupt a scan that waits for a silent site; gives stdout and stderr."""
     site.requests.clear()
     scan = start(here, f"{site.base}/slow.xml", *arguments)
-    give_up = time.monotonic() + 20
-    while "/slow.xml" not in site.paths and time.monotonic() < give_up:
-        time.sleep(0.05)
+    block_until(lambda: "/slow.xml" in site.paths)
     time.sleep(0.5)
     scan.send_signal(signal.SIGINT)
     output, words = scan.communicate(timeout=20)
@@ -347,8 +346,7 @@ def test_an_interrupt_leaves_a_file_with_what_was_found(here: Machine, site: Sit
 
 def test_a_second_interrupt_leaves_at_once_and_gives_the_terminal_back(here: Machine):
     """The reader of the output stalls, so that the first interrupt cannot end the scan."""
-    text = f"{URLSET_HEAD}{''.join(entry('https://a.example', n) for n in range(30000))}</urlset>"
-    (here.data_dir / "sitemap.xml").write_text(text)
+    (here.data_dir / "sitemap.xml").write_text(sitemap_of(30000))
     stalled, output = socket.socketpair()
     master, slave = pty.openpty()
     scan = subprocess.Popen(

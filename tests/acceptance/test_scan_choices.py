@@ -10,8 +10,9 @@ from collections.abc import Iterator
 import pytest
 from aiohttp import web
 
-from tests.fixtures.commands import Machine, data_directory
+from tests.fixtures.commands import Machine
 from tests.fixtures.documents import index_of, urlset_of
+from tests.fixtures.embedded import data_directory
 from tests.fixtures.site_server import SiteServer
 from tests.fixtures.thread_server import running_site
 

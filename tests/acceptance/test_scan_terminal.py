@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 
 from tests.fixtures.commands import COMMAND, Machine
+from tests.fixtures.pipeline import index
 from tests.fixtures.site_server import Pages, SiteServer
 from tests.fixtures.thread_server import running_site
 
@@ -28,16 +29,16 @@ PARTS = 4
 
 @pytest.fixture(scope="module")
 def site() -> Iterator[SiteServer]:
-    """An index of four sitemaps; one URL tries to clear the screen."""
-    children = "".join(f"<sitemap><loc>{{base}}/{n}.xml</loc></sitemap>" for n in range(PARTS))
-    pages: dict[str, str] = {
-        f"/{n}.xml": f"<urlset><url><loc>{{base}}/page/{n}\u202e</loc></url></urlset>"
-        for n in range(PARTS)
+    """Four sitemaps without a namespace, a problem to report; their URLs steer a terminal."""
+    pages: Pages = {
+        "/robots.txt": "Sitemap: {base}/index.xml\n",
+        "/index.xml": index(f"{{base}}/{n}.xml" for n in range(PARTS)),
+        **{
+            f"/{n}.xml": f"<urlset><url><loc>{{base}}/page/{n}\u202e</loc></url></urlset>"
+            for n in range(PARTS)
+        },
     }
-    pages["/robots.txt"] = "Sitemap: {base}/index.xml\n"
-    pages["/index.xml"] = f"<sitemapindex>{children}</sitemapindex>"
-    all_pages: Pages = {**pages}
-    with running_site(all_pages) as running:
+    with running_site(pages) as running:
         yield running
 
 

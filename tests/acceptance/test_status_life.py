@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import pytest
 
@@ -40,17 +38,6 @@ def service_for(machine: Machine, site: SiteServer) -> Iterator[tuple[Machine, S
         yield own, service
 
 
-def seen_as(service: Service, status_url: str, status: str) -> dict[str, Any]:
-    """The answer of the status route once it names this status."""
-    give_up = time.monotonic() + PATIENCE
-    while time.monotonic() < give_up:
-        job: dict[str, Any] = service.ask(status_url)
-        if job["status"] == status:
-            return job
-        time.sleep(0.05)
-    raise AssertionError(f"The job was never {status}.")
-
-
 @pytest.mark.criterion("status-life", "completed-status")
 @pytest.mark.parametrize("ending", ["completed", "failed"])
 def test_a_client_sees_a_job_pending_then_processing_then_ended(machine: Machine, ending: str):
@@ -64,9 +51,9 @@ def test_a_client_sees_a_job_pending_then_processing_then_ended(machine: Machine
         url = submitted["status_url"]
         pending = service.ask(url)
         with own.process("worker"):
-            running = seen_as(service, url, "processing")
+            running = service.wait_for(url, "processing")
             gate.open()
-            ended = seen_as(service, url, ending)
+            ended = service.wait_for(url, ending)
 
     assert (pending["status"], pending["progress"], pending["attempt"]) == ("pending", 0, 0)
     assert (pending["started_at"], pending["finished_at"]) == (None, None)

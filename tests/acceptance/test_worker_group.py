@@ -14,7 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.fixtures.commands import PATIENCE, Machine, data_directory
+from tests.fixtures.commands import PATIENCE, Machine
+from tests.fixtures.embedded import data_directory
+from tests.fixtures.waiting import block_until
 
 READY = "Running jobs from the queue."
 
@@ -51,13 +53,6 @@ def is_running(pid: int) -> bool:
         return False
 
 
-def wait_until_gone(pids: list[int]) -> None:
-    give_up = time.monotonic() + PATIENCE
-    while any(map(is_running, pids)):
-        assert time.monotonic() < give_up, "a process stayed behind"
-        time.sleep(0.05)
-
-
 def test_a_killed_worker_is_named_and_gives_the_exit_code(machine: Machine):
     with machine.process("worker", "--processes", "2") as group:
         killed, other = workers_of(group)
@@ -75,7 +70,7 @@ def test_workers_end_in_good_order_when_their_group_is_killed(machine: Machine):
     with machine.process("worker", "--processes", "2") as group:
         workers = workers_of(group)
         group.kill()
-        wait_until_gone(workers)
+        block_until(lambda: not any(map(is_running, workers)))
         _, words = group.communicate(timeout=PATIENCE)
     assert words.count("parent_process_exited") == 2
     assert "Traceback" not in words

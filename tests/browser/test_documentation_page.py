@@ -10,7 +10,8 @@ from fastapi.routing import APIRoute
 
 from siteatlas.api.routes import ROUTERS
 from tests.fixtures.browser import LoadedPage, load_page
-from tests.fixtures.commands import Machine, data_directory
+from tests.fixtures.commands import Machine
+from tests.fixtures.embedded import data_directory
 
 SUMMARIES = [
     route.summary

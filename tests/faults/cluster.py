@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shutil
 import signal
-import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from sqlalchemy.engine import make_url
-
 from siteatlas.storage.embedded.postmaster import Postmaster, process_lives
 from siteatlas.storage.embedded.server import EmbeddedServer
-from tests.fixtures.database import PostgresServer, trade_safety_for_speed
+from tests.fixtures.database import PostgresServer, fast_server
+from tests.fixtures.waiting import block_until
 
 FAST = signal.SIGINT
 IMMEDIATE = signal.SIGQUIT
@@ -42,10 +39,7 @@ class RestartableServer:
         if postmaster is None or not postmaster.lives:
             return
         os.kill(postmaster.pid, how)
-        give_up = time.monotonic() + STOP_SECONDS
-        while process_lives(postmaster.pid):
-            assert time.monotonic() < give_up, "PostgreSQL does not stop"
-            time.sleep(0.01)
+        block_until(lambda: not process_lives(postmaster.pid), seconds=STOP_SECONDS)
 
     def start(self) -> None:
         """Start it again, through the same supervisor that the product uses."""
@@ -66,14 +60,7 @@ def restartable_server() -> Iterator[RestartableServer]:
     Neither crash of ours is one of the machine, so the disk need not be waited for; commits that
     do not wait for their log (`synchronous_commit = off`) are lost as they would be anywhere.
     """
-    folder = Path(tempfile.mkdtemp(prefix="siteatlas-faults-"))
-    folder.chmod(0o755)
-    try:
-        with EmbeddedServer(folder, announce=lambda _text: None) as embedded:
-            trade_safety_for_speed(folder / "postgres")
-            admin_url = make_url(embedded.url).set(database="postgres").render_as_string(False)
-            databases = PostgresServer(embedded.url, admin_url, behind_pooler=True)
-            asyncio.run(databases.prepare())
-            yield RestartableServer(embedded, databases)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    with fast_server() as embedded:
+        databases = PostgresServer.of(embedded, behind_pooler=True)
+        asyncio.run(databases.prepare())
+        yield RestartableServer(embedded, databases)

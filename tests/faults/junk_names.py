@@ -10,21 +10,14 @@ from __future__ import annotations
 import gzip
 from collections.abc import Iterator
 
-FORMATS = {
-    "urlset.xml": ('<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9">', "url", "loc"),
-    "index.xml": (
-        '<sitemapindex xmlns="http://www.sitemaps.org/schemas/sitemap/0.9">',
-        "sitemap",
-        "loc",
-    ),
-    "feed.rss": ('<rss version="2.0"><channel>', "item", "link"),
-    "feed.atom": ('<feed xmlns="http://www.w3.org/2005/Atom">', "entry", "link"),
-}
-ENDS = {
-    "urlset.xml": "</urlset>",
-    "index.xml": "</sitemapindex>",
-    "feed.rss": "</channel></rss>",
-    "feed.atom": "</feed>",
+from tests.fixtures.documents import FORMATS
+
+# By the names of the documents in a site.
+DOCUMENTS = {
+    "urlset.xml": FORMATS["urlset"],
+    "index.xml": FORMATS["index"],
+    "feed.rss": FORMATS["rss"],
+    "feed.atom": FORMATS["atom"],
 }
 LONG = 19_000
 # The length of the names in each scan of the attack, in this order.
@@ -39,16 +32,16 @@ IMAGE = "http://www.google.com/schemas/sitemap-image/1.1"
 
 def junk_pages(turn: int, length: int) -> dict[str, bytes | str]:
     """A site with one document of each format, full of attribute names that no other has."""
-    robots = "".join(f"Sitemap: {{base}}/{turn}/{name}\n" for name in FORMATS)
+    robots = "".join(f"Sitemap: {{base}}/{turn}/{name}\n" for name in DOCUMENTS)
     pages: dict[str, bytes | str] = {"/robots.txt": robots}
-    for name in FORMATS:
+    for name in DOCUMENTS:
         document = "".join(_junk_document(name, turn, length))
         pages[f"/{turn}/{name}"] = gzip.compress(document.encode(), 1)
     return pages
 
 
 def _junk_document(kind: str, turn: int, length: int) -> Iterator[str]:
-    start, entry, link = FORMATS[kind]
+    start, entry, link, end = DOCUMENTS[kind]
     yield start
     count = (LONG_DOCUMENT if length == LONG else SHORT_DOCUMENT) // (length + 4)
     step = min(MAX_ATTRIBUTES, max(1, TAG_CHARS // (length + 4)))
@@ -57,7 +50,7 @@ def _junk_document(kind: str, turn: int, length: int) -> Iterator[str]:
         names = (f"{kind[0]}{kind[-1]}{turn}x{number}".ljust(length, "n") for number in numbers)
         attributes = " ".join(f'{name}=""' for name in names)
         yield f"<{entry}><{link}>https://a.example/{first}</{link}><x {attributes}/></{entry}>"
-    yield ENDS[kind]
+    yield end
 
 
 def honest_pages(prefix: str) -> dict[str, str]:
@@ -67,12 +60,12 @@ def honest_pages(prefix: str) -> dict[str, str]:
             f"Sitemap: {{base}}/{name}\n" for name in ("index.xml", "feed.rss", "feed.atom")
         ),
         "/index.xml": (
-            f"{FORMATS['index.xml'][0]}<sitemap {prefix}i=''><loc>{{base}}/news.xml</loc></sitemap>"
-            f"{ENDS['index.xml']}"
+            f"{FORMATS['index'].start}<sitemap {prefix}i=''><loc>{{base}}/news.xml</loc></sitemap>"
+            f"{FORMATS['index'].end}"
         ),
         "/news.xml": _news(prefix),
-        "/feed.rss": _feed("feed.rss", "rss", prefix),
-        "/feed.atom": _feed("feed.atom", "atom", prefix),
+        "/feed.rss": _feed("rss", prefix),
+        "/feed.atom": _feed("atom", prefix),
     }
 
 
@@ -84,14 +77,14 @@ def _news(prefix: str) -> str:
         for number in range(HONEST_ENTRIES)
     )
     names = f'xmlns:{prefix}n="{NEWS}" xmlns:{prefix}m="{IMAGE}"'
-    start = FORMATS["urlset.xml"][0].replace("<urlset", f"<urlset {names}")
+    start = FORMATS["urlset"].start.replace("<urlset", f"<urlset {names}")
     return f"{start}{entries}</urlset>"
 
 
-def _feed(kind: str, word: str, prefix: str) -> str:
-    start, entry, link = FORMATS[kind]
+def _feed(kind: str, prefix: str) -> str:
+    start, entry, link, end = FORMATS[kind]
     entries = "".join(
-        f"<{entry}><{link}>{{base}}/{word}/{number}</{link}><{prefix}t>x</{prefix}t></{entry}>"
+        f"<{entry}><{link}>{{base}}/{kind}/{number}</{link}><{prefix}t>x</{prefix}t></{entry}>"
         for number in range(HONEST_ENTRIES)
     )
-    return f"{start}{entries}{ENDS[kind]}"
+    return f"{start}{entries}{end}"

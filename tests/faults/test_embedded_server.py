@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
-import time
-from contextlib import suppress
 from urllib.error import URLError
 
 import pytest
 
-from tests.fixtures.commands import Machine, Service, data_directory, running_demo_sites
+from tests.fixtures.commands import Machine, Service, running_demo_sites
+from tests.fixtures.embedded import data_directory
+from tests.fixtures.waiting import block_until
 
 BACK_WITHIN = 30
 
@@ -19,14 +19,11 @@ def postmaster_of(machine: Machine) -> int:
     return int((machine.data_dir / "postgres" / "postmaster.pid").read_text().split()[0])
 
 
-def wait_until_back(service: Service) -> None:
-    give_up = time.monotonic() + BACK_WITHIN
-    while time.monotonic() < give_up:
-        with suppress(URLError):
-            if service.ask("/health/database")["status"] == "ok":
-                return
-        time.sleep(0.2)
-    raise AssertionError("The database did not come back.")
+def is_back(service: Service) -> bool:
+    try:
+        return bool(service.ask("/health/database")["status"] == "ok")
+    except URLError:
+        return False
 
 
 @pytest.mark.timeout(120)
@@ -43,7 +40,7 @@ def test_a_service_starts_its_own_database_again(end: signal.Signals) -> None:
             assert service.scan(sites["papers"])["status"] == "completed"
             before = postmaster_of(machine)
             os.kill(before, end)
-            wait_until_back(service)
+            block_until(lambda: is_back(service), seconds=BACK_WITHIN)
             assert postmaster_of(machine) != before
             assert service.scan(sites["blog"])["status"] == "completed"
             service.process.send_signal(signal.SIGTERM)

@@ -13,7 +13,8 @@ from tests.faults.eyes import Eyes
 from tests.faults.fleet import Fleet
 from tests.faults.oracle import Story, bad_words, differences, left_connections, story, violations
 from tests.faults.phases import Phase, held, phases_but, staged
-from tests.fixtures.commands import COMMAND, Machine, data_directory
+from tests.fixtures.commands import COMMAND, Machine
+from tests.fixtures.embedded import data_directory
 
 MAX_SECONDS = 20
 # What holds a job at its very end would also hold the record of its release.

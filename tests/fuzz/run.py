@@ -12,7 +12,8 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from siteatlas.storage.embedded.server import EmbeddedServer
-from tests.fixtures.commands import Machine, data_directory, running_demo_sites
+from tests.fixtures.commands import Machine, running_demo_sites
+from tests.fixtures.embedded import data_directory
 
 FUZZER = str(Path(sys.executable).with_name("st"))
 CHOICES = str(Path(__file__).with_name("schemathesis.toml"))

@@ -29,7 +29,7 @@ from siteatlas.storage.session import (
 from tests.fixtures.connections import CountedConnections
 from tests.fixtures.database import PostgresServer
 from tests.fixtures.pooler import SERVER_CONNECTIONS, Pooler, running_pooler
-from tests.fixtures.queue import look, submit, take
+from tests.fixtures.queue import job_of, submit, take
 
 pytestmark = pytest.mark.pgbouncer
 
@@ -102,7 +102,7 @@ async def one_round(task: int, number: int) -> None:
         await report_worker(session, report_of(task))
         for claim in claims:
             await complete(session, claim, {"domain": claim.domain})
-    await look(submitted.id)
+    await job_of(submitted.id)
 
 
 async def all_rounds() -> list[DBAPIError]:

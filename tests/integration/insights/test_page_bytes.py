@@ -17,23 +17,20 @@ from siteatlas.insights.pages import Page
 from siteatlas.insights.sitemaps import list_sitemaps
 from siteatlas.insights.urls import list_domain_urls
 from siteatlas.storage.models import Domain
-from tests.fixtures.records import add_candidate, add_domain, add_job, add_sitemap, add_urls
+from tests.fixtures.records import (
+    add_candidate,
+    add_domain,
+    add_job,
+    add_sitemap,
+    add_urls,
+    every_page,
+)
 
 ROWS = 300
 LARGE = {"images": [{"loc": f"https://example.com/{n}.png?{'x' * 80}"} for n in range(600)]}
 SLACK = 1.05
 
 Read = Callable[[str | None], Awaitable[Page[Any]]]
-
-
-async def pages_of(read: Read) -> list[list[Any]]:
-    pages, cursor = [], None
-    while True:
-        page = await read(cursor)
-        pages.append(page.items)
-        cursor = page.next_cursor
-        if cursor is None:
-            return pages
 
 
 async def site_with_large_listings(session: AsyncSession) -> Domain:
@@ -50,7 +47,7 @@ async def test_a_page_of_large_listings_ends_early_and_the_next_one_goes_on(
     session: AsyncSession, contains: str | None
 ):
     domain = await site_with_large_listings(session)
-    pages = await pages_of(
+    pages = await every_page(
         lambda cursor: list_domain_urls(
             session, domain.id, contains=contains, limit=1000, cursor=cursor
         )
@@ -122,6 +119,6 @@ async def test_other_lists_end_early_too(session: AsyncSession, monkeypatch: pyt
         lambda cursor: list_jobs(session, limit=1000, cursor=cursor),
     ]
     for read in lists:
-        pages = await pages_of(read)
+        pages = await every_page(read)
         assert sum(map(len, pages)) == 30
         assert max(map(len, pages)) <= 20

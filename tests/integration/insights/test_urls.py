@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from random import Random
 
@@ -14,19 +13,9 @@ from siteatlas.insights import urls
 from siteatlas.insights.pages import MAX_BIGINT, MIN_BIGINT, Page
 from siteatlas.insights.urls import ListingState, UrlView, list_domain_urls, list_sitemap_urls
 from siteatlas.storage.models import Domain
-from tests.fixtures.records import add_domain, add_sitemap, add_urls
+from tests.fixtures.records import add_domain, add_sitemap, add_urls, every_page
 
 ROWS = 2500
-
-
-async def every_page(read: Callable[[str | None], Awaitable[Page[UrlView]]]) -> list[list[UrlView]]:
-    pages, cursor = [], None
-    while True:
-        page = await read(cursor)
-        pages.append(page.items)
-        cursor = page.next_cursor
-        if cursor is None:
-            return pages
 
 
 async def site_with_many_urls(session: AsyncSession) -> Domain:

@@ -23,15 +23,8 @@ from siteatlas.storage.models import (
 )
 from siteatlas.storage.session import get_background_session
 from siteatlas.storage.statements.sitemaps import MANUAL_GRACE_DAYS
-from tests.fixtures.pipeline import (
-    index,
-    job_of,
-    pages,
-    rows_of,
-    settings_for,
-    urlset,
-    work,
-)
+from tests.fixtures.pipeline import index, pages, rows_of, settings_for, urlset, work
+from tests.fixtures.queue import job_of
 from tests.fixtures.site_server import SiteServer
 
 pytestmark = pytest.mark.usefixtures("database")

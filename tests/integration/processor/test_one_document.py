@@ -8,7 +8,8 @@ from siteatlas.net.address import parse_site
 from siteatlas.queue.submission import submit_site
 from siteatlas.storage.models import LOCAL_USER_ID, Domain, Job, Sitemap
 from siteatlas.storage.session import get_background_session
-from tests.fixtures.pipeline import job_of, pages, rows_of, scan_server, settings_for, urlset, work
+from tests.fixtures.pipeline import pages, rows_of, scan_server, settings_for, urlset, work
+from tests.fixtures.queue import job_of
 from tests.fixtures.site_server import SiteServer
 
 pytestmark = pytest.mark.usefixtures("database")

@@ -12,7 +12,8 @@ from siteatlas.processor.own_session import process_domain_with_own_session
 from siteatlas.storage.models import LOCAL_USER_ID, Domain, Job
 from siteatlas.storage.session import get_background_session
 from tests.fixtures.log_lines import log_lines, logged
-from tests.fixtures.pipeline import job_of, pages, rows_of, submit_server, urlset
+from tests.fixtures.pipeline import pages, rows_of, submit_server, urlset
+from tests.fixtures.queue import job_of
 from tests.fixtures.site_server import SiteServer
 
 __all__ = ["log_lines"]

@@ -8,16 +8,8 @@ from sqlalchemy import insert, text
 from siteatlas.queue.completion import MAX_POSTPONEMENTS
 from siteatlas.storage.models import Domain, Job, JobAttempt
 from tests.fixtures.database import transaction
-from tests.fixtures.pipeline import (
-    job_of,
-    pages,
-    rows_of,
-    settings_for,
-    submit_server,
-    urlset,
-    work,
-)
-from tests.fixtures.queue import change
+from tests.fixtures.pipeline import pages, rows_of, settings_for, submit_server, urlset, work
+from tests.fixtures.queue import change, job_of
 from tests.fixtures.site_server import SiteServer
 
 pytestmark = pytest.mark.usefixtures("database")

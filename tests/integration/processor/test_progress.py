@@ -8,16 +8,8 @@ import pytest
 
 from siteatlas.processor import recorder
 from siteatlas.storage.models import SitemapUrl
-from tests.fixtures.pipeline import (
-    index,
-    job_of,
-    pages,
-    rows_of,
-    settings_for,
-    submit_server,
-    urlset,
-    work,
-)
+from tests.fixtures.pipeline import index, pages, rows_of, settings_for, submit_server, urlset, work
+from tests.fixtures.queue import job_of
 from tests.fixtures.site_server import SiteServer
 from tests.fixtures.waiting import wait_until
 

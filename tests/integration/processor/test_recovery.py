@@ -18,17 +18,8 @@ from siteatlas.queue.claims import rescue
 from siteatlas.queue.operator_actions import cancel, retry
 from siteatlas.storage.models import Job, JobAttempt, Scan, Sitemap, SitemapScan, SitemapUrl
 from siteatlas.storage.session import bound_database, get_background_session
-from tests.fixtures.pipeline import (
-    index,
-    job_of,
-    pages,
-    rows_of,
-    settings_for,
-    submit_server,
-    urlset,
-    work,
-)
-from tests.fixtures.queue import change, let_lease_expire, take_one
+from tests.fixtures.pipeline import index, pages, rows_of, settings_for, submit_server, urlset, work
+from tests.fixtures.queue import change, job_of, let_lease_expire, take_one
 from tests.fixtures.site_server import SiteServer
 from tests.fixtures.waiting import wait_until
 

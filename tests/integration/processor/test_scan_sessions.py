@@ -13,8 +13,8 @@ from siteatlas.processor.job_activity import JobActivity
 from siteatlas.processor.processing import Processor
 from siteatlas.storage.models import JobStatus
 from siteatlas.storage.session import BACKGROUND_LIMITS, REQUEST_LIMITS, bound_database
-from tests.fixtures.pipeline import index, job_of, pages, settings_for, submit_server, urlset
-from tests.fixtures.queue import take, take_one
+from tests.fixtures.pipeline import index, pages, settings_for, submit_server, urlset
+from tests.fixtures.queue import job_of, take, take_one
 from tests.fixtures.site_server import SiteServer
 from tests.fixtures.transactions import Transaction, WatchedTransactions, watched_transactions
 

@@ -21,7 +21,6 @@ from siteatlas.storage.models import (
 from tests.fixtures.pipeline import (
     compressed,
     index,
-    job_of,
     pages,
     rows_of,
     scan_server,
@@ -30,6 +29,7 @@ from tests.fixtures.pipeline import (
     urlset,
     work,
 )
+from tests.fixtures.queue import job_of
 from tests.fixtures.site_server import SiteServer
 
 pytestmark = pytest.mark.usefixtures("database")

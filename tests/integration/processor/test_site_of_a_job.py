@@ -8,7 +8,8 @@ from siteatlas.insights.jobs import list_jobs
 from siteatlas.queue.job_service import job_service
 from siteatlas.storage.models import LOCAL_USER_ID, Domain, Job
 from siteatlas.storage.session import get_background_session, get_session
-from tests.fixtures.pipeline import job_of, pages, rows_of, settings_for, urlset, work
+from tests.fixtures.pipeline import pages, rows_of, settings_for, urlset, work
+from tests.fixtures.queue import job_of
 from tests.fixtures.site_server import SiteServer
 
 pytestmark = pytest.mark.usefixtures("database")

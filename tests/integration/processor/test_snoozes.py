@@ -13,8 +13,8 @@ from siteatlas.processor.job_activity import JobActivity
 from siteatlas.processor.processing import Processor
 from siteatlas.queue.completion import MAX_SNOOZES
 from siteatlas.storage.models import Job
-from tests.fixtures.pipeline import job_of, pages, settings_for, submit_server, urlset
-from tests.fixtures.queue import change, take_one
+from tests.fixtures.pipeline import pages, settings_for, submit_server, urlset
+from tests.fixtures.queue import change, job_of, take_one
 from tests.fixtures.site_server import SiteServer
 from tests.fixtures.waiting import wait_until
 

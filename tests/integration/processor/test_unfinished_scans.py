@@ -33,7 +33,6 @@ from siteatlas.storage.session import get_background_session
 from siteatlas.storage.statements import known_sitemaps
 from tests.fixtures.pipeline import (
     index,
-    job_of,
     pages,
     rows_of,
     scan_server,
@@ -41,6 +40,7 @@ from tests.fixtures.pipeline import (
     submit_server,
     urlset,
 )
+from tests.fixtures.queue import job_of
 from tests.fixtures.site_server import SiteServer
 from tests.fixtures.waiting import wait_until
 

@@ -22,8 +22,8 @@ from tests.fixtures.pipeline import rows_of
 from tests.fixtures.queue import (
     LEASE,
     change,
+    job_of,
     let_lease_expire,
-    look,
     rescue_all,
     submit,
     take_one,
@@ -76,7 +76,7 @@ async def test_the_lease_can_be_renewed_while_the_scan_is_being_closed(
         async with asyncio.timeout(2), get_background_session() as session, session.begin():
             assert (await heartbeat(session, [claim], LEASE))[0] == {claim.id}
     await ending
-    assert (await look(claim.id)).status in {"failed", "cancelled"}
+    assert (await job_of(claim.id)).status in {"failed", "cancelled"}
 
 
 @pytest.mark.parametrize("end", [failure, record_cancellation])
@@ -108,7 +108,7 @@ async def test_a_worker_that_loses_its_job_while_it_closes_the_scan_rolls_that_b
         await ending
     assert [scan.state for scan in await rows_of(Scan)] == ["running"]
     assert [row.state for row in await rows_of(SitemapScan)] == ["pending"]
-    assert (await look(new.id)).worker_id == "worker-b"
+    assert (await job_of(new.id)).worker_id == "worker-b"
 
 
 async def test_a_cancel_that_comes_while_a_failed_scan_is_closed_counts_for_both() -> None:
@@ -120,4 +120,4 @@ async def test_a_cancel_that_comes_while_a_failed_scan_is_closed_counts_for_both
             assert await cancel(session, claim.id) == "processing"
     assert await ending == "cancelled"
     assert [scan.state for scan in await rows_of(Scan)] == ["cancelled"]
-    assert (await look(claim.id)).status == "cancelled"
+    assert (await job_of(claim.id)).status == "cancelled"

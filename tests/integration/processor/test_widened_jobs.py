@@ -25,8 +25,8 @@ from siteatlas.settings import Settings
 from siteatlas.storage.models import LOCAL_USER_ID, Domain, JobAttempt, JobStatus, Scan, Sitemap
 from siteatlas.storage.session import AsyncSession
 from tests.fixtures.database import transaction
-from tests.fixtures.pipeline import job_of, pages, rows_of, settings_for, urlset, work
-from tests.fixtures.queue import LEASE, look, submit, take_one
+from tests.fixtures.pipeline import pages, rows_of, settings_for, urlset, work
+from tests.fixtures.queue import LEASE, job_of, submit, take_one
 from tests.fixtures.site_server import SiteServer
 from tests.fixtures.waiting import wait_until
 
@@ -116,7 +116,7 @@ async def test_the_failure_that_ends_the_last_attempt_does_not_count_for_the_sit
     await submit("example.com")
     async with transaction() as session:
         status = await fail(session, claim, code="http_not_found", message="404.")
-    job = await look(job_id)
+    job = await job_of(job_id)
     assert (status, job.status, job.attempt, job.error_code) == ("pending", "pending", 0, None)
     assert (job.finished_at, (await take_one()).document) == (None, None)
 
@@ -149,10 +149,10 @@ async def test_the_whole_site_starts_without_the_progress_of_its_document(
     await submit("example.com")
     async with transaction() as session:
         await report_progress(session, claim, lease_seconds=LEASE, progress=0.95)
-    assert (await look(job_id)).progress == 0.95
+    assert (await job_of(job_id)).progress == 0.95
     async with transaction() as session:
         assert await end(session, claim) == "pending"
-    assert (await look(job_id)).progress == 0
+    assert (await job_of(job_id)).progress == 0
 
 
 async def test_a_waiting_job_that_gets_the_whole_site_starts_without_progress() -> None:
@@ -162,9 +162,9 @@ async def test_a_waiting_job_that_gets_the_whole_site_starts_without_progress() 
         await report_progress(session, claim, lease_seconds=LEASE, progress=0.5)
         await release(session, claim)
     await submit(DOCUMENT, document=DOCUMENT)
-    assert (await look(job_id)).progress == 0.5
+    assert (await job_of(job_id)).progress == 0.5
     await submit("example.com")
-    assert (await look(job_id)).progress == 0
+    assert (await job_of(job_id)).progress == 0
 
 
 async def test_a_widened_job_that_was_cancelled_does_not_go_on() -> None:
@@ -174,7 +174,7 @@ async def test_a_widened_job_that_was_cancelled_does_not_go_on() -> None:
     async with transaction() as session:
         await cancel(session, job_id)
         assert await complete(session, claim, {"domain": "example.com"}) == "cancelled"
-    assert (await look(job_id)).finished_at is not None
+    assert (await job_of(job_id)).finished_at is not None
 
 
 async def test_a_batch_widens_a_running_job_too() -> None:
@@ -191,7 +191,7 @@ async def test_a_batch_widens_a_running_job_too() -> None:
     async with transaction() as session:
         answers = await create_many(session, [whole])
     assert (answers["example.com"].id, answers["example.com"].document) == (job_id, None)
-    assert ((await look(job_id)).job_metadata or {})["documents"] == [DOCUMENT]
+    assert ((await job_of(job_id)).job_metadata or {})["documents"] == [DOCUMENT]
 
 
 async def test_a_running_job_of_one_document_is_joined_unchanged_by_the_same_document() -> None:
@@ -214,4 +214,4 @@ async def test_a_due_site_of_which_one_document_is_read_is_due_again_in_a_minute
     (domain,) = await rows_of(Domain)
     assert domain.next_scan_at is not None
     assert timedelta() < domain.next_scan_at - datetime.now(UTC) <= timedelta(minutes=1)
-    assert ((await look(job_id)).job_metadata or {})["document"] == DOCUMENT
+    assert ((await job_of(job_id)).job_metadata or {})["document"] == DOCUMENT

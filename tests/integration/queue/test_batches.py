@@ -14,7 +14,7 @@ from siteatlas.queue.completion import complete, fail
 from siteatlas.storage.models import LOCAL_USER_ID, Batch, Job
 from siteatlas.storage.session import Database, get_background_session
 from tests.fixtures.pipeline import rows_of
-from tests.fixtures.queue import Priority, look, submit, take
+from tests.fixtures.queue import Priority, job_of, submit, take
 
 pytestmark = pytest.mark.usefixtures("database")
 
@@ -58,7 +58,7 @@ async def test_a_batch_widens_the_waiting_jobs_that_give_less_than_it_wants() ->
     wide = await submit(SITES[1], max_pages=500, priority=Priority.BATCH)
     late = await submit(SITES[2], max_pages=10, priority=Priority.SCHEDULED)
     await submit_batch(SITES[:3])
-    jobs = [await look(one.id) for one in (narrow, wide, late)]
+    jobs = [await job_of(one.id) for one in (narrow, wide, late)]
     assert [(job.result_data or {})["max_pages"] for job in jobs] == [10, 500, 10]
     assert [job.priority for job in jobs] == [Priority.BATCH] * 3
 

@@ -19,8 +19,8 @@ from tests.fixtures.queue import (
     LEASE,
     Priority,
     change,
+    job_of,
     let_lease_expire,
-    look,
     rescue_all,
     submit,
     take,
@@ -35,7 +35,7 @@ pytestmark = pytest.mark.usefixtures("database")
 async def test_a_claim_sets_processing_fence_attempt_and_lease() -> None:
     submitted = await submit("example.com", max_pages=7)
     claim = await take_one("worker-a")
-    job = await look(submitted.id)
+    job = await job_of(submitted.id)
     assert (job.status, job.fence, job.attempt, job.worker_id) == ("processing", 1, 1, "worker-a")
     assert job.lease_until is not None
     assert (claim.domain, claim.max_pages, claim.fence) == ("example.com", 7, 1)
@@ -83,7 +83,7 @@ async def test_an_expired_lease_is_rescued_at_once_and_the_attempt_refunded() ->
     await take_one()
     await let_lease_expire(submitted.id)
     await rescue_all()
-    job = await look(submitted.id)
+    job = await job_of(submitted.id)
     assert (job.status, job.attempt, job.fence, job.rescues) == ("pending", 0, 1, 1)
     assert (await take_one("worker-b")).fence == 2
 
@@ -108,7 +108,7 @@ async def test_the_third_death_without_a_finished_document_is_poison() -> None:
     await die(submitted.id, take_one)
     await die(submitted.id, take_one)
     await die(submitted.id, take_suspect)
-    job = await look(submitted.id)
+    job = await job_of(submitted.id)
     assert (job.status, job.error_code) == ("failed", "poison")
 
 
@@ -130,11 +130,11 @@ async def test_a_job_that_never_ran_alone_is_poison_after_six_deaths() -> None:
     await change(submitted.id, rescues=MAX_RESCUES - 2)
     await let_lease_expire(submitted.id)
     await rescue_all()
-    assert (await look(submitted.id)).status == "pending"
+    assert (await job_of(submitted.id)).status == "pending"
     await change(submitted.id, status="processing", fence=2)
     await let_lease_expire(submitted.id)
     await rescue_all()
-    assert (await look(submitted.id)).error_code == "poison"
+    assert (await job_of(submitted.id)).error_code == "poison"
 
 
 async def test_a_job_of_a_worker_that_was_seen_later_is_rescued_without_blame() -> None:
@@ -144,7 +144,7 @@ async def test_a_job_of_a_worker_that_was_seen_later_is_rescued_without_blame() 
         await report_worker(session, WorkerReport("worker-a", "host", 1, "1", slots=1, running=1))
     await let_lease_expire(submitted.id)
     await rescue_all()
-    job = await look(submitted.id)
+    job = await job_of(submitted.id)
     assert (job.status, job.rescues) == ("pending", 0)
 
 
@@ -153,12 +153,12 @@ async def test_a_living_worker_takes_the_blame_back_once() -> None:
     claim = await take_one("worker-a")
     await let_lease_expire(submitted.id)
     await rescue_all()
-    assert (await look(submitted.id)).rescues == 1
+    assert (await job_of(submitted.id)).rescues == 1
     await change(submitted.id, rescues=2)
     for _ in range(2):
         async with get_background_session() as session, session.begin():
             await forgive_rescues(session, [claim])
-    assert (await look(submitted.id)).rescues == 1
+    assert (await job_of(submitted.id)).rescues == 1
 
 
 @pytest.mark.parametrize("worker_lives", [True, False])
@@ -176,7 +176,7 @@ async def test_the_pardon_of_a_rescue_without_blame_keeps_an_earlier_death(
         (rescued,) = await rescue(session, count_deaths=worker_lives)
         assert rescued.rescues == 1
         await forgive_rescues(session, [claim])
-    assert (await look(submitted.id)).rescues == 1
+    assert (await job_of(submitted.id)).rescues == 1
     assert await codes_of_attempts(submitted.id) == ["lease_expired", "lease_lost"]
 
 
@@ -186,7 +186,7 @@ async def test_a_job_that_its_worker_ended_itself_keeps_the_blame_for_earlier_de
     claim = await take_one()
     async with get_background_session() as session, session.begin():
         await forgive_rescues(session, [claim])
-    assert (await look(submitted.id)).rescues == 1
+    assert (await job_of(submitted.id)).rescues == 1
 
 
 async def test_a_finished_document_clears_the_count_of_deaths() -> None:
@@ -200,7 +200,7 @@ async def test_a_finished_document_clears_the_count_of_deaths() -> None:
             )
         await let_lease_expire(submitted.id)
         await rescue_all()
-    assert (await look(submitted.id)).status == "pending"
+    assert (await job_of(submitted.id)).status == "pending"
 
 
 async def test_a_rescued_job_that_was_asked_to_stop_is_cancelled() -> None:
@@ -209,7 +209,7 @@ async def test_a_rescued_job_that_was_asked_to_stop_is_cancelled() -> None:
     await change(submitted.id, cancel_requested_at=func.now())
     await let_lease_expire(submitted.id)
     await rescue_all()
-    assert (await look(submitted.id)).status == "cancelled"
+    assert (await job_of(submitted.id)).status == "cancelled"
 
 
 async def test_a_rescue_after_an_outage_of_the_database_blames_no_job() -> None:
@@ -230,7 +230,7 @@ async def test_a_worker_disowns_only_what_it_does_not_run() -> None:
     async with get_background_session() as session, session.begin():
         given_back = await release_orphans(session, "worker-a", [running.id])
     assert [(job.id, job.status, job.attempt) for job in given_back] == [(lost.id, "pending", 0)]
-    assert (await look(running.id)).status == (await look(other.id)).status == "processing"
+    assert (await job_of(running.id)).status == (await job_of(other.id)).status == "processing"
 
 
 async def test_a_disowned_job_that_was_cancelled_ends() -> None:

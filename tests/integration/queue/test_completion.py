@@ -19,8 +19,8 @@ from siteatlas.storage.models import JobAttempt
 from siteatlas.storage.session import AsyncSession, get_background_session
 from tests.fixtures.queue import (
     LEASE,
+    job_of,
     let_lease_expire,
-    look,
     rescue_all,
     submit,
     take_one,
@@ -37,7 +37,7 @@ async def test_completing_stores_the_result_and_the_attempt() -> None:
     claim = await take_one()
     async with get_background_session() as session, session.begin():
         await complete(session, claim, {"url_count": 3})
-    job = await look(submitted.id)
+    job = await job_of(submitted.id)
     assert (job.status, job.progress, job.result_data) == ("completed", 1.0, {"url_count": 3})
     assert job.finished_at is not None
     async with get_background_session() as session, session.begin():
@@ -63,7 +63,7 @@ async def test_a_holder_whose_job_was_taken_over_can_write_nothing() -> None:
                 await attempt(session)
     async with get_background_session() as session, session.begin():
         await complete(session, new, {"by": "worker-b"})
-    assert (await look(submitted.id)).result_data == {"by": "worker-b"}
+    assert (await job_of(submitted.id)).result_data == {"by": "worker-b"}
 
 
 async def test_a_released_and_reclaimed_job_refuses_the_old_holder() -> None:
@@ -71,7 +71,7 @@ async def test_a_released_and_reclaimed_job_refuses_the_old_holder() -> None:
     old = await take_one("worker-a")
     async with get_background_session() as session, session.begin():
         await release(session, old)
-    job = await look(submitted.id)
+    job = await job_of(submitted.id)
     assert (job.status, job.attempt, job.fence) == ("pending", 0, 1)
     new = await take_one("worker-b")
     assert (new.attempt, new.fence) == (1, 2)
@@ -87,7 +87,7 @@ async def test_progress_never_goes_back() -> None:
     for progress in (0.6, 0.2):
         async with get_background_session() as session, session.begin():
             await report_progress(session, claim, lease_seconds=LEASE, progress=progress)
-    assert (await look(submitted.id)).progress == pytest.approx(0.6)
+    assert (await job_of(submitted.id)).progress == pytest.approx(0.6)
 
 
 async def expire_and_rescue(_session: AsyncSession, claim: Claim) -> None:
@@ -112,7 +112,7 @@ async def test_a_job_that_will_resume_its_scan_keeps_its_progress(requeue: Reque
         await report_progress(session, claim, lease_seconds=LEASE, progress=0.6)
     async with get_background_session() as session, session.begin():
         await requeue(session, claim)
-    job = await look(submitted.id)
+    job = await job_of(submitted.id)
     assert (job.status, job.progress) == ("pending", 0.6)
 
 
@@ -122,7 +122,7 @@ async def test_a_permanent_failure_ends_the_job_with_its_code() -> None:
     claim = await take_one()
     async with get_background_session() as session, session.begin():
         await fail(session, claim, code="no_sitemap", message="None found.")
-    job = await look(submitted.id)
+    job = await job_of(submitted.id)
     assert (job.status, job.error_code, job.error) == ("failed", "no_sitemap", "None found.")
 
 
@@ -132,7 +132,7 @@ async def test_a_transient_failure_waits_for_the_next_attempt_with_the_error_vis
     claim = await take_one()
     async with get_background_session() as session, session.begin():
         await fail(session, claim, code="timeout", message="Too late.", transient=True)
-    job = await look(submitted.id)
+    job = await job_of(submitted.id)
     assert (job.status, job.error_code, job.attempt) == ("pending", "timeout", 1)
     assert 10 < (job.run_at - job.updated_at).total_seconds() < 20
 
@@ -143,7 +143,7 @@ async def test_the_last_transient_failure_is_final() -> None:
     claim = await take_one()
     async with get_background_session() as session, session.begin():
         await fail(session, claim, code="timeout", message="Too late.", transient=True)
-    assert (await look(submitted.id)).status == "failed"
+    assert (await job_of(submitted.id)).status == "failed"
 
 
 async def test_the_heartbeat_renews_what_is_ours_and_names_what_was_cancelled() -> None:
@@ -177,5 +177,5 @@ async def test_a_cancelled_job_that_fails_ends_as_cancelled() -> None:
         await cancel(session, claim.id)
     async with get_background_session() as session, session.begin():
         await fail(session, claim, code="timeout", message="Too late.", transient=True)
-    job = await look(submitted.id)
+    job = await job_of(submitted.id)
     assert (job.status, job.error_code) == ("cancelled", None)

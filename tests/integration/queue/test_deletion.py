@@ -28,7 +28,6 @@ from siteatlas.storage.statements.deleted_domains import prune_deleted_domains
 from siteatlas.storage.statements.domains import find_domain
 from tests.fixtures.pipeline import (
     index,
-    job_of,
     pages,
     rows_of,
     scan_server,
@@ -37,7 +36,7 @@ from tests.fixtures.pipeline import (
     urlset,
     work,
 )
-from tests.fixtures.queue import submit
+from tests.fixtures.queue import job_of, submit
 from tests.fixtures.site_server import SiteServer
 
 pytestmark = pytest.mark.usefixtures("database")

@@ -17,7 +17,7 @@ from siteatlas.queue.operator_actions import cancel, retry
 from siteatlas.queue.retention import prune_jobs
 from siteatlas.storage.models import LOCAL_USER_ID, Job
 from siteatlas.storage.session import AsyncSession, get_background_session
-from tests.fixtures.queue import change, look, rescue_all, submit, take
+from tests.fixtures.queue import change, job_of, rescue_all, submit, take
 from tests.fixtures.records import add_domain, add_job
 
 pytestmark = pytest.mark.usefixtures("database")
@@ -38,7 +38,7 @@ async def test_a_job_of_another_type_is_not_claimed() -> None:
     assert [claim.id for claim in await take(10)] == [ours.id]
     async with get_background_session() as session, session.begin():
         assert await claim_one(session, foreign, "worker-a", 60) is None
-    job = await look(foreign)
+    job = await job_of(foreign)
     assert (job.status, job.fence, job.attempt, job.worker_id) == ("pending", 0, 0, None)
 
 
@@ -49,7 +49,7 @@ async def test_a_job_of_another_type_is_neither_rescued_nor_disowned() -> None:
     assert await rescue_all() == []
     async with get_background_session() as session, session.begin():
         assert await release_orphans(session, "worker-a", []) == []
-    job = await look(foreign)
+    job = await job_of(foreign)
     assert (job.status, job.attempt, job.rescues) == ("processing", 1, 0)
 
 
@@ -72,7 +72,7 @@ async def test_an_old_job_of_another_type_is_not_pruned() -> None:
     await change(foreign, finished_at=func.now() - timedelta(days=400))
     async with get_background_session() as session, session.begin():
         assert await prune_jobs(session) == 0
-    assert (await look(foreign)).status == "completed"
+    assert (await job_of(foreign)).status == "completed"
 
 
 async def test_a_job_of_another_type_cannot_be_steered_by_hand() -> None:
@@ -84,7 +84,7 @@ async def test_a_job_of_another_type_cannot_be_steered_by_hand() -> None:
     with pytest.raises(JobNotFound):
         async with get_background_session() as session, session.begin():
             await find_job(session, str(waiting))
-    assert ((await look(failed)).status, (await look(waiting)).status) == ("failed", "pending")
+    assert ((await job_of(failed)).status, (await job_of(waiting)).status) == ("failed", "pending")
 
 
 async def test_create_keeps_the_type_and_the_data_of_a_job() -> None:

@@ -19,7 +19,7 @@ from siteatlas.queue.job_service import job_service
 from siteatlas.queue.leases import report_progress
 from siteatlas.queue.operator_actions import cancel, retry
 from siteatlas.storage.session import get_background_session
-from tests.fixtures.queue import LEASE, change, look, submit, take_one
+from tests.fixtures.queue import LEASE, change, job_of, submit, take_one
 
 pytestmark = pytest.mark.usefixtures("database")
 
@@ -36,7 +36,7 @@ async def test_a_waiting_job_is_cancelled_at_once() -> None:
     submitted = await submit("example.com")
     async with get_background_session() as session, session.begin():
         assert await cancel(session, submitted.id) == "cancelled"
-    assert (await look(submitted.id)).finished_at is not None
+    assert (await job_of(submitted.id)).finished_at is not None
 
 
 async def test_cancelling_twice_is_the_same_as_once() -> None:
@@ -67,7 +67,7 @@ async def test_a_failed_job_is_retried_with_all_its_attempts() -> None:
     job_id = await failed_job()
     async with get_background_session() as session, session.begin():
         await retry(session, job_id)
-    job = await look(job_id)
+    job = await job_of(job_id)
     assert (job.status, job.attempt, job.fence) == ("pending", 0, 1)
     assert (job.started_at, job.worker_id) == (None, None)
 
@@ -78,7 +78,7 @@ async def test_a_retry_beside_an_active_job_of_the_site_is_refused() -> None:
     with pytest.raises(JobActive):
         async with get_background_session() as session, session.begin():
             await retry(session, job_id)
-    assert (await look(job_id)).status == "failed"
+    assert (await job_of(job_id)).status == "failed"
 
 
 @pytest.mark.criterion("pending-query")
@@ -87,7 +87,7 @@ async def test_pending_jobs_are_found_oldest_first_without_being_claimed() -> No
     async with get_background_session() as session, session.begin():
         jobs = await job_service.get_pending_jobs(session, job_type="sitemap", limit=10)
     assert [job.id for job in jobs] == [first.id, second.id]
-    assert (await look(first.id)).status == "pending"
+    assert (await job_of(first.id)).status == "pending"
 
 
 @pytest.mark.criterion("call-signatures")
@@ -126,7 +126,7 @@ async def test_setting_a_status_by_hand_accepts_the_older_words() -> None:
     submitted = await submit("example.com")
     async with get_background_session() as session, session.begin():
         await job_service.update_status(session, submitted.id, "complete", progress=1.0)
-    assert (await look(submitted.id)).status == "completed"
+    assert (await job_of(submitted.id)).status == "completed"
 
 
 @pytest.mark.criterion("call-signatures")
@@ -145,7 +145,7 @@ async def test_a_job_that_is_retried_starts_without_progress_error_and_result() 
     await change(job_id, progress=0.6, result_data=SCANNED)
     async with get_background_session() as session, session.begin():
         await retry(session, job_id)
-    job = await look(job_id)
+    job = await job_of(job_id)
     assert (job.status, job.progress, job.error, job.error_code) == ("pending", 0.0, None, None)
     assert job.result_data == {"domain": "example.com", "max_pages": 7}
 
@@ -158,11 +158,11 @@ async def test_a_job_that_was_cancelled_while_running_is_retried_without_its_pro
     for step in (partial(cancel, job_id=claim.id), partial(cancel_running, claim=claim)):
         async with get_background_session() as session, session.begin():
             await step(session)
-    stopped = await look(submitted.id)
+    stopped = await job_of(submitted.id)
     assert (stopped.status, stopped.progress) == ("cancelled", 0.5)
     async with get_background_session() as session, session.begin():
         await retry(session, submitted.id)
-    job = await look(submitted.id)
+    job = await job_of(submitted.id)
     assert (job.status, job.progress, job.cancel_requested_at) == ("pending", 0.0, None)
 
 
@@ -175,7 +175,7 @@ async def test_a_job_that_is_set_back_by_hand_starts_without_progress_error_and_
     await change(submitted.id, cancel_requested_at=func.now(), error_code="no_sitemap")
     async with get_background_session() as session, session.begin():
         await job_service.update_status(session, submitted.id, "pending")
-    job = await look(submitted.id)
+    job = await job_of(submitted.id)
     assert (job.status, job.progress, job.error_code) == ("pending", 0.0, None)
     assert job.result_data == {"domain": "example.com", "max_pages": 7}
     assert (job.started_at, job.finished_at, job.cancel_requested_at) == (None, None, None)

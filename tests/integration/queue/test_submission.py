@@ -11,7 +11,7 @@ from siteatlas.queue.leases import report_start
 from siteatlas.queue.new_job import Priority
 from siteatlas.storage.models import LOCAL_USER_ID, Domain, Job
 from siteatlas.storage.session import get_background_session
-from tests.fixtures.queue import look, submit, take_one
+from tests.fixtures.queue import job_of, submit, take_one
 
 pytestmark = pytest.mark.usefixtures("database")
 
@@ -24,7 +24,7 @@ async def count(column: object) -> int:
 @pytest.mark.criterion("job-data-kept", "owner-is-a-user")
 async def test_a_submitted_site_waits_with_its_domain_limit_and_owner() -> None:
     submitted = await submit("example.com", max_pages=100)
-    job = await look(submitted.id)
+    job = await job_of(submitted.id)
     assert (job.status, job.progress, job.attempt) == ("pending", 0.0, 0)
     assert job.result_data == {"domain": "example.com", "max_pages": 100}
     assert job.created_by == LOCAL_USER_ID
@@ -57,7 +57,7 @@ async def test_a_waiting_job_takes_over_the_greater_limit() -> None:
 async def test_a_waiting_job_takes_over_the_higher_priority() -> None:
     submitted = await submit("example.com", priority=Priority.SCHEDULED)
     await submit("example.com", priority=Priority.INTERACTIVE)
-    assert (await look(submitted.id)).priority == 0
+    assert (await job_of(submitted.id)).priority == 0
 
 
 async def test_a_running_job_is_joined_but_not_changed() -> None:

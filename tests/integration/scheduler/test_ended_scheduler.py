@@ -14,7 +14,8 @@ from siteatlas.net.egress import EgressPolicy
 from siteatlas.scheduler.sitemap_scheduler import SitemapScheduler
 from siteatlas.settings import Settings
 from siteatlas.storage.session import Database
-from tests.fixtures.pipeline import job_of, settings_for, submit_server
+from tests.fixtures.pipeline import settings_for, submit_server
+from tests.fixtures.queue import job_of
 from tests.fixtures.site_server import SiteServer
 from tests.fixtures.waiting import wait_until
 

@@ -15,8 +15,8 @@ from siteatlas.scheduler import rescuer
 from siteatlas.scheduler.consumer import Consumer
 from siteatlas.storage.models import Domain, Job, JobAttempt
 from siteatlas.storage.session import Database, get_background_session
-from tests.fixtures.pipeline import job_of, pages, settings_for, submit_server, urlset, work
-from tests.fixtures.queue import let_lease_expire, look, submit, take, take_one
+from tests.fixtures.pipeline import pages, settings_for, submit_server, urlset, work
+from tests.fixtures.queue import job_of, let_lease_expire, submit, take, take_one
 from tests.fixtures.site_server import SiteServer
 
 
@@ -60,7 +60,7 @@ def honest_site() -> SiteServer:
 
 async def record_an_attempt_in_advance(job_id: int) -> None:
     """The rescue of this job cannot be recorded any more."""
-    job = await look(job_id)
+    job = await job_of(job_id)
     async with get_background_session() as session, session.begin():
         session.add(JobAttempt(job_id=job.id, fence=job.fence, attempt=1, outcome="rescued"))
 
@@ -99,7 +99,7 @@ async def test_a_locked_site_delays_the_rescue_of_its_job_alone():
         await session.execute(held)
         assert await mine.rescue([locked.id, free.id], count_deaths=True) == 1
     assert mine.ignored == [locked.id]
-    assert [(await look(one.id)).status for one in (locked, free)] == ["processing", "failed"]
+    assert [(await job_of(one.id)).status for one in (locked, free)] == ["processing", "failed"]
     assert await mine.rescue([locked.id], count_deaths=True) == 1
 
 

@@ -20,8 +20,8 @@ from siteatlas.storage.models import Domain, Job
 from siteatlas.storage.session import AsyncSession, get_background_session
 from siteatlas.storage.statements.domain_results import count_domain
 from tests.fixtures.database import transaction
-from tests.fixtures.pipeline import job_of, rows_of, settings_for, submit_server
-from tests.fixtures.queue import change, let_lease_expire, look, submit, take_one
+from tests.fixtures.pipeline import rows_of, settings_for, submit_server
+from tests.fixtures.queue import change, job_of, let_lease_expire, submit, take_one
 from tests.fixtures.records import add_unfinished_scan
 from tests.fixtures.site_server import SiteServer
 from tests.fixtures.waiting import wait_until
@@ -52,7 +52,7 @@ def idle_consumer() -> Consumer:
 async def test_a_job_that_kills_its_workers_leaves_counters_that_equal_the_rows() -> None:
     job_id = await dying_job()
     assert await idle_consumer().run_once(1) == {}
-    assert (await look(job_id)).status == "failed"
+    assert (await job_of(job_id)).status == "failed"
     assert await counters() == (1, 3, 3)
 
 
@@ -60,7 +60,7 @@ async def test_a_job_cancelled_after_its_worker_died_leaves_counters_that_equal_
     job_id = await dying_job()
     await change(job_id, cancel_requested_at=func.now())
     assert await idle_consumer().run_once(1) == {}
-    assert (await look(job_id)).status == "cancelled"
+    assert (await job_of(job_id)).status == "cancelled"
     assert await counters() == (1, 3, 3)
 
 
@@ -72,9 +72,9 @@ async def test_a_job_whose_site_is_locked_is_rescued_when_the_site_is_free() -> 
             assert await idle_consumer().run_once(1) == {}
         # As a submission or a removal goes on: it holds the site and locks the job.
         await other.execute(select(Job).with_for_update())
-        assert (await look(job_id)).status == "processing"
+        assert (await job_of(job_id)).status == "processing"
     await idle_consumer().run_once(1)
-    assert (await look(job_id)).status == "failed"
+    assert (await job_of(job_id)).status == "failed"
 
 
 async def test_counting_a_large_site_does_not_hold_up_the_end_of_its_job(
@@ -104,7 +104,7 @@ async def test_counting_a_large_site_does_not_hold_up_the_end_of_its_job(
         (job,) = consumer._slots.jobs()
         job.stop(StopReason.CANCELLED)
         await wait_until(lambda: not consumer._slots.jobs(), seconds=4)
-        assert (await look(submitted.id)).status == "cancelled"
+        assert (await job_of(submitted.id)).status == "cancelled"
         assert not working.done()
         go_on.set()
         assert await working == {str(submitted.job_id): "cancelled"}

@@ -22,7 +22,6 @@ from siteatlas.storage.models import LOCAL_USER_ID, SYSTEM_USER_ID, Domain, Job,
 from siteatlas.storage.session import BACKGROUND_LIMITS, get_background_session
 from siteatlas.storage.statements.domains import delete_domain, find_domain, register_domain
 from tests.fixtures.pipeline import (
-    job_of,
     pages,
     rows_of,
     scan_server,
@@ -31,7 +30,7 @@ from tests.fixtures.pipeline import (
     urlset,
     work,
 )
-from tests.fixtures.queue import submit
+from tests.fixtures.queue import job_of, submit
 from tests.fixtures.site_server import SiteServer
 from tests.fixtures.waiting import wait_until
 

@@ -17,8 +17,8 @@ from siteatlas.storage.models import LOCAL_USER_ID, Domain, Job, Worker
 from siteatlas.storage.session import get_background_session
 from siteatlas.storage.statements.domains import register_domain
 from tests.fixtures.log_lines import log_lines, logged
-from tests.fixtures.pipeline import job_of, pages, rows_of, settings_for, submit_server, urlset
-from tests.fixtures.queue import change, submit
+from tests.fixtures.pipeline import pages, rows_of, settings_for, submit_server, urlset
+from tests.fixtures.queue import change, job_of, submit
 from tests.fixtures.site_server import SiteServer
 from tests.fixtures.waiting import wait_until
 

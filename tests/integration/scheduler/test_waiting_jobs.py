@@ -27,8 +27,8 @@ from siteatlas.storage.session import (
     get_background_session,
     get_job_session,
 )
-from tests.fixtures.pipeline import index, job_of, pages, rows_of, submit_server, urlset
-from tests.fixtures.queue import Priority, change
+from tests.fixtures.pipeline import index, pages, rows_of, submit_server, urlset
+from tests.fixtures.queue import Priority, change, job_of
 from tests.fixtures.site_server import SiteServer
 from tests.fixtures.waiting import wait_until
 

@@ -13,8 +13,9 @@ from siteatlas.scanner.events import EntryColumns
 from siteatlas.scanner.reading.formats.fast_path import FastPath
 from siteatlas.scanner.reading.formats.urlset import Urlset
 from siteatlas.scanner.reading.tally import Tally
+from tests.fixtures.documents import FORMATS
 
-ROOT = '<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9">'
+ROOT = FORMATS["urlset"].start
 IMAGES = ' xmlns:image="http://www.google.com/schemas/sitemap-image/1.1"'
 LANGUAGES = ' xmlns:xhtml="http://www.w3.org/1999/xhtml"'
 ANNOUNCING = ROOT[:-1] + IMAGES + LANGUAGES + ">"

@@ -12,36 +12,19 @@ from lxml import etree
 from siteatlas.scanner.reading.document import DocumentReader
 from siteatlas.scanner.reading.formats.name_dictionary import NameDictionary
 from siteatlas.scanner.reading.formats.name_limits import MAX_SKIPPED_CHARS
-from tests.fixtures.documents import ReadDocument, read
+from tests.fixtures.documents import FORMATS, ReadDocument, read
 
 OUT_OF_MEMORY = 2
 PAGES = [f"https://a.example/{number}" for number in range(200)]
 
-FORMATS = {
-    "urlset": ('<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9">', "url", "loc"),
-    "index": (
-        '<sitemapindex xmlns="http://www.sitemaps.org/schemas/sitemap/0.9">',
-        "sitemap",
-        "loc",
-    ),
-    "rss": ("<rss><channel>", "item", "link"),
-    "atom": ("<feed>", "entry", "link"),
-}
-ENDS = {
-    "urlset": "</urlset>",
-    "index": "</sitemapindex>",
-    "rss": "</channel></rss>",
-    "atom": "</feed>",
-}
-
 
 def document_of(kind: str, extra: Callable[[int], str], pages: list[str] = PAGES) -> bytes:
-    start, entry, link = FORMATS[kind]
+    start, entry, link, end = FORMATS[kind]
     entries = (
         f"<{entry}><{link}>{page}</{link}></{entry}>{extra(number)}"
         for number, page in enumerate(pages)
     )
-    return f"{start}{''.join(entries)}{ENDS[kind]}".encode()
+    return f"{start}{''.join(entries)}{end}".encode()
 
 
 def listed(document: ReadDocument) -> list[str]:
@@ -65,7 +48,7 @@ JUNK: dict[str, Callable[[int], str]] = {
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "junk"),
-    [*(("urlset", junk) for junk in JUNK), *((kind, "attributes") for kind in ENDS)],
+    [*(("urlset", junk) for junk in JUNK), *((kind, "attributes") for kind in FORMATS)],
 )
 def test_a_document_with_too_many_names_ends_at_the_limit(kind: str, junk: str):
     count = 3 * MAX_SKIPPED_CHARS // 70
