@@ -32,7 +32,7 @@ JSON_STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"')
 
 
 class ClientGone(Exception):
-    """The client went away before its request was complete."""
+    """The client disconnected before its request was complete."""
 
 
 class RequestBodyLimits:
@@ -92,7 +92,7 @@ async def _read_body(receive: Receive, limit: int) -> bytes:
 
 
 def _replay(body: bytes, receive: Receive) -> Receive:
-    """A channel that gives the body once and then goes on with the real one."""
+    """A channel that returns the body once and then continues with the real one."""
     waiting: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def replay() -> Message:

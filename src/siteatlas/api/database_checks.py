@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 from siteatlas.errors import DatabaseTimeout
 from siteatlas.storage.session import AsyncSession, get_session
 
-# Prometheus and load balancers give up after some ten seconds, and shall hear of an outage.
+# Prometheus and load balancers time out after about ten seconds and must learn of an outage.
 PROBE_SECONDS = 3.0
 
 AnswerT = TypeVar("AnswerT")

@@ -41,7 +41,7 @@ log = get_logger("api")
 
 
 class FieldRefused(Exception):
-    """An error of ours together with the place in the request that caused it."""
+    """An error together with the part of the request that caused it."""
 
     def __init__(self, *faults: tuple[str, SiteatlasError], detail: str | None = None) -> None:
         super().__init__(detail)
@@ -56,7 +56,7 @@ def problem(
     errors: Iterable[Mapping[str, str]] = (),
     headers: Mapping[str, str] | None = None,
 ) -> Response:
-    """The answer for an error of ours."""
+    """The response for an error of our own classes."""
     listed = list(errors)
     body = _body(scope, type(error), error.message) | ({"errors": listed} if listed else {})
     return _answer(error.http_status, body, {**_own_headers(error), **(headers or {})})
@@ -72,7 +72,7 @@ def _own_headers(error: SiteatlasError) -> dict[str, str]:
 
 
 def unexpected(scope: Scope) -> Response:
-    """The answer when something broke; it says nothing of our inside."""
+    """The response for an unexpected error; it reveals no internals."""
     return problem(scope, SiteatlasError())
 
 

@@ -36,7 +36,7 @@ def operation_id(route: APIRoute) -> str:
 
 
 def install_api(app: FastAPI) -> None:
-    """Give an application the routes, their error answers and their description."""
+    """Add the routes, their error responses and their description to an application."""
     for router in ROUTERS:
         app.include_router(router)
     install_problem_handlers(app)

@@ -11,7 +11,7 @@ from sqlalchemy import Float, extract, func, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from siteatlas.insights.workers import ALIVE_SECONDS
-from siteatlas.queue.fair_order import waiting_lines
+from siteatlas.queue.fair_order import pending_lines
 from siteatlas.queue.statuses import ACTIVE_STATUSES, FINAL_STATUSES
 from siteatlas.storage.models import SITEMAP_JOB, Domain, Job, JobStatus, Worker
 from siteatlas.storage.statements.domains import SCHEDULED
@@ -80,14 +80,14 @@ async def _count(session: AsyncSession, statuses: Iterable[JobStatus]) -> dict[s
 
 async def oldest_pending_at(session: AsyncSession) -> datetime | None:
     """Since when the first job that could run now has been waiting; None without such a job."""
-    first = waiting_lines().c.run_at
+    first = pending_lines().c.run_at
     due: datetime | None = await session.scalar(select(func.min(first)).where(first <= func.now()))
     return due
 
 
 async def oldest_pending_seconds(session: AsyncSession) -> float:
     """One probe of the index per user and priority, however many jobs wait."""
-    first = waiting_lines().c.run_at
+    first = pending_lines().c.run_at
     age = extract("epoch", func.now() - func.min(first)).cast(Float)
     seconds = await session.scalar(select(age))
     return max(0.0, float(seconds or 0.0))

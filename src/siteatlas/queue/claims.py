@@ -33,7 +33,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from siteatlas.errors import JobPoison, LeaseLost
 from siteatlas.queue.completion import record_attempts
-from siteatlas.queue.fair_order import SUSPECT_RESCUES, constant, line_length, picked, waiting
+from siteatlas.queue.fair_order import SUSPECT_RESCUES, constant, is_pending, line_length, picked
 from siteatlas.queue.fence import Claim, status_value
 from siteatlas.storage.models import SITEMAP_JOB, Domain, Job, JobStatus, Worker
 
@@ -70,10 +70,10 @@ def _due_work() -> Any:
     )
     suspect = (
         select(Job.id)
-        .where(waiting(Job), Job.rescues >= constant(SUSPECT_RESCUES), Job.run_at <= func.now())
+        .where(is_pending(Job), Job.rescues >= constant(SUSPECT_RESCUES), Job.run_at <= func.now())
         .limit(constant(1))
     )
-    job = select(Job.id).where(waiting(Job)).order_by(Job.priority, Job.created_by)
+    job = select(Job.id).where(is_pending(Job)).order_by(Job.priority, Job.created_by)
     return select(
         func.array(expired.scalar_subquery(), type_=ARRAY(Job.id.type)).label("expired"),
         suspect.scalar_subquery().label("suspect"),
@@ -104,7 +104,7 @@ def _claim_update() -> Any:
 def _claim_of_suspect() -> Any:
     pick = (
         select(Job.id)
-        .where(waiting(Job), Job.rescues >= constant(SUSPECT_RESCUES), Job.run_at <= func.now())
+        .where(is_pending(Job), Job.rescues >= constant(SUSPECT_RESCUES), Job.run_at <= func.now())
         .order_by(Job.priority, Job.id)
         .limit(constant(1))
         .with_for_update(skip_locked=True, key_share=True)
@@ -252,7 +252,7 @@ async def claim_one(
     session: AsyncSession, job_id: int, worker_id: str, lease_seconds: float
 ) -> Claim | None:
     """Claim this pending job, whatever its priority and time; None if it is not pending."""
-    statement = _claim_update().where(Job.id == job_id, waiting(Job))
+    statement = _claim_update().where(Job.id == job_id, is_pending(Job))
     taken = await session.execute(statement, _claim_params(worker_id, lease_seconds))
     job = taken.scalar_one_or_none()
     return Claim.from_job(job) if job else None

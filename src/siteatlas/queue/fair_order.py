@@ -1,9 +1,9 @@
 """Which pending jobs come next: by priority, and within a priority in turn between users.
 
-The rank of a job is the number of running jobs of its user plus the position of the job in that
-user's queue, so that 100,000 jobs of one user do not delay the first job of another. The cost
-depends on the number of users with pending jobs, not on the number of jobs. `claims` claims what is
-selected here (decision 0022).
+The pending jobs of one user with one priority are a line. The rank of a job is the number of
+running jobs of its user plus its position in the line, so that 100,000 jobs of one user do not
+delay the first job of another. The cost depends on the number of users with pending jobs, not on
+the number of jobs. `claims` claims what is selected here (decision 0022).
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from sqlalchemy.orm import aliased
 from siteatlas.queue.new_job import Priority
 from siteatlas.storage.models import SITEMAP_JOB, Job, JobStatus
 
-# More users of one priority than this at the same time wait for those before them.
+# If more users have pending jobs of one priority, the others wait for these.
 MAX_LINES = 1000
-# Jobs at which a pick looks altogether; a line always shows its first.
+# How many jobs a claim examines in all; the first of each line is always examined.
 CANDIDATES_EXAMINED = 4096
 FIRST_OF_A_LINE = 64
 SUSPECT_RESCUES = 2
@@ -42,7 +42,7 @@ def picked() -> Any:
     """An array of the ids to claim, each locked: at most `max_jobs`, and jobs that are not
     interactive only until the total reaches `max_with_background`. `users_at_limit` are skipped.
     """
-    candidates = _in_turn(_due(waiting_lines()))
+    candidates = _in_turn(_due(pending_lines()))
     interactive = _locked(candidates, candidates.c.priority == Priority.INTERACTIVE)
     urgent = interactive.limit(bindparam("max_jobs", type_=Integer())).cte("urgent")
     left = bindparam("max_with_background", type_=Integer()) - (
@@ -59,23 +59,24 @@ def line_length(max_jobs: int) -> int:
     return 2 * max_jobs + FIRST_OF_A_LINE
 
 
-def waiting(job: Any) -> Any:
-    """Jobs that may run next to others; matches the predicate of the index `ix_jobs_fair`."""
+def is_pending(job: Any) -> Any:
+    """Whether a job is pending; matches the predicate of the index `ix_jobs_fair`."""
     return and_(job.status == constant(JobStatus.PENDING), job.job_type == constant(SITEMAP_JOB))
 
 
 def constant(value: str | int) -> Any:
-    """A value in the statement itself: a plan for any parameter can use no partial index."""
+    """A value in the statement itself: a generic plan cannot use a partial index."""
     return literal(value if isinstance(value, int) else str(value), literal_execute=True)
 
 
-def waiting_lines() -> CTE:
-    """Each pair of a priority and a user with waiting jobs and the time of the first of them, by
-    jumps through the index.
+def pending_lines() -> CTE:
+    """Each pair of a priority and a user with pending jobs, and the time of the first of them.
+
+    Found by a loose index scan.
     """
     first = (
         select(Job.priority, Job.created_by, Job.run_at, literal(1).label("number"))
-        .where(waiting(Job))
+        .where(is_pending(Job))
         .order_by(Job.priority, Job.created_by, Job.run_at)
     )
     lines = first.limit(constant(1)).cte("lines", recursive=True)
@@ -83,7 +84,7 @@ def waiting_lines() -> CTE:
     after = (
         select(job.priority, job.created_by, job.run_at)
         .where(
-            waiting(job),
+            is_pending(job),
             tuple_(job.priority, job.created_by) > tuple_(lines.c.priority, lines.c.created_by),
         )
         .order_by(job.priority, job.created_by, job.run_at)
@@ -97,14 +98,14 @@ def waiting_lines() -> CTE:
 
 
 def _due(lines: CTE) -> CTE:
-    """The lines in which a job may be taken now."""
+    """The lines from which a job may be claimed now."""
     full = bindparam("users_at_limit", type_=ARRAY(Uuid()))
     due = select(lines.c.priority, lines.c.created_by)
     return due.where(lines.c.run_at <= func.now(), lines.c.created_by != all_(full)).cte("due")
 
 
 def _in_turn(lines: CTE) -> CTE:
-    """The first jobs of every line in the order in which they are taken."""
+    """The first jobs of every line in the order in which they are claimed."""
     head = _head(lines)
     running = _running()
     turn = head.c.position + func.coalesce(running.c.jobs, 0)
@@ -120,14 +121,14 @@ def _in_turn(lines: CTE) -> CTE:
 def _head(lines: CTE) -> Any:
     """The first jobs of a line, the fewer the more lines there are.
 
-    The inner limit is known when the statement is planned: without it the planner expects a tenth
-    of all jobs, and plans (and compiles) for that.
+    The inner limit is known at planning time: without it the planner expects a tenth of all jobs
+    and plans (and compiles) for that.
     """
     job = aliased(Job)
     first = (
         select(job.id, job.run_at)
         .where(
-            waiting(job),
+            is_pending(job),
             job.priority == lines.c.priority,
             job.created_by == lines.c.created_by,
             job.run_at <= func.now(),
@@ -150,7 +151,7 @@ def _head(lines: CTE) -> Any:
 
 
 def _running() -> Any:
-    """How many jobs run for each user, in all processes."""
+    """The number of running jobs of each user, in all processes."""
     return (
         select(Job.created_by, func.count().label("jobs"))
         .where(Job.status == constant(JobStatus.PROCESSING))
@@ -160,14 +161,14 @@ def _running() -> Any:
 
 
 def _locked(candidates: CTE, which: Any) -> Select[Any]:
-    """The candidates in their order, each locked as it is reached; locked ones are passed over.
+    """The candidates in their order, each locked as it is reached; locked ones are skipped.
 
-    A subquery for each by its key, so that no statistics lead to a join with all jobs.
+    One subquery by key for each, so that the planner never joins all jobs.
     """
     job = aliased(Job)
     mine = (
         select(job.id)
-        .where(job.id == candidates.c.id, waiting(job))
+        .where(job.id == candidates.c.id, is_pending(job))
         .with_for_update(skip_locked=True, key_share=True)
         .lateral()
     )

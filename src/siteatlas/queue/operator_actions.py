@@ -19,13 +19,13 @@ from siteatlas.storage.statements.scans import end_scan
 
 async def cancel(session: AsyncSession, job_id: int) -> str:
     """Cancel a pending job at once; a running one is stopped with the next heartbeat."""
-    waiting = Job.status == JobStatus.PENDING
+    is_pending = Job.status == JobStatus.PENDING
     statement = (
         update(Job)
         .where(Job.id == job_id, Job.job_type == SITEMAP_JOB, Job.status.in_(ACTIVE_STATUSES))
         .values(
-            status=case((waiting, status_value(JobStatus.CANCELLED)), else_=Job.status),
-            finished_at=case((waiting, func.now()), else_=null()),
+            status=case((is_pending, status_value(JobStatus.CANCELLED)), else_=Job.status),
+            finished_at=case((is_pending, func.now()), else_=null()),
             cancel_requested_at=func.coalesce(Job.cancel_requested_at, func.now()),
             updated_at=func.now(),
         )
