@@ -33,7 +33,7 @@ from siteatlas.scanner.discovery.well_known import names_document
 from siteatlas.storage.models import SITEMAP_JOB, Job, JobStatus
 from siteatlas.storage.tables import JOBS
 
-# How many addresses wait with one job, and in how many of the newest jobs a scan looks for them.
+# How many documents may be added to one job, and how many of the newest jobs a scan examines.
 MAX_DOCUMENTS = 100
 JOBS_EXAMINED = 100
 
@@ -57,29 +57,29 @@ FIND_ALL_ACTIVE = (
 )
 
 
-def _named_since() -> Any:
-    """The documents that were left with a job."""
+def _added_documents() -> Any:
+    """The documents that submissions have added to a job."""
     return func.coalesce(Job.job_metadata["documents"], func.jsonb_build_array(), type_=JSONB())
 
 
-def _widening() -> Any:
+def _widen_statement() -> Any:
     """Make a job satisfy one more submission, in one statement: many may join at once.
 
-    No limit is the widest one, and the whole site is more than a document of it. A running job is
-    changed only when it reads one document and the whole site is wanted: it goes back to the queue
-    at the end of its attempt. Gives nothing when there is nothing to change.
+    No limit counts as the highest limit; the whole site includes any single document. A running job
+    is changed only if it reads one document and the whole site is requested: it returns to the
+    queue at the end of its attempt. Returns no row if there is nothing to change.
     """
-    waits = Job.status == JobStatus.PENDING
+    is_pending = Job.status == JobStatus.PENDING
     may_widen = bindparam("may_widen_running", type_=Boolean()) & (
         Job.status == JobStatus.PROCESSING
     )
     limit = Job.result_data["max_pages"].astext.cast(BigInteger)
-    wanted_limit = bindparam("wanted_limit", type_=BigInteger())
-    wider = limit.is_not(None) & (wanted_limit.is_(None) | (wanted_limit > limit))
-    wanted_document = bindparam("wanted_document", type_=Text())
-    whole = Job.job_metadata["document"].astext.is_not(None) & wanted_document.is_(None)
-    wanted_priority = bindparam("wanted_priority", type_=SmallInteger())
-    base_url = bindparam("wanted_base_url", type_=Text())
+    requested_limit = bindparam("requested_limit", type_=BigInteger())
+    wider = limit.is_not(None) & (requested_limit.is_(None) | (requested_limit > limit))
+    requested_document = bindparam("requested_document", type_=Text())
+    whole = Job.job_metadata["document"].astext.is_not(None) & requested_document.is_(None)
+    requested_priority = bindparam("requested_priority", type_=SmallInteger())
+    base_url = bindparam("requested_base_url", type_=Text())
     no_document = func.jsonb_build_object(
         "document",
         null(),
@@ -87,20 +87,23 @@ def _widening() -> Any:
         base_url,
         # The document of the job is read with the site, along with those added since.
         "documents",
-        _named_since().op("||")(func.jsonb_build_array(Job.job_metadata["document"])),
+        _added_documents().op("||")(func.jsonb_build_array(Job.job_metadata["document"])),
     )
-    new_limit = func.jsonb_build_object("max_pages", wanted_limit)
+    new_limit = func.jsonb_build_object("max_pages", requested_limit)
     return (
         update(Job)
         .where(Job.id == bindparam("of_job"))
-        .where((waits & (wider | whole | (wanted_priority < Job.priority))) | (may_widen & whole))
+        .where(
+            (is_pending & (wider | whole | (requested_priority < Job.priority)))
+            | (may_widen & whole)
+        )
         .values(
             result_data=case((wider, Job.result_data.op("||")(new_limit)), else_=Job.result_data),
             job_metadata=case(
                 (whole, Job.job_metadata.op("||")(no_document)), else_=Job.job_metadata
             ),
-            progress=case((waits & whole, 0.0), else_=Job.progress),
-            priority=func.least(Job.priority, wanted_priority),
+            progress=case((is_pending & whole, 0.0), else_=Job.progress),
+            priority=func.least(Job.priority, requested_priority),
             updated_at=func.now(),
         )
         .returning(Job)
@@ -108,16 +111,16 @@ def _widening() -> Any:
     )
 
 
-WIDEN = _widening()
+WIDEN = _widen_statement()
 
 
-def _adding() -> Any:
-    """Leave the address of a document with a job, once; gives nothing when the job has ended."""
+def _add_document_statement() -> Any:
+    """Add a document to a job, once. Returns no row if the job has ended."""
     metadata = func.coalesce(Job.job_metadata, func.jsonb_build_object())
-    waiting = _named_since()
+    before = _added_documents()
     added = func.jsonb_build_array(bindparam("added", type_=Text()), type_=JSONB())
-    enough = waiting.contains(added) | (func.jsonb_array_length(waiting) >= MAX_DOCUMENTS)
-    documents = case((enough, waiting), else_=waiting.op("||")(added))
+    unchanged = before.contains(added) | (func.jsonb_array_length(before) >= MAX_DOCUMENTS)
+    documents = case((unchanged, before), else_=before.op("||")(added))
     return (
         update(Job)
         .where(Job.id == bindparam("of_job"), Job.status.in_(ACTIVE_STATUSES))
@@ -127,7 +130,7 @@ def _adding() -> Any:
     )
 
 
-ADD_DOCUMENT = _adding()
+ADD_DOCUMENT = _add_document_statement()
 
 
 def joined_documents() -> Any:
@@ -144,12 +147,12 @@ def joined_documents() -> Any:
     return lists.where(newest.c.documents.is_not(None)).scalar_subquery()
 
 
-async def satisfying(session: AsyncSession, wishes: Sequence[NewJob]) -> dict[str, Job]:
-    """The active jobs, by site, that give all that is wished of them as they are.
+async def find_sufficient_jobs(session: AsyncSession, requests: Sequence[NewJob]) -> dict[str, Job]:
+    """The active jobs, by site, that already satisfy the request.
 
-    One statement for any number of sites. The others have to be told, one by one, what is wished.
+    One statement for any number of sites. The others are updated one by one.
     """
-    by_site = {new.domain: new for new in wishes if _document_of(new) is None}
+    by_site = {new.domain: new for new in requests if _named_document(new) is None}
     found = await session.scalars(FIND_ALL_ACTIVE, {"sites": list(by_site)})
     jobs = {job.dedup_key: job for job in found if job.dedup_key is not None}
     return {site: job for site, job in jobs.items() if _satisfies(job, by_site[site])}
@@ -162,12 +165,12 @@ def _satisfies(job: Job, new: NewJob) -> bool:
     limit = (job.result_data or {}).get("max_pages")
     document = (job.job_metadata or {}).get("document")
     narrower = limit is not None and (new.max_pages is None or new.max_pages > limit)
-    partial = document is not None and new.document is None
-    return not narrower and not partial and new.priority >= job.priority
+    reads_one_document = document is not None and new.document is None
+    return not narrower and not reads_one_document and new.priority >= job.priority
 
 
 def _must_widen_running(job: Job, new: NewJob) -> bool:
-    """Whether a running job reads less than a person wants; a scheduled scan can wait for it."""
+    """Whether a running job reads less than a user requests; a scheduled scan can wait for it."""
     return (
         new.document is None
         and (job.job_metadata or {}).get("document") is not None
@@ -176,17 +179,17 @@ def _must_widen_running(job: Job, new: NewJob) -> bool:
 
 
 async def join(session: AsyncSession, new: NewJob) -> Job | None:
-    """The active job of the site, told which document the submission names."""
-    job = await _join(session, new)
-    document = _document_of(new)
-    if job is None or document is None or _reads_only(job, document):
+    """Join the active job of the site and add the document that the submission names."""
+    job = await _join_and_widen(session, new)
+    document = _named_document(new)
+    if job is None or document is None or _reads_only_document(job, document):
         return job
-    told = {"of_job": job.id, "added": document}
-    return (await session.scalars(ADD_DOCUMENT, told)).one_or_none()
+    params = {"of_job": job.id, "added": document}
+    return (await session.scalars(ADD_DOCUMENT, params)).one_or_none()
 
 
-def _document_of(new: NewJob) -> str | None:
-    """The document that a submission names; without its host when no scheme was given."""
+def _named_document(new: NewJob) -> str | None:
+    """The document that a submission names; without its host if no scheme was given."""
     if new.document is not None:
         return new.document
     address = parse_site(new.base_url)
@@ -195,27 +198,27 @@ def _document_of(new: NewJob) -> str | None:
     return address.url if address.scheme_given else address.path
 
 
-def _reads_only(job: Job, document: str) -> bool:
+def _reads_only_document(job: Job, document: str) -> bool:
     return (job.job_metadata or {}).get("document") == document
 
 
-async def _join(session: AsyncSession, new: NewJob) -> Job | None:
-    """The active job of the site; while it waits, it takes over the wider wish of the two.
+async def _join_and_widen(session: AsyncSession, new: NewJob) -> Job | None:
+    """The active job of the site; while it is pending, it is extended to the wider of the requests.
 
-    So does one that runs and reads less than the whole site, unless the wish is a scheduled one.
+    So is a running one that reads one document, unless the request is a scheduled scan.
     """
     job = await _active(session, new.domain)
     if job is None or (job.status != JobStatus.PENDING and not _must_widen_running(job, new)):
         return job
-    wish = {
+    requested = {
         "of_job": job.id,
-        "wanted_limit": new.max_pages,
-        "wanted_priority": int(new.priority),
-        "wanted_document": new.document,
-        "wanted_base_url": new.base_url,
+        "requested_limit": new.max_pages,
+        "requested_priority": int(new.priority),
+        "requested_document": new.document,
+        "requested_base_url": new.base_url,
         "may_widen_running": new.priority < Priority.SCHEDULED,
     }
-    widened = (await session.execute(WIDEN, wish)).scalar_one_or_none()
+    widened = (await session.execute(WIDEN, requested)).scalar_one_or_none()
     return widened or await _active(session, new.domain)
 
 

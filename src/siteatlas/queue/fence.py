@@ -34,13 +34,13 @@ IS_CLAIM_HOLDER = and_(
     JOBS.c.fence == bindparam("of_fence"),
     JOBS.c.status == JobStatus.PROCESSING,
 )
-FENCE = (
+RENEW_LEASE = (
     update(JOBS)
     .where(IS_CLAIM_HOLDER)
     .values(
         lease_until=func.now() + bindparam("lease", type_=Interval()),
         heartbeat_at=func.now(),
-        progress=func.greatest(JOBS.c.progress, bindparam("reached", type_=Double())),
+        progress=func.greatest(JOBS.c.progress, bindparam("new_progress", type_=Double())),
         # Merged: the limit in it may have been raised by a submission that joined the job.
         result_data=func.coalesce(
             func.coalesce(JOBS.c.result_data, func.jsonb_build_object(), type_=JSONB()).op("||")(

@@ -13,15 +13,15 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from siteatlas.errors import JobCancelled, LeaseLost
 from siteatlas.queue.claims import LEASE_EXPIRED
 from siteatlas.queue.dedup import joined_documents
-from siteatlas.queue.fence import ASSIGN_DOMAIN, FENCE, Claim
+from siteatlas.queue.fence import ASSIGN_DOMAIN, RENEW_LEASE, Claim
 from siteatlas.queue.statuses import ACTIVE_STATUSES
 from siteatlas.storage.models import Job, JobAttempt, JobStatus
 
 HEARTBEATS_PER_LEASE = 4
-# The last hundredth is for the end of the job.
+# 1.0 is reserved for completed jobs.
 MAX_PROGRESS = 0.99
 # One statement, because every scan begins with both.
-START = FENCE.returning(joined_documents().label("documents"))
+START = RENEW_LEASE.returning(joined_documents().label("documents"))
 
 
 async def report_progress(
@@ -36,8 +36,8 @@ async def report_progress(
 ) -> None:
     """The fence: the last statement of every transaction that writes for a job.
 
-    It renews the lease and moves progress forward, never back. No row means that the job belongs
-    to another worker: LeaseLost rolls the whole transaction back. A finished document clears the
+    It renews the lease and moves progress forward, never back. No row means that another worker
+    has claimed the job: LeaseLost rolls the whole transaction back. A finished document resets the
     count of rescues, one that was read also that of snoozes.
     """
     values = fence_values(claim, lease_seconds, progress) | {
@@ -45,15 +45,15 @@ async def report_progress(
         "finished": documents_finished,
         "read": documents_read,
     }
-    _require_claim((await session.execute(FENCE, values)).first())
+    _require_claim((await session.execute(RENEW_LEASE, values)).first())
 
 
 async def report_start(
     session: AsyncSession, claim: Claim, *, lease_seconds: float, progress: float
 ) -> tuple[str, ...]:
-    """The fence of the transaction that opens a scan; returns the documents that wait for one.
+    """The fence of the transaction that opens a scan.
 
-    They were named while an earlier or this scan of the site was under way.
+    Returns the documents that submissions have added to recent jobs of the domain.
     """
     values = fence_values(claim, lease_seconds, progress) | {"of_domain": claim.domain_id}
     row = _require_claim((await session.execute(START, values)).first())
@@ -66,11 +66,11 @@ def distinct_documents(lists: Sequence[Sequence[str]] | None) -> tuple[str, ...]
 
 
 def fence_values(claim: Claim, lease_seconds: float, progress: float) -> dict[str, Any]:
-    """The values of `FENCE` for a transaction that finished no document."""
+    """The values of `RENEW_LEASE` for a transaction that finished no document."""
     return {
         **claim.fenced,
         "lease": timedelta(seconds=lease_seconds),
-        "reached": min(progress, MAX_PROGRESS),
+        "new_progress": min(progress, MAX_PROGRESS),
         "result": None,
         "finished": False,
         "read": False,
@@ -78,7 +78,7 @@ def fence_values(claim: Claim, lease_seconds: float, progress: float) -> dict[st
 
 
 def _require_claim(row: Row[Any] | None) -> Row[Any]:
-    """The row of a job that is still ours and was not asked to stop."""
+    """The row; LeaseLost if the claim is no longer held, JobCancelled if that was requested."""
     if row is None:
         raise LeaseLost
     if row.cancel_requested_at is not None:
@@ -87,17 +87,17 @@ def _require_claim(row: Row[Any] | None) -> Row[Any]:
 
 
 async def assign_domain(session: AsyncSession, claim: Claim, domain_id: UUID) -> None:
-    """Note the site of a job that was created without one. LeaseLost if the job is not ours."""
+    """Set the domain of a job that was created without one. LeaseLost if not the claim holder."""
     values = {**claim.fenced, "of_domain": domain_id}
     if (await session.execute(ASSIGN_DOMAIN, values)).first() is None:
         raise LeaseLost
 
 
 async def forgive_rescues(session: AsyncSession, claims: Iterable[Claim]) -> None:
-    """Jobs that a living worker lost: their rescue was no death, so it is not held against them.
+    """Do not count the rescue of jobs whose worker is alive as a death.
 
-    The record of the attempt says so from then on, and a second pardon changes nothing. Nor does
-    the pardon of a rescue that was not counted: earlier deaths stay.
+    The record of the attempt is changed too, so this is idempotent. A rescue that was not counted
+    is left as it is: earlier deaths stay counted.
     """
     lost = sorted({(claim.id, claim.fence) for claim in claims})
     if not lost:
@@ -125,7 +125,7 @@ async def heartbeat(
 ) -> tuple[set[int], set[int]]:
     """Renew the leases of all jobs of a process in one statement.
 
-    Returns the ids that are still ours, and among them those that were asked to stop.
+    Returns the ids of the jobs still held, and of those whose cancellation was requested.
     """
     held = sorted({(claim.id, claim.fence) for claim in claims})
     if not held:

@@ -14,7 +14,7 @@ from sqlalchemy import bindparam as bound
 from sqlalchemy.dialects.postgresql import insert
 
 from siteatlas.queue.dedup import joined_documents
-from siteatlas.queue.fence import FENCE, Claim
+from siteatlas.queue.fence import RENEW_LEASE, Claim
 from siteatlas.queue.leases import distinct_documents, fence_values
 from siteatlas.storage.autocommit import Reader
 from siteatlas.storage.statements.known_sitemaps import (
@@ -34,7 +34,7 @@ _SITE = (
     .cte("site")
 )
 _HELD = (
-    FENCE.where(JOBS.c.domain_id == _SITE.c.id)
+    RENEW_LEASE.where(JOBS.c.domain_id == _SITE.c.id)
     .returning(JOBS.c.id, JOBS.c.job_id, JOBS.c.created_by, joined_documents().label("documents"))
     .cte("held")
 )
@@ -47,7 +47,7 @@ _OPENED = (
             _HELD.c.job_id,
             _DOMAIN,
             _HELD.c.created_by,
-            bound("most", type_=SCANS.c.max_pages.type),
+            bound("page_limit", type_=SCANS.c.max_pages.type),
         ).where(_HELD.c.cancel_requested_at.is_(None)),
     )
     .on_conflict_do_nothing(index_elements=[SCANS.c.job_id])
@@ -81,7 +81,7 @@ OPEN = (
 class NewScan:
     """A scan that was just opened; `known` is None if the site has too many sitemaps to load.
 
-    `manual` are documents that a person named and that earlier scans read, `joined` those named by
+    `manual` are documents that a user named and that earlier scans read, `joined` those named by
     submissions that joined recent jobs of the site.
     """
 
@@ -96,13 +96,14 @@ async def open_new_scan(
 ) -> NewScan | None:
     """Open the first scan of a job.
 
-    None if nothing was opened: the job has a scan, is to be cancelled, or is no longer ours.
+    None if nothing was opened: the job has a scan, its cancellation was requested, or the claim is
+    no longer held.
     """
     values = fence_values(claim, lease_seconds, progress)
     values |= {
         "of_domain": claim.domain_id,
         "domain": claim.domain_id,
-        "most": claim.max_pages,
+        "page_limit": claim.max_pages,
     }
     rows = (await session.execute(OPEN, values)).all()
     if not rows:

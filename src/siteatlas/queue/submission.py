@@ -14,7 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from siteatlas.errors import ConflictError
 from siteatlas.net.address import WebAddress
-from siteatlas.queue.dedup import join, satisfying
+from siteatlas.queue.dedup import find_sufficient_jobs, join
 from siteatlas.queue.new_job import NewJob, Priority, SubmittedJob
 from siteatlas.settings import DEFAULT_MAX_ATTEMPTS
 from siteatlas.storage.models import Domain, Job
@@ -217,7 +217,7 @@ async def create_many(session: AsyncSession, jobs: Sequence[NewJob]) -> dict[str
     inserted = await _insert(session, jobs)
     submitted = {job.dedup_key: SubmittedJob.from_row(job, deduplicated=False) for job in inserted}
     others = [new for new in jobs if new.domain not in submitted]
-    active = await satisfying(session, others) if others else {}
+    active = await find_sufficient_jobs(session, others) if others else {}
     submitted |= {site: _joined(job) for site, job in active.items()}
     for new in others:
         if new.domain not in submitted:

@@ -27,7 +27,7 @@ _LARGEST = (
     .join(SITEMAP_SCANS, SITEMAP_SCANS.c.sitemap_id == SITEMAPS.c.id)
     .where(SITEMAP_SCANS.c.scan_id == bindparam("scan"), SITEMAP_SCANS.c.state.in_(READ))
     .order_by(SITEMAP_SCANS.c.url_count.desc(), SITEMAPS.c.url)
-    .limit(bindparam("most"))
+    .limit(bindparam("max_rows"))
     .subquery("largest")
 )
 SUMMARISE = (
@@ -56,7 +56,7 @@ async def summarise_scan(
     session: AsyncSession, scan_id: int, domain_id: UUID, limit: int
 ) -> ScanSummary:
     """Count what is written; of the documents that were read at most `limit` are described."""
-    values = {"scan": scan_id, "domain": domain_id, "most": limit}
+    values = {"scan": scan_id, "domain": domain_id, "max_rows": limit}
     rows = (await session.execute(SUMMARISE, values)).all()
     first = rows[0]
     return ScanSummary(

@@ -26,7 +26,7 @@ _OF_JOB = select(
     JOBS.c.job_id,
     bindparam("of_domain", type_=SCANS.c.domain_id.type),
     JOBS.c.created_by,
-    bindparam("most", type_=SCANS.c.max_pages.type),
+    bindparam("page_limit", type_=SCANS.c.max_pages.type),
 ).where(JOBS.c.id == bindparam("of_job"))
 OPEN_NEW = (
     insert(SCANS)
@@ -72,7 +72,7 @@ async def open_scan(
     One that had ended (its job was retried) starts over. Whether the job is still ours is for the
     caller to ask, at the end of the transaction: a lock on the job would stop its heartbeat.
     """
-    values = {"of_job": job_id, "of_domain": domain_id, "most": max_pages}
+    values = {"of_job": job_id, "of_domain": domain_id, "page_limit": max_pages}
     scan_id = (await session.execute(OPEN_NEW, values)).scalar()
     return (scan_id, False) if scan_id is not None else await continue_scan(session, job_id)
 
