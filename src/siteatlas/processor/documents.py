@@ -35,7 +35,7 @@ EXTRA_FLAGS = {"images": "has_images", "videos": "has_videos", "news": "has_news
 class OpenedScan:
     """The scan that a job works on, and what was stored of its site before.
 
-    `manual` are the addresses of documents that a person named for this site.
+    `manual` are the addresses of documents that a user named for this site.
     """
 
     id: int
@@ -81,13 +81,13 @@ class ScannedDocument:
         )
 
     def found_by(self, method: DiscoveryMethod) -> None:
-        """Note how the document was found; one that a person named stays so."""
+        """Set how the document was found, unless a user named it."""
         if self.method is not DiscoveryMethod.MANUAL:
             self.method = method
             self.changes["discovery_method"] = method.value
 
     def close(self, event: DocumentClosed) -> None:
-        """Remember how the reading ended; what was loaded for comparing is dropped."""
+        """Record how the reading ended; drop the entries loaded for comparison."""
         self.closed = event
         if self.memory is not None:
             self.read_count = len(self.memory)
@@ -112,7 +112,7 @@ class ScannedDocument:
             }
 
     def forget(self) -> None:
-        """Drop what was held for comparing."""
+        """Drop the entries loaded for comparison."""
         if self.memory is not None:
             self.memory.release()
             self.memory = None
@@ -167,7 +167,7 @@ class DocumentRegistry:
         self.learn(known)
 
     def learn(self, known: Iterable[KnownSitemap]) -> None:
-        """Take in documents that are stored."""
+        """Add stored documents."""
         for sitemap in known:
             requested_url = sitemap.requested_url or sitemap.url
             document = ScannedDocument(
@@ -202,7 +202,7 @@ class DocumentRegistry:
         return url in self._by_url or url_hash(url) in self._idle
 
     def listed(self, url: str, method: DiscoveryMethod) -> ScannedDocument:
-        """The document behind a URL that is about to be asked for."""
+        """The document of a URL that is about to be requested."""
         document = self.find(url)
         if document is None:
             document = ScannedDocument(
@@ -211,8 +211,10 @@ class DocumentRegistry:
             self._keep(document)
         return document
 
-    def arrived(self, url: str, requested_url: str, method: DiscoveryMethod) -> ScannedDocument:
-        """The document that answered under `url`; a redirect moves the one that was listed."""
+    def resolve_redirect(
+        self, url: str, requested_url: str, method: DiscoveryMethod
+    ) -> ScannedDocument:
+        """The document at the final `url`; a redirect moves the one that was listed."""
         document = self.find(url)
         if document is None:
             document = self.listed(requested_url, method)
@@ -263,8 +265,8 @@ def _listed_document(url: str, document_id: UUID, *, fresh: bool) -> ScannedDocu
     )
 
 
-def memory_of(known: dict[UUID, KnownSitemap]) -> ScanMemory:
-    """What the scanner must know to continue a scan: the documents that are done already."""
+def build_scan_memory(known: dict[UUID, KnownSitemap]) -> ScanMemory:
+    """The documents that are already done, which the scanner skips when it continues a scan."""
     documents: dict[str, KnownDocument] = {}
     for sitemap in known.values():
         if sitemap.state not in DONE:
@@ -279,8 +281,8 @@ def memory_of(known: dict[UUID, KnownSitemap]) -> ScanMemory:
     return ScanMemory(documents)
 
 
-async def load_memory(document: ScannedDocument, budget: MemoryBudget) -> EntryMemory:
-    """The memory of a document that is about to be read, with what is stored of it.
+async def load_entry_memory(document: ScannedDocument, budget: MemoryBudget) -> EntryMemory:
+    """The stored entries of a document that is about to be read.
 
     Loaded at once while the budget lasts, otherwise in parts (decision 0021).
     """

@@ -37,7 +37,7 @@ from siteatlas.net.egress import EgressPolicy
 from siteatlas.net.from_settings import configured_proxy
 from siteatlas.net.politeness import Politeness
 from siteatlas.net.resolver import DnsResolver
-from siteatlas.processor.documents import OpenedScan, memory_of
+from siteatlas.processor.documents import OpenedScan, build_scan_memory
 from siteatlas.processor.job_activity import JobActivity
 from siteatlas.processor.memory_budget import EntryMemoryBudget
 from siteatlas.processor.publication import (
@@ -193,7 +193,7 @@ class Processor:
         activity: JobActivity,
     ) -> None:
         known = scan.known.by_id if scan.resumed else {}
-        memory = memory_of(known)
+        memory = build_scan_memory(known)
         done = sum(s.read_count for s in known.values() if s.url in memory.documents)
         options = ScanOptions(
             max_urls=claim.max_pages or self._settings.max_urls_per_scan,

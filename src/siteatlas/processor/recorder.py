@@ -24,7 +24,7 @@ from siteatlas.processor.documents import (
     DocumentRegistry,
     OpenedScan,
     ScannedDocument,
-    load_memory,
+    load_entry_memory,
 )
 from siteatlas.processor.idle_documents import short_id
 from siteatlas.processor.job_activity import JobActivity
@@ -163,7 +163,7 @@ class Recorder:
         # A document may be opened again after a redirect: its memory is returned to the budget
         # before the stored entries are loaded again (decision 0021).
         document.forget()
-        document.memory = await load_memory(document, self._budget.documents)
+        document.memory = await load_entry_memory(document, self._budget.documents)
         self._open[document.id] = document
         self._add_pending(document)
         self._batch.opened[document.id] = event.http_status
@@ -218,7 +218,7 @@ class Recorder:
 
     async def _look_up(self, urls: Sequence[str]) -> None:
         """Load these documents if the domain has too many to load them all at the start."""
-        if self._scan.known.are_all:
+        if self._scan.known.is_complete:
             return
         hashes = [url_hash(url) for url in urls if not self._documents.knows(url)]
         if not hashes:
@@ -232,7 +232,7 @@ class Recorder:
     ) -> ScannedDocument:
         """The document at the final URL; the listed one is dropped if it redirects to another."""
         listed = self._documents.find(requested_url)
-        document = self._documents.arrived(url, requested_url, method)
+        document = self._documents.resolve_redirect(url, requested_url, method)
         # A redirect led to another document. A row of the listed one would stay pending for ever
         # and be loaded by every later scan (decision 0017). Once written, it is closed at the end.
         if listed is not None and listed is not document and not listed.stored:

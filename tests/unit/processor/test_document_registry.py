@@ -50,7 +50,7 @@ def test_a_redirected_document_is_the_same_under_both_addresses_once_it_is_writt
     book = DocumentRegistry([])
     listed = book.listed(URL, DiscoveryMethod.SITEMAP_INDEX)
     book.mark_stored([listed.id])
-    moved = book.arrived(MOVED, URL, DiscoveryMethod.SITEMAP_INDEX)
+    moved = book.resolve_redirect(MOVED, URL, DiscoveryMethod.SITEMAP_INDEX)
     moved.changes = {}
     book.mark_stored([moved.id])
     assert moved.id == listed.id
@@ -61,7 +61,7 @@ def test_an_address_that_leads_to_another_document_stays_so_when_both_are_writte
     book = DocumentRegistry([])
     first, second = (book.listed(url, DiscoveryMethod.SITEMAP_INDEX) for url in (URL, MOVED))
     book.mark_stored([first.id, second.id])
-    assert book.arrived(MOVED, URL, DiscoveryMethod.SITEMAP_INDEX).id == second.id
+    assert book.resolve_redirect(MOVED, URL, DiscoveryMethod.SITEMAP_INDEX).id == second.id
     book.mark_stored([first.id, second.id])
     assert book.id_of(URL) == book.id_of(MOVED) == second.id
 

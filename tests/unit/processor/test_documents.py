@@ -6,7 +6,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from siteatlas.processor.documents import DocumentRegistry, ScannedDocument, memory_of
+from siteatlas.processor.documents import DocumentRegistry, ScannedDocument, build_scan_memory
 from siteatlas.processor.entry_memory import EntryMemory
 from siteatlas.processor.memory_budget import MemoryBudget
 from siteatlas.scanner.events import (
@@ -130,7 +130,7 @@ def test_a_document_that_a_person_named_stays_manual():
 def test_a_redirect_moves_the_document_that_was_listed():
     registry = DocumentRegistry([])
     document = registry.listed(URL, DiscoveryMethod.ROBOTS_TXT)
-    assert registry.arrived(MOVED, URL, DiscoveryMethod.ROBOTS_TXT) is document
+    assert registry.resolve_redirect(MOVED, URL, DiscoveryMethod.ROBOTS_TXT) is document
     assert document.changes == {"url": MOVED, "url_hash": url_hash(MOVED), "requested_url": URL}
     assert registry.find(URL) is registry.find(MOVED) is document
 
@@ -139,7 +139,7 @@ def test_a_redirect_to_a_known_document_leads_to_that_one():
     there = known(MOVED)
     registry = DocumentRegistry([there])
     registry.listed(URL, DiscoveryMethod.ROBOTS_TXT)
-    document = registry.arrived(MOVED, URL, DiscoveryMethod.ROBOTS_TXT)
+    document = registry.resolve_redirect(MOVED, URL, DiscoveryMethod.ROBOTS_TXT)
     assert (document.id, document.stored, document.fresh) == (there.id, True, False)
     assert registry.find(URL) is document
 
@@ -154,6 +154,6 @@ def test_a_continued_scan_knows_what_is_done_and_the_children_of_this_scan():
     done, touched = SitemapScanState.COMPLETE, SitemapScanState.CUT
     child, stale = known("https://a.example/c.xml", state=touched), known("https://a.example/s.xml")
     parent = known(MOVED, requested_url=URL, state=done, children=(child.id, stale.id, UUID(int=1)))
-    memory = memory_of({one.id: one for one in (parent, child, stale)})
+    memory = build_scan_memory({one.id: one for one in (parent, child, stale)})
     assert set(memory.documents) == {URL, MOVED}
     assert [link.url for link in memory.documents[URL].children] == [child.url]

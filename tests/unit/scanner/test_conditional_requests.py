@@ -41,7 +41,7 @@ class Versioned:
         return web.Response(body=self.content, headers=self.headers)
 
 
-def memory_of(record) -> ScanMemory:
+def build_scan_memory(record) -> ScanMemory:
     """What a caller would remember of a scan."""
     children = {event.url: event.children for event in record.all(ChildrenFound)}
     return ScanMemory(
@@ -64,7 +64,7 @@ async def test_a_second_scan_of_an_unchanged_site_reads_nothing(site, make_analy
     site.pages |= {"/i.xml": index}
     analyzer = make_analyzer(site.host_port)
     first = await record_scan(analyzer, site.base)
-    second = await record_scan(analyzer, site.base, memory=memory_of(first))
+    second = await record_scan(analyzer, site.base, memory=build_scan_memory(first))
     assert first.outcomes == {"/i.xml": "complete", "/s.xml": "complete"}
     assert second.outcomes == {"/i.xml": "unchanged", "/s.xml": "unchanged"}
     assert (second.urls, second.error) == ([], None)
@@ -75,7 +75,9 @@ async def test_an_unchanged_document_keeps_its_validators_and_tells_its_status(s
     site.pages |= {"/robots.txt": "Sitemap: /s.xml", "/s.xml": Versioned(urlset_of(PAGE))}
     analyzer = make_analyzer(site.host_port)
     first = await record_scan(analyzer, site.base)
-    closed = (await record_scan(analyzer, site.base, memory=memory_of(first))).all(DocumentClosed)
+    closed = (await record_scan(analyzer, site.base, memory=build_scan_memory(first))).all(
+        DocumentClosed
+    )
     assert closed[0].outcome is DocumentOutcome.UNCHANGED
     assert closed[0].http_status == 304
     assert closed[0].validators == Validators('"v1"', DATE)

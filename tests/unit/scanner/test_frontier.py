@@ -56,10 +56,10 @@ def test_a_document_behind_a_redirect_can_be_claimed_once():
     first, second = candidate("https://a.example/1"), candidate("https://a.example/2")
     queue.add(first)
     queue.add(second)
-    assert queue.mark_read(first, "https://a.example/1")
-    assert queue.mark_read(second, "https://a.example/final")
-    assert not queue.mark_read(second, "https://a.example/final")
-    assert not queue.mark_read(second, "https://a.example/1")
+    assert queue.mark_seen(first, "https://a.example/1")
+    assert queue.mark_seen(second, "https://a.example/final")
+    assert not queue.mark_seen(second, "https://a.example/final")
+    assert not queue.mark_seen(second, "https://a.example/1")
 
 
 async def test_gives_out_what_it_was_given_in_the_same_order():

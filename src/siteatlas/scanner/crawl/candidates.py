@@ -1,4 +1,4 @@
-"""Places where a sitemap may be."""
+"""Candidates: addresses where a sitemap may be."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from siteatlas.scanner.events import DiscoveryMethod
 
 @dataclass(frozen=True, slots=True)
 class CrawlCandidate:
-    """A place where a sitemap may be, and how it came to our notice.
+    """An address where a sitemap may be, and how it was discovered.
 
-    `may_be_page`: a person gave the address, and its name is not that of a sitemap. If it is none,
-    the address named the site and nothing is lost.
+    `may_be_page`: a user gave the address, and its name is not that of a sitemap. If it is not a
+    sitemap, the address is treated as that of the site.
     """
 
     address: WebAddress
@@ -33,7 +33,7 @@ class CrawlCandidate:
 
     @property
     def is_guess(self) -> bool:
-        """Whether nobody told us of this place."""
+        """Whether it is a guessed path."""
         return self.method is DiscoveryMethod.COMMON_PATH
 
     @property

@@ -1,6 +1,6 @@
 """What is still to be read in a scan: each address once, limited in depth and number.
 
-`candidate_queue.py` keeps those that wait.
+`candidate_queue.py` holds the queued candidates.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class UrlLimit:
 
     @property
     def is_spent(self) -> bool:
-        """Whether no URL more may be read."""
+        """Whether no more URLs may be read."""
         return self._left == 0
 
     def admit(self, count: int) -> int:
@@ -49,7 +49,7 @@ class Frontier:
         self._queue = CandidateQueue()
 
     def add(self, candidate: CrawlCandidate) -> ProblemCode | None:
-        """Queue a candidate; or the reason why it is not wanted."""
+        """Queue a candidate, or return the reason why not."""
         address = candidate.address
         key = _hash_of(address.url)
         if key in self._seen:
@@ -67,8 +67,8 @@ class Frontier:
         self._queue.put_nowait(candidate)
         return None
 
-    def mark_read(self, candidate: CrawlCandidate, final_url: str) -> bool:
-        """Whether the document at the end of the redirects has not been read yet."""
+    def mark_seen(self, candidate: CrawlCandidate, final_url: str) -> bool:
+        """Mark the final URL as seen; return False if it already was."""
         return final_url == candidate.address.url or self._seen.add(_hash_of(final_url))
 
     def is_new_content(self, content_hash: str) -> bool:
@@ -76,7 +76,7 @@ class Frontier:
         return self._contents.add(_hash_of(content_hash))
 
     async def next(self) -> CrawlCandidate:
-        """Wait for a candidate; the taker calls `done` when it has been read."""
+        """Wait for a candidate; the caller calls `done` when it has been read."""
         return await self._queue.get()
 
     def done(self) -> None:

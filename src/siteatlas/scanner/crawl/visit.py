@@ -175,7 +175,7 @@ class Visitor:
                 candidate, Verdict.REJECTED, ProblemCode.SOFT_404, reading=reading
             )
             return VisitResult(DocumentOutcome.UNREAD)
-        if not self._frontier.mark_read(candidate, reading.url):
+        if not self._frontier.mark_seen(candidate, reading.url):
             await self._emit_verdict(
                 candidate, Verdict.SKIPPED, ProblemCode.DUPLICATE, reading=reading
             )
@@ -269,7 +269,7 @@ class Visitor:
         if known is None:
             raise HttpProtocolError
         reading.validators = known.validators
-        if not self._frontier.mark_read(reading.candidate, reading.url):
+        if not self._frontier.mark_seen(reading.candidate, reading.url):
             return VisitResult(None)
         await self._emit_verdict(
             reading.candidate, Verdict.ACCEPTED, ProblemCode.UNCHANGED, reading=reading

@@ -78,8 +78,8 @@ class KnownSitemaps:
     stored: int = 0
 
     @property
-    def are_all(self) -> bool:
-        """Whether no document of the site is left to look up."""
+    def is_complete(self) -> bool:
+        """Whether all documents of the site are loaded."""
         return len(self.by_id) >= self.stored
 
 

@@ -32,11 +32,11 @@ READ = (SitemapScanState.COMPLETE, SitemapScanState.UNCHANGED)
 
 @dataclass(slots=True)
 class WriteBatch:
-    """Rows that wait to be written. `closed` are the documents whose reading ended.
+    """Rows not yet written. `closed` are the documents whose reading ended.
 
-    `opened` are those that are being read, with the HTTP status of their answer.
-    `counted_size` is what is counted of its size in the budget of the process.
-    `read_completely` are stored documents that were: other problems of theirs are over.
+    `opened` are those being read, with the HTTP status of the response. `counted_size` is the part
+    of the size that is counted in the memory budget of the process. `read_completely` are stored
+    documents read to the end: their problems that were not found again are resolved.
     """
 
     new_sitemaps: dict[UUID, dict[str, Any]] = field(default_factory=dict)
@@ -71,7 +71,7 @@ class WriteBatch:
 
     @property
     def has_read_documents(self) -> bool:
-        """Whether the reading of a document ended well."""
+        """Whether a document was read to the end or is unchanged."""
         return any(row["state"] in READ for row in self.closed.values())
 
     def new_and_read(self) -> dict[UUID, dict[str, Any]]:
@@ -99,7 +99,7 @@ class WriteBatch:
 async def flush_batch(session: AsyncSession, batch: WriteBatch, *, scan_id: int) -> None:
     """Write URLs first, then the documents with counts taken from the rows just written.
 
-    The origin is left to the caller, who may have more to say about the site.
+    The origin is left to the caller, which may update other columns of the domain.
     """
     await insert_urls(session, batch.new_urls)
     await update_urls(session, batch.changed_urls)
@@ -126,7 +126,7 @@ def _with_count(row: dict[str, Any], listed: int | None) -> dict[str, Any]:
 
 
 def _is_unchanged(row: Mapping[str, Any]) -> bool:
-    """A document that did not change lists what is stored of it, though nothing of it was read."""
+    """Whether the document was not read again; its count comes from the stored rows."""
     return bool(row["state"] == SitemapScanState.UNCHANGED)
 
 
