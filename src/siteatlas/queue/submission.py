@@ -22,8 +22,8 @@ from siteatlas.storage.models.job import ACTIVE_CONDITION as ACTIVE_PREDICATE
 from siteatlas.storage.statements.domains import (
     DEFAULT_INTERVAL_HOURS,
     register_domain,
-    registered,
     registration,
+    registration_values,
 )
 from siteatlas.storage.tables import JOBS
 
@@ -136,7 +136,7 @@ def build_submission(
     whole_site = document is None
     # The address of a document does not determine where scans of the site start.
     statement = REGISTER_AND_INSERT[watch, address.scheme_given and whole_site, whole_site]
-    domain_values = registered(
+    domain_values = registration_values(
         address, created_by=created_by, default_interval_hours=interval_hours
     )
     return SiteSubmission(new_job, statement, domain_values | _job_values(new_job))

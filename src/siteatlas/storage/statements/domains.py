@@ -42,7 +42,7 @@ async def register_domain(
 
     `watch` never unwatches. A watched site is due one interval from now: its own, or the default.
     """
-    values = registered(
+    values = registration_values(
         address,
         created_by=created_by,
         max_pages=max_pages,
@@ -54,7 +54,7 @@ async def register_domain(
     return found.scalar_one()
 
 
-def registered(
+def registration_values(
     address: WebAddress,
     *,
     created_by: UUID,
@@ -62,7 +62,7 @@ def registered(
     scan_interval_hours: float | None = None,
     default_interval_hours: float = DEFAULT_INTERVAL_HOURS,
 ) -> dict[str, Any]:
-    """The parameters of a registration."""
+    """The parameters of `registration`."""
     return {
         "its_name": address.domain,
         "its_base_url": _base_url(address),
@@ -74,7 +74,7 @@ def registered(
 
 
 def registration(*, watch: bool, scheme_given: bool, scanned_now: bool = False) -> Insert:
-    """The statement behind `register_domain`, to be made once and given `registered` values.
+    """The statement behind `register_domain`; its parameters are `registration_values`.
 
     `scanned_now`: a scan of the whole site goes with it, so that the next one is an interval away.
     """
