@@ -9,8 +9,7 @@ import pytest
 from sqlalchemy import func, update
 
 from siteatlas.net.address import parse_site
-from siteatlas.queue.new_job import SubmittedJob
-from siteatlas.queue.submission import submit_site, watch_site
+from siteatlas.queue.submission import watch_site
 from siteatlas.scheduler.sitemap_scheduler import enqueue_due_domains
 from siteatlas.storage.models import (
     LOCAL_USER_ID,
@@ -24,7 +23,7 @@ from siteatlas.storage.models import (
 from siteatlas.storage.session import get_background_session
 from siteatlas.storage.statements.sitemaps import MANUAL_GRACE_DAYS
 from tests.fixtures.pipeline import index, pages, rows_of, settings_for, urlset, work
-from tests.fixtures.queue import job_of
+from tests.fixtures.queue import job_of, submit
 from tests.fixtures.site_server import SiteServer
 
 pytestmark = pytest.mark.usefixtures("database")
@@ -38,18 +37,9 @@ def hiding() -> SiteServer:
     return SiteServer({HIDDEN: urlset(pages("a", 30))})
 
 
-async def submitted(address: str, **options: Any) -> SubmittedJob:
-    """Submit an address and leave its job where it is."""
-    async with get_background_session() as session, session.begin():
-        return await submit_site(session, parse_site(address), created_by=LOCAL_USER_ID, **options)
-
-
 async def scan_address(server: SiteServer, path: str = "", **options: Any) -> Job:
     """Submit an address of a server, scan it, and give the job as it ended."""
-    async with get_background_session() as session, session.begin():
-        submitted = await submit_site(
-            session, parse_site(server.base + path), created_by=LOCAL_USER_ID, **options
-        )
+    submitted = await submit(server.base + path, **options)
     await work(settings_for(server))
     return await job_of(submitted.id)
 
@@ -177,9 +167,9 @@ async def test_a_sitemap_given_while_a_scan_waits_is_read_by_that_scan(typed: st
     named = {"/robots.txt": "Sitemap: {base}/s.xml", "/s.xml": urlset(pages("a", 3))}
     async with SiteServer(named | {HIDDEN: urlset(pages("b", 4))}) as server:
         host = server.base.split("://")[1]
-        waiting = await submitted(server.base)
+        waiting = await submit(server.base)
         for _ in range(2):
-            joined = await submitted(typed.format(base=server.base, host=host) + HIDDEN)
+            joined = await submit(typed.format(base=server.base, host=host) + HIDDEN)
             assert (joined.id, joined.deduplicated) == (waiting.id, True)
         await work(settings_for(server))
         assert server.paths.count(HIDDEN) == 1
@@ -192,9 +182,9 @@ async def test_a_sitemap_given_while_a_scan_waits_is_read_by_that_scan(typed: st
 async def test_a_sitemap_given_while_a_scan_runs_is_read_by_the_next_one_and_kept() -> None:
     named = {"/robots.txt": "Sitemap: {base}/s.xml", "/s.xml": urlset(pages("a", 3))}
     async with SiteServer(named | {HIDDEN: urlset(pages("b", 4))}) as server:
-        running = await submitted(server.base)
+        running = await submit(server.base)
         await change_all(Job, status="processing")
-        assert (await submitted(server.base + HIDDEN)).id == running.id
+        assert (await submit(server.base + HIDDEN)).id == running.id
         await change_all(Job, status="completed")
         for _ in range(2):
             await scan_address(server)
@@ -205,9 +195,9 @@ async def test_a_sitemap_given_while_a_scan_runs_is_read_by_the_next_one_and_kep
 async def test_a_page_or_broken_sitemap_given_while_a_scan_waits_is_not_asked_for_again() -> None:
     named = {"/robots.txt": "Sitemap: {base}/s.xml", "/s.xml": urlset(pages("a", 3))}
     async with SiteServer(named | {"/m.xml": PAGE, "/en/": PAGE}) as server:
-        await submitted(server.base)
+        await submit(server.base)
         for path in ("/m.xml", "/en/"):
-            await submitted(server.base + path)
+            await submit(server.base + path)
         await work(settings_for(server))
         await scan_address(server)
         assert (server.paths.count("/m.xml"), server.paths.count("/en/")) == (1, 0)
@@ -218,7 +208,7 @@ async def test_a_document_asked_for_alone_is_read_with_the_site_whose_scan_takes
 ):
     named = {"/robots.txt": "Sitemap: {base}/s.xml", "/s.xml": urlset(pages("a", 3))}
     async with SiteServer(named | {HIDDEN: urlset(pages("b", 4))}) as server:
-        alone = await submitted(server.base + HIDDEN, document=server.base + HIDDEN)
-        assert (await submitted(server.base)).id == alone.id
+        alone = await submit(server.base + HIDDEN, document=server.base + HIDDEN)
+        assert (await submit(server.base)).id == alone.id
         await work(settings_for(server))
         assert server.paths == ["/robots.txt", HIDDEN, "/s.xml"]

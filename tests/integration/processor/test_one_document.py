@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from siteatlas.net.address import parse_site
-from siteatlas.queue.submission import submit_site
-from siteatlas.storage.models import LOCAL_USER_ID, Domain, Job, Sitemap
-from siteatlas.storage.session import get_background_session
+from siteatlas.storage.models import Domain, Job, Sitemap
 from tests.fixtures.pipeline import pages, rows_of, scan_server, settings_for, urlset, work
-from tests.fixtures.queue import job_of
+from tests.fixtures.queue import job_of, submit
 from tests.fixtures.site_server import SiteServer
 
 pytestmark = pytest.mark.usefixtures("database")
@@ -23,11 +20,7 @@ SITE = {
 
 
 async def scan_document(server: SiteServer, path: str) -> Job:
-    address = parse_site(server.base + path)
-    async with get_background_session() as session, session.begin():
-        submitted = await submit_site(
-            session, address, created_by=LOCAL_USER_ID, document=address.url
-        )
+    submitted = await submit(server.base + path, document=server.base + path)
     await work(settings_for(server))
     return await job_of(submitted.id)
 

@@ -12,14 +12,13 @@ from aiohttp import web
 from sqlalchemy import delete, func, select
 
 from siteatlas.meters import meters
-from siteatlas.net.address import WebAddress, parse_site
+from siteatlas.net.address import WebAddress
 from siteatlas.net.egress import EgressPolicy
 from siteatlas.processor import processing, publication
 from siteatlas.queue.operator_actions import cancel
-from siteatlas.queue.submission import submit_site
 from siteatlas.scheduler.consumer import Consumer
 from siteatlas.settings import Settings
-from siteatlas.storage.models import LOCAL_USER_ID, Job, JobAttempt
+from siteatlas.storage.models import Job, JobAttempt
 from siteatlas.storage.session import (
     Database,
     bind_database,
@@ -28,7 +27,7 @@ from siteatlas.storage.session import (
     get_job_session,
 )
 from tests.fixtures.pipeline import index, pages, rows_of, submit_server, urlset
-from tests.fixtures.queue import Priority, change, job_of
+from tests.fixtures.queue import Priority, change, job_of, submit
 from tests.fixtures.site_server import SiteServer
 from tests.fixtures.waiting import wait_until
 
@@ -79,16 +78,22 @@ def slow_site() -> SiteServer:
     )
 
 
+def silent_site() -> SiteServer:
+    """Accepts requests and never answers."""
+
+    async def silent(_request: web.BaseRequest) -> str:
+        await asyncio.Event().wait()
+        return ""
+
+    return SiteOfManyAddresses({"/robots.txt": silent})
+
+
 def honest_site() -> SiteServer:
     return SiteServer({"/sitemap.xml": urlset(pages("a", 5))})
 
 
-async def submit_name(site: str, priority: Priority = Priority.BATCH) -> int:
-    async with get_background_session() as session, session.begin():
-        submitted = await submit_site(
-            session, parse_site(site), created_by=LOCAL_USER_ID, priority=priority
-        )
-    return submitted.id
+async def submit_name(site: str) -> int:
+    return (await submit(site, priority=Priority.BATCH)).id
 
 
 @asynccontextmanager
@@ -128,13 +133,7 @@ async def has_ended(job_id: int) -> bool:
 
 
 async def test_silent_batch_sites_leave_a_slot_for_a_person():
-    never = asyncio.Event()
-
-    async def silent(_request: web.BaseRequest) -> str:
-        await never.wait()
-        return ""
-
-    async with SiteOfManyAddresses({"/robots.txt": silent}) as hostile, honest_site() as honest:
+    async with silent_site() as hostile, honest_site() as honest:
         sites = [f"http://www.site-{number}.example:{hostile.port}" for number in range(8)]
         for site in sites:
             await submit_name(site)
@@ -148,13 +147,7 @@ async def test_silent_batch_sites_leave_a_slot_for_a_person():
 
 
 async def test_many_hosts_of_one_domain_get_a_part_of_the_slots():
-    never = asyncio.Event()
-
-    async def silent(_request: web.BaseRequest) -> str:
-        await never.wait()
-        return ""
-
-    async with SiteOfManyAddresses({"/robots.txt": silent}) as hostile, honest_site() as honest:
+    async with silent_site() as hostile, honest_site() as honest:
         sites = [f"http://h{number}.example.com:{hostile.port}" for number in range(12)]
         for site in sites:
             await submit_name(site)
