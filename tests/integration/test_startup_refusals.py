@@ -208,7 +208,7 @@ ADDRESSES = {
     "postgresql://u@[::1]:1/x": (DatabaseUnavailable, "::1"),
     "postgresql://u@[::1:1/x": (SiteatlasError, "DATABASE_URL"),
     "postgresql://u@/x?host=/nowhere": (DatabaseUnavailable, os.strerror(errno.ENOENT)),
-    "postgresql://u:p@ss@127.0.0.1:1/x": (DatabaseUnavailable, "127.0.0.1:1 "),
+    "postgresql://u:p@ss@127.0.0.1:1/x": (ConfigurationError, "%40"),
     "postgresql://u@no-such-host.invalid/x": (DatabaseUnavailable, " no-such-host.invalid:5432 "),
     "postgresql://u@ho st/x": (DatabaseUnavailable, " ho st:5432 "),
     f"postgresql://u@{'a' * 300}/x": (ConfigurationError, "host"),

@@ -52,6 +52,11 @@ def _parsed(text: str) -> URL:
 
 
 def _check_host(host: str) -> None:
+    # What follows the first `@` of a password would be shown as a part of the host.
+    if "@" in host:
+        raise ConfigurationError(
+            "DATABASE_URL contains more than one @: write an @ in the password as %40."
+        )
     try:
         host.encode("idna")
     except UnicodeError as error:

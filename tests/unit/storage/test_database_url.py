@@ -43,6 +43,13 @@ def test_what_the_driver_could_not_use_is_refused_by_name(text: str):
     assert "DATABASE_URL" in caught.value.message
 
 
+def test_a_password_with_a_bare_at_sign_is_refused_and_not_shown():
+    with pytest.raises(ConfigurationError) as caught:
+        parse_database_url("postgres://u:se@cret@h/d")
+    assert "%40" in caught.value.message
+    assert "cret" not in caught.value.message
+
+
 def test_without_tls_options_there_is_no_tls_address():
     assert tls_address("postgres://h/d?sslmode=require") is None
 
