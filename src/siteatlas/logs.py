@@ -1,37 +1,49 @@
-"""Structured logging: one event per line, as text or as JSON.
+"""Structured logging: the loggers of the packages, and where their lines go.
 
-Owns the format of a line and what it may contain. Each package defines its own events.
+What a line looks like is `log_lines.py`. Each package defines its own events.
 """
 
 from __future__ import annotations
 
 import logging
-import re
 import sys
 import time
 from collections.abc import Callable
-from typing import Any, TextIO
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any, TextIO
 
-import structlog
-from structlog.contextvars import bound_contextvars
-from structlog.typing import EventDict, Processor
-
-from siteatlas.safe_text import DISRUPTIVE, escape
-
-CONTROL_CHARACTERS = re.compile(f"[{DISRUPTIVE}]")
-SECRET_IN_QUERY = re.compile(
-    r"(?i)([?&](?:[a-z_-]*(?:token|secret|password|passwd|signature|api_?key|auth)[a-z_-]*)=)[^&\s\"']+"
-)
-CREDENTIALS_IN_URL = re.compile(r"(://)[^/@\s]+@")
-# What all three of them need; most texts have none of it.
-SUSPICIOUS = re.compile(f"[{DISRUPTIVE}@=]")
+if TYPE_CHECKING:
+    from structlog.stdlib import BoundLogger, ProcessorFormatter
 
 # The logger of command messages, which are shown at any level.
 NOTICES = "cli"
 # The database driver makes a future that nobody awaits when a connection attempt is cancelled.
 DRIVER_NOISE = "unexpected connection_lost() call"
 
-job_context = bound_contextvars
+
+def job_context(**values: Any) -> AbstractContextManager[None]:
+    """Add these values to every line that is logged inside the block."""
+    # Late, so that a command that logs nothing starts without structlog.
+    from structlog.contextvars import bound_contextvars
+
+    return bound_contextvars(**values)
+
+
+class LineFormatter(logging.Formatter):
+    """Formats lines with structlog, which it imports for the first of them."""
+
+    def __init__(self, *, as_json: bool, colors: bool) -> None:
+        super().__init__()
+        self._as_json = as_json
+        self._colors = colors
+        self._formatter: ProcessorFormatter | None = None
+
+    def format(self, record: logging.LogRecord) -> str:
+        if self._formatter is None:
+            from siteatlas.log_lines import line_formatter
+
+            self._formatter = line_formatter(as_json=self._as_json, colors=self._colors)
+        return self._formatter.format(record)
 
 
 class JsonHandler(logging.StreamHandler[TextIO]):
@@ -44,17 +56,80 @@ def stderr_is_json() -> bool:
     return any(isinstance(one, JsonHandler) and one.stream is sys.stderr for one in handlers)
 
 
-class ComponentLogger(structlog.stdlib.BoundLogger):
-    """Says nothing until logging is configured: structlog would print on the stdout of a program
-    that uses Siteatlas as a library.
+class Structlog:
+    """Whether structlog is in use yet.
+
+    Importing it takes a tenth of the startup of a scan, so it is imported and configured with the
+    first line that the level lets through. Where it is imported already, nothing is deferred.
     """
 
-    def _proxy_to_logger(
-        self, method_name: str, event: str | None = None, *event_args: str, **event_kw: Any
-    ) -> Any:
-        if not structlog.is_configured():
-            return None
-        return super()._proxy_to_logger(method_name, event, *event_args, **event_kw)
+    def __init__(self) -> None:
+        self._deferred = False
+
+    def configure(self) -> None:
+        """Configure structlog now if it is imported, otherwise with the first line."""
+        self._deferred = True
+        if "structlog" in sys.modules:
+            self._load()
+
+    def accepts(self, component: str, level: int) -> bool:
+        """Whether an event can become a line; False if logging was never configured, because
+        structlog would print on the stdout of a program that uses Siteatlas as a library.
+        """
+        if self._deferred and logging.getLogger(component).isEnabledFor(level):
+            self._load()
+        structlog = sys.modules.get("structlog")
+        return structlog is not None and structlog.is_configured()
+
+    def _load(self) -> None:
+        from siteatlas.log_lines import configure_structlog
+
+        configure_structlog()
+        self._deferred = False
+
+
+_structlog = Structlog()
+
+
+class ComponentLogger:
+    """The logger of one package: an event name and its values, never formatted text."""
+
+    def __init__(self, component: str) -> None:
+        self._component = component
+        self._logger: BoundLogger | None = None
+
+    def debug(self, event: str, **values: Any) -> None:
+        """What helps to find a fault in Siteatlas."""
+        if _structlog.accepts(self._component, logging.DEBUG):
+            self._lines.debug(event, **values)
+
+    def info(self, event: str, **values: Any) -> None:
+        """What happened as it should."""
+        if _structlog.accepts(self._component, logging.INFO):
+            self._lines.info(event, **values)
+
+    def warning(self, event: str, **values: Any) -> None:
+        """What somebody may have to look at."""
+        if _structlog.accepts(self._component, logging.WARNING):
+            self._lines.warning(event, **values)
+
+    def error(self, event: str, **values: Any) -> None:
+        """What failed."""
+        if _structlog.accepts(self._component, logging.ERROR):
+            self._lines.error(event, **values)
+
+    def exception(self, event: str, **values: Any) -> None:
+        """What failed, with the traceback of the exception that is being handled."""
+        if _structlog.accepts(self._component, logging.ERROR):
+            self._lines.exception(event, **values)
+
+    @property
+    def _lines(self) -> BoundLogger:
+        if self._logger is None:
+            from siteatlas.log_lines import structlog_logger
+
+            self._logger = structlog_logger(self._component)
+        return self._logger
 
 
 class Throttle:
@@ -89,31 +164,9 @@ class Throttle:
         return left_out
 
 
-def get_logger(component: str) -> structlog.stdlib.BoundLogger:
+def get_logger(component: str) -> ComponentLogger:
     """The logger of one package; `component` becomes the `logger` field of each line."""
-    logger: structlog.stdlib.BoundLogger = structlog.wrap_logger(
-        None, wrapper_class=ComponentLogger, logger_factory_args=(component,)
-    )
-    return logger
-
-
-def clean_text(value: str) -> str:
-    """Text from outside made safe for one line: no control characters, no secrets."""
-    if SUSPICIOUS.search(value) is None:
-        return value
-    value = CREDENTIALS_IN_URL.sub(r"\1***@", value)
-    value = SECRET_IN_QUERY.sub(r"\1***", value)
-    return CONTROL_CHARACTERS.sub(escape, value)
-
-
-def clean_values(_logger: Any, _method: str, event: EventDict) -> EventDict:
-    """Apply `clean_text` to every value of a log event."""
-    for key, value in event.items():
-        if isinstance(value, str):
-            event[key] = clean_text(value)
-        elif value is not None and not isinstance(value, (int, float, bool, tuple, type)):
-            event[key] = value if key == "exc_info" else clean_text(str(value))
-    return event
+    return ComponentLogger(component)
 
 
 def is_no_driver_noise(record: logging.LogRecord) -> bool:
@@ -126,37 +179,8 @@ def configure_logging(level: str, log_format: str, stream: TextIO | None = None)
     """Send all logging, ours and the libraries', to `stream` (stderr) in one format."""
     stream = stream or sys.stderr
     as_json = log_format == "json"
-    shared: list[Processor] = [
-        structlog.contextvars.merge_contextvars,
-        structlog.stdlib.add_log_level,
-        structlog.stdlib.add_logger_name,
-        structlog.processors.TimeStamper(fmt="iso", utc=True),
-        clean_values,
-    ]
-    structlog.configure(
-        processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
-        logger_factory=structlog.stdlib.LoggerFactory(),
-        wrapper_class=structlog.stdlib.BoundLogger,
-        cache_logger_on_first_use=False,
-    )
-    renderer: list[Processor] = (
-        [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
-        if as_json
-        else [
-            structlog.dev.ConsoleRenderer(
-                colors=stream.isatty(),
-                pad_event_to=28,
-                exception_formatter=structlog.dev.plain_traceback,
-            )
-        ]
-    )
     handler = (JsonHandler if as_json else logging.StreamHandler)(stream)
-    handler.setFormatter(
-        structlog.stdlib.ProcessorFormatter(
-            foreign_pre_chain=shared,
-            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *renderer],
-        )
-    )
+    handler.setFormatter(LineFormatter(as_json=as_json, colors=stream.isatty()))
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
@@ -166,3 +190,4 @@ def configure_logging(level: str, log_format: str, stream: TextIO | None = None)
     for noisy in ("apscheduler", "alembic", "asyncio", "uvicorn.access", "aiohttp"):
         logging.getLogger(noisy).setLevel(max(logging.WARNING, root.level))
     logging.getLogger("asyncio").addFilter(is_no_driver_noise)
+    _structlog.configure()

@@ -1,8 +1,8 @@
 """Makes foreign text safe to show, to log and to store.
 
 Owns the sets of characters that must be escaped in terminals, logs and data lines, their escapes,
-and the form that PostgreSQL and JSON can hold. `logs.py`, the scanner and the command line decide
-where to apply them.
+what counts as a secret, and the form that PostgreSQL and JSON can hold. The log, the scanner and
+the command line decide where to apply them.
 """
 
 from __future__ import annotations
@@ -24,6 +24,13 @@ REPLACEMENT = "\ufffd"
 # What ends a line or reorders it.
 DISRUPTIVE = CONTROLS + LINE_SEPARATORS + BIDI_CONTROLS
 UNPRINTABLE = re.compile(f"[{DISRUPTIVE}{INVISIBLE}]")
+CONTROL_CHARACTERS = re.compile(f"[{DISRUPTIVE}]")
+SECRET_IN_QUERY = re.compile(
+    r"(?i)([?&](?:[a-z_-]*(?:token|secret|password|passwd|signature|api_?key|auth)[a-z_-]*)=)[^&\s\"']+"
+)
+CREDENTIALS_IN_URL = re.compile(r"(://)[^/@\s]+@")
+# What all three of them need; most texts have none of it.
+SUSPICIOUS = re.compile(f"[{DISRUPTIVE}@=]")
 
 ELLIPSIS = "…"
 MAX_STORED_CHARS = 8_192
@@ -42,6 +49,15 @@ def escape(match: re.Match[str]) -> str:
 def printable(text: str) -> str:
     """Escape control, bidirectional and invisible characters before terminal output."""
     return UNPRINTABLE.sub(escape, text)
+
+
+def clean_text(value: str) -> str:
+    """Text from outside made safe for one line: no control characters, no secrets."""
+    if SUSPICIOUS.search(value) is None:
+        return value
+    value = CREDENTIALS_IN_URL.sub(r"\1***@", value)
+    value = SECRET_IN_QUERY.sub(r"\1***", value)
+    return CONTROL_CHARACTERS.sub(escape, value)
 
 
 def storable(text: str, max_chars: int = MAX_STORED_CHARS) -> str:

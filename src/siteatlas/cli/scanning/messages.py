@@ -19,10 +19,10 @@ from siteatlas.cli.terminal.errors import advice_for, print_error_with_advice
 from siteatlas.cli.terminal.output import STATUS_STYLES, percent, print_message
 from siteatlas.cli.terminal.problem_lines import ProblemLines, ShownProblem, meaning_of
 from siteatlas.errors import AddressError, DnsError, EgressDenied, SiteatlasError
-from siteatlas.logs import clean_text
 from siteatlas.net.address import WebAddress, parse_site
 from siteatlas.net.egress import WEB_PORTS, EgressPolicy, Refusal
 from siteatlas.net.ranges import read_ip
+from siteatlas.safe_text import clean_text
 from siteatlas.scanner.report import ScanReport
 
 MAX_CODES = 6
