@@ -13,7 +13,8 @@ from rich.console import Console
 
 from siteatlas.cli.scanning.entry_filter import EntryFilter
 from siteatlas.cli.scanning.formats import ScanEncoders
-from siteatlas.cli.scanning.live_view import awaited_words, can_move, drawn, tree_lines
+from siteatlas.cli.scanning.live_picture import drawn, tree_lines
+from siteatlas.cli.scanning.live_view import awaited_words, can_move
 from siteatlas.cli.scanning.runner import ScanRun, ScanRunner
 from siteatlas.cli.scanning.sinks import DirectSink
 from siteatlas.cli.scanning.targets import ScanTarget

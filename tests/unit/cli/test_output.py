@@ -14,18 +14,20 @@ import pytest
 
 from siteatlas.cli.scanning.encoders import csv_lines, object_lines, url_lines
 from siteatlas.cli.terminal.context import ColorChoice, begin
+from siteatlas.cli.terminal.drawing import (
+    console_for,
+    drawn_table,
+    status_text,
+    terminal_table,
+)
 from siteatlas.cli.terminal.output import (
     Column,
     ColumnKind,
     cell_text,
-    console_for,
-    drawn_table,
     harmless_json,
     json_bytes,
     plain_table,
     print_message,
-    status_text,
-    terminal_table,
     write_csv,
     write_details,
     write_json_lines,

@@ -7,11 +7,10 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from rich.cells import cell_len
 
+from siteatlas.cli.terminal.columns import Column, ColumnKind
 from siteatlas.cli.terminal.output import cell_text
 from siteatlas.cli.terminal.tables import (
     GAP,
-    Column,
-    ColumnKind,
     fit_table,
     relative_time,
     shared_origin,

@@ -16,12 +16,11 @@ import aiohttp
 from rich.live import Live
 
 from siteatlas.cli.terminal.choices import counted
+from siteatlas.cli.terminal.drawing import console_for, drawn_table
 from siteatlas.cli.terminal.output import (
     Column,
     can_show_progress,
     cell_text,
-    console_for,
-    drawn_table,
     percent,
     print_message,
 )

@@ -14,17 +14,17 @@ from typing import Any
 from rich.text import Text
 
 from siteatlas.cli.terminal.choices import counted
+from siteatlas.cli.terminal.drawing import console_for, status_text
 from siteatlas.cli.terminal.errors import advice_for
 from siteatlas.cli.terminal.output import (
     Column,
+    ColumnKind,
     cell_text,
-    console_for,
     is_terminal,
     percent,
-    status_text,
     write_table,
 )
-from siteatlas.cli.terminal.tables import ColumnKind, relative_time, shorten_middle
+from siteatlas.cli.terminal.tables import relative_time, shorten_middle
 from siteatlas.errors import error_classes
 from siteatlas.insights.jobs import AttemptView, JobView
 from siteatlas.safe_text import printable

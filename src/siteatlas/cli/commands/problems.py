@@ -9,6 +9,7 @@ import typer
 
 from siteatlas.cli.terminal.context import prepare
 from siteatlas.cli.terminal.database import opened
+from siteatlas.cli.terminal.drawing import terminal_width
 from siteatlas.cli.terminal.errors import run
 from siteatlas.cli.terminal.options import (
     AllOption,
@@ -18,7 +19,7 @@ from siteatlas.cli.terminal.options import (
     LimitOption,
     SiteArgument,
 )
-from siteatlas.cli.terminal.output import ListFormat, print_message, terminal_width, write_line
+from siteatlas.cli.terminal.output import ListFormat, print_message, write_line
 from siteatlas.cli.terminal.paged_list import (
     FetchPage,
     ListRequest,

@@ -21,13 +21,11 @@ from siteatlas.cli.scanning.sitemap_tree import tree_text, unfetched_children
 from siteatlas.cli.terminal.output import (
     WIDE,
     Column,
+    ColumnKind,
     cell_text,
-    console_for,
     json_bytes,
     plain_table,
-    terminal_table,
 )
-from siteatlas.cli.terminal.tables import ColumnKind
 from siteatlas.scanner.report import ScanReport
 
 
@@ -121,6 +119,9 @@ def _plain_sitemaps(report: ScanReport) -> bytes:
 def _drawn_sitemaps(report: ScanReport) -> bytes:
     if not report.sitemaps:
         return b""
+    # Late, because rich is needed on a terminal only.
+    from siteatlas.cli.terminal.drawing import console_for, terminal_table
+
     console = console_for(sys.stdout)
     with console.capture() as capture:
         console.print(terminal_table(SITEMAP_COLUMNS, _rows(report), console.width))

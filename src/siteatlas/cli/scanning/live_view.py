@@ -12,27 +12,15 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from rich.console import Group, RenderableType
-from rich.live import Live
-from rich.progress_bar import ProgressBar
-from rich.table import Table
-from rich.text import Text
-
 from siteatlas.aio.background import background_task
 from siteatlas.cli.scanning.runner import ScanRun, ScanRunner
-from siteatlas.cli.scanning.sitemap_tree import describe
 from siteatlas.cli.terminal.choices import counted
 from siteatlas.cli.terminal.context import current
-from siteatlas.cli.terminal.output import console_for, is_terminal, print_message
-from siteatlas.safe_text import printable
+from siteatlas.cli.terminal.output import is_terminal, print_message
 from siteatlas.scanner.report import ReportBuilder
 
 REDRAW_SECONDS = 0.2
 PLAIN_LINE_SECONDS = 10.0
-BAR_WIDTH = 24
-# Room for the bar, the prompt and what a terminal may wrap.
-LINES_BELOW = 4
-MIN_LINES = 3
 MAX_NAMED = 3
 STDERR = 2
 SHOW_CURSOR = b"\x1b[?25h"
@@ -61,6 +49,12 @@ class LiveView:
         os.write(STDERR, self._farewell)
 
     async def _draw(self) -> None:
+        # Late, because rich is needed on a terminal only.
+        from rich.live import Live
+
+        from siteatlas.cli.scanning.live_picture import drawn
+        from siteatlas.cli.terminal.drawing import console_for
+
         console = console_for(sys.stderr)
         with Live(
             console=console, transient=True, auto_refresh=False, redirect_stdout=False
@@ -87,7 +81,7 @@ async def _tell(runner: ScanRunner) -> None:
     while True:
         await asyncio.sleep(PLAIN_LINE_SECONDS)
         for run in runner.active:
-            print_message(f"{run.target.name}: {_counts(run)}{awaited_words(run.builder)}")
+            print_message(f"{run.target.name}: {counts(run)}{awaited_words(run.builder)}")
 
 
 def awaited_words(builder: ReportBuilder) -> str:
@@ -110,54 +104,8 @@ def _some_of(urls: list[str]) -> str:
     return ", ".join(urls[:MAX_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
-def drawn(runner: ScanRunner, height: int) -> RenderableType:
-    """The picture of this moment, not higher than the terminal."""
-    runs = list(runner.active)
-    parts: list[RenderableType] = []
-    if runner.ended:
-        parts.append(Text(f"{counted(len(runner.ended), 'site')} done"))
-    room = max(MIN_LINES, (height - LINES_BELOW) // max(len(runs), 1) - 2)
-    for run in runs:
-        parts.append(_text(f"{run.target.name}  {_found(run.builder)}", "bold"))
-        parts.extend(_text(line) for line in tree_lines(run.builder, room))
-        parts.append(_bar(run))
-    return Group(*parts)
-
-
-def tree_lines(builder: ReportBuilder, room: int) -> list[str]:
-    """Indexes, what is being read, and what was read last, in at most `room` lines."""
-    read = builder.report.sitemaps
-    roots = [sitemap for sitemap in read if sitemap.parent is None]
-    leaves = [sitemap for sitemap in read if sitemap.parent is not None]
-    reading = [
-        f"{'  ' if o.parent else ''}{o.url}  {counted(o.url_count, 'URL')} …"
-        for o in builder.open.values()
-    ]
-    above = [describe(sitemap) for sitemap in roots][-max(1, room // 2) :]
-    left = room - len(above) - len(reading) - 1
-    last = leaves[len(leaves) - left :] if 0 < left < len(leaves) else leaves[: max(left, 0)]
-    hidden = len(leaves) - len(last) + len(roots) - len(above)
-    more = [f"  … {counted(hidden, 'sitemap')} more read"] if hidden else []
-    return [*above, *more, *(f"  {describe(s)}" for s in last), *reading][: room + 1]
-
-
-def _found(builder: ReportBuilder) -> str:
-    robots = builder.robots
-    if robots is None:
-        return "looking for sitemaps"
-    if robots.sitemap_urls:
-        return f"robots.txt names {counted(len(robots.sitemap_urls), 'sitemap')}"
-    return "robots.txt names no sitemap; looking in the usual places"
-
-
-def _bar(run: ScanRun) -> Table:
-    done, known = len(run.builder.report.sitemaps), max(run.builder.documents_expected, 1)
-    grid = Table.grid(padding=(0, 1))
-    grid.add_row(ProgressBar(total=known, completed=done, width=BAR_WIDTH), _text(_counts(run)))
-    return grid
-
-
-def _counts(run: ScanRun) -> str:
+def counts(run: ScanRun) -> str:
+    """How far a scan is, in numbers."""
     found, seconds = run.builder.report, run.elapsed
     rate = round(found.url_count / seconds) if seconds else 0
     expected = counted(run.builder.documents_expected, "document")
@@ -166,7 +114,3 @@ def _counts(run: ScanRun) -> str:
         f"{len(found.sitemaps):,} of {expected}, {counted(found.url_count, 'URL')}, "
         f"{speed}{seconds:.0f} s"
     )
-
-
-def _text(line: str, style: str = "") -> Text:
-    return Text(printable(line), style=style, no_wrap=True, overflow="ellipsis")

@@ -1,8 +1,8 @@
 """Writes results as tables, details, CSV, JSON and JSON lines.
 
 Data goes to stdout, messages go to stderr. Text from outside is escaped here, so that commands do
-not have to. On a terminal, tables fit its width (see `tables.py`); elsewhere they are plain text
-with full values.
+not have to. What a terminal shows in colour or fitted to its width is drawn by `drawing.py`;
+elsewhere tables are plain text with full values.
 """
 
 from __future__ import annotations
@@ -18,16 +18,11 @@ from typing import TextIO
 from uuid import UUID
 
 import orjson
-from rich.box import SIMPLE_HEAD
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
-from siteatlas.cli.terminal.context import ColorChoice, current
+from siteatlas.cli.terminal.columns import Column as Column  # noqa: PLC0414 commands need one module for tables
+from siteatlas.cli.terminal.columns import ColumnKind as ColumnKind  # noqa: PLC0414 commands need one module for tables
+from siteatlas.cli.terminal.context import current
 from siteatlas.cli.terminal.csv_cells import csv_cell
-from siteatlas.cli.terminal.tables import GAP, fit_table
-from siteatlas.cli.terminal.tables import Column as Column  # noqa: PLC0414 commands need one module for tables
-from siteatlas.cli.terminal.tables import ColumnKind as ColumnKind  # noqa: PLC0414 commands need one module for tables
 from siteatlas.logs import NOTICES, get_logger, stderr_is_json
 from siteatlas.safe_text import (
     BIDI_CONTROLS,
@@ -95,25 +90,9 @@ def percent(share: float) -> str:
     return f"{share:.0%}"
 
 
-def console_for(stream: TextIO) -> Console:
-    """A console on `stream` that honours the colour setting."""
-    match current().color:
-        case ColorChoice.ALWAYS:
-            return Console(file=stream, force_terminal=True, no_color=False, color_system="256")
-        case ColorChoice.NEVER:
-            return Console(file=stream, no_color=True, color_system=None)
-        case ColorChoice.AUTO:
-            return Console(file=stream)
-
-
 def is_terminal(stream: TextIO) -> bool:
     """Whether a person reads `stream`."""
     return stream.isatty()
-
-
-def terminal_width(stream: TextIO) -> int | None:
-    """The width of the terminal behind `stream`; None where there is none."""
-    return console_for(stream).width if is_terminal(stream) else None
 
 
 def can_show_progress() -> bool:
@@ -132,7 +111,10 @@ def print_warning(text: str, *, style: str = "") -> None:
     if stderr_is_json():
         log.info("notice", text=text)
     elif style and is_terminal(sys.stderr):
-        console_for(sys.stderr).print(Text(printable(text), style=style), soft_wrap=True)
+        # Late, because rich is needed on a terminal only.
+        from siteatlas.cli.terminal.drawing import draw_line
+
+        draw_line(sys.stderr, printable(text), style)
     else:
         print(printable(text), file=sys.stderr, flush=True)  # noqa: T201
 
@@ -209,55 +191,15 @@ def _csv_text(value: object) -> str:
 def write_table(columns: Sequence[Column], rows: Iterable[Sequence[object]]) -> None:
     """A table: one line a row as wide as the terminal, or full values as plain text elsewhere."""
     if is_terminal(sys.stdout):
-        console = console_for(sys.stdout)
-        console.print(terminal_table(columns, list(rows), console.width))
+        # Late, because rich is needed on a terminal only.
+        from siteatlas.cli.terminal.drawing import draw_table
+
+        draw_table(sys.stdout, columns, list(rows))
     else:
         sys.stdout.write(
             plain_table(columns, [[cell_text(value) for value in row] for row in rows])
         )
         sys.stdout.flush()
-
-
-def terminal_table(
-    columns: Sequence[Column], rows: Sequence[Sequence[object]], width: int
-) -> Table:
-    """A table of one line a row that fits a terminal of this width."""
-    now = datetime.now(UTC)
-    fitted = fit_table(columns, rows, width=width, now=now, text_of=cell_text)
-    table = Table(box=None, pad_edge=False, padding=(0, GAP, 0, 0), header_style="bold")
-    for column, size in zip(fitted.columns, fitted.widths, strict=True):
-        table.add_column(
-            Text(column.name),
-            justify="right" if column.right else "left",
-            width=size,
-            no_wrap=column.kind is not ColumnKind.PROSE,
-            overflow="fold",
-        )
-    for row in fitted.cells:
-        table.add_row(*_in_colour(fitted.columns, row))
-    return table
-
-
-def _in_colour(columns: Sequence[Column], row: Sequence[str]) -> Iterable[Text]:
-    for column, cell in zip(columns, row, strict=True):
-        yield status_text(cell) if column.kind is ColumnKind.STATUS else Text(cell)
-
-
-def status_text(word: str) -> Text:
-    """The word of a status in its colour; it says the same without."""
-    return Text(word, style=STATUS_STYLES.get(word, ""))
-
-
-def drawn_table(columns: Sequence[Column], cells: Sequence[Sequence[str]]) -> Table:
-    """A table for a terminal; cells are text, never markup."""
-    table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    for column in columns:
-        table.add_column(
-            Text(column.name), justify="right" if column.right else "left", overflow="fold"
-        )
-    for row in cells:
-        table.add_row(*_in_colour(columns, row))
-    return table
 
 
 def plain_table(columns: Sequence[Column], cells: Sequence[Sequence[str]]) -> str:

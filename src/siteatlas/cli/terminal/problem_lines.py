@@ -6,7 +6,6 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from siteatlas.cli.terminal.tables import shorten_middle
 from siteatlas.errors import error_classes
 from siteatlas.scanner.events import ProblemSample
 from siteatlas.scanner.problem_codes import meaning_of_problem
@@ -55,6 +54,9 @@ class ProblemLines:
 
     def _fitted(self, before: str, middle: str, after: str = "") -> str:
         if self._width is not None:
+            # Late, because rich is needed on a terminal only.
+            from siteatlas.cli.terminal.tables import shorten_middle
+
             room = self._width - len(before) - len(after)
             middle = shorten_middle(middle, max(room, MIN_ADDRESS_WIDTH))
         return before + middle + after

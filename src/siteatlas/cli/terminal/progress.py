@@ -11,7 +11,8 @@ from typing import Self
 from rich.live import Live
 from rich.text import Text
 
-from siteatlas.cli.terminal.output import can_show_progress, console_for, print_message
+from siteatlas.cli.terminal.drawing import console_for
+from siteatlas.cli.terminal.output import can_show_progress, print_message
 from siteatlas.safe_text import printable
 
 REDRAW_SECONDS = 0.1

@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from enum import Enum, auto
 from urllib.parse import urlsplit
 
 from rich.cells import cell_len, set_cell_size
+
+from siteatlas.cli.terminal.columns import Column, ColumnKind
 
 GAP = 2
 ELLIPSIS = "…"
@@ -23,35 +24,6 @@ HEAD_SHARE = 0.4
 JUST_NOW_SECONDS = 5
 MAX_RELATIVE_DAYS = 60
 _UNITS = (("d", 86400), ("h", 3600), ("min", 60), ("s", 1))
-
-
-class ColumnKind(Enum):
-    """What the values of a column are, which decides how they are shown and shortened.
-
-    Prose is never shortened: it takes as many lines as it needs. A name stays whole on its line.
-    """
-
-    TEXT = auto()
-    NAME = auto()
-    PROSE = auto()
-    URL = auto()
-    AGE = auto()
-    DATE = auto()
-    COUNT = auto()
-    STATUS = auto()
-
-
-@dataclass(frozen=True, slots=True)
-class Column:
-    """The head of a column; numbers stand to the right.
-
-    A terminal narrower than `from_width` does not show it; other outputs always do.
-    """
-
-    name: str
-    right: bool = False
-    kind: ColumnKind = ColumnKind.TEXT
-    from_width: int = 0
 
 
 @dataclass(frozen=True, slots=True)
