@@ -9,8 +9,8 @@ import inspect
 import re
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import MISSING, fields
 from pathlib import Path
-from typing import Any
 
 import typer
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
@@ -20,7 +20,8 @@ from siteatlas import errors
 from siteatlas.cli.main import COMMANDS, PROGRAM, app, load_command
 from siteatlas.errors import DatabaseUnavailable, RateLimited, SiteatlasError, error_classes
 from siteatlas.scanner.problem_codes import ProblemCode, ProblemGroup
-from siteatlas.settings import SETTINGS_FILE, Settings, environment_name
+from siteatlas.setting_types import Choice, NumberLimits, SettingType, Text
+from siteatlas.settings import DECLARATIONS, SETTINGS_FILE, Settings
 
 DOCS = Path(__file__).resolve().parent
 
@@ -175,43 +176,41 @@ def problems_page() -> str:
     return "\n".join(parts)
 
 
-def default_of(field: str, schema: dict[str, Any]) -> str:
-    if Settings.model_fields[field].default_factory is not None:
+def default_of(name: str) -> str:
+    (field,) = (field for field in fields(Settings) if field.name == name)
+    if field.default_factory is not MISSING:
         return DATA_DIRECTORY
-    default = schema.get("default")
+    default = field.default
     return "none" if default in {None, ""} else f"`{default}`"
 
 
-def limits_of(schema: dict[str, Any]) -> str:
+def limits_of(type: SettingType) -> str:
     """The values that a setting accepts, in words."""
-    if "enum" in schema:
-        return ", ".join(f"`{choice}`" for choice in schema["enum"])
-    words = []
-    if "exclusiveMinimum" in schema:
-        words.append(f"more than {schema['exclusiveMinimum']:g}, up")
-    if "minimum" in schema:
-        words.append(f"{schema['minimum']:,g}")
-    if "maximum" in schema:
-        words.append(f"to {schema['maximum']:,.0f}")
-    if "maxLength" in schema:
-        words.append(f"at most {schema['maxLength']} characters")
-    return " ".join(words)
+    match type:
+        case Choice(words=words):
+            return ", ".join(f"`{word}`" for word in words)
+        case NumberLimits(above=above, least=least, greatest=greatest):
+            lower = f"{least:,g}" if above is None else f"more than {above:g}, up"
+            return f"{lower} to {greatest:,.0f}"
+        case Text(max_length=int(max_length)):
+            return f"at most {max_length} characters"
+        case _:
+            return ""
 
 
 def settings_page() -> str:
     """The whole text of settings.md."""
-    properties = Settings.model_json_schema()["properties"]
     lines = [
         "| environment variable | name in the file | default | values | meaning |",
         "|---|---|---|---|---|",
     ]
-    for field, schema in properties.items():
+    for name, declaration in DECLARATIONS.items():
         cells = [
-            f"`{environment_name(field)}`",
-            f"`{field}`",
-            default_of(field, schema),
-            limits_of(schema),
-            schema["description"],
+            f"`{declaration.env}`",
+            f"`{name}`",
+            default_of(name),
+            limits_of(declaration.type),
+            declaration.description,
         ]
         lines.append(f"| {' | '.join(cells)} |")
     return SETTINGS_INTRO + "\n" + "\n".join(lines) + "\n"

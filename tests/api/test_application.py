@@ -15,6 +15,7 @@ from siteatlas import main
 from siteatlas.errors import ConfigurationError, SiteatlasError
 from siteatlas.main import create_app
 from siteatlas.net.egress import EgressPolicy
+from siteatlas.setting_types import Secret
 from siteatlas.settings import Settings
 from siteatlas.storage.models import Job
 from siteatlas.storage.session import AsyncSession, Database, bound_database, session_dependency
@@ -98,7 +99,7 @@ async def test_a_database_that_was_handed_in_stays_open(database: Database):
 
 
 async def test_the_database_of_the_settings_is_opened_and_closed(database_url: str):
-    settings = Settings.model_validate({"database_url": database_url})
+    settings = Settings(database_url=Secret(database_url))
     app = create_app(settings, run_scheduler=False)
     transport = httpx.ASGITransport(app=app)
     async with (

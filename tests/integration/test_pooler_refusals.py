@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from pydantic import SecretStr
 from sqlalchemy.engine import URL, make_url
 
 from siteatlas.errors import DatabaseRefused, DatabaseUnavailable
+from siteatlas.setting_types import Secret
 from siteatlas.settings import Settings
 from siteatlas.storage.startup import open_storage
 from tests.fixtures.database import PostgresServer
@@ -28,7 +28,7 @@ def address(pooler: Pooler, database: str, username: str = NAME, password: str =
 
 async def opening(url: str) -> None:
     """What every command does first."""
-    async with open_storage(Settings(database_url=SecretStr(url))):
+    async with open_storage(Settings(database_url=Secret(url))):
         pass
 
 

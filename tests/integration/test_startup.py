@@ -6,12 +6,12 @@ import asyncio
 from collections.abc import Callable
 
 import pytest
-from pydantic import SecretStr
 from sqlalchemy import func, select, text
 from sqlalchemy.engine import make_url
 
 from siteatlas.cli.hosting.worker import work
 from siteatlas.errors import DatabaseRefused, DatabaseUnavailable, SchemaNewer, SchemaOutdated
+from siteatlas.setting_types import Secret
 from siteatlas.settings import Settings
 from siteatlas.storage.faults import server_of
 from siteatlas.storage.schema import (
@@ -32,7 +32,7 @@ def silent(_message: str) -> None:
 async def test_a_database_with_the_needed_schema_is_bound_while_it_is_open(
     database_url: str,
 ) -> None:
-    settings = Settings(database_url=SecretStr(database_url))
+    settings = Settings(database_url=Secret(database_url))
     async with open_storage(settings, announce=silent) as database:
         assert bound_database() is database
     with pytest.raises(DatabaseUnavailable):
@@ -45,7 +45,7 @@ async def test_an_outdated_schema_is_refused_with_the_command_that_helps(
 ) -> None:
     await downgrade_schema(database.engine)
     with pytest.raises(SchemaOutdated, match="siteatlas db upgrade"):
-        async with open_storage(Settings(database_url=SecretStr(database_url)), announce=silent):
+        async with open_storage(Settings(database_url=Secret(database_url)), announce=silent):
             pytest.fail("the database was opened")
 
 
@@ -55,7 +55,7 @@ async def test_a_newer_schema_is_neither_opened_nor_upgraded(
     async with database.engine.begin() as connection:
         await connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
     with pytest.raises(SchemaNewer, match=r"\b9999\b"):
-        async with open_storage(Settings(database_url=SecretStr(database_url)), announce=silent):
+        async with open_storage(Settings(database_url=Secret(database_url)), announce=silent):
             pytest.fail("the database was opened")
     with pytest.raises(SchemaNewer):
         await upgrade_schema(database.engine)
@@ -65,7 +65,7 @@ async def test_a_newer_schema_is_neither_opened_nor_upgraded(
 async def test_a_database_that_does_not_answer_yet_is_waited_for(database_url: str) -> None:
     async with running_proxy(database_url) as proxy:
         proxy.set_mood(Mood.REFUSE)
-        settings = Settings(database_url=SecretStr(proxy.url))
+        settings = Settings(database_url=Secret(proxy.url))
         asyncio.get_running_loop().call_later(1.5, proxy.set_mood, Mood.PASS)
         async with open_storage(settings, go_on_waiting=lambda: True) as database:
             assert await current_revision(database.engine) is not None
@@ -78,7 +78,7 @@ async def test_the_wait_ends_when_nobody_wants_it_or_time_is_up(
 ) -> None:
     async with running_proxy(database_url) as proxy:
         proxy.set_mood(Mood.REFUSE)
-        settings = Settings(database_url=SecretStr(proxy.url), database_wait_seconds=seconds)
+        settings = Settings(database_url=Secret(proxy.url), database_wait_seconds=seconds)
         with pytest.raises(DatabaseUnavailable, match=server_of(proxy.url)):
             async with open_storage(settings, go_on_waiting=go_on):
                 pytest.fail("the database was opened")
@@ -86,7 +86,7 @@ async def test_the_wait_ends_when_nobody_wants_it_or_time_is_up(
 
 async def test_a_database_that_refuses_us_is_not_waited_for(database_url: str) -> None:
     wrong = make_url(database_url).set(database="no_such_database")
-    settings = Settings(database_url=SecretStr(wrong.render_as_string(hide_password=False)))
+    settings = Settings(database_url=Secret(wrong.render_as_string(hide_password=False)))
     async with asyncio.timeout(30):
         with pytest.raises(DatabaseRefused, match='"no_such_database"'):
             async with open_storage(settings, go_on_waiting=lambda: True):
@@ -101,7 +101,7 @@ async def test_a_worker_that_is_stopped_while_it_waits_ends_in_good_order(
         stop = asyncio.Event()
         asyncio.get_running_loop().call_later(0.5, stop.set)
         async with asyncio.timeout(30):
-            await work(Settings(database_url=SecretStr(proxy.url)), stop)
+            await work(Settings(database_url=Secret(proxy.url)), stop)
     assert stop.is_set()
     assert proxy.accepted > 0
     assert "Running jobs" not in capsys.readouterr().err

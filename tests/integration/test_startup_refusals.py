@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from pydantic import SecretStr
 from sqlalchemy import func, select
 
 from siteatlas.errors import (
@@ -28,6 +27,7 @@ from siteatlas.errors import (
     SchemaOutdated,
     SiteatlasError,
 )
+from siteatlas.setting_types import Secret
 from siteatlas.settings import Settings
 from siteatlas.storage.embedded.postmaster import PORT
 from siteatlas.storage.startup import open_storage
@@ -76,7 +76,7 @@ def no_certificates_of_the_user(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
 
 async def opening(url: str) -> None:
     """What every command does first."""
-    async with open_storage(Settings(database_url=SecretStr(url))):
+    async with open_storage(Settings(database_url=Secret(url))):
         pass
 
 
@@ -230,7 +230,7 @@ async def test_a_refusal_is_told_as_what_it_is(place: Place, name: str) -> None:
 @pytest.mark.parametrize("name", ACCEPTED)
 async def test_a_connection_as_it_was_asked_for_is_made(place: Place, name: str) -> None:
     front = ACCEPTED[name].get("front", "none")
-    settings = Settings(database_url=SecretStr(place.url(**ACCEPTED[name])))
+    settings = Settings(database_url=Secret(place.url(**ACCEPTED[name])))
     async with open_storage(settings) as database, database.engine.connect() as connection:
         driver = (await connection.get_raw_connection()).driver_connection
         assert driver is not None

@@ -48,8 +48,8 @@ MUTATIONS = (
         f"{SETTINGS_TESTS}::test_the_interval_of_the_environment_reaches_the_clock",
         Edit(
             "settings.py",
-            '_env("SITEMAP_SCHEDULER_INTERVAL_MINUTES")',
-            '_env("SITEATLAS_INTERVAL_MINUTES")',
+            'env="SITEMAP_SCHEDULER_INTERVAL_MINUTES"',
+            'env="SITEATLAS_INTERVAL_MINUTES"',
         ),
     ),
     mutation(
@@ -57,8 +57,8 @@ MUTATIONS = (
         f"{SETTINGS_TESTS}::test_the_clock_ticks_every_five_minutes_by_default",
         Edit(
             "settings.py",
-            '5,\n        json_schema_extra=_env("SITEMAP_SCHEDULER_INTERVAL_MINUTES")',
-            '15,\n        json_schema_extra=_env("SITEMAP_SCHEDULER_INTERVAL_MINUTES")',
+            '5,\n        env="SITEMAP_SCHEDULER_INTERVAL_MINUTES"',
+            '15,\n        env="SITEMAP_SCHEDULER_INTERVAL_MINUTES"',
         ),
     ),
     mutation(

@@ -15,6 +15,7 @@ from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
 from siteatlas.cli.hosting.init_process import run_below_init
 from siteatlas.cli.terminal.context import ColorChoice, begin
+from siteatlas.cli.terminal.parameter_values import plain_parameters
 
 PROGRAM = "siteatlas"
 COMPLETION_OPTIONS = {"install_completion", "show_completion"}
@@ -61,6 +62,10 @@ class CommandTree(TyperGroup):
         """Put the command itself in the place of its name."""
         name, _, rest = super().resolve_command(*arguments)
         return name, load_command(name) if name else None, rest
+
+    def get_params(self, *arguments: Any) -> Any:
+        """The options before the command."""
+        return plain_parameters(super().get_params, *arguments)
 
     def parse_args(self, *arguments: Any) -> Any:
         """Read the options before the command."""
@@ -126,6 +131,7 @@ def load_command(name: str) -> TyperCommand | TyperGroup:
 def _tidy_help(command: Any) -> None:
     """Name arguments in usage lines as other programs do; completion belongs to the root alone."""
     command.params = [p for p in command.params if p.name not in COMPLETION_OPTIONS]
+    command.get_params = partial(plain_parameters, command.get_params)
     _name_values(command)
     for inner in getattr(command, "commands", {}).values():
         _tidy_help(inner)

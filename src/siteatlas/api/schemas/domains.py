@@ -34,10 +34,14 @@ from siteatlas.api.schemas.base import (
     one_of,
 )
 from siteatlas.scanner.events import DiscoveryMethod, Verdict
-from siteatlas.settings import IntervalHours
+from siteatlas.settings import MAX_INTERVAL_HOURS, MIN_INTERVAL_HOURS
 from siteatlas.storage.models import LastScanStatus, ScanState
 
 INTERVAL = "Hours between scans; 0.016 is about one minute."
+IntervalHours = Annotated[
+    float,
+    Field(ge=MIN_INTERVAL_HOURS, le=MAX_INTERVAL_HOURS, allow_inf_nan=False),
+]
 
 
 class DomainRequest(RequestShape):

@@ -6,10 +6,10 @@ import re
 from dataclasses import asdict, dataclass
 
 import typer
-from pydantic import SecretStr
 
 from siteatlas.cli.terminal.options import JsonOption
 from siteatlas.cli.terminal.output import WIDE, Column, ColumnKind, write_json, write_table
+from siteatlas.setting_types import Secret
 from siteatlas.settings import LoadedSettings, environment_name, load_settings
 
 PASSWORD = re.compile(r"(://[^:@/?]*):.*@")
@@ -57,12 +57,12 @@ def settings_shown(loaded: LoadedSettings) -> list[SettingShown]:
     """All settings in the order in which they are declared."""
     return [
         SettingShown(name, _value(name, value), environment_name(name), loaded.origins[name])
-        for name, value in loaded.settings
+        for name, value in loaded.settings.items()
     ]
 
 
 def _value(name: str, value: object) -> str | int | float | None:
-    if isinstance(value, SecretStr):
+    if isinstance(value, Secret):
         shown = without_password(value.get_secret_value())
         return CREDENTIALS.sub("://***@", shown) if name == "proxy" else shown
     if value is None or isinstance(value, (int, float)):

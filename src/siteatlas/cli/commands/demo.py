@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -54,12 +55,11 @@ def demo(
 
 def demo_settings(settings: Settings, allowed: list[str]) -> Settings:
     """The settings of the demo: its own embedded database, and the demo sites may be scanned."""
-    return settings.model_copy(
-        update={
-            "database_url": None,
-            "data_dir": demo_data_dir(settings.data_dir),
-            "egress_allow": ",".join(allowed),
-        }
+    return replace(
+        settings,
+        database_url=None,
+        data_dir=demo_data_dir(settings.data_dir),
+        egress_allow=",".join(allowed),
     )
 
 
