@@ -13,6 +13,7 @@ def freeze_startup_objects() -> None:
     They live as long as the process, and each full collection that visited them stopped the
     event loop for a tenth of a second.
     """
+    gc.unfreeze()
     gc.collect()
     gc.freeze()
     gc.set_threshold(*COLLECT_AFTER)

@@ -20,6 +20,7 @@ from siteatlas.errors import DatabaseUnavailable
 from siteatlas.main import create_app
 from siteatlas.net.egress import EgressPolicy
 from siteatlas.process import freeze_startup_objects
+from siteatlas.scanner.reading.document import load_readers
 from siteatlas.settings import Settings
 
 CONNECTION_SECONDS = 2
@@ -68,6 +69,7 @@ class WebServer(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start as uvicorn does, then tell the owner."""
+        load_readers()
         await super().startup(sockets)
         for listener in sockets or ():
             listener.listen(BACKLOG)

@@ -11,6 +11,7 @@ from siteatlas.cli.terminal.output import print_message
 from siteatlas.errors import DatabaseUnavailable
 from siteatlas.net.egress import EgressPolicy, self_check
 from siteatlas.process import freeze_startup_objects
+from siteatlas.scanner.reading.document import load_readers
 from siteatlas.scheduler.sitemap_scheduler import SitemapScheduler
 from siteatlas.settings import Settings
 from siteatlas.storage.session import BACKGROUND_LIMITS
@@ -47,6 +48,7 @@ async def _work_with_database(
     settings: Settings, policy: EgressPolicy, stop: asyncio.Event
 ) -> None:
     os.nice(WORKER_NICENESS)  # not before: a server that we start must not inherit it
+    load_readers()
     freeze_startup_objects()
     print_message("Running jobs from the queue.")
     self_check()

@@ -6,6 +6,7 @@ Common paths respect robots.txt and end with the first sitemap, unless a full pr
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from siteatlas.errors import (
     AddressError,
@@ -23,12 +24,14 @@ from siteatlas.net.address import WebAddress, parse_url
 from siteatlas.net.client import HttpClient
 from siteatlas.scanner.crawl.candidates import CrawlCandidate
 from siteatlas.scanner.crawl.crawl import Crawl
-from siteatlas.scanner.discovery.home_page import HomePage, fetch_home_page
 from siteatlas.scanner.discovery.probes import RobotsResult, probe_random_path
 from siteatlas.scanner.discovery.well_known import guessed_paths, names_document
 from siteatlas.scanner.events import DiscoveryMethod
 from siteatlas.scanner.options import ScanOptions
 from siteatlas.scanner.problem_codes import ProblemCode
+
+if TYPE_CHECKING:
+    from siteatlas.scanner.discovery.home_page import HomePage
 
 log = get_logger("scanner")
 
@@ -128,6 +131,9 @@ class OriginSearch:
         """The home page, if robots.txt allows it; raises if the site does not respond at all."""
         if not self._rules.allows("/"):
             return None
+        # Late, so that a scan sends its first request before it imports the HTML parser.
+        from siteatlas.scanner.discovery.home_page import fetch_home_page
+
         try:
             home = await fetch_home_page(self._client, self._base)
         except RateLimited:

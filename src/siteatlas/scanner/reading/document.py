@@ -6,6 +6,8 @@ Combines body, encoding, head and format, and keeps the counts of the document.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from importlib import import_module
+from typing import TYPE_CHECKING
 
 import xxhash
 
@@ -22,15 +24,21 @@ from siteatlas.scanner.events import SitemapType
 from siteatlas.scanner.problem_codes import ProblemCode
 from siteatlas.scanner.reading.body import Body, BodyLimits
 from siteatlas.scanner.reading.encoding import TextDecoder
-from siteatlas.scanner.reading.formats import Format, reader_for
-from siteatlas.scanner.reading.head import read_head
 from siteatlas.scanner.reading.tally import ReadResult, Tally
+
+if TYPE_CHECKING:
+    from siteatlas.scanner.reading.formats import Format
 
 MAX_ENTRIES = 250_000
 PROTOCOL_ENTRIES = 50_000
 PROTOCOL_BYTES = 50 * 1024 * 1024
 MIN_CHUNK_BYTES = 4096
 BODY_ERRORS = (EncodingChain, GzipCorrupt, GzipMembers, TooLarge, Truncated)
+
+
+def load_readers() -> None:
+    """Import the readers of all formats now, so that the first document is not held up by it."""
+    import_module("siteatlas.scanner.reading.formats")
 
 
 class DocumentReader:
@@ -128,6 +136,10 @@ class DocumentReader:
 
     def _parse_text(self, text: str, *, final: bool) -> ReadResult | None:
         if self._format is None:
+            # Late, so that a scan sends its first request before it imports the XML parser.
+            from siteatlas.scanner.reading.formats import reader_for
+            from siteatlas.scanner.reading.head import read_head
+
             self._head += text
             head = read_head(self._head, self.tally, final=final)
             if head is None:
