@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
-from dataclasses import replace
 from itertools import islice
 
 from siteatlas.aio.fairness import fair_loop
@@ -116,7 +115,7 @@ class Crawl:
     ) -> None:
         """Report a listed URL that is invalid or forbidden as a document that was not read."""
         if judged.url in self._refused or not await self._report_candidate(
-            replace(judged, reason=error.code)
+            judged._replace(reason=error.code)
         ):
             return
         self._refused.add(judged.url)
