@@ -18,8 +18,10 @@ from bench.queue_figures import measure_queue, queue_table
 from bench.scan_command import measure_scan
 from bench.serve_command import measure_serve
 from bench.site_server import HOST, served
+from bench.startup import measure_startup
 
-PARTS = (*PEERS, "scan", "serve", "queue")
+PARTS = (*PEERS, "scan", "serve", "queue", "startup")
+WITHOUT_SITE = {"queue", "startup"}
 
 
 def options() -> argparse.Namespace:
@@ -60,13 +62,16 @@ def main() -> int:
     figures: list[Figure] = []
     with served(site, chosen.port):
         for part in chosen.only:
-            if part != "queue":
+            if part not in WITHOUT_SITE:
                 figures += measure(part, folder, base_url, chosen.urls)
     if figures:
         print(table(figures), *standings(figures, PEERS), sep="\n")
     if "queue" in chosen.only:
         say("measuring queue ...")
         print(queue_table(measure_queue(folder, chosen.urls)))
+    if "startup" in chosen.only:
+        say("measuring startup ...")
+        print(measure_startup())
     if chosen.json:
         chosen.json.write_text(json.dumps(as_data(figures), indent=2) + "\n", encoding="utf-8")
     return 1 if any(figure.problem for figure in figures) else 0

@@ -1,7 +1,7 @@
 """Converts the values of a command line that need no validation.
 
 Everything else is left to typer, which validates with pydantic: importing it and building a
-validator for every parameter of `scan` would take a third of the time before its first request.
+validator for every parameter of `scan` would take a fifth of the time before its first request.
 """
 
 from __future__ import annotations

@@ -1,0 +1,94 @@
+"""What a command imports before it works; docs/decisions/0027-startup-imports.md says why."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+# Writes the modules that are imported when the first connection is opened, and ends there.
+AT_FIRST_CONNECTION = """
+import json, os, sys
+from siteatlas.cli.main import main
+
+def end(event, arguments):
+    if event == "socket.connect":
+        os.write(1, json.dumps(sorted(sys.modules)).encode())
+        os._exit(0)
+
+sys.addaudithook(end)
+sys.argv = ["siteatlas", *sys.argv[1:]]
+main()
+"""
+AT_END = """
+import json, sys
+from siteatlas.cli.main import main
+
+sys.argv = ["siteatlas", *sys.argv[1:]]
+try:
+    main()
+finally:
+    print(json.dumps(sorted(sys.modules)))
+"""
+NEEDED_BY_EVERY_SCAN = "import aiohttp, lxml.etree, json, sys; print(json.dumps([*sys.modules]))"
+
+SITE = "127.0.0.1:9"
+WEB_AND_DATABASE = {
+    *("fastapi", "starlette", "uvicorn", "sqlalchemy", "alembic", "asyncpg", "apscheduler"),
+    "prometheus_client",
+}
+ONLY_IF_USED = {"pydantic", "structlog", "rich", "lxml", "html", "importlib.metadata", "zipfile"}
+# Our own modules and those of our dependencies, above what aiohttp and lxml import themselves.
+MAX_OTHER_MODULES = 175
+
+
+def modules_of(program: str, *arguments: str) -> set[str]:
+    result = subprocess.run(
+        [sys.executable, "-c", program, *arguments], capture_output=True, text=True, check=True
+    )
+    return set(json.loads(result.stdout.splitlines()[-1]))
+
+
+@pytest.fixture(scope="module")
+def scan_modules() -> set[str]:
+    """The modules of `siteatlas scan` when it sends its first request."""
+    return modules_of(AT_FIRST_CONNECTION, "scan", f"http://{SITE}/", "--allow", SITE)
+
+
+@pytest.mark.slow
+def test_a_scan_sends_its_first_request_without_what_it_may_not_need(scan_modules: set[str]):
+    assert not scan_modules & (WEB_AND_DATABASE | ONLY_IF_USED)
+
+
+@pytest.mark.slow
+def test_a_scan_imports_few_modules_before_its_first_request(scan_modules: set[str]):
+    assert "aiohttp" in scan_modules
+    assert len(scan_modules - modules_of(NEEDED_BY_EVERY_SCAN)) <= MAX_OTHER_MODULES
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "options",
+    [["--format", "jsonl"], ["--user-agent", "Test", "--probe", "full", "--only"]],
+)
+def test_text_and_choices_are_read_without_a_validation_library(options: list[str]):
+    url = f"http://{SITE}/sitemap.xml"
+    loaded = modules_of(AT_FIRST_CONNECTION, "scan", url, "--allow", SITE, *options)
+    assert not loaded & ONLY_IF_USED
+
+
+@pytest.mark.slow
+def test_help_imports_no_network_and_no_parser():
+    loaded = modules_of(AT_END, "--help")
+    assert not loaded & (WEB_AND_DATABASE | ONLY_IF_USED | {"aiohttp", "asyncio", "ssl"})
+
+
+@pytest.mark.slow
+def test_a_file_is_printed_to_a_pipe_without_rich_and_structlog(tmp_path):
+    file = tmp_path / "sitemap.txt"
+    file.write_text("https://example.com/\n", encoding="utf-8")
+    loaded = modules_of(AT_END, "scan", str(file))
+    assert "lxml.etree" in loaded
+    assert not loaded & {"rich", "structlog", "pydantic"}

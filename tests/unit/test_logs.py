@@ -1,0 +1,80 @@
+"""Logging: structlog is imported with the first line, and what a line says does not depend on it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+PROGRAM = """
+import logging, sys
+from siteatlas.logs import configure_logging, get_logger, job_context
+
+log = get_logger("net")
+log.warning("before_configuration")
+configure_logging("warning", "json")
+log.info("below_the_level")
+log.debug("far_below_the_level")
+print("structlog" in sys.modules)
+{then}
+print("structlog" in sys.modules)
+"""
+
+
+def run_logging(then: str) -> tuple[list[str], list[dict[str, object]]]:
+    """What the program prints, and its log lines."""
+    result = subprocess.run(
+        [sys.executable, "-c", PROGRAM.format(then=then)],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return result.stdout.split(), [json.loads(line) for line in result.stderr.splitlines()]
+
+
+@pytest.mark.slow
+def test_lines_below_the_level_do_not_import_structlog():
+    assert run_logging("") == (["False", "False"], [])
+
+
+@pytest.mark.slow
+def test_the_first_line_at_the_level_is_written_in_full():
+    shown, (line,) = run_logging('log.warning("too_slow", url="https://a.example/?token=x")')
+    assert shown == ["False", "True"]
+    assert (line["event"], line["level"], line["logger"]) == ("too_slow", "warning", "net")
+    assert line["url"] == "https://a.example/?token=***"
+    assert "timestamp" in line
+
+
+@pytest.mark.slow
+def test_a_line_of_a_library_is_written_in_the_same_form():
+    _, (line,) = run_logging('logging.getLogger("some.library").error("it failed")')
+    assert (line["event"], line["level"], line["logger"]) == ("it failed", "error", "some.library")
+
+
+@pytest.mark.slow
+def test_a_traceback_and_the_values_of_a_job_are_part_of_the_line():
+    then = (
+        'with job_context(job_id="7"):\n'
+        "    try:\n        1 / 0\n"
+        '    except ZeroDivisionError:\n        log.exception("crashed")'
+    )
+    _, (line,) = run_logging(then)
+    assert (line["event"], line["level"], line["job_id"]) == ("crashed", "error", "7")
+    assert "ZeroDivisionError" in str(line["exception"])
+
+
+@pytest.mark.slow
+def test_a_program_that_configured_structlog_itself_gets_our_events():
+    program = (
+        "import structlog\n"
+        "structlog.configure(processors=[structlog.processors.JSONRenderer()])\n"
+        "from siteatlas.logs import get_logger\n"
+        'get_logger("net").info("seen", n=1)'
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert json.loads(result.stdout) == {"event": "seen", "n": 1}
