@@ -1,4 +1,4 @@
-"""Siteatlas finds the sitemaps of any web site, stores every URL with its history, and watches.
+"""Siteatlas finds the sitemaps of any site, stores every URL, and rescans the site on a schedule.
 
 As a library: `from siteatlas import scan` or `scan_sync`; see `docs/how-to/use-it-as-a-library.md`.
 """

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 PAGE = "docs/architecture.md"
-ORIGINS = "## From the seed documents"
+ORIGINS = "## From the source documents"
 WALK = "## One scan, step by step"
 MAX_FILES_IN_WALK = 15
 MODULE = re.compile(r"`((?:\w+/)*\w+\.py)(?:: (\w+)(?:\.(\w+))?)?")

@@ -15,7 +15,9 @@ from siteatlas.api.schemas.problems import Problem
 REF = "#/components/schemas/{model}"
 PROBLEM_REF = {"$ref": REF.format(model=Problem.__name__)}
 EVERYWHERE = (400, 403, 408, 413, 414, 415, 422, 431, 500, 503)
-DESCRIPTION = "Finds the sitemaps of any web site, stores every URL, and keeps watching."
+DESCRIPTION = (
+    "Finds the sitemaps of any site, stores every URL, and rescans the site on a schedule."
+)
 TAGS = [
     {"name": "scans", "description": "Submit sites and follow their scans."},
     {"name": "jobs", "description": "The jobs of the queue."},

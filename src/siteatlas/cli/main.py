@@ -211,7 +211,7 @@ def root(
         ),
     ] = False,
 ) -> None:
-    """Find the sitemaps of any site, store every URL with its history, and rescan on a schedule.
+    """Find the sitemaps of any site, store every URL, and rescan the site on a schedule.
 
     Start with: siteatlas scan example.com
     """

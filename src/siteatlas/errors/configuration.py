@@ -13,7 +13,7 @@ class ConfigurationError(SiteatlasError):
 
 
 class BindRefused(ConfigurationError):
-    """The service can listen only on loopback addresses until access keys exist."""
+    """The service can listen only on loopback addresses until access keys are implemented."""
 
     code = "bind_refused"
 
@@ -31,7 +31,7 @@ class OutputFailed(SiteatlasError):
 
 
 class OutputClosed(OutputFailed):
-    """The program that reads the output closed it."""
+    """The program reading the output closed the pipe."""
 
     code = "output_closed"
     exit_code = 0

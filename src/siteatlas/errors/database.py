@@ -45,7 +45,7 @@ class DatabaseReadOnly(DatabaseUnavailable):
 
 
 class DatabaseRefused(DatabaseUnavailable):
-    """Access to the database was denied: check the user, password and name in DATABASE_URL."""
+    """Database access was denied: check the user, password and database name in DATABASE_URL."""
 
     code = "database_refused"
 
@@ -57,7 +57,7 @@ class DatabaseTlsFailed(DatabaseUnavailable):
 
 
 class DatabaseRightsMissing(DatabaseUnavailable):
-    """The role in DATABASE_URL lacks privileges: make it the owner of the database or schema."""
+    """The user in DATABASE_URL lacks privileges: make it the owner of the database or schema."""
 
     code = "database_rights_missing"
 

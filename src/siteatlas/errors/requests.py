@@ -41,7 +41,7 @@ class LengthAmbiguous(RequestMalformed):
 
 
 class TargetTooLong(InputError):
-    """The request path and query are longer than 8 KiB."""
+    """The path and query of the request are longer than 8 KiB in total."""
 
     code = "target_too_long"
     http_status = 414
@@ -55,7 +55,7 @@ class TooManyParameters(InputError):
 
 
 class HeadersTooLarge(InputError):
-    """The request has more than 100 headers, or more than 32 KiB of them."""
+    """The request has more than 100 headers, or headers larger than 32 KiB in total."""
 
     code = "headers_too_large"
     http_status = 431
@@ -101,7 +101,7 @@ class AddressTooLong(AddressError):
 
 
 class AddressCredentials(AddressError):
-    """The address contains a user name or password. Remove it."""
+    """The address contains a user name or password. Remove the credentials."""
 
     code = "address_credentials"
 
@@ -113,7 +113,7 @@ class AddressScheme(AddressError):
 
 
 class EgressDenied(AddressError):
-    """This address may not be contacted."""
+    """Connections to this address are not allowed."""
 
     code = "egress_denied"
 
@@ -147,7 +147,7 @@ class TooManyConnections(SiteatlasError):
 
 
 class NotFoundError(SiteatlasError):
-    """There is nothing at this address."""
+    """This path does not exist."""
 
     code = "not_found"
     http_status = 404
@@ -178,7 +178,7 @@ class SitemapNotFound(NotFoundError):
 
 
 class ConflictError(SiteatlasError):
-    """The current state does not allow this."""
+    """The request conflicts with the current state of the resource."""
 
     code = "conflict"
     http_status = 409
@@ -191,6 +191,6 @@ class JobActive(ConflictError):
 
 
 class JobStateConflict(ConflictError):
-    """The current status of the job does not allow this."""
+    """The current status of the job does not allow this action."""
 
     code = "job_state_conflict"

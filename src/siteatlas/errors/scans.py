@@ -56,7 +56,7 @@ class EmptyDocument(ScanError):
 
 
 class Blocked(ScanError):
-    """The site is blocking our requests."""
+    """The site is blocking requests from Siteatlas."""
 
     code = "blocked"
 
@@ -68,13 +68,13 @@ class HttpNotFound(ScanError):
 
 
 class HttpStatusUnexpected(ScanError):
-    """The site returned an unexpected status."""
+    """The site returned an unexpected HTTP status."""
 
     code = "http_status_unexpected"
 
 
 class RateLimited(ScanError):
-    """The site asked us to try again later."""
+    """The site asked Siteatlas to try again later."""
 
     code = "rate_limited"
     transient = True
@@ -145,7 +145,7 @@ class ServerError(ScanError):
 
 
 class RobotsUnreachable(ScanError):
-    """robots.txt could not be read, so the site may not be scanned yet."""
+    """robots.txt could not be read, so scanning the site is not allowed yet."""
 
     code = "robots_unreachable"
     transient = True

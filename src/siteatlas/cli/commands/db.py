@@ -28,7 +28,10 @@ class SchemaState:
 
 @app.command()
 def upgrade(as_json: JsonOption = False) -> None:
-    """Upgrade the database schema to the revision that this version needs."""
+    """Upgrade the database schema.
+
+    The result is the revision that this version of Siteatlas requires.
+    """
     state = run(_upgrade(prepare()))
     _write(state, as_json=as_json)
     print_message("The schema is up to date.")
@@ -36,7 +39,10 @@ def upgrade(as_json: JsonOption = False) -> None:
 
 @app.command()
 def current(as_json: JsonOption = False) -> None:
-    """Show the schema revision; exit with 1 if this version needs a different one."""
+    """Show the schema revision of the database.
+
+    Exit with 1 if this version of Siteatlas requires a different one.
+    """
     state = run(_load_state(prepare()))
     _write(state, as_json=as_json)
     raise typer.Exit(0 if state.up_to_date else 1)

@@ -35,7 +35,10 @@ app = typer.Typer(rich_markup_mode=None)
 @app.command()
 def demo(
     leave: Annotated[
-        bool, typer.Option("--exit", help="Exit after the report instead of continuing to serve.")
+        bool,
+        typer.Option(
+            "--exit", help="Exit after showing the results instead of running until interrupted."
+        ),
     ] = False,
     port: Annotated[
         int, typer.Option(min=0, max=65535, help="Port to listen on; 0 picks a free port.")

@@ -21,6 +21,7 @@ from siteatlas.cli.terminal.options import (
     FormatOption,
     JsonOption,
     LimitOption,
+    ListJsonOption,
     SiteArgument,
 )
 from siteatlas.cli.terminal.output import (
@@ -116,8 +117,8 @@ def add(
         list[str],
         typer.Argument(
             metavar="SITE",
-            help="A host such as example.com, or - to read a list from stdin, one per line. "
-            "Repeatable.",
+            help="A host such as example.com, or - to read a list of sites from stdin, one per "
+            "line. Repeatable.",
         ),
     ],
     interval_hours: Annotated[
@@ -186,9 +187,9 @@ def list_(
     cursor: CursorOption = None,
     everything: AllOption = False,
     format: FormatOption = ListFormat.TABLE,
-    as_json: JsonOption = False,
+    as_json: ListJsonOption = False,
 ) -> None:
-    """List sites by name."""
+    """List the stored sites, sorted by name."""
     settings = prepare()
     request = ListRequest.of(
         format, as_json=as_json, limit=limit, cursor=cursor, everything=everything

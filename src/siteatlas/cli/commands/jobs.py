@@ -28,6 +28,7 @@ from siteatlas.cli.terminal.options import (
     JobArgument,
     JsonOption,
     LimitOption,
+    ListJsonOption,
 )
 from siteatlas.cli.terminal.output import (
     WIDE,
@@ -107,7 +108,7 @@ def list_(
     cursor: CursorOption = None,
     everything: AllOption = False,
     format: FormatOption = ListFormat.TABLE,
-    as_json: JsonOption = False,
+    as_json: ListJsonOption = False,
 ) -> None:
     """List jobs, newest first."""
     settings = prepare()
@@ -137,7 +138,7 @@ def watch(
     timeout: Annotated[
         float | None,
         typer.Option(
-            min=0, metavar="SECONDS", help="Stop watching after this time and exit with 1."
+            min=0, metavar="SECONDS", help="Stop following the job after this time and exit with 1."
         ),
     ] = None,
     as_json: JsonOption = False,

@@ -15,8 +15,8 @@ from siteatlas.cli.terminal.options import (
     AllOption,
     CursorOption,
     FormatOption,
-    JsonOption,
     LimitOption,
+    ListJsonOption,
     SiteArgument,
 )
 from siteatlas.cli.terminal.output import ListFormat, print_message, write_line
@@ -61,9 +61,9 @@ def problems(
     cursor: CursorOption = None,
     everything: AllOption = False,
     format: FormatOption = ListFormat.TABLE,
-    as_json: JsonOption = False,
+    as_json: ListJsonOption = False,
 ) -> None:
-    """List the stored problems in the sitemaps of SITE by code, with samples.
+    """List the stored problems in the sitemaps of SITE, grouped by code, with samples.
 
     Example: siteatlas problems example.com --code lastmod_invalid
     """

@@ -70,14 +70,14 @@ def run_once(
         typer.Option(
             min=1,
             max=1000,
-            help="Maximum number of jobs to run. Default: the configured batch size.",
+            help="Maximum number of jobs to run. Default: SITEMAP_SCHEDULER_BATCH_SIZE.",
         ),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Queue due sites, run pending jobs to completion, and prune old records.
+    """Queue due scans, run the queued jobs, and prune old records.
 
-    Exit with 1 if a job failed.
+    Wait until the jobs have ended; exit with 1 if one of them failed.
     """
     settings = prepare()
     report = run(run_scheduler_once(settings, limit or settings.scheduler_batch_size))
@@ -103,7 +103,11 @@ def _write_report(report: TickReport) -> None:
 
 @app.command()
 def status(as_json: JsonOption = False) -> None:
-    """Show workers, ticks, the oldest pending job and the number of jobs by status."""
+    """Show the state of the scheduler, the workers and the queue.
+
+    This includes the last and the next tick (a periodic run of the scheduler), the oldest pending
+    job, and the number of jobs by status.
+    """
     state = run(_load_state(prepare()))
     if as_json:
         write_json(state)

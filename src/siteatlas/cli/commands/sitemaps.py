@@ -15,8 +15,8 @@ from siteatlas.cli.terminal.options import (
     AllOption,
     CursorOption,
     FormatOption,
-    JsonOption,
     LimitOption,
+    ListJsonOption,
     SiteArgument,
 )
 from siteatlas.cli.terminal.output import WIDE, Column, ColumnKind, ListFormat
@@ -102,7 +102,7 @@ def sitemaps(
     cursor: CursorOption = None,
     everything: AllOption = False,
     format: FormatOption = ListFormat.TABLE,
-    as_json: JsonOption = False,
+    as_json: ListJsonOption = False,
 ) -> None:
     """List the stored sitemaps of SITE."""
     settings = prepare()

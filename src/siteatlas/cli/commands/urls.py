@@ -14,8 +14,8 @@ from siteatlas.cli.terminal.errors import run
 from siteatlas.cli.terminal.options import (
     AllOption,
     CursorOption,
-    JsonOption,
     LimitOption,
+    ListJsonOption,
     SiteArgument,
 )
 from siteatlas.cli.terminal.output import (
@@ -76,13 +76,13 @@ def urls(
     contains: Annotated[str | None, typer.Option(help="Only URLs that contain this text.")] = None,
     state: Annotated[
         ListingState,
-        typer.Option(help="Listed URLs, removed URLs, or all. Removals are not detected yet."),
+        typer.Option(help="Only URLs in this state, or all. Removed URLs are not detected yet."),
     ] = ListingState.LISTED,
     limit: LimitOption = DEFAULT_LIMIT,
     cursor: CursorOption = None,
     everything: AllOption = False,
     format: Annotated[UrlFormat, typer.Option(help="Output format.")] = UrlFormat.TABLE,
-    as_json: JsonOption = False,
+    as_json: ListJsonOption = False,
 ) -> None:
     """List the stored URLs of SITE.
 

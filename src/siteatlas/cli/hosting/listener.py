@@ -87,7 +87,7 @@ def loopback_address(host: str) -> str:
     if address is None or not address.is_loopback:
         raise BindRefused(
             f"{host} is not a loopback address. "
-            "Other addresses need access keys, which do not exist yet."
+            "Other addresses need access keys, which are not implemented yet."
         )
     return str(address)
 

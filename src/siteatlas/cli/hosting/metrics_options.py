@@ -31,7 +31,8 @@ MetricsPort = Annotated[
 MetricsHost = Annotated[
     str | None,
     typer.Option(
-        help="Address for --metrics-port.  [default: 127.0.0.1]  [env: SITEATLAS_METRICS_HOST]"
+        help="Address to listen on for --metrics-port.  [default: 127.0.0.1]  "
+        "[env: SITEATLAS_METRICS_HOST]"
     ),
 ]
 

@@ -39,7 +39,9 @@ SitesArgument = Annotated[
 OnlyOption = Annotated[
     bool,
     typer.Option(
-        "--only", help="Read only the sitemap at SITE, and its children if it is an index."
+        "--only",
+        help="If SITE is a sitemap URL, read only that sitemap, and its children if it is an "
+        "index.",
     ),
 ]
 FormatOption = Annotated[
@@ -65,7 +67,9 @@ TimeoutOption = Annotated[
 SinceOption = Annotated[
     datetime | None,
     typer.Option(
-        metavar="DATE", parser=_read_since, help="Only URLs with a lastmod on or after DATE."
+        metavar="DATE",
+        parser=_read_since,
+        help="Keep only URLs with a lastmod on or after DATE, such as 2026-01-31.",
     ),
 ]
 IncludeOption = Annotated[
@@ -84,7 +88,8 @@ ExcludeOption = Annotated[
 AllowOption = Annotated[
     list[str] | None,
     typer.Option(
-        metavar="HOST:PORT", help="Allow this host even if its address is private. Repeatable."
+        metavar="HOST:PORT",
+        help="Allow connections to this host and port, even if the address is private. Repeatable.",
     ),
 ]
 UserAgentOption = Annotated[

@@ -32,11 +32,12 @@ SiteArgument = Annotated[str, typer.Argument(metavar="SITE", help="A host such a
 JobArgument = Annotated[str, typer.Argument(metavar="JOB", help="Number or UUID of the job.")]
 FormatOption = Annotated[ListFormat, typer.Option("--format", help="Output format.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+ListJsonOption = Annotated[bool, typer.Option("--json", help="Same as --format json.")]
 FailOnOption = Annotated[
     FailOn,
     typer.Option(
-        help="When to exit with an error: if nothing was read (failed), also if the scan is "
-        "partial (partial), or also if the sitemaps have problems (problems)."
+        help="Exit with an error if the scan failed (failed), if it failed or is partial "
+        "(partial), or if it failed, is partial or found problems (problems)."
     ),
 ]
 LimitOption = Annotated[int, typer.Option(min=1, help="Maximum number of items to print.")]

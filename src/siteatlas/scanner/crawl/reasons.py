@@ -46,7 +46,7 @@ DOCUMENT_FAULTS = (
     *(GzipMembers, NotASitemap, TooLarge, Truncated, XmlEntities, XmlLimits, XmlMalformed),
 )
 
-NAMED_REFUSED = "The sitemaps that the site names are at addresses that may not be contacted."
+NAMED_REFUSED = "Connections to the sitemaps that the site names are not allowed."
 
 Failure = tuple[CrawlCandidate, SiteatlasError]
 
