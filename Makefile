@@ -23,7 +23,7 @@ POOLED_TESTS := tests/integration tests/acceptance tests/faults --ignore=tests/i
 COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header
 
 .DEFAULT_GOAL := help
-.PHONY: demo run test test-fast test-pooled test-versions test-wheel faults fuzz mutations reports check format docs bench conformance lock dist clean help
+.PHONY: demo run test test-fast test-pooled test-versions test-wheel faults fuzz mutations reports check format docs bench bench-shapes conformance lock dist clean help
 
 demo: $(READY) ## scan small demo sites on this machine and show the results
 	$(BIN)/siteatlas demo $(ARGS)
@@ -97,6 +97,9 @@ docs: $(READY_DEV) ## generate pages from the code and from test markers
 
 bench: $(READY_DEV) ## benchmark against other tools on this machine
 	$(BIN)/python -m bench.run $(ARGS)
+
+bench-shapes: $(READY_DEV) ## compare how fast each shape of sitemap is read, beside other tools
+	$(BIN)/python -m bench.shapes $(ARGS)
 
 conformance: $(READY_DEV) ## run other tools on the test corpus and generate the comparison page
 	$(BIN)/python -m bench.conformance $(ARGS)
