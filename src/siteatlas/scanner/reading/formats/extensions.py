@@ -54,14 +54,15 @@ def _read_news(element: etree._Element, extras: Extras, tally: Tally) -> None:
 
 
 def _read_alternate(element: etree._Element, extras: Extras, tally: Tally) -> None:
-    address = element.get("href")
-    if not address or element.get("rel", "alternate").lower() != "alternate":
+    attributes: dict[str, str] = dict(element.items())  # type: ignore[arg-type] # of str here
+    address = attributes.get("href")
+    if not address or attributes.get("rel", "alternate").lower() != "alternate":
         return
     link = {"href": _truncate(address.strip(WHITE_SPACE), tally)}
-    if language := element.get("hreflang"):
-        link["hreflang"] = _truncate(language.strip(WHITE_SPACE), tally)
-    elif media := element.get("media"):
-        link["media"] = _truncate(media.strip(WHITE_SPACE), tally)
+    for name in ("hreflang", "media"):
+        if value := attributes.get(name):
+            link[name] = _truncate(value.strip(WHITE_SPACE), tally)
+            break
     _append_item(extras, "alternates", link, tally)
 
 
@@ -105,20 +106,28 @@ def _fields(element: etree._Element, tally: Tally, depth: int = 1) -> Extras:
     """The children by name; one that has children becomes a dictionary itself.
 
     An attribute of a child is stored next to it, like `restriction_relationship` and `restriction`.
+    Runs for every field of a document, so the usual child costs no more than two calls in Python.
     """
     fields: Extras = {}
-    repeated: dict[str, list[etree._Element]] = {}
-    for child in islice(element, MAX_FIELDS):
+    repeated: dict[str, list[etree._Element]] | None = None
+    for child in element if len(element) <= MAX_FIELDS else islice(element, MAX_FIELDS):
         name = local_name(child.tag)
         if name in REPEATED_FIELDS:
+            repeated = {} if repeated is None else repeated
             repeated.setdefault(name, []).append(child)
             continue
-        if value := _element_value(child, tally, depth):
-            fields.setdefault(name, value)
-        for key, text in child.items():
-            fields.setdefault(f"{name}_{local_name(str(key))}", _truncate(str(text), tally))
-    for name, children in repeated.items():
-        _add_repeated(fields, name, children, tally, depth)
+        text = child.text
+        if len(child):
+            value: Extras | str = _element_value(child, tally, depth)
+        else:
+            value = _truncate(text.strip(WHITE_SPACE) if text else "", tally)
+        if value and name not in fields:
+            fields[name] = value
+        for key, attribute in child.items():
+            fields.setdefault(f"{name}_{local_name(str(key))}", _truncate(str(attribute), tally))
+    if repeated is not None:
+        for name, children in repeated.items():
+            _add_repeated(fields, name, children, tally, depth)
     return fields
 
 
@@ -148,7 +157,9 @@ def _element_value(child: etree._Element, tally: Tally, depth: int) -> Extras | 
 
 
 def _append_item(extras: Extras, key: str, value: Any, tally: Tally) -> None:
-    items = extras.setdefault(key, [])
+    items = extras.get(key)
+    if items is None:
+        items = extras[key] = []
     if len(items) < MAX_ITEMS and tally.extras_left > 0:
         items.append(value)
     else:
@@ -156,6 +167,14 @@ def _append_item(extras: Extras, key: str, value: Any, tally: Tally) -> None:
 
 
 def _truncate(value: str, tally: Tally) -> str:
+    size = len(value)
+    if size <= MAX_VALUE_CHARS and size <= tally.extras_left:
+        tally.extras_left -= size + VALUE_COST
+        return value
+    return _truncate_to_limits(value, tally)
+
+
+def _truncate_to_limits(value: str, tally: Tally) -> str:
     longest = min(MAX_VALUE_CHARS, max(tally.extras_left, 0))
     tally.extras_left -= min(len(value), longest) + VALUE_COST
     if len(value) <= longest:
