@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator
 from html.entities import html5
 
 from siteatlas.errors import XmlTokenTooLong
@@ -23,9 +22,11 @@ ALLOWED_CONTROL = "\x85"
 CONTROL_TO_ALLOWED = dict.fromkeys(FORBIDDEN_CONTROLS, ALLOWED_CONTROL)
 NONCHARACTERS = ("\ufffe", "\uffff")
 REFERENCE = re.compile(r"&(?:(#)([0-9]{1,8}|[xX][0-9a-fA-F]{1,7});|([A-Za-z][A-Za-z0-9]{1,31});)?")
+OTHER_THAN_AMP = re.compile("&(?!amp;)")
 PREDEFINED = frozenset({"amp", "lt", "gt", "quot", "apos"})
 CDATA_START, CDATA_END = "<![CDATA[", "]]>"
-CDATA = re.compile(r"<!\[CDATA\[.*?(?:\]\]>|\Z)", re.DOTALL)
+# Cannot fail once it has begun, so that it takes linear time without possessive groups too.
+CDATA = re.compile(r"(<!\[CDATA\[[^\]]*+(?:\](?!\]>)[^\]]*+)*(?:\]\]>|\Z))")
 REPLACEMENT = "\ufffd"
 
 SHOWN_CHARS = 60
@@ -58,8 +59,8 @@ class XmlRepair:
     def mend(self, text: str) -> str:
         """Mend one stretch of text that splits no tag and no entity."""
         text = self._mend_characters(text)
-        if "&" in text and text.count("&") != text.count("&amp;"):
-            text = "".join(self._mend_outside_cdata(text))
+        if "&" in text and OTHER_THAN_AMP.search(text):
+            text = self._mend_outside_cdata(text)
         self._track_cdata(text)
         return text
 
@@ -76,17 +77,17 @@ class XmlRepair:
                     text = text.replace(character, REPLACEMENT)
         return text
 
-    def _mend_outside_cdata(self, text: str) -> Iterator[str]:
+    def _mend_outside_cdata(self, text: str) -> str:
         position = 0
         if self._in_cdata:
             end = text.find(CDATA_END)
             position = len(text) if end < 0 else end + len(CDATA_END)
-            yield text[:position]
-        for section in CDATA.finditer(text, position):
-            yield REFERENCE.sub(self._mend_reference, text[position : section.start()])
-            yield section.group()
-            position = section.end()
-        yield REFERENCE.sub(self._mend_reference, text[position:])
+        pieces = CDATA.split(text[position:])
+        pieces[::2] = [
+            REFERENCE.sub(self._mend_reference, piece) if "&" in piece else piece
+            for piece in pieces[::2]
+        ]
+        return text[:position] + "".join(pieces)
 
     def _mend_reference(self, match: re.Match[str]) -> str:
         is_number, number, name = match.groups()
@@ -123,7 +124,7 @@ class XmlRepair:
         return f"&#{code};"
 
     def _track_cdata(self, text: str) -> None:
-        start = text.rfind(CDATA_START)
+        start = text.rfind(CDATA_START) if "!" in text else -1
         if start >= 0:
             self._in_cdata = text.find(CDATA_END, start) < 0
         elif self._in_cdata:
