@@ -54,7 +54,7 @@ class ElementStream:
             text, self._root_tag = self._root_tag + text, None
         if self.error is not None or self._parsing_ended:
             return []
-        if _has_too_many_attributes(text) or LONG_NAME.search(text) or not self._names.allows(text):
+        if has_extreme_tag(text) or not self._names.allows(text):
             self._parsing_ended, self.error = True, None if self.root_closed else XmlLimits()
             return []
         with self._dictionary:
@@ -161,7 +161,7 @@ def prefixes_of_root(root_tag: str) -> frozenset[str] | None:
 
 
 def _prefixes_of_root(root_tag: str) -> frozenset[str] | None:
-    if root_tag.endswith("/>") or _has_too_many_attributes(root_tag) or LONG_NAME.search(root_tag):
+    if root_tag.endswith("/>") or has_extreme_tag(root_tag):
         return None
     with NameDictionary():
         return _parsed_prefixes(f"{root_tag[:-1]}/>")
@@ -177,6 +177,11 @@ def _parsed_prefixes(document: str) -> frozenset[str] | None:
     except etree.XMLSyntaxError as failure:
         return frozenset() if getattr(failure, "code", None) == UNDECLARED_PREFIX else None
     return frozenset(prefix for prefix in root.nsmap if prefix)
+
+
+def has_extreme_tag(text: str) -> bool:
+    """Whether a tag has a name or a number of attributes that the parser must not see."""
+    return LONG_NAME.search(text) is not None or _has_too_many_attributes(text)
 
 
 def _has_too_many_attributes(text: str) -> bool:

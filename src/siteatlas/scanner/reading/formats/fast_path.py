@@ -12,7 +12,8 @@ from collections.abc import Collection, Sequence
 from functools import lru_cache
 
 from siteatlas.scanner.reading.entries import PLAIN_URL
-from siteatlas.scanner.reading.formats.fast_path_extras import POSSESSIVE, Blocks, block_pattern
+from siteatlas.scanner.reading.formats.fast_path_extras import Blocks, Extensions
+from siteatlas.scanner.reading.formats.fast_path_sections import POSSESSIVE, without_sections
 from siteatlas.scanner.reading.formats.salvage import decode
 from siteatlas.scanner.reading.tally import RawEntries
 from siteatlas.scanner.reading.white_space import ANY_XML_WHITE_SPACE
@@ -26,8 +27,6 @@ ANY_LOC = r"[^<]*+"
 FIELD = "|".join(rf"<{name}>[^<]*+</{name}>{ANY_XML_WHITE_SPACE}" for name in USUAL_ORDER)
 NAMES = re.compile(r"<(\w+)>")
 EXTRAS = "extras"
-# Not allowed in text; the strict parser knows what to do.
-CDATA_END = "]]>"
 
 
 class FastPath:
@@ -36,7 +35,7 @@ class FastPath:
     def __init__(self, prefixes: Collection[str] = ()) -> None:
         """`prefixes` are those that the root of the document declares."""
         self.rest = ""
-        self._block = block_pattern(prefixes)
+        self._extensions = Extensions(prefixes)
         self._order: tuple[str, ...] = ()
         self._locs_are_plain = True
 
@@ -48,14 +47,14 @@ class FastPath:
         if end < len(ENTRY_END):
             self.rest = text
             return RawEntries() if len(text) <= MAX_REST_CHARS else None
-        chunk = text[:end]
-        self._order = self._order or _order_of_first_entry(chunk, self._block)
-        entries = self._parse_chunk(chunk) if self._order else None
+        chunk = without_sections(text[:end])
+        entries = None if chunk is None else self._parse_chunk(chunk)
         self.rest = text if entries is None else text[end:]
         return entries
 
     def _parse_chunk(self, chunk: str) -> RawEntries | None:
-        if CDATA_END in chunk:
+        self._order = self._order or _order_of_first_entry(chunk, self._extensions.block)
+        if not self._order:
             return None
         tags = chunk.count("<")
         if self._locs_are_plain:
@@ -71,7 +70,7 @@ class FastPath:
 
     def _match(self, chunk: str, tags: int, loc: str) -> RawEntries | None:
         order = self._order
-        rows = _entry_pattern(order, loc, self._block).findall(chunk)
+        rows = _entry_pattern(order, loc, self._extensions.block).findall(chunk)
         if not rows:
             return None
         columns: dict[str, Sequence[str]] = dict(zip(order, zip(*rows, strict=True), strict=True))
@@ -80,7 +79,7 @@ class FastPath:
         blocks = Blocks(columns.get(EXTRAS, ()))
         if tags != 10 * len(rows) - 2 * absent + blocks.tag_count:
             return None
-        extras = blocks.extras()
+        extras = self._extensions.read(blocks)
         if extras is None:
             return None
         return RawEntries(columns["loc"], lastmods, changefreqs, priorities, extras)

@@ -1,106 +1,109 @@
-"""Images and language links in their usual spelling, read by patterns for the fast lane.
+"""Images, videos, news and language links in their usual spelling, read by patterns.
 
-A block is all that an entry contains besides its four fields, in one place. What is spelled in any
-other way, or is large enough to meet a limit, is left to the strict parser and `extensions.py`,
-which must give the same extras.
+A block is all that an entry contains besides its four fields, in one place. It is read kind by
+kind: every item that is found is taken out, and when all are, no `<` may be left. What is spelled
+in any other way, or is large enough to meet a limit, is left to the strict parser and
+`extensions.py`, which must give the same extras.
 """
 
 from __future__ import annotations
 
-import re
-import sys
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
+from itertools import islice
+from typing import Any
 
-from siteatlas.scanner.reading.formats.extensions import MAX_FIELDS
-from siteatlas.scanner.reading.formats.salvage import decode
+from siteatlas.scanner.reading.formats.fast_path_columns import rows_of
+from siteatlas.scanner.reading.formats.fast_path_items import Items
+from siteatlas.scanner.reading.formats.fast_path_links import Links
 from siteatlas.scanner.reading.tally import Extras
-from siteatlas.scanner.reading.white_space import ANY_XML_WHITE_SPACE, WHITE_SPACE
 
 # So many characters hold fewer items than `extensions.py` allows for an entry.
 MAX_BLOCK_CHARS = 32 * 1024
-
-# CPython 3.11.0 to 3.11.4 match possessive groups wrongly (gh-106052), and later ones fail on
-# captures inside them (gh-101955), of which a block has none.
-POSSESSIVE = "+" if sys.version_info >= (3, 11, 5) else ""
-TEXT = r"[^<\r]{0,4096}+"
-IMAGE_FIELDS = "|".join(
-    f"<image:{name}>{TEXT}</image:{name}>"
-    for name in ("loc", "title", "caption", "geo_location", "license")
-)
-IMAGE_ITEMS = f"(?:(?:{IMAGE_FIELDS}){ANY_XML_WHITE_SPACE}){{1,{MAX_FIELDS}}}{POSSESSIVE}"
-IMAGE = f"<image:image>{ANY_XML_WHITE_SPACE}{IMAGE_ITEMS}</image:image>"
-
-GAP = r"[ \t\r\n]++"
-VALUE = r'[^"<\t\r\n]{1,4096}+'
-LINK_START, LINK_END = f'<xhtml:link{GAP}rel="alternate"{GAP}', r"[ \t\r\n]*+/>"
-LINK = (
-    f'{LINK_START}(?:hreflang="{VALUE}"{GAP}href="{VALUE}"|href="{VALUE}"{GAP}hreflang="{VALUE}")'
-    + LINK_END
-)
-# One search over the blocks of many entries. A sign that XML cannot hold stands between them.
+# Stands between the blocks of two entries: a character that XML cannot hold.
 BETWEEN = "<\x00"
-PARTS = re.compile(
-    rf"<(?:image:(\w++)>([^<]*+)|xhtml:link{GAP}rel=\"alternate\"{GAP}(?:"
-    rf'hreflang="({VALUE})"{GAP}href="({VALUE})"|href="({VALUE})"{GAP}hreflang="({VALUE})")|\x00)'
-)
+# Stand where items were taken out, so that what is around them never joins; one for each kind.
+TAKEN_OUT = {"image": "<\x01", "news": "<\x02", "video": "<\x03", "xhtml": "<\x04"}
+LISTS = {"image": "images", "video": "videos", "xhtml": "alternates"}
 
 
-def block_pattern(prefixes: Collection[str]) -> str | None:
-    """What a block may be where these prefixes are known, without groups; None for nothing."""
-    items = [item for prefix, item in (("image", IMAGE), ("xhtml", LINK)) if prefix in prefixes]
-    return f"(?:(?:{'|'.join(items)}){ANY_XML_WHITE_SPACE})" if items else None
+class Extensions:
+    """The extensions of one document, whose patterns are learned from its first items."""
+
+    def __init__(self, prefixes: Collection[str]) -> None:
+        """`prefixes` are those that the root of the document announces."""
+        kinds = [kind for kind in ("image", "news", "video") if kind in prefixes]
+        self._readers: dict[str, Items | Links] = {kind: Items(kind) for kind in kinds}
+        if "xhtml" in prefixes:
+            self._readers["xhtml"] = Links()
+        known = "|".join(self._readers)
+        self.block = f"(?:</?(?:{known}):[^<]*+)" if known else None
+
+    def read(self, blocks: Blocks) -> Sequence[Extras | None] | None:
+        """What each entry has, nothing when none has any; None when the strict parser must read."""
+        if not blocks.tag_count:
+            return ()
+        found: dict[str, list[Extras]] = {}
+        if not blocks.are_large:
+            for kind, reader in self._readers.items():
+                if blocks.have(reader.tag):
+                    items = blocks.take(kind, reader)
+                    if items is None:
+                        return None
+                    found[kind] = items
+        return None if blocks.tag_count else _entries(found, blocks)
 
 
 class Blocks:
-    """The blocks of some entries; an entry without one has an empty text."""
+    """The blocks of some entries, of which items are taken out; an absent one is empty.
+
+    `tag_count` is the number of `<` that are left.
+    """
 
     def __init__(self, blocks: Sequence[str]) -> None:
-        self._blocks = blocks
-        self._joined = BETWEEN.join(blocks) if any(blocks) else ""
+        text = BETWEEN.join(blocks)
+        self._longest = max(map(len, blocks), default=0)
+        self._marks = max(len(blocks) - 1, 0)
+        # In XML all line ends are the same.
+        self._text = text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text
+        self.tag_count = text.count("<") - self._marks
+        self.are_large = self._longest > MAX_BLOCK_CHARS
 
-    @property
-    def tag_count(self) -> int:
-        """The number of `<` in all of them."""
-        return self._joined.count("<") - self._joined.count(BETWEEN)
+    def have(self, tag: str) -> bool:
+        """Whether anything of this name is left."""
+        return f"<{tag}" in self._text
 
-    def extras(self) -> Sequence[Extras | None] | None:
-        """What each entry has, nothing when none has any; None when the strict parser must read."""
-        if not self._joined:
-            return ()
-        if max(map(len, self._blocks)) > MAX_BLOCK_CHARS:
+    def take(self, kind: str, reader: Items | Links) -> list[Extras] | None:
+        """All items of one kind; None when the strict parser must read."""
+        taken = reader.take(self._text, self._longest)
+        if taken is None:
             return None
-        return list(_extras_of_entries(PARTS.findall(self._joined + BETWEEN)))
+        items, around = taken
+        self._text = TAKEN_OUT[kind].join(around)
+        self._marks += len(items)
+        self.tag_count = self._text.count("<") - self._marks
+        return items
+
+    def counts(self, kind: str) -> list[int]:
+        """How many items of this kind were taken out of each block."""
+        mark = TAKEN_OUT[kind]
+        return [block.count(mark) for block in self._text.split(BETWEEN)]
 
 
-def _extras_of_entries(parts: Sequence[tuple[str, ...]]) -> Iterator[Extras | None]:
-    extras: Extras = {}
-    image: Extras = {}
-    for name, text, language, address, address_first, language_last in parts:
-        if name == "image":
-            image = {}
-            extras.setdefault("images", []).append(image)
-        elif name:
-            if value := decode(text).strip(WHITE_SPACE):
-                image.setdefault(name, value)
-        elif address or address_first:
-            link = _alternate_link(address or address_first, language or language_last)
-            extras.setdefault("alternates", []).append(link)
-        else:
-            yield _with_good_images(extras) if extras else None
-            extras = {}
+def _column(kind: str, items: list[Extras], counts: list[int]) -> Sequence[Any] | None:
+    """The items of each entry, nothing for one that has none; of news an entry has only one."""
+    most, rest = max(counts), iter(items)
+    if kind == "news":
+        return [next(rest) if count else None for count in counts] if most == 1 else None
+    if most == min(counts):
+        return [items[at : at + most] for at in range(0, len(items), most)]
+    return [list(islice(rest, count)) for count in counts]
 
 
-def _alternate_link(address: str, language: str) -> Extras:
-    return {
-        "href": decode(address).strip(WHITE_SPACE),
-        "hreflang": decode(language).strip(WHITE_SPACE),
-    }
-
-
-def _with_good_images(extras: Extras) -> Extras | None:
-    """Images without an address are none."""
-    images = extras.get("images")
-    if images and not all("loc" in image for image in images):
-        extras["images"] = [image for image in images if "loc" in image]
-        return {name: items for name, items in extras.items() if items} or None
-    return extras
+def _entries(found: dict[str, list[Extras]], blocks: Blocks) -> list[Extras | None] | None:
+    columns: dict[str, Sequence[Any]] = {}
+    for kind, items in found.items():
+        column = _column(kind, items, blocks.counts(kind))
+        if column is None:
+            return None
+        columns[LISTS.get(kind, kind)] = column
+    return [row or None for row in rows_of(columns)]

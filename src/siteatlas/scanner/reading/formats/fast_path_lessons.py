@@ -1,0 +1,109 @@
+"""Learns which fields the items of a document have, and in which order.
+
+Generators write the same fields in the same order, and leave out those that have no value.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import islice
+
+from siteatlas.scanner.reading.formats.extensions import REPEATED_FIELDS
+from siteatlas.scanner.reading.formats.fast_path_sections import POSSESSIVE
+from siteatlas.scanner.reading.white_space import ANY_XML_WHITE_SPACE
+
+MAX_FIELDS = 32
+MAX_ITEMS = 300
+MAX_TAGS = 256
+ATTRIBUTES = rf'(?:[ \t\n]++[A-Za-z_]++="[^"<\t\n]*+")*{POSSESSIVE}'
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One field of an item; `children` are the names of the fields that it contains."""
+
+    name: str
+    has_attributes: bool = False
+    children: tuple[str, ...] = ()
+
+    @property
+    def is_repeated(self) -> bool:
+        return self.name in REPEATED_FIELDS
+
+
+@dataclass(slots=True)
+class FieldOrder:
+    """The fields of one kind of item; none while nothing usual was seen."""
+
+    kind: str
+    fields: tuple[Field, ...] = ()
+
+    def learn(self, text: str) -> None:
+        """Look at the items of a text, in addition to what is known."""
+        tag = f"{self.kind}:{self.kind}>"
+        fields = {known.name: known for known in self.fields}
+        order = [*fields]
+        for item in text.split(f"<{tag}")[1 : MAX_ITEMS + 1]:
+            seen = _fields_of(item.partition(f"</{tag}")[0], self.kind)
+            _merge(order, [*seen])
+            for name, new in seen.items():
+                fields[name] = _joined(fields.get(name), new)
+            if not _is_usual(fields.values()):
+                self.fields = ()
+                return
+        self.fields = tuple(fields[name] for name in order)
+
+
+def _fields_of(item: str, kind: str) -> dict[str, Field]:
+    """The fields of one item, as far as an item of a usual size goes."""
+    fields: dict[str, Field] = {}
+    opened, inside = "", list[str]()
+    for match in islice(_tags(kind).finditer(item), MAX_TAGS):
+        slash, name, attributes, empty = match.groups()
+        if not slash and opened:
+            inside.append(name)
+        elif not slash:
+            fields[name] = _joined(fields.get(name), Field(name, bool(attributes)))
+            opened = "" if empty else name
+        elif name == opened:
+            fields[name] = _joined(fields[name], Field(name, children=tuple(inside)))
+            opened, inside = "", []
+    return fields
+
+
+@lru_cache(maxsize=8)
+def _tags(kind: str) -> re.Pattern[str]:
+    return re.compile(rf"<(/?){kind}:([a-z_]{{1,40}}+)({ATTRIBUTES}){ANY_XML_WHITE_SPACE}(/?)>")
+
+
+def _joined(known: Field | None, new: Field) -> Field:
+    if known is None:
+        return new
+    children = [*known.children]
+    _merge(children, [*new.children])
+    return Field(known.name, known.has_attributes or new.has_attributes, tuple(children))
+
+
+def _merge(order: list[str], names: list[str]) -> None:
+    """Put names that are new behind the ones that they follow."""
+    place = 0
+    for name in names:
+        if name not in order:
+            order.insert(place, name)
+        place = order.index(name) + 1
+
+
+def _is_usual(fields: Collection[Field]) -> bool:
+    """Whether a pattern can be made of them."""
+    size = sum(1 + len(one.children) for one in fields)
+    return size <= MAX_FIELDS and not any(_is_odd(one) for one in fields)
+
+
+def _is_odd(one: Field) -> bool:
+    if one.is_repeated or one.children:
+        mixed = one.is_repeated and one.children
+        return bool(mixed or one.has_attributes or REPEATED_FIELDS.intersection(one.children))
+    return False
