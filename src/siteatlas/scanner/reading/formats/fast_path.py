@@ -1,8 +1,9 @@
-"""Reads the plain shape of `<url>` entries with one regular expression, far faster than a parser.
+"""Reads the usual shapes of `<url>` entries with one regular expression, far faster than a parser.
 
-Images and language links may stand in one place of each entry: `fast_path_extras.py` reads them.
-Believes itself only when every `<` of a stretch belongs to a tag it matched. Whoever leaves the
-lane goes on with the strict parser from `rest`, the exact position where the lane ended.
+Comments and CDATA are turned into plain text first (`fast_path_sections.py`). Extensions may stand
+in one place of each entry: `fast_path_extras.py` reads them. A chunk of text is accepted only when
+every `<` in it belongs to a tag that was matched. A document that leaves the fast path continues
+with the strict parser from `rest`, the exact position where the fast path ended.
 """
 
 from __future__ import annotations
