@@ -30,11 +30,11 @@ class Extensions:
     """The extensions of one document, whose patterns are learned from its first items."""
 
     def __init__(self, prefixes: Collection[str]) -> None:
-        """`prefixes` are those that the root of the document announces."""
+        """`prefixes` are those that the root of the document declares."""
+        # Links first: without them, there is much less text to search for the others.
+        self._readers: dict[str, Items | Links] = {"xhtml": Links()} if "xhtml" in prefixes else {}
         kinds = [kind for kind in ("image", "news", "video") if kind in prefixes]
-        self._readers: dict[str, Items | Links] = {kind: Items(kind) for kind in kinds}
-        if "xhtml" in prefixes:
-            self._readers["xhtml"] = Links()
+        self._readers.update({kind: Items(kind) for kind in kinds})
         known = "|".join(self._readers)
         self.block = f"(?:</?(?:{known}):[^<]*+)" if known else None
 
