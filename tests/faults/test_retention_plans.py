@@ -13,7 +13,7 @@ from siteatlas.queue.batches import close_batches
 from siteatlas.queue.retention import (
     prune_batches,
     prune_jobs,
-    prune_never_asked,
+    prune_unrequested_documents,
 )
 from siteatlas.storage.session import (
     Database,
@@ -52,7 +52,13 @@ MANY_ROWS = (
 )
 TABLES = "jobs, domains, scans, sitemaps, batches"
 pytestmark = [pytest.mark.faults_short, pytest.mark.timeout(600)]
-PORTIONS = [close_batches, prune_batches, prune_deleted_domains, prune_jobs, prune_never_asked]
+PORTIONS = [
+    close_batches,
+    prune_batches,
+    prune_deleted_domains,
+    prune_jobs,
+    prune_unrequested_documents,
+]
 
 
 @pytest_asyncio.fixture

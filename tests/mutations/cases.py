@@ -103,7 +103,7 @@ MUTATIONS = (
         f"{JOB_TYPES}::test_a_job_of_another_type_is_not_claimed",
         Edit(
             "queue/fair_order.py",
-            "job.job_type == constant(SITEMAP_JOB)",
+            "job.job_type == queue_literal(SITEMAP_JOB)",
             "job.job_type == job.job_type",
         ),
     ),
@@ -237,10 +237,10 @@ MUTATIONS = (
         f"{SESSIONS}::test_no_step_of_a_job_is_nested_in_another",
         Edit(
             "processor/publication.py",
-            "    stored = await _stored_counts(session, scan.domain_id, summary)\n",
+            "    stored = await _site_counts_to_publish(session, scan.domain_id, summary)\n",
             "    async with get_job_session() as other, other.begin():\n"
             "        await other.connection()\n"
-            "    stored = await _stored_counts(session, scan.domain_id, summary)\n",
+            "    stored = await _site_counts_to_publish(session, scan.domain_id, summary)\n",
         ),
     ),
     mutation(

@@ -24,7 +24,7 @@ EXTRAS = 5
 
 
 class Endings(dict[tuple[str | None, float | None], str]):
-    """Frequency and priority as text. There are few kinds of them, so each is made once."""
+    """Frequency and priority as text. Few combinations occur, so each is formatted once."""
 
     def __missing__(self, kind: tuple[str | None, float | None]) -> str:
         changefreq, priority = kind
@@ -40,15 +40,16 @@ class Fingerprints:
     def __init__(self) -> None:
         self._endings = Endings()
 
-    def of_columns(
+    def fingerprint_entries(
         self,
         columns: EntryColumns,
         extras: list[str | None],
         lastmod_texts: list[str | None] | None = None,
     ) -> list[int]:
-        """One fingerprint per entry; written out, because it runs once per listed URL.
+        """One fingerprint per scanned entry, to compare with the fingerprints in the database.
 
-        Texts of dates are part of it only where they are stored.
+        Texts of dates are part of it only where they are stored. One loop without helper functions,
+        because it runs for every listed URL.
         """
         digest, endings = xxh3_64_intdigest, self._endings
         plain = zip(columns.changefreqs, columns.priorities, strict=True)
@@ -77,10 +78,12 @@ class Comparison:
 
         Those that the document lists repeatedly are counted in its tally.
         """
-        extras = [None if extra is None else _json(extra) for extra in columns.extras]
+        extras = [
+            None if extra is None else _serialize_scanned_extras(extra) for extra in columns.extras
+        ]
         hashes = url_hashes(columns.urls)
         lastmod_texts = stored_texts(columns.lastmods, columns.listed_lastmods())
-        prints = self._fingerprints.of_columns(columns, extras, lastmod_texts)
+        prints = self._fingerprints.fingerprint_entries(columns, extras, lastmod_texts)
         all_columns = (
             hashes,
             columns.urls,
@@ -94,20 +97,26 @@ class Comparison:
         memory = document.memory
         assert memory is not None
         if memory.takes_all(hashes):
-            _extend(new, document.id, len(hashes), all_columns)
+            _collect_scanned_entries(new, document.id, len(hashes), all_columns)
             return
         fresh, different, repeated = memory.pick(hashes, prints)
         for index in repeated:
             document.tally.note(ProblemCode.DUPLICATE_URL, url=columns.urls[index])
-        _extend(new, document.id, len(fresh), _at(all_columns, fresh))
-        _extend(changed, document.id, len(different), _at(all_columns, different))
+        _collect_scanned_entries(new, document.id, len(fresh), _entries_at(all_columns, fresh))
+        _collect_scanned_entries(
+            changed, document.id, len(different), _entries_at(all_columns, different)
+        )
 
 
-def _at(columns: tuple[list[Any], ...], indexes: list[int]) -> tuple[list[Any], ...]:
+def _entries_at(columns: tuple[list[Any], ...], indexes: list[int]) -> tuple[list[Any], ...]:
+    """The columns of the scanned entries at these indexes."""
     return tuple([column[index] for index in indexes] for column in columns)
 
 
-def _extend(rows: UrlRows, sitemap_id: UUID, count: int, columns: tuple[list[Any], ...]) -> None:
+def _collect_scanned_entries(
+    rows: UrlRows, sitemap_id: UUID, count: int, columns: tuple[list[Any], ...]
+) -> None:
+    """Add compared entries of one document to the new or changed rows that the job will write."""
     if not count:
         return
     rows.runs.append((sitemap_id, count))
@@ -126,5 +135,6 @@ def _extend(rows: UrlRows, sitemap_id: UUID, count: int, columns: tuple[list[Any
         target.extend(values)
 
 
-def _json(extra: dict[str, Any]) -> str:
+def _serialize_scanned_extras(extra: dict[str, Any]) -> str:
+    """Extras as JSON with sorted keys, so that scanned and stored entries compare equal."""
     return orjson.dumps(extra, option=orjson.OPT_SORT_KEYS).decode()

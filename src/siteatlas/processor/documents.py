@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 from uuid import UUID, uuid4
@@ -117,6 +117,11 @@ class ScannedDocument:
             self.memory.release()
             self.memory = None
 
+    def flag_extras(self, extras: Iterable[Mapping[str, Any] | None]) -> None:
+        """Set the flags of the stored document for the kinds of extras that its entries have."""
+        keys = {key for extra in extras if extra for key in extra}
+        self.changes |= {flag: True for key, flag in EXTRA_FLAGS.items() if key in keys}
+
     def drop_result(self) -> None:
         """Drop how the reading ended, once it has been written."""
         if self.closed is not None and self.memory is None:
@@ -149,6 +154,7 @@ class ScannedDocument:
         ]
 
     def _problem_counts(self) -> dict[str, int]:
+        """Counts to store: problems the scanner found, and those found in comparison."""
         assert self.closed is not None
         return {**self.closed.problems, **self.tally.counts()}
 

@@ -77,7 +77,7 @@ class EntryMemory:
         """Note URLs that are all new, to the document and to the store; else note none of them."""
         if self._stored or self._is_over_budget():
             return False
-        if not self._are_first(hashes):
+        if not self._has_no_repeats(hashes):
             return False
         self._seen.update(hashes)
         self._hold(len(hashes) * SEEN_BYTES)
@@ -112,7 +112,7 @@ class EntryMemory:
         hashes: Sequence[int],
         fingerprints: Sequence[int],
     ) -> Picked:
-        """Written out, because it runs once per listed URL."""
+        """One loop without helper functions, because it runs once per listed URL."""
         if self._are_unchanged(stored, hashes, fingerprints):
             return [], [], []
         fresh: list[int] = []
@@ -137,21 +137,22 @@ class EntryMemory:
         fingerprints: Sequence[int],
     ) -> bool:
         """Note URLs that are all stored as they are listed, each once; else note none of them."""
-        if list(map(stored.get, hashes)) != fingerprints or not self._are_first(hashes):
+        if list(map(stored.get, hashes)) != fingerprints or not self._has_no_repeats(hashes):
             return False
         self._seen.update(hashes)
         return True
 
-    def _are_first(self, hashes: Sequence[int]) -> bool:
+    def _has_no_repeats(self, hashes: Sequence[int]) -> bool:
+        """Whether the job has recorded none of these URLs of the document, and none is repeated."""
         return self._seen.isdisjoint(hashes) and len(set(hashes)) == len(hashes)
 
     def _pick_carefully(self, hashes: Sequence[int], fingerprints: Sequence[int]) -> Picked:
         fresh: list[int] = []
         different: list[int] = []
         repeated: list[int] = []
-        is_first, stored = self._is_first, self._stored
+        remember_url, stored = self._remember_url, self._stored
         for index, key in enumerate(hashes):
-            if not is_first(key):
+            if not remember_url(key):
                 repeated.append(index)
                 continue
             known = stored.get(key, UNKNOWN) if stored else UNKNOWN
@@ -161,7 +162,8 @@ class EntryMemory:
                 different.append(index)
         return fresh, different, repeated
 
-    def _is_first(self, key: int) -> bool:
+    def _remember_url(self, key: int) -> bool:
+        """Note that the job has recorded a URL of this document; False if it had before."""
         if key in self._seen:
             return False
         if self._more is not None:

@@ -14,71 +14,76 @@ ARRAYS = 16
 LOW_BITS = (1 << 64) - 1
 
 
-class _Rows:
+class _IdleRows:
     """Columns sorted by hash: hash, both halves of the id, and whether the document is fresh."""
 
     def __init__(self) -> None:
         self.hashes = array("q")
         self.columns = (array("Q"), array("Q"), array("b"))
 
-    def find(self, key: int) -> int | None:
-        place = bisect_left(self.hashes, key)
-        found = place < len(self.hashes) and self.hashes[place] == key
-        return place if found else None
+    def find_document(self, key: int) -> int | None:
+        """The position of an idle document of the running job, by the hash of its URL."""
+        position = bisect_left(self.hashes, key)
+        found = position < len(self.hashes) and self.hashes[position] == key
+        return position if found else None
 
-    def insert(self, key: int, values: tuple[int, int, int]) -> None:
-        place = bisect_left(self.hashes, key)
-        self.hashes.insert(place, key)
+    def insert_document(self, key: int, values: tuple[int, int, int]) -> None:
+        """Insert an idle document of the running job, in the order of URL hashes."""
+        position = bisect_left(self.hashes, key)
+        self.hashes.insert(position, key)
         for column, value in zip(self.columns, values, strict=True):
-            column.insert(place, value)
+            column.insert(position, value)
 
-    def delete(self, place: int) -> None:
-        del self.hashes[place]
+    def delete_document(self, position: int) -> None:
+        """Delete a document that is no longer idle: the running job reads it now."""
+        del self.hashes[position]
         for column in self.columns:
-            del column[place]
+            del column[position]
 
 
 class IdleDocuments:
     """A map from hashes of URLs to ids, each with a mark whether this scan found the document."""
 
     def __init__(self) -> None:
-        self._rows = [_Rows() for _ in range(ARRAYS)]
+        self._rows = [_IdleRows() for _ in range(ARRAYS)]
 
     def __len__(self) -> int:
         return sum(len(rows.hashes) for rows in self._rows)
 
     def __contains__(self, key: int) -> bool:
-        return self._of(key).find(key) is not None
+        return self._rows_of_document(key).find_document(key) is not None
 
     def add(self, key: int, document_id: UUID, *, fresh: bool) -> None:
         """Add a document, in place of another one with this hash."""
         self.take(key)
         number = document_id.int
-        self._of(key).insert(key, (number >> 64, number & LOW_BITS, fresh))
+        self._rows_of_document(key).insert_document(key, (number >> 64, number & LOW_BITS, fresh))
 
     def id_of(self, key: int) -> UUID | None:
         """The id of a document, if it is here."""
-        rows = self._of(key)
-        place = rows.find(key)
-        return None if place is None else _id_at(rows, place)
+        rows = self._rows_of_document(key)
+        position = rows.find_document(key)
+        return None if position is None else _idle_document_id(rows, position)
 
     def take(self, key: int) -> tuple[UUID, bool] | None:
-        """Remove a document and give its id and whether it is fresh, if it is here."""
-        rows = self._of(key)
-        place = rows.find(key)
-        if place is None:
+        """Remove a document; return its id and whether it is fresh, None if it is not here."""
+        rows = self._rows_of_document(key)
+        position = rows.find_document(key)
+        if position is None:
             return None
-        taken = _id_at(rows, place), bool(rows.columns[2][place])
-        rows.delete(place)
+        taken = _idle_document_id(rows, position), bool(rows.columns[2][position])
+        rows.delete_document(position)
         return taken
 
-    def _of(self, key: int) -> _Rows:
+    def _rows_of_document(self, key: int) -> _IdleRows:
+        """The part of the idle documents of the running job in which a URL hash is kept."""
         return self._rows[key & ARRAYS - 1]
 
 
-def _id_at(rows: _Rows, place: int) -> UUID:
+def _idle_document_id(rows: _IdleRows, position: int) -> UUID:
+    """The id of an idle document of the running job, joined from its two halves."""
     high, low, _ = rows.columns
-    return UUID(int=high[place] << 64 | low[place])
+    return UUID(int=high[position] << 64 | low[position])
 
 
 def short_id(document_id: UUID) -> int:

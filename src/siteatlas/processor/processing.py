@@ -41,12 +41,12 @@ from siteatlas.processor.documents import OpenedScan, build_scan_memory
 from siteatlas.processor.job_activity import JobActivity
 from siteatlas.processor.memory_budget import EntryMemoryBudget
 from siteatlas.processor.publication import (
+    count_releases_with_own_session,
+    count_snoozes_with_own_session,
     publish,
     record_cancellation,
     record_failure,
     return_to_queue,
-    times_postponed,
-    times_snoozed,
 )
 from siteatlas.processor.recorder import (
     START_PROGRESS,
@@ -267,7 +267,7 @@ class Processor:
             return None
 
     async def _snooze(self, claim: Claim, error: RateLimited) -> JobStatus | None:
-        if await times_snoozed(claim) >= MAX_SNOOZES:
+        if await count_snoozes_with_own_session(claim) >= MAX_SNOOZES:
             return await self._record_failure(claim, error)
         wanted = error.retry_after or DEFAULT_SNOOZE_SECONDS
         pause = min(max(wanted, 1.0), MAX_SNOOZE_SECONDS)
@@ -276,7 +276,7 @@ class Processor:
 
     async def _postpone(self, claim: Claim, error: DatabaseError) -> JobStatus | None:
         """Release the job with increasing delays; fail it after `MAX_POSTPONEMENTS`."""
-        times = await times_postponed(claim, POSTPONING_CODES)
+        times = await count_releases_with_own_session(claim, POSTPONING_CODES)
         if times >= MAX_POSTPONEMENTS:
             return await self._record_failure(claim, error)
         pause = postpone_seconds(times, random.uniform(-1, 1))
@@ -320,12 +320,12 @@ def _not_yet_requested(
 ) -> tuple[str, ...]:
     """The documents that no scan has requested yet as manual ones."""
     named = (s for s in known.values() if s.discovery_method == DiscoveryMethod.MANUAL)
-    paths = {_document_path(url) for s in named for url in (s.url, s.requested_url) if url}
-    return tuple(document for document in documents if _document_path(document) not in paths)
+    paths = {_manual_document_path(url) for s in named for url in (s.url, s.requested_url) if url}
+    return tuple(document for document in documents if _manual_document_path(document) not in paths)
 
 
-def _document_path(document: str) -> str:
-    """The path and query of an address, which identify a document: a site has one host."""
+def _manual_document_path(document: str) -> str:
+    """The path and query of a document that a user named; they identify it on the job's site."""
     return document if document.startswith("/") else parse_site(document).path
 
 

@@ -72,7 +72,7 @@ async def _publish_scan(
     if finished.has_unrequested_documents:
         await close_unfinished(session, scan.id, None)
     summary = await summarise_scan(session, scan.id, scan.domain_id, MAX_LISTED_SITEMAPS)
-    stored = await _stored_counts(session, scan.domain_id, summary)
+    stored = await _site_counts_to_publish(session, scan.domain_id, summary)
     counts = ScanCounts(summary.sitemaps, summary.urls, min(summary.urls, stored.distinct_urls))
     await publish_scan(
         session,
@@ -84,10 +84,13 @@ async def _publish_scan(
     return counts, summary.largest
 
 
-async def _stored_counts(
+async def _site_counts_to_publish(
     session: AsyncSession, domain_id: UUID, summary: ScanSummary
 ) -> ScanCounts:
-    """What is stored of the site; only several documents can list the same URL."""
+    """The counts of the whole site that a job publishes with its scan.
+
+    Distinct URLs are counted only if there are several documents: each lists a URL once.
+    """
     distinct = summary.stored_urls
     if summary.stored_sitemaps > 1:
         distinct = await count_distinct_urls(session, domain_id)
@@ -122,9 +125,9 @@ async def record_failure(claim: Claim, *, code: str, message: str, transient: bo
     async with get_job_session() as session, session.begin():
         expected = await predict_status(session, claim, outcome)
         site = claim.domain_id if claim.document is None else None
-        await end_scan_of_job(session, claim.id, site, expected, code)
+        await end_scan_with_job(session, claim.id, site, expected, code)
         status = await fail(session, claim, code=code, message=message, transient=transient)
-        return _as_expected(status, expected)
+        return _require_predicted_status(status, expected)
 
 
 @retry_when_busy
@@ -144,40 +147,40 @@ async def return_to_queue(
     try:
         async with get_job_session() as session, session.begin():
             expected = await predict_status(session, claim, JobStatus.PENDING)
-            await end_scan_of_job(session, claim.id, claim.domain_id, expected, None)
+            await end_scan_with_job(session, claim.id, claim.domain_id, expected, None)
             status = await release(
                 session, claim, pause_seconds=pause_seconds, snooze=snooze, reason=reason
             )
-            return _as_expected(status, expected)
+            return _require_predicted_status(status, expected)
     except LeaseLost:
         return None
 
 
-def _as_expected(status: JobStatus, expected: JobStatus) -> JobStatus:
-    """Raise DatabaseBusy, so that the transaction is retried, if the status changed meanwhile."""
+def _require_predicted_status(status: JobStatus, expected: JobStatus) -> JobStatus:
+    """Raise DatabaseBusy, to retry the transaction, if the job got another status than its scan."""
     if status is not expected:
         raise DatabaseBusy
     return status
 
 
 @retry_when_busy
-async def times_postponed(claim: Claim, reasons: Collection[str]) -> int:
-    """How many of the latest attempts in a row were released for one of these reasons."""
+async def count_releases_with_own_session(claim: Claim, reasons: Collection[str]) -> int:
+    """For the processor: how many attempts in a row were released for one of these reasons."""
     async with get_job_session() as session, session.begin():
         return await count_releases(session, claim.id, reasons)
 
 
 @retry_when_busy
-async def times_snoozed(claim: Claim) -> int:
-    """How many times the job was snoozed since a document of it was read."""
+async def count_snoozes_with_own_session(claim: Claim) -> int:
+    """For the processor: how many times the job was snoozed since a document of it was read."""
     async with get_job_session() as session, session.begin():
         return await count_snoozes(session, claim)
 
 
-async def end_scan_of_job(
+async def end_scan_with_job(
     session: AsyncSession, job_id: int, domain_id: UUID | None, status: JobStatus, code: str | None
 ) -> None:
-    """End the scan of a job whose status is final, and record a failure on its domain."""
+    """When a job reaches its final status unpublished, end its scan and record a failure."""
     if status is JobStatus.CANCELLED:
         await end_scan(session, job_id, ScanState.CANCELLED, None)
     elif status is JobStatus.FAILED:

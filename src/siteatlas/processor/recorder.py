@@ -20,7 +20,6 @@ from siteatlas.meters import meters
 from siteatlas.processor.batch_writer import BatchWriter, FinishedScan, ProgressSnapshot
 from siteatlas.processor.comparison import Comparison
 from siteatlas.processor.documents import (
-    EXTRA_FLAGS,
     DocumentRegistry,
     OpenedScan,
     ScannedDocument,
@@ -116,23 +115,24 @@ class Recorder:
             case SiteResolved():
                 self._batch.origin = event.origin
             case CandidateJudged():
-                self._add_candidate(event)
+                self._record_candidate(event)
             case ProblemSeen():
-                self._add_problem(event)
+                self._record_problem(event)
             case DocumentRequested():
                 pass  # used only for live progress
             case DocumentOpened():
                 await self._open_document(event)
             case ChildrenFound():
-                await self._add_children(event)
+                await self._record_children(event)
             case EntriesRead():
-                await self._add_entries(event)
+                await self._record_entries(event)
             case DocumentClosed():
                 await self._close_document(event)
             case _:
                 assert_never(event)
 
-    def _add_candidate(self, event: CandidateJudged) -> None:
+    def _record_candidate(self, event: CandidateJudged) -> None:
+        """Add the row of a judged candidate to the write batch of the job."""
         if event.reason == ProblemCode.DONE_BEFORE:
             return  # an earlier attempt at this scan recorded more detail
         url = storable(event.url)
@@ -149,9 +149,10 @@ class Recorder:
             "scan_id": self._scan.id,
         }
 
-    def _add_problem(self, event: ProblemSeen) -> None:
+    def _record_problem(self, event: ProblemSeen) -> None:
+        """Log a problem of the scan and record it as a reason why the stored scan is partial."""
         log.warning("scan_problem", code=event.code, url=event.url, detail=event.detail)
-        self._add_reason(event.code)
+        self._record_partial_reason(event.code)
 
     async def _open_document(self, event: DocumentOpened) -> None:
         await self._look_up([event.url, event.requested_url])
@@ -169,29 +170,32 @@ class Recorder:
         self._batch.opened[document.id] = event.http_status
         self._link(event.parent_url, document)
 
-    async def _add_children(self, event: ChildrenFound) -> None:
+    async def _record_children(self, event: ChildrenFound) -> None:
+        """Add the documents that an index lists to the write batch of the job."""
         await self._look_up([child.url for child in event.children])
         for first in range(0, len(event.children), CHILDREN_PER_CHUNK):
             async with fair_loop().time_slice():
                 for child in event.children[first : first + CHILDREN_PER_CHUNK]:
-                    self._list_child(event.url, child)
+                    self._record_child(event.url, child)
             await self._flush_when_due()
 
-    def _list_child(self, parent_url: str, child: ChildLink) -> None:
+    def _record_child(self, parent_url: str, child: ChildLink) -> None:
+        """Add one document that an index lists, and the link, to the write batch of the job."""
         document = self._documents.listed(child.url, DiscoveryMethod.SITEMAP_INDEX)
         if child.lastmod is not None:
             document.changes["lastmod"] = child.lastmod
         self._add_pending(document)
         self._link(parent_url, document)
 
-    async def _add_entries(self, event: EntriesRead) -> None:
+    async def _record_entries(self, event: EntriesRead) -> None:
+        """Add the entries that differ from the stored ones to the write batch of the job."""
         document = self._documents.find(event.url)
         assert document is not None
         async with fair_loop().time_slice():
             self._comparison.classify(
                 document, event.columns, self._batch.new_urls, self._batch.changed_urls
             )
-        self._flag_extras(document, event)
+        document.flag_extras(event.columns.extras)
         self.url_count += len(event.columns)
         meters.urls += len(event.columns)
         await self._flush_when_due()
@@ -212,7 +216,7 @@ class Recorder:
             self._batch.read_completely.add(document.id)
         self._ended.add(short_id(document.id))
         if event.outcome in (DocumentOutcome.CUT, DocumentOutcome.UNREAD):
-            self._add_reason(event.error_code or event.outcome.value)
+            self._record_partial_reason(event.error_code or event.outcome.value)
         _log_and_count(event)
         await self._flush_when_due()
 
@@ -275,18 +279,8 @@ class Recorder:
         if parent_id is not None and parent_id != child.id:
             self._batch.links.add((parent_id, child.id))
 
-    def _flag_extras(self, document: ScannedDocument, event: EntriesRead) -> None:
-        flags = {
-            EXTRA_FLAGS[key]: True
-            for extra in event.columns.extras
-            if extra
-            for key in extra
-            if key in EXTRA_FLAGS
-        }
-        if flags:
-            document.changes |= flags
-
-    def _add_reason(self, code: str) -> None:
+    def _record_partial_reason(self, code: str) -> None:
+        """Record why the stored scan is partial."""
         if code not in self.reasons:
             self.reasons.append(code)
 

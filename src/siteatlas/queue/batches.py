@@ -39,7 +39,7 @@ async def create_batch(
     max_attempts: int = DEFAULT_MAX_ATTEMPTS,
     interval_hours: float = DEFAULT_INTERVAL_HOURS,
 ) -> UUID:
-    """Queue every usable entry and remember the others as failed."""
+    """Queue a job for every valid entry and store the others as failed."""
     batch = Batch(total=len(entries), max_pages=max_pages, created_by=created_by)
     session.add(batch)
     await session.flush()
@@ -48,7 +48,7 @@ async def create_batch(
     await session.execute(
         insert(BatchItem),
         [
-            _item(batch.id, n, entry, jobs.get(_entry_site(entry)))
+            _item(batch.id, n, entry, jobs.get(_batch_entry_domain(entry)))
             for n, entry in enumerate(entries)
         ],
     )
@@ -58,7 +58,7 @@ async def create_batch(
 async def _register(
     session: AsyncSession, entries: Sequence[BatchEntry], created_by: UUID, interval_hours: float
 ) -> dict[str, UUID]:
-    addresses = _addresses(entries)
+    addresses = _batch_addresses(entries)
     if not addresses:
         return {}
     return await register_domains(
@@ -69,7 +69,8 @@ async def _register(
     )
 
 
-def _addresses(entries: Sequence[BatchEntry]) -> dict[str, WebAddress]:
+def _batch_addresses(entries: Sequence[BatchEntry]) -> dict[str, WebAddress]:
+    """The valid addresses of a submitted batch by domain; each domain gets one job."""
     return {entry.address.domain: entry.address for entry in entries if entry.address}
 
 
@@ -90,12 +91,13 @@ async def _submit(
             priority=Priority.BATCH,
             max_attempts=max_attempts,
         )
-        for domain, address in sorted(_addresses(entries).items())
+        for domain, address in sorted(_batch_addresses(entries).items())
     ]
     return await create_many(session, jobs) if jobs else {}
 
 
-def _entry_site(entry: BatchEntry) -> str:
+def _batch_entry_domain(entry: BatchEntry) -> str:
+    """The domain whose job a batch entry gets; empty if its address is invalid."""
     return entry.address.domain if entry.address else ""
 
 

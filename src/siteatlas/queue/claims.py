@@ -33,7 +33,13 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from siteatlas.errors import JobPoison, LeaseLost
 from siteatlas.queue.completion import record_attempts
-from siteatlas.queue.fair_order import SUSPECT_RESCUES, constant, is_pending, line_length, picked
+from siteatlas.queue.fair_order import (
+    SUSPECT_RESCUES,
+    is_pending,
+    line_length,
+    picked,
+    queue_literal,
+)
 from siteatlas.queue.fence import Claim, status_value
 from siteatlas.storage.models import SITEMAP_JOB, Domain, Job, JobStatus, Worker
 
@@ -55,29 +61,31 @@ class DueWork:
     jobs: bool
 
 
-def _due_work() -> Any:
-    """Scalars with a limit, each through its partial index."""
+def _poll_statement() -> Any:
+    """The statement that polls the queue: scalar subqueries with a limit, each through an index."""
     expired = (
         select(Job.id)
         .where(
-            Job.status == constant(JobStatus.PROCESSING),
-            Job.job_type == constant(SITEMAP_JOB),
+            Job.status == queue_literal(JobStatus.PROCESSING),
+            Job.job_type == queue_literal(SITEMAP_JOB),
             Job.lease_until < func.now(),
             Job.id != all_(bindparam("ignored", type_=ARRAY(Job.id.type))),
         )
         .order_by(Job.id)
-        .limit(constant(RESCUE_BATCH))
+        .limit(queue_literal(RESCUE_BATCH))
     )
     suspect = (
         select(Job.id)
-        .where(is_pending(Job), Job.rescues >= constant(SUSPECT_RESCUES), Job.run_at <= func.now())
-        .limit(constant(1))
+        .where(
+            is_pending(Job), Job.rescues >= queue_literal(SUSPECT_RESCUES), Job.run_at <= func.now()
+        )
+        .limit(queue_literal(1))
     )
     job = select(Job.id).where(is_pending(Job)).order_by(Job.priority, Job.created_by)
     return select(
         func.array(expired.scalar_subquery(), type_=ARRAY(Job.id.type)).label("expired"),
         suspect.scalar_subquery().label("suspect"),
-        job.limit(constant(1)).scalar_subquery().label("job"),
+        job.limit(queue_literal(1)).scalar_subquery().label("job"),
     )
 
 
@@ -104,9 +112,11 @@ def _claim_update() -> Any:
 def _claim_of_suspect() -> Any:
     pick = (
         select(Job.id)
-        .where(is_pending(Job), Job.rescues >= constant(SUSPECT_RESCUES), Job.run_at <= func.now())
+        .where(
+            is_pending(Job), Job.rescues >= queue_literal(SUSPECT_RESCUES), Job.run_at <= func.now()
+        )
         .order_by(Job.priority, Job.id)
-        .limit(constant(1))
+        .limit(queue_literal(1))
         .with_for_update(skip_locked=True, key_share=True)
         .scalar_subquery()
     )
@@ -157,11 +167,11 @@ def _expired_jobs(is_death: Any, *, only_listed: bool) -> Any:
     )
     sites = (
         select(Domain.id)
-        .where(Domain.id == any_(_array_of(select(Job.domain_id).where(expired), Domain.id)))
+        .where(Domain.id == any_(_rescue_array(select(Job.domain_id).where(expired), Domain.id)))
         .with_for_update(skip_locked=True, key_share=True)
         .cte("sites")
     )
-    free = _array_of(select(sites.c.id), Domain.id)
+    free = _rescue_array(select(sites.c.id), Domain.id)
     return (
         select(Job.id, is_death.label("is_death"))
         .where(expired, or_(Job.domain_id.is_(None), Job.domain_id == any_(free)))
@@ -172,8 +182,9 @@ def _expired_jobs(is_death: Any, *, only_listed: bool) -> Any:
     )
 
 
-def _array_of(values: Any, column: Any) -> Any:
-    return func.array(values.scalar_subquery(), type_=ARRAY(column.type))
+def _rescue_array(rows: Any, column: Any) -> Any:
+    """The rows of a query as an array, for the statement that rescues jobs."""
+    return func.array(rows.scalar_subquery(), type_=ARRAY(column.type))
 
 
 def _worker_is_alive() -> Any:
@@ -190,7 +201,7 @@ def _rescue_pause(deaths: Any) -> Any:
     return func.make_interval(0, 0, 0, 0, 0, 0, seconds)
 
 
-DUE_WORK = _due_work()
+DUE_WORK = _poll_statement()
 # By primary key alone: the pick has locked the rows, and a second condition on their status would
 # let the planner join all pending rows when its statistics are old.
 CLAIM = _claim_update().where(Job.id == any_(picked()))
@@ -277,7 +288,7 @@ async def rescue(
 
     A death is counted unless the worker was seen after the lease had expired. `count_deaths=False`
     counts none: the database was unavailable, so no worker could renew a lease. The record of the
-    attempt tells the two apart: only a counted death can be forgiven later.
+    attempt distinguishes the two: only a counted death can be forgiven later.
     """
     statement = RESCUE[count_deaths, only is not None]
     rows = (await session.execute(statement, {"only": list(only or ())})).all()

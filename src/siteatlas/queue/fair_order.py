@@ -61,11 +61,13 @@ def line_length(max_jobs: int) -> int:
 
 def is_pending(job: Any) -> Any:
     """Whether a job is pending; matches the predicate of the index `ix_jobs_fair`."""
-    return and_(job.status == constant(JobStatus.PENDING), job.job_type == constant(SITEMAP_JOB))
+    return and_(
+        job.status == queue_literal(JobStatus.PENDING), job.job_type == queue_literal(SITEMAP_JOB)
+    )
 
 
-def constant(value: str | int) -> Any:
-    """A value in the statement itself: a generic plan cannot use a partial index."""
+def queue_literal(value: str | int) -> Any:
+    """A literal for statements on jobs; generic plans with a parameter use no partial index."""
     return literal(value if isinstance(value, int) else str(value), literal_execute=True)
 
 
@@ -79,7 +81,7 @@ def pending_lines() -> CTE:
         .where(is_pending(Job))
         .order_by(Job.priority, Job.created_by, Job.run_at)
     )
-    lines = first.limit(constant(1)).cte("lines", recursive=True)
+    lines = first.limit(queue_literal(1)).cte("lines", recursive=True)
     job = aliased(Job)
     after = (
         select(job.priority, job.created_by, job.run_at)
@@ -88,7 +90,7 @@ def pending_lines() -> CTE:
             tuple_(job.priority, job.created_by) > tuple_(lines.c.priority, lines.c.created_by),
         )
         .order_by(job.priority, job.created_by, job.run_at)
-        .limit(constant(1))
+        .limit(queue_literal(1))
         .lateral("after")
     )
     step = select(after.c.priority, after.c.created_by, after.c.run_at, lines.c.number + 1)
@@ -154,7 +156,7 @@ def _running() -> Any:
     """The number of running jobs of each user, in all processes."""
     return (
         select(Job.created_by, func.count().label("jobs"))
-        .where(Job.status == constant(JobStatus.PROCESSING))
+        .where(Job.status == queue_literal(JobStatus.PROCESSING))
         .group_by(Job.created_by)
         .subquery("running")
     )

@@ -96,10 +96,11 @@ class Claim:
             fence=job.fence,
             attempt=job.attempt,
             max_attempts=job.max_attempts,
-            domain=_text(data.get("domain")),
+            domain=_job_request_text(data.get("domain")),
             domain_id=job.domain_id,
-            base_url=_text(metadata.get("base_url")) or _text(data.get("domain")),
-            document=_text(metadata.get("document")),
+            base_url=_job_request_text(metadata.get("base_url"))
+            or _job_request_text(data.get("domain")),
+            document=_job_request_text(metadata.get("document")),
             max_pages=data.get("max_pages") if isinstance(data.get("max_pages"), int) else None,
             created_by=job.created_by,
             created_at=job.created_at,
@@ -113,5 +114,6 @@ def status_value(status: JobStatus) -> BindParameter[JobStatus]:
     return literal(status, JOBS.c.status.type)
 
 
-def _text(value: Any) -> str | None:
+def _job_request_text(value: Any) -> str | None:
+    """A text in the stored request of a claimed job; None if it is blank or of another type."""
     return value if isinstance(value, str) and value.strip() else None

@@ -23,7 +23,7 @@ from siteatlas.errors import (
     JobStateConflict,
 )
 from siteatlas.net.address import parse_site
-from siteatlas.queue.fair_order import constant
+from siteatlas.queue.fair_order import queue_literal
 from siteatlas.queue.new_job import NewJob, SubmittedJob
 from siteatlas.queue.operator_actions import requeued_values
 from siteatlas.queue.statuses import parse_status
@@ -39,9 +39,9 @@ class JobService:
         """Queue a job from `{job_id, job_type, status, created_by, result_data}`.
 
         A sitemap job names its site in `result_data.domain`; the site is registered, and an
-        active job of the same site is joined. A job of another type is stored as it is given.
+        active job of the same site is joined. A job of another type is stored unchanged.
         """
-        _require_pending(data.get("status"))
+        _require_new_job_pending(data.get("status"))
         job_id = _uuid("job_id", data.get("job_id"))
         created_by = _uuid("created_by", data.get("created_by")) or LOCAL_USER_ID
         job_type = data.get("job_type") or SITEMAP_JOB
@@ -76,7 +76,7 @@ class JobService:
         """
         statement = (
             select(Job)
-            .where(Job.status == constant(JobStatus.PENDING), Job.job_type == job_type)
+            .where(Job.status == queue_literal(JobStatus.PENDING), Job.job_type == job_type)
             .order_by(Job.priority, Job.run_at, Job.id)
             .limit(limit)
         )
@@ -108,7 +108,9 @@ class JobService:
         if word is JobStatus.PROCESSING:
             raise JobStateConflict("A job can only be started by a worker.")
         given = {"progress": progress, "result_data": result_data, "error": error}
-        values = _of_status(word) | {name: v for name, v in given.items() if v is not None}
+        values = _job_values_for_status(word) | {
+            name: v for name, v in given.items() if v is not None
+        }
         unheld = or_(Job.lease_until.is_(None), Job.lease_until < func.now())
         statement = (
             update(Job)
@@ -128,7 +130,8 @@ class JobService:
         return job
 
 
-def _of_status(word: JobStatus) -> dict[str, Any]:
+def _job_values_for_status(word: JobStatus) -> dict[str, Any]:
+    """The columns that change when a job is set to this status by hand."""
     if word is JobStatus.PENDING:
         return requeued_values()
     values: dict[str, Any] = {"status": word, "updated_at": func.now(), "error": None}
@@ -157,7 +160,8 @@ def _uuid(name: str, value: Any) -> UUID | None:
         raise InputError(f"{name} {str(value)!r} is not a UUID.") from error
 
 
-def _require_pending(status: Any) -> None:
+def _require_new_job_pending(status: Any) -> None:
+    """Refuse to create a job with a status other than pending."""
     if status is not None and parse_status(str(status)) is not JobStatus.PENDING:
         raise InputError(
             f"A new job cannot be {status}: it is created pending, and a worker takes it from "

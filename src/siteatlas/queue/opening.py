@@ -110,10 +110,13 @@ async def open_new_scan(
         return None
     joined = next((row.joined for row in rows if row.joined is not None), None)
     manual = next((row.manual for row in rows if row.manual is not None), ())
-    return NewScan(rows[0].scan_id, _known(rows), tuple(manual), distinct_documents(joined))
+    return NewScan(
+        rows[0].scan_id, _sitemaps_of_claimed_job(rows), tuple(manual), distinct_documents(joined)
+    )
 
 
-def _known(rows: Sequence[Row[Any]]) -> KnownSitemaps | None:
+def _sitemaps_of_claimed_job(rows: Sequence[Row[Any]]) -> KnownSitemaps | None:
+    """The sitemaps in the rows that open the scan of a claimed job; None if there are too many."""
     if len(rows) > MAX_LOADED:
         return None
     loaded = {row.id: known_sitemap(row) for row in rows if row.id is not None}

@@ -66,7 +66,7 @@ async def retry(session: AsyncSession, job_id: int) -> SubmittedJob:
 
     The job of a deleted site leaves it: the worker registers the site of its address again.
     """
-    deleted = await _site_is_deleted(session, job_id)
+    deleted = await _lock_domain_for_retry(session, job_id)
     statement = (
         update(Job)
         .where(
@@ -89,8 +89,8 @@ async def retry(session: AsyncSession, job_id: int) -> SubmittedJob:
     raise JobStateConflict(f"The job is {current}; only failed or cancelled jobs can be retried.")
 
 
-async def _site_is_deleted(session: AsyncSession, job_id: int) -> bool:
-    """Whether the domain of a job was deleted; locks it until the end of the transaction."""
+async def _lock_domain_for_retry(session: AsyncSession, job_id: int) -> bool:
+    """Lock the domain of a job that is to be retried; return whether it was deleted."""
     owner = select(Job.domain_id).where(Job.id == job_id).scalar_subquery()
     statement = select(Domain.deleted_at).where(Domain.id == owner)
     lock = statement.with_for_update(read=True, key_share=True)
@@ -108,7 +108,7 @@ async def _load_status(session: AsyncSession, job_id: int) -> str:
 def requeued_values() -> dict[str, Any]:
     """The columns of a job that is queued again by hand, as if it had just been submitted.
 
-    Its identity, its owner and what it was asked to do stay.
+    Its identity, its owner and its request stay.
     """
     return {
         "status": JobStatus.PENDING,
@@ -123,14 +123,14 @@ def requeued_values() -> dict[str, Any]:
         "cancel_requested_at": None,
         "error": None,
         "error_code": None,
-        "result_data": _request(),
+        "result_data": _requeued_request(),
         "updated_at": func.now(),
     }
 
 
-def _request() -> Any:
-    """The part of `result_data` that is the request; known for sitemap jobs only."""
-    asked = func.jsonb_build_object(
+def _requeued_request() -> Any:
+    """What a requeued job keeps of `result_data`: the request if it is a sitemap job, else all."""
+    request = func.jsonb_build_object(
         "domain", Job.result_data["domain"], "max_pages", Job.result_data["max_pages"]
     )
-    return case((Job.job_type == SITEMAP_JOB, asked), else_=Job.result_data)
+    return case((Job.job_type == SITEMAP_JOB, request), else_=Job.result_data)

@@ -150,8 +150,8 @@ async def prune_batches(session: AsyncSession, keep: Retention = Retention()) ->
     return len((await session.execute(statement)).all())
 
 
-async def prune_never_asked(session: AsyncSession) -> int:
-    """Remove listed documents of one site that no scan has requested or will request.
+async def prune_unrequested_documents(session: AsyncSession) -> int:
+    """Prune listed documents that no scan has requested, for one site without an active job.
 
     A scan removes its own when it ends; these were left by an older version or a crash. The lock
     prevents submissions for this site meanwhile.

@@ -19,20 +19,20 @@ ACTIVE_STATUSES = (JobStatus.PENDING, JobStatus.PROCESSING)
 
 def parse_status(word: str) -> JobStatus:
     """Accept the stored words and the older ones, `complete` and `error`."""
-    return parse_choice(word, JobStatus, "status", STATUS_ALIASES)
+    return parse_status_or_type(word, JobStatus, "status", STATUS_ALIASES)
 
 
-def parse_choice(
-    typed: str, known: type[ChoiceT], what: str, aliases: Mapping[str, str] | None = None
+def parse_status_or_type(
+    text: str, known: type[ChoiceT], what: str, aliases: Mapping[str, str] | None = None
 ) -> ChoiceT:
-    """The member of `known` that was typed, in upper or lower case, or as one of the `aliases`.
+    """Parse the status of a job or document, or a type, in any case or as one of the `aliases`.
 
-    InputError names `what` was wanted, and all words that would do.
+    InputError says `what` is expected and lists the accepted words.
     """
     older = aliases or {}
-    word = typed.strip().lower()
+    word = text.strip().lower()
     try:
         return known(older.get(word, word))
     except ValueError as error:
         words = ", ".join([*known, *older])
-        raise InputError(f"There is no {what} {typed!r}. Known: {words}.") from error
+        raise InputError(f"There is no {what} {text!r}. Known: {words}.") from error

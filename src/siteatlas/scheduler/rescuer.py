@@ -14,7 +14,7 @@ from typing import Any
 from siteatlas.errors import DatabaseUnavailable, SiteatlasError
 from siteatlas.logs import get_logger
 from siteatlas.meters import meters
-from siteatlas.processor.publication import end_scan_of_job
+from siteatlas.processor.publication import end_scan_with_job
 from siteatlas.processor.recount import Recounts
 from siteatlas.queue.claims import release_orphans, rescue
 from siteatlas.queue.statuses import FINAL_STATUSES, UNPUBLISHED
@@ -125,7 +125,7 @@ class Rescuer:
 async def _end_scans(session: AsyncSession, jobs: Iterable[Job]) -> list[_ReturnedJob]:
     """End the scans of rescued jobs that became final, and record failures on their domains."""
     for job in jobs:
-        await end_scan_of_job(session, job.id, job.domain_id, job.status, job.error_code)
+        await end_scan_with_job(session, job.id, job.domain_id, job.status, job.error_code)
     return [_ReturnedJob(job.id, job.status, _log_fields(job)) for job in jobs]
 
 

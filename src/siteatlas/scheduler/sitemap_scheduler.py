@@ -31,7 +31,7 @@ from siteatlas.queue.retention import (
     Retention,
     prune_batches,
     prune_jobs,
-    prune_never_asked,
+    prune_unrequested_documents,
     prune_workers,
 )
 from siteatlas.queue.submission import submit_site
@@ -323,7 +323,7 @@ async def _prune(keep: Retention) -> None:
         "close_batches": close_batches,
         "prune_jobs": partial(prune_jobs, keep=keep),
         "prune_batches": partial(prune_batches, keep=keep),
-        "prune_never_asked": prune_never_asked,
+        "prune_never_asked": prune_unrequested_documents,
         "prune_workers": prune_workers,
         "prune_deleted_domains": prune_deleted_domains,
     }

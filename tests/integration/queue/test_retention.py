@@ -13,7 +13,7 @@ from sqlalchemy import delete, func, insert, select, update
 
 from siteatlas.errors import DatabaseBusy
 from siteatlas.queue import retention
-from siteatlas.queue.retention import Retention, prune_jobs, prune_never_asked
+from siteatlas.queue.retention import Retention, prune_jobs, prune_unrequested_documents
 from siteatlas.scheduler.sitemap_scheduler import prune
 from siteatlas.settings import Settings
 from siteatlas.storage.models import (
@@ -154,7 +154,7 @@ async def test_documents_that_no_scan_asked_for_are_removed_with_their_links(
     domain_id = await site_with_scans([1])
     await add_never_asked(domain_id, 20)
     async with get_background_session() as session, session.begin():
-        assert await prune_never_asked(session) == 7
+        assert await prune_unrequested_documents(session) == 7
     await prune()
     assert await numbers_of(Sitemap, SitemapLink, SitemapScan) == [4, 0, 3]
 

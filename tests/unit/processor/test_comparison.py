@@ -44,7 +44,9 @@ def document(stored: dict[int, int | None]) -> ScannedDocument:
 def fingerprint(**values) -> int:
     extras = values.pop("extra_text", None)
     texts = values.pop("stored_text", None)
-    (found,) = Fingerprints().of_columns(columns(URL, **values), [extras], texts and [texts])
+    (found,) = Fingerprints().fingerprint_entries(
+        columns(URL, **values), [extras], texts and [texts]
+    )
     return found
 
 

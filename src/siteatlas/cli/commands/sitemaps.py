@@ -24,7 +24,7 @@ from siteatlas.cli.terminal.paged_list import ListRequest, TableLayout, write_li
 from siteatlas.insights.domains import find_domain_view
 from siteatlas.insights.pages import DEFAULT_LIMIT, Page
 from siteatlas.insights.sitemaps import SitemapView, list_sitemaps
-from siteatlas.queue.statuses import STATUS_ALIASES, parse_choice
+from siteatlas.queue.statuses import STATUS_ALIASES, parse_status_or_type
 from siteatlas.scanner.events import SitemapType
 from siteatlas.settings import Settings
 from siteatlas.storage.models import SitemapStatus
@@ -68,9 +68,9 @@ class SitemapFilter:
         # As plain text: a cursor must fit the same list wherever it was asked for.
         found = cls()
         if type is not None:
-            found = replace(found, type=parse_choice(type, SitemapType, "type").value)
+            found = replace(found, type=parse_status_or_type(type, SitemapType, "type").value)
         if status is not None:
-            word = parse_choice(status, SitemapStatus, "status", STATUS_ALIASES)
+            word = parse_status_or_type(status, SitemapStatus, "status", STATUS_ALIASES)
             found = replace(found, status=word.value)
         return found
 

@@ -18,7 +18,7 @@ from siteatlas.processor.own_session import process_domain_with_own_session
 from siteatlas.queue.job_service import job_service
 from siteatlas.queue.new_job import SubmittedJob
 from siteatlas.queue.operator_actions import cancel
-from siteatlas.queue.statuses import ACTIVE_STATUSES, STATUS_ALIASES, parse_choice
+from siteatlas.queue.statuses import ACTIVE_STATUSES, STATUS_ALIASES, parse_status_or_type
 from siteatlas.queue.submission import submit_site
 from siteatlas.scheduler.sitemap_scheduler import TickReport, process_pending_sitemaps
 from siteatlas.settings import Settings
@@ -129,7 +129,7 @@ async def reset_job(settings: Settings, domain: str, status: str) -> JobView:
 
 async def reset_document(settings: Settings, sitemap_id: UUID, status: str) -> SitemapView:
     """Give a document another status; one that is pending again is read again in full."""
-    word = parse_choice(status, SitemapStatus, "status", STATUS_ALIASES)
+    word = parse_status_or_type(status, SitemapStatus, "status", STATUS_ALIASES)
     async with opened(settings), get_session() as session, session.begin():
         sitemap = await find_sitemap(session, sitemap_id)
         running = await list_jobs(
