@@ -139,9 +139,9 @@ def test_the_examples_of_a_shape_fit_it(shape: type[base.AnswerShape]):
 
 
 def test_the_example_of_an_answer_leaves_out_only_what_may_be_missing():
-    example = base.example_of(jobs.ScanResult)
+    example = base.response_example(jobs.ScanResult)
     assert set(jobs.ScanResult.model_fields) - set(example) == {"known_sitemap_count"}
-    required = base.example_of(sitemaps.SitemapAnswer)
+    required = base.response_example(sitemaps.SitemapAnswer)
     assert list(required) == list(sitemaps.SitemapAnswer.model_fields)
     assert (required["url_count"], required["error"]) == (12, None)
 
@@ -185,7 +185,7 @@ def test_the_result_of_a_job_has_a_shape_of_its_own(document: dict[str, Any]):
 
 
 def test_an_unusual_result_is_passed_on_as_it_is():
-    example = base.example_of(jobs.JobStatusAnswer) | {
+    example = base.response_example(jobs.JobStatusAnswer) | {
         "result_data": {"domain": 7, "sitemaps": "none", "own": True}
     }
     shown = jobs.JobStatusAnswer.model_validate(example).model_dump()

@@ -15,7 +15,10 @@ SESSIONS_OF_JOBS = {"get_background_session", "get_job_session", "get_job_autoco
 SESSIONS = {"get_session", "get_autocommit_session", "execute_autocommit"} | SESSIONS_OF_JOBS
 SESSION_MAKERS = SESSIONS | {"AsyncSession", "async_sessionmaker", "Session", "sessionmaker"}
 # They run their transaction again when it lost against another one, each time in a new session.
-RETRIED = {"scans.py": {"_submit", "_join"}, "domains.py": {"_remove"}}
+RETRIED = {
+    "scans.py": {"_submit_scan", "_join_active_scan"},
+    "domains.py": {"_remove_domain_with_retries"},
+}
 SAVEPOINTS = {"queue/job_service.py", "queue/operator_actions.py", "scheduler/sitemap_scheduler.py"}
 
 

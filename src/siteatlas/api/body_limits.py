@@ -1,6 +1,6 @@
 """Limits of a request body: size, time, content type, strict JSON.
 
-The body is parsed here and nowhere else: routes of the class `ParsedBodyRoute` are given the value.
+The body is parsed here and nowhere else: routes of the class `ParsedBodyRoute` get its value.
 """
 
 from __future__ import annotations
@@ -141,6 +141,7 @@ def _members_kept(value: object) -> int:
 
 class _ParsedRequest(Request):
     async def json(self) -> object:
+        """The request body for FastAPI, as the limits middleware has already parsed it."""
         return self.scope[PARSED_BODY] if PARSED_BODY in self.scope else await super().json()
 
 

@@ -60,7 +60,7 @@ class ApiContext:
             self.reschedule()
 
     async def has_live_worker(self, session: Reader) -> bool:
-        """Whether a worker is running; the result is cached briefly."""
+        """Whether a worker is running, for the warning in responses; True is cached briefly."""
         works_itself = self.wake is not None and not self.scheduler_has_ended
         if works_itself or time.monotonic() < self._worker_seen_until:
             return True

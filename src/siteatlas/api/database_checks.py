@@ -1,4 +1,4 @@
-"""Database checks with a deadline, for when the database does not respond."""
+"""Database checks of `/health/database` and `/metrics`, with a deadline."""
 
 from __future__ import annotations
 
@@ -18,37 +18,38 @@ AnswerT = TypeVar("AnswerT")
 class DatabaseProbe(Generic[AnswerT]):
     """One query, sent in its own transaction.
 
-    A call made while an earlier one is still waiting joins it: probes of a database that hangs take
-    one connection, however many there are. A call is left alone, not cancelled: giving up a
-    statement means to ask the same server again.
+    A request made while an earlier one is still waiting joins it: probes of a database that hangs
+    take one connection, however many there are. After the deadline the query goes on: cancelling a
+    statement needs a response from the same server.
     """
 
     def __init__(
         self,
-        question: Callable[[AsyncSession], Awaitable[AnswerT]],
+        query: Callable[[AsyncSession], Awaitable[AnswerT]],
         seconds: float = PROBE_SECONDS,
     ) -> None:
-        self._question = question
+        self._query = query
         self._seconds = seconds
         self._call: asyncio.Task[AnswerT] | None = None
 
-    async def ask(self) -> AnswerT:
-        """The answer; DatabaseTimeout when there is none in time."""
+    async def run(self) -> AnswerT:
+        """The result of the query for a request; DatabaseTimeout if it takes too long."""
         call = self._call
         if call is None or call.done():
-            call = self._call = asyncio.create_task(self._asked())
-            call.add_done_callback(_take_note)
+            call = self._call = asyncio.create_task(self._run_query())
+            call.add_done_callback(_retrieve_check_error)
         done, _ = await asyncio.wait({call}, timeout=self._seconds)
         if not done:
             raise DatabaseTimeout(f"The database did not respond within {self._seconds:g} seconds.")
         return call.result()
 
-    async def _asked(self) -> AnswerT:
+    async def _run_query(self) -> AnswerT:
+        """Run the database check of a health or metrics request in its own transaction."""
         async with get_session() as session, session.begin():
-            return await self._question(session)
+            return await self._query(session)
 
 
-def _take_note(call: asyncio.Task[AnswerT]) -> None:
-    """Retrieve the exception: the caller may be gone, and asyncio would report it as unhandled."""
+def _retrieve_check_error(call: asyncio.Task[AnswerT]) -> None:
+    """Retrieve the error of a check whose HTTP request has ended; else asyncio would log it."""
     if not call.cancelled():
         call.exception()

@@ -25,12 +25,13 @@ class RequestHeadLimits:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
-            _check_headers(scope["headers"])
-            _check_target(scope)
+            _check_request_headers(scope["headers"])
+            _check_request_target(scope)
         await self._app(scope, receive, send)
 
 
-def _check_headers(headers: list[tuple[bytes, bytes]]) -> None:
+def _check_request_headers(headers: list[tuple[bytes, bytes]]) -> None:
+    """Refuse a request whose header fields are too many, too large or contradictory."""
     if len(headers) > MAX_HEADERS:
         raise HeadersTooLarge
     if sum(len(name) + len(value) for name, value in headers) > MAX_HEADER_BYTES:
@@ -39,7 +40,8 @@ def _check_headers(headers: list[tuple[bytes, bytes]]) -> None:
         raise LengthAmbiguous
 
 
-def _check_target(scope: Scope) -> None:
+def _check_request_target(scope: Scope) -> None:
+    """Refuse a request whose path and query are too long or have too many parameters."""
     path: bytes = scope.get("raw_path") or scope["path"].encode()
     query: bytes = scope.get("query_string", b"")
     if len(path) + len(query) > MAX_TARGET_BYTES:

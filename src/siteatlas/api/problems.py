@@ -58,11 +58,13 @@ def problem(
 ) -> Response:
     """The response for an error of our own classes."""
     listed = list(errors)
-    body = _body(scope, type(error), error.message) | ({"errors": listed} if listed else {})
-    return _answer(error.http_status, body, {**_own_headers(error), **(headers or {})})
+    body = _problem_body(scope, type(error), error.message) | ({"errors": listed} if listed else {})
+    return _problem_response(
+        error.http_status, body, {**_problem_headers(error), **(headers or {})}
+    )
 
 
-def _own_headers(error: SiteatlasError) -> dict[str, str]:
+def _problem_headers(error: SiteatlasError) -> dict[str, str]:
     retry = isinstance(error, (DatabaseError, TooManyConnections))
     # Where a request ends is unknown when its length is; what follows must not be read as another.
     close = isinstance(error, RequestMalformed)
@@ -120,8 +122,10 @@ async def _on_http_error(request: Request, error: Exception) -> Response:
         headers["Allow"] = ", ".join(allowed_methods(request))
     status = HTTPStatus(error.status_code)
     code = status.name.lower()
-    body = _frame(request.scope, status, code, title=status.phrase, detail=f"{status.phrase}.")
-    return _answer(status, body, headers)
+    body = _problem_details(
+        request.scope, status, code, title=status.phrase, detail=f"{status.phrase}."
+    )
+    return _problem_response(status, body, headers)
 
 
 def allowed_methods(request: Request) -> list[str]:
@@ -137,11 +141,15 @@ def allowed_methods(request: Request) -> list[str]:
     ]
 
 
-def _body(scope: Scope, kind: type[SiteatlasError], detail: str) -> dict[str, Any]:
-    return _frame(scope, kind.http_status, kind.code, title=kind().message, detail=detail)
+def _problem_body(scope: Scope, kind: type[SiteatlasError], detail: str) -> dict[str, Any]:
+    """The problem details for an error of our own classes."""
+    return _problem_details(scope, kind.http_status, kind.code, title=kind().message, detail=detail)
 
 
-def _frame(scope: Scope, status: int, code: str, *, title: str, detail: str) -> dict[str, Any]:
+def _problem_details(
+    scope: Scope, status: int, code: str, *, title: str, detail: str
+) -> dict[str, Any]:
+    """The members of RFC 9457 and our own; also sets the error code of the request."""
     scope[ERROR_CODE] = code
     return {
         "type": f"urn:siteatlas:error:{code}",
@@ -154,7 +162,8 @@ def _frame(scope: Scope, status: int, code: str, *, title: str, detail: str) -> 
     }
 
 
-def _answer(status: int, body: Mapping[str, Any], headers: Mapping[str, str]) -> Response:
+def _problem_response(status: int, body: Mapping[str, Any], headers: Mapping[str, str]) -> Response:
+    """The HTTP response that carries problem details."""
     content = orjson.dumps(body)
     return Response(content, status, headers=dict(headers), media_type=MEDIA_TYPE)
 

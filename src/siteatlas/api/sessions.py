@@ -21,19 +21,23 @@ from siteatlas.storage.session import (
 )
 
 
-async def _transaction() -> AsyncIterator[AsyncSession]:
+async def _request_transaction() -> AsyncIterator[AsyncSession]:
+    """Dependency of routes: a session in a transaction that lasts as long as the handler."""
     async with get_session() as session, session.begin():
         yield session
 
 
-async def _autocommit_session() -> AsyncIterator[AutocommitSession]:
+async def _request_autocommit_session() -> AsyncIterator[AutocommitSession]:
+    """Dependency of routes: an autocommit session, for a single statement."""
     async with get_autocommit_session() as session:
         yield session
 
 
 # In a transaction that lasts as long as the handler.
-ReadSession = Annotated[AsyncSession, Depends(_transaction, scope="function")]
+ReadSession = Annotated[AsyncSession, Depends(_request_transaction, scope="function")]
 # The handler begins the transaction, because what it does after the commit must not come earlier.
 WriteSession = Annotated[AsyncSession, Depends(session_dependency, scope="function")]
 # For a handler that reads with a single statement.
-SingleReadSession = Annotated[AutocommitSession, Depends(_autocommit_session, scope="function")]
+SingleReadSession = Annotated[
+    AutocommitSession, Depends(_request_autocommit_session, scope="function")
+]

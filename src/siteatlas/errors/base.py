@@ -22,7 +22,9 @@ class SiteatlasError(Exception):
 def error_classes() -> list[type[SiteatlasError]]:
     """Every class of the tree, parents before children."""
 
-    def walk(cls: type[SiteatlasError]) -> list[type[SiteatlasError]]:
-        return [cls, *(below for child in cls.__subclasses__() for below in walk(child))]
+    def error_subtree(cls: type[SiteatlasError]) -> list[type[SiteatlasError]]:
+        """An error class and all its subclasses."""
+        subclasses = cls.__subclasses__()
+        return [cls, *(below for child in subclasses for below in error_subtree(child))]
 
-    return walk(SiteatlasError)
+    return error_subtree(SiteatlasError)

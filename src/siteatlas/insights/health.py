@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
 from time import perf_counter
 
 from sqlalchemy import column, func, select, table
@@ -37,7 +36,7 @@ class DatabaseState:
 
 
 async def database_state(session: AsyncSession) -> DatabaseState:
-    """Ask the server who it is and how long it takes to say so."""
+    """Read version and schema of the server, and measure how long the statement takes."""
     versions = table("alembic_version", column("version_num"))
     known = select(versions.c.version_num).limit(1).scalar_subquery()
     start = perf_counter()
@@ -48,19 +47,14 @@ async def database_state(session: AsyncSession) -> DatabaseState:
         server_version=str(row[0]),
         is_read_only=row[1] == "on",
         schema_revision=row[2],
-        needed_revision=_needed_revision(),
+        needed_revision=needed_revision(),
         latency_ms=round(latency * 1000, 3),
         pool=pool_state(),
     )
 
 
-@cache
-def _needed_revision() -> str:
-    return needed_revision()
-
-
 def pool_state() -> PoolState:
-    """The pool of this process; zeros when it keeps none, or has not opened its database yet."""
+    """The connection pool, for health checks and metrics; zeros if this process has none."""
     try:
         pool = bound_database().engine.pool
     except DatabaseUnavailable:

@@ -71,7 +71,7 @@ class AttemptView:
 
 
 def parse_job_ident(text: str) -> int | UUID:
-    """The two names of a job: its number or its UUID."""
+    """Parse the number or UUID by which a reader looks up a job."""
     if _UUID.fullmatch(text):
         return UUID(text)
     try:

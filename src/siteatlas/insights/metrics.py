@@ -25,20 +25,20 @@ MEDIA_TYPE = CONTENT_TYPE_PLAIN_0_0_4
 
 
 def process_metrics(version: str) -> str:
-    """The series of this process, in the text format."""
-    return generate_latest(process_registry(version)).decode()
+    """Metrics of this process, in the Prometheus text format."""
+    return generate_latest(metrics_registry(version)).decode()
 
 
 def queue_metrics(load: QueueLoad | None) -> str:
-    """The series of the installation, in the text format; `load` is None without a database."""
+    """Metrics of the queue, in the Prometheus text format; without a database `load` is None."""
     registry = CollectorRegistry()
     registry.register(QueueCollector(load))
     return generate_latest(registry).decode()
 
 
 @cache
-def process_registry(version: str) -> CollectorRegistry:
-    """The registry of this process."""
+def metrics_registry(version: str) -> CollectorRegistry:
+    """The Prometheus registry of the metrics of this process."""
     registry = CollectorRegistry()
     registry.register(BuildCollector(version))
     registry.register(MetersCollector(meters))
@@ -92,11 +92,12 @@ class MetersCollector(Collector):
         self._counted = counted
 
     def collect(self) -> Iterator[Metric]:
-        yield from self._jobs()
-        yield from self._documents()
-        yield from self._state()
+        yield from self._job_metrics()
+        yield from self._document_metrics()
+        yield from self._process_state_metrics()
 
-    def _jobs(self) -> Iterator[Metric]:
+    def _job_metrics(self) -> Iterator[Metric]:
+        """Prometheus metrics of the jobs that this process claimed and ended."""
         counted = self._counted
         yield _counter("claims", "Jobs claimed.", counted.claims)
         yield _counter("rescues", "Jobs rescued after their lease expired.", counted.rescues)
@@ -108,7 +109,8 @@ class MetersCollector(Collector):
             "jobs_ended", "Jobs ended, by status.", "status", statuses, counted.jobs_ended
         )
 
-    def _documents(self) -> Iterator[Metric]:
+    def _document_metrics(self) -> Iterator[Metric]:
+        """Prometheus metrics of the documents that this process read."""
         counted = self._counted
         outcomes = (outcome.value for outcome in DocumentOutcome)
         yield _counters(
@@ -117,7 +119,8 @@ class MetersCollector(Collector):
         yield _counter("urls", "URLs read.", counted.urls)
         yield _counter("fetched_bytes", "Bytes fetched.", counted.fetched_bytes)
 
-    def _state(self) -> Iterator[Metric]:
+    def _process_state_metrics(self) -> Iterator[Metric]:
+        """Prometheus metrics of the connection pool, event loop and heartbeat."""
         counted = self._counted
         pool = pool_state()
         connections = {"size": pool.size, "in_use": pool.in_use, "overflow": pool.overflow}

@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 
 class PageCapacity:
-    """How much one page still holds: so many items, and about so many bytes."""
+    """How much one page of a list can still hold, in items and in bytes."""
 
     def __init__(self, items: int) -> None:
         self.items = items
@@ -41,7 +41,7 @@ class PageCapacity:
     def add(self, view: Any) -> None:
         """Count an item."""
         self._taken += 1
-        self._bytes += bytes_of(view)
+        self._bytes += view_bytes(view)
 
     def rows_to_fetch(self) -> int:
         """As many rows as are likely to fit, and one that says whether more follow."""
@@ -87,13 +87,14 @@ async def stream_rows(
         await result.close()
 
 
-def bytes_of(view: Any) -> int:
-    """About how many bytes an item takes in an answer."""
+def view_bytes(view: Any) -> int:
+    """About how many bytes a view takes on its page."""
     values = (getattr(view, name) for name in view.__slots__)
-    return ITEM_BYTES + sum(map(_size, values))
+    return ITEM_BYTES + sum(map(_view_field_bytes, values))
 
 
-def _size(value: Any) -> int:
+def _view_field_bytes(value: Any) -> int:
+    """About how many bytes the value of one field of a view takes on its page."""
     if isinstance(value, str):
         return len(value) if value.isascii() else len(value.encode())
     return len(orjson.dumps(value, default=str)) if isinstance(value, (dict, list)) else 0

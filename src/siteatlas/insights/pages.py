@@ -42,7 +42,7 @@ class Page(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class CursorScope:
-    """The list that a cursor belongs to: its name and the filters it was asked with."""
+    """The list that a cursor belongs to: its name and its filters."""
 
     name: str
     filters: tuple[object, ...] = ()
@@ -63,7 +63,7 @@ class CursorScope:
         if cursor is None:
             return None
         try:
-            mark, *key = _unpacked(cursor)
+            mark, *key = _cursor_parts(cursor)
             if mark != self.mark:
                 raise CursorInvalid
             return parse(key)
@@ -71,17 +71,19 @@ class CursorScope:
             raise CursorInvalid from error
 
 
-def _unpacked(cursor: str) -> list[str]:
+def _cursor_parts(cursor: str) -> list[str]:
+    """The mark and the key inside a pagination cursor; CursorInvalid if it is malformed."""
     if len(cursor) > MAX_CURSOR_CHARS:
         raise CursorInvalid
     padded = cursor.encode("ascii") + b"=" * (-len(cursor) % 4)
     parts = orjson.loads(urlsafe_b64decode(padded))
-    if not isinstance(parts, list) or not all(_is_storable_text(part) for part in parts):
+    if not isinstance(parts, list) or not all(_is_cursor_part(part) for part in parts):
         raise CursorInvalid
     return parts
 
 
-def _is_storable_text(part: object) -> bool:
+def _is_cursor_part(part: object) -> bool:
+    """Whether a part of a pagination cursor is text that a read statement can compare with."""
     return isinstance(part, str) and is_storable(part)
 
 
@@ -104,7 +106,7 @@ def text_key(parts: Sequence[str]) -> str:
 
 
 def parse_bigint(text: str) -> int:
-    """A number that fits into a bigint column; ValueError otherwise."""
+    """Parse a number in a cursor, or of a job to look up; ValueError if it exceeds 64 bits."""
     if not _INTEGER.fullmatch(text):
         raise ValueError("not a 64-bit number")
     number = int(text)
@@ -114,5 +116,5 @@ def parse_bigint(text: str) -> int:
 
 
 def page_size(limit: int | None) -> int:
-    """What was asked for, lowered to the most that one page holds."""
+    """The requested number of items, at most `MAX_LIMIT`; `DEFAULT_LIMIT` if None."""
     return max(1, min(DEFAULT_LIMIT if limit is None else limit, MAX_LIMIT))

@@ -128,7 +128,7 @@ async def _list(
     """Look at growing windows of rows until the page is full, the list ends or enough is read."""
     size = page_size(limit)
     room = PageCapacity(size)
-    place = scope.read(cursor, _place)
+    place = scope.read(cursor, _parse_url_position)
     step = FIRST_STEP_OF_SEARCH if wanted.contains else size + 1
     views: list[UrlView] = []
     examined = 0
@@ -164,13 +164,14 @@ async def _take_hits(
     return end, True
 
 
-def _place(parts: Sequence[str]) -> PagePosition:
+def _parse_url_position(parts: Sequence[str]) -> PagePosition:
+    """The position in a list of URLs that a pagination cursor names."""
     sitemap_id, url_hash = parts
     return PagePosition(UUID(sitemap_id), parse_bigint(url_hash))
 
 
 def _hits_and_last(window: Subquery, wanted: UrlFilter, need: int) -> Select[Any]:
-    """The hits of a window, and always its last row: the place to go on from."""
+    """The hits of a window, and always its last row, after which the next window starts."""
     order = (window.c.sitemap_id, window.c.url_hash)
     marked = select(
         *window.c,
@@ -187,7 +188,7 @@ def _hits_and_last(window: Subquery, wanted: UrlFilter, need: int) -> Select[Any
 
 
 def _window(sitemaps: ColumnElement[bool], after: PagePosition | None, rows: int) -> Subquery:
-    """The next `limit` URLs after a position, in the order of (sitemap, hash)."""
+    """The next URLs after a position, at most `rows`, in the order of (sitemap, hash)."""
     start: ColumnElement[int] = literal(MIN_BIGINT)
     if after is not None:
         first = Sitemap.id > after.sitemap_id
@@ -204,7 +205,11 @@ def _window(sitemaps: ColumnElement[bool], after: PagePosition | None, rows: int
         .lateral("listings")
     )
     return (
-        select(Sitemap.id.label("sitemap_id"), Sitemap.url.label("sitemap"), *_columns(listings))
+        select(
+            Sitemap.id.label("sitemap_id"),
+            Sitemap.url.label("sitemap"),
+            *_url_view_columns(listings),
+        )
         .join_from(Sitemap, listings, true())
         .where(sitemaps)
         .order_by(Sitemap.id, listings.c.url_hash)
@@ -213,7 +218,8 @@ def _window(sitemaps: ColumnElement[bool], after: PagePosition | None, rows: int
     )
 
 
-def _columns(listings: FromClause) -> list[ColumnElement[Any]]:
+def _url_view_columns(listings: FromClause) -> list[ColumnElement[Any]]:
+    """The columns that a read statement needs for a `UrlView`."""
     skipped = {"sitemap_id", "fingerprint", "missing_scan_id"}
     return [column for column in listings.c if column.name not in skipped]
 

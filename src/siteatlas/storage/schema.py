@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 
 from alembic import command
@@ -27,6 +28,7 @@ def _config() -> Config:
     return config
 
 
+@cache
 def needed_revision() -> str:
     """The revision that this version of the code works with."""
     head = ScriptDirectory.from_config(_config()).get_current_head()

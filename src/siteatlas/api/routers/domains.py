@@ -161,17 +161,18 @@ async def patch_domain(
     responses=problems(404, 409),
 )
 async def remove_domain(domain: DomainName) -> None:
-    """Remove a site immediately, and everything stored about it later, in small batches.
+    """Remove a site before the response, and everything stored about it later, in small batches.
 
     If the site is added again, it is a new site without history. The records of its jobs are kept
     as long as those of other jobs.
     """
     name = parse_site(domain).domain
-    await _remove(name)
+    await _remove_domain_with_retries(name)
     log.info("domain_deleted", domain=name)
 
 
 @retry_when_busy
-async def _remove(name: str) -> None:
+async def _remove_domain_with_retries(name: str) -> None:
+    """Remove the site of a DELETE request; retry while the database is busy."""
     async with get_session() as session, session.begin():
         await remove_domain_and_jobs(session, name)

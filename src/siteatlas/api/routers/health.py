@@ -34,7 +34,7 @@ async def get_database_health(context: Context) -> DatabaseHealthAnswer:
     """Check that the database responds within three seconds, is writable and has the schema that
     this version needs. Returns 503 with the reason otherwise.
     """
-    state = await context.database_state.ask()
+    state = await context.database_state.run()
     if state.is_read_only:
         raise DatabaseReadOnly
     if state.schema_revision != state.needed_revision:

@@ -37,7 +37,7 @@ async def get_metrics(context: Context) -> Response:
     Without a database, only `siteatlas_database_up` and the metrics of the process.
     """
     try:
-        load = await context.queue_load.ask()
+        load = await context.queue_load.run()
     except DatabaseError:
         load = None
     return Response(queue_metrics(load) + process_metrics(__version__), media_type=MEDIA_TYPE)

@@ -51,7 +51,7 @@ async def scan_domain(
     address = parse_site_field("#/base_url", body.base_url, context.policy)
     if body.only_document and address.is_site_root:
         raise FieldRefused(("#/base_url", AddressError(DOCUMENT_URL_REQUIRED)))
-    job, worker_running = await _submit(address, body, context, user)
+    job, worker_running = await _submit_scan(address, body, context, user)
     context.wake_consumer()
     log.info("job_submitted", job_id=job.job_id, domain=job.domain, deduplicated=job.deduplicated)
     status_url = STATUS_PATH.format(job_id=job.job_id)
@@ -68,10 +68,10 @@ async def scan_domain(
 
 
 @retry_when_busy
-async def _submit(
+async def _submit_scan(
     address: WebAddress, body: ScanRequest, context: Context, user: CurrentUser
 ) -> tuple[SubmittedJob, bool]:
-    """The job, and whether a worker is running."""
+    """Submit the site of a scan request; return the job, and whether a worker is running."""
     submission = build_submission(
         address,
         created_by=user,
@@ -84,11 +84,12 @@ async def _submit(
     async with get_autocommit_session() as session:
         worker_running = await context.has_live_worker(session)
     row = await execute_autocommit(submission.statement, submission.values)
-    return submission.queued(row) or await _join(submission, row.domain_id), worker_running
+    job = submission.queued(row) or await _join_active_scan(submission, row.domain_id)
+    return job, worker_running
 
 
-async def _join(submission: SiteSubmission, domain_id: UUID) -> SubmittedJob:
-    """Join the active job of the site and extend it to cover this submission."""
+async def _join_active_scan(submission: SiteSubmission, domain_id: UUID) -> SubmittedJob:
+    """Join a scan request to the active job of its site, and extend that job to cover it."""
     async with get_session() as session, session.begin():
         job = await join_active_job(session, submission, domain_id)
         if job.document is not None and job.document != submission.new_job.document:

@@ -35,7 +35,7 @@ LATER = "2025-11-15T12:00:04Z"
 
 
 def declared(**bounds: Any) -> Any:
-    """Bounds that stand in the schema and are not enforced."""
+    """Bounds that appear in the schema and are not enforced."""
     return Field(json_schema_extra=bounds)
 
 
@@ -51,21 +51,22 @@ class Example:
     value: Any
 
 
-def example_of(answer: type[BaseModel]) -> dict[str, Any]:
-    """The example of an answer, field by field.
+def response_example(model: type[BaseModel]) -> dict[str, Any]:
+    """The OpenAPI example of a response model, from the examples of its fields.
 
     A field without a value is null if it is always there, and left out if it is not.
     """
     shown: dict[str, Any] = {}
-    for name, field in answer.model_fields.items():
+    for name, field in model.model_fields.items():
         values = [mark.value for mark in field.metadata if isinstance(mark, Example)]
         if values or field.is_required():
             shown[name] = values[0] if values else None
     return shown
 
 
-def _add_example(schema: JsonDict, answer: type[BaseModel]) -> None:
-    example = example_of(answer)
+def _add_response_example(schema: JsonDict, model: type[BaseModel]) -> None:
+    """Add the example of a response model to its JSON schema."""
+    example = response_example(model)
     if any(value is not None for value in example.values()):
         schema["examples"] = [example]
 
@@ -121,7 +122,9 @@ class QueryShape(BaseModel):
 class AnswerShape(BaseModel):
     """An answer, read from a view."""
 
-    model_config = ConfigDict(from_attributes=True, frozen=True, json_schema_extra=_add_example)
+    model_config = ConfigDict(
+        from_attributes=True, frozen=True, json_schema_extra=_add_response_example
+    )
 
 
 ItemT = TypeVar("ItemT")

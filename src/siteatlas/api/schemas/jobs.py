@@ -36,9 +36,9 @@ from siteatlas.api.schemas.base import (
     Url,
     Word,
     declared,
-    example_of,
     examples,
     one_of,
+    response_example,
 )
 from siteatlas.storage.models import AttemptOutcome
 
@@ -158,7 +158,7 @@ class JobStatusAnswer(AnswerShape):
     domain: Annotated[Name | None, Example("example.com")]
     domain_id: Annotated[UUID | None, Example(DOMAIN_ID)]
     created_by: Annotated[UUID, Example(USER_ID)]
-    result_data: Annotated[ResultData, Example(example_of(ScanResult))]
+    result_data: Annotated[ResultData, Example(response_example(ScanResult))]
     error: Paragraph | None
     error_code: Word | None
     attempt: Annotated[SmallCount, Example(1)]
@@ -195,7 +195,7 @@ class JobDetailAnswer(JobAnswer):
     """A job with its ended attempts, latest first."""
 
     attempts: Annotated[
-        list[AttemptAnswer], declared(maxItems=100), Example([example_of(AttemptAnswer)])
+        list[AttemptAnswer], declared(maxItems=100), Example([response_example(AttemptAnswer)])
     ]
 
 
