@@ -344,8 +344,8 @@ MUTATIONS = (
         f"{SEQUENCES}::test_a_submit_by_http_is_listed_processed_and_shown_with_its_values",
         Edit(
             "cli/scripts/programs.py",
-            'write_line(f"Result Data: {job.result_data}")\n    _write_error(job)',
-            'write_line("Result Data: {}")\n    _write_error(job)',
+            'write_line(f"Result Data: {job.result_data}")\n    _write_error_line(job)',
+            'write_line("Result Data: {}")\n    _write_error_line(job)',
         ),
     ),
     mutation(
@@ -372,7 +372,7 @@ MUTATIONS = (
         Edit(
             "cli/scripts/programs.py",
             "MAX_PENDING_SHOWN = 100\n",
-            "SEEN = []\nMOST_PENDING_SHOWN = 100\n",
+            "SEEN = []\nMAX_PENDING_SHOWN = 100\n",
         ),
     ),
 )

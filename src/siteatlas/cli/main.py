@@ -93,15 +93,15 @@ def _plain_usage_errors() -> Iterator[None]:
         yield
     except typer.BadParameter as error:
         error.message = error.message.removeprefix(MESSAGE_PREFIX)
-        _report_in_json(error)
+        _exit_with_json_usage_error(error)
         raise
     except USAGE_ERROR as error:
-        _report_in_json(error)
+        _exit_with_json_usage_error(error)
         raise
 
 
-def _report_in_json(error: Any) -> None:
-    """End the command with one object where stderr shall be JSON."""
+def _exit_with_json_usage_error(error: Any) -> None:
+    """If stderr is JSON, report a usage error of the command tree as an object and exit."""
     from siteatlas.cli.terminal.errors import keep_to_json, print_error_message
     from siteatlas.errors import InputError
     from siteatlas.logs import stderr_is_json
@@ -145,7 +145,7 @@ def _name_values(command: Any) -> None:
     """Show values by the names that other programs use, not by the types of Python."""
     for parameter in command.params:
         if isinstance(parameter, TyperArgument):
-            parameter.get_usage_pieces = partial(_usage, parameter)  # type: ignore[method-assign]
+            parameter.get_usage_pieces = partial(_argument_usage, parameter)  # type: ignore[method-assign]
             parameter.display_type_rich = _no_type  # type: ignore[method-assign]
         elif isinstance(parameter, TyperOption):
             written = parameter.display_type_rich
@@ -161,7 +161,8 @@ def _value_name(written: Callable[..., str | None], ctx: Any) -> str:
     return VALUE_NAMES.get(name, name.removeprefix("<").removesuffix(">"))
 
 
-def _usage(argument: TyperArgument, _context: Any) -> list[str]:
+def _argument_usage(argument: TyperArgument, _context: Any) -> list[str]:
+    """An argument in the usage line of a command in the tree; brackets if it is optional."""
     name = argument.display_name_raw + ("..." if argument.nargs != 1 else "")
     return [name if argument.required else f"[{name}]"]
 

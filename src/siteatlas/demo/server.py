@@ -118,7 +118,7 @@ def application(content: SiteContent) -> web.Application:
 
     async def answer(request: web.Request) -> web.Response:
         document = content.documents.get(request.path, content.otherwise)
-        return response_for(document, request.headers.get("If-None-Match"))
+        return demo_response(document, request.headers.get("If-None-Match"))
 
     app = web.Application()
     app.router.add_route("GET", "/{path:.*}", answer)
@@ -126,8 +126,8 @@ def application(content: SiteContent) -> web.Application:
     return app
 
 
-def response_for(document: ServedDocument, known_tag: str | None) -> web.Response:
-    """The document, or 304 when the client has this version already."""
+def demo_response(document: ServedDocument, known_tag: str | None) -> web.Response:
+    """The response of a demo site: a document, or 304 if the client has this version."""
     tag = f'"{sha256(document.body).hexdigest()[:16]}"'
     if document.status == web.HTTPOk.status_code and known_tag == tag:
         return web.Response(status=304, headers={"ETag": tag})

@@ -176,17 +176,18 @@ def damaged(base: str) -> SiteContent:
 
 def without_sitemap(base: str) -> SiteContent:
     """A home page and nothing else."""
-    return _nothing_to_find({"/": page(f"A single page at {base}")}, MISSING)
+    return _content_without_sitemap({"/": page(f"A single page at {base}")}, MISSING)
 
 
 def single_page_app(base: str) -> SiteContent:
     """An application that answers every path with its start page."""
-    return _nothing_to_find({}, page(f"The application at {base}"))
+    return _content_without_sitemap({}, page(f"The application at {base}"))
 
 
-def _nothing_to_find(
+def _content_without_sitemap(
     documents: Mapping[str, ServedDocument], otherwise: ServedDocument
 ) -> SiteContent:
+    """The content of a demo site without a sitemap, whose scan must fail."""
     return SiteContent(
         documents,
         otherwise,

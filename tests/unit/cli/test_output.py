@@ -24,10 +24,10 @@ from siteatlas.cli.terminal.output import (
     Column,
     ColumnKind,
     cell_text,
-    harmless_json,
     json_bytes,
     plain_table,
     print_message,
+    terminal_safe_json,
     write_csv,
     write_details,
     write_json_lines,
@@ -172,8 +172,8 @@ def test_json_cannot_steer_a_terminal_and_keeps_its_meaning():
     assert orjson.loads(encoded) == value
 
 
-def test_harmless_json_leaves_plain_json_alone():
-    assert harmless_json(b'{"a":1}') == b'{"a":1}'
+def test_terminal_safe_json_leaves_plain_json_alone():
+    assert terminal_safe_json(b'{"a":1}') == b'{"a":1}'
 
 
 @dataclass(frozen=True, slots=True)

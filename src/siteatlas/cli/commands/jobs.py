@@ -160,7 +160,7 @@ def watch_exit_code(job: JobView, fail_on: FailOn, *, problems: bool = False) ->
     """0 for a job that completed and, if that was asked for, lost nothing or met no problem."""
     if job.status != JobStatus.COMPLETED:
         return 1
-    return int(fail_on.includes(partial=is_partial(job), problems=problems))
+    return int(fail_on.counts_as_failure(partial=is_partial(job), problems=problems))
 
 
 @app.command()

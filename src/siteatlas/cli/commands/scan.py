@@ -94,7 +94,9 @@ class ScanCommand:
 
     def fails(self, report: ScanReport) -> bool:
         """Whether a scan that found something is still a failure."""
-        return self.fail_on.includes(partial=report.partial, problems=bool(report.problems))
+        return self.fail_on.counts_as_failure(
+            partial=report.partial, problems=bool(report.problems)
+        )
 
 
 @app.command()

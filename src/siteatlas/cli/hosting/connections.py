@@ -21,10 +21,10 @@ log = get_logger("serve")
 
 @dataclass(frozen=True, slots=True)
 class ConnectionLimits:
-    """How many connections, and how long each may keep us waiting.
+    """How many connections, and how long the server waits for each.
 
-    `reserve` connections beyond `connections` are served `/health` only. After an early answer
-    the rest of a body is read for `rest_seconds`, so that the client gets to see the answer.
+    `reserve` connections beyond `connections` are served `/health` only. After an early response
+    the rest of a body is read for `rest_seconds`, so that the client can read the response.
     """
 
     connections: int = 500
@@ -61,8 +61,8 @@ class Droppable(Protocol):
 class ConnectionRegistry:
     """The open connections of one server.
 
-    A connection that waits for its client (for a request, the rest of one, or to take an answer)
-    can be dropped; one that has a request in work cannot. So clients that are merely slow never
+    A connection that waits for its client (for a request, the rest of one, or to read a response)
+    can be dropped; one whose request is being served cannot. So clients that are merely slow never
     keep others out.
     """
 
@@ -75,9 +75,9 @@ class ConnectionRegistry:
         self._throttle = Throttle(burst=1)
 
     def enter(self, connection: Droppable) -> Admission:
-        """Take a new connection in; when there is no room, the longest waiting one is dropped."""
+        """Register a new connection; if there is no room, the longest waiting one is dropped."""
         if len(self._open) >= self.limits.connections:
-            self._make_room()
+            self._drop_longest_waiting()
         if len(self._open) >= self.limits.connections + self.limits.reserve:
             return Admission.NONE
         self._open.add(connection)
@@ -86,30 +86,31 @@ class ConnectionRegistry:
         return Admission.FULL
 
     def leave(self, connection: Droppable) -> None:
-        """The connection is gone."""
+        """Remove a connection that is closed."""
         self._open.discard(connection)
         self.has_request(connection)
         self.has_reader(connection)
 
     def waits_for_request(self, connection: Droppable) -> None:
-        """The client has to send a request or the rest of one."""
+        """Record that the client has yet to send a request or the rest of one."""
         if connection in self._open:
             self._sending.setdefault(connection)
 
     def has_request(self, connection: Droppable) -> None:
-        """The request is complete, and in work."""
+        """Record that the request is complete and being served."""
         self._sending.pop(connection, None)
 
     def waits_for_reader(self, connection: Droppable) -> None:
-        """The client has to take the answer."""
+        """Record that the client has yet to read the response."""
         if connection in self._open:
             self._taking.setdefault(connection)
 
     def has_reader(self, connection: Droppable) -> None:
-        """The client has taken what there was of the answer."""
+        """Record that the client has read what there was of the response."""
         self._taking.pop(connection, None)
 
-    def _make_room(self) -> None:
+    def _drop_longest_waiting(self) -> None:
+        """Close the client connection that has waited longest, to make room in the web server."""
         longest = next(iter(self._sending), None) or next(iter(self._taking), None)
         if (left_out := self._throttle.admit()) is not None:
             log.warning(

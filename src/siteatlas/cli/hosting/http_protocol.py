@@ -41,7 +41,7 @@ class Awaited(Enum):
 
     HEAD = auto()
     BODY = auto()
-    REST = auto()  # of what was answered already
+    REST = auto()  # of a request that has its response already
 
 
 class HintingConnection(h11.Connection):
@@ -50,6 +50,7 @@ class HintingConnection(h11.Connection):
     status_hint = 400
 
     def next_event(self) -> Any:
+        """Parse the client's next HTTP event; if it is malformed, keep the status h11 suggests."""
         try:
             return super().next_event()
         except h11.RemoteProtocolError as error:
@@ -58,7 +59,7 @@ class HintingConnection(h11.Connection):
 
 
 class HttpProtocol(H11Protocol):
-    """A connection that is closed when its client keeps us waiting, and that can be dropped."""
+    """A connection that is closed when its client is too slow, and that can be dropped."""
 
     def __init__(
         self,
@@ -87,12 +88,12 @@ class HttpProtocol(H11Protocol):
             return
         if place is Admission.HEALTH_ONLY:
             self.app = self._serve_health
-        self._await(Awaited.HEAD)
+        self._expect_input(Awaited.HEAD)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._room.leave(self)
-        self._stop_waiting()
-        self._stop_watching()
+        self._cancel_request_timer()
+        self._cancel_response_timer()
         super().connection_lost(exc)
 
     def drop(self) -> None:
@@ -108,29 +109,29 @@ class HttpProtocol(H11Protocol):
         if self._is_refused:
             return
         super().data_received(data)
-        self._await(self._what_is_due())
+        self._expect_input(self._expected_input())
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
-        self._watch_reader()
-        due = self._what_is_due()
+        self._start_response_timer()
+        due = self._expected_input()
         if due is Awaited.HEAD:
             # The next request may take its time to begin; uvicorn's own timer runs.
-            self._await(None)
+            self._expect_input(None)
             self._room.waits_for_request(self)
         else:
-            self._await(due)
+            self._expect_input(due)
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        self._watch_reader()
+        self._start_response_timer()
 
     def resume_writing(self) -> None:
         super().resume_writing()
-        self._stop_watching()
+        self._cancel_response_timer()
 
-    def send_400_response(self, msg: str) -> None:  # noqa: ARG002 - uvicorn's words
-        """Answer what h11 could not read."""
+    def send_400_response(self, msg: str) -> None:  # noqa: ARG002 - uvicorn's message
+        """Respond to what h11 could not parse."""
         assert isinstance(self.conn, HintingConnection)
         too_large = self.conn.status_hint == HeadersTooLarge.http_status
         self._refuse(HeadersTooLarge() if too_large else RequestMalformed())
@@ -139,7 +140,8 @@ class HttpProtocol(H11Protocol):
         """Never: a request to speak another protocol is served as the HTTP/1.1 that it is."""
         return False
 
-    def _what_is_due(self) -> Awaited | None:
+    def _expected_input(self) -> Awaited | None:
+        """What the client of this HTTP connection has to send next; None if nothing."""
         if self.transport.is_closing():
             return None
         if self._is_refused:
@@ -150,20 +152,23 @@ class HttpProtocol(H11Protocol):
             return None
         return Awaited.REST if self.cycle.response_complete else Awaited.BODY
 
-    def _await(self, awaited: Awaited | None) -> None:
-        """Give the client its time for what it has to send; what it sends of it gives no more."""
+    def _expect_input(self, awaited: Awaited | None) -> None:
+        """Start the timer for what the client has to send next; sending a part does not extend it."""
         if awaited is None:
             self._room.has_request(self)
         else:
             self._room.waits_for_request(self)
         if awaited is self._awaited:
             return
-        self._stop_waiting()
+        self._cancel_request_timer()
         self._awaited = awaited
         if awaited is not None:
-            self._deadline = self.loop.call_later(self._seconds(awaited), self._on_deadline)
+            self._deadline = self.loop.call_later(
+                self._request_timeout(awaited), self._on_request_timeout
+            )
 
-    def _seconds(self, awaited: Awaited) -> float:
+    def _request_timeout(self, awaited: Awaited) -> float:
+        """How many seconds the HTTP client has to send this part of its request."""
         limits = self._room.limits
         return {
             Awaited.HEAD: limits.head_seconds,
@@ -171,44 +176,48 @@ class HttpProtocol(H11Protocol):
             Awaited.REST: limits.rest_seconds,
         }[awaited]
 
-    def _stop_waiting(self) -> None:
+    def _cancel_request_timer(self) -> None:
+        """Cancel the timer for what the HTTP client has to send."""
         self._awaited = None
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
 
-    def _on_deadline(self) -> None:
+    def _on_request_timeout(self) -> None:
+        """Refuse or close a connection whose HTTP client did not send its request in time."""
         begun = bool(self.conn.trailing_data[0])
         if self._awaited is Awaited.HEAD and begun:
             self._refuse(HeadersTooSlow())
         else:
             self.transport.close()
 
-    def _watch_reader(self) -> None:
-        """Give the client up when it takes nothing of its answer for too long."""
-        self._stop_watching()
+    def _start_response_timer(self) -> None:
+        """Start the timer for a client that reads nothing of its response."""
+        self._cancel_response_timer()
         unsent = self.transport.get_write_buffer_size()
         if unsent:
             self._room.waits_for_reader(self)
             seconds = self._room.limits.stall_seconds
-            self._stall = self.loop.call_later(seconds, self._on_stall, unsent)
+            self._stall = self.loop.call_later(seconds, self._on_unread_response, unsent)
 
-    def _on_stall(self, unsent: int) -> None:
+    def _on_unread_response(self, unsent: int) -> None:
+        """Abort the connection if its HTTP client has read nothing since the timer started."""
         if self.transport.get_write_buffer_size() < unsent:
-            self._watch_reader()
+            self._start_response_timer()
         else:
             self.transport.abort()
 
-    def _stop_watching(self) -> None:
+    def _cancel_response_timer(self) -> None:
+        """Cancel the timer for an HTTP client that does not read its response."""
         self._room.has_reader(self)
         if self._stall is not None:
             self._stall.cancel()
             self._stall = None
 
     def _refuse(self, error: SiteatlasError) -> None:
-        """Answer what never becomes a request, and read on for a moment without looking at it.
+        """Respond to what never becomes a request, and discard input for a moment.
 
-        A connection that is closed with unread bytes is reset, and the answer lost.
+        A connection that is closed with unread bytes is reset, and the response is lost.
         """
         if (left_out := refusals.admit()) is not None:
             log.info("request_refused", error=error.code, left_out=left_out)
@@ -223,7 +232,7 @@ class HttpProtocol(H11Protocol):
             self.transport.write_eof()
             self._is_refused = True
             self._leave_alone()
-            self._await(Awaited.REST)
+            self._expect_input(Awaited.REST)
         else:
             self.transport.close()
 

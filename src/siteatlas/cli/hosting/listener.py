@@ -64,14 +64,15 @@ def quiet_accept_faults() -> Iterator[None]:
     loop = asyncio.get_running_loop()
     throttle = Throttle(burst=1)
 
-    def report(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    def log_accept_failure(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """Exception handler of the web server's event loop: limits the log of failed accepts."""
         if context.get("message") != ACCEPT_FAILED:
             loop.default_exception_handler(context)
         elif (left_out := throttle.admit()) is not None:
             log.error("accept_failed", reason=context["exception"], left_out=left_out)
 
     earlier = loop.get_exception_handler()
-    loop.set_exception_handler(report)
+    loop.set_exception_handler(log_accept_failure)
     try:
         yield
     finally:

@@ -21,7 +21,7 @@ PLAIN = "text/plain; charset=utf-8"
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """An answer."""
+    """A response of the server."""
 
     text: str
     media_type: str = PLAIN
@@ -33,7 +33,7 @@ Pages = Mapping[str, Callable[[], Page]]
 
 @asynccontextmanager
 async def serve_pages(listener: socket.socket, pages: Pages) -> AsyncIterator[None]:
-    """Answer requests on `listener` while the block runs; the listener is closed at its end."""
+    """Serve `pages` on `listener` while the block runs; the listener is closed at its end."""
     visits: set[asyncio.Task[None]] = set()
 
     async def visit(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -66,11 +66,12 @@ async def _answer_in_time(
                 head = await reader.readuntil(b"\r\n\r\n")
             except asyncio.LimitOverrunError:
                 head = b""
-            writer.write(_response(head, pages))
+            writer.write(_probe_response(head, pages))
             await writer.drain()
 
 
-def _response(head: bytes, pages: Pages) -> bytes:
+def _probe_response(head: bytes, pages: Pages) -> bytes:
+    """The HTTP response of a worker's health and metrics server to a request head."""
     words = head.partition(b"\r\n")[0].decode("latin-1").split(" ")
     method = words[0]
     page = _page(words, pages)
@@ -90,12 +91,13 @@ def _page(words: list[str], pages: Pages) -> Page:
     match words:
         case ["GET" | "HEAD", target, "HTTP/1.0" | "HTTP/1.1"]:
             found = pages.get(target.partition("?")[0])
-            return found() if found else _refusal(HTTPStatus.NOT_FOUND)
+            return found() if found else _error_page(HTTPStatus.NOT_FOUND)
         case [_, _, "HTTP/1.0" | "HTTP/1.1"]:
-            return _refusal(HTTPStatus.METHOD_NOT_ALLOWED)
+            return _error_page(HTTPStatus.METHOD_NOT_ALLOWED)
         case _:
-            return _refusal(HTTPStatus.BAD_REQUEST)
+            return _error_page(HTTPStatus.BAD_REQUEST)
 
 
-def _refusal(status: HTTPStatus) -> Page:
+def _error_page(status: HTTPStatus) -> Page:
+    """The error page of a worker's health and metrics server."""
     return Page(f"{status.phrase}\n", status=status)

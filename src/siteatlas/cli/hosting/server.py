@@ -29,7 +29,7 @@ ACCEPTED_AT_ONCE = 64
 
 
 class WebServer(uvicorn.Server):
-    """A server that leaves signals to its owner and tells when it listens."""
+    """A server that leaves signals to its owner and reports when it listens."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class WebServer(uvicorn.Server):
                 http=cast("type[asyncio.Protocol]", protocol),
                 backlog=ACCEPTED_AT_ONCE,
                 log_config=None,
-                log_level="error",  # its warnings tell of refused requests, one by one
+                log_level="error",  # it warns of each refused request
                 access_log=False,
                 server_header=False,
                 lifespan="on",
@@ -68,7 +68,7 @@ class WebServer(uvicorn.Server):
             raise
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Start as uvicorn does, then tell the owner."""
+        """Start as uvicorn does, then call `on_ready`."""
         load_readers()
         await super().startup(sockets)
         for listener in sockets or ():
@@ -103,10 +103,11 @@ class Service:
                     raise
 
     async def _run(self, listener: socket.socket, on_ready: Callable[[], None]) -> None:
-        def wanted() -> bool:
+        def should_wait_for_database() -> bool:
+            """Whether the starting web service still waits for its database: until it is stopped."""
             return not self._stop_wanted
 
-        async with opened(self._settings, go_on_waiting=wanted) as database:
+        async with opened(self._settings, go_on_waiting=should_wait_for_database) as database:
             if self._stop_wanted:
                 return
             policy = EgressPolicy.from_text(self._settings.egress_allow)

@@ -47,13 +47,14 @@ def _stop_at_end_of_stdin(stop: asyncio.Event) -> None:
     """Raise SIGTERM in this process, so that the shutdown timeout applies here too."""
     loop = asyncio.get_running_loop()
 
-    def end() -> None:
+    def stop_orphaned_worker() -> None:
+        """Shut down this worker process: its parent, the worker group, is gone."""
         loop.remove_reader(sys.stdin)
         if not stop.is_set():
             log.warning("parent_process_exited")
             signal.raise_signal(signal.SIGTERM)
 
-    loop.add_reader(sys.stdin, end)
+    loop.add_reader(sys.stdin, stop_orphaned_worker)
 
 
 def main() -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import orjson
 
 from siteatlas.cli.terminal.csv_cells import csv_cell, is_plain_csv
-from siteatlas.cli.terminal.output import DISTURBING, JSON_OPTIONS, data_line, harmless_json
+from siteatlas.cli.terminal.output import DISTURBING, JSON_OPTIONS, output_line, terminal_safe_json
 from siteatlas.scanner.events import EntriesRead, EntryColumns
 from siteatlas.scanner.reading.lastmod_text import listed_texts
 
@@ -73,7 +73,7 @@ def url_lines(urls: list[str]) -> bytes:
     joined = "".join(urls)
     plain = joined.isascii() and joined.isprintable()
     if not plain and DISTURBING.search(joined):
-        urls = list(map(data_line, urls))
+        urls = list(map(output_line, urls))
     return ("\n".join(urls) + "\n").encode("utf-8", "backslashreplace")
 
 
@@ -84,7 +84,7 @@ def object_lines(sitemap: str, columns: EntryColumns, *, site: str | None = None
     if not _is_plain_json(columns.urls):
         of_site = {} if site is None else {SITE: site}
         rows = _rows(sitemap, columns)
-        return harmless_json(b"".join(_object_line(row, of_site) for row in rows))
+        return terminal_safe_json(b"".join(_object_line(row, of_site) for row in rows))
     parts: list[Part] = [
         "{" if site is None else f'{{"{SITE}":{_json_text(site)},',
         '"url":"',
@@ -101,7 +101,7 @@ def object_lines(sitemap: str, columns: EntryColumns, *, site: str | None = None
         _listed_texts(columns),
         "}\n",
     ]
-    return harmless_json(_woven(parts, len(columns)))
+    return terminal_safe_json(_woven(parts, len(columns)))
 
 
 def csv_lines(sitemap: str, columns: EntryColumns, *, site: str | None = None) -> bytes:
@@ -112,16 +112,16 @@ def csv_lines(sitemap: str, columns: EntryColumns, *, site: str | None = None) -
     lastmods, changefreqs, priorities = map(_csv_texts, texts)
     plain = is_plain_csv(columns.urls)
     parts: list[Part] = [
-        "" if site is None else f"{csv_cell(data_line(site))},",
+        "" if site is None else f"{csv_cell(output_line(site))},",
         '"' if plain else "",
-        columns.urls if plain else list(map(csv_cell, map(data_line, columns.urls))),
+        columns.urls if plain else list(map(csv_cell, map(output_line, columns.urls))),
         '","' if plain else ',"',
         lastmods,
         '","',
         changefreqs,
         '","',
         priorities,
-        f'",{csv_cell(data_line(sitemap))},',
+        f'",{csv_cell(output_line(sitemap))},',
         _extras_cells(columns.extras),
         ",",
         _listed_cells(columns),
@@ -201,7 +201,7 @@ def _listed_cells(columns: EntryColumns) -> Part:
         return '""'
     if _are_plain_dates(texts):
         return [f'"{text or ""}"' for text in texts]
-    return [csv_cell(data_line(text or "")) for text in texts]
+    return [csv_cell(output_line(text or "")) for text in texts]
 
 
 def _are_plain_dates(texts: Sequence[str | None]) -> bool:
@@ -210,7 +210,7 @@ def _are_plain_dates(texts: Sequence[str | None]) -> bool:
 
 
 def _harmless_text(value: object) -> str:
-    return harmless_json(orjson.dumps(value, option=JSON_OPTIONS)).decode()
+    return terminal_safe_json(orjson.dumps(value, option=JSON_OPTIONS)).decode()
 
 
 def _rows(sitemap: str, columns: EntryColumns) -> Sequence[tuple[object, ...]]:

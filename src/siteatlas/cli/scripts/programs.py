@@ -78,7 +78,7 @@ def check_sitemap(
     write_line(f"Sitemaps: {site.sitemap_count}")
     write_line(f"URLs: {site.url_count}")
     if job:
-        _write_error(job)
+        _write_error_line(job)
     if detailed:
         _write_sitemaps(site.domain, sitemaps)
 
@@ -152,7 +152,7 @@ def check_job(
     """Show one job."""
     if latest == (id is not None):
         raise InputError("Use either --id or --latest.")
-    _write_job_fields(run(_job(prepare(), id)))
+    _write_job_fields(run(_named_or_newest_job(prepare(), id)))
 
 
 def check_domain_sitemaps(
@@ -170,22 +170,23 @@ def _trigger(settings: Settings) -> None:
     write_line(f"Queued {report.due_enqueued} due domains")
     for job in jobs:
         write_line(f"Job {job.job_id}: {report.outcomes[str(job.job_id)]}")
-        _write_error(job)
+        _write_error_line(job)
     if JobStatus.FAILED in {job.status for job in jobs}:
         raise typer.Exit(1)
 
 
 def _write_job_fields(job: JobView) -> None:
-    """Print a job in the line format of the script entry points."""
+    """Print a job in the line format of the programs in `scripts/`."""
     write_line(f"Job ID: {job.id}")
     write_line(f"Job UUID: {job.job_id}")
     write_line(f"Job Type: {job.job_type}")
     write_line(f"Status: {job.status}")
     write_line(f"Result Data: {job.result_data}")
-    _write_error(job)
+    _write_error_line(job)
 
 
-def _write_error(job: JobView) -> None:
+def _write_error_line(job: JobView) -> None:
+    """Print the error of a job in the line format of the programs in `scripts/`."""
     if job.error_code or job.error:
         write_line(": ".join(part for part in ("Error", job.error_code, job.error) if part))
 
@@ -209,7 +210,8 @@ async def _pending(settings: Settings) -> list[JobView]:
         return [await find_job(session, str(job.id)) for job in jobs]
 
 
-async def _job(settings: Settings, ident: str | None) -> JobView:
+async def _named_or_newest_job(settings: Settings, ident: str | None) -> JobView:
+    """The job that the program `check_job` in `scripts/` shows."""
     async with opened(settings), get_session() as session, session.begin():
         if ident is not None:
             return await find_job(session, ident)
@@ -221,13 +223,14 @@ async def _job(settings: Settings, ident: str | None) -> JobView:
 
 async def _monitor(settings: Settings, interval: float | None) -> None:
     async with opened(settings):
-        await _write_state_now()
+        await _write_monitor_update()
         while interval is not None:
             await asyncio.sleep(interval)
             write_line("")
-            await _write_state_now()
+            await _write_monitor_update()
 
 
-async def _write_state_now() -> None:
+async def _write_monitor_update() -> None:
+    """Print one update of the program `monitor_scheduler` in `scripts/`."""
     write_line(f"--- {datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC ---")
     write_state(await scheduler_state())

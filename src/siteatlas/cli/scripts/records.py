@@ -105,10 +105,11 @@ async def process_document(settings: Settings, sitemap_id: UUID) -> JobView:
         if job.deduplicated:
             raise JobStateConflict(f"Job {job.id} of this site is not finished. Try again later.")
         await process_domain_with_own_session(job.id)
-        return await _ended(job.id)
+        return await _wait_for_processed_document(job.id)
 
 
-async def _ended(job_id: int) -> JobView:
+async def _wait_for_processed_document(job_id: int) -> JobView:
+    """Wait for the end of the job that the program `process_sitemap` in `scripts/` queued."""
     while True:
         async with get_session() as session, session.begin():
             job = await find_job(session, str(job_id))
@@ -118,7 +119,7 @@ async def _ended(job_id: int) -> JobView:
 
 
 async def reset_job(settings: Settings, domain: str, status: str) -> JobView:
-    """Give the newest job of a site another status."""
+    """Set the status of the newest job of a site."""
     async with opened(settings), get_session() as session, session.begin():
         page = await list_jobs(session, domain=domain, limit=1)
         if not page.items:
@@ -128,7 +129,7 @@ async def reset_job(settings: Settings, domain: str, status: str) -> JobView:
 
 
 async def reset_document(settings: Settings, sitemap_id: UUID, status: str) -> SitemapView:
-    """Give a document another status; one that is pending again is read again in full."""
+    """Set the status of a document; one that is pending again is read again in full."""
     word = parse_status_or_type(status, SitemapStatus, "status", STATUS_ALIASES)
     async with opened(settings), get_session() as session, session.begin():
         sitemap = await find_sitemap(session, sitemap_id)

@@ -62,7 +62,7 @@ def exit_with(error: Exception) -> NoReturn:
     """End the command: at most two lines on stderr, and the exit code of the error."""
     keep_to_json()
     trace(error)
-    known = known_cause(error)
+    known = error_to_report(error)
     if known is not None:
         report(known)
         sys.exit(known.exit_code)
@@ -72,13 +72,13 @@ def exit_with(error: Exception) -> NoReturn:
 
 
 def keep_to_json() -> None:
-    """Log in JSON where that was asked for, also when the command failed before it could log."""
+    """Log in JSON if so configured, even if the command failed before it set up logging."""
     if wanted_log_format() == "json" and not stderr_is_json():
         configure_logging("info", "json")
 
 
 def trace(error: Exception) -> None:
-    """Show where the error happened, if that was asked for."""
+    """Print the traceback of the error if `-vv` was given."""
     if not current().trace:
         return
     if stderr_is_json():
@@ -87,26 +87,26 @@ def trace(error: Exception) -> None:
         traceback.print_exception(error)
 
 
-def known_cause(error: BaseException) -> SiteatlasError | None:
-    """The error itself if it is one of ours, or the one of ours that a task group wrapped."""
+def error_to_report(error: BaseException) -> SiteatlasError | None:
+    """The Siteatlas error that a failed command prints, taken out of a group with no other."""
     while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
         error = error.exceptions[0]
     return error if isinstance(error, SiteatlasError) else None
 
 
 def report(error: SiteatlasError, *, about: str | None = None) -> None:
-    """One line what went wrong, and with what; one line what to do."""
+    """Print one line that says what went wrong, and with what, and one line of advice."""
     where = f"{about}: " if about else ""
     print_error_with_advice(error, f"{where}{error.message}", advice_for(error))
 
 
 def print_error_with_advice(error: SiteatlasError, message: str, advice: str | None) -> None:
-    """The line and the advice of an error in words that fit the place where it happened."""
+    """Print an error in words that fit the place where it happened, and the advice."""
     print_error_message(error.code, message, advice)
 
 
 def print_error_message(code: str, message: str, advice: str | None, *, style: str = "red") -> None:
-    """One line for the error and one for the advice; in JSON, one object for both."""
+    """Print one line for the error and one for the advice; in JSON, one object for both."""
     message = " ".join(message.split())
     if stderr_is_json():
         log.error("command_error", error_code=code, error=message, advice=advice)

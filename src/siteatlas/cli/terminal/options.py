@@ -17,8 +17,8 @@ class FailOn(StrEnum):
     PARTIAL = "partial"
     PROBLEMS = "problems"
 
-    def includes(self, *, partial: bool, problems: bool) -> bool:
-        """Whether something that did not fail counts as a failure nevertheless."""
+    def counts_as_failure(self, *, partial: bool, problems: bool) -> bool:
+        """Whether `--fail-on`, an option of several commands, makes a partial result a failure."""
         match self:
             case FailOn.FAILED:
                 return False

@@ -65,8 +65,8 @@ class ListFormat(StrEnum):
     JSONL = "jsonl"
 
 
-def data_line(text: str) -> str:
-    """A value as one line of data; only characters that end or reorder a line are escaped."""
+def output_line(text: str) -> str:
+    """A value as one line of command output; characters that break or reorder it are escaped."""
     return DISTURBING.sub(escape, text)
 
 
@@ -130,7 +130,7 @@ def json_bytes(value: object, *, indented: bool = False) -> bytes:
     options = JSON_OPTIONS | orjson.OPT_APPEND_NEWLINE
     if indented:
         options |= orjson.OPT_INDENT_2
-    return harmless_json(orjson.dumps(value, default=_json_text, option=options))
+    return terminal_safe_json(orjson.dumps(value, default=_json_text, option=options))
 
 
 def _json_text(value: object) -> str:
@@ -140,15 +140,16 @@ def _json_text(value: object) -> str:
     raise TypeError(f"{type(value).__name__} has no form in JSON")
 
 
-def harmless_json(encoded: bytes) -> bytes:
-    """JSON whose characters beyond ASCII cannot steer the terminal that shows it."""
+def terminal_safe_json(encoded: bytes) -> bytes:
+    """JSON for command output; characters that could control the terminal are escaped."""
     if encoded.isascii() and b"\x7f" not in encoded:
         return encoded
-    text = BEYOND_JSON.sub(_json_escape, encoded.decode())
+    text = BEYOND_JSON.sub(_json_escape_for_output, encoded.decode())
     return text.encode()
 
 
-def _json_escape(match: re.Match[str]) -> str:
+def _json_escape_for_output(match: re.Match[str]) -> str:
+    """The JSON escape of a character that command output must not contain."""
     return json.dumps(match.group())[1:-1]
 
 
@@ -181,7 +182,7 @@ def _csv_text(value: object) -> str:
     if value is None:
         return ""
     if isinstance(value, str):
-        return data_line(value)
+        return output_line(value)
     if isinstance(value, StrEnum):
         return value.value
     encoded = json_bytes(value).decode().strip()

@@ -42,17 +42,18 @@ class ProblemLines:
             yield from self._wrapped(f"{problem.code}: {meaning_of(problem.code)}")
         remark = f", {problem.remark}" if problem.remark else ""
         where = problem.where or "the scan as a whole"
-        yield self._fitted(f"  {problem.count:,} in ", where, remark)
+        yield self._fit_to_terminal(f"  {problem.count:,} in ", where, remark)
         for sample in problem.samples:
             if sample != NOTHING_KNOWN:
-                yield self._fitted("    ", _sample_words(sample))
+                yield self._fit_to_terminal("    ", _sample_words(sample))
 
     def _wrapped(self, text: str) -> list[str]:
         if self._width is None:
             return [text]
         return textwrap.wrap(text, self._width, subsequent_indent="  ", break_on_hyphens=False)
 
-    def _fitted(self, before: str, middle: str, after: str = "") -> str:
+    def _fit_to_terminal(self, before: str, middle: str, after: str = "") -> str:
+        """A line of a problem list, its middle shortened to the width of the terminal."""
         if self._width is not None:
             # Late, because rich is needed on a terminal only.
             from siteatlas.cli.terminal.tables import shorten_middle

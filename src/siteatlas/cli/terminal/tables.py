@@ -140,12 +140,13 @@ def shared_origin(urls: Sequence[str]) -> str | None:
     """The scheme and host of two or more URLs that have no other; None if there is none."""
     if len(urls) < 2:  # noqa: PLR2004 one URL shares nothing
         return None
-    origins = {_origin(url) for url in urls}
+    origins = {_origin_of_cell(url) for url in urls}
     origin = origins.pop()
     return origin if origin and not origins else None
 
 
-def _origin(url: str) -> str | None:
+def _origin_of_cell(url: str) -> str | None:
+    """The origin of the URL in a table cell, which the column head can show instead."""
     try:
         parts = urlsplit(url)
     except ValueError:
