@@ -73,6 +73,12 @@ class WebAddress:
         return host if usual and not kept else f"{host}:{self.port}"
 
     @property
+    def host_port(self) -> str:
+        """Host and port, as the egress policy and its allow list name them."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{host}:{self.port}"
+
+    @property
     def is_site_root(self) -> bool:
         """Whether this is the home page: no path, no query."""
         return self.path == "/"

@@ -7,7 +7,7 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from siteatlas.cli.commands.config import settings_shown, without_password
+from siteatlas.cli.commands.config import masked_url, settings_shown
 from siteatlas.cli.main import app
 from siteatlas.errors import ConfigurationError
 from siteatlas.settings import DECLARATIONS, load_settings
@@ -47,7 +47,7 @@ def test_the_password_of_the_database_is_hidden(shown):
     ],
 )
 def test_a_password_is_hidden_wherever_it_stands(url: str, safe: str):
-    assert without_password(url) == safe
+    assert masked_url(url) == safe
 
 
 def test_a_wrong_value_is_named_with_its_origin(monkeypatch):

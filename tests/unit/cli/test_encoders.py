@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from siteatlas.cli.scanning.encoders import csv_head, csv_lines, object_lines, url_lines
+from siteatlas.cli.scanning.encoders import csv_head, csv_lines, object_lines
+from siteatlas.cli.terminal.output import url_lines
 from siteatlas.scanner.events import EntryColumns
 from siteatlas.scanner.reading.lastmod_text import listed_text
 

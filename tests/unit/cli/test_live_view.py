@@ -14,7 +14,7 @@ from rich.console import Console
 from siteatlas.cli.scanning.entry_filter import EntryFilter
 from siteatlas.cli.scanning.formats import ScanEncoders
 from siteatlas.cli.scanning.live_picture import drawn, tree_lines
-from siteatlas.cli.scanning.live_view import awaited_words, can_move
+from siteatlas.cli.scanning.live_view import awaited_words, can_redraw_progress
 from siteatlas.cli.scanning.runner import ScanRun, ScanRunner
 from siteatlas.cli.scanning.sinks import DirectSink
 from siteatlas.cli.scanning.targets import ScanTarget
@@ -110,13 +110,13 @@ def test_the_picture_moves_on_a_terminal_unless_something_speaks_against_it(
 ):
     monkeypatch.setattr(sys, "stderr", terminal)
     monkeypatch.setattr(sys, "stdout", terminal)
-    assert can_move(data_on_terminal=False)
-    assert not can_move(data_on_terminal=True)
+    assert can_redraw_progress(data_on_terminal=False)
+    assert not can_redraw_progress(data_on_terminal=True)
     with (tmp_path / "out").open("w") as file:
         monkeypatch.setattr(sys, "stdout", file)
-        assert can_move(data_on_terminal=False)
+        assert can_redraw_progress(data_on_terminal=False)
         begin(0, quiet=True, color=ColorChoice.AUTO)
-        assert not can_move(data_on_terminal=False)
+        assert not can_redraw_progress(data_on_terminal=False)
 
 
 def test_beside_a_pipe_nothing_moves(monkeypatch, terminal):
@@ -124,7 +124,7 @@ def test_beside_a_pipe_nothing_moves(monkeypatch, terminal):
     monkeypatch.setattr(sys, "stderr", terminal)
     with os.fdopen(reader), os.fdopen(writer, "w") as pipe:
         monkeypatch.setattr(sys, "stdout", pipe)
-        assert not can_move(data_on_terminal=False)
+        assert not can_redraw_progress(data_on_terminal=False)
 
 
 def test_the_lines_of_a_slow_scan_name_what_holds_it_up():

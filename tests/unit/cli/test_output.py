@@ -12,7 +12,7 @@ from uuid import UUID
 import orjson
 import pytest
 
-from siteatlas.cli.scanning.encoders import csv_lines, object_lines, url_lines
+from siteatlas.cli.scanning.encoders import csv_lines, object_lines
 from siteatlas.cli.terminal.context import ColorChoice, begin
 from siteatlas.cli.terminal.drawing import (
     console_for,
@@ -28,6 +28,7 @@ from siteatlas.cli.terminal.output import (
     plain_table,
     print_message,
     terminal_safe_json,
+    url_lines,
     write_csv,
     write_details,
     write_json_lines,

@@ -63,15 +63,15 @@ def settings_shown(loaded: LoadedSettings) -> list[SettingShown]:
 
 def _value(name: str, value: object) -> str | int | float | None:
     if isinstance(value, Secret):
-        shown = without_password(value.get_secret_value())
+        shown = masked_url(value.get_secret_value())
         return CREDENTIALS.sub("://***@", shown) if name == "proxy" else shown
     if value is None or isinstance(value, (int, float)):
         return value
     return str(value)
 
 
-def without_password(url: str) -> str:
-    """The URL without its password; an invalid one is not shown at all."""
+def masked_url(url: str) -> str:
+    """A URL as `siteatlas config show` prints it: the password masked, an invalid URL hidden."""
     if "://" not in url:
         return "***"
     return PASSWORD_IN_QUERY.sub(r"\1***", PASSWORD.sub(r"\1:***@", url))

@@ -50,10 +50,10 @@ def demo(
     """
     settings = prepare(log_level="error", host="127.0.0.1", port=port)
     with listen(settings.host, settings.port) as listener:
-        visits = run(_demo(settings, listener, leave=leave))
-    if visits is None:
+        scans = run(_demo(settings, listener, leave=leave))
+    if scans is None:
         raise typer.Exit(INTERRUPTED)
-    raise typer.Exit(0 if all(visit.as_told for visit in visits) else 1)
+    raise typer.Exit(0 if all(scan.is_as_expected for scan in scans) else 1)
 
 
 def demo_settings(settings: Settings, allowed: list[str]) -> Settings:
@@ -76,7 +76,7 @@ def demo_data_dir(data_dir: Path) -> Path:
 async def _demo(
     settings: Settings, listener: socket.socket, *, leave: bool
 ) -> list[DemoScan] | None:
-    """What the tour found; None when a signal ended it early."""
+    """The scans of the demo sites; None if a signal ended the demo early."""
     async with DemoServer() as server:
         own = demo_settings(settings, [site.host_port for site in server.sites])
         ready = asyncio.Event()
@@ -105,25 +105,24 @@ async def _tour(ready: asyncio.Event, address: str, server: DemoServer) -> list[
         if known:
             print_message(f"{known} sites known from before.")
         print_message(f"Scanning {len(server.sites)} demo sites through {address}")
-        visits = await tour.scan(server.sites)
-    write_table(COLUMNS, map(_row, visits))
+        scans = await tour.scan(server.sites)
+    write_table(COLUMNS, map(_result_row, scans))
     print_message("")
     for site in server.sites:
         print_message(f"{site.name:<{NAME_WIDTH}}{site.story}")
-    for visit in visits:
-        if not visit.as_told:
-            print_message(
-                f"{visit.site.name} did not end as expected: {visit.site.expected_status}."
-            )
-    return visits
+    for scan in scans:
+        if not scan.is_as_expected:
+            print_message(f"{scan.site.name} did not end as expected: {scan.site.expected_status}.")
+    return scans
 
 
-def _row(visit: DemoScan) -> list[object]:
+def _result_row(scan: DemoScan) -> list[object]:
+    """One row of the results that `siteatlas demo` prints."""
     return [
-        visit.site.name,
-        visit.site.base_url,
-        visit.shown_status,
-        visit.sitemaps,
-        visit.urls,
-        visit.reason,
+        scan.site.name,
+        scan.site.base_url,
+        scan.shown_status,
+        scan.sitemaps,
+        scan.urls,
+        scan.outcome_reason,
     ]

@@ -27,8 +27,8 @@ from siteatlas.cli.terminal.output import (
 from siteatlas.demo.server import DemoSite
 from siteatlas.queue.statuses import ACTIVE_STATUSES
 
-LOOK_SECONDS = 0.1
-ANSWER_SECONDS = 30
+POLL_SECONDS = 0.1
+RESPONSE_SECONDS = 30
 MODULE_FILE = "__main__.py"
 COLUMNS = [
     Column("SITE"),
@@ -41,56 +41,57 @@ COLUMNS = [
 
 @dataclass(frozen=True, slots=True)
 class DemoScan:
-    """A demo site and what the API last said of its job."""
+    """A demo site, and its job as the API last reported it."""
 
     site: DemoSite
     job: dict[str, Any] = field(default_factory=dict)
 
     @property
     def status(self) -> str:
-        """The status of the job."""
+        """The status of a job of `siteatlas demo`, as the API last reported it."""
         return str(self.job.get("status", "submitted"))
 
     @property
     def shown_status(self) -> str:
-        """The status, where a scan that lost something says so."""
+        """The status that `siteatlas demo` prints: partial, if the scan lost something."""
         partial = (self.job.get("result_data") or {}).get("partial")
         return "partial" if partial else self.status
 
     @property
     def ended(self) -> bool:
-        """Whether there is a result."""
+        """Whether a scan of `siteatlas demo` has a result."""
         return bool(self.job) and self.status not in ACTIVE_STATUSES
 
     @property
     def sitemaps(self) -> int:
         """Sitemaps that were read and stored."""
-        return self._number("sitemap_count")
+        return self._result_count("sitemap_count")
 
     @property
     def urls(self) -> int:
         """URLs that were stored."""
-        return self._number("url_count")
+        return self._result_count("url_count")
 
     @property
-    def reason(self) -> str | None:
-        """Why there is nothing, or not everything."""
+    def outcome_reason(self) -> str | None:
+        """The codes that `siteatlas demo` prints: why a scan failed or is partial."""
         if self.job.get("error_code"):
             return str(self.job["error_code"])
         return ", ".join((self.job.get("result_data") or {}).get("reasons") or []) or None
 
     @property
-    def as_told(self) -> bool:
-        """Whether it ended as the story of the site says."""
-        told = (
+    def is_as_expected(self) -> bool:
+        """Whether the scan ended as `siteatlas demo` expects of its site."""
+        expected = (
             self.site.expected_status,
             self.site.expected_sitemaps,
             self.site.expected_urls,
             self.site.expected_error_code,
         )
-        return (self.status, self.sitemaps, self.urls, self.job.get("error_code")) == told
+        return (self.status, self.sitemaps, self.urls, self.job.get("error_code")) == expected
 
-    def _number(self, name: str) -> int:
+    def _result_count(self, name: str) -> int:
+        """A count from the result of a job of `siteatlas demo`; 0 until there is one."""
         return int((self.job.get("result_data") or {}).get(name) or 0)
 
 
@@ -109,15 +110,15 @@ class Tour:
     async def scan(self, sites: Sequence[DemoSite]) -> list[DemoScan]:
         """Submit all sites and wait for the end of every scan."""
         addresses = [await self._submit(site) for site in sites]
-        visits = [DemoScan(site) for site in sites]
-        with _board() as show:
-            while not all(visit.ended for visit in visits):
+        scans = [DemoScan(site) for site in sites]
+        with _demo_progress() as progress:
+            while not all(scan.ended for scan in scans):
                 for number, address in enumerate(addresses):
-                    if not visits[number].ended:
-                        visits[number] = DemoScan(sites[number], await self._look(address))
-                        show.update(visits)
-                await asyncio.sleep(LOOK_SECONDS)
-        return visits
+                    if not scans[number].ended:
+                        scans[number] = DemoScan(sites[number], await self._fetch_job(address))
+                        progress.show(scans)
+                await asyncio.sleep(POLL_SECONDS)
+        return scans
 
     async def _submit(self, site: DemoSite) -> str:
         body = {"base_url": site.base_url}
@@ -125,55 +126,60 @@ class Tour:
             answer.raise_for_status()
             return str((await answer.json())["status_url"])
 
-    async def _look(self, address: str) -> dict[str, Any]:
+    async def _fetch_job(self, address: str) -> dict[str, Any]:
+        """Get the job of a demo site from the API, for `siteatlas demo`."""
         async with self._client.get(address) as answer:
             answer.raise_for_status()
             job: dict[str, Any] = await answer.json()
             return job
 
 
-class ProgressTable:
-    """Shows how far the scans are: a table that moves, or a line when a scan ends."""
+class DemoProgress:
+    """Shows how far the scans are: a live table, or a line when a scan ends."""
 
     def __init__(self, live: Live | None) -> None:
         self._live = live
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
 
-    def update(self, visits: Sequence[DemoScan]) -> None:
-        """Show the newest state."""
+    def show(self, scans: Sequence[DemoScan]) -> None:
+        """Show the progress of `siteatlas demo`: redraw the table, or print what ended."""
         if self._live is not None:
-            self._live.update(drawn_table(COLUMNS, [_row(visit) for visit in visits]), refresh=True)
+            self._live.update(
+                drawn_table(COLUMNS, [_progress_row(scan) for scan in scans]), refresh=True
+            )
             return
-        for visit in visits:
-            if visit.ended and visit.site.name not in self._told:
-                self._told.add(visit.site.name)
-                why = f" ({visit.reason})" if visit.reason else ""
+        for scan in scans:
+            if scan.ended and scan.site.name not in self._reported:
+                self._reported.add(scan.site.name)
+                why = f" ({scan.outcome_reason})" if scan.outcome_reason else ""
                 print_message(
-                    f"{visit.site.name}: {visit.shown_status}{why}, "
-                    f"{counted(visit.sitemaps, 'sitemap')}, {counted(visit.urls, 'URL')}"
+                    f"{scan.site.name}: {scan.shown_status}{why}, "
+                    f"{counted(scan.sitemaps, 'sitemap')}, {counted(scan.urls, 'URL')}"
                 )
 
 
 @contextmanager
-def _board() -> Iterator[ProgressTable]:
+def _demo_progress() -> Iterator[DemoProgress]:
+    """The progress display of `siteatlas demo`, while the block runs."""
     if not can_show_progress():
-        yield ProgressTable(None)
+        yield DemoProgress(None)
         return
     with Live(console=console_for(sys.stderr), transient=True, auto_refresh=False) as live:
-        yield ProgressTable(live)
+        yield DemoProgress(live)
 
 
-def _row(visit: DemoScan) -> list[str]:
-    progress = percent(float(visit.job.get("progress") or 0))
+def _progress_row(scan: DemoScan) -> list[str]:
+    """One row of the live progress table of `siteatlas demo`."""
+    progress = percent(float(scan.job.get("progress") or 0))
     return [
         cell_text(value)
-        for value in (visit.site.name, visit.shown_status, progress, visit.sitemaps, visit.urls)
+        for value in (scan.site.name, scan.shown_status, progress, scan.sitemaps, scan.urls)
     ]
 
 
 def new_client(base_url: str) -> aiohttp.ClientSession:
     """A client of the service at `base_url`; proxies of the environment are not used."""
-    limits = aiohttp.ClientTimeout(total=ANSWER_SECONDS)
+    limits = aiohttp.ClientTimeout(total=RESPONSE_SECONDS)
     return aiohttp.ClientSession(base_url, timeout=limits, trust_env=False)
 
 
@@ -203,7 +209,7 @@ def invitation(address: str, sites: Sequence[DemoSite], data_dir: Path, program:
 
 
 def program_name(called_as: str | None = None) -> str:
-    """How the person who started this process calls it."""
+    """How the commands that `siteatlas demo` suggests call this program."""
     called_as = called_as or sys.argv[0]
     path = Path(called_as)
     if path.name == MODULE_FILE:

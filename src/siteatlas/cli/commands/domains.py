@@ -11,7 +11,6 @@ from typing import Annotated
 import typer
 
 from siteatlas.cli.scanning.messages import shown_site
-from siteatlas.cli.scanning.targets import MAX_LINE_CHARS, STDIN, site_in
 from siteatlas.cli.terminal.context import prepare
 from siteatlas.cli.terminal.database import opened
 from siteatlas.cli.terminal.errors import report, run
@@ -35,6 +34,7 @@ from siteatlas.cli.terminal.output import (
     write_json,
 )
 from siteatlas.cli.terminal.paged_list import ListRequest, TableLayout, write_list
+from siteatlas.cli.terminal.site_list import MAX_LINE_CHARS, STDIN, site_in_line
 from siteatlas.cli.terminal.tables import relative_time
 from siteatlas.errors import AddressError, DomainNotFound, InputError
 from siteatlas.insights.domains import (
@@ -154,7 +154,7 @@ def _typed(sites: list[str]) -> Iterator[str]:
             yield site
             continue
         while line := sys.stdin.buffer.readline(MAX_LINE_CHARS):
-            if named := site_in(line):
+            if named := site_in_line(line):
                 yield named
 
 

@@ -64,7 +64,9 @@ def write_summary(job: JobView, attempts: Sequence[AttemptView] = ()) -> None:
     width = console.width if is_terminal(sys.stdout) else None
     for label, text in summary_lines(job, datetime.now(UTC), width):
         head = Text().append(f"{label:<{LABEL_WIDTH}}", style="bold")
-        console.print(head.append_text(_coloured(label, printable(text))), soft_wrap=True)
+        console.print(
+            head.append_text(_styled_summary_value(label, printable(text))), soft_wrap=True
+        )
     if len(attempts) > 1:
         write_table(
             ATTEMPT_COLUMNS,
@@ -72,7 +74,8 @@ def write_summary(job: JobView, attempts: Sequence[AttemptView] = ()) -> None:
         )
 
 
-def _coloured(label: str, text: str) -> Text:
+def _styled_summary_value(label: str, text: str) -> Text:
+    """A value in the summary of `siteatlas jobs show`; a status has its colour."""
     if label != "status":
         return Text(text)
     word, colon, rest = text.partition(":")
@@ -149,14 +152,14 @@ def _error(job: JobView) -> Iterator[Line]:
     if not job.error_code:
         return
     yield "error", f"{job.error_code}: {' '.join((job.error or '').split())}".rstrip(": ")
-    advice = advice_for_code(job.error_code)
+    advice = advice_for_failed_job(job.error_code)
     if advice:
         yield "", advice
     if job.status in {JobStatus.FAILED, JobStatus.CANCELLED}:
         yield "", f"Try again: siteatlas jobs retry {job.id}"
 
 
-def advice_for_code(code: str) -> str | None:
-    """What a person can do about an error that a job kept by its code."""
+def advice_for_failed_job(code: str) -> str | None:
+    """The advice that `siteatlas jobs show` prints for the error code of a job."""
     kinds = (kind for kind in error_classes() if kind.code == code)
     return next((advice_for(kind()) for kind in kinds), None)

@@ -212,7 +212,7 @@ async def _watch(
     Problems are looked for only if they matter.
     """
     async with opened(settings):
-        job = await _until_ended(ident or await _newest(), max_seconds)
+        job = await _until_ended(ident or await _newest_job_id(), max_seconds)
         return job, fail_on is FailOn.PROBLEMS and await _has_problems(job)
 
 
@@ -247,7 +247,7 @@ class IdleNotice:
         self._said = False
 
     def notice(self, job: JobView, *, served: bool) -> None:
-        """Tell a person who waits for nothing."""
+        """Print that the job waits for a worker, unless that was printed before."""
         if not served and not self._said:
             print_message(
                 f"No worker is running, so job {job.id} is waiting. Start one: siteatlas serve"
@@ -260,7 +260,8 @@ def _progress_text(job: JobView, *, served: bool) -> str:
     return f"Job {job.id} ({job.domain}): {shown_status(job)}, {percent(job.progress)}{waits}"
 
 
-async def _newest() -> str:
+async def _newest_job_id() -> str:
+    """The job that `siteatlas jobs watch` follows if no job is named."""
     async with get_session() as session, session.begin():
         page = await list_jobs(session, limit=1)
     if not page.items:

@@ -98,7 +98,7 @@ async def _write_groups(
         cursor = page.next_cursor
         printed += len(page.items)
         for item in page.items:
-            for line in lines.of(_shown(item)):
+            for line in lines.of(_shown_problem(item)):
                 write_line(line)
     if not printed:
         print_message(shape.none)
@@ -106,7 +106,8 @@ async def _write_groups(
         print_message(f"More items: use --all, or continue with --cursor {cursor}")
 
 
-def _shown(item: ProblemView) -> ShownProblem:
+def _shown_problem(item: ProblemView) -> ShownProblem:
+    """A stored problem as `siteatlas problems` prints it, with the scans that found it."""
     first, last = item.first_scan_id, item.last_scan_id
     scans = f"scan {last}" if first == last else f"scans {first} to {last}"
     over = f", resolved {item.resolved_at:%Y-%m-%d %H:%M}Z" if item.resolved_at else ""

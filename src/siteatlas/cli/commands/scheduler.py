@@ -80,16 +80,17 @@ def run_once(
     Wait until the jobs have ended; exit with 1 if one of them failed.
     """
     settings = prepare()
-    report = run(run_scheduler_once(settings, limit or settings.scheduler_batch_size))
+    report = run(_run_once_and_prune(settings, limit or settings.scheduler_batch_size))
     if as_json:
         write_json(report)
     else:
-        _write_report(report)
+        _print_run_once_report(report)
     if JobStatus.FAILED in report.outcomes.values():
         raise typer.Exit(1)
 
 
-def _write_report(report: TickReport) -> None:
+def _print_run_once_report(report: TickReport) -> None:
+    """Print what the command `siteatlas scheduler run-once` did."""
     write_details(
         [
             ("looked_for", report.looked_for),
@@ -116,7 +117,7 @@ def status(as_json: JsonOption = False) -> None:
 
 
 def write_state(state: SchedulerState) -> None:
-    """The state for people."""
+    """Print the state of the scheduler as text."""
     write_details(
         [
             *((f"jobs {word}", count) for word, count in state.jobs.items()),
@@ -143,8 +144,8 @@ def _worker_row(worker: WorkerView) -> list[object]:
     ]
 
 
-async def run_scheduler_once(settings: Settings, limit: int) -> TickReport:
-    """Open the database and run the scheduler once; old records are pruned afterwards."""
+async def _run_once_and_prune(settings: Settings, limit: int) -> TickReport:
+    """The work of the command `siteatlas scheduler run-once`, with the database open."""
     policy = EgressPolicy.from_text(settings.egress_allow)
     async with opened(settings):
         report = await process_pending_sitemaps(limit, settings=settings, policy=policy)

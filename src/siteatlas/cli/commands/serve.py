@@ -34,11 +34,11 @@ def serve(
     settings = prepare(log_level="info", host=host, port=port)
     service = Service(settings, run_scheduler=not no_scheduler)
     with listen(settings.host, settings.port) as listener:
-        run(service.run(listener, lambda: _announce(listener)))
+        run(service.run(listener, lambda: _print_service_url(listener)))
 
 
-def _announce(listener: socket.socket) -> None:
-    """Tell people on stderr; a program that started us reads the address from stdout."""
+def _print_service_url(listener: socket.socket) -> None:
+    """Print the URL of `siteatlas serve` on stderr, and on stdout for a calling program."""
     url = base_url(listener)
     print_message(f"Siteatlas is listening on {url} (press Ctrl-C to stop)")
     if not is_terminal(sys.stdout):

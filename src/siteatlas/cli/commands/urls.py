@@ -7,7 +7,6 @@ from typing import Annotated
 
 import typer
 
-from siteatlas.cli.scanning.encoders import url_lines
 from siteatlas.cli.terminal.context import prepare
 from siteatlas.cli.terminal.database import opened
 from siteatlas.cli.terminal.errors import run
@@ -25,6 +24,7 @@ from siteatlas.cli.terminal.output import (
     ColumnKind,
     ListFormat,
     print_message,
+    url_lines,
     write_bytes,
 )
 from siteatlas.cli.terminal.paged_list import (
@@ -120,10 +120,11 @@ async def _list(
                 )
 
         shape = SHAPE.filtered_by(contains, None if state is ListingState.LISTED else state)
-        await (_write_bare(request, fetch) if bare else write_list(request, fetch, shape))
+        await (_write_plain_urls(request, fetch) if bare else write_list(request, fetch, shape))
 
 
-async def _write_bare(request: ListRequest, fetch: FetchPage[UrlView]) -> None:
+async def _write_plain_urls(request: ListRequest, fetch: FetchPage[UrlView]) -> None:
+    """The output of `siteatlas urls --format urls`: stored URLs, one per line."""
     cursor = None
     async for page in read_pages(fetch, request.limit, request.cursor):
         write_bytes(url_lines([item.url for item in page.items]))

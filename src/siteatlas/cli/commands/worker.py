@@ -26,12 +26,13 @@ def worker(
     """Run queued jobs until stopped. Any number of workers can run, on any number of machines."""
     settings = prepare(log_level="info", metrics_port=metrics_port, metrics_host=metrics_host)
     if processes == 1:
-        run(_work_alone(settings))
+        run(_run_single_worker(settings))
     else:
         raise typer.Exit(run(run_group(processes, settings)))
 
 
-async def _work_alone(settings: Settings) -> None:
+async def _run_single_worker(settings: Settings) -> None:
+    """The command `siteatlas worker` with one process: run jobs until a signal."""
     from siteatlas.cli.hosting.worker import work
 
     stop = asyncio.Event()

@@ -153,7 +153,7 @@ class HttpProtocol(H11Protocol):
         return Awaited.REST if self.cycle.response_complete else Awaited.BODY
 
     def _expect_input(self, awaited: Awaited | None) -> None:
-        """Start the timer for what the client has to send next; sending a part does not extend it."""
+        """Start the timer for what the client has to send; sending a part does not extend it."""
         if awaited is None:
             self._room.has_request(self)
         else:

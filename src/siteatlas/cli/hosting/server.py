@@ -104,7 +104,7 @@ class Service:
 
     async def _run(self, listener: socket.socket, on_ready: Callable[[], None]) -> None:
         def should_wait_for_database() -> bool:
-            """Whether the starting web service still waits for its database: until it is stopped."""
+            """Whether the starting web service still waits for its database."""
             return not self._stop_wanted
 
         async with opened(self._settings, go_on_waiting=should_wait_for_database) as database:

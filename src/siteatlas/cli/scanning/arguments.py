@@ -114,8 +114,8 @@ ProbeOption = Annotated[
 ]
 
 
-def chosen_format(format: ScanFormat | None, *, as_json: bool) -> ScanFormat:
-    """The one format that is meant; raises InputError for two."""
+def scan_format(format: ScanFormat | None, *, as_json: bool) -> ScanFormat:
+    """The output format of a scan from `--format` and `--json`; raises InputError for two."""
     if not as_json:
         return format or ScanFormat.TABLE
     if format not in {None, ScanFormat.JSON}:

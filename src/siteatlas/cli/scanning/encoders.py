@@ -14,7 +14,12 @@ from typing import Any
 import orjson
 
 from siteatlas.cli.terminal.csv_cells import csv_cell, is_plain_csv
-from siteatlas.cli.terminal.output import DISTURBING, JSON_OPTIONS, output_line, terminal_safe_json
+from siteatlas.cli.terminal.output import (
+    JSON_OPTIONS,
+    output_line,
+    terminal_safe_json,
+    url_lines,
+)
 from siteatlas.scanner.events import EntriesRead, EntryColumns
 from siteatlas.scanner.reading.lastmod_text import listed_texts
 
@@ -66,17 +71,6 @@ def encode_csv_of_site(site: str, event: EntriesRead) -> bytes:
     return csv_lines(event.url, event.columns, site=site)
 
 
-def url_lines(urls: list[str]) -> bytes:
-    """URLs as lines; one that holds what no line may hold is escaped."""
-    if not urls:
-        return b""
-    joined = "".join(urls)
-    plain = joined.isascii() and joined.isprintable()
-    if not plain and DISTURBING.search(joined):
-        urls = list(map(output_line, urls))
-    return ("\n".join(urls) + "\n").encode("utf-8", "backslashreplace")
-
-
 def object_lines(sitemap: str, columns: EntryColumns, *, site: str | None = None) -> bytes:
     """Entries as JSON lines, with the field names of the API; harmless on a terminal."""
     if not columns.urls:
@@ -86,17 +80,17 @@ def object_lines(sitemap: str, columns: EntryColumns, *, site: str | None = None
         rows = _rows(sitemap, columns)
         return terminal_safe_json(b"".join(_object_line(row, of_site) for row in rows))
     parts: list[Part] = [
-        "{" if site is None else f'{{"{SITE}":{_json_text(site)},',
+        "{" if site is None else f'{{"{SITE}":{_json_value(site)},',
         '"url":"',
         columns.urls,
         '","lastmod":',
-        _json_texts(columns.lastmods),
+        _json_values(columns.lastmods),
         ',"changefreq":',
-        _json_texts(columns.changefreqs),
+        _json_values(columns.changefreqs),
         ',"priority":',
-        _json_texts(columns.priorities),
-        f',"sitemap":{_json_text(sitemap)},"extras":',
-        _extras_texts(columns.extras),
+        _json_values(columns.priorities),
+        f',"sitemap":{_json_value(sitemap)},"extras":',
+        _extras_json(columns.extras),
         ',"lastmod_text":',
         _listed_texts(columns),
         "}\n",
@@ -108,8 +102,8 @@ def csv_lines(sitemap: str, columns: EntryColumns, *, site: str | None = None) -
     """Entries as rows of CSV; every cell is quoted, and none is a formula."""
     if not columns.urls:
         return b""
-    texts = (_json_texts(c) for c in (columns.lastmods, columns.changefreqs, columns.priorities))
-    lastmods, changefreqs, priorities = map(_csv_texts, texts)
+    texts = (_json_values(c) for c in (columns.lastmods, columns.changefreqs, columns.priorities))
+    lastmods, changefreqs, priorities = map(_csv_values, texts)
     plain = is_plain_csv(columns.urls)
     parts: list[Part] = [
         "" if site is None else f"{csv_cell(output_line(site))},",
@@ -122,7 +116,7 @@ def csv_lines(sitemap: str, columns: EntryColumns, *, site: str | None = None) -
         '","',
         priorities,
         f'",{csv_cell(output_line(sitemap))},',
-        _extras_cells(columns.extras),
+        _extras_csv(columns.extras),
         ",",
         _listed_cells(columns),
         "\r\n",
@@ -153,37 +147,41 @@ def _woven(parts: Sequence[Part], count: int) -> bytes:
     return "".join(cells).encode("utf-8", "backslashreplace")
 
 
-def _json_text(value: object) -> str:
+def _json_value(value: object) -> str:
+    """One field of a scanned entry as JSON, for the output of a scan."""
     return orjson.dumps(value, option=JSON_OPTIONS).decode()
 
 
-def _json_texts(values: Sequence[object]) -> Part:
+def _json_values(values: Sequence[object]) -> Part:
     """Dates, numbers and words as JSON; none of them holds a comma."""
     if values.count(values[0]) == len(values):
-        return _json_text(values[0])
-    return _json_text(values)[1:-1].split(",")
+        return _json_value(values[0])
+    return _json_value(values)[1:-1].split(",")
 
 
-def _csv_texts(texts: Part) -> Part:
+def _csv_values(texts: Part) -> Part:
     if isinstance(texts, str):
-        return _csv_text(texts)
-    return list(map(_csv_text, texts))
+        return _csv_value(texts)
+    return list(map(_csv_value, texts))
 
 
-def _csv_text(text: str) -> str:
+def _csv_value(text: str) -> str:
+    """One field of a scanned entry as CSV: its JSON without quotes, or empty for null."""
     return "" if text == "null" else text.strip('"')
 
 
-def _extras_texts(extras: Sequence[dict[str, Any] | None]) -> Part:
+def _extras_json(extras: Sequence[dict[str, Any] | None]) -> Part:
+    """The extras of scanned entries as JSON, for `siteatlas scan --format jsonl`."""
     if extras.count(None) == len(extras):
         return "null"
-    return list(map(_json_text, extras))
+    return list(map(_json_value, extras))
 
 
-def _extras_cells(extras: Sequence[dict[str, Any] | None]) -> Part:
+def _extras_csv(extras: Sequence[dict[str, Any] | None]) -> Part:
+    """The extras of scanned entries as CSV cells, for `siteatlas scan --format csv`."""
     if extras.count(None) == len(extras):
         return '""'
-    return ['""' if e is None else csv_cell(_harmless_text(e)) for e in extras]
+    return ['""' if e is None else csv_cell(_extras_csv_text(e)) for e in extras]
 
 
 def _listed_texts(columns: EntryColumns) -> Part:
@@ -192,7 +190,7 @@ def _listed_texts(columns: EntryColumns) -> Part:
         return "null"
     if _are_plain_dates(texts):
         return [f'"{text}"' if text else "null" for text in texts]
-    return list(map(_json_text, texts))
+    return list(map(_json_value, texts))
 
 
 def _listed_cells(columns: EntryColumns) -> Part:
@@ -209,7 +207,8 @@ def _are_plain_dates(texts: Sequence[str | None]) -> bool:
     return PLAIN_DATES.fullmatch("".join([f"{text}," for text in texts if text])) is not None
 
 
-def _harmless_text(value: object) -> str:
+def _extras_csv_text(value: object) -> str:
+    """The extras of one scanned entry as text for its CSV cell."""
     return terminal_safe_json(orjson.dumps(value, option=JSON_OPTIONS)).decode()
 
 

@@ -30,7 +30,7 @@ from siteatlas.scanner.report import ScanReport
 
 
 class ScanFormat(StrEnum):
-    """The forms; `urls`, `jsonl` and `csv` are written while the scan runs."""
+    """The output formats; `urls`, `jsonl` and `csv` are written while the scan runs."""
 
     TABLE = "table"
     TREE = "tree"
@@ -68,7 +68,7 @@ class ScanEncoders:
 
 
 def encoders_for(format: ScanFormat, *, many: bool, terminal: bool) -> ScanEncoders:
-    """The form for one site, or for a list of them; a terminal gets drawn tables."""
+    """The encoders of a format for one site or several; a terminal gets drawn tables."""
     match format:
         case ScanFormat.URLS:
             return ScanEncoders(entries=encode_urls)
@@ -82,13 +82,13 @@ def encoders_for(format: ScanFormat, *, many: bool, terminal: bool) -> ScanEncod
         case ScanFormat.TABLE:
             return ScanEncoders(report=_drawn_sitemaps if terminal else _plain_sitemaps)
         case ScanFormat.JSON if many:
-            return _object_list()
+            return _report_list_encoders()
         case ScanFormat.JSON:
             return ScanEncoders(report=lambda report: json_bytes(report, indented=terminal))
 
 
-def _object_list() -> ScanEncoders:
-    """A list in the shape of the API, valid as soon as its tail is there."""
+def _report_list_encoders() -> ScanEncoders:
+    """The encoders of `siteatlas scan --format json` for several sites: one list of reports."""
     written = 0
 
     def encode(report: ScanReport) -> bytes:

@@ -27,26 +27,28 @@ SHOW_CURSOR = b"\x1b[?25h"
 
 
 class LiveView:
-    """The progress of a conductor on stderr."""
+    """The progress of a `ScanRunner` on stderr."""
 
     def __init__(self, runner: ScanRunner) -> None:
         self._runner = runner
-        self._farewell = b""
+        self._restore_sequence = b""
 
     @asynccontextmanager
-    async def shown(self, *, data_on_terminal: bool) -> AsyncIterator[None]:
-        """Show the progress for as long as the block runs."""
-        live = can_move(data_on_terminal=data_on_terminal)
-        self._farewell = SHOW_CURSOR + b"\n" if live else b"\n" * data_on_terminal
+    async def show_progress(self, *, data_on_terminal: bool) -> AsyncIterator[None]:
+        """Show the progress of the running scans on stderr until the block ends."""
+        live = can_redraw_progress(data_on_terminal=data_on_terminal)
+        self._restore_sequence = SHOW_CURSOR + b"\n" if live else b"\n" * data_on_terminal
         try:
-            async with background_task(self._draw() if live else _tell(self._runner)):
+            async with background_task(
+                self._draw() if live else _print_progress_lines(self._runner)
+            ):
                 yield
         finally:
-            self._farewell = b""
+            self._restore_sequence = b""
 
-    def abandon(self) -> None:
-        """Give the terminal back in the midst of anything: with its cursor, on a new line."""
-        os.write(STDERR, self._farewell)
+    def restore_terminal(self) -> None:
+        """Leave the live view as the process ends: show the cursor, start a new line."""
+        os.write(STDERR, self._restore_sequence)
 
     async def _draw(self) -> None:
         # Late, because rich is needed on a terminal only.
@@ -64,8 +66,8 @@ class LiveView:
                 await asyncio.sleep(REDRAW_SECONDS)
 
 
-def can_move(*, data_on_terminal: bool) -> bool:
-    """Whether a picture may move on stderr.
+def can_redraw_progress(*, data_on_terminal: bool) -> bool:
+    """Whether the live view of a scan may redraw itself on stderr.
 
     Not while data is written to the same terminal or to a pipe, whose reader may be a pager.
     """
@@ -77,7 +79,8 @@ def can_move(*, data_on_terminal: bool) -> bool:
         return False
 
 
-async def _tell(runner: ScanRunner) -> None:
+async def _print_progress_lines(runner: ScanRunner) -> None:
+    """Print how far each running scan is from time to time, instead of the live view."""
     while True:
         await asyncio.sleep(PLAIN_LINE_SECONDS)
         for run in runner.active:
@@ -87,7 +90,7 @@ async def _tell(runner: ScanRunner) -> None:
 def awaited_words(builder: ReportBuilder) -> str:
     """Which documents hold the scan up."""
     parts = [
-        f"{verb} {_some_of(urls)}"
+        f"{verb} {_first_documents(urls)}"
         for verb, urls in (
             ("reading", list(builder.open)),
             ("waiting for", list(builder.requested)),
@@ -99,7 +102,8 @@ def awaited_words(builder: ReportBuilder) -> str:
     return "".join(f"; {part}" for part in parts)
 
 
-def _some_of(urls: list[str]) -> str:
+def _first_documents(urls: list[str]) -> str:
+    """The first documents that a scan waits for, for its progress line."""
     more = len(urls) - MAX_NAMED
     return ", ".join(urls[:MAX_NAMED]) + (f" and {more} more" if more > 0 else "")
 

@@ -44,18 +44,18 @@ def print_summary(report: ScanReport, dated: int, seconds: float) -> None:
     unread = _unread(report)
     print_message("")
     read = len(report.sitemaps) - unread
-    _line("sitemaps", f"{read:,} read" + (f", {unread:,} not" if unread else ""))
-    _line("URLs", f"{report.url_count:,}")
+    _print_summary_value("sitemaps", f"{read:,} read" + (f", {unread:,} not" if unread else ""))
+    _print_summary_value("URLs", f"{report.url_count:,}")
     if report.url_count:
-        _line("lastmod", f"{percent(dated / report.url_count)} of the URLs have one")
-    _line("problems", problem_words(report))
+        _print_summary_value("lastmod", f"{percent(dated / report.url_count)} of the URLs have one")
+    _print_summary_value("problems", problem_words(report))
     if report.partial:
-        _line("PARTIAL", ", ".join(report.reasons), style=PARTIAL_STYLE)
-    _line("time", _time_words(report, seconds))
+        _print_summary_value("PARTIAL", ", ".join(report.reasons), style=PARTIAL_STYLE)
+    _print_summary_value("time", _time_words(report, seconds))
     if current().verbosity:
         print_problems(report)
     elif report.problems:
-        _line("", "-v explains these codes and shows where they occur")
+        _print_summary_value("", "-v explains these codes and shows where they occur")
 
 
 def print_problems(report: ScanReport) -> None:
@@ -76,7 +76,7 @@ def _shown_problems(report: ScanReport) -> Iterator[ShownProblem]:
 
 
 def print_summary_line(report: ScanReport, seconds: float) -> None:
-    """The same in a line, and a line for each of the first problems and faulty documents.
+    """Print the summary in a line, and a line for each of the first problems and faulty documents.
 
     With `-v` all of them follow, with samples.
     """
@@ -140,8 +140,10 @@ def problem_words(report: ScanReport) -> str:
     codes: Counter[str] = Counter()
     for problem in report.problems:
         codes[problem.code] += problem.count
-    told = set(codes)
-    codes.update(s.error_code for s in report.sitemaps if s.error_code and s.error_code not in told)
+    counted_codes = set(codes)
+    codes.update(
+        s.error_code for s in report.sitemaps if s.error_code and s.error_code not in counted_codes
+    )
     if not codes:
         return "none"
     shown = [f"{code} ({count:,})" for code, count in codes.most_common(MAX_CODES)]
@@ -149,7 +151,8 @@ def problem_words(report: ScanReport) -> str:
     return ", ".join(shown) + (f" and {more} more kinds" if more else "")
 
 
-def _line(label: str, text: str, style: str = "") -> None:
+def _print_summary_value(label: str, text: str, style: str = "") -> None:
+    """Print one labelled line of the summary of a scan."""
     print_message(f"  {label.ljust(LABEL_WIDTH)}{text}", style=style)
 
 
@@ -161,7 +164,7 @@ def _time_words(report: ScanReport, seconds: float) -> str:
 def print_scan_error(
     error: SiteatlasError, typed: str, policy: EgressPolicy, *, may_be_file: bool = True
 ) -> None:
-    """One line what went wrong with what was typed; one line what to do."""
+    """Print one line that says what went wrong with what was typed, and one line of advice."""
     message = error.message
     advice = advice_for(error)
     if type(error) is EgressDenied:
@@ -195,14 +198,15 @@ def _refusal_words(
     has_words = error.message != EgressDenied().message
     why = error.message
     if not has_words:
-        why = f"{error.message.removesuffix('.')}: {_why(refusal, address)}"
+        why = f"{error.message.removesuffix('.')}: {_refusal_reason(refusal, address)}"
     dead = address.host.rpartition(".")[2] in DEAD_ENDINGS
     if policy.is_own(address) or dead or refusal in {Refusal.NEVER_OPENS, Refusal.OURS}:
         return why, None
-    return why, f"If this is your own site, allow it: --allow {host_port(address)}"
+    return why, f"If this is your own site, allow it: --allow {address.host_port}"
 
 
-def _why(refusal: Refusal | None, address: WebAddress) -> str:
+def _refusal_reason(refusal: Refusal | None, address: WebAddress) -> str:
+    """Why a scan may not contact the address that was typed, for its error message."""
     match refusal:
         case Refusal.PORT:
             return f"port {address.port} is not one of the web ports {PORTS}."
@@ -218,9 +222,3 @@ def _why(refusal: Refusal | None, address: WebAddress) -> str:
             return "it is the address of this service."
         case None:
             return REFUSED_LATER
-
-
-def host_port(address: WebAddress) -> str:
-    """The host and port as an entry of the allow list."""
-    host = f"[{address.host}]" if ":" in address.host else address.host
-    return f"{host}:{address.port}"

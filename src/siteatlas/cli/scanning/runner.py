@@ -26,7 +26,7 @@ Result = TypeVar("Result")
 
 
 class _Stopped(Exception):
-    """We were told to stop before the work had ended."""
+    """The runner was stopped before the work ended."""
 
 
 @dataclass(slots=True)
@@ -41,16 +41,16 @@ class ScanRun:
 
     @property
     def elapsed(self) -> float:
-        """Seconds since the start, or until the end."""
+        """Seconds that a target of `siteatlas scan` took, or has been running."""
         return self.seconds or time.monotonic() - self.started
 
     def fail(self, error: SiteatlasError) -> None:
-        """The target gave nothing."""
+        """Record why the target has no result."""
         self.builder.report.fail(error)
         self.error = error
 
-    def expire(self, seconds: float) -> None:
-        """The time is over: what was read so far is the result, if there is any."""
+    def stop_at_timeout(self, seconds: float) -> None:
+        """End this target at `siteatlas scan --timeout`: what was read is its result, if any."""
         fault = ScanTimeout(f"The scan was stopped after {seconds:g} seconds.")
         report = self.builder.report
         report.lose(fault.code)
@@ -103,9 +103,9 @@ class ScanRunner:
             while (target := await self._next(targets)) is not None:
                 running.add(asyncio.create_task(self._run_one(target)))
                 if len(running) >= MAX_CONCURRENT_SCANS:
-                    running = await _some_ended(running)
+                    running = await _wait_for_finished_scans(running)
             while running:
-                running = await _some_ended(running)
+                running = await _wait_for_finished_scans(running)
         finally:
             for task in running:
                 task.cancel()
@@ -117,13 +117,14 @@ class ScanRunner:
             await self._write(data)
 
     async def _next(self, targets: AsyncIterator[ScanTarget]) -> ScanTarget | None:
-        """The next target; None at the end of the list or when we were told to stop."""
+        """The next target; None at the end of the list or when the runner is stopped."""
 
-        async def ask() -> ScanTarget | None:
+        async def read_target() -> ScanTarget | None:
+            """Wait for the next target of `siteatlas scan`."""
             return await anext(targets, None)
 
         try:
-            return await self._unless_stopped(ask())
+            return await self._unless_stopped(read_target())
         except _Stopped:
             return None
 
@@ -137,7 +138,7 @@ class ScanRunner:
         except TimeoutError:
             if self._timeout is None or not limit.expired():
                 raise
-            run.expire(self._timeout)
+            run.stop_at_timeout(self._timeout)
         except _Stopped:
             run.builder.interrupt()
         except OutputFailed:
@@ -183,7 +184,7 @@ class ScanRunner:
         self._sink.put(data)
 
     async def _unless_stopped(self, work: Coroutine[object, object, Result]) -> Result:
-        """What `work` gives; it is cancelled when we are told to stop first."""
+        """The result of `work`, which is cancelled if the runner is stopped first."""
         if self._stopping.is_set():
             work.close()
             raise _Stopped
@@ -200,7 +201,8 @@ class ScanRunner:
             await asyncio.gather(task, stopping, return_exceptions=True)
 
 
-async def _some_ended(running: set[asyncio.Task[None]]) -> set[asyncio.Task[None]]:
+async def _wait_for_finished_scans(running: set[asyncio.Task[None]]) -> set[asyncio.Task[None]]:
+    """Wait until one of the concurrently running targets has ended; the others are returned."""
     done, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
     for task in done:
         task.result()

@@ -1,4 +1,4 @@
-"""Where a command writes its data: stdout, or a file that is created when it is complete.
+"""Where a scan writes its data: stdout, or a file that is created when it is complete.
 
 Provides backpressure without blocking: a stalled pipe blocks only the writing thread, so that
 network timeouts can still tell a slow site from a slow reader.
@@ -52,20 +52,20 @@ class DirectSink:
         self._write = write
 
     async def ready(self) -> None:
-        """Always."""
+        """Return at once; this output never stalls."""
 
     def put(self, data: bytes) -> None:
         """Write the chunk."""
         try:
             self._write(data)
         except OSError as error:
-            raise _fault(error) from error
+            raise _output_error(error) from error
 
     async def close(self, *, keep: bool) -> None:
         """Nothing is pending."""
 
     def abandon(self) -> None:
-        """Nothing is unfinished."""
+        """Do nothing: no chunk of scan output is unfinished."""
 
 
 class ThreadSink:
@@ -75,7 +75,7 @@ class ThreadSink:
         self._descriptor = descriptor
         self._thread = DaemonWorker("output")
         self._pending: asyncio.Future[None] | None = None
-        self._fault: OutputFailed | None = None
+        self._error: OutputFailed | None = None
 
     async def ready(self) -> None:
         """Wait until no chunk is being written; of several waiters, one at a time continues."""
@@ -84,26 +84,27 @@ class ThreadSink:
             await asyncio.wait([pending])
             if self._pending is pending:
                 self._pending = None
-                self._note(pending.exception())
-        if self._fault is not None:
-            raise self._fault
+                self._record_write_error(pending.exception())
+        if self._error is not None:
+            raise self._error
 
     def put(self, data: bytes) -> None:
-        """Hand the chunk to the thread."""
+        """Pass a chunk of scan output to the thread that writes it."""
         if data:
-            self._pending = self._thread.submit(lambda: write_all(self._descriptor, data))
+            self._pending = self._thread.submit(lambda: write_chunk(self._descriptor, data))
 
     async def close(self, *, keep: bool) -> None:  # noqa: ARG002
         """Wait for the last chunk."""
         await self.ready()
 
     def abandon(self) -> None:
-        """What was handed over cannot be taken back."""
+        """Do nothing: a chunk of scan output in the thread cannot be withdrawn."""
 
-    def _note(self, error: BaseException | None) -> None:
+    def _record_write_error(self, error: BaseException | None) -> None:
+        """Keep the error of the thread that writes the output of a scan, and write no more."""
         if not isinstance(error, OSError):
             return
-        self._fault = _fault(error)
+        self._error = _output_error(error)
         # Nobody reads any more; the end of the process must not complain of it.
         with open(os.devnull, "wb") as nowhere:  # noqa: PTH123
             os.dup2(nowhere.fileno(), self._descriptor)
@@ -119,10 +120,10 @@ class FileSink(DirectSink):
         self._path = path
         self._unfinished = path.with_name(f".{path.name}.{os.getpid()}.part")
         self._file = self._unfinished.open("xb", buffering=0)
-        super().__init__(lambda data: write_all(self._file.fileno(), data))
+        super().__init__(lambda data: write_chunk(self._file.fileno(), data))
 
     async def close(self, *, keep: bool) -> None:
-        """Put the file in its place, or take it away."""
+        """Move the file into place, or delete it."""
         self._file.close()
         try:
             if keep:
@@ -130,15 +131,15 @@ class FileSink(DirectSink):
             else:
                 self._unfinished.unlink()
         except OSError as error:
-            raise _fault(error) from error
+            raise _output_error(error) from error
 
     def abandon(self) -> None:
-        """Take the unfinished file away."""
+        """Delete the unfinished output file of the scan."""
         self._unfinished.unlink(missing_ok=True)
 
 
-def write_all(descriptor: int, data: bytes) -> None:
-    """Write every byte, even to a descriptor that another process made non-blocking."""
+def write_chunk(descriptor: int, data: bytes) -> None:
+    """Write a chunk of scan output completely, even to a descriptor made non-blocking elsewhere."""
     rest = memoryview(data)
     while rest:
         try:
@@ -155,7 +156,7 @@ def _stdout_sink() -> DataSink:
         return DirectSink(sys.stdout.buffer.write)
     if _may_stall(descriptor):
         return ThreadSink(descriptor)
-    return DirectSink(lambda data: write_all(descriptor, data))
+    return DirectSink(lambda data: write_chunk(descriptor, data))
 
 
 def _file_sink(path: Path) -> DataSink:
@@ -170,7 +171,8 @@ def _may_stall(descriptor: int) -> bool:
     return not (stat.S_ISREG(mode) or device)
 
 
-def _fault(error: OSError) -> OutputClosed | OutputFailed:
+def _output_error(error: OSError) -> OutputClosed | OutputFailed:
+    """The error that ends a scan whose output cannot be written."""
     if isinstance(error, BrokenPipeError):
         return OutputClosed()
     return OutputFailed(f"The output cannot be written: {error.strerror}.")

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from siteatlas.aio.daemon_thread import DaemonWorker
 from siteatlas.cli.scanning.messages import print_scan_error
 from siteatlas.cli.terminal.output import is_terminal, print_message
+from siteatlas.cli.terminal.site_list import MAX_LINE_CHARS, STDIN, site_in_line
 from siteatlas.errors import InputError
 from siteatlas.net.address import WebAddress, parse_site
 from siteatlas.net.egress import EgressPolicy
@@ -18,9 +19,6 @@ from siteatlas.scanner.crawl.local_file import local_path, may_be_site, read_loc
 from siteatlas.scanner.events import ScanEvent
 from siteatlas.scanner.options import ScanOptions
 
-STDIN = "-"
-COMMENT = "#"
-MAX_LINE_CHARS = 8192
 NO_DOCUMENT = "--only needs the address of a sitemap, such as https://example.com/sitemap.xml."
 
 
@@ -35,7 +33,7 @@ class ScanTarget:
 
 
 class ScanTargets:
-    """Turns words into targets. Addresses are checked before anything is asked.
+    """Turns arguments into targets. Addresses are checked before any request.
 
     `usual` is the policy of other commands, without what was allowed for this scan. With `only`,
     an address means the one document there.
@@ -61,7 +59,7 @@ class ScanTargets:
         """The target of an argument; raises InputError for what is neither file nor site."""
         path = local_path(text)
         if path is None:
-            return self._site(text)
+            return self._site_target(text)
         if may_be_site(text):
             print_message(f"Reading the file {text}. The site of this name would be https://{text}")
         return ScanTarget(str(path), lambda: read_local_file(path, self._options), text)
@@ -69,13 +67,13 @@ class ScanTargets:
     async def listed(self, sites: Sequence[str] = (STDIN,)) -> AsyncIterator[ScanTarget]:
         """Several sites, or those on stdin, each once.
 
-        One that cannot be meant is reported, remembered in `worst_refusal` and passed over.
+        An invalid one is reported, recorded in `worst_refusal` and skipped.
         """
         from_stdin = list(sites) == [STDIN]
         seen: set[str] = set()
-        async for text in _stdin_sites() if from_stdin else _given(sites):
+        async for text in _stdin_sites() if from_stdin else _argument_sites(sites):
             try:
-                target = self._site(text) if from_stdin else self.of(text)
+                target = self._site_target(text) if from_stdin else self.of(text)
             except InputError as error:
                 print_scan_error(error, text, self.policy, may_be_file=not from_stdin)
                 self.worst_refusal = max(self.worst_refusal, error.exit_code)
@@ -94,7 +92,8 @@ class ScanTargets:
         print_message(f"Watch this site: SITEATLAS_EGRESS_ALLOW={entries} {command}")
         print_message("The service that scans it needs the same SITEATLAS_EGRESS_ALLOW.")
 
-    def _site(self, text: str) -> ScanTarget:
+    def _site_target(self, text: str) -> ScanTarget:
+        """The target of a scan for the address of a site; raises InputError if not allowed."""
         address = parse_site(text)
         self.policy.check(address)
         name = address.domain if address.is_site_root else address.url
@@ -106,7 +105,13 @@ class ScanTargets:
         return ScanTarget(name, lambda: self._analyzer.scan(address, options), text, address)
 
 
-async def _given(sites: Sequence[str]) -> AsyncIterator[str]:
+async def single_target(target: ScanTarget) -> AsyncIterator[ScanTarget]:
+    """The list of targets of a scan of one site or file."""
+    yield target
+
+
+async def _argument_sites(sites: Sequence[str]) -> AsyncIterator[str]:
+    """The sites among the arguments of a scan, as an asynchronous iterator."""
     for site in sites:
         yield site
 
@@ -114,7 +119,7 @@ async def _given(sites: Sequence[str]) -> AsyncIterator[str]:
 async def _stdin_sites() -> AsyncIterator[str]:
     """The sites on stdin."""
     async for line in _stdin_lines():
-        if site := site_in(line):
+        if site := site_in_line(line):
             yield site
 
 
@@ -124,10 +129,3 @@ async def _stdin_lines() -> AsyncIterator[bytes]:
     thread = DaemonWorker("list")
     while line := await thread.submit(lambda: sys.stdin.buffer.readline(MAX_LINE_CHARS)):
         yield line
-
-
-def site_in(line: bytes) -> str | None:
-    """The site that a line of a list on stdin names; None for a blank line or a comment."""
-    text = line.decode("utf-8", "replace").removeprefix("\ufeff")
-    text = text.partition(f" {COMMENT}")[0].strip()
-    return text if text and not text.startswith(COMMENT) else None

@@ -18,7 +18,7 @@ class FailOn(StrEnum):
     PROBLEMS = "problems"
 
     def counts_as_failure(self, *, partial: bool, problems: bool) -> bool:
-        """Whether `--fail-on`, an option of several commands, makes a partial result a failure."""
+        """Whether `--fail-on`, an option of several commands, makes this result a failure."""
         match self:
             case FailOn.FAILED:
                 return False

@@ -70,6 +70,17 @@ def output_line(text: str) -> str:
     return DISTURBING.sub(escape, text)
 
 
+def url_lines(urls: list[str]) -> bytes:
+    """URLs as the output of a command, one per line; characters that break a line are escaped."""
+    if not urls:
+        return b""
+    joined = "".join(urls)
+    plain = joined.isascii() and joined.isprintable()
+    if not plain and DISTURBING.search(joined):
+        urls = list(map(output_line, urls))
+    return ("\n".join(urls) + "\n").encode("utf-8", "backslashreplace")
+
+
 def cell_text(value: object) -> str:
     """One value of a table, on one line."""
     if value is None or value == "":
