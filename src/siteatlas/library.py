@@ -79,20 +79,20 @@ class PartialScanWarning(UserWarning):
     """Some sitemaps of the site could not be read completely; `report` says which."""
 
     def __init__(self, report: ScanReport) -> None:
-        super().__init__(_partial_words(report))
+        super().__init__(_partial_scan_message(report))
         self.report = report
 
 
 class AsyncScan(AsyncIterable[Entry]):
     """The entries of a scan that is read with `async for`, and its report."""
 
-    def __init__(self, request: _Request) -> None:
-        self._builder = ReportBuilder(request.name)
-        self._entries = _entries_of(request, self._builder)
+    def __init__(self, call: _ScanCall) -> None:
+        self._builder = ReportBuilder(call.report_name)
+        self._entries = _scan_entries(call, self._builder)
 
     @property
     def report(self) -> ScanReport:
-        """What was read so far; `status` is `processing` until the last entry was given."""
+        """What was read so far; `status` is `processing` until the last entry was returned."""
         return self._builder.report
 
     def __aiter__(self) -> AsyncIterator[Entry]:
@@ -109,13 +109,13 @@ class AsyncScan(AsyncIterable[Entry]):
 class SyncScan(Iterable[Entry]):
     """The entries of a scan that is read with `for`, and its report."""
 
-    def __init__(self, request: _Request) -> None:
-        self._builder = ReportBuilder(request.name)
-        self._entries = _entries_from_thread(request, self._builder)
+    def __init__(self, call: _ScanCall) -> None:
+        self._builder = ReportBuilder(call.report_name)
+        self._entries = _scan_sync_entries(call, self._builder)
 
     @property
     def report(self) -> ScanReport:
-        """What was read so far; `status` is `processing` until the last entry was given."""
+        """What was read so far; `status` is `processing` until the last entry was returned."""
         return self._builder.report
 
     def __iter__(self) -> Iterator[Entry]:
@@ -147,7 +147,7 @@ def scan(
     private and are read without a pause.
     """
     return AsyncScan(
-        _request(
+        _check_call(
             site,
             only=only,
             max_urls=max_urls,
@@ -169,12 +169,12 @@ def scan_sync(
     probe: Probe = "auto",
     strict: bool = False,
 ) -> SyncScan:
-    """The same for programs without an event loop, and for notebooks, which have one.
+    """Like `scan`, for programs without an event loop, and for notebooks, which have one.
 
     The scan runs in a separate thread and ends with the loop that reads it, even on `break`.
     """
     return SyncScan(
-        _request(
+        _check_call(
             site,
             only=only,
             max_urls=max_urls,
@@ -187,8 +187,8 @@ def scan_sync(
 
 
 @dataclass(frozen=True, slots=True)
-class _Request:
-    """A checked call."""
+class _ScanCall:
+    """The checked arguments of a call of `scan` or `scan_sync`."""
 
     address: WebAddress
     policy: EgressPolicy
@@ -197,12 +197,12 @@ class _Request:
     strict: bool
 
     @property
-    def name(self) -> str:
-        """The site as a report names it."""
+    def report_name(self) -> str:
+        """The name of the site in the report of `scan` and `scan_sync`."""
         return self.address.domain if self.address.is_site_root else self.address.url
 
 
-def _request(
+def _check_call(
     site: str,
     *,
     only: bool,
@@ -211,9 +211,10 @@ def _request(
     user_agent: str,
     probe: Probe,
     strict: bool,
-) -> _Request:
-    _check(site, max_urls, probe)
-    _check_flags(only=only, strict=strict)
+) -> _ScanCall:
+    """Check the arguments of `scan` or `scan_sync`; raise InputError for invalid ones."""
+    _check_arguments(site, max_urls, probe)
+    _check_boolean_arguments(only=only, strict=strict)
     _check_user_agent(user_agent)
     address = parse_site(site)
     policy = _policy(allow)
@@ -222,11 +223,11 @@ def _request(
         raise InputError("only=True needs the address of a sitemap, not of a site.")
     document = address.url if only else None
     options = ScanOptions(max_urls=max_urls, probe=probe, only_document=document)
-    return _Request(address, policy, options, user_agent, strict)
+    return _ScanCall(address, policy, options, user_agent, strict)
 
 
-def _check(site: object, max_urls: int | None, probe: object) -> None:
-    """Raise InputError for values that no type checker saw."""
+def _check_arguments(site: object, max_urls: int | None, probe: object) -> None:
+    """Refuse arguments of `scan` and `scan_sync` that no type checker saw."""
     if not isinstance(site, str):
         raise InputError("site must be a string such as 'example.com'.")
     if max_urls is not None and (type(max_urls) is not int or max_urls < 1):
@@ -235,13 +236,15 @@ def _check(site: object, max_urls: int | None, probe: object) -> None:
         raise InputError("probe must be 'auto' or 'full'.")
 
 
-def _check_flags(**flags: object) -> None:
+def _check_boolean_arguments(**flags: object) -> None:
+    """Refuse flags of `scan` and `scan_sync` that are not booleans."""
     for name, value in flags.items():
         if not isinstance(value, bool):
             raise InputError(f"{name} must be True or False.")
 
 
 def _check_user_agent(user_agent: object) -> None:
+    """Refuse a `user_agent` argument of `scan` and `scan_sync` that no header can hold."""
     if not isinstance(user_agent, str) or not user_agent.strip():
         raise InputError("user_agent must be a string such as 'my-program/1.0 (me@example.com)'.")
     if len(user_agent) > MAX_USER_AGENT_CHARS:
@@ -263,38 +266,40 @@ def _policy(allow: object) -> EgressPolicy:
         raise InputError(f"allow: {error.message}") from error
 
 
-# All scans of one event loop share their manners.
+# All scans of one event loop share their politeness.
 _politeness = LoopLocal(Politeness)
 
 
-def _events(request: _Request) -> AsyncGenerator[ScanEvent, None]:
-    analyzer = SitemapAnalyzer(request.policy, _politeness.get(), user_agent=request.user_agent)
-    return analyzer.scan(request.address, request.options)
+def _events(call: _ScanCall) -> AsyncGenerator[ScanEvent, None]:
+    analyzer = SitemapAnalyzer(call.policy, _politeness.get(), user_agent=call.user_agent)
+    return analyzer.scan(call.address, call.options)
 
 
-async def _entries_of(request: _Request, builder: ReportBuilder) -> AsyncGenerator[Entry, None]:
-    with _reported(builder):
-        async with aclosing(_events(request)) as events:
+async def _scan_entries(call: _ScanCall, builder: ReportBuilder) -> AsyncGenerator[Entry, None]:
+    """The entries that `scan` returns; each event is also added to its report."""
+    with _report_outcome(builder):
+        async with aclosing(_events(call)) as events:
             async for event in events:
                 builder.observe(event)
                 if isinstance(event, EntriesRead):
                     for entry in _entries(event):
                         yield entry
-    _check_complete(request, builder.report)
+    _check_complete(call, builder.report)
 
 
-def _entries_from_thread(request: _Request, builder: ReportBuilder) -> Generator[Entry, None, None]:
-    with _reported(builder), closing(_ThreadedScan(request)) as reading:
-        for event in reading.events():
+def _scan_sync_entries(call: _ScanCall, builder: ReportBuilder) -> Generator[Entry, None, None]:
+    """The entries that `scan_sync` returns; each event is also added to its report."""
+    with _report_outcome(builder), closing(_ThreadedScan(call)) as reading:
+        for event in reading.thread_events():
             builder.observe(event)
             if isinstance(event, EntriesRead):
                 yield from _entries(event)
-    _check_complete(request, builder.report)
+    _check_complete(call, builder.report)
 
 
 @contextmanager
-def _reported(builder: ReportBuilder) -> Iterator[None]:
-    """Note in the report how the reading inside ended."""
+def _report_outcome(builder: ReportBuilder) -> Iterator[None]:
+    """Record in the report of `scan` or `scan_sync` how the block ended."""
     try:
         yield
     except SiteatlasError as error:
@@ -309,21 +314,22 @@ def _reported(builder: ReportBuilder) -> Iterator[None]:
         builder.sort_sitemaps()
 
 
-def _check_complete(request: _Request, report: ScanReport) -> None:
+def _check_complete(call: _ScanCall, report: ScanReport) -> None:
     """Warn of an incomplete result, or raise if the caller is strict.
 
     Reaching the caller's own limit causes no warning.
     """
-    asked_for = {UrlLimitReached.code} if request.options.max_urls is not None else set()
+    asked_for = {UrlLimitReached.code} if call.options.max_urls is not None else set()
     if set(report.reasons) <= asked_for:
         return
-    if request.strict:
-        raise PartialScan(_partial_words(report), report=report)
+    if call.strict:
+        raise PartialScan(_partial_scan_message(report), report=report)
     # Past the generator, to the line that reads it.
     warnings.warn(PartialScanWarning(report), stacklevel=3)
 
 
-def _partial_words(report: ScanReport) -> str:
+def _partial_scan_message(report: ScanReport) -> str:
+    """The message of `PartialScan` and `PartialScanWarning`."""
     return f"The scan of {report.site} is partial: {', '.join(report.reasons)}."
 
 
@@ -334,42 +340,44 @@ def _entries(event: EntriesRead) -> list[Entry]:
 
 
 class _ThreadedScan:
-    """A scan in a thread with its own event loop, a few events ahead of its reader."""
+    """The scan of `scan_sync`: in a thread with its own event loop, a few events ahead."""
 
-    def __init__(self, request: _Request) -> None:
-        self._request = request
+    def __init__(self, call: _ScanCall) -> None:
+        self._call = call
         self._found: SimpleQueue[ScanEvent | BaseException | None] = SimpleQueue()
         self._room = asyncio.Semaphore(MAX_QUEUED_EVENTS)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._task: asyncio.Task[None] | None = None
         self._started = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="siteatlas-scan", daemon=True)
+        self._thread = threading.Thread(target=self._run_thread, name="siteatlas-scan", daemon=True)
         self._thread.start()
 
-    def events(self) -> Iterator[ScanEvent]:
-        """What was read, until the end; raises what ended it too early."""
+    def thread_events(self) -> Iterator[ScanEvent]:
+        """The events from the thread of `scan_sync`; raises the error that ended the scan."""
         while (found := self._found.get()) is not None:
             if isinstance(found, BaseException):
                 raise found
-            self._tell_loop(self._room.release)
+            self._call_in_scan_thread(self._room.release)
             yield found
 
     def close(self) -> None:
         """Stop reading and wait for the thread."""
         self._started.wait()
         if self._task is not None:
-            self._tell_loop(self._task.cancel)
+            self._call_in_scan_thread(self._task.cancel)
         # At the end of the interpreter the thread stands still and would never be joined.
         if not sys.is_finalizing():
             self._thread.join()
 
-    def _tell_loop(self, message: Callable[[], object]) -> None:
+    def _call_in_scan_thread(self, callback: Callable[[], object]) -> None:
+        """Call a function in the event loop of the thread of `scan_sync`."""
         # The loop is closed when the scan has ended by itself.
         with suppress(RuntimeError):
             if self._loop is not None:
-                self._loop.call_soon_threadsafe(message)
+                self._loop.call_soon_threadsafe(callback)
 
-    def _run(self) -> None:
+    def _run_thread(self) -> None:
+        """The thread of `scan_sync`: run the scan and pass on its events and its error."""
         end: BaseException | None = None
         try:
             asyncio.run(self._produce())
@@ -384,7 +392,7 @@ class _ThreadedScan:
     async def _produce(self) -> None:
         self._loop, self._task = asyncio.get_running_loop(), asyncio.current_task()
         self._started.set()
-        async with aclosing(_events(self._request)) as events:
+        async with aclosing(_events(self._call)) as events:
             async for event in events:
                 await self._room.acquire()
                 self._found.put(event)

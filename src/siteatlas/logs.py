@@ -51,7 +51,7 @@ class JsonHandler(logging.StreamHandler[TextIO]):
 
 
 def stderr_is_json() -> bool:
-    """Whether programs read stderr: then nothing but log lines may be written there."""
+    """Whether logging writes JSON lines to stderr; nothing else may be written there then."""
     handlers = logging.getLogger().handlers
     return any(isinstance(one, JsonHandler) and one.stream is sys.stderr for one in handlers)
 
@@ -169,8 +169,8 @@ def get_logger(component: str) -> ComponentLogger:
     return ComponentLogger(component)
 
 
-def is_no_driver_noise(record: logging.LogRecord) -> bool:
-    """Filter: whether a line of asyncio tells more than that a connection attempt was given up."""
+def is_worth_logging(record: logging.LogRecord) -> bool:
+    """Logging filter: False for asyncio's report of a cancelled database connection attempt."""
     error = record.exc_info[1] if record.exc_info else None
     return not (isinstance(error, ConnectionError) and str(error) == DRIVER_NOISE)
 
@@ -185,9 +185,9 @@ def configure_logging(level: str, log_format: str, stream: TextIO | None = None)
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
     logging.getLogger(NOTICES).setLevel(min(logging.INFO, root.level))
-    # It tells at length of connections that it could not close in good order, and replaces them.
+    # It logs at length about connections that it could not close properly, and replaces them.
     logging.getLogger("sqlalchemy.pool").setLevel(logging.CRITICAL)
     for noisy in ("apscheduler", "alembic", "asyncio", "uvicorn.access", "aiohttp"):
         logging.getLogger(noisy).setLevel(max(logging.WARNING, root.level))
-    logging.getLogger("asyncio").addFilter(is_no_driver_noise)
+    logging.getLogger("asyncio").addFilter(is_worth_logging)
     _structlog.configure()

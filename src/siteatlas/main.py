@@ -46,7 +46,7 @@ def create_app(
 ) -> FastAPI:
     """The web application; its lifespan opens the database and runs the scheduler.
 
-    A database that is handed in belongs to the caller and stays open. Without `run_scheduler`
+    A database that is passed in belongs to the caller and stays open. Without `run_scheduler`
     jobs are queued here and run by `siteatlas worker`. Without `settings` the application reads
     them and configures logging, as a server that knows nothing of Siteatlas needs it.
     """
@@ -98,14 +98,15 @@ def _lifespan(
                 bind_database(database)
             await stack.enter_async_context(background_task(watch_loop_lag()))
             if run_scheduler:
-                await stack.enter_async_context(_scheduler(context))
+                await stack.enter_async_context(_run_scheduler_in_lifespan(context))
             yield
 
     return lifespan
 
 
 @asynccontextmanager
-async def _scheduler(context: ApiContext) -> AsyncIterator[None]:
+async def _run_scheduler_in_lifespan(context: ApiContext) -> AsyncIterator[None]:
+    """Run the scheduler as part of the lifespan of the application, wired to the API context."""
     scheduler = SitemapScheduler(context.settings, context.policy)
     await scheduler.start()
     context.wake, context.reschedule = scheduler.wake, scheduler.reschedule
@@ -118,12 +119,13 @@ async def _scheduler(context: ApiContext) -> AsyncIterator[None]:
 
 
 @cache
-def _app() -> FastAPI:
+def _default_app() -> FastAPI:
+    """The application of `uvicorn siteatlas.main:app`, created once."""
     return create_app()
 
 
 def __getattr__(name: str) -> Any:
     """Creates `app` on first access, so that importing this module reads no settings."""
     if name == "app":
-        return _app()
+        return _default_app()
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

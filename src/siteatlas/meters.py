@@ -79,12 +79,12 @@ class Meters:
         )
     )
 
-    def note_heartbeat(self) -> None:
-        """The heartbeat loop completed an iteration, whether the database answered or not."""
+    def record_heartbeat(self) -> None:
+        """Set the meter of the heartbeat loop: it completed an iteration, successful or not."""
         self.heartbeat_at = time.monotonic()
 
-    def note_poll(self) -> None:
-        """The poll loop completed an iteration, whether the database answered or not."""
+    def record_poll(self) -> None:
+        """Set the meter of the poll loop: it completed an iteration, successful or not."""
         self.polled_at = time.monotonic()
 
     def heartbeat_timestamp(self) -> float:
@@ -113,7 +113,7 @@ meters = Meters()
 
 
 async def watch_loop_lag() -> None:
-    """Measure continuously how late the event loop wakes this task."""
+    """Keep the loop lag meters of this process up to date, until cancelled."""
     loop = asyncio.get_running_loop()
     while True:
         due = loop.time() + LAG_CHECK_SECONDS

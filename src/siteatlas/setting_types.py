@@ -20,7 +20,7 @@ WHOLE_NUMBER = re.compile(r"[+-]?[0-9]+(?:_[0-9]+)*(?:\.0+)?")
 
 
 class Secret:
-    """Text that is shown nowhere unless it is asked for by name."""
+    """Text that is not shown unless `get_secret_value` is called."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -156,14 +156,14 @@ def setting(
 
 
 def plain_characters(text: str) -> str:
-    """The text, if a header can hold it."""
+    """The value of a text setting, if an HTTP header can hold it; ValueError otherwise."""
     if text.isascii() and text.isprintable():
         return text
     raise ValueError("Only ASCII letters, digits, spaces and punctuation are allowed")
 
 
 def name_server_list(text: str) -> str:
-    """The text, if it is a list of IP addresses with or without ports."""
+    """The value of a text setting, if it lists IP addresses, with or without ports."""
     for server in filter(None, map(str.strip, text.split(","))):
         match = NAME_SERVER.fullmatch(server)
         host, port = (match["host"], int(match["port"] or 53)) if match else (server, 53)

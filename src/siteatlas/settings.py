@@ -287,12 +287,12 @@ class Settings:
 
     @property
     def name_servers(self) -> tuple[str, ...]:
-        """The configured name servers; empty to use the system's."""
+        """The setting `dns_servers` as a tuple; empty to use the name servers of the system."""
         return tuple(filter(None, map(str.strip, self.dns_servers.split(","))))
 
     @property
     def claim_limit(self) -> int | None:
-        """The maximum number of jobs per claim; None (one per free slot) unless set explicitly."""
+        """The setting `scheduler_batch_size` as limit of a claim; None unless set explicitly."""
         chosen = "scheduler_batch_size" in self.given
         return self.scheduler_batch_size if chosen else None
 

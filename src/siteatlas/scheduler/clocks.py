@@ -1,7 +1,7 @@
 """The two clocks of a scheduler: the times of its ticks, and the due clock of watched sites.
 
 The due clock sleeps until the next watched site is due, then has the due sites queued. The earliest
-time is asked of the database, and asked again now and then, because other processes change it too.
+time is read from the database, repeatedly, because other processes change it too.
 Who queues a site when several clocks go off at once is decided by row locks.
 """
 
@@ -47,36 +47,37 @@ class DueClock:
 
     def __init__(self, enqueue_due: Callable[[], Awaitable[None]]) -> None:
         self._enqueue_due = enqueue_due
-        self._told_to_look = asyncio.Event()
+        self._look_requested = asyncio.Event()
 
     def look(self) -> None:
-        """Ask the database again: a time was changed in this process."""
-        self._told_to_look.set()
+        """Read the next due time again: a site's was changed in this process."""
+        self._look_requested.set()
 
     async def run(self) -> None:
         """Have sites queued when they are due, until cancelled."""
         resilient_loop = ResilientLoop("due clock")
         while True:
             sleep = MAX_SLEEP_SECONDS
-            self._told_to_look.clear()
+            self._look_requested.clear()
             async with resilient_loop.iteration():
                 sleep = await self._round()
             await asyncio.sleep(MIN_SLEEP_SECONDS)
             with suppress(TimeoutError):
                 async with asyncio.timeout(sleep - MIN_SLEEP_SECONDS):
-                    await self._told_to_look.wait()
+                    await self._look_requested.wait()
 
     async def _round(self) -> float:
-        """Have queued what is due; how long to sleep then."""
-        remaining = await _remaining()
+        """Have the due sites queued; return how many seconds to sleep."""
+        remaining = await _read_seconds_until_due()
         if remaining is not None and remaining <= 0:
             await self._enqueue_due()
-            remaining = await _remaining()
+            remaining = await _read_seconds_until_due()
         if remaining is None:
             return MAX_SLEEP_SECONDS
         return min(max(remaining + MARGIN_SECONDS, MIN_SLEEP_SECONDS), MAX_SLEEP_SECONDS)
 
 
-async def _remaining() -> float | None:
+async def _read_seconds_until_due() -> float | None:
+    """Read, for the due clock, how soon the next watched site is due; None if there is none."""
     async with get_background_session() as session, session.begin():
         return await seconds_until_due(session)

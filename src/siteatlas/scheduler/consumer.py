@@ -65,7 +65,7 @@ LOST = "lost"
 
 
 class Consumer:
-    """One per process. `run` works until it is told to stop; `run_once` processes the jobs that are
+    """One per process. `run` works until it is stopped; `run_once` processes the jobs that are
     queued now.
 
     `claimed` counts the jobs claimed since it was created.
@@ -283,7 +283,7 @@ class Consumer:
             # The error boundary of one job: its end could not be written, the others continue.
             log.exception("job_end_not_recorded", job_id=str(job.claim.job_id))
         finally:
-            parking.end()
+            parking.stop()
             self._on_job_end(job, status)
 
     def _on_job_end(self, job: RunningJob, status: JobStatus | None) -> None:
@@ -343,7 +343,7 @@ class Consumer:
             self._wake.clear()
             async with resilient_loop.iteration():
                 taken = await self.claim_jobs(self._settings.claim_limit or self._slots.free)
-            meters.note_poll()
+            meters.record_poll()
             pause = MIN_POLL_SECONDS if taken else min(pause * 1.5, MAX_POLL_SECONDS)
             with suppress(TimeoutError):
                 async with asyncio.timeout(pause):

@@ -50,7 +50,7 @@ class LeaseKeeper:
         while True:
             async with resilient_loop.iteration():
                 await self.heartbeat()
-            meters.note_heartbeat()
+            meters.record_heartbeat()
             await asyncio.sleep(min(self._lease_seconds / HEARTBEATS_PER_LEASE, REPORT_SECONDS))
 
     async def watch_loop(self) -> None:

@@ -32,17 +32,17 @@ class Liveness:
 
     @property
     def heartbeat_age_seconds(self) -> float:
-        """How long ago the heartbeat loop last went round, or has been awaited."""
+        """Seconds since the last iteration of the heartbeat loop, or since the start."""
         return time.monotonic() - (self._meters.heartbeat_at or self._started)
 
     @property
     def poll_age_seconds(self) -> float:
-        """How long ago the poll loop last went round, or has been awaited."""
+        """Seconds since the last iteration of the poll loop, or since the start."""
         return time.monotonic() - (self._meters.polled_at or self._started)
 
     @property
     def is_alive(self) -> bool:
-        """Whether both did so recently."""
+        """Whether both loops have completed an iteration recently."""
         return (
             self.heartbeat_age_seconds <= self.limit_seconds
             and self.poll_age_seconds <= self.poll_limit_seconds

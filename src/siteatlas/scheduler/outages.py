@@ -38,16 +38,16 @@ class ResilientLoop:
         try:
             yield
         except asyncio.CancelledError:
-            if _is_cancelled():
+            if _is_loop_cancelled():
                 raise
             log.exception("loop_iteration_failed", loop=self._loop_name)
-            await self._rest()
+            await self._back_off()
         except DatabaseError as error:
             self._note_outage(error)
-            await self._rest()
+            await self._back_off()
         except Exception:
             log.exception("loop_iteration_failed", loop=self._loop_name)
-            await self._rest()
+            await self._back_off()
         else:
             if self._failing_since is not None:
                 log.info(
@@ -71,7 +71,8 @@ class ResilientLoop:
     def _failing_seconds(self) -> float:
         return round(self._clock() - (self._failing_since or 0.0), 1)
 
-    async def _rest(self) -> None:
+    async def _back_off(self) -> None:
+        """Pause the scheduler's loop after a failed iteration, each time for longer."""
         await asyncio.sleep(self._pause)
         self._pause = min(self._pause * 2, MAX_PAUSE_SECONDS)
 
@@ -105,7 +106,7 @@ class DatabaseUptime:
         return self._last is not None and now - self._last > self._lease_seconds / 2
 
 
-def _is_cancelled() -> bool:
-    """Whether the running task was cancelled, and not only something that it awaited."""
+def _is_loop_cancelled() -> bool:
+    """Whether the scheduler's loop itself was cancelled, not only something that it awaited."""
     task = asyncio.current_task()
     return task is None or task.cancelling() > 0

@@ -18,14 +18,15 @@ class Parking:
         self._slots = slots
         self._job = job
         self._timer: asyncio.TimerHandle | None = None
-        self.waits = Waits(self._on_idle, self._resume)
+        self.waits = Waits(self._park_for_wait, self._resume)
 
-    def end(self) -> None:
-        """Stop watching: the job has ended."""
-        self._forget_timer()
+    def stop(self) -> None:
+        """Stop parking the job, which has ended."""
+        self._cancel_parking_timer()
 
-    def _on_idle(self, seconds: float) -> None:
-        self._forget_timer()
+    def _park_for_wait(self, seconds: float) -> None:
+        """Free the slot of a job that waits for its site for a second or more."""
+        self._cancel_parking_timer()
         if math.isinf(seconds):
             loop = asyncio.get_running_loop()
             self._timer = loop.call_later(MIN_WAIT_SECONDS, self._park_if_idle)
@@ -33,15 +34,18 @@ class Parking:
             self._slots.park(self._job)
 
     def _park_if_idle(self) -> None:
+        """Free the slot of a job whose wait has no known end, if it still waits."""
         if self.waits.is_idle:
             self._slots.park(self._job)
 
     async def _resume(self) -> None:
-        self._forget_timer()
+        """Return the job to a slot after its wait."""
+        self._cancel_parking_timer()
         await self._slots.resume(self._job)
         self._job.activity.record_event()
 
-    def _forget_timer(self) -> None:
+    def _cancel_parking_timer(self) -> None:
+        """Cancel the timer that would park the job."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

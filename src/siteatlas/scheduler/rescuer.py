@@ -63,7 +63,9 @@ class Rescuer:
         except DatabaseUnavailable:
             raise
         except Exception as error:  # noqa: BLE001 - each is tried and logged on its own
-            log.warning("rescue_retried_individually", jobs=len(expired), error=_error_code(error))
+            log.warning(
+                "rescue_retried_individually", jobs=len(expired), error=_rescue_error_code(error)
+            )
             rescued = await self._one_by_one(expired, count_deaths=count_deaths)
         self._ignore(set(expired) - rescued, LOCKED_SECONDS)
         return len(rescued)
@@ -78,7 +80,7 @@ class Rescuer:
             raise
         except Exception as error:
             log.warning(
-                "release_orphans_failed", error=_error_code(error), exc_info=_exc_info(error)
+                "release_orphans_failed", error=_rescue_error_code(error), exc_info=_exc_info(error)
             )
             return False
         self._log_and_recount(ended)
@@ -97,7 +99,10 @@ class Rescuer:
             except Exception as error:
                 self._ignore([job], RETRY_SECONDS)
                 log.warning(
-                    "rescue_failed", job=job, error=_error_code(error), exc_info=_exc_info(error)
+                    "rescue_failed",
+                    job=job,
+                    error=_rescue_error_code(error),
+                    exc_info=_exc_info(error),
                 )
         return rescued
 
@@ -139,7 +144,8 @@ def _log_fields(job: Job) -> dict[str, Any]:
     }
 
 
-def _error_code(error: Exception) -> str:
+def _rescue_error_code(error: Exception) -> str:
+    """The error code in the log lines of the rescuer."""
     return error.code if isinstance(error, SiteatlasError) else SiteatlasError.code
 
 

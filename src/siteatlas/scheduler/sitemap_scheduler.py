@@ -93,7 +93,7 @@ class SitemapScheduler:
 
     @property
     def is_alive(self) -> bool:
-        """Whether none of its tasks has ended and its loops go round."""
+        """Whether none of its tasks has ended and its loops are running."""
         return self._liveness.is_alive and not any(task.done() for task in self._tasks())
 
     def wake(self) -> None:
@@ -133,8 +133,8 @@ class SitemapScheduler:
             **common,
         )
         self._clock.start()
-        meters.note_heartbeat()
-        meters.note_poll()
+        meters.record_heartbeat()
+        meters.record_poll()
         self._working = asyncio.create_task(self._consumer.run(self._stop), name="consumer")
         self._watching = asyncio.create_task(self._due_clock.run(), name="due clock")
         for task in self._tasks():
@@ -189,7 +189,7 @@ class SitemapScheduler:
         log.info("tick_started", looked_for=limit)
         due = await _step("due_domains", enqueue_due_domains(self._settings))
         result = await _step("claim", self._consumer.claim_jobs(limit))
-        waiting = await _step("count", _count_waiting())
+        waiting = await _step("count", _count_waiting_after_tick())
         if due is result is waiting is None:
             return
         found, self._claimed_before = self._found(), self._consumer.claimed
@@ -215,7 +215,8 @@ async def _step(name: str, work: Coroutine[Any, Any, int]) -> int | None:
     return None
 
 
-async def _count_waiting() -> int:
+async def _count_waiting_after_tick() -> int:
+    """The number of jobs that still wait after a tick, for its log line."""
     async with get_background_session() as session, session.begin():
         return await count_waiting(session)
 
@@ -249,14 +250,15 @@ async def _enqueue_batch(settings: Settings) -> list[bool]:
             session, settings.scheduler_batch_size, settings.scan_interval_hours
         )
         due = [_DueSite(d.id, d.domain, d.base_url, d.max_pages) for d in domains]
-        return [await _enqueue(session, site, settings) for site in due]
+        return [await _enqueue_due_site(session, site, settings) for site in due]
 
 
-async def _enqueue(session: AsyncSession, site: _DueSite, settings: Settings) -> bool:
+async def _enqueue_due_site(session: AsyncSession, site: _DueSite, settings: Settings) -> bool:
+    """Queue a due site; if that fails, log it and go on with the others. True if queued."""
     try:
         with translated_faults():
             async with session.begin_nested():
-                submitted = await _submit(session, site, settings)
+                submitted = await _submit_due_site(session, site, settings)
     except DatabaseBusy as error:
         log.warning("due_domain_postponed", domain=site.domain, reason=error.code)
         await postpone_scan(session, site.id, RETRY_SECONDS)
@@ -283,7 +285,9 @@ async def _enqueue(session: AsyncSession, site: _DueSite, settings: Settings) ->
     return True
 
 
-async def _submit(session: AsyncSession, site: _DueSite, settings: Settings) -> SubmittedJob:
+async def _submit_due_site(
+    session: AsyncSession, site: _DueSite, settings: Settings
+) -> SubmittedJob:
     return await submit_site(
         session,
         parse_site(site.base_url),
@@ -305,13 +309,13 @@ async def process_pending_sitemaps(
     due = await enqueue_due_domains(settings)
     outcomes = await Consumer(settings, policy).run_once(limit)
     found = len(outcomes)
-    waiting = await _count_waiting()
+    waiting = await _count_waiting_after_tick()
     log.info("tick_ended", looked_for=limit, found=found, due_enqueued=due, waiting=waiting)
     return TickReport(limit, found, due, outcomes)
 
 
 async def prune(keep: Retention = Retention()) -> None:
-    """Forget what is past its time, a small batch per transaction; an outage only skips it."""
+    """The clock's periodic pruning of old records, in small batches; skipped during an outage."""
     try:
         await _prune(keep)
     except DatabaseError as error:

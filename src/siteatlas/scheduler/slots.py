@@ -60,7 +60,7 @@ class RunningJob:
 
     @property
     def is_interactive(self) -> bool:
-        """Whether a user waits for the result."""
+        """Whether a user waits for the job, so that it may use the reserved slots."""
         return self.claim.priority == Priority.INTERACTIVE
 
     def stop(self, reason: StopReason) -> None:
@@ -276,10 +276,11 @@ def slot_shares(claim: Claim, policy: EgressPolicy) -> tuple[str | None, UUID | 
     None where there is no limit: for the operator's own hosts, and for our own users.
     """
     user = None if claim.created_by in USERS_WITHOUT_LIMIT else claim.created_by
-    return _limited_site(claim, policy), user
+    return _slot_share_site(claim, policy), user
 
 
-def _limited_site(claim: Claim, policy: EgressPolicy) -> str | None:
+def _slot_share_site(claim: Claim, policy: EgressPolicy) -> str | None:
+    """The registrable domain whose share of the slots a job uses; None if unlimited."""
     try:
         address = parse_site(claim.base_url or "")
     except AddressError:

@@ -48,7 +48,7 @@ async def test_nothing_is_parked_after_the_end_of_the_job(monkeypatch: pytest.Mo
     monkeypatch.setattr(parking, "MIN_WAIT_SECONDS", 0.02)
     slots, job, parked = await started()
     with observe_waits(parked.waits), current_waits().request(), current_waits().wait():
-        parked.end()
+        parked.stop()
     slots.remove(job)
     await asyncio.sleep(0.05)
     assert slots.jobs() == []
