@@ -72,7 +72,7 @@ class FairLoop:
         """Interactive work inside the block goes first, unless it takes long."""
         self._interactive_count += 1
         self._no_interactive.clear()
-        leave = once(self._one_left)
+        leave = call_once(self._leave_interactive)
         late = asyncio.get_running_loop().call_later(INTERACTIVE_SECONDS, leave)
         try:
             yield
@@ -80,15 +80,16 @@ class FairLoop:
             late.cancel()
             leave()
 
-    def _one_left(self) -> None:
+    def _leave_interactive(self) -> None:
+        """Count down interactive work; after the last, other work may use the event loop again."""
         self._interactive_count -= 1
         if not self._interactive_count:
             self._no_interactive.set()
 
 
-def once(action: Callable[[], None]) -> Callable[[], None]:
-    """The action, which only the first call does."""
-    pending = [action]
+def call_once(callback: Callable[[], None]) -> Callable[[], None]:
+    """Wrap a callback of the event loop so that only the first call runs it."""
+    pending = [callback]
 
     def call() -> None:
         if pending:
@@ -101,5 +102,5 @@ _fair_loops = LoopLocal(FairLoop)
 
 
 def fair_loop() -> FairLoop:
-    """The turns of the running event loop."""
+    """The `FairLoop` of the running event loop."""
     return _fair_loops.get()

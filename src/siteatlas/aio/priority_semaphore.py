@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-# So many interactive jobs in a row, then one of the others, so that those never stop altogether.
+# After this many interactive jobs in a row, one of the others is admitted, so that none starves.
 MAX_IN_A_ROW = 4
 
 _is_interactive: ContextVar[bool] = ContextVar("is_interactive", default=False)
@@ -28,7 +28,7 @@ def interactive_job(is_interactive: bool) -> Iterator[None]:
 
 
 class PrioritySemaphore:
-    """A semaphore with two queues; hold a place with `async with`."""
+    """A semaphore with two queues of waiting tasks; acquire it with `async with`."""
 
     def __init__(self, count: int) -> None:
         self._free = count
@@ -54,7 +54,7 @@ class PrioritySemaphore:
 
     def _pass_on(self) -> None:
         """Pass the permit to the next waiter, skipping cancelled ones."""
-        while waiting := self._next_queue():
+        while waiting := self._next_waiters():
             ready = waiting.popleft()
             if not ready.done():
                 self._in_a_row = self._in_a_row + 1 if waiting is self._interactive else 0
@@ -62,7 +62,8 @@ class PrioritySemaphore:
                 return
         self._free += 1
 
-    def _next_queue(self) -> deque[asyncio.Future[None]]:
+    def _next_waiters(self) -> deque[asyncio.Future[None]]:
+        """The queue from which the semaphore admits the next waiting task; empty if none waits."""
         if self._others and self._in_a_row >= MAX_IN_A_ROW:
             return self._others
         return self._interactive or self._others

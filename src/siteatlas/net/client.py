@@ -130,7 +130,7 @@ class HttpClient:
         max_bytes: int | None = None,
         accept_encoding: str = "gzip",
     ) -> AsyncIterator[Response]:
-        """Ask for a document and follow redirects; the body is read through `Response.chunks`.
+        """Request a document and follow redirects; the body is read through `Response.chunks`.
 
         Raises ScanError for faults of the network and EgressDenied for forbidden addresses.
         """
@@ -166,7 +166,7 @@ class HttpClient:
         own = self._policy.is_own(address)
         sent = {**headers, **self._own_headers} if own else headers
         for attempt in range(1, self._limits.tries + 1):
-            last, delay = attempt == self._limits.tries, self._delay(attempt)
+            last, delay = attempt == self._limits.tries, self._retry_delay(attempt)
             ips = () if own or self._proxy else await self._look_up(address, budget)
             slot = self._politeness.slot(
                 address, own, max_retry_after=self._limits.max_retry_after, ips=ips
@@ -182,7 +182,7 @@ class HttpClient:
                 exchange.callback(raw.release)
                 self._politeness.record(address, ok=True, own=own)
                 self._answering.add(address.origin)
-                wait = self._asked_wait(raw, address, attempt, own=own)
+                wait = self._wait_in_response(raw, address, attempt, own=own)
                 if last or not _is_passing_error(raw) or wait > self._limits.max_retry_after:
                     return raw
                 delay = max(delay, wait)
@@ -192,9 +192,9 @@ class HttpClient:
         raise AssertionError("FetchLimits.tries must be at least 1")
 
     def _may_pass(self, fault: ScanError, address: WebAddress) -> bool:
-        """Whether a second try, a moment later, may go better.
+        """Whether a retry, a moment later, may succeed.
 
-        A name that does not exist, a port that refuses and a host that was never heard stay so.
+        Not if the name does not exist, the port refuses or the host has never responded.
         """
         if isinstance(fault, DnsNameUnknown):
             return False
@@ -203,19 +203,20 @@ class HttpClient:
         refused = isinstance(fault.__cause__, OSError) and fault.__cause__.errno == ECONNREFUSED
         return isinstance(fault, (ConnectionFailed, DnsError)) and not refused
 
-    def _asked_wait(
+    def _wait_in_response(
         self, raw: aiohttp.ClientResponse, address: WebAddress, attempt: int, *, own: bool
     ) -> float:
-        """The seconds that an answer asks us to wait; 429 means the host, 503 this document."""
+        """The seconds a response tells us to wait; 429 means the host, 503 this document."""
         asked = retry_after_seconds(raw.headers.get("Retry-After"))
         if raw.status == TOO_MANY_REQUESTS:
-            wait = self._delay(attempt) if asked is None else asked
+            wait = self._retry_delay(attempt) if asked is None else asked
             self._politeness.pause(address, wait, own=own)
             return wait
         return asked or 0.0
 
-    def _delay(self, attempt: int) -> float:
-        return self._limits.retry_delay * float(2 ** (attempt - 1)) * _jitter()
+    def _retry_delay(self, attempt: int) -> float:
+        """Seconds to wait before a failed request or lookup is sent again; doubles each time."""
+        return self._limits.retry_delay * float(2 ** (attempt - 1)) * _retry_jitter()
 
     async def _look_up(self, address: WebAddress, budget: TimeLimit) -> tuple[str, ...]:
         """The IP addresses to connect to, for a host that is not the operator's own."""
@@ -228,7 +229,7 @@ class HttpClient:
                     raise
             finally:
                 budget.spend(since)
-            await asyncio.sleep(self._delay(attempt))
+            await asyncio.sleep(self._retry_delay(attempt))
         raise AssertionError("FetchLimits.tries must be at least 1")
 
     async def _send(
@@ -238,7 +239,7 @@ class HttpClient:
         budget: TimeLimit,
         ips: Sequence[str],
     ) -> aiohttp.ClientResponse:
-        """Send one request and wait for the headers of the answer."""
+        """Send one request and wait for the response headers."""
         if self._session is None:
             raise RuntimeError("HttpClient must be entered with `async with`")
         url = URL(address.url, encoded=True)
@@ -248,9 +249,9 @@ class HttpClient:
         try:
             proxy = None if self._policy.is_own(address) else self._proxy
             with choose_connect_target(address, proxy, ips=ips) as target:
-                async with asyncio.timeout(min(budget.left, self._longest_opening)):
+                async with asyncio.timeout(min(budget.left, self._response_timeout)):
                     raw = await self._session.get(
-                        url, allow_redirects=False, **_way(headers, address, proxy)
+                        url, allow_redirects=False, **_request_options(headers, address, proxy)
                     )
                 try:
                     self._gate.verify_peers(target)
@@ -265,7 +266,8 @@ class HttpClient:
         return raw
 
     @property
-    def _longest_opening(self) -> float:
+    def _response_timeout(self) -> float:
+        """The maximum time from the name lookup to the response headers, in seconds."""
         return self._limits.dns + self._limits.connect + self._limits.first_byte
 
     def _check_head(self, raw: aiohttp.ClientResponse, *, conditional: bool) -> None:
@@ -299,7 +301,7 @@ class HttpClient:
         return target
 
     def _record_fault(self, address: WebAddress, fault: ScanError, *, own: bool) -> None:
-        """Only silence counts against a host; an answer, even a wrong one, is a sign of life."""
+        """Count a failed connection or a timeout against the host; any response shows it is up."""
         if isinstance(fault, (ConnectionFailed, Timeout)):
             self._politeness.record(address, ok=False, own=own)
 
@@ -341,8 +343,10 @@ async def _named_faults(
         raise map_exception(error) from error
 
 
-def _way(headers: Mapping[str, str], address: WebAddress, proxy: Proxy | None) -> dict[str, Any]:
-    """Headers and proxy of a request; a tunnel keeps what is for the proxy from the site."""
+def _request_options(
+    headers: Mapping[str, str], address: WebAddress, proxy: Proxy | None
+) -> dict[str, Any]:
+    """Headers and proxy of a request; over HTTPS, the site does not see what is for the proxy."""
     if proxy is None:
         return {"headers": headers}
     if address.url.startswith("https:"):
@@ -352,10 +356,10 @@ def _way(headers: Mapping[str, str], address: WebAddress, proxy: Proxy | None) -
 
 def _conditions(etag: str | None, last_modified: str | None) -> dict[str, str]:
     """The headers of a conditional request; validators that no header can hold are left out."""
-    given = {"If-None-Match": etag, "If-Modified-Since": last_modified}
+    validators = {"If-None-Match": etag, "If-Modified-Since": last_modified}
     return {
         name: value
-        for name, value in given.items()
+        for name, value in validators.items()
         if value and value.isascii() and value.isprintable()
     }
 
@@ -365,9 +369,10 @@ def _is_conditional(headers: Mapping[str, str]) -> bool:
 
 
 def _is_passing_error(raw: aiohttp.ClientResponse) -> bool:
-    """An answer that may be another one a moment later."""
+    """Whether a response may be different a moment later."""
     return raw.status in SERVER_ERRORS or raw.status == TOO_MANY_REQUESTS
 
 
-def _jitter() -> float:
+def _retry_jitter() -> float:
+    """A random factor for the delay of a retry, so that requests do not repeat in step."""
     return random.uniform(0.5, 1.5)

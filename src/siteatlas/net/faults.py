@@ -47,7 +47,7 @@ _NOT_TLS = frozenset(
     ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG", "HTTP_REQUEST")
 )
 
-# What aiohttp, its helpers and the standard library raise for a request that went wrong.
+# What aiohttp, its dependencies and the standard library raise for a failed request.
 LIBRARY_FAULTS = (
     aiohttp.ClientError,
     HttpProcessingError,
@@ -58,7 +58,7 @@ LIBRARY_FAULTS = (
 
 def map_exception(error: BaseException) -> SiteatlasError:
     """The error of our tree for an exception of a library."""
-    ours = _cause(error, SiteatlasError)
+    ours = _find_cause(error, SiteatlasError)
     if ours is not None:
         return ours
     if isinstance(error, TimeoutError):
@@ -69,10 +69,10 @@ def map_exception(error: BaseException) -> SiteatlasError:
         return ProxyFailed("The proxy in SITEATLAS_PROXY cannot be reached.")
     if isinstance(error, aiohttp.ClientPayloadError):
         return _payload_fault(error)
-    if _cause(error, *_BROKEN_HANDSHAKE):
+    if _find_cause(error, *_BROKEN_HANDSHAKE):
         return ConnectionFailed("The site closed the connection.")
-    if _cause(error, ssl.SSLError, ssl.CertificateError):
-        reasons = {getattr(cause, "reason", None) for cause in _causes(error)}
+    if _find_cause(error, ssl.SSLError, ssl.CertificateError):
+        reasons = {getattr(cause, "reason", None) for cause in _exception_chain(error)}
         return TlsError() if reasons.isdisjoint(_NOT_TLS) else TlsNotSpoken()
     if isinstance(error, aiohttp.ClientConnectorDNSError):
         return DnsError()
@@ -82,7 +82,7 @@ def map_exception(error: BaseException) -> SiteatlasError:
 
 
 def _proxy_fault(status: int) -> ScanError:
-    """The proxy opened no tunnel: it has no way to the site, or none for us."""
+    """The error for a proxy that opened no tunnel: it cannot reach the site, or refuses us."""
     if 500 <= status <= 599:  # noqa: PLR2004
         return ConnectionFailed(f"The proxy cannot reach the site (status {status}).")
     return ProxyFailed(f"The proxy refused the connection (status {status}).")
@@ -125,18 +125,19 @@ def _bounded(seconds: float) -> float:
 
 
 def _payload_fault(error: aiohttp.ClientPayloadError) -> ScanError:
-    """A body that broke off is cut; anything else breaks the protocol."""
-    reason = _cause(error, HttpProcessingError)
+    """The error for a broken response body: truncated, or a violation of the protocol."""
+    reason = _find_cause(error, HttpProcessingError)
     cut_short = reason is None or isinstance(reason, (ContentLengthError, TransferEncodingError))
     return Truncated() if cut_short else HttpProtocolError()
 
 
-def _cause(error: BaseException, *kinds: type[Fault]) -> Fault | None:
-    return next((cause for cause in _causes(error) if isinstance(cause, kinds)), None)
+def _find_cause(error: BaseException, *kinds: type[Fault]) -> Fault | None:
+    """The first exception of these types in the chain of a network fault."""
+    return next((cause for cause in _exception_chain(error) if isinstance(cause, kinds)), None)
 
 
-def _causes(error: BaseException | None) -> Iterator[BaseException]:
-    """An exception and what led to it, the last one first."""
+def _exception_chain(error: BaseException | None) -> Iterator[BaseException]:
+    """The exception that the HTTP client met, then the ones that caused it."""
     for _ in range(_MAX_CAUSE_DEPTH):
         if error is None:
             return

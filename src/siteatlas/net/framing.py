@@ -25,7 +25,7 @@ _FINE_FRAMING = 16
 
 
 class BoundedHandler(ResponseHandler, asyncio.BufferedProtocol):
-    """A connection of aiohttp that breaks off when a site sends too much around its documents.
+    """A connection of aiohttp that is aborted when a site sends too much besides the document.
 
     Until the head is complete, and while chunks are small, little is read at a time: parsing a
     read of tiny chunks takes a hundred times as long as parsing one of plain body.
@@ -34,9 +34,10 @@ class BoundedHandler(ResponseHandler, asyncio.BufferedProtocol):
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(loop)
         self._space = memoryview(bytearray(LARGE_READ))
-        self._start()
+        self._reset_counts()
 
-    def _start(self) -> None:
+    def _reset_counts(self) -> None:
+        """Start counting the bytes of a new HTTP response on this connection."""
         self._answers = 0
         self._wire_bytes = 0
         self._head_bytes = 0
@@ -45,20 +46,20 @@ class BoundedHandler(ResponseHandler, asyncio.BufferedProtocol):
         self._body: aiohttp.StreamReader | None = None
 
     def set_response_params(self, **options: Any) -> None:
-        """Reset the counts for a new request."""
-        self._start()
+        """Prepare for the response to a new request; called by aiohttp."""
+        self._reset_counts()
         super().set_response_params(**options)
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002
-        """Where the transport puts the next bytes."""
-        return self._space if self._is_harmless else self._space[:SMALL_READ]
+        """The buffer for the next bytes of a response; small while it may be all overhead."""
+        return self._space if self._is_mostly_body else self._space[:SMALL_READ]
 
     def buffer_updated(self, nbytes: int) -> None:
-        """The transport has put so many bytes there."""
+        """Process the bytes that the transport has written to the buffer."""
         self.data_received(bytes(self._space[:nbytes]))
 
     def feed_data(self, data: tuple[Any, Any], size: int = 0) -> None:
-        """An answer was parsed, interim or final."""
+        """Count a parsed response, interim or final; called by aiohttp."""
         message, body = data
         self._answers += 1
         self._head_bytes += sum(len(name) + len(value) + 4 for name, value in message.raw_headers)
@@ -69,21 +70,22 @@ class BoundedHandler(ResponseHandler, asyncio.BufferedProtocol):
         super().feed_data(data, size)
 
     def data_received(self, data: bytes) -> None:
-        """Parse what came, then see whether it was mostly wrapping."""
+        """Parse received bytes, then abort the response if it has too much overhead."""
         super().data_received(data)
         self._wire_bytes += len(data)
-        reason = self._excess()
+        reason = self._overhead_fault()
         if reason is not None and self.transport is not None:
-            self._break_off(HttpProtocolError(reason))
+            self._abort_response(HttpProtocolError(reason))
 
     @property
     def _framing_bytes(self) -> int:
-        """What came besides headers and body; some of it may not have been parsed yet."""
+        """Bytes received besides headers and body; some may not have been parsed yet."""
         body_bytes = self._body.total_bytes if self._body is not None else 0
         return self._wire_bytes - self._head_bytes - body_bytes
 
     @property
-    def _is_harmless(self) -> bool:
+    def _is_mostly_body(self) -> bool:
+        """Whether the response is mostly body, so that a large read is parsed quickly."""
         if not self._has_head:
             return False
         if not self._is_chunked:
@@ -91,7 +93,8 @@ class BoundedHandler(ResponseHandler, asyncio.BufferedProtocol):
         enough = self._wire_bytes >= LARGE_READ
         return enough and self._framing_bytes * _FINE_FRAMING <= self._wire_bytes
 
-    def _excess(self) -> str | None:
+    def _overhead_fault(self) -> str | None:
+        """Why the HTTP response is refused: interim responses, headers or tiny chunks; or None."""
         if self._answers > MAX_INTERIM_ANSWERS + 1:
             return "The site sent too many interim responses."
         if not self._has_head:
@@ -102,7 +105,8 @@ class BoundedHandler(ResponseHandler, asyncio.BufferedProtocol):
             return "The site sends the document in chunks of a few bytes."
         return None
 
-    def _break_off(self, error: HttpProtocolError) -> None:
+    def _abort_response(self, error: HttpProtocolError) -> None:
+        """Close the connection to the site; whoever reads the response gets the error."""
         transport, body = self.transport, self._body
         self._buffer.clear()
         self.set_exception(error)
@@ -115,7 +119,7 @@ class BoundedHandler(ResponseHandler, asyncio.BufferedProtocol):
 
 
 class BoundedConnector(aiohttp.TCPConnector):
-    """A connector whose connections are bounded."""
+    """The connector of the HTTP client; limits what its connections receive."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)

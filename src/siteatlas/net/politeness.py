@@ -177,7 +177,7 @@ class Politeness:
                     await asyncio.sleep(left)
             else:
                 # A slot may be long in coming, so the turn is looked at again after it.
-                await waits.active()
+                await waits.resume_requests()
 
     def _left(self, hosts: Sequence[_Host], max_retry_after: float) -> float:
         """Seconds until the next request may start; RateLimited if a pause takes too long."""

@@ -30,7 +30,7 @@ class Proxy:
         try:
             parts = urlsplit(text)
             port = parts.port
-            # As aiohttp will ask for it: an IPv6 address in its short form.
+            # As aiohttp requests it: an IPv6 address in its short form.
             host = URL.build(scheme="http", host=parts.hostname or "", port=port).raw_host
         except ValueError as error:
             raise ConfigurationError(SHAPE) from error
@@ -41,12 +41,12 @@ class Proxy:
 
     @property
     def url(self) -> URL:
-        """Where it listens."""
+        """The URL of the operator's HTTP proxy, without its credentials."""
         return URL.build(scheme="http", host=self.host, port=self.port)
 
     @property
     def headers(self) -> dict[str, str]:
-        """What it must be told with every request and every tunnel."""
+        """The credentials for the proxy, for every request and every tunnel."""
         return {"Proxy-Authorization": self.credentials} if self.credentials else {}
 
     def __str__(self) -> str:

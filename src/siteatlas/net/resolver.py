@@ -25,17 +25,17 @@ _UNKNOWN = frozenset({pycares.errno.ARES_ENOTFOUND, pycares.errno.ARES_ENODATA})
 
 
 class Resolver(Protocol):
-    """Whatever can tell all addresses of a name."""
+    """Resolves a host name to all of its IP addresses."""
 
     async def addresses(self, host: str) -> Sequence[str]:
-        """Every address of the name; DnsNameUnknown or DnsError when there is none."""
+        """All IP addresses of a host; raises DnsNameUnknown or DnsError if there is none."""
 
 
 class DnsResolver:
-    """Asks the hosts file, then the name servers of the system or the given ones.
+    """Queries the hosts file, then the name servers of the system or the given ones.
 
     Any number of lookups run at the same time here; the gate limits them for each client. A name
-    whose servers did not answer in time is not asked for again for a few seconds. `servers` are
+    whose servers did not respond in time is not looked up again for a few seconds. `servers` are
     IP addresses, with a port where it is not 53.
     """
 
@@ -49,24 +49,24 @@ class DnsResolver:
         since = time.monotonic()
         try:
             async with asyncio.timeout(LOOKUP_SECONDS):
-                return await self._ask(host)
+                return await self._query(host)
         except TimeoutError as error:
-            self._remember(host)
+            self._remember_dead_name(host)
             raise DnsError("The host name of the site was not resolved in time.") from error
         except pycares.AresError as error:
             if error.args[0] in _UNKNOWN:
                 raise DnsNameUnknown from error
             if time.monotonic() - since > QUICK_SECONDS:
-                self._remember(host)
+                self._remember_dead_name(host)
             raise DnsError from error
         except UnicodeError as error:
             raise DnsError from error
 
-    async def _ask(self, host: str) -> Sequence[str]:
+    async def _query(self, host: str) -> Sequence[str]:
         with DnsQuery(self._servers) as query:
             return await query.addresses(host)
 
-    def _remember(self, host: str) -> None:
+    def _remember_dead_name(self, host: str) -> None:
         if len(self._dead_until) >= MAX_DEAD_NAMES:
             self._dead_until.clear()
         self._dead_until[host] = time.monotonic() + DEAD_SECONDS
@@ -106,18 +106,22 @@ class DnsQuery:
         self._channel.cancel()
         # The channel closes its sockets from a thread, which must not reach the loop.
         self._is_closed = True
-        self._unwatch_all()
+        self._unwatch_sockets()
         self._channel.close()
 
     async def addresses(self, host: str) -> list[str]:
-        """All addresses in order of preference; AresError says why there is none."""
+        """All IP addresses in order of preference; raises AresError if there is none."""
         self._channel.getaddrinfo(
-            host, None, family=socket.AF_UNSPEC, type=socket.SOCK_STREAM, callback=self._done
+            host,
+            None,
+            family=socket.AF_UNSPEC,
+            type=socket.SOCK_STREAM,
+            callback=self._receive_answer,
         )
         self._set_timer()
         return await self._answer
 
-    def _done(self, result: Any, code: int | None) -> None:
+    def _receive_answer(self, result: Any, code: int | None) -> None:
         if self._answer.done():
             return
         if code is not None:
@@ -127,37 +131,39 @@ class DnsQuery:
             self._answer.set_result(list(dict.fromkeys(found)))
 
     def _watch(self, fd: int, readable: bool, writable: bool) -> None:
-        """c-ares tells which of its sockets it wants to hear of."""
+        """Watch a socket as c-ares requests; its callback for DNS sockets."""
         if self._is_closed:
             return
         if readable:
-            self._loop.add_reader(fd, self._process, fd, pycares.ARES_SOCKET_BAD)
+            self._loop.add_reader(fd, self._process_sockets, fd, pycares.ARES_SOCKET_BAD)
             self._reading.add(fd)
         elif fd in self._reading:
             self._loop.remove_reader(fd)
             self._reading.discard(fd)
         if writable:
-            self._loop.add_writer(fd, self._process, pycares.ARES_SOCKET_BAD, fd)
+            self._loop.add_writer(fd, self._process_sockets, pycares.ARES_SOCKET_BAD, fd)
             self._writing.add(fd)
         elif fd in self._writing:
             self._loop.remove_writer(fd)
             self._writing.discard(fd)
 
-    def _process(self, read_fd: int, write_fd: int) -> None:
+    def _process_sockets(self, read_fd: int, write_fd: int) -> None:
+        """Let c-ares read or write the sockets of a DNS lookup, then check its timeouts."""
         self._channel.process_fd(read_fd, write_fd)
         self._set_timer()
 
     def _set_timer(self) -> None:
-        """Let c-ares look at its own timeouts as long as there is no answer."""
+        """Let c-ares check its own timeouts until there is an answer."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
         if not self._answer.done():
             pause = self._channel.timeout(MAX_PAUSE_SECONDS)  # type: ignore[no-untyped-call]
             bad = pycares.ARES_SOCKET_BAD
-            self._timer = self._loop.call_later(pause, self._process, bad, bad)
+            self._timer = self._loop.call_later(pause, self._process_sockets, bad, bad)
 
-    def _unwatch_all(self) -> None:
+    def _unwatch_sockets(self) -> None:
+        """Remove the timer and the sockets of the DNS lookup from the event loop."""
         if self._timer is not None:
             self._timer.cancel()
         for fd in self._reading:

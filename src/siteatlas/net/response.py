@@ -39,7 +39,7 @@ class TimeLimit:
         self.spent = 0.0
 
     def spend(self, since: float) -> float:
-        """Count the time from `since` (monotonic) until now; answers the time now."""
+        """Count the time from `since` (monotonic) until now; returns the time now."""
         now = time.monotonic()
         self.spent += now - since
         self.left -= now - since
@@ -47,7 +47,7 @@ class TimeLimit:
 
 
 class Speed:
-    """Watches that no window of time passes with too few bytes."""
+    """Checks that a response is not sent too slowly."""
 
     def __init__(self, lowest: float, window: float) -> None:
         self._needed = lowest * window
@@ -55,7 +55,7 @@ class Speed:
         self._samples: deque[tuple[float, int]] = deque([(0.0, 0)])
 
     def check(self, seconds: float, total: int) -> None:
-        """Raise TooSlow when fewer bytes than needed came in the last window."""
+        """Raise TooSlow if too few bytes were received in the last window."""
         while len(self._samples) > 1 and self._samples[1][0] <= seconds - self._window:
             self._samples.popleft()
         first_time, first_total = self._samples[0]
@@ -66,11 +66,7 @@ class Speed:
 
 
 class Response:
-    """A final answer: status and headers at once, the body on demand.
-
-    `requested` is the address that was asked for, `address` the one that answered, `hops` the
-    addresses that redirected in between, the first one included.
-    """
+    """The final HTTP response after redirects: status and headers at once, the body on demand."""
 
     def __init__(
         self,
@@ -90,28 +86,32 @@ class Response:
 
     @property
     def address(self) -> WebAddress:
+        """The address that sent this HTTP response, after redirects."""
         return self._chain[-1]
 
     @property
     def requested(self) -> WebAddress:
+        """The address of the HTTP request, before redirects."""
         return self._chain[0]
 
     @property
     def hops(self) -> tuple[str, ...]:
+        """The URLs that redirected the request, in order, the requested one first."""
         return tuple(address.url for address in self._chain[:-1])
 
     @property
     def status(self) -> int:
+        """The status code of the HTTP response."""
         return self._raw.status
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """The headers; names in any case."""
+        """The response headers; names are case-insensitive."""
         return self._raw.headers
 
     @property
     def content_encoding(self) -> str:
-        """The content coding in lower case; empty when there is none."""
+        """The content coding in lower case; empty if there is none."""
         return ",".join(self._raw.headers.getall("Content-Encoding", [])).strip().lower()
 
     @property
@@ -122,14 +122,14 @@ class Response:
 
     @property
     def retry_after(self) -> float | None:
-        """Seconds that the site asks us to wait, up to one hour."""
+        """Seconds that the site tells us to wait, up to one hour."""
         return retry_after_seconds(self._raw.headers.get("Retry-After"))
 
     @property
     def links(self) -> list[tuple[frozenset[str], str]]:
         """The relations, in lower case, and the full URL of each link of the `Link` headers.
 
-        None when one of the URLs is invalid.
+        Empty if one of the URLs is invalid.
         """
         try:
             links = [
@@ -138,10 +138,10 @@ class Response:
             ]
         except ValueError:
             return []
-        return [_relations_and_target(link) for link in links]
+        return [_parse_link(link) for link in links]
 
     def header_values(self, name: str) -> list[str]:
-        """Every value of a header that may stand several times."""
+        """All values of a header that may occur several times."""
         return list(self._raw.headers.getall(name, []))
 
     def error(self) -> ScanError | None:
@@ -160,9 +160,9 @@ class Response:
             raise TooLarge
 
     async def chunks(self) -> AsyncIterator[bytes]:
-        """The bytes of the body as they came, up to 64 KiB at a time.
+        """The bytes of the body as received, up to 64 KiB at a time.
 
-        What was read before a limit or a fault is handed out first, then the error is raised.
+        What was read before a limit or a fault is yielded first, then the error is raised.
         """
         speed = Speed(self._limits.lowest_speed, self._limits.speed_window)
         started = self._budget.spent
@@ -178,7 +178,7 @@ class Response:
             speed.check(self._budget.spent - started, self.wire_bytes)
 
     async def _read_chunk(self) -> bytes:
-        """The next bytes; only the time that the site lets us wait is counted."""
+        """The next bytes; only the time spent waiting for the site counts."""
         if self._budget.left <= 0:
             raise Timeout("The site took too long to send the document.")
         content = self._raw.content
@@ -197,13 +197,14 @@ class Response:
             self._budget.spend(since)
 
     def _hidden_fault(self) -> BaseException | None:
-        """What aiohttp keeps to itself: after a fault in the chunks the body just stops coming."""
+        """A fault in the chunked encoding, after which aiohttp only stops delivering the body."""
         connection = self._raw.connection
         protocol = connection.protocol if connection is not None else None
         return protocol.exception() if protocol is not None else None
 
 
-def _relations_and_target(link: Sequence[tuple[str, str]]) -> tuple[frozenset[str], str]:
+def _parse_link(link: Sequence[tuple[str, str]]) -> tuple[frozenset[str], str]:
+    """The relations and the URL of one link in a `Link` header of an HTTP response."""
     relations = " ".join(value for name, value in link if name == "rel")
     # aiohttp adds the URL behind the parameters, one of which may have the same name.
     return frozenset(relations.lower().split()), link[-1][1]

@@ -99,7 +99,7 @@ async def test_a_silent_name_is_asked_for_again_after_a_while(monkeypatch: pytes
 async def test_only_so_many_silent_names_are_remembered():
     resolver = DnsResolver()
     for number in range(2 * MAX_DEAD_NAMES):
-        resolver._remember(f"n{number}.silent.test")
+        resolver._remember_dead_name(f"n{number}.silent.test")
     assert len(resolver._dead_until) <= MAX_DEAD_NAMES
 
 

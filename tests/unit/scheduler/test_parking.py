@@ -25,7 +25,7 @@ async def test_a_job_that_waits_for_a_second_or_more_is_parked_until_it_goes_on(
         waits = current_waits()
         with waits.request(), waits.wait(30.0):
             assert slots.is_parked(job)
-        await waits.active()
+        await waits.resume_requests()
     assert not slots.is_parked(job)
 
 
