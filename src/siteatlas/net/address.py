@@ -252,7 +252,12 @@ def _canonical(
     )
 
 
+def bare_host(host: str) -> str:
+    """A host without its leading `www.`, to compare the hosts of one site."""
+    return host.removeprefix("www.")
+
+
 def _without_www(host: str) -> str:
     """Drop one leading `www.`, unless nothing but a top-level domain would be left."""
-    shorter = host.removeprefix("www.")
+    shorter = bare_host(host)
     return shorter if "." in shorter else host

@@ -114,7 +114,7 @@ def test_a_url_that_is_listed_again_is_noted(size):
     tally = Tally()
     duplicates = DuplicateUrls(tally)
     for start in range(0, len(urls), size):
-        duplicates.note(urls[start : start + size])
+        duplicates.note_repeated(urls[start : start + size])
     assert tally.problems == {"duplicate_url": 3}
     shown = [sample.url for sample in tally.kept_samples()["duplicate_url"]]
     assert shown == [PAGE + "1", PAGE + "2"]

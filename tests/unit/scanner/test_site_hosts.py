@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from siteatlas.scanner.discovery.hosts import FOREIGN_DOCUMENTS_PER_HOST, SiteHosts
+from siteatlas.scanner.crawl.site_hosts import FOREIGN_DOCUMENTS_PER_HOST, SiteHosts
 
 
 @pytest.mark.parametrize(

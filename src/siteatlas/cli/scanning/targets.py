@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, replace
 
 from siteatlas.aio.daemon_thread import DaemonWorker
+from siteatlas.cli.scanning.local_paths import local_path, may_be_site
 from siteatlas.cli.scanning.messages import print_scan_error
 from siteatlas.cli.terminal.output import is_terminal, print_message
 from siteatlas.cli.terminal.site_list import MAX_LINE_CHARS, STDIN, site_in_line
@@ -15,7 +16,7 @@ from siteatlas.errors import InputError
 from siteatlas.net.address import WebAddress, parse_site
 from siteatlas.net.egress import EgressPolicy
 from siteatlas.scanner.analyzer import SitemapAnalyzer
-from siteatlas.scanner.crawl.local_file import local_path, may_be_site, read_local_file
+from siteatlas.scanner.crawl.local_file import read_local_file
 from siteatlas.scanner.events import ScanEvent
 from siteatlas.scanner.options import ScanOptions
 

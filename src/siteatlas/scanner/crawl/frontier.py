@@ -10,7 +10,7 @@ from xxhash import xxh3_64_intdigest
 from siteatlas.hash_arrays import FEW_ARRAYS, HashArrays
 from siteatlas.scanner.crawl.candidate_queue import CandidateQueue
 from siteatlas.scanner.crawl.candidates import CrawlCandidate
-from siteatlas.scanner.discovery.hosts import SiteHosts
+from siteatlas.scanner.crawl.site_hosts import SiteHosts
 from siteatlas.scanner.problem_codes import ProblemCode
 
 HALF_OF_64_BITS = 1 << 63
@@ -37,7 +37,7 @@ class UrlLimit:
 
 
 class Frontier:
-    """A queue of candidates, first in, first out, that never takes the same address twice."""
+    """A queue of candidates, first in, first out, that accepts each address only once."""
 
     def __init__(self, site_host: str, *, max_documents: int, max_depth: int) -> None:
         self.hosts = SiteHosts(site_host)
@@ -51,7 +51,7 @@ class Frontier:
     def add(self, candidate: CrawlCandidate) -> ProblemCode | None:
         """Queue a candidate, or return the reason why not."""
         address = candidate.address
-        key = _hash_of(address.url)
+        key = _seen_key(address.url)
         if key in self._seen:
             return ProblemCode.DUPLICATE
         if candidate.depth > self._max_depth:
@@ -69,11 +69,11 @@ class Frontier:
 
     def mark_seen(self, candidate: CrawlCandidate, final_url: str) -> bool:
         """Mark the final URL as seen; return False if it already was."""
-        return final_url == candidate.address.url or self._seen.add(_hash_of(final_url))
+        return final_url == candidate.address.url or self._seen.add(_seen_key(final_url))
 
     def is_new_content(self, content_hash: str) -> bool:
         """Whether no other document of this scan had exactly this content."""
-        return self._contents.add(_hash_of(content_hash))
+        return self._contents.add(_seen_key(content_hash))
 
     async def next(self) -> CrawlCandidate:
         """Wait for a candidate; the caller calls `done` when it has been read."""
@@ -88,5 +88,6 @@ class Frontier:
         await self._queue.join()
 
 
-def _hash_of(text: str) -> int:
+def _seen_key(text: str) -> int:
+    """The signed 64-bit hash by which the crawl recognises a URL or a content hash again."""
     return xxh3_64_intdigest(text.encode()) - HALF_OF_64_BITS

@@ -5,7 +5,6 @@ The children of an index are reported, not fetched.
 
 from __future__ import annotations
 
-import os
 from collections.abc import AsyncGenerator, Iterable, Iterator
 from io import FileIO
 from pathlib import Path
@@ -32,28 +31,6 @@ from siteatlas.scanner.reading.duplicates import DuplicateUrls
 from siteatlas.scanner.reading.tally import ReadResult
 
 READ_BYTES = 256 * 1024
-SITEMAP_ENDINGS = (".xml", ".gz", ".txt", ".rss", ".atom")
-PATH_STARTS = ("./", "../", "/", "~/")
-
-
-def local_path(text: str) -> Path | None:
-    """The file that is meant; None when the text names a site.
-
-    A path is a file, and so is the bare name of one that is there. A directory is refused, unless
-    its bare name may be a site: mirrors are kept in folders such as `example.com`.
-    """
-    is_path = text.startswith(PATH_STARTS)
-    path = Path(text).expanduser() if is_path else Path(text)
-    if (is_path or "." not in text.strip(".")) and text and os.path.isdir(path):  # noqa: PTH112
-        raise InputError(f"{text} is a directory, not a file.")
-    # Unlike its namesake in pathlib, this knows no name that is too long to ask for.
-    return path if is_path or os.path.isfile(path) else None  # noqa: PTH113
-
-
-def may_be_site(text: str) -> bool:
-    """Whether the name of a file could as well be that of a site."""
-    is_file_only = text.startswith(PATH_STARTS) or text.lower().endswith(SITEMAP_ENDINGS)
-    return "." in text and not is_file_only
 
 
 async def read_local_file(
@@ -71,7 +48,7 @@ async def read_local_file(
             for event in reading.process(reading.reader.close()):
                 yield event
         except OSError as error:
-            raise _read_error(error) from error
+            raise _unreadable_file(error) from error
         except ScanError as error:
             fault = _file_error(error)
             yield reading.closed(fault)
@@ -85,7 +62,7 @@ def _open_file(path: Path) -> FileIO:
     try:
         return path.open("rb", buffering=0)
     except OSError as error:
-        raise _read_error(error) from error
+        raise _unreadable_file(error) from error
 
 
 def _file_error(error: ScanError) -> ScanError:
@@ -95,7 +72,8 @@ def _file_error(error: ScanError) -> ScanError:
     return error
 
 
-def _read_error(error: OSError) -> InputError:
+def _unreadable_file(error: OSError) -> InputError:
+    """The error for a local sitemap file that the system cannot open or read."""
     return InputError(f"The file cannot be read: {error.strerror}.")
 
 
@@ -113,7 +91,7 @@ class _FileReading:
 
     @property
     def has_content(self) -> bool:
-        """Whether entries or children were read."""
+        """Whether entries or children were read from the file."""
         return bool(self._document.entries_sent or self._children_found)
 
     def process(self, results: Iterable[ReadResult]) -> Iterator[ScanEvent]:
@@ -126,7 +104,7 @@ class _FileReading:
             columns = result.columns.head(self._limit.admit(len(result.columns)))
             if columns.urls:
                 if self._duplicates is not None:
-                    self._duplicates.note(columns.urls)
+                    self._duplicates.note_repeated(columns.urls)
                 self._document.entries_sent += len(columns)
                 yield EntriesRead(self._document.url, columns)
             if len(columns) < len(result.columns):
@@ -145,7 +123,7 @@ class _FileReading:
             )
 
     def closed(self, error: ScanError | None = None) -> DocumentClosed:
-        """The end of the file, good or bad."""
+        """The event for the end of the file, read or failed."""
         if error is None:
             return self._document.closed(DocumentOutcome.COMPLETE)
         outcome = DocumentOutcome.CUT if self.has_content else DocumentOutcome.UNREAD

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from siteatlas.net.address import WebAddress
 from siteatlas.net.egress import is_private_host
-from siteatlas.scanner.discovery.hosts import SiteHosts
+from siteatlas.scanner.crawl.site_hosts import SiteHosts
 from siteatlas.scanner.problem_codes import ProblemCode
 from siteatlas.scanner.reading.tally import Tally
 from siteatlas.scanner.reading.url_column import all_begin_with
@@ -22,9 +22,9 @@ MAX_OWN_ORIGINS = 16
 
 
 class Placement:
-    """Notes the misplaced pages of one document in its tally.
+    """Records the misplaced pages of one document in its tally.
 
-    A document that robots.txt names, or that stands below an index that it names, may list any page
+    A document that robots.txt names, or a descendant of an index that it names, may list any page
     of its host: `anywhere`.
     """
 
@@ -40,11 +40,11 @@ class Placement:
         self._codes: dict[str, ProblemCode | None] = {}
 
     def note(self, urls: Sequence[str]) -> None:
-        """Look at some pages: `off_host`, `private_host` or, below another directory, `scope`."""
+        """Record misplaced pages: `off_host`, `private_host` or, outside the directory, `scope`."""
         if not urls:
             return
         if not self._own_origins:
-            self._problem_of_url(urls[0])
+            self._placement_of_url(urls[0])
         if not (self._own_origins and all_begin_with(self._own_origins[0], urls)):
             self._note_hosts(urls)
         if self._scope is not None and not all_begin_with(self._scope, urls):
@@ -53,7 +53,7 @@ class Placement:
     def _note_hosts(self, urls: Sequence[str]) -> None:
         own = self._own_origins
         for url in [url for url in urls if not url.startswith(own)]:
-            code = self._problem_of_url(url)
+            code = self._placement_of_url(url)
             if code is not None:
                 self._tally.note(code, url=url)
 
@@ -62,7 +62,8 @@ class Placement:
             if url.startswith(self._origin) and not url.startswith(scope):
                 self._tally.note(ProblemCode.SCOPE, url=url)
 
-    def _problem_of_url(self, url: str) -> ProblemCode | None:
+    def _placement_of_url(self, url: str) -> ProblemCode | None:
+        """Whether a page is outside the site that is crawled: the code to record, or None."""
         match = HOST.match(url)
         if match is None:
             return None
@@ -70,7 +71,7 @@ class Placement:
         if host not in self._codes:
             if len(self._codes) >= MAX_KNOWN_HOSTS:
                 self._codes.clear()
-            self._codes[host] = self._problem_of_host(host)
+            self._codes[host] = self._placement_of_host(host)
         if self._codes[host] is None:
             self._add_own_origin(origin + "/")
         return self._codes[host]
@@ -79,7 +80,8 @@ class Placement:
         if len(self._own_origins) < MAX_OWN_ORIGINS and origin not in self._own_origins:
             self._own_origins = (*self._own_origins, origin)
 
-    def _problem_of_host(self, host: str) -> ProblemCode | None:
+    def _placement_of_host(self, host: str) -> ProblemCode | None:
+        """Whether a host is outside the site that is crawled: the code to record, or None."""
         if self._hosts.belongs(host):
             return None
         return ProblemCode.PRIVATE_HOST if is_private_host(host) else ProblemCode.OFF_HOST

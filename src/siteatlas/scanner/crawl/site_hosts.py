@@ -1,9 +1,9 @@
-"""Which hosts belong to a site, and which others it may send us to.
+"""Which hosts a scan may crawl: those of the site, and a few others that it names.
 
 A site may name sitemaps on foreign hosts in robots.txt or in its home page, a few of them. An
 index may not: its entries are followed on hosts of the site, on the host of the index itself and
-on hosts that the site named. A redirect counts like a document. So nobody's index or redirects turn
-us against somebody else's host.
+on hosts that the site named. A redirect counts like a document. So neither an
+index nor a redirect can turn a scan against the host of somebody else.
 """
 
 from __future__ import annotations
@@ -11,15 +11,10 @@ from __future__ import annotations
 from collections import Counter
 
 from siteatlas.errors import ForeignHostLimit
-from siteatlas.net.address import WebAddress
+from siteatlas.net.address import WebAddress, bare_host
 from siteatlas.net.registrable_domain import is_registrable
 
 FOREIGN_DOCUMENTS_PER_HOST = 20
-
-
-def bare_host(host: str) -> str:
-    """A host without its leading `www.`, to compare hosts of one site."""
-    return host.removeprefix("www.")
 
 
 class SiteHosts:
@@ -31,7 +26,7 @@ class SiteHosts:
         self._foreign: Counter[str] = Counter()
 
     def name(self, host: str) -> None:
-        """The site itself named this host."""
+        """Allow a host that the site itself named."""
         self._named.add(host)
 
     def belongs(self, host: str) -> bool:
@@ -44,13 +39,13 @@ class SiteHosts:
         )
 
     def follows(self, host: str, parent_host: str) -> bool:
-        """Whether an entry of an index may lead to this host."""
+        """Whether the crawl follows an entry of an index to this host."""
         return self.belongs(host) or host == parent_host or host in self._named
 
     def allow_document(self, host: str, parent_host: str | None) -> bool:
-        """Count one document on a host; False when a foreign host has had its share.
+        """Count one document of the crawl on a host; False if a foreign host has reached its limit.
 
-        What a foreign host lists itself, on itself, is not counted: it asked for it.
+        What a foreign host lists on itself is not counted.
         """
         if self.belongs(host) or host == parent_host:
             return True
@@ -58,6 +53,6 @@ class SiteHosts:
         return self._foreign[host] <= FOREIGN_DOCUMENTS_PER_HOST
 
     def follow_redirect(self, source: WebAddress, target: WebAddress) -> None:
-        """Count a redirect like a document; ForeignHostLimit when the host has had its share."""
+        """Count a redirect of the crawl like a document; ForeignHostLimit if too many."""
         if not self.allow_document(target.host, source.host):
             raise ForeignHostLimit

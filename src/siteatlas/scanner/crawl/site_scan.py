@@ -18,13 +18,12 @@ from siteatlas.errors import (
     Timeout,
 )
 from siteatlas.logs import get_logger
-from siteatlas.net.address import WebAddress, parse_url
+from siteatlas.net.address import WebAddress, bare_host, parse_url
 from siteatlas.net.client import HttpClient
 from siteatlas.net.politeness import Politeness
 from siteatlas.scanner.crawl.crawl import Crawl
 from siteatlas.scanner.crawl.origin_search import GuessBudget, OriginSearch
 from siteatlas.scanner.crawl.reasons import most_specific_error
-from siteatlas.scanner.discovery.hosts import bare_host
 from siteatlas.scanner.discovery.origins import (
     TRY_NEXT_ORIGIN_ERRORS,
     candidate_origins,

@@ -63,7 +63,7 @@ class VisitResult:
 
     @property
     def document_was_read(self) -> bool:
-        """Whether this visit read a document."""
+        """Whether this visit has read a document."""
         return self.outcome is not None and self.outcome.is_read
 
 
@@ -92,7 +92,7 @@ class _FetchedDocument(DocumentReading):
 
     @property
     def has_content(self) -> bool:
-        """Whether entries or children were read."""
+        """Whether this visit of the crawl has found entries or children."""
         return bool(self.entries_sent or self.unsent.urls or self.children_found)
 
 
@@ -203,7 +203,7 @@ class Visitor:
             async for chunk in response.chunks():
                 await self._process_results(reading, reader.feed(chunk))
         except ScanError:
-            await self._process_results(reading, reader.salvage())
+            await self._process_results(reading, reader.read_buffered())
             raise
         await self._process_results(reading, reader.close())
 
@@ -235,7 +235,7 @@ class Visitor:
             if reading.placement is not None:
                 reading.placement.note(columns.urls)
             if reading.duplicates is not None:
-                reading.duplicates.note(columns.urls)
+                reading.duplicates.note_repeated(columns.urls)
             reading.unsent.extend(columns)
             # Extras may be large, so entries that have some are sent at once.
             if len(reading.unsent) >= ENTRIES_PER_EVENT or (kept and columns.extras[-1]):
@@ -314,14 +314,15 @@ class Visitor:
                 url=candidate.address.url,
                 method=candidate.method,
                 verdict=verdict,
-                reason=_reason_code(reason),
+                reason=_verdict_reason(reason),
                 http_status=reading.http_status if reading else None,
                 type=reader.type if reader else None,
             )
         )
 
 
-def _reason_code(reason: ProblemCode | SiteatlasError | None) -> str | None:
+def _verdict_reason(reason: ProblemCode | SiteatlasError | None) -> str | None:
+    """The code in the verdict on a candidate of the crawl."""
     if isinstance(reason, SiteatlasError):
         return reason.code
     return None if reason is None else reason.value

@@ -15,8 +15,7 @@ from siteatlas.errors import (
     TlsError,
     TlsNotSpoken,
 )
-from siteatlas.net.address import WebAddress, parse_url
-from siteatlas.scanner.discovery.hosts import bare_host
+from siteatlas.net.address import WebAddress, bare_host, parse_url
 
 TRY_NEXT_ORIGIN_ERRORS = (
     ConnectionFailed,
@@ -30,7 +29,7 @@ TRY_OTHER_HOST_ERRORS = (ConnectionFailed, DnsError, TlsError)
 
 
 def candidate_origins(site: WebAddress) -> Iterator[WebAddress]:
-    """The origins that may serve a site, best first."""
+    """The origins that may serve a site, the most likely first."""
     for host in (site.host, other_host(site.host)):
         if host is not None:
             for origin in _origins_by_scheme(site):
@@ -62,6 +61,7 @@ def is_worth_trying(origin: WebAddress, site: WebAddress, errors: Sequence[Sitea
 
 
 def _is_untrusted_certificate(error: SiteatlasError) -> bool:
+    """Whether an origin failed because of its certificate, so that no other scheme is tried."""
     return isinstance(error, TlsError) and not isinstance(error, TlsNotSpoken)
 
 

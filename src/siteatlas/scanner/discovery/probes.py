@@ -95,7 +95,7 @@ async def _fetch_robots_once(
 
 
 async def _robots_content(response: Response) -> bytes:
-    """The bytes of robots.txt, at most the first ones; an incomplete response is an error."""
+    """The content of robots.txt up to the size limit; an incomplete response is an error."""
     content = bytearray()
     limits = BodyLimits(decoded_bytes=ROBOTS_WIRE_BYTES)
     body = Body(response.content_encoding, Tally(), limits)
@@ -125,12 +125,13 @@ async def probe_random_path(client: HttpClient, base: WebAddress) -> RandomPathR
                 return RandomPathResult()
             moved = response.address.url != address.url
             final_url = response.address.url if moved else None
-            return RandomPathResult(final_url, True, await _detect_type(response))
+            return RandomPathResult(final_url, True, await _random_path_type(response))
     except (ScanError, AddressError):
         return RandomPathResult()
 
 
-async def _detect_type(response: Response) -> SitemapType | None:
+async def _random_path_type(response: Response) -> SitemapType | None:
+    """The type of the sitemap that a site serves at a random path; None for any other response."""
     try:
         reader = DocumentReader(response.content_encoding, response.charset)
         async for chunk in response.chunks():

@@ -40,7 +40,7 @@ def comparable(text: str) -> str:
 
 
 def comparable_path(path: str) -> str:
-    """The same for a requested path, in which `*` and `$` have no special meaning."""
+    """A requested path in that encoding; `*` and `$` have no special meaning in it."""
     if _PLAIN_PATH.fullmatch(path):
         return path
     return comparable(path).replace(ANY, "%2A").replace(END, "%24")
@@ -55,7 +55,7 @@ def _normalise_character(match: re.Match[str]) -> str:
 
 
 def percent_encoded(character: str) -> str:
-    """The bytes of a character, each as `%XX`; a lone surrogate is the byte that it stands for."""
+    """Percent-encode a character of robots.txt; a lone surrogate is the byte that it stands for."""
     try:
         octets = character.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:
@@ -89,12 +89,12 @@ class _Pattern:
         return self.length, self.rule.allow
 
     def grams(self) -> set[str]:
-        """Every piece of three characters that a path must have for this rule to match."""
+        """All runs of three characters that a path must contain for this rule to match."""
         texts = (self.head, *self.middle, self.last or "")
-        return set(chain.from_iterable(map(grams_of, texts)))
+        return set(chain.from_iterable(map(trigrams, texts)))
 
     def matches(self, path: str) -> bool:
-        """Whether it covers a path. Takes each part at its first place: no backtracking."""
+        """Whether it matches a path. Each part is matched at its first place: no backtracking."""
         if not path.startswith(self.head):
             return False
         position = len(self.head)
@@ -107,8 +107,8 @@ class _Pattern:
         return not self.anchored or position == len(path)
 
 
-def grams_of(text: str) -> Iterator[str]:
-    """All runs of three characters in a text."""
+def trigrams(text: str) -> Iterator[str]:
+    """All runs of three characters in a robots.txt pattern or path, for the index of rules."""
     return (text[start : start + GRAM] for start in range(len(text) - GRAM + 1))
 
 
@@ -131,7 +131,7 @@ class RuleSet:
         self._index_wildcards([pattern for pattern in patterns if not pattern.is_literal])
 
     def match(self, path: str) -> Rule | None:
-        """The rule that decides on a path; None when no rule covers it."""
+        """The rule that decides on a path; None if no rule matches it."""
         path = comparable_path(path)
         found = [pattern for pattern in self._wildcards_for(path) if pattern.matches(path)]
         exact = self._exact.get(path)
@@ -154,7 +154,7 @@ class RuleSet:
     def _wildcards_for(self, path: str) -> Iterator[_Pattern]:
         yield from self._without_gram
         if self._by_gram:
-            for gram in self._by_gram.keys() & set(grams_of(path)):
+            for gram in self._by_gram.keys() & set(trigrams(path)):
                 yield from self._by_gram[gram]
 
     def _longest_prefix(self, path: str) -> _Pattern | None:

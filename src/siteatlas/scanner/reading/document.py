@@ -77,7 +77,7 @@ class DocumentReader:
 
     @property
     def wire_bytes(self) -> int:
-        """Bytes received so far."""
+        """Size of the document as read so far, before decompression."""
         return self._body.wire_bytes
 
     @property
@@ -95,15 +95,15 @@ class DocumentReader:
             for decoded in self._body.feed(chunk):
                 yield from self._decode_chunk(decoded)
         except BODY_ERRORS:
-            yield from self.salvage()
+            yield from self.read_buffered()
             raise
 
-    def salvage(self) -> Iterator[ReadResult]:
-        """The complete entries of the buffered text, for a document whose body is incomplete."""
+    def read_buffered(self) -> Iterator[ReadResult]:
+        """Yield the complete entries still buffered, if the body of the document is incomplete."""
         text = self._decoder.decode(self._buffered, final=True)
         self._buffered = b""
         try:
-            result = self._parse_text(text, final=False)
+            result = self._feed_format(text, final=False)
             if result is not None:
                 yield result
             if self._format is not None:
@@ -117,7 +117,7 @@ class DocumentReader:
             for decoded in self._body.close():
                 yield from self._decode_chunk(decoded)
         except BODY_ERRORS:
-            yield from self.salvage()
+            yield from self.read_buffered()
             raise
         yield from self._decode_chunk(b"", final=True)
         self._note_size()
@@ -129,12 +129,13 @@ class DocumentReader:
             self._buffered = chunk
             yield ReadResult()
             return
-        result = self._parse_text(self._decoder.decode(chunk, final=final), final=final)
+        result = self._feed_format(self._decoder.decode(chunk, final=final), final=final)
         yield result or ReadResult()
         if result is not None and result.error is not None:
             raise result.error
 
-    def _parse_text(self, text: str, *, final: bool) -> ReadResult | None:
+    def _feed_format(self, text: str, *, final: bool) -> ReadResult | None:
+        """Choose the format by the head of the document, then pass the text to its reader."""
         if self._format is None:
             # Late, so that a scan sends its first request before it imports the XML parser.
             from siteatlas.scanner.reading.formats import reader_for
@@ -149,13 +150,14 @@ class DocumentReader:
         return self._apply_entry_limit(self._format.feed(text, final=final))
 
     def _note_size(self) -> None:
-        """Count sizes over the limits of the protocol; the document was read all the same."""
+        """Record that a document exceeds the limits of the protocol, though it was read."""
         if self.entry_count + self.child_count > PROTOCOL_ENTRIES:
             self.tally.note(ProblemCode.OVER_50000_ENTRIES)
         if self.decoded_bytes > PROTOCOL_BYTES:
             self.tally.note(ProblemCode.OVER_50_MIB)
 
     def _apply_entry_limit(self, result: ReadResult) -> ReadResult:
+        """Truncate the result of a chunk at the maximum number of entries per document."""
         remaining = self._max_entries - self.entry_count - self.child_count - self.tally.skipped
         found = len(result.columns) + len(result.children)
         if found > remaining:

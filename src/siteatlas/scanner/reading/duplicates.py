@@ -12,14 +12,14 @@ from siteatlas.scanner.reading.tally import Tally
 
 
 class DuplicateUrls:
-    """The URLs of one document as 64-bit hashes; notes repeated ones in its tally."""
+    """The URLs of one document as 64-bit hashes; records repeated ones in its tally."""
 
     def __init__(self, tally: Tally) -> None:
         self._tally = tally
         self._seen: set[int] = set()
 
-    def note(self, urls: Sequence[str]) -> None:
-        """Look at the next URLs of the document."""
+    def note_repeated(self, urls: Sequence[str]) -> None:
+        """Record in the tally of the document which of its next URLs it has listed before."""
         seen, new = self._seen, set(map(hash, urls))
         if len(new) == len(urls) and seen.isdisjoint(new):
             seen |= new
