@@ -109,7 +109,7 @@ class SitemapAnalyzer:
             site,
             options=options,
             memory=memory,
-            open_client=self._open_client,
+            open_client=self._create_client,
             politeness=self._politeness,
             user_agent=self._user_agent,
             emit=events.put,
@@ -122,7 +122,8 @@ class SitemapAnalyzer:
             if task is None or not task.cancelling():
                 await events.put(None)
 
-    def _open_client(self, base: WebAddress) -> HttpClient:
+    def _create_client(self, base: WebAddress) -> HttpClient:
+        """The HTTP client for a scan, from the arguments of `SitemapAnalyzer`."""
         return HttpClient(
             self._policy.for_site(base),
             self._politeness,

@@ -108,7 +108,7 @@ class EntryColumns:
         return len(self.urls)
 
     def extend(self, more: EntryColumns) -> None:
-        """Add entries at the end."""
+        """Append the entries of another event of the same document."""
         if more.lastmod_texts or self.lastmod_texts:
             self.lastmod_texts = [*self.listed_lastmods(), *more.listed_lastmods()]
         self.urls += more.urls
@@ -118,7 +118,7 @@ class EntryColumns:
         self.extras += more.extras
 
     def head(self, count: int) -> EntryColumns:
-        """The first entries; these columns themselves if there are no more than that."""
+        """The first entries of this event; the same object if there are no more than `count`."""
         if count >= len(self):
             return self
         return EntryColumns(
@@ -131,7 +131,7 @@ class EntryColumns:
         )
 
     def where(self, mask: Iterable[bool]) -> EntryColumns:
-        """The entries for which the mask is true, in their order."""
+        """The entries of this event for which the mask is true, in order."""
         wanted = list(mask)
         return EntryColumns(
             list(compress(self.urls, wanted)),
@@ -143,7 +143,10 @@ class EntryColumns:
         )
 
     def rows(self, *more: Iterable[object]) -> Iterator[tuple[Any, ...]]:
-        """URL, lastmod, changefreq, priority and extras of each entry, then a value of `more`."""
+        """The entries of this event as tuples; values of `more` are added to each.
+
+        Their order is URL, lastmod, changefreq, priority, extras.
+        """
         return zip(
             self.urls,
             self.lastmods,
@@ -155,7 +158,7 @@ class EntryColumns:
         )
 
     def listed_lastmods(self) -> list[str]:
-        """The dates as listed, one for each entry."""
+        """The lastmod texts of this event as listed, one for each entry."""
         return self.lastmod_texts or [""] * len(self.urls)
 
 

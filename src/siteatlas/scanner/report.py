@@ -55,7 +55,7 @@ class SitemapSeen:
 
 @dataclass(frozen=True, slots=True)
 class CandidateSeen:
-    """A place where a sitemap was looked for."""
+    """An address where a sitemap was looked for."""
 
     url: str
     method: str
@@ -91,13 +91,13 @@ class ScanReport:
     problems: list[Problem] = field(default_factory=list)
 
     def lose(self, code: str) -> None:
-        """Something of the site is missing in what was read."""
+        """Mark the scan report as partial; the code says why."""
         self.partial = True
         if code not in self.reasons:
             self.reasons.append(code)
 
     def fail(self, error: SiteatlasError) -> None:
-        """The scan ended without a readable sitemap."""
+        """Mark the scan report as failed: no sitemap could be read."""
         self.status, self.error_code = "failed", error.code
 
 
@@ -113,29 +113,32 @@ class OpenSitemap:
     url_count: int = 0
 
 
-class ReadingOrder:
+class ReportOrder:
     """The place in the report of every address that robots.txt, an index or a guess named."""
 
     def __init__(self) -> None:
         self._places: dict[str, int] = {}
 
-    def name(self, urls: Iterable[str]) -> None:
-        """Add named addresses in this order; one that was named before keeps its place."""
+    def add_urls(self, urls: Iterable[str]) -> None:
+        """Give URLs the next places in the scan report; one that has a place keeps it."""
         for url in urls:
             self._places.setdefault(url, len(self._places))
 
-    def redirect(self, requested: str, final: str) -> None:
-        """Give the document at the final URL the place of the requested one."""
-        self.name([requested])
+    def add_redirect(self, requested: str, final: str) -> None:
+        """Give the final URL of a redirect the place of the requested one in the scan report."""
+        self.add_urls([requested])
         self._places.setdefault(final, self._places[requested])
 
-    def sort(self, documents: Sequence[SitemapSeen]) -> list[SitemapSeen]:
-        """Every index before its children, and the children in the order of the index."""
+    def sort_documents(self, documents: Sequence[SitemapSeen]) -> list[SitemapSeen]:
+        """The documents of a scan report, each index followed by its children in listed order."""
         parents = {document.url: document.parent for document in documents}
-        return sorted(documents, key=lambda document: self._path(document.url, parents))
+        return sorted(documents, key=lambda document: self._sort_key(document.url, parents))
 
-    def _path(self, url: str | None, parents: Mapping[str, str | None]) -> list[int]:
-        """The places from the root down; a cycle of indexes ends where it would begin again."""
+    def _sort_key(self, url: str | None, parents: Mapping[str, str | None]) -> list[int]:
+        """The sort key in the scan report: the places of all ancestors, then its own.
+
+        A cycle of indexes ends where it would begin again.
+        """
         path: dict[str, int] = {}
         while url is not None and url in parents and url not in path:
             path[url] = self._places.get(url, len(self._places))
@@ -144,7 +147,7 @@ class ReadingOrder:
 
 
 class ReportBuilder:
-    """Turns events into the report, and knows what is under way and still to come."""
+    """Builds the report from events, and tracks which documents are open or still expected."""
 
     def __init__(self, site: str) -> None:
         self.report = ScanReport(site)
@@ -154,15 +157,15 @@ class ReportBuilder:
         self.robots: RobotsRead | None = None
         self._expected: set[str] = set()
         self._sampled: Counter[str] = Counter()
-        self._order = ReadingOrder()
+        self._order = ReportOrder()
 
     @property
     def documents_expected(self) -> int:
-        """Documents that were opened or announced so far."""
+        """Documents that the events of the scan have opened or listed so far."""
         return max(len(self._expected), len(self.report.sitemaps))
 
     def observe(self, event: ScanEvent) -> None:
-        """Take one event in."""
+        """Add one event of the scan to the report."""
         match event:
             case EntriesRead():
                 self._count_entries(event)
@@ -172,12 +175,12 @@ class ReportBuilder:
                 self.requested.pop(event.requested_url, None)
                 self.open[event.url] = _open_sitemap(event)
                 self._expected.add(event.requested_url)
-                self._order.redirect(event.requested_url, event.url)
+                self._order.add_redirect(event.requested_url, event.url)
             case ChildrenFound():
                 self._expected.update(child.url for child in event.children)
-                self._order.name(child.url for child in event.children)
+                self._order.add_urls(child.url for child in event.children)
             case DocumentClosed():
-                self._close_document(event)
+                self._add_closed_document(event)
             case CandidateJudged():
                 self.requested.pop(event.url, None)
                 self.report.candidates.append(_candidate_seen(event))
@@ -186,7 +189,7 @@ class ReportBuilder:
                 self.report.lose(event.code)
             case RobotsRead():
                 self.robots = event
-                self._order.name(_addresses(event))
+                self._order.add_urls(_robots_sitemaps(event))
             case SiteResolved():
                 pass
             case _:
@@ -207,7 +210,7 @@ class ReportBuilder:
             _interrupted_sitemap(opened, reason) for opened in self.open.values()
         )
         self.report.sitemaps.extend(
-            _unanswered_request(request, reason)
+            _unread_sitemap(request, reason)
             for request in self.requested.values()
             if request.method is not DiscoveryMethod.COMMON_PATH
         )
@@ -216,9 +219,10 @@ class ReportBuilder:
 
     def sort_sitemaps(self) -> None:
         """Sort the documents in the order in which they were named, at the end of the scan."""
-        self.report.sitemaps = self._order.sort(self.report.sitemaps)
+        self.report.sitemaps = self._order.sort_documents(self.report.sitemaps)
 
     def _count_entries(self, event: EntriesRead) -> None:
+        """Count the entries of an event in the scan report."""
         count = len(event.columns)
         self.report.url_count += count
         self.dated_count += count - event.columns.lastmods.count(None)
@@ -226,13 +230,14 @@ class ReportBuilder:
         if opened is not None:
             opened.url_count += count
 
-    def _close_document(self, event: DocumentClosed) -> None:
+    def _add_closed_document(self, event: DocumentClosed) -> None:
+        """Add a document to the scan report, on its last event."""
         self.requested.pop(event.requested_url, None)
-        self._order.redirect(event.requested_url, event.url)
+        self._order.add_redirect(event.requested_url, event.url)
         opened = self.open.pop(event.url, None)
         parent = event.parent_url or (opened.parent if opened else None)
         url_count = opened.url_count if opened else event.entry_count
-        self.report.sitemaps.append(_sitemap_seen(event, parent, url_count))
+        self.report.sitemaps.append(_closed_sitemap(event, parent, url_count))
         if event.outcome in (DocumentOutcome.CUT, DocumentOutcome.UNREAD):
             self.report.lose(event.error_code or event.outcome)
         self.report.problems.extend(
@@ -241,19 +246,20 @@ class ReportBuilder:
         )
 
     def _samples(self, event: DocumentClosed, code: str) -> tuple[ProblemSample, ...]:
-        """The samples of a problem, for as many documents as memory is spent on."""
+        """The samples of a problem for the scan report; none after the first documents."""
         self._sampled[code] += 1
         return event.samples.get(code, ()) if self._sampled[code] <= MAX_SAMPLED else ()
 
 
-def _addresses(robots: RobotsRead) -> Iterator[str]:
-    """The sitemaps of robots.txt, as the URLs that are requested."""
+def _robots_sitemaps(robots: RobotsRead) -> Iterator[str]:
+    """The sitemaps of a `RobotsRead` event as canonical URLs, for the order of the scan report."""
     for url in robots.sitemap_urls:
         with suppress(AddressError):
             yield parse_url(url, robots.url).url
 
 
 def _candidate_seen(event: CandidateJudged) -> CandidateSeen:
+    """A candidate in the scan report, from its event."""
     return CandidateSeen(
         url=event.url,
         method=event.method,
@@ -265,10 +271,12 @@ def _candidate_seen(event: CandidateJudged) -> CandidateSeen:
 
 
 def _open_sitemap(event: DocumentOpened) -> OpenSitemap:
+    """A document in the scan report that is still being read, from its event."""
     return OpenSitemap(event.url, event.type, event.method, event.parent_url, event.http_status)
 
 
-def _unanswered_request(request: DocumentRequested, reason: SiteatlasError) -> SitemapSeen:
+def _unread_sitemap(request: DocumentRequested, reason: SiteatlasError) -> SitemapSeen:
+    """A document in the scan report that was requested when the scan ended early."""
     return SitemapSeen(
         url=request.url,
         type=None,
@@ -287,6 +295,7 @@ def _unanswered_request(request: DocumentRequested, reason: SiteatlasError) -> S
 
 
 def _interrupted_sitemap(sitemap: OpenSitemap, reason: SiteatlasError) -> SitemapSeen:
+    """A document in the scan report that was being read when the scan ended early."""
     return SitemapSeen(
         url=sitemap.url,
         type=sitemap.type,
@@ -304,7 +313,8 @@ def _interrupted_sitemap(sitemap: OpenSitemap, reason: SiteatlasError) -> Sitema
     )
 
 
-def _sitemap_seen(event: DocumentClosed, parent: str | None, url_count: int) -> SitemapSeen:
+def _closed_sitemap(event: DocumentClosed, parent: str | None, url_count: int) -> SitemapSeen:
+    """A document in the scan report that was read or failed, from its last event."""
     return SitemapSeen(
         url=event.url,
         type=event.type,

@@ -32,7 +32,7 @@ class ScanSummary:
         self._urls: list[dict[str, Any]] = []
 
     def add(self, event: ScanEvent) -> None:
-        """Take one event of the scan."""
+        """Add one event of the scan to the summary."""
         match event:
             case DocumentOpened():
                 self._sitemaps[event.url] = {
@@ -44,7 +44,7 @@ class ScanSummary:
                 }
             case EntriesRead():
                 if self._keep_urls:
-                    self._add_urls(event.url, event.columns)
+                    self._add_entries(event.url, event.columns)
             case DocumentClosed():
                 self._close_sitemap(event)
             case RobotsRead() | SiteResolved() | CandidateJudged() | ChildrenFound():
@@ -55,7 +55,7 @@ class ScanSummary:
                 assert_never(event)
 
     def as_dict(self, error: str | None = None) -> dict[str, Any]:
-        """The whole scan; `error` is only there when it failed."""
+        """The summary of the scan; contains `error` only if it failed."""
         sitemaps = list(self._sitemaps.values())
         result: dict[str, Any] = {
             "domain": self._domain,
@@ -70,7 +70,8 @@ class ScanSummary:
             result["error"] = error
         return result
 
-    def _add_urls(self, sitemap: str, columns: EntryColumns) -> None:
+    def _add_entries(self, sitemap: str, columns: EntryColumns) -> None:
+        """Add the entries of a scan event to the summary, up to the limit per sitemap."""
         remaining = self._max_urls - self._kept[sitemap]
         rows = zip(
             columns.urls[: max(remaining, 0)],
@@ -92,6 +93,7 @@ class ScanSummary:
             )
 
     def _close_sitemap(self, event: DocumentClosed) -> None:
+        """Complete a sitemap of the summary, on its last event."""
         sitemap = self._sitemaps.get(event.url)
         if sitemap is not None:
             sitemap |= {

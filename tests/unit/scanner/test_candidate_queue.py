@@ -6,7 +6,7 @@ import tracemalloc
 from datetime import UTC, datetime, timedelta
 
 from siteatlas.net.address import parse_url
-from siteatlas.scanner.crawl.candidate_queue import PAGE_CHILDREN, CandidateQueue
+from siteatlas.scanner.crawl.candidate_queue import BLOCK_CHILDREN, CandidateQueue
 from siteatlas.scanner.crawl.candidates import CrawlCandidate
 from siteatlas.scanner.crawl.frontier import Frontier
 from siteatlas.scanner.events import DiscoveryMethod
@@ -27,9 +27,9 @@ def child(number: int) -> CrawlCandidate:
     )
 
 
-def test_children_of_many_pages_come_out_as_they_went_in():
+def test_children_of_many_blocks_come_out_as_they_went_in():
     queue = CandidateQueue()
-    expected = [child(number) for number in range(3 * PAGE_CHILDREN + 7)]
+    expected = [child(number) for number in range(3 * BLOCK_CHILDREN + 7)]
     for one in expected:
         queue.put_nowait(one)
     assert queue.qsize() == len(expected)
@@ -39,11 +39,11 @@ def test_children_of_many_pages_come_out_as_they_went_in():
 
 def test_children_may_come_while_others_are_taken():
     queue = CandidateQueue()
-    expected = [child(number) for number in range(2 * PAGE_CHILDREN)]
+    expected = [child(number) for number in range(2 * BLOCK_CHILDREN)]
     given = []
     for one in expected:
         queue.put_nowait(one)
-        if queue.qsize() > PAGE_CHILDREN // 2:
+        if queue.qsize() > BLOCK_CHILDREN // 2:
             given.append(queue.get_nowait())
     given += [queue.get_nowait() for _ in range(queue.qsize())]
     assert given == expected

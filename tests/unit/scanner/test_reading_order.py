@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from siteatlas.scanner.report import ReadingOrder, SitemapSeen
+from siteatlas.scanner.report import ReportOrder, SitemapSeen
 
 
 def read(url: str, parent: str | None = None) -> SitemapSeen:
@@ -23,15 +23,15 @@ def read(url: str, parent: str | None = None) -> SitemapSeen:
     )
 
 
-def sorted_urls(order: ReadingOrder, *documents: SitemapSeen) -> list[str]:
-    return [document.url for document in order.sort(documents)]
+def sorted_urls(order: ReportOrder, *documents: SitemapSeen) -> list[str]:
+    return [document.url for document in order.sort_documents(documents)]
 
 
 def test_children_stand_below_their_index_in_its_order() -> None:
-    order = ReadingOrder()
-    order.name(["first", "second"])
-    order.name(["s1", "s2"])
-    order.name(["f1", "f2"])
+    order = ReportOrder()
+    order.add_urls(["first", "second"])
+    order.add_urls(["s1", "s2"])
+    order.add_urls(["f1", "f2"])
     assert sorted_urls(
         order,
         read("f2", "first"),
@@ -44,19 +44,19 @@ def test_children_stand_below_their_index_in_its_order() -> None:
 
 
 def test_a_redirected_document_keeps_the_place_of_its_name() -> None:
-    order = ReadingOrder()
-    order.name(["a", "b"])
-    order.redirect("a", "z")
+    order = ReportOrder()
+    order.add_urls(["a", "b"])
+    order.add_redirect("a", "z")
     assert sorted_urls(order, read("b"), read("z")) == ["z", "b"]
 
 
 def test_a_document_that_nobody_named_comes_last() -> None:
-    order = ReadingOrder()
-    order.name(["a"])
+    order = ReportOrder()
+    order.add_urls(["a"])
     assert sorted_urls(order, read("unknown"), read("a")) == ["a", "unknown"]
 
 
 def test_indexes_that_name_each_other_are_listed_once_each() -> None:
-    order = ReadingOrder()
-    order.name(["a", "b"])
+    order = ReportOrder()
+    order.add_urls(["a", "b"])
     assert sorted(sorted_urls(order, read("a", "b"), read("b", "a"))) == ["a", "b"]

@@ -46,8 +46,8 @@ class GuessBudget:
     def __init__(self, remaining: int = MAX_GUESSES) -> None:
         self._remaining = remaining
 
-    def take(self) -> bool:
-        """Use one guess; False if none is left."""
+    def take_guess(self) -> bool:
+        """Count one guessed path against the limit of the scan; False if none is left."""
         self._remaining -= 1
         return self._remaining >= 0
 
@@ -83,7 +83,7 @@ class OriginSearch:
         """Read a given path and the sitemaps of robots.txt; if nothing was found, also search the
         home page and the common paths.
         """
-        await self._read_named(path)
+        await self._crawl_named(path)
         if self._is_done:
             return
         home = await self._fetch_home()
@@ -111,7 +111,8 @@ class OriginSearch:
         await self._crawl.run(self._visitor)
         self._crawl.raise_if_rate_limited()
 
-    async def _read_named(self, path: str | None) -> None:
+    async def _crawl_named(self, path: str | None) -> None:
+        """Crawl the given path, the manual documents and the sitemaps of robots.txt."""
         method = DiscoveryMethod.MANUAL
         if path is not None:
             may_be_page = not names_document(path)
@@ -169,7 +170,7 @@ class OriginSearch:
         candidate = CrawlCandidate(address, DiscoveryMethod.COMMON_PATH)
         if not self._rules.allows(path):
             await self._crawl.skip(candidate, ProblemCode.ROBOTS_DISALLOWED)
-        elif not self._guesses.take():
+        elif not self._guesses.take_guess():
             return False
         elif await self._crawl.add_candidate(candidate):
             await self._crawl_queued()

@@ -53,6 +53,6 @@ class SiteHosts:
         return self._foreign[host] <= FOREIGN_DOCUMENTS_PER_HOST
 
     def follow_redirect(self, source: WebAddress, target: WebAddress) -> None:
-        """Count a redirect of the crawl like a document; ForeignHostLimit if too many."""
+        """Count a redirect of the crawl like a document; ForeignHostLimit if there are too many."""
         if not self.allow_document(target.host, source.host):
             raise ForeignHostLimit

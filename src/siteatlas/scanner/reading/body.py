@@ -46,9 +46,9 @@ class Body:
     def __init__(
         self, content_encoding: str | None, tally: Tally, limits: BodyLimits | None = None
     ) -> None:
-        _check_codings(content_encoding or "")
+        _check_content_encoding(content_encoding or "")
         self._limits = limits or BodyLimits()
-        self._layer = _Layer(1, tally, self._limits)
+        self._layer = _GzipLayer(1, tally, self._limits)
         self.wire_bytes = 0
         self.decoded_bytes = 0
 
@@ -77,7 +77,8 @@ class Body:
             yield chunk
 
 
-def _check_codings(content_encoding: str) -> None:
+def _check_content_encoding(content_encoding: str) -> None:
+    """Raise for a document in a compression that `Body` cannot decompress."""
     codings = [coding.strip().lower() for coding in content_encoding.split(",")]
     if len(codings) > MAX_LAYERS:
         raise EncodingChain
@@ -86,7 +87,7 @@ def _check_codings(content_encoding: str) -> None:
         raise EncodingUnsupported
 
 
-class _Layer:
+class _GzipLayer:
     """One possible gzip layer; passes bytes through when they are not gzip."""
 
     def __init__(self, number: int, tally: Tally, limits: BodyLimits) -> None:
@@ -96,18 +97,20 @@ class _Layer:
         self._start = b""
         self._sniffed = False
         self._gzip: _GzipMembers | None = None
-        self._inner: _Layer | None = None
+        self._inner: _GzipLayer | None = None
 
     def feed(self, data: bytes) -> Iterator[bytes]:
+        """The decompressed bytes of the document in this data."""
         if not self._sniffed:
             self._start += data
             if len(self._start) < len(GZIP_MAGIC):
                 return
             data, self._start = self._start, b""
             self._sniff(data)
-        yield from self._pass_on(data)
+        yield from self._decompress(data)
 
     def close(self) -> Iterator[bytes]:
+        """Yield the last bytes of the document; Truncated if a gzip member is incomplete."""
         if not self._sniffed and self._start:
             self._sniffed = True
             yield self._start
@@ -123,9 +126,10 @@ class _Layer:
         if self._number > MAX_LAYERS:
             raise EncodingChain
         self._gzip = _GzipMembers(self._tally, self._limits.gzip_members)
-        self._inner = _Layer(self._number + 1, self._tally, self._limits)
+        self._inner = _GzipLayer(self._number + 1, self._tally, self._limits)
 
-    def _pass_on(self, data: bytes) -> Iterator[bytes]:
+    def _decompress(self, data: bytes) -> Iterator[bytes]:
+        """The bytes of the document, decompressed if this layer is gzip."""
         if self._gzip is None or self._inner is None:
             yield data
             return
@@ -143,7 +147,7 @@ class _GzipMembers:
         self._max_members = max_members
         self._members = 1
         self._member = zlib.decompressobj(GZIP_WINDOW)
-        self._member_gave_output = False
+        self._member_has_output = False
         self._between = b""
         self._garbage = False
         self.error: ScanError | None = None
@@ -166,7 +170,7 @@ class _GzipMembers:
             else:
                 data = self._member.unconsumed_tail or self._member.unused_data
             if chunk:
-                self._member_gave_output = True
+                self._member_has_output = True
                 yield chunk
 
     def _next_member(self, data: bytes) -> bytes:
@@ -183,7 +187,7 @@ class _GzipMembers:
             self.error = GzipMembers()
             return b""
         self._member = zlib.decompressobj(GZIP_WINDOW)
-        self._member_gave_output = False
+        self._member_has_output = False
         return data
 
     def _note_garbage(self) -> None:
@@ -198,7 +202,7 @@ class _GzipMembers:
                 saved += backup.decompress(data[position : position + 1], CHUNK_BYTES)
         except zlib.error:
             pass
-        if self._members > 1 and not saved and not self._member_gave_output:
+        if self._members > 1 and not saved and not self._member_has_output:
             self._note_garbage()
         else:
             self.error = GzipCorrupt()

@@ -43,13 +43,13 @@ class Tag(NamedTuple):
     attributes: Mapping[str, str]
 
     @property
-    def chars(self) -> int:
-        """How long its attributes are, without blanks and quotes."""
+    def attribute_chars(self) -> int:
+        """Length of the attributes of a tag in a web page, without white space and quotes."""
         return sum(len(name) + len(value) for name, value in self.attributes.items())
 
 
-class _PageStart:
-    """Takes what the parser of lxml finds in a page: some of its tags, and the first title.
+class _PageTarget:
+    """The parser target for a web page: collects some of its tags, and the first title.
 
     No tree is built: for an element with thousands of attributes that would take seconds.
     """
@@ -63,28 +63,33 @@ class _PageStart:
 
     @property
     def title(self) -> str:
+        """The title of the web page, as written."""
         return "".join(self._title)
 
     def start(self, name: str, attributes: Mapping[str, str]) -> None:
+        """Collect a start tag of a document that is a web page, not a sitemap; called by lxml."""
         self._in_title = name == "title" and not self._title_ended
         if name in self._names:
             self.tags.append(Tag(name, dict(attributes)))
 
     def data(self, text: str) -> None:
+        """Collect the title of a document that is a web page, not a sitemap; called by lxml."""
         if self._in_title:
             self._title.append(text)
 
     def end(self, name: str) -> None:
+        """End the title of a document that is a web page, not a sitemap; called by lxml."""
         self._title_ended = self._title_ended or name == "title"
         self._in_title = False
 
     def close(self) -> None:
-        """The end of the page; what was found stays."""
+        """End a document that is a web page, not a sitemap; lxml requires this method."""
 
 
-def _read_page(page: str, names: Container[str] = ()) -> _PageStart:
-    found = _PageStart(names)
-    # The type stubs ask for a method for comments, which lxml does without.
+def _parse_page(page: str, names: Container[str] = ()) -> _PageTarget:
+    """The named tags and the title of a document that is a web page, not a sitemap."""
+    found = _PageTarget(names)
+    # The type stubs require a method for comments; lxml does not.
     parser = etree.HTMLParser(target=cast("Any", found), encoding="utf-8")
     with suppress(etree.XMLSyntaxError):
         parser.feed(page.encode("utf-8", "replace"))
@@ -94,12 +99,12 @@ def _read_page(page: str, names: Container[str] = ()) -> _PageStart:
 
 def tags_of(page: str, *names: str) -> list[Tag]:
     """The tags of these names in a page, in their order, without those of absurd length."""
-    return [tag for tag in _read_page(page, names).tags if tag.chars <= MAX_TAG_CHARS]
+    return [tag for tag in _parse_page(page, names).tags if tag.attribute_chars <= MAX_TAG_CHARS]
 
 
 def title_of(page: str) -> str:
-    """The title of a page as one short line that is safe to show; empty when there is none."""
-    text = _read_page(page).title[:MAX_TITLE_LOOK_CHARS]
+    """The title of a page as one short line that is safe to show; empty if there is none."""
+    text = _parse_page(page).title[:MAX_TITLE_LOOK_CHARS]
     text = " ".join(UNSHOWABLE.sub(" ", text).split())
     return text if len(text) <= MAX_TITLE_CHARS else text[: MAX_TITLE_CHARS - 1] + "…"
 

@@ -19,7 +19,7 @@ class Format(Protocol):
         """The entries completed by this text; `final` also checks that the document is complete."""
 
     def flush(self) -> ReadResult:
-        """The complete entries still buffered, for a document that is truncated."""
+        """The complete entries that this format still buffers, when a document is truncated."""
 
 
 def reader_for(head: Head, tally: Tally, base: str | None = None) -> Format:

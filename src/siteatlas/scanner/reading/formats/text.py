@@ -44,7 +44,9 @@ class TextList:
         kept = [
             line for line in (line.strip(WHITE_SPACE) for line in lines) if line and line[0] != "#"
         ]
-        self._pending_lines += [self._full(line) if line[0] in "./" else line for line in kept]
+        self._pending_lines += [
+            self._resolve_line(line) if line[0] in "./" else line for line in kept
+        ]
         if not (final or self._urls or len(self._pending_lines) >= LINES_TO_JUDGE):
             return ReadResult()
         return self.flush()
@@ -60,8 +62,8 @@ class TextList:
             result.error = NotASitemap("More than half of the lines are not URLs.")
         return result
 
-    def _full(self, line: str) -> str:
-        """A path in full, where the address of the document is known; else the line as it is."""
+    def _resolve_line(self, line: str) -> str:
+        """Resolve a line of a text sitemap if it is a path and the base URL is known."""
         if self._base is None or not PATH.fullmatch(line):
             return line
         url = resolve_url(line, self._base)
