@@ -1,4 +1,4 @@
-"""The load of the queue: how many jobs are waiting, for how long, and how many workers run."""
+"""The load of the queue: jobs that wait and how long, running workers, and when a site is due."""
 
 from __future__ import annotations
 
@@ -99,6 +99,16 @@ async def _overdue_domains(session: AsyncSession) -> tuple[int, float]:
     statement = select(func.count(), age).where(*SCHEDULED, Domain.next_scan_at < func.now())
     count, seconds = (await session.execute(statement)).one()
     return count, float(seconds or 0.0)
+
+
+async def seconds_until_due(session: AsyncSession) -> float | None:
+    """How long until a watched site is due; zero or less if one is, None without any.
+
+    By the clock of the database, which all processes share.
+    """
+    remaining = func.extract("epoch", func.min(Domain.next_scan_at) - func.now())
+    seconds = (await session.execute(select(remaining).where(*SCHEDULED))).scalar()
+    return None if seconds is None else float(seconds)
 
 
 async def _living_workers(session: AsyncSession) -> int:

@@ -94,6 +94,6 @@ class BatchWriter:
                     progress=progress_snapshot.progress,
                     result_data=progress_snapshot.result,
                     documents_finished=bool(batch.closed),
-                    documents_read=batch.has_read_documents,
+                    documents_read=batch.has_rows_of_read_documents,
                 )
         self._on_committed(batch)

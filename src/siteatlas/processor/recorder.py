@@ -222,7 +222,7 @@ class Recorder:
 
     async def _look_up(self, urls: Sequence[str]) -> None:
         """Load these documents if the domain has too many to load them all at the start."""
-        if self._scan.known.is_complete:
+        if self._scan.known.has_all_rows:
             return
         hashes = [url_hash(url) for url in urls if not self._documents.knows(url)]
         if not hashes:

@@ -14,9 +14,9 @@ from datetime import datetime
 
 from apscheduler.schedulers.asyncio import AsyncIOScheduler
 
+from siteatlas.insights.queue_load import seconds_until_due
 from siteatlas.scheduler.outages import ResilientLoop
 from siteatlas.storage.session import get_background_session
-from siteatlas.storage.statements.domains import seconds_until_due
 
 TICK = "process_pending_sitemaps"
 MIN_SLEEP_SECONDS = 1.0

@@ -24,15 +24,15 @@ TLS_OPTIONS = (*TLS_FILES, "sslpassword", "ssl_min_protocol_version", "ssl_max_p
 def parse_database_url(text: str) -> URL:
     """Accept `postgres://` and `postgresql://`, with `sslmode`; drop options of other drivers.
 
-    The files of TLS are left to `tls_address`.
+    TLS files are left to `tls_address`.
     """
-    url = _parsed(text)
+    url = _split_database_url(text)
     if url.drivername not in SCHEMES:
         raise ConfigurationError("DATABASE_URL must begin with postgresql://.")
     if not url.database:
         raise ConfigurationError("DATABASE_URL does not name a database.")
-    _check_host(url.host or "")
-    _check_port(url)
+    _check_database_host(url.host or "")
+    _check_database_ports(url)
     query = {key: value for key, value in url.query.items() if key in PASSED_ON}
     mode = url.query.get("sslmode")
     if mode is not None:
@@ -42,7 +42,8 @@ def parse_database_url(text: str) -> URL:
     return url.set(drivername=DRIVER, query=query)
 
 
-def _parsed(text: str) -> URL:
+def _split_database_url(text: str) -> URL:
+    """The parts of DATABASE_URL; ConfigurationError if it is malformed."""
     try:
         return make_url(text)
     except ArgumentError as error:
@@ -51,7 +52,8 @@ def _parsed(text: str) -> URL:
         raise ConfigurationError("The port in DATABASE_URL is not a number.") from error
 
 
-def _check_host(host: str) -> None:
+def _check_database_host(host: str) -> None:
+    """Refuse a DATABASE_URL without a valid host name."""
     # What follows the first `@` of a password would be shown as a part of the host.
     if "@" in host:
         raise ConfigurationError(
@@ -63,7 +65,8 @@ def _check_host(host: str) -> None:
         raise ConfigurationError("The host in DATABASE_URL is not a valid host name.") from error
 
 
-def _check_port(url: URL) -> None:
+def _check_database_ports(url: URL) -> None:
+    """Refuse a DATABASE_URL with a port out of range; it may name several servers."""
     ports = [str(url.port)] if url.port is not None else []
     given = url.query.get("port", ())
     ports += given.split(",") if isinstance(given, str) else given
@@ -75,11 +78,11 @@ def _check_port(url: URL) -> None:
 
 
 def tls_address(text: str) -> str | None:
-    """The options of TLS in a database address as the driver takes them; None without any.
+    """The TLS options of DATABASE_URL in the form that the driver accepts; None without any.
 
     The files are read once, because the driver's own errors would not say which of them is wrong.
     """
-    query = _parsed(text).query
+    query = _split_database_url(text).query
     given = {name: str(query[name]) for name in TLS_OPTIONS if name in query}
     if not given:
         return None

@@ -36,7 +36,7 @@ from siteatlas.storage.database_url import parse_database_url
 DEFAULT_PORT = 5432
 
 AWAY_CLASSES = ("08", "53", "57P", "58")
-# What the states of SQL (or the first two signs of their classes) mean to us.
+# The error for each SQLSTATE, or for a class of them (its first two characters).
 MEANINGS: dict[tuple[str, ...], type[DatabaseError]] = {
     ("40001", "40P01", "55P03"): DatabaseBusy,  # serialization failure, deadlock, lock wait
     ("57014",): DatabaseTimeout,
@@ -47,8 +47,8 @@ MEANINGS: dict[tuple[str, ...], type[DatabaseError]] = {
     ("53300",): DatabaseConnectionsExhausted,
     ("42P01", "42703"): SchemaOutdated,  # a table or column that we know is not there
 }
-# What is told by the same state as other things, or by none: the words decide. A pooler has one
-# state, 08P01, for all that it refuses.
+# Errors that share a SQLSTATE with others, or have none: the message decides. A pooler uses one
+# state, 08P01, for everything that it refuses.
 SPOKEN: tuple[tuple[re.Pattern[str], type[DatabaseError]], ...] = (
     (re.compile("rejected SSL upgrade|SSL required|TLS required"), DatabaseTlsFailed),
     (
@@ -65,7 +65,7 @@ SPOKEN: tuple[tuple[re.Pattern[str], type[DatabaseError]], ...] = (
     ),
 )
 SPOKEN_STATES = ("", "08P01", "55000")
-# What is said of an error at the place where it was met.
+# Messages for the operator, with the server and the reason.
 LOCATED: dict[type[DatabaseError], str] = {
     DatabaseUnavailable: "The database at {where} cannot be reached: {why}.",
     DatabaseRefused: "The database at {where} denied access: {why}.",
@@ -74,9 +74,9 @@ LOCATED: dict[type[DatabaseError], str] = {
 
 
 def is_database_away(error: BaseException) -> bool:
-    """Connection refused or cut, server stopping or out of its means.
+    """Whether the connection was refused or lost, or the server is stopping or out of resources.
 
-    The driver loses track of a connection that was cut while nothing was asked: its internal error.
+    The driver raises an internal error for a connection that was lost between two statements.
     """
     if isinstance(error, (OSError, TimeoutError, PoolTimeout, InternalClientError)):
         return True
@@ -90,14 +90,14 @@ def _state(error: DBAPIError) -> str:
 
 
 def translated(error: Exception) -> SiteatlasError | None:
-    """Our own error for a fault of the database itself; None when a statement was wrong."""
+    """Our own error for a fault of the database itself; None for an invalid statement."""
     if isinstance(error, SiteatlasError):
         return None
     if isinstance(error, PoolTimeout):
         return DatabasePoolExhausted()
-    first = first_cause(error)
+    first = _driver_error(error)
     if isinstance(first, ClientConfigurationError):
-        return ConfigurationError(f"DATABASE_URL is invalid: {_sentence(first)}.")
+        return ConfigurationError(f"DATABASE_URL is invalid: {_driver_message(first)}.")
     if isinstance(first, ssl.SSLError):
         return DatabaseTlsFailed()
     own = _meaning(error, first)
@@ -114,15 +114,15 @@ def _meaning(error: Exception, first: BaseException) -> DatabaseError | None:
     return meaning_of_state(state)
 
 
-def first_cause(error: BaseException) -> BaseException:
-    """What an error was raised from, down to the first."""
+def _driver_error(error: BaseException) -> BaseException:
+    """The error of the database driver at the end of a chain of causes."""
     while error.__cause__ is not None:
         error = error.__cause__
     return error
 
 
 def meaning_of_state(state: str) -> DatabaseError | None:
-    """Our own error for a state of SQL; None when it says that a statement was wrong."""
+    """Our own error for a SQLSTATE; None if it stands for an invalid statement."""
     for states, kind in MEANINGS.items():
         if state.startswith(states):
             return kind()
@@ -131,7 +131,7 @@ def meaning_of_state(state: str) -> DatabaseError | None:
 
 @contextmanager
 def translated_faults() -> Iterator[None]:
-    """Raise our own errors in place of the many ways in which drivers say that it is away."""
+    """Raise our own errors for the many errors by which drivers report an unavailable database."""
     try:
         yield
     except Exception as error:
@@ -143,9 +143,9 @@ def translated_faults() -> Iterator[None]:
 
 @contextmanager
 def located_faults(url: str) -> Iterator[None]:
-    """Say of a database that is away where it was looked for and why it did not answer.
+    """Add the server and the reason to the error of an unavailable database.
 
-    Only for the operator of this process: the address is nobody else's business.
+    Only for the operator of this process: others must not see the address.
     """
     try:
         yield
@@ -165,23 +165,25 @@ def server_of(url: str) -> str:
 
 
 def reason_of(error: BaseException) -> str:
-    """Why a connection failed, as the operating system or the server said it."""
-    first = first_cause(error)
+    """Why a connection failed, in the words of the operating system or the server."""
+    first = _driver_error(error)
     if isinstance(first, TimeoutError):
         return "no response in time"
     if isinstance(first, ssl.SSLError):
-        return _tls_reason(first)
+        return _database_tls_reason(first)
     if isinstance(first, OSError) and first.errno is not None and first.errno > 0:
         return os.strerror(first.errno)
-    return _sentence(first)
+    return _driver_message(first)
 
 
-def _tls_reason(error: ssl.SSLError) -> str:
+def _database_tls_reason(error: ssl.SSLError) -> str:
+    """Why the TLS connection to the database failed."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"its certificate is not trusted ({error.verify_message.rstrip('.')})"
     return (error.reason or str(error)).replace("_", " ").lower()
 
 
-def _sentence(error: BaseException) -> str:
+def _driver_message(error: BaseException) -> str:
+    """The message of the database driver, without a period at its end."""
     text = getattr(error, "strerror", None) or str(error) or type(error).__name__
     return str(text).rstrip(".")

@@ -102,7 +102,7 @@ class Database:
         connections: int = 1,
     ) -> None:
         self.engine = engine
-        self.job_turns = PrioritySemaphore(connections_for_jobs(connections))
+        self.job_turns = PrioritySemaphore(_pool_share_of_jobs(connections))
         self._standing = standing or {}
         self._sessions = _factory(engine)
         self._autocommit_sessions = _factory(engine.execution_options(isolation_level="AUTOCOMMIT"))
@@ -154,7 +154,7 @@ def create_database(
 
     `behind_pooler=False` keeps prepared statements: only for a server that is reached directly.
     Its connections then have the `usual_limits`, so that transactions do not set them again.
-    `no_prepare` is asked for by the standard this engine follows; neither driver reads it.
+    `no_prepare` is required by the standard that this engine follows; neither driver reads it.
     """
     standing = {} if behind_pooler else usual_limits
     connect_args: dict[str, Any] = {
@@ -184,10 +184,10 @@ def create_database(
     return Database(engine, standing, connections=pool_size + pool_overflow)
 
 
-def connections_for_jobs(connections: int) -> int:
-    """How many of a pool the jobs may use at once: the rest is for heartbeat, claim and requests.
+def _pool_share_of_jobs(connections: int) -> int:
+    """How many connections of the database pool are for sessions of jobs at the same time.
 
-    A pool of one or two connections is shared by all.
+    The rest is for heartbeats, claims and requests. One or two connections are shared by all.
     """
     return max(1, connections - min(KEPT_CONNECTIONS, connections // 2))
 
@@ -218,7 +218,7 @@ async def get_session() -> AsyncIterator[AsyncSession]:
 
 
 async def session_dependency() -> AsyncIterator[AsyncSession]:
-    """The same for a route that declares it with `Depends`; the route begins the transaction."""
+    """A session for a route that declares it with `Depends`; the route begins the transaction."""
     async with get_session() as session:
         yield session
 
@@ -278,7 +278,7 @@ async def get_job_session(*, statement_seconds: int | None = None) -> AsyncItera
 
 @asynccontextmanager
 async def get_job_autocommit_session() -> AsyncIterator[AutocommitSession]:
-    """The same for a step of a job that is one statement, which commits by itself."""
+    """An autocommit session for a step of a running job that is one statement."""
     database = bound_database()
     async with database.job_turns, database.autocommit_session(BACKGROUND_LIMITS) as session:
         yield session

@@ -49,8 +49,8 @@ async def open_storage(
 
     Without `settings` they are read here; without `announce` a start of the embedded server is
     only logged. The embedded server's schema is brought up to date; elsewhere an outdated one is
-    refused. With `go_on_waiting` a database that does not answer yet is waited for as long as it
-    says so, up to the time in the settings. `usual_limits` are those of most transactions.
+    refused. With `go_on_waiting`, wait for a database that does not respond yet while it returns
+    true, up to the time in the settings. `usual_limits` are those of most transactions.
     """
     settings = settings or load_settings().settings
     if settings.database_url is None:
@@ -96,13 +96,13 @@ async def _embedded(
 
 
 class DatabaseWait:
-    """A limited wait for a database that does not answer yet, with a word now and then."""
+    """A limited wait for a database that does not respond yet, with a log message at intervals."""
 
     def __init__(self, where: str, seconds: float) -> None:
         self._where = where
         self._began = time.monotonic()
         self._seconds = seconds
-        self._next_word = 0.0
+        self._next_message = 0.0
 
     async def until_answered(
         self, ask: Callable[[], Awaitable[None]], go_on: Callable[[], bool] | None
@@ -112,18 +112,24 @@ class DatabaseWait:
             try:
                 return await ask()
             except DatabaseUnavailable as error:
-                if type(error) not in PASSING or self._is_over() or not (go_on is None or go_on()):
+                if (
+                    type(error) not in PASSING
+                    or self._is_database_wait_over()
+                    or not (go_on is None or go_on())
+                ):
                     raise
-                self._tell(error)
+                self._log_database_wait(error)
             await asyncio.sleep(RETRY_SECONDS)
 
-    def _is_over(self) -> bool:
+    def _is_database_wait_over(self) -> bool:
+        """Whether the database must respond now: there is no time for another attempt."""
         return time.monotonic() - self._began + RETRY_SECONDS > self._seconds
 
-    def _tell(self, error: DatabaseUnavailable) -> None:
+    def _log_database_wait(self, error: DatabaseUnavailable) -> None:
+        """Log, at intervals, that this process waits for its database and why."""
         waited = time.monotonic() - self._began
-        if waited >= self._next_word:
-            self._next_word = waited + MESSAGE_INTERVAL_SECONDS
+        if waited >= self._next_message:
+            self._next_message = waited + MESSAGE_INTERVAL_SECONDS
             log.warning("waiting_for_database", database=self._where, reason=reason_of(error))
 
 

@@ -106,7 +106,7 @@ class Cluster:
         return found is not None and found.lives
 
     def serve(self) -> Path:
-        """Make sure that the server accepts connections; gives the directory of its socket."""
+        """Make sure that the server accepts connections; return the directory of its socket."""
         self._check_version()
         deadline = Deadline(self._announce, START_SECONDS)
         while True:

@@ -61,7 +61,7 @@ class EmbeddedServer:
         _servers.add(self)
 
     def acquire(self) -> str:
-        """Start or join the server; gives its SQLAlchemy address. May be called repeatedly."""
+        """Start or join the server; return its SQLAlchemy address. May be called repeatedly."""
         with self._one_thread, directory_faults(self.data_dir):
             make_data_dir(self.data_dir)
             with self._mutex():
@@ -70,7 +70,7 @@ class EmbeddedServer:
         return self.url
 
     def revive(self) -> bool:
-        """Start the server again if it ended under its users; gives whether it had."""
+        """Restart the server if it ended while in use; return whether it had."""
         with self._one_thread, directory_faults(self.data_dir):
             if self._count == 0 or self._cluster.runs:
                 return False

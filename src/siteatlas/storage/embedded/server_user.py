@@ -53,7 +53,7 @@ class ServerUser:
         return self._run(command, stdin=stdin, stderr=subprocess.PIPE)
 
     def run_detached(self, command: Sequence[str], log: IO[bytes]) -> int:
-        """Start a program that outlives us, its output in `log`; gives its process id.
+        """Start a program that outlives us, its output in `log`; return its process id.
 
         The shell in between ends at once, so that a server that dies is reaped by init and
         not kept as a zombie by us.

@@ -73,11 +73,11 @@ class TextEnum(TypeDecorator[EnumT]):
         try:
             return self.members(value)
         except ValueError:
-            return _unlisted(self.members, value)
+            return _unlisted_column_value(self.members, value)
 
 
-def _unlisted(members: type[EnumT], text: str) -> EnumT:
-    """A value of the enumeration's type that is equal to none of its members.
+def _unlisted_column_value(members: type[EnumT], text: str) -> EnumT:
+    """The value of an enum column whose stored text is none of the members.
 
     One row with such a text must not make a whole list unreadable.
     """

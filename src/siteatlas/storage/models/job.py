@@ -117,11 +117,15 @@ class Job(Base):
     finished_at: Mapped[datetime | None]
 
     def to_dict(self) -> dict[str, Any]:
-        """Every column by its name, in types that JSON knows."""
-        return {column.key: _plain(getattr(self, column.key)) for column in self.__table__.columns}
+        """Every column by its name, in types that JSON has."""
+        return {
+            column.key: _column_value_for_json(getattr(self, column.key))
+            for column in self.__table__.columns
+        }
 
 
-def _plain(value: Any) -> Any:
+def _column_value_for_json(value: Any) -> Any:
+    """The value of a column of the jobs table, in a type that JSON has."""
     if isinstance(value, datetime):
         return value.isoformat()
     if isinstance(value, StrEnum):

@@ -99,7 +99,7 @@ def registration(*, watch: bool, scheme_given: bool, scanned_now: bool = False) 
         kept["base_url"] = row.excluded.base_url
     one_interval_away = _hours_from_now(func.coalesce(given, Domain.scan_interval_hours, default))
     if scanned_now:
-        kept["next_scan_at"] = _if_watched(one_interval_away)
+        kept["next_scan_at"] = _next_scan_if_watched(one_interval_away)
     if watch:
         kept |= {
             "watched": True,
@@ -131,7 +131,10 @@ async def register_domains(
         for address in sorted(addresses, key=lambda address: address.domain)
     ]
     interval = func.coalesce(Domain.scan_interval_hours, default_interval_hours)
-    kept = {"updated_at": func.now(), "next_scan_at": _if_watched(_hours_from_now(interval))}
+    kept = {
+        "updated_at": func.now(),
+        "next_scan_at": _next_scan_if_watched(_hours_from_now(interval)),
+    }
     statement = (
         insert(Domain)
         .values(rows)
@@ -142,14 +145,16 @@ async def register_domains(
 
 
 def _hours_from_now(hours: ColumnElement[Any]) -> ColumnElement[datetime]:
-    return func.now() + _hours(hours)
+    return func.now() + _scan_interval(hours)
 
 
-def _hours(hours: ColumnElement[Any]) -> ColumnElement[timedelta]:
+def _scan_interval(hours: ColumnElement[Any]) -> ColumnElement[timedelta]:
+    """The SQL interval that write statements add for the next scan of a domain."""
     return func.make_interval(0, 0, 0, 0, 0, 0, hours * SECONDS_AN_HOUR)
 
 
-def _if_watched(moment: ColumnElement[datetime]) -> ColumnElement[datetime | None]:
+def _next_scan_if_watched(moment: ColumnElement[datetime]) -> ColumnElement[datetime | None]:
+    """What an upsert of a domain writes to `next_scan_at`: `moment` if watched, else no change."""
     return case((Domain.watched, moment), else_=Domain.next_scan_at)
 
 
@@ -192,7 +197,7 @@ async def change_domain(
 def _after_last_scan(hours: float) -> ColumnElement[datetime]:
     """One interval after the last scan, and not in the past."""
     last = func.coalesce(Domain.last_scan_at, func.now())
-    return func.greatest(func.now(), last + _hours(literal(hours)))
+    return func.greatest(func.now(), last + _scan_interval(literal(hours)))
 
 
 async def delete_domain(session: AsyncSession, domain: Domain) -> None:
@@ -209,18 +214,8 @@ def tombstone(domain_id: UUID) -> str:
     return f"#{domain_id}"
 
 
-async def seconds_until_due(session: AsyncSession) -> float | None:
-    """How long until a watched site is due, not more than zero when one is; None without any.
-
-    By the clock of the database, which all processes share.
-    """
-    remaining = func.extract("epoch", func.min(Domain.next_scan_at) - func.now())
-    seconds = (await session.execute(select(remaining).where(*SCHEDULED))).scalar()
-    return None if seconds is None else float(seconds)
-
-
 async def postpone_scan(session: AsyncSession, domain_id: UUID, seconds: float) -> None:
-    """Make a watched site due again in so many seconds."""
+    """Make a watched site due again after `seconds`."""
     await session.execute(
         update(Domain)
         .where(Domain.id == domain_id, Domain.watched)
@@ -234,7 +229,7 @@ async def take_due_domains(
 ) -> Sequence[Domain]:
     """Watched sites whose time has come, each moved on to its next time.
 
-    Rows that another scheduler is taking at this moment are passed over, so a site is taken once
+    Rows that another scheduler is taking at this moment are skipped, so a site is taken once
     however many schedulers run. A missed time is made up once, not several times.
     """
     due = (

@@ -18,7 +18,7 @@ from siteatlas.storage.models import SitemapScanState
 from siteatlas.storage.tables import SITEMAP_LINKS, SITEMAP_SCANS, SITEMAPS
 
 MAX_LOADED = 10_000
-# A scan that goes on has touched no more documents than it may read, but for redirects.
+# A resumed scan has touched no more documents than it may read, but for redirects.
 MAX_TOUCHED = 2 * MAX_LOADED
 MAX_LINKS_LOADED = 10 * MAX_LOADED
 DONE = (SitemapScanState.COMPLETE, SitemapScanState.UNCHANGED)
@@ -26,7 +26,7 @@ DONE = (SitemapScanState.COMPLETE, SitemapScanState.UNCHANGED)
 OF_THIS_SCAN = (SITEMAP_SCANS.c.sitemap_id == SITEMAPS.c.id) & (
     SITEMAP_SCANS.c.scan_id == bindparam("scan")
 )
-# Statements of every scan are made once: making one costs as much as running it.
+# Statements of every scan are built once: building one takes as long as running it.
 COLUMNS = select(
     SITEMAPS.c.id,
     SITEMAPS.c.url,
@@ -58,7 +58,7 @@ LOAD_CHILDREN = (
 class KnownSitemap:
     """A stored document; `read_count` is what the current scan has read in it.
 
-    `children` are there only when a scan goes on and has read this index.
+    `children` are there only for an index that a resumed scan has read.
     """
 
     id: UUID
@@ -78,15 +78,15 @@ class KnownSitemaps:
     stored: int = 0
 
     @property
-    def is_complete(self) -> bool:
-        """Whether all documents of the site are loaded."""
+    def has_all_rows(self) -> bool:
+        """Whether the statement loaded the rows of all sitemaps of the domain."""
         return len(self.by_id) >= self.stored
 
 
 async def load_sitemaps(
     session: AsyncSession, domain_id: UUID, scan_id: int, *, resumed: bool
 ) -> KnownSitemaps:
-    """What a scan must know of a site before it begins, or goes on."""
+    """What a scan must know of a site before it begins or is resumed."""
     values = {"domain": domain_id, "scan": scan_id}
     rows: Sequence[Any] = (await session.execute(LOAD, values)).all()
     stored = len(rows)

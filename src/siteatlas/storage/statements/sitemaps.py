@@ -27,12 +27,12 @@ from siteatlas.storage.statements.bulk import (
 )
 from siteatlas.storage.tables import SITEMAP_SCANS, SITEMAP_URLS, SITEMAPS
 
-# Statements of every scan are made once: making one costs as much as running it.
+# Statements of every scan are built once: building one takes as long as running it.
 READ = (SitemapScanState.COMPLETE, SitemapScanState.UNCHANGED, SitemapScanState.CUT)
 
 
-def _listed(sitemap_id: Any) -> Any:
-    """How many URLs are stored of a document."""
+def stored_url_count(sitemap_id: Any) -> Any:
+    """The number of URLs stored for a document, as a subquery of a write statement."""
     return (
         select(func.count())
         .where(SITEMAP_URLS.c.sitemap_id == sitemap_id, SITEMAP_URLS.c.removed_at.is_(None))
@@ -43,11 +43,11 @@ def _listed(sitemap_id: Any) -> Any:
 NOTE_READING = (
     update(SITEMAPS)
     .where(SITEMAPS.c.id == any_(bindparam("ids", type_=ARRAY(Uuid()))))
-    .values(last_read_at=func.now(), url_count=_listed(SITEMAPS.c.id))
+    .values(last_read_at=func.now(), url_count=stored_url_count(SITEMAPS.c.id))
     .returning(SITEMAPS.c.id, SITEMAPS.c.url_count)
 )
 _READ_ROW = insert(SITEMAPS).values(
-    last_read_at=func.now(), url_count=_listed(bindparam("of_sitemap", type_=Uuid()))
+    last_read_at=func.now(), url_count=stored_url_count(bindparam("of_sitemap", type_=Uuid()))
 )
 # A commit whose answer was lost may have left the row before its document was read.
 INSERT_READ = _READ_ROW.on_conflict_do_update(
@@ -63,7 +63,7 @@ MARK_OPENED = (
     )
     .values(http_status=bindparam("answered"))
 )
-# How long a document that a person named is asked for after it could last be read.
+# How long a document that a user named is requested after it was last read.
 MANUAL_GRACE_DAYS = 30
 LOAD_MANUAL = (
     select(func.coalesce(SITEMAPS.c.requested_url, SITEMAPS.c.url).label("url"))

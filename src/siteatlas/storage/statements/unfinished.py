@@ -1,7 +1,7 @@
-"""What a scan leaves open when it ends: documents broken off, and listed ones never asked for.
+"""What a scan leaves open when it ends: documents broken off, and listed ones never requested.
 
 The first are closed with counts taken from their rows. Of the others, one that no scan has ever
-asked for is removed with its links: its row would only say that it was listed.
+requested is removed with its links: its row would only say that it was listed.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from siteatlas.storage.models import (
     SitemapScanState,
     SitemapStatus,
 )
-from siteatlas.storage.tables import SITEMAP_SCANS, SITEMAP_URLS, SITEMAPS
+from siteatlas.storage.statements.sitemaps import stored_url_count
+from siteatlas.storage.tables import SITEMAP_SCANS, SITEMAPS
 
 NOT_ASKED = "not_asked"
 # Rows of one statement; what is left over by a scan of an older version, retention removes.
@@ -27,15 +28,8 @@ PENDING = (SITEMAP_SCANS.c.scan_id == bindparam("scan")) & (
 )
 
 
-def _listed(sitemap_id: Any) -> Any:
-    return (
-        select(func.count())
-        .where(SITEMAP_URLS.c.sitemap_id == sitemap_id, SITEMAP_URLS.c.removed_at.is_(None))
-        .scalar_subquery()
-    )
-
-
-def _pending_documents() -> Any:
+def _pending_sitemap_ids() -> Any:
+    """The sitemaps that a scan leaves pending, as a subquery of the statements that close it."""
     return (
         select(SITEMAP_SCANS.c.sitemap_id)
         .join(SITEMAPS, SITEMAPS.c.id == SITEMAP_SCANS.c.sitemap_id)
@@ -52,7 +46,7 @@ BREAK_OFF = (
         state=SitemapScanState.CUT,
         error_code=bindparam("code"),
         finished_at=func.now(),
-        url_count=_listed(SITEMAP_SCANS.c.sitemap_id),
+        url_count=stored_url_count(SITEMAP_SCANS.c.sitemap_id),
     )
     .returning(SITEMAP_SCANS.c.sitemap_id)
 )
@@ -63,15 +57,15 @@ COUNT_BROKEN_OFF = (
         status=SitemapStatus.FAILED,
         error_code=bindparam("code"),
         last_read_at=func.now(),
-        url_count=_listed(SITEMAPS.c.id),
+        url_count=stored_url_count(SITEMAPS.c.id),
     )
 )
 REMOVE_NEVER_ASKED = delete(SITEMAPS).where(
-    SITEMAPS.c.id.in_(_pending_documents().where(NEVER_ASKED))
+    SITEMAPS.c.id.in_(_pending_sitemap_ids().where(NEVER_ASKED))
 )
 CLOSE_UNASKED = (
     update(SITEMAP_SCANS)
-    .where(PENDING, SITEMAP_SCANS.c.sitemap_id.in_(_pending_documents().where(~NEVER_ASKED)))
+    .where(PENDING, SITEMAP_SCANS.c.sitemap_id.in_(_pending_sitemap_ids().where(~NEVER_ASKED)))
     .values(state=SitemapScanState.UNREAD, error_code=NOT_ASKED, finished_at=func.now())
 )
 

@@ -35,7 +35,7 @@ class UrlRows:
         return len(self.url_hash)
 
     def parameters(self) -> dict[str, Any]:
-        """The columns as they travel to the server."""
+        """The columns as parameters of a statement."""
         sitemap_ids = list(dict.fromkeys(sitemap_id for sitemap_id, _ in self.runs))
         place = {sitemap_id: str(n) for n, sitemap_id in enumerate(sitemap_ids, start=1)}
         places = [place[sitemap_id] for sitemap_id, count in self.runs for _ in range(count)]
@@ -45,14 +45,14 @@ class UrlRows:
             "p_url_hash": self.url_hash,
             "p_url": LINE_BREAK.join(self.url),
             "p_lastmod": self.lastmod,
-            "p_changefreq": _joined(self.changefreq),
-            "p_priority": _joined(None if p is None else str(p) for p in self.priority),
-            "p_extras": _joined(self.extras),
+            "p_changefreq": _join_column(self.changefreq),
+            "p_priority": _join_column(None if p is None else str(p) for p in self.priority),
+            "p_extras": _join_column(self.extras),
             "p_fingerprint": self.fingerprint,
             "p_lastmod_text": self.lastmod_text,
         }
 
 
-def _joined(values: Iterable[str | None]) -> str:
-    """Texts in one, where an empty one stands for none."""
+def _join_column(values: Iterable[str | None]) -> str:
+    """A text column of `sitemap_urls` as one statement parameter; an empty line means NULL."""
     return LINE_BREAK.join([value or "" for value in values])

@@ -62,7 +62,7 @@ async def copy_urls(session: AsyncSession, rows: UrlRows) -> None:
     if not driver.is_in_transaction():
         await session.execute(BEGINNING)
     try:
-        async with _while_connected(driver):
+        async with _copy_time_limit(driver):
             await driver.copy_to_table(
                 SitemapUrl.__tablename__, source=stream(rows), columns=COLUMNS, format="binary"
             )
@@ -72,7 +72,7 @@ async def copy_urls(session: AsyncSession, rows: UrlRows) -> None:
     except BaseException as error:
         own = _meaning(error, driver)
         if not isinstance(own, DatabaseBusy):
-            # The driver may be in the middle of the copy: nothing else can be asked of it.
+            # The driver may be in the middle of the copy and cannot run other statements.
             await connection.invalidate()
         if own is None:
             raise
@@ -80,23 +80,27 @@ async def copy_urls(session: AsyncSession, rows: UrlRows) -> None:
 
 
 @asynccontextmanager
-async def _while_connected(driver: Any) -> AsyncIterator[None]:
-    """TimeoutError as soon as the connection is lost: the driver keeps waiting for buffer space."""
+async def _copy_time_limit(driver: Any) -> AsyncIterator[None]:
+    """The time limit of a COPY statement: TimeoutError, at once if the connection is lost.
+
+    The driver itself would keep waiting for buffer space.
+    """
     loop = asyncio.get_running_loop()
     under_way = True
     async with asyncio.timeout(COPY_SECONDS) as limit:
 
-        def lost(_driver: Any) -> None:
-            # The driver calls later than it says so: the copy may have ended meanwhile.
+        def expire_copy(_driver: Any) -> None:
+            """End a COPY statement whose connection is lost; called by the driver."""
+            # The call comes in a later iteration of the loop: the copy may have ended meanwhile.
             if under_way and not limit.expired():
                 limit.reschedule(loop.time())
 
-        driver.add_termination_listener(lost)
+        driver.add_termination_listener(expire_copy)
         try:
             yield
         finally:
             under_way = False
-            driver.remove_termination_listener(lost)
+            driver.remove_termination_listener(expire_copy)
 
 
 def _meaning(error: BaseException, driver: Any) -> DatabaseError | None:
@@ -109,7 +113,7 @@ def _meaning(error: BaseException, driver: Any) -> DatabaseError | None:
 
 
 async def stream(rows: UrlRows) -> AsyncIterator[bytes]:
-    """All rows with signature and trailer, encoded a piece at a time while the loop goes round."""
+    """All rows with signature and trailer, encoded in chunks; other tasks run in between."""
     yield SIGNATURE
     async for chunk in fair_loop().time_slices(encoded(rows)):
         yield chunk
@@ -117,7 +121,7 @@ async def stream(rows: UrlRows) -> AsyncIterator[bytes]:
 
 
 def encoded(rows: UrlRows) -> Iterator[bytes]:
-    """The rows in pieces of a thousand."""
+    """The rows in chunks of a thousand."""
     starts, hashes, endings = _starts(rows.runs), iter(rows.url_hash), _endings(rows)
     for first in range(0, len(rows), ROWS_PER_CHUNK):
         urls = [url.encode() for url in rows.url[first : first + ROWS_PER_CHUNK]]
@@ -139,10 +143,10 @@ def _starts(runs: Iterable[tuple[UUID, int]]) -> Iterator[bytes]:
 
 def _endings(rows: UrlRows) -> Iterator[bytes]:
     """What comes after the URL, for each row."""
-    middles = map(_middle, rows.changefreq, rows.priority, rows.extras)
+    middles = map(_copy_attributes, rows.changefreq, rows.priority, rows.extras)
     parts = zip(rows.lastmod, middles, rows.fingerprint, rows.lastmod_text, strict=True)
     for lastmod, middle, fingerprint, listed in parts:
-        end = NULL if listed is None else _sized(listed.encode())
+        end = NULL if listed is None else _copy_field(listed.encode())
         if lastmod is None:
             yield NULL + middle + _bigint(8, fingerprint) + end
         else:
@@ -150,18 +154,23 @@ def _endings(rows: UrlRows) -> Iterator[bytes]:
             yield _bigint(8, passed) + middle + _bigint(8, fingerprint) + end
 
 
-def _middle(changefreq: str | None, priority: float | None, extras: str | None) -> bytes:
+def _copy_attributes(changefreq: str | None, priority: float | None, extras: str | None) -> bytes:
+    """The columns between `lastmod` and `fingerprint` as fields of a binary COPY."""
     if extras is None:
-        return _plain_middle(changefreq, priority) + NULL
-    return _plain_middle(changefreq, priority) + _sized(JSONB_VERSION + extras.encode())
+        return _copy_plain_attributes(changefreq, priority) + NULL
+    return _copy_plain_attributes(changefreq, priority) + _copy_field(
+        JSONB_VERSION + extras.encode()
+    )
 
 
 @lru_cache(maxsize=CACHED_KINDS)
-def _plain_middle(changefreq: str | None, priority: float | None) -> bytes:
-    return (NULL if changefreq is None else _sized(changefreq.encode())) + (
+def _copy_plain_attributes(changefreq: str | None, priority: float | None) -> bytes:
+    """The columns `changefreq` and `priority` as fields of a binary COPY."""
+    return (NULL if changefreq is None else _copy_field(changefreq.encode())) + (
         NULL if priority is None else _real(4, priority)
     )
 
 
-def _sized(value: bytes) -> bytes:
+def _copy_field(value: bytes) -> bytes:
+    """A field of a binary COPY: its length and its bytes."""
     return _length(len(value)) + value

@@ -40,26 +40,28 @@ from siteatlas.storage.tables import SITEMAP_URLS
 FINGERPRINTS_PER_QUERY = 20_000
 
 
-def _split(name: str) -> ColumnElement[Any]:
+def _text_column_parameter(name: str) -> ColumnElement[Any]:
+    """A column of URL rows as a statement parameter: lines, which the server splits."""
     return func.string_to_array(bind(f"p_{name}", type_=Text()), literal(LINE_BREAK), literal(""))
 
 
-def _array(name: str, type_: Any) -> ColumnElement[Any]:
+def _array_column_parameter(name: str, type_: Any) -> ColumnElement[Any]:
+    """A column of URL rows as a statement parameter: an array."""
     return bind(f"p_{name}", type_=ARRAY(type_))
 
 
 def _unnested() -> Subquery:
     """The parameters as rows with the types of the table."""
     columns = {
-        "place": _split("place"),
-        "url_hash": _array("url_hash", BigInteger()),
-        "url": _split("url"),
-        "lastmod": _array("lastmod", DateTime(timezone=True)),
-        "changefreq": _split("changefreq"),
-        "priority": _split("priority"),
-        "extras": _split("extras"),
-        "fingerprint": _array("fingerprint", BigInteger()),
-        "lastmod_text": _array("lastmod_text", Text()),
+        "place": _text_column_parameter("place"),
+        "url_hash": _array_column_parameter("url_hash", BigInteger()),
+        "url": _text_column_parameter("url"),
+        "lastmod": _array_column_parameter("lastmod", DateTime(timezone=True)),
+        "changefreq": _text_column_parameter("changefreq"),
+        "priority": _text_column_parameter("priority"),
+        "extras": _text_column_parameter("extras"),
+        "fingerprint": _array_column_parameter("fingerprint", BigInteger()),
+        "lastmod_text": _array_column_parameter("lastmod_text", Text()),
     }
     rows = func.unnest(*columns.values()).table_valued(*columns, name="listed").render_derived()
     sitemap_ids = Grouping(bind("p_sitemap_ids", type_=ARRAY(Uuid())))
@@ -76,7 +78,8 @@ def _unnested() -> Subquery:
     ).subquery("rows")
 
 
-def _insert_statement() -> Any:
+def _insert_urls_statement() -> Any:
+    """The INSERT into `sitemap_urls`, sorted by key; URLs that are stored stay as they are."""
     rows = _unnested()
     ordered = select(rows).order_by(rows.c.sitemap_id, rows.c.url_hash)
     return (
@@ -86,7 +89,8 @@ def _insert_statement() -> Any:
     )
 
 
-def _update_statement() -> Any:
+def _update_urls_statement() -> Any:
+    """The UPDATE of changed rows of `sitemap_urls`."""
     rows = _unnested()
     names = ("lastmod", "changefreq", "priority", "extras", "fingerprint", "lastmod_text")
     return (
@@ -99,8 +103,8 @@ def _update_statement() -> Any:
     )
 
 
-INSERT_ROWS = _insert_statement()
-UPDATE_ROWS = _update_statement()
+INSERT_ROWS = _insert_urls_statement()
+UPDATE_ROWS = _update_urls_statement()
 
 
 async def insert_urls(session: AsyncSession, rows: UrlRows) -> None:
@@ -140,7 +144,7 @@ async def load_fingerprints(session: AsyncSession, sitemap_id: UUID) -> dict[int
 async def load_some_fingerprints(
     session: AsyncSession, sitemap_id: UUID, after: int | None
 ) -> tuple[list[int], list[int | None]]:
-    """The same in the order of hashes, so many behind a hash at a time."""
+    """One page of the stored fingerprints in the order of their hashes, starting `after` a hash."""
     statement = (
         select(SITEMAP_URLS.c.url_hash, SITEMAP_URLS.c.fingerprint, SITEMAP_URLS.c.removed_at)
         .where(SITEMAP_URLS.c.sitemap_id == sitemap_id)

@@ -70,8 +70,8 @@ class WriteBatch:
         return self.new_urls.size + self.changed_urls.size + documents
 
     @property
-    def has_read_documents(self) -> bool:
-        """Whether a document was read to the end or is unchanged."""
+    def has_rows_of_read_documents(self) -> bool:
+        """Whether the rows to write include a document that was read in full or is unchanged."""
         return any(row["state"] in READ for row in self.closed.values())
 
     def new_and_read(self) -> dict[UUID, dict[str, Any]]:
@@ -79,7 +79,7 @@ class WriteBatch:
         return {
             key: row
             for key, row in self.new_sitemaps.items()
-            if key in self.closed and not _is_unchanged(self.closed[key])
+            if key in self.closed and not _is_unchanged_row(self.closed[key])
         }
 
     def is_empty(self) -> bool:
@@ -115,18 +115,19 @@ async def flush_batch(session: AsyncSession, batch: WriteBatch, *, scan_id: int)
     await close_sitemap_scans(
         session,
         scan_id,
-        [_with_count(row, counts.get(key)) for key, row in batch.closed.items()],
+        [_with_stored_url_count(row, counts.get(key)) for key, row in batch.closed.items()],
     )
     await record_problems(session, scan_id, batch.problems, batch.read_completely)
     await record_candidates(session, list(batch.candidates.values()))
 
 
-def _with_count(row: dict[str, Any], listed: int | None) -> dict[str, Any]:
-    return row | {"url_count": listed} if _is_unchanged(row) else row
+def _with_stored_url_count(row: dict[str, Any], stored: int | None) -> dict[str, Any]:
+    """The `sitemap_scans` row to write; an unchanged document has as many URLs as are stored."""
+    return row | {"url_count": stored} if _is_unchanged_row(row) else row
 
 
-def _is_unchanged(row: Mapping[str, Any]) -> bool:
-    """Whether the document was not read again; its count comes from the stored rows."""
+def _is_unchanged_row(row: Mapping[str, Any]) -> bool:
+    """Whether a `sitemap_scans` row is of an unchanged document, whose URLs were not written."""
     return bool(row["state"] == SitemapScanState.UNCHANGED)
 
 
