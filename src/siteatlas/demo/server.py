@@ -96,9 +96,9 @@ class DemoServer:
 
 
 def listening_socket(number: int) -> socket.socket:
-    """The same address and port at every start while they are free, so that sites are known again.
+    """A socket on the same address and port at every start, if free, so that sites are recognized.
 
-    A machine with one loopback address gives each site another port of that.
+    On a machine with one loopback address, each site has its own port there.
     """
     for host, port in (
         (f"127.0.7.{number}", USUAL_PORT),
@@ -114,7 +114,7 @@ def listening_socket(number: int) -> socket.socket:
 
 
 def application(content: SiteContent) -> web.Application:
-    """A web application that answers from the content of one site."""
+    """A web application that serves the content of one site."""
 
     async def answer(request: web.Request) -> web.Response:
         document = content.documents.get(request.path, content.otherwise)

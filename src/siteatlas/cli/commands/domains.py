@@ -148,7 +148,7 @@ def add(
 
 
 def _typed(sites: list[str]) -> Iterator[str]:
-    """The sites that were named; blank lines and comments of a list are passed over."""
+    """The sites that were named; blank lines and comments of a list are skipped."""
     for site in sites:
         if site != STDIN:
             yield site

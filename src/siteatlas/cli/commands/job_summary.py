@@ -54,12 +54,12 @@ def is_partial(job: JobView) -> bool:
 
 
 def shown_status(job: JobView) -> str:
-    """The status, where a scan that lost something says so."""
+    """The status that `siteatlas jobs` prints: partial, if the scan lost something."""
     return "partial" if is_partial(job) else job.status
 
 
 def write_summary(job: JobView, attempts: Sequence[AttemptView] = ()) -> None:
-    """The job on stdout, and its attempts where there was more than one."""
+    """Print the job, and its attempts if there was more than one."""
     console = console_for(sys.stdout)
     width = console.width if is_terminal(sys.stdout) else None
     for label, text in summary_lines(job, datetime.now(UTC), width):

@@ -157,7 +157,7 @@ def watch(
 
 
 def watch_exit_code(job: JobView, fail_on: FailOn, *, problems: bool = False) -> int:
-    """0 for a job that completed and, if that was asked for, lost nothing or met no problem."""
+    """0 for a job that completed, unless `fail_on` counts its partial result or problems."""
     if job.status != JobStatus.COMPLETED:
         return 1
     return int(fail_on.counts_as_failure(partial=is_partial(job), problems=problems))

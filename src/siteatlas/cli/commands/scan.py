@@ -101,7 +101,7 @@ def scan(
         max_urls=max_urls if wanted.keeps_all else None,
         probe=probe.value,
         robots_unreachable=settings.robots_unreachable,
-        # Who asks for URLs wants them fast; who asks for a report wants all that is wrong.
+        # A list of URLs should be fast; a report should show every problem.
         find_duplicates=chosen not in STREAMED or bool(current().verbosity),
     )
     analyzer = scan_analyzer(settings, policy, header or [], rate)

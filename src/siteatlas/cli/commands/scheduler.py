@@ -159,7 +159,7 @@ async def _load_state(settings: Settings) -> SchedulerState:
 
 
 async def scheduler_state() -> SchedulerState:
-    """The state, from the bound database."""
+    """Read the state of the scheduler from the bound database."""
     async with get_session() as session, session.begin():
         oldest = await oldest_pending_at(session)
         workers = await list_workers(session)

@@ -88,7 +88,7 @@ class HttpProtocol(H11Protocol):
             return
         if place is Admission.HEALTH_ONLY:
             self.app = self._serve_health
-        self._expect_input(Awaited.HEAD)
+        self._set_expected_input(Awaited.HEAD)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._room.leave(self)
@@ -109,7 +109,7 @@ class HttpProtocol(H11Protocol):
         if self._is_refused:
             return
         super().data_received(data)
-        self._expect_input(self._expected_input())
+        self._set_expected_input(self._expected_input())
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
@@ -117,10 +117,10 @@ class HttpProtocol(H11Protocol):
         due = self._expected_input()
         if due is Awaited.HEAD:
             # The next request may take its time to begin; uvicorn's own timer runs.
-            self._expect_input(None)
+            self._set_expected_input(None)
             self._room.waits_for_request(self)
         else:
-            self._expect_input(due)
+            self._set_expected_input(due)
 
     def pause_writing(self) -> None:
         super().pause_writing()
@@ -152,7 +152,7 @@ class HttpProtocol(H11Protocol):
             return None
         return Awaited.REST if self.cycle.response_complete else Awaited.BODY
 
-    def _expect_input(self, awaited: Awaited | None) -> None:
+    def _set_expected_input(self, awaited: Awaited | None) -> None:
         """Start the timer for what the client has to send; sending a part does not extend it."""
         if awaited is None:
             self._room.has_request(self)
@@ -232,7 +232,7 @@ class HttpProtocol(H11Protocol):
             self.transport.write_eof()
             self._is_refused = True
             self._leave_alone()
-            self._expect_input(Awaited.REST)
+            self._set_expected_input(Awaited.REST)
         else:
             self.transport.close()
 

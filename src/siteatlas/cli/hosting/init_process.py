@@ -27,7 +27,7 @@ SENT_BY_KERNEL = 0x80
 
 
 def run_below_init(command: Callable[[], None]) -> None:
-    """Run `command`; as process 1 in a child, with whose exit code this process ends."""
+    """Run `command`; in process 1, run it in a child and exit with its exit code."""
     if os.getpid() != INIT:
         command()
         return
@@ -51,7 +51,7 @@ def _watch(child: int) -> int:
 
 
 def _reap(child: int) -> int | None:
-    """Take leave of all processes that ended; gives the exit code of `child` if it did."""
+    """Reap all processes that ended; returns the exit code of `child` if it is one of them."""
     code = None
     with suppress(ChildProcessError):
         while (ended := os.waitpid(-1, os.WNOHANG))[0]:

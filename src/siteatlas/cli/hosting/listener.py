@@ -57,7 +57,7 @@ def _listener(address: str, host: str, port: int) -> socket.socket:
 
 @contextmanager
 def quiet_accept_faults() -> Iterator[None]:
-    """While the system has no more files for us, log one line a second.
+    """While the process has no free file descriptors, log one line per second.
 
     asyncio reports every connection that it cannot accept, with a traceback, and tries again.
     """

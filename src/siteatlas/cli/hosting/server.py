@@ -55,11 +55,11 @@ class WebServer(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Nothing: signals belong to the command."""
+        """Do nothing: the command handles the signals."""
         yield
 
     async def serve(self, sockets: list[socket.socket] | None = None) -> None:
-        """Serve as uvicorn does, and shut down in good order also when cancelled."""
+        """Serve as uvicorn does, and shut down cleanly if cancelled too."""
         try:
             await super().serve(sockets)
         except asyncio.CancelledError:
@@ -87,7 +87,7 @@ class Service:
         self._server: WebServer | None = None
 
     def stop(self) -> None:
-        """Ask the service to end in good order, whether it is still starting or not."""
+        """Stop the service cleanly, whether it is still starting or not."""
         self._stop_wanted = True
         if self._server is not None:
             self._server.should_exit = True
@@ -98,7 +98,7 @@ class Service:
             try:
                 await self._run(listener, on_ready)
             except DatabaseUnavailable:
-                # If we are stopped while waiting for the database, its absence is no news.
+                # Stopped while waiting for the database: its absence needs no report.
                 if not self._stop_wanted or self._server is not None:
                     raise
 

@@ -25,7 +25,7 @@ async def work(settings: Settings, stop: asyncio.Event) -> None:
     try:
         await _work(settings, stop)
     except DatabaseUnavailable:
-        # If we are stopped while waiting for the database, its absence is no news.
+        # Stopped while waiting for the database: its absence needs no report.
         if not stop.is_set():
             raise
 

@@ -17,14 +17,14 @@ from siteatlas.cli.terminal.signals import SIGNAL_EXIT, stop_on_signals
 from siteatlas.logs import get_logger, stderr_is_json
 from siteatlas.settings import Settings
 
-# A worker that was asked to end before it had started ends by the signal itself.
+# A signal that arrives before a worker handles signals ends it directly.
 GOOD_ENDS = (0, -signal.SIGTERM)
 
 log = get_logger("worker")
 
 
 async def run_group(count: int, settings: Settings) -> int:
-    """Run so many workers to their end; gives the exit code."""
+    """Run `count` workers until all have ended; returns the exit code."""
     ports = [port_of(settings, number, count) for number in range(count)]
     with _lifeline() as lifeline:
         group = WorkerGroup(
@@ -42,7 +42,7 @@ class WorkerGroup:
         self._stopping = False
 
     def stop(self) -> None:
-        """Ask all workers to end, once only: a worker that is asked twice leaves at once."""
+        """Send SIGTERM to all workers, once only: a second one would end a worker immediately."""
         if self._stopping:
             return
         self._stopping = True
@@ -51,7 +51,7 @@ class WorkerGroup:
                 process.send_signal(signal.SIGTERM)
 
     async def ended(self) -> int:
-        """Wait for all; gives the exit code of the first that did not end well."""
+        """Wait for all workers; returns the exit code of the first that failed, or 0."""
         ends = asyncio.as_completed([self._ended(process) for process in self._workers])
         codes = [await end for end in ends]
         return next((code for code in codes if code), 0)
@@ -60,11 +60,11 @@ class WorkerGroup:
         status = await process.wait()
         if self._stopping and status in GOOD_ENDS:
             return 0
-        self._tell(process.pid, status)
+        self._report_end(process.pid, status)
         self.stop()
         return exit_code_of(status)
 
-    def _tell(self, pid: int, status: int) -> None:
+    def _report_end(self, pid: int, status: int) -> None:
         how = f"by signal {-status}" if status < 0 else f"with status {status}"
         rest = "" if self._stopping else "; stopping the others"
         if not stderr_is_json():
@@ -73,13 +73,13 @@ class WorkerGroup:
 
 
 def exit_code_of(status: int) -> int:
-    """The exit code for what ended a process, as shells have it."""
+    """The exit code for the status of a process, as shells report it."""
     return SIGNAL_EXIT - status if status < 0 else status
 
 
 @contextmanager
 def _lifeline() -> Iterator[int]:
-    """What the workers read from: it ends when this process does, however that happens."""
+    """The stdin of the workers: it ends when this process does, however that happens."""
     reading, writing = os.pipe()
     try:
         yield reading
@@ -95,7 +95,7 @@ def _metrics_options(settings: Settings, port: int | None) -> list[str]:
 
 
 async def _start_worker(lifeline: int, options: Sequence[str]) -> Process:
-    """A worker in its own session: a Ctrl-C must reach it only once, through us."""
+    """Start a worker in its own session: a Ctrl-C must reach it only once, through this process."""
     switches = ["-v"] * current().verbosity + ["-q"] * current().quiet
     return await asyncio.create_subprocess_exec(
         sys.executable,

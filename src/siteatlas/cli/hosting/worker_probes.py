@@ -21,7 +21,7 @@ from siteatlas.settings import Settings
 
 @contextmanager
 def probe_listener(settings: Settings) -> Iterator[socket.socket | None]:
-    """The socket for the metrics; None when nobody asked for them."""
+    """The socket for metrics and health; None if no metrics port is set."""
     if settings.metrics_port is None:
         yield None
         return

@@ -108,7 +108,7 @@ def print_unfetched_children(report: ScanReport) -> None:
     if children:
         count = counted(len(children), "sitemap")
         print_message(f"The file is an index of {count}; a scan of a local file fetches nothing.")
-    # A relative child of a file has no site to be asked for at.
+    # A relative child of a file has no site to fetch it from.
     readable = next((child.url for child in children if WEB_URL.match(child.url)), None)
     if readable is not None:
         print_message(f"Read one: siteatlas scan --only {shlex.quote(readable)}")

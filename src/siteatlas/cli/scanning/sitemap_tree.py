@@ -49,7 +49,7 @@ def families(
 
 
 def describe(sitemap: SitemapSeen) -> str:
-    """One document in a line: where it is, what it gave, and what went wrong."""
+    """One document in a line: its URL, what was read from it, and what went wrong."""
     words = [counted(sitemap.url_count, "URL") if sitemap.type != "index" else "index"]
     if sitemap.error_code:
         words.append(f"{sitemap.outcome}: {sitemap.error_code}")

@@ -44,22 +44,22 @@ def begin(verbosity: int, *, quiet: bool, color: ColorChoice) -> None:
 
 
 def current() -> Invocation:
-    """The invocation under way."""
+    """The invocation in progress."""
     return _current.get(UNSET)
 
 
 def say_more() -> None:
-    """From now on, this invocation is at least verbose."""
+    """Show more messages from now on, as `--verbose` does."""
     _current.set(replace(current(), verbosity=max(current().verbosity, 1)))
 
 
 def say_less() -> None:
-    """From now on, this invocation says nothing but errors."""
+    """Show only errors from now on, as `--quiet` does."""
     _current.set(replace(current(), quiet=True))
 
 
 def show_traces() -> None:
-    """From now on, an error of this invocation shows where it happened."""
+    """Print a traceback with each error from now on."""
     _current.set(replace(current(), trace=True))
 
 

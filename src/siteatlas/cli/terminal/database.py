@@ -18,9 +18,9 @@ async def opened(
     go_on_waiting: Callable[[], bool] | None = None,
     usual_limits: Mapping[str, str] = REQUEST_LIMITS,
 ) -> AsyncIterator[Database]:
-    """The database that the settings name, bound to this process while the command works.
+    """The database of the settings, bound to this process while the command runs.
 
-    With `go_on_waiting` one that does not answer yet is waited for, as long as that says so.
+    A database that does not respond yet is waited for while `go_on_waiting` returns True.
     """
     async with open_storage(
         settings,

@@ -84,7 +84,7 @@ async def read_pages(
 async def write_list(
     request: ListRequest, fetch: FetchPage[Item], shape: TableLayout[Item]
 ) -> None:
-    """Read and print a list; words about what is left out go to stderr."""
+    """Read and print a list; a message about what is left out goes to stderr."""
     pages = read_pages(fetch, request.limit, request.cursor)
     if request.format is ListFormat.JSON:
         await _write_object(pages)

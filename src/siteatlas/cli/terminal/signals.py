@@ -16,13 +16,13 @@ SIGNAL_EXIT = 128
 
 
 def leave(number: int, _frame: object = None) -> None:
-    """End the process at once, as one that this signal ended."""
+    """Exit immediately, with the exit code of a process that this signal ended."""
     os._exit(SIGNAL_EXIT + number)
 
 
 @contextmanager
 def quiet_interrupts() -> Iterator[None]:
-    """Ctrl-C ends the process at once and without a word, and nothing when the work is done.
+    """Ctrl-C ends the process immediately and silently; after the block it is ignored.
 
     What follows the block is the end of the interpreter, which a signal would make noisy.
     """
@@ -39,9 +39,9 @@ def stop_on_signals(
     clean_up: Callable[[], None] = lambda: None,
     announce: Callable[[str], None] = print_message,
 ) -> Iterator[None]:
-    """Call `stop` on the first signal; leave at once on the second, or if stopping hangs.
+    """Call `stop` on the first signal; exit immediately on the second, or if stopping hangs.
 
-    `clean_up` runs before leaving at once, in the midst of anything: it must not wait for a lock.
+    `clean_up` runs before an immediate exit, at any point: it must not wait for a lock.
     `announce` receives the message for the user.
     """
     loop = asyncio.get_running_loop()
@@ -58,7 +58,7 @@ def stop_on_signals(
             signal.signal(any_number, leave_clean)
         loop.call_later(LAST_RESORT_SECONDS, leave_clean, number)
         stop()
-        # The reader of stderr may be gone; that must not prevent us from stopping.
+        # The reader of stderr may be gone; that must not prevent the shutdown.
         with suppress(OSError, ValueError):
             announce("Shutting down; press Ctrl-C again to quit immediately.")
 
