@@ -128,7 +128,7 @@ class DateColumn(ValueColumn[datetime]):
         return values
 
     def times(self, raws: Sequence[str], tally: Tally, entries: Entries) -> list[datetime | None]:
-        """The same for timestamps in UTC; where most differ, the cache would only cost time."""
+        """The dates of a column of timestamps in UTC; cached only if most of them are repeated."""
         times = None if len(set(raws)) < len(raws) / 2 else _read_times(raws)
         if times is None:
             return self.column(raws, tally, entries)

@@ -46,7 +46,7 @@ class Tally:
         value: str | None = None,
         place: int | None = None,
     ) -> None:
-        """Count something that was repaired or set aside without losing an entry.
+        """Count a problem that was repaired or ignored without skipping an entry.
 
         A URL or a value makes a sample, each once; `place` is the index among the entries in work.
         """
@@ -80,7 +80,7 @@ class Tally:
         return len(self.samples.get(code, ())) < MAX_SAMPLES
 
     def counts(self) -> dict[str, int]:
-        """How often each problem was met, by code."""
+        """How often each problem occurred, by code."""
         return {code.value: count for code, count in self.problems.items()}
 
     def kept_samples(self) -> dict[str, tuple[ProblemSample, ...]]:
@@ -89,6 +89,7 @@ class Tally:
 
 
 def _truncated(text: str | None, max_chars: int) -> str | None:
+    """A value of an entry, shortened for a sample of a problem in a document."""
     return None if text is None else truncated(text.strip(), max_chars)
 
 

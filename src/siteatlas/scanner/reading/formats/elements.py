@@ -49,7 +49,7 @@ class ElementStream:
         self.error: ScanError | None = None
 
     def read(self, text: str, *, final: bool = False) -> list[etree._Element]:
-        """Elements that this text finishes; they are only good until `forget` or the next call."""
+        """The elements that this text completes; valid only until `forget` or the next call."""
         if self._root_tag is not None:
             text, self._root_tag = self._root_tag + text, None
         if self.error is not None or self._parsing_ended:
@@ -64,14 +64,15 @@ class ElementStream:
             return []
 
     def forget(self) -> None:
-        """Free the elements that were read; nobody may hold one of them any more.
+        """Free the elements that were read; no reference to one may be kept.
 
-        A piece of 64 KiB makes a tree of half a mebibyte, and the next piece may be long in coming.
+        A chunk of 64 KiB becomes a tree of half a mebibyte, and the next chunk may arrive late.
         """
         with self._dictionary:
             self._forget_last()
 
     def _parse(self, data: bytes, *, final: bool) -> list[etree._Element]:
+        """The XML elements of a sitemap format that this data completes; may set `error`."""
         self._forget_last()
         failure = self._feed(data, final=final)
         elements, nested = self._finished()
@@ -98,6 +99,7 @@ class ElementStream:
         )
 
     def _feed(self, data: bytes, *, final: bool) -> ScanError | None:
+        """Pass data to the XML parser of the format; the error that ends parsing, if any."""
         try:
             self._parser.feed(data)
         except etree.XMLSyntaxError as syntax_error:
@@ -108,7 +110,7 @@ class ElementStream:
         return Truncated()
 
     def _close(self) -> None:
-        """End the parser; undeclared prefixes are only reported now."""
+        """Close the parser; it reports undeclared prefixes only now."""
         try:
             self._parser.close()
         except etree.XMLSyntaxError as syntax_error:
@@ -125,7 +127,7 @@ class ElementStream:
         return XmlLimits() if code in (NAME_TOO_LONG, RESOURCE_LIMIT) else XmlMalformed()
 
     def _finished(self) -> tuple[list[etree._Element], bool]:
-        """Whole entries, and whether one stands inside another, which then has lost its end."""
+        """The complete entries, and whether one is nested in another, whose end tag is missing."""
         events: Iterable[tuple[str, Any]] = self._parser.read_events()
         elements: list[etree._Element] = [element for _, element in events]
         if elements and elements[-1].getparent() is None:
@@ -149,12 +151,12 @@ class ElementStream:
 
 
 def name_of_root(root_tag: str) -> str:
-    """The name in a start tag, as written, with its prefix."""
+    """The name of the root element of an XML format, with its prefix, as written."""
     return root_tag[1:].split(None, 1)[0].rstrip("/>")
 
 
 def prefixes_of_root(root_tag: str) -> frozenset[str] | None:
-    """The prefixes that a start tag announces; None when the tag alone makes a document unsound."""
+    """The prefixes that a start tag declares; None if it is malformed, self-closing or extreme."""
     if len(root_tag) <= MAX_CACHED_ROOT_CHARS:
         return _prefixes_of_usual_root(root_tag)
     return _prefixes_of_root(root_tag)
@@ -208,7 +210,7 @@ def local_name(tag: str) -> str:
 
 
 def text_of(element: etree._Element) -> str:
-    """All text inside an element; the empty string when there is none."""
+    """All text inside an element; empty if there is none."""
     if len(element):
         return "".join(str(part) for part in element.itertext())
     return element.text or ""

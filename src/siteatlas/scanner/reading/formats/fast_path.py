@@ -54,6 +54,7 @@ class FastPath:
         return entries
 
     def _parse_chunk(self, chunk: str) -> RawEntries | None:
+        """The `<url>` entries of a chunk, by pattern; None if the XML parser must read it."""
         self._order = self._order or _order_of_first_entry(chunk, self._extensions.block)
         if not self._order:
             return None
@@ -100,7 +101,7 @@ def _entry_pattern(order: tuple[str, ...], loc: str, block: str | None) -> re.Pa
 
 
 def _order_of_first_entry(chunk: str, block: str | None) -> tuple[str, ...]:
-    """The order that all entries must have, nothing when the first is not plain.
+    """The order that all entries must have; empty if the first is not plain.
 
     What it lacks is expected at its end.
     """
@@ -119,14 +120,14 @@ def _order_of_first_entry(chunk: str, block: str | None) -> tuple[str, ...]:
 
 @lru_cache(maxsize=8)
 def _first_entry_patterns(block: str | None) -> tuple[re.Pattern[str], re.Pattern[str] | None]:
-    """A whole entry, and everything in one place besides its fields."""
+    """The pattern of a whole entry, and that of everything in it besides its fields."""
     part = FIELD if block is None else f"(?:{FIELD}|{block})"
     whole = re.compile(rf"<url>{ANY_XML_WHITE_SPACE}((?:{part})+)</url>")
     return whole, None if block is None else re.compile(f"{block}+")
 
 
 def _decode_ampersands(entries: RawEntries, chunk: str) -> bool:
-    """Decode the only entity that plain URLs hold; False when there are others."""
+    """Decode the only entity that plain URLs contain; False if there are others."""
     if "&" in chunk:
         locs = "\n".join(entries.locs)
         if locs.count("&") != locs.count("&amp;"):

@@ -39,7 +39,7 @@ class Extensions:
         self.block = f"(?:</?(?:{known}):[^<]*+)" if known else None
 
     def read(self, blocks: Blocks) -> Sequence[Extras | None] | None:
-        """What each entry has, nothing when none has any; None when the strict parser must read."""
+        """The extras of each entry, empty if none has any; None if the parser must read them."""
         if not blocks.tag_count:
             return ()
         found: dict[str, list[Extras]] = {}
@@ -73,7 +73,7 @@ class Blocks:
         return f"<{tag}" in self._text
 
     def take(self, kind: str, reader: Items | Links) -> list[Extras] | None:
-        """All items of one kind; None when the strict parser must read."""
+        """All items of one kind; None if the strict parser must read them."""
         taken = reader.take(self._text, self._longest)
         if taken is None:
             return None
@@ -90,7 +90,7 @@ class Blocks:
 
 
 def _column(kind: str, items: list[Extras], counts: list[int]) -> Sequence[Any] | None:
-    """The items of each entry, nothing for one that has none; of news an entry has only one."""
+    """The items of each entry, by entry; None if an entry has more than one news item."""
     most, rest = max(counts), iter(items)
     if kind == "news":
         return [next(rest) if count else None for count in counts] if most == 1 else None

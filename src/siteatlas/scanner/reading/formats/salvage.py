@@ -60,7 +60,7 @@ class Salvage:
         self._in_comment = False
 
     def feed(self, text: str, *, done: int = 0, final: bool = False) -> Salvaged:
-        """What stands in this text; its first `done` entries were read before."""
+        """The entries of this text; its first `done` entries were read before."""
         text = _without_first(self._without_comments(text), done)
         starts = list(ENTRY_START.finditer(text))
         end = len(text) if final or not starts else starts.pop().start()
@@ -113,13 +113,13 @@ class Salvage:
 
 
 def _without_first(text: str, count: int) -> str:
-    """The text behind its first entries."""
+    """The text after its first entries."""
     ends = islice(ENTRY_END.finditer(text), count)
     return text[max((end.end() for end in ends), default=0) :]
 
 
 def decode(text: str) -> str:
-    """Text with its references replaced; repairs have made sure that all of them are good."""
+    """Replace the references in a text; repairs have made sure that all are valid."""
     if "&" not in text:
         return text
     if text.count("&") == text.count("&amp;"):
@@ -137,4 +137,5 @@ def _decode_reference(match: re.Match[str]) -> str:
 
 
 def _escape_ampersands(match: re.Match[str]) -> str:
+    """Escape the ampersands of a CDATA section when a malformed XML format is salvaged."""
     return match[1].replace("&", "&amp;")

@@ -53,7 +53,7 @@ class _FieldNumbers(dict[str, int]):
 
 
 def _space(tag: str) -> str:
-    """What stands before the name: a namespace, or a prefix that has none."""
+    """The part before the name: a namespace, or an undeclared prefix."""
     return tag[: -len(local_name(tag))].lower()
 
 
@@ -99,7 +99,7 @@ class Urlset:
         return ReadResult()
 
     def _parse_text(self, text: str, *, final: bool) -> ReadResult:
-        """Read with the strict parser; after the first XML error, salvage entries."""
+        """Parse text of the XML format strictly; after an XML error, salvage its entries."""
         elements = self._elements.read(text, final=final)
         result, done = self._build_result(elements), len(elements)
         del elements
@@ -133,6 +133,7 @@ class Urlset:
     def _salvage_text(
         self, salvage: Salvage, text: str, *, done: int = 0, final: bool
     ) -> ReadResult:
+        """The entries and children that can be recovered from malformed XML of this format."""
         found = salvage.feed(text, done=done, final=final)
         locs, lastmods, changefreqs, priorities = (
             zip(*found.pages, strict=True) if found.pages else ((),) * 4
@@ -145,13 +146,13 @@ class Urlset:
         )
 
     def _after_root(self, text: str) -> str:
-        """The text behind the end of the root, if entries go on there."""
+        """The text after the end of the root, if it contains entries."""
         end = text.find(self._root_end)
         rest = text if end < 0 else text[end + len(self._root_end) :]
         return rest if ENTRY_WITH_LOC.search(rest) else ""
 
     def _keep_unfinished(self, text: str) -> None:
-        """Remember what the parser has begun, in case the document breaks in the middle of it."""
+        """Keep the text of the entry that the parser has begun, in case it is malformed."""
         end = next((at for name in self._entry_ends if (at := text.rfind(name)) >= 0), -1)
         begun = text[text.find(">", end) + 1 :] if end >= 0 else self._unfinished + text
         self._unfinished = begun[-UNFINISHED_CHARS:]
@@ -164,6 +165,7 @@ def _like_root(name: str, root: str) -> str:
 
 
 def _merge_results(first: ReadResult, second: ReadResult) -> ReadResult:
+    """Combine what the XML parser read of a chunk with what was salvaged from it."""
     first.columns.extend(second.columns)
     first.children += second.children
     first.error = second.error
@@ -210,7 +212,7 @@ def _read_children(elements: Iterable[etree._Element], tally: Tally) -> list[Chi
 
 
 def _build_children(rows: Iterable[Sequence[str]], tally: Tally) -> list[ChildLink]:
-    """The children that can be kept, from loc and lastmod; a relative one stays relative here."""
+    """The valid children of a `<sitemapindex>` from loc and lastmod; may be relative URLs."""
     children: list[ChildLink] = []
     for url, lastmod, *_ in rows:
         child = _build_child(url.strip(WHITE_SPACE), lastmod, tally)
