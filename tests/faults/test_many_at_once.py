@@ -20,6 +20,11 @@ DUE = """
     INSERT INTO domains (domain, base_url, created_by, watched, next_scan_at)
     SELECT $1, 'http://' || $1 || '/', id, true, now() FROM users ORDER BY id LIMIT 1
 """
+# The counters of a site whose scan ended unpublished are counted later, in the background.
+COUNTERS_EQUAL_ROWS = """
+    SELECT url_count = (SELECT count(*) FROM sitemaps m JOIN sitemap_urls u ON u.sitemap_id = m.id
+    WHERE m.domain_id = domains.id AND u.removed_at IS NULL) FROM domains WHERE domain = $1
+"""
 
 
 @pytest.mark.timeout(240)
@@ -80,7 +85,7 @@ async def test_a_worker_whose_clock_is_an_hour_off_changes_nothing(
     command = ["env", "FAKETIME_DONT_FAKE_MONOTONIC=1", program, "-f", shift]
     await fleet.processes[0].stop()
     wrong = fleet.launch(*command, COMMAND, "worker", concurrency=4)
-    await eyes.wait_for("SELECT count(*) FROM workers", expected=2, seconds=40)
+    await eyes.wait_for("SELECT count(*) FROM workers WHERE slots = 4", expected=1, seconds=40)
     async with AsyncExitStack() as stack:
         jobs = [await stack.enter_async_context(staged(url, eyes)) for _ in range(4)]
         for job in jobs:
@@ -94,6 +99,11 @@ async def test_a_worker_whose_clock_is_an_hour_off_changes_nothing(
     assert await violations(eyes, deaths=0) == []
     assert await eyes.value("SELECT max(fence) FROM jobs") == 1
     assert "job_claimed" in wrong.said
+
+
+async def _story_without_counters(eyes: Eyes, base: str) -> Story:
+    told = await story(eyes, base)
+    return {part: rows for part, rows in told.items() if part != "site"}
 
 
 @pytest.mark.timeout(120)
@@ -110,10 +120,11 @@ async def test_a_job_is_cancelled_in_any_phase_and_writes_nothing_afterwards(
         query = "SELECT status IN ('cancelled', 'completed') FROM jobs WHERE id = $1"
         await eyes.wait_for(query, job.id, seconds=fleet.lease + 5)
         status = (await eyes.job(job.id))["status"]
-        told = await story(eyes, job.site.base)
+        told = await _story_without_counters(eyes, job.site.base)
         second = await client.post(route)
         await asyncio.sleep(1)
-        assert await story(eyes, job.site.base) == told
+        assert await _story_without_counters(eyes, job.site.base) == told
+        await eyes.wait_for(COUNTERS_EQUAL_ROWS, job.site.host_port, seconds=10)
     too_late = {Phase.COMMITTED: 409}
     assert first.status_code == too_late.get(phase, 200)
     assert second.status_code == (200 if status == "cancelled" else 409)
