@@ -157,3 +157,17 @@ def test_a_continued_scan_knows_what_is_done_and_the_children_of_this_scan():
     memory = build_scan_memory({one.id: one for one in (parent, child, stale)})
     assert set(memory.documents) == {URL, MOVED}
     assert [link.url for link in memory.documents[URL].children] == [child.url]
+
+
+@pytest.mark.parametrize(
+    ("extras", "flags"),
+    [
+        ([None, {}, {"alternates": []}], {}),
+        ([{"images": ["i"]}, None, {"news": {}, "images": ["j"]}], {"has_images", "has_news"}),
+        ([{"videos": []}], {"has_videos"}),
+    ],
+)
+def test_the_kinds_of_extras_in_a_document_are_flagged(extras, flags):
+    document = listed()
+    document.flag_extras(extras)
+    assert document.changes == dict.fromkeys(flags, True)
