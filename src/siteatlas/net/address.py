@@ -121,7 +121,7 @@ def resolve_url(text: str, base: str) -> str | None:
 
 @lru_cache(maxsize=4096)
 def is_valid_authority(text: str) -> bool:
-    """Whether host and port, as they stand in a listed URL, could be asked for at all."""
+    """Whether host and port, as written in a listed URL, could be requested at all."""
     if len(text) > MAX_AUTHORITY_CHARS:
         return False
     try:

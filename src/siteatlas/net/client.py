@@ -207,12 +207,12 @@ class HttpClient:
         self, raw: aiohttp.ClientResponse, address: WebAddress, attempt: int, *, own: bool
     ) -> float:
         """The seconds a response tells us to wait; 429 means the host, 503 this document."""
-        asked = retry_after_seconds(raw.headers.get("Retry-After"))
+        seconds = retry_after_seconds(raw.headers.get("Retry-After"))
         if raw.status == TOO_MANY_REQUESTS:
-            wait = self._retry_delay(attempt) if asked is None else asked
+            wait = self._retry_delay(attempt) if seconds is None else seconds
             self._politeness.pause(address, wait, own=own)
             return wait
-        return asked or 0.0
+        return seconds or 0.0
 
     def _retry_delay(self, attempt: int) -> float:
         """Seconds to wait before a failed request or lookup is sent again; doubles each time."""
@@ -274,8 +274,8 @@ class HttpClient:
         size = sum(len(name) + len(value) + 4 for name, value in raw.raw_headers)
         if size > self._limits.header_bytes:
             raise HttpProtocolError("The response headers are too large.")
-        unasked = raw.status == NOT_MODIFIED and not conditional
-        if unasked or raw.status in {SWITCHING_PROTOCOLS, PARTIAL_CONTENT}:
+        unrequested = raw.status == NOT_MODIFIED and not conditional
+        if unrequested or raw.status in {SWITCHING_PROTOCOLS, PARTIAL_CONTENT}:
             raise HttpProtocolError(f"The site sent an unexpected status {raw.status}.")
 
     def _redirect_target(

@@ -82,11 +82,11 @@ class Politeness:
         max_retry_after: float = MAX_RETRY_WAIT_SECONDS,
         ips: Iterable[str] = (),
     ) -> AsyncIterator[None]:
-        """Wait for a place for one request and hold it; ConnectionFailed when the host rests.
+        """Wait for a slot for one request and hold it; ConnectionFailed if the host rests.
 
-        `own` says that the host is the operator's own. A host that asked for a pause is waited for
-        if the pause ends within `max_retry_after` seconds; else RateLimited says how long it
-        lasts. `ips` are the IP addresses that the request may connect to; the slot counts for each
+        `own` says that the host is the operator's own. A pause that the host requested is waited
+        for if it ends within `max_retry_after` seconds; else RateLimited says how long it lasts.
+        `ips` are the IP addresses that the request may connect to; the slot counts for each
         of them.
         """
         waits = current_waits()
@@ -99,17 +99,17 @@ class Politeness:
                 yield
 
     def set_crawl_delay(self, address: WebAddress, seconds: float) -> None:
-        """Wait at least so long between requests to this host, up to 30 seconds."""
+        """Set the minimum delay between requests to this host, up to 30 seconds."""
         host = self._host(address, own=False)
         host.delay = max(self._delay, min(seconds, MAX_CRAWL_DELAY_SECONDS))
 
     def pause(self, address: WebAddress, seconds: float, *, own: bool = False) -> None:
-        """Send nothing to this host for so long, because it asked us to."""
+        """Send no request to this host for these seconds, because it requested a pause."""
         host = self._host(address, own=own)
         host.paused_until = max(host.paused_until, self._clock() + seconds)
 
     def record(self, address: WebAddress, ok: bool, *, own: bool = False) -> None:
-        """Note how a request went; five failures in a row let the host rest."""
+        """Record whether a request succeeded; after five failures in a row the host rests."""
         host = self._host(address, own=own)
         if ok:
             host.failures, host.rest, host.closed_until = 0, 0.0, 0.0

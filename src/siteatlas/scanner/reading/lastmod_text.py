@@ -56,7 +56,7 @@ def listed_text(lastmod: datetime | None, listed: str) -> str | None:
 
 
 def listed_texts(lastmods: Sequence[datetime | None], listed: Sequence[str]) -> list[str | None]:
-    """The same for a column."""
+    """The results of `listed_text` for a column of entries."""
     if not any(listed):
         return [None] * len(listed)
     if all(lastmods) and are_utc_times(listed):
@@ -81,7 +81,7 @@ def stored_text(lastmod: datetime | None, listed: str) -> str | None:
 
 
 def stored_texts(lastmods: Sequence[datetime | None], listed: Sequence[str]) -> list[str | None]:
-    """The same for a column."""
+    """The results of `stored_text` for a column of entries."""
     if not any(listed) or (all(lastmods) and _have_form(listed, DAY_FORM)):
         return [None] * len(listed)
     return list(map(stored_text, lastmods, listed))
