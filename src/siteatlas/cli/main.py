@@ -89,6 +89,7 @@ class CommandTree(TyperGroup):
 
 @contextmanager
 def _plain_usage_errors() -> Iterator[None]:
+    """Shorten typer's usage errors; if stderr is JSON, report them as an object."""
     try:
         yield
     except typer.BadParameter as error:
@@ -153,10 +154,12 @@ def _name_values(command: Any) -> None:
 
 
 def _no_type(ctx: Any) -> str:  # noqa: ARG001 typer passes it by name
+    """The type of an argument in the help of a command: none is shown."""
     return ""
 
 
 def _value_name(written: Callable[..., str | None], ctx: Any) -> str:
+    """The name of an option's value in the help of a command, such as N or TEXT."""
     name = written(ctx=ctx) or ""
     return VALUE_NAMES.get(name, name.removeprefix("<").removesuffix(">"))
 

@@ -73,6 +73,7 @@ class DemoServer:
         await self.stop()
 
     async def _start_site(self, plan: SitePlan, listener: socket.socket) -> None:
+        """Start the web server of one demo site and record the results expected of its scan."""
         host, port = listener.getsockname()
         base_url = f"http://{host}:{port}"
         content = plan.build(base_url)
@@ -117,6 +118,7 @@ def application(content: SiteContent) -> web.Application:
     """A web application that serves the content of one site."""
 
     async def answer(request: web.Request) -> web.Response:
+        """Respond to a request for any path of a demo site."""
         document = content.documents.get(request.path, content.otherwise)
         return demo_response(document, request.headers.get("If-None-Match"))
 

@@ -62,6 +62,7 @@ def settings_shown(loaded: LoadedSettings) -> list[SettingShown]:
 
 
 def _value(name: str, value: object) -> str | int | float | None:
+    """The value of a setting as `siteatlas config show` prints it; secrets are masked."""
     if isinstance(value, Secret):
         shown = masked_url(value.get_secret_value())
         return CREDENTIALS.sub("://***@", shown) if name == "proxy" else shown

@@ -49,6 +49,7 @@ def current(as_json: JsonOption = False) -> None:
 
 
 def _write(state: SchemaState, *, as_json: bool) -> None:
+    """Print the schema revisions for `siteatlas db`, as text or JSON."""
     if as_json:
         write_json(state)
     else:
@@ -56,16 +57,19 @@ def _write(state: SchemaState, *, as_json: bool) -> None:
 
 
 async def _upgrade(settings: Settings) -> SchemaState:
+    """Upgrade the schema for `siteatlas db upgrade`; returns its revisions afterwards."""
     async with open_storage(settings, announce=print_message, check_schema=False) as database:
         await upgrade_schema(database.engine)
         return _state(await current_revision(database.engine))
 
 
 async def _load_state(settings: Settings) -> SchemaState:
+    """Open the database and read its schema revision, for `siteatlas db current`."""
     async with open_storage(settings, announce=print_message, check_schema=False) as database:
         return _state(await current_revision(database.engine))
 
 
 def _state(current: str | None) -> SchemaState:
+    """Compare the schema revision of the database with the one that this version needs."""
     needed = needed_revision()
     return SchemaState(current, needed, current == needed)

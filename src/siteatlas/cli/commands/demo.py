@@ -98,6 +98,7 @@ async def _demo(
 
 
 async def _tour(ready: asyncio.Event, address: str, server: DemoServer) -> list[DemoScan]:
+    """Once the service is ready, scan the demo sites through its API and print the results."""
     await ready.wait()
     async with new_client(address) as client:
         tour = Tour(client)

@@ -121,6 +121,7 @@ class Tour:
         return scans
 
     async def _submit(self, site: DemoSite) -> str:
+        """Submit a demo site to the API; returns the address of its job."""
         body = {"base_url": site.base_url}
         async with self._client.post("/api/v3/sitemap/scan", json=body) as answer:
             answer.raise_for_status()

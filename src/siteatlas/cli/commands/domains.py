@@ -148,7 +148,7 @@ def add(
 
 
 def _typed(sites: list[str]) -> Iterator[str]:
-    """The sites that were named; blank lines and comments of a list are skipped."""
+    """The sites given to `siteatlas domains add`; blank lines and comments on stdin are skipped."""
     for site in sites:
         if site != STDIN:
             yield site
@@ -159,7 +159,7 @@ def _typed(sites: list[str]) -> Iterator[str]:
 
 
 def _usable(typed: list[str], policy: EgressPolicy) -> list[WebAddress]:
-    """The addresses that can be scanned; the others are named, and a single one is an error."""
+    """The addresses that can be scanned; others are reported, or raised if only one was given."""
     if not typed:
         raise InputError("No site given. Name hosts such as example.com, or pass a list on stdin.")
     usable: list[WebAddress] = []
@@ -234,6 +234,7 @@ def remove(
 
 
 def _write(domain: DomainView, *, as_json: bool) -> None:
+    """Print a stored site for `siteatlas domains show`, as text or JSON."""
     if as_json:
         write_json(domain)
     else:
@@ -242,6 +243,7 @@ def _write(domain: DomainView, *, as_json: bool) -> None:
 
 
 def _write_changed(domain: DomainView, line: str, *, as_json: bool) -> None:
+    """Report a site that `siteatlas domains` paused or resumed: a line, or the site as JSON."""
     if as_json:
         write_json(domain)
     else:
@@ -268,6 +270,7 @@ async def _add(
 
 
 async def _add_one(settings: Settings, address: WebAddress, watching: WatchOptions) -> AddedDomain:
+    """Watch one site for `siteatlas domains add` and queue its scan, in one transaction."""
     async with get_session() as session, session.begin():
         domain, job = await watch_site(
             session,
@@ -283,7 +286,10 @@ async def _add_one(settings: Settings, address: WebAddress, watching: WatchOptio
 
 
 async def _list(settings: Settings, request: ListRequest, watched: bool | None) -> None:
+    """Print the stored sites for `siteatlas domains list`."""
+
     async def fetch(limit: int, cursor: str | None) -> Page[DomainView]:
+        """Read one page of stored sites for `siteatlas domains list`."""
         async with get_session() as session, session.begin():
             return await list_domains(session, watched=watched, limit=limit, cursor=cursor)
 
@@ -292,11 +298,13 @@ async def _list(settings: Settings, request: ListRequest, watched: bool | None) 
 
 
 async def _find(settings: Settings, site: str) -> DomainView:
+    """Read what is stored about a site, for `siteatlas domains show`."""
     async with opened(settings), get_session() as session, session.begin():
         return await find_domain_view(session, site)
 
 
 async def _set_paused(settings: Settings, site: str, *, paused: bool) -> DomainView:
+    """Pause or resume the scheduled scans of a site, for `siteatlas domains`."""
     async with opened(settings), get_session() as session, session.begin():
         domain = await find_domain(session, parse_site(site).domain, lock=True)
         if domain is None:
@@ -306,6 +314,7 @@ async def _set_paused(settings: Settings, site: str, *, paused: bool) -> DomainV
 
 
 async def _remove(settings: Settings, site: str) -> str:
+    """Remove a site with its jobs for `siteatlas domains remove`; returns its domain."""
     name = parse_site(site).domain
     async with opened(settings), get_session() as session, session.begin():
         await remove_domain_and_jobs(session, name)

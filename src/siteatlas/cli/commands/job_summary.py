@@ -95,6 +95,7 @@ def summary_lines(job: JobView, now: datetime, width: int | None) -> Iterator[Li
 
 
 def _status(job: JobView) -> str:
+    """The status line of `siteatlas jobs show`: reasons if partial, progress if running."""
     if is_partial(job):
         return f"partial: {', '.join(result_of(job).get('reasons') or [])}"
     if job.status == JobStatus.PROCESSING:
@@ -104,6 +105,7 @@ def _status(job: JobView) -> str:
 
 
 def _found(job: JobView, width: int | None) -> Iterator[Line]:
+    """The lines of `siteatlas jobs show` about the URLs and sitemaps that a job found."""
     result = result_of(job)
     urls, sitemaps = int(result.get("url_count") or 0), int(result.get("sitemap_count") or 0)
     if not urls and job.status != JobStatus.COMPLETED:
@@ -134,6 +136,7 @@ def _largest(job: JobView, total: int, width: int | None) -> Iterator[Line]:
 
 
 def _times(job: JobView, now: datetime) -> Iterator[Line]:
+    """The lines of `siteatlas jobs show` about when a job was created, started and finished."""
     yield "created", _moment(job.created_at, now)
     if job.status == JobStatus.PENDING and job.run_at > now:
         yield "due", _moment(job.run_at, now)
@@ -145,10 +148,12 @@ def _times(job: JobView, now: datetime) -> Iterator[Line]:
 
 
 def _moment(moment: datetime, now: datetime) -> str:
+    """A time in a job summary: the date, and how long ago that is."""
     return f"{cell_text(moment)} ({relative_time(moment, now)})"
 
 
 def _error(job: JobView) -> Iterator[Line]:
+    """The lines of `siteatlas jobs show` about the error of a job and what to do about it."""
     if not job.error_code:
         return
     yield "error", f"{job.error_code}: {' '.join((job.error or '').split())}".rstrip(": ")

@@ -178,6 +178,7 @@ def cancel(job: JobArgument, as_json: JsonOption = False) -> None:
 
 
 def _write_changed(job: JobView, *, as_json: bool) -> None:
+    """Report a job that `siteatlas jobs` retried or cancelled: a line, or the job as JSON."""
     if as_json:
         write_json(job)
         return
@@ -188,7 +189,10 @@ def _write_changed(job: JobView, *, as_json: bool) -> None:
 async def _list(
     settings: Settings, request: ListRequest, status: str | None, domain: str | None
 ) -> None:
+    """Print the jobs for `siteatlas jobs list`."""
+
     async def fetch(limit: int, cursor: str | None) -> Page[JobView]:
+        """Read one page of jobs for `siteatlas jobs list`."""
         async with get_session() as session, session.begin():
             return await list_jobs(
                 session, status=status, domain=domain, limit=limit, cursor=cursor
@@ -199,6 +203,7 @@ async def _list(
 
 
 async def _find(settings: Settings, ident: str) -> tuple[JobView, list[AttemptView]]:
+    """Read a job and its attempts, for `siteatlas jobs show`."""
     async with opened(settings), get_session() as session, session.begin():
         job = await find_job(session, ident)
         return job, await list_attempts(session, job.id)
@@ -217,6 +222,7 @@ async def _watch(
 
 
 async def _until_ended(ident: str, max_seconds: float | None) -> JobView:
+    """Show the progress of a job for `siteatlas jobs watch` until it ends or the time is up."""
     idle = IdleNotice()
     with ProgressLine() as progress:
         while True:
@@ -241,7 +247,7 @@ async def _has_problems(job: JobView) -> bool:
 
 
 class IdleNotice:
-    """Says once, until that changes, that nobody works on the queue."""
+    """Prints once, until that changes, that no worker is running."""
 
     def __init__(self) -> None:
         self._said = False
@@ -256,12 +262,13 @@ class IdleNotice:
 
 
 def _progress_text(job: JobView, *, served: bool) -> str:
+    """The progress line of `siteatlas jobs watch`."""
     waits = "" if served else ", no worker is running"
     return f"Job {job.id} ({job.domain}): {shown_status(job)}, {percent(job.progress)}{waits}"
 
 
 async def _newest_job_id() -> str:
-    """The job that `siteatlas jobs watch` follows if no job is named."""
+    """The job that `siteatlas jobs watch` follows if no job is given."""
     async with get_session() as session, session.begin():
         page = await list_jobs(session, limit=1)
     if not page.items:
@@ -270,6 +277,7 @@ async def _newest_job_id() -> str:
 
 
 async def _retry(settings: Settings, ident: str) -> JobView:
+    """Queue a job again for `siteatlas jobs retry`; returns the job as it is then."""
     async with opened(settings), get_session() as session, session.begin():
         job = await find_job(session, ident)
         await retry_job(session, job.id)
@@ -277,6 +285,7 @@ async def _retry(settings: Settings, ident: str) -> JobView:
 
 
 async def _cancel(settings: Settings, ident: str) -> JobView:
+    """Cancel a job for `siteatlas jobs cancel`; returns the job as it is then."""
     async with opened(settings):
         async with get_session() as session, session.begin():
             job = await find_job(session, ident)

@@ -75,11 +75,13 @@ def problems(
 
 
 async def _list(settings: Settings, site: str, request: ListRequest, wanted: ProblemFilter) -> None:
+    """Print the stored problems of a site for `siteatlas problems`."""
     async with opened(settings):
         async with get_session() as session, session.begin():
             domain = await find_domain_view(session, site)
 
         async def fetch(limit: int, cursor: str | None) -> Page[ProblemView]:
+            """Read one page of stored problems for `siteatlas problems`."""
             async with get_session() as session, session.begin():
                 return await list_problems(session, domain.id, wanted, limit=limit, cursor=cursor)
 

@@ -122,6 +122,7 @@ def _is_one(sites: list[str]) -> bool:
 
 
 def _target(site: str, targets: ScanTargets) -> ScanTarget:
+    """The only target of `siteatlas scan`; if it is invalid, report that and exit."""
     try:
         return targets.of(site)
     except InputError as error:
@@ -170,6 +171,7 @@ async def _scan(
 
 
 def _exit_code(runner: ScanRunner, targets: ScanTargets, request: ScanRequest) -> int:
+    """The exit code of `siteatlas scan`: the highest of all its targets."""
     codes = [ended.error.exit_code for ended in runner.ended if ended.error is not None]
     reports = [ended.builder.report for ended in runner.ended if ended.error is None]
     failed = PartialScan.exit_code if any(map(request.is_failure, reports)) else 0
@@ -199,6 +201,7 @@ async def _run_scans(
 
 
 def _say_ends(runner: ScanRunner, targets: ScanTargets, *, many: bool) -> None:
+    """Print how the scan of each target of `siteatlas scan` ended: a summary or an error."""
     if not runner.ended:
         print_message("No site was scanned.")
     for ended in runner.ended:
@@ -213,6 +216,7 @@ def _say_ends(runner: ScanRunner, targets: ScanTargets, *, many: bool) -> None:
 
 
 def _say_written(runner: ScanRunner, request: ScanRequest) -> None:
+    """Print what `siteatlas scan --output` wrote to its file."""
     if request.output is None or str(request.output) == STDIN:
         return
     urls = sum(ended.builder.report.url_count for ended in runner.ended)

@@ -134,6 +134,7 @@ def write_state(state: SchedulerState) -> None:
 
 
 def _worker_row(worker: WorkerView) -> list[object]:
+    """One row of the workers that `siteatlas scheduler status` prints."""
     return [
         worker.id,
         worker.slots,
@@ -154,6 +155,7 @@ async def _run_once_and_prune(settings: Settings, limit: int) -> TickReport:
 
 
 async def _load_state(settings: Settings) -> SchedulerState:
+    """Open the database and read the state that `siteatlas scheduler status` prints."""
     async with opened(settings):
         return await scheduler_state()
 

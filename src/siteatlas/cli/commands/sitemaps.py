@@ -114,11 +114,13 @@ def sitemaps(
 
 
 async def _list(settings: Settings, site: str, request: ListRequest, wanted: SitemapFilter) -> None:
+    """Print the stored sitemaps of a site for `siteatlas sitemaps`."""
     async with opened(settings):
         async with get_session() as session, session.begin():
             domain = await find_domain_view(session, site)
 
         async def fetch(limit: int, cursor: str | None) -> Page[SitemapView]:
+            """Read one page of stored sitemaps for `siteatlas sitemaps`."""
             async with get_session() as session, session.begin():
                 return await list_sitemaps(
                     session,

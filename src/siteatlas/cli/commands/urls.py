@@ -109,11 +109,13 @@ async def _list(
     *,
     bare: bool,
 ) -> None:
+    """Print the stored URLs of a site for `siteatlas urls`."""
     async with opened(settings):
         async with get_session() as session, session.begin():
             domain = await find_domain_view(session, site)
 
         async def fetch(limit: int, cursor: str | None) -> Page[UrlView]:
+            """Read one page of stored URLs for `siteatlas urls`."""
             async with get_session() as session, session.begin():
                 return await list_domain_urls(
                     session, domain.id, contains=contains, state=state, limit=limit, cursor=cursor

@@ -55,7 +55,8 @@ class Admission(Enum):
 class Droppable(Protocol):
     """A connection that can be ended at once."""
 
-    def drop(self) -> None: ...
+    def drop(self) -> None:
+        """Close the client connection at once."""
 
 
 class ConnectionRegistry:

@@ -80,6 +80,7 @@ class HttpProtocol(H11Protocol):
         self._is_refused = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Register a new client connection; refuse it if the web server has no room."""
         super().connection_made(transport)
         place = self._room.enter(self)
         if place is Admission.NONE:
@@ -91,6 +92,7 @@ class HttpProtocol(H11Protocol):
         self._set_expected_input(Awaited.HEAD)
 
     def connection_lost(self, exc: Exception | None) -> None:
+        """Remove a closed client connection from the registry and cancel its timers."""
         self._room.leave(self)
         self._cancel_request_timer()
         self._cancel_response_timer()
@@ -101,6 +103,7 @@ class HttpProtocol(H11Protocol):
         self.transport.abort()
 
     def data_received(self, data: bytes) -> None:
+        """Parse bytes from the HTTP client; discard what it sends after a refusal."""
         if self._awaited is Awaited.REST:
             self._rest_bytes += len(data)
             if self._rest_bytes > MAX_REST_BYTES:
@@ -112,6 +115,7 @@ class HttpProtocol(H11Protocol):
         self._set_expected_input(self._expected_input())
 
     def on_response_complete(self) -> None:
+        """Start the timer for reading the response; wait for the client's next input."""
         super().on_response_complete()
         self._start_response_timer()
         due = self._expected_input()
@@ -123,10 +127,12 @@ class HttpProtocol(H11Protocol):
             self._set_expected_input(due)
 
     def pause_writing(self) -> None:
+        """Start the response timer: the HTTP client reads more slowly than the server writes."""
         super().pause_writing()
         self._start_response_timer()
 
     def resume_writing(self) -> None:
+        """Cancel the response timer: the HTTP client has caught up."""
         super().resume_writing()
         self._cancel_response_timer()
 

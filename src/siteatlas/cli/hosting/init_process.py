@@ -41,6 +41,7 @@ def run_below_init(command: Callable[[], None]) -> None:
 
 
 def _watch(child: int) -> int:
+    """As process 1, forward signals to the child and reap orphans; returns its exit code."""
     while True:
         came = signal.sigwaitinfo(PASSED_ON | {signal.SIGCHLD})
         if came.si_signo != signal.SIGCHLD:

@@ -42,6 +42,7 @@ def listen_anywhere(host: str, port: int) -> socket.socket:
 
 
 def _listener(address: str, host: str, port: int) -> socket.socket:
+    """Open a listening socket of the service or a worker; error messages show `host`."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     try:
         listener = socket.create_server((address, port), family=family, backlog=BACKLOG)

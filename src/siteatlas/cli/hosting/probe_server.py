@@ -37,6 +37,7 @@ async def serve_pages(listener: socket.socket, pages: Pages) -> AsyncIterator[No
     visits: set[asyncio.Task[None]] = set()
 
     async def visit(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Serve a connection to a worker's metrics port; close it if there are too many."""
         task = asyncio.current_task()
         assert task is not None
         visits.add(task)
@@ -60,6 +61,7 @@ async def serve_pages(listener: socket.socket, pages: Pages) -> AsyncIterator[No
 async def _answer_in_time(
     reader: asyncio.StreamReader, writer: asyncio.StreamWriter, pages: Pages
 ) -> None:
+    """Read a request to a worker's health and metrics server and respond, within a timeout."""
     with suppress(OSError, TimeoutError, asyncio.IncompleteReadError):
         async with asyncio.timeout(CONNECTION_SECONDS):
             try:
@@ -88,6 +90,7 @@ def _probe_response(head: bytes, pages: Pages) -> bytes:
 
 
 def _page(words: list[str], pages: Pages) -> Page:
+    """The health or metrics page for a request line, or an error page."""
     match words:
         case ["GET" | "HEAD", target, "HTTP/1.0" | "HTTP/1.1"]:
             found = pages.get(target.partition("?")[0])

@@ -103,6 +103,8 @@ class Service:
                     raise
 
     async def _run(self, listener: socket.socket, on_ready: Callable[[], None]) -> None:
+        """Open the database, then run the web server on `listener` until it is stopped."""
+
         def should_wait_for_database() -> bool:
             """Whether the starting web service still waits for its database."""
             return not self._stop_wanted

@@ -31,6 +31,7 @@ async def work(settings: Settings, stop: asyncio.Event) -> None:
 
 
 async def _work(settings: Settings, stop: asyncio.Event) -> None:
+    """Open the metrics port and the database of a worker process, then run queued jobs."""
     policy = EgressPolicy.from_text(settings.egress_allow)
     with probe_listener(settings) as listener:
         async with (
@@ -47,6 +48,7 @@ async def _work(settings: Settings, stop: asyncio.Event) -> None:
 async def _work_with_database(
     settings: Settings, policy: EgressPolicy, stop: asyncio.Event
 ) -> None:
+    """Lower the priority of this worker process and run its scheduler until `stop` is set."""
     os.nice(WORKER_NICENESS)  # not before: a server that we start must not inherit it
     load_readers()
     freeze_startup_objects()

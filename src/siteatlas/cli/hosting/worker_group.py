@@ -57,6 +57,7 @@ class WorkerGroup:
         return next((code for code in codes if code), 0)
 
     async def _ended(self, process: Process) -> int:
+        """Wait for one worker process; stop the group if it fails; returns its exit code."""
         status = await process.wait()
         if self._stopping and status in GOOD_ENDS:
             return 0
@@ -65,6 +66,7 @@ class WorkerGroup:
         return exit_code_of(status)
 
     def _report_end(self, pid: int, status: int) -> None:
+        """Log and print that a process of the worker group ended unexpectedly."""
         how = f"by signal {-status}" if status < 0 else f"with status {status}"
         rest = "" if self._stopping else "; stopping the others"
         if not stderr_is_json():
@@ -89,6 +91,7 @@ def _lifeline() -> Iterator[int]:
 
 
 def _metrics_options(settings: Settings, port: int | None) -> list[str]:
+    """The command-line options for the metrics port of one worker of the group."""
     if port is None:
         return []
     return ["--metrics-port", str(port), "--metrics-host", settings.metrics_host]

@@ -43,12 +43,14 @@ async def probes(settings: Settings, listener: socket.socket | None) -> AsyncIte
 
 
 def _metrics() -> Page:
+    """The page `/metrics` of a worker process."""
     return Page(process_metrics(__version__), MEDIA_TYPE)
 
 
 def _health(liveness: Liveness) -> Page:
+    """The page `/health` of a worker process; status 503 if it is not alive."""
     is_alive = liveness.is_alive
-    told = {
+    state = {
         "status": "ok" if is_alive else "stale",
         "version": __version__,
         "heartbeat_age_seconds": round(liveness.heartbeat_age_seconds, 3),
@@ -58,4 +60,4 @@ def _health(liveness: Liveness) -> Page:
         "loop_lag_seconds": round(meters.loop_lag_seconds, 4),
     }
     status = HTTPStatus.OK if is_alive else HTTPStatus.SERVICE_UNAVAILABLE
-    return Page(json.dumps(told) + "\n", "application/json", status)
+    return Page(json.dumps(state) + "\n", "application/json", status)

@@ -36,6 +36,7 @@ def group_worker(
 
 
 async def _work(settings: Settings) -> None:
+    """Run a worker of a group until a signal comes or its parent process is gone."""
     stop = asyncio.Event()
     # The group prints its own message when it is stopped.
     with stop_on_signals(stop.set, announce=lambda _words: None):

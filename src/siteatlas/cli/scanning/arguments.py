@@ -15,13 +15,14 @@ from siteatlas.scanner.reading.entries import read_date
 
 
 class Probe(StrEnum):
-    """Whether usual places are tried even if robots.txt names sitemaps."""
+    """Whether common sitemap paths are tried even if robots.txt lists sitemaps."""
 
     AUTO = "auto"
     FULL = "full"
 
 
 def _read_since(text: str) -> datetime:
+    """Parse the date given with `siteatlas scan --since`."""
     moment = read_date(text.strip())
     if moment is None:
         raise typer.BadParameter("expected a date such as 2026-01-31 or 2026-01-31T08:00:00Z.")

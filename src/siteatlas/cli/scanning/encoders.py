@@ -36,7 +36,7 @@ Part = str | Sequence[str]
 
 
 def csv_head(*, with_site: bool = False) -> bytes:
-    """The names of the columns."""
+    """The header line of `siteatlas scan --format csv`."""
     names = (SITE, *FIELDS) if with_site else FIELDS
     return (",".join(f'"{name}"' for name in names) + "\r\n").encode()
 
@@ -47,27 +47,27 @@ def encode_nothing(_site: str, _event: EntriesRead) -> bytes:
 
 
 def encode_urls(_site: str, event: EntriesRead) -> bytes:
-    """One URL a line."""
+    """Encode scanned entries as one URL per line."""
     return url_lines(event.columns.urls)
 
 
 def encode_objects(_site: str, event: EntriesRead) -> bytes:
-    """One JSON object a line."""
+    """Encode scanned entries as one JSON object per line."""
     return object_lines(event.url, event.columns)
 
 
 def encode_objects_of_site(site: str, event: EntriesRead) -> bytes:
-    """One JSON object a line, which begins with the site."""
+    """Encode scanned entries as one JSON object per line, beginning with the site."""
     return object_lines(event.url, event.columns, site=site)
 
 
 def encode_csv(_site: str, event: EntriesRead) -> bytes:
-    """One row of CSV a line."""
+    """Encode scanned entries as CSV rows."""
     return csv_lines(event.url, event.columns)
 
 
 def encode_csv_of_site(site: str, event: EntriesRead) -> bytes:
-    """One row of CSV a line, which begins with the site."""
+    """Encode scanned entries as CSV rows, beginning with the site."""
     return csv_lines(event.url, event.columns, site=site)
 
 
@@ -95,7 +95,7 @@ def object_lines(sitemap: str, columns: EntryColumns, *, site: str | None = None
         _listed_texts(columns),
         "}\n",
     ]
-    return terminal_safe_json(_woven(parts, len(columns)))
+    return terminal_safe_json(_interleave(parts, len(columns)))
 
 
 def csv_lines(sitemap: str, columns: EntryColumns, *, site: str | None = None) -> bytes:
@@ -121,19 +121,19 @@ def csv_lines(sitemap: str, columns: EntryColumns, *, site: str | None = None) -
         _listed_cells(columns),
         "\r\n",
     ]
-    return _woven(parts, len(columns))
+    return _interleave(parts, len(columns))
 
 
 def _is_plain_json(urls: list[str]) -> bool:
-    """Whether these URLs stand in JSON as they are."""
+    """Whether these scanned URLs need no escaping in JSON."""
     joined = "".join(urls)
     if joined.isascii():
         return '"' not in joined and "\\" not in joined and joined.isprintable()
     return ESCAPED_IN_JSON.search(joined) is None
 
 
-def _woven(parts: Sequence[Part], count: int) -> bytes:
-    """The parts of every entry, one entry after the other."""
+def _interleave(parts: Sequence[Part], count: int) -> bytes:
+    """Join columns of scanned entries to lines: all parts of one entry, then of the next."""
     merged: list[Part] = []
     for part in parts:
         if merged and isinstance(part, str) and isinstance(merged[-1], str):
@@ -153,13 +153,14 @@ def _json_value(value: object) -> str:
 
 
 def _json_values(values: Sequence[object]) -> Part:
-    """Dates, numbers and words as JSON; none of them holds a comma."""
+    """A column of scanned entries as JSON: dates, numbers and words, none with a comma."""
     if values.count(values[0]) == len(values):
         return _json_value(values[0])
     return _json_value(values)[1:-1].split(",")
 
 
 def _csv_values(texts: Part) -> Part:
+    """A column of scanned entries as CSV, from its JSON values."""
     if isinstance(texts, str):
         return _csv_value(texts)
     return list(map(_csv_value, texts))
@@ -185,6 +186,7 @@ def _extras_csv(extras: Sequence[dict[str, Any] | None]) -> Part:
 
 
 def _listed_texts(columns: EntryColumns) -> Part:
+    """The column `lastmod_text` of scanned entries as JSON."""
     texts = listed_texts(columns.lastmods, columns.listed_lastmods())
     if texts.count(None) == len(texts):
         return "null"
@@ -194,6 +196,7 @@ def _listed_texts(columns: EntryColumns) -> Part:
 
 
 def _listed_cells(columns: EntryColumns) -> Part:
+    """The column `lastmod_text` of scanned entries as CSV cells."""
     texts = listed_texts(columns.lastmods, columns.listed_lastmods())
     if texts.count(None) == len(texts):
         return '""'
@@ -203,7 +206,7 @@ def _listed_cells(columns: EntryColumns) -> Part:
 
 
 def _are_plain_dates(texts: Sequence[str | None]) -> bool:
-    """Whether these texts stand in JSON and CSV as they are, and none is a formula."""
+    """Whether these `lastmod` texts need no escaping in JSON and CSV."""
     return PLAIN_DATES.fullmatch("".join([f"{text}," for text in texts if text])) is not None
 
 
@@ -213,6 +216,7 @@ def _extras_csv_text(value: object) -> str:
 
 
 def _rows(sitemap: str, columns: EntryColumns) -> Sequence[tuple[object, ...]]:
+    """Scanned entries as rows in the order of `FIELDS`, for `siteatlas scan --format jsonl`."""
     return list(
         zip(
             columns.urls,
@@ -228,4 +232,5 @@ def _rows(sitemap: str, columns: EntryColumns) -> Sequence[tuple[object, ...]]:
 
 
 def _object_line(row: tuple[object, ...], of_site: dict[str, str]) -> bytes:
+    """One scanned entry as a JSON line, for `siteatlas scan --format jsonl`."""
     return orjson.dumps(of_site | dict(zip(FIELDS, row, strict=True)), option=LINE_OPTIONS)

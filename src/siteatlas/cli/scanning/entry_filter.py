@@ -38,7 +38,7 @@ class EntryFilter:
         """The entries that are wanted, in their order."""
         if self.keeps_all:
             return columns
-        wanted = [self._is_dated(lastmod) for lastmod in columns.lastmods]
+        wanted = [self._passes_since(lastmod) for lastmod in columns.lastmods]
         if self.include is not None:
             fits = self.include.match
             pairs = zip(wanted, columns.urls, strict=True)
@@ -52,7 +52,8 @@ class EntryFilter:
         self.left_out += len(wanted) - kept
         return columns.where(wanted)
 
-    def _is_dated(self, lastmod: datetime | None) -> bool:
+    def _passes_since(self, lastmod: datetime | None) -> bool:
+        """Whether `siteatlas scan --since` keeps an entry; counts entries without a lastmod."""
         if self.since is None:
             return True
         if lastmod is None:
@@ -62,4 +63,5 @@ class EntryFilter:
 
 
 def _any_of(patterns: Sequence[str]) -> re.Pattern[str] | None:
+    """One expression for the patterns of `--include` or `--exclude`; None if there are none."""
     return re.compile("|".join(map(translate, patterns))) if patterns else None

@@ -92,6 +92,7 @@ def _report_list_encoders() -> ScanEncoders:
     written = 0
 
     def encode(report: ScanReport) -> bytes:
+        """Encode the report of one site as the next item of a JSON list."""
         nonlocal written
         written += 1
         return (b"," if written > 1 else b"") + json_bytes(report)
@@ -100,6 +101,7 @@ def _report_list_encoders() -> ScanEncoders:
 
 
 def _rows(report: ScanReport) -> list[list[object]]:
+    """The rows of the sitemap table that `siteatlas scan` prints."""
     rows: list[list[object]] = [
         [s.url, s.type, s.discovery_method, s.url_count, s.outcome, s.error_code]
         for s in report.sitemaps
@@ -110,6 +112,7 @@ def _rows(report: ScanReport) -> list[list[object]]:
 
 
 def _plain_sitemaps(report: ScanReport) -> bytes:
+    """The sitemap table of `siteatlas scan` as plain text, for a file or a pipe."""
     if not report.sitemaps:
         return b""
     cells = [[cell_text(value) for value in row] for row in _rows(report)]
@@ -117,6 +120,7 @@ def _plain_sitemaps(report: ScanReport) -> bytes:
 
 
 def _drawn_sitemaps(report: ScanReport) -> bytes:
+    """The sitemap table of `siteatlas scan`, fitted to the terminal."""
     if not report.sitemaps:
         return b""
     # Late, because rich is needed on a terminal only.

@@ -55,6 +55,7 @@ def tree_lines(builder: ReportBuilder, room: int) -> list[str]:
 
 
 def _found(builder: ReportBuilder) -> str:
+    """What is known about a site's robots.txt, for the live view of a scan."""
     robots = builder.robots
     if robots is None:
         return "looking for sitemaps"
@@ -64,6 +65,7 @@ def _found(builder: ReportBuilder) -> str:
 
 
 def _bar(run: ScanRun) -> Table:
+    """The progress bar of one site in the live view of a scan."""
     done, known = len(run.builder.report.sitemaps), max(run.builder.documents_expected, 1)
     grid = Table.grid(padding=(0, 1))
     grid.add_row(ProgressBar(total=known, completed=done, width=BAR_WIDTH), _text(counts(run)))
@@ -71,4 +73,5 @@ def _bar(run: ScanRun) -> Table:
 
 
 def _text(line: str, style: str = "") -> Text:
+    """One line of the live view of a scan, safe to print and cut at the terminal's edge."""
     return Text(printable(line), style=style, no_wrap=True, overflow="ellipsis")

@@ -51,6 +51,7 @@ class LiveView:
         os.write(STDERR, self._restore_sequence)
 
     async def _draw(self) -> None:
+        """Redraw the live view of the running scans until cancelled."""
         # Late, because rich is needed on a terminal only.
         from rich.live import Live
 

@@ -1,7 +1,7 @@
 """What a scan prints on stderr at its end: five lines for a person, one for a log, or an error.
 
-Errors name the site or file as it was typed, with advice; `terminal/errors.py` prints those of
-other commands.
+Errors name the site or file as it was typed, with advice; `terminal/errors.py` prints the
+errors of other commands.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ WEB_URL = re.compile("https?://", re.IGNORECASE)
 
 
 def print_summary(report: ScanReport, dated: int, seconds: float) -> None:
-    """Sitemaps, URLs, dates, problems, time: one line each."""
+    """Print the summary of a scan: sitemaps, URLs, dates, problems and time, a line each."""
     unread = _unread(report)
     print_message("")
     read = len(report.sitemaps) - unread
@@ -59,7 +59,7 @@ def print_summary(report: ScanReport, dated: int, seconds: float) -> None:
 
 
 def print_problems(report: ScanReport) -> None:
-    """Every problem and faulty document by code, with what it means and samples."""
+    """Print every problem and faulty document by code, with its meaning and samples."""
     lines = ProblemLines()
     for problem in sorted(_shown_problems(report), key=lambda problem: problem.code):
         for line in lines.of(problem):
@@ -67,6 +67,7 @@ def print_problems(report: ScanReport) -> None:
 
 
 def _shown_problems(report: ScanReport) -> Iterator[ShownProblem]:
+    """The problems and faulty documents of a scan, for its summary with `-v`."""
     for problem in report.problems:
         remark = problem.detail or ""
         yield ShownProblem(problem.code, problem.url, problem.count, problem.samples, remark)
@@ -103,7 +104,7 @@ def _unread(report: ScanReport) -> int:
 
 
 def print_unfetched_children(report: ScanReport) -> None:
-    """That a local index names sitemaps which were not fetched, and how to read one."""
+    """Print that the sitemaps listed in a local index were not fetched, and how to read one."""
     children = unfetched_children(report)
     if children:
         count = counted(len(children), "sitemap")
@@ -115,7 +116,7 @@ def print_unfetched_children(report: ScanReport) -> None:
 
 
 def print_filtered_count(wanted: EntryFilter) -> None:
-    """How much the filters took away, and what a pattern must be when they took everything."""
+    """Print how many URLs the filters left out, with advice if no URL matched `--include`."""
     if not wanted.left_out:
         return
     undated = f", {wanted.undated:,} of them without a lastmod" if wanted.undated else ""
@@ -125,6 +126,7 @@ def print_filtered_count(wanted: EntryFilter) -> None:
 
 
 def _fault_lines(report: ScanReport) -> Iterator[str]:
+    """One line for each problem and faulty document, for the summary of a scan."""
     for problem in report.problems:
         where = f" in {problem.url}" if problem.url else ""
         what = f": {problem.detail}" if problem.detail else ""
@@ -157,6 +159,7 @@ def _print_summary_value(label: str, text: str, style: str = "") -> None:
 
 
 def _time_words(report: ScanReport, seconds: float) -> str:
+    """The duration of a scan and its URLs per second, for its summary."""
     rate = round(report.url_count / seconds) if seconds >= MIN_MEASURED_SECONDS else 0
     return f"{seconds:.1f} s" + (f", {counted(rate, 'URL')} a second" if rate else "")
 
@@ -175,7 +178,7 @@ def print_scan_error(
 
 
 def shown_site(typed: str) -> str:
-    """What was typed, without a user name or a secret that may stand in it."""
+    """What was typed, without a user name or password that it may contain."""
     return clean_text(f"***@{typed.rpartition('@')[2]}" if "@" in typed else typed)
 
 

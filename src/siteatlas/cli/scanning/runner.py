@@ -31,7 +31,7 @@ class _Stopped(Exception):
 
 @dataclass(slots=True)
 class ScanRun:
-    """One target while it is read, and what came of it. `error` says why nothing did."""
+    """A target of `siteatlas scan` and its result; `error` is the reason if there is none."""
 
     target: ScanTarget
     builder: ReportBuilder
@@ -129,6 +129,7 @@ class ScanRunner:
             return None
 
     async def _run_one(self, target: ScanTarget) -> None:
+        """Scan one target of `siteatlas scan` within its timeout and write its report."""
         run = ScanRun(target, ReportBuilder(target.name))
         self.active.append(run)
         limit = asyncio.timeout(self._timeout)
@@ -156,6 +157,7 @@ class ScanRunner:
             await self._write(data)
 
     async def _consume(self, run: ScanRun) -> None:
+        """Read the events of a target, build its report and write the entries that are kept."""
         builder, sink, encode = run.builder, self._sink, self._form.entries
         async with aclosing(run.target.events()) as events:
             async for event in events:
@@ -172,6 +174,7 @@ class ScanRunner:
         builder.report.status = "completed"
 
     def _wanted_of(self, event: ScanEvent, builder: ReportBuilder) -> ScanEvent:
+        """A scan event, reduced to the entries that the filters and `--max-urls` keep."""
         if not isinstance(event, EntriesRead) or self._wanted.keeps_all:
             return event
         columns = self._wanted.apply(event.columns)
@@ -180,6 +183,7 @@ class ScanRunner:
         return EntriesRead(event.url, columns)
 
     async def _write(self, data: bytes) -> None:
+        """Write a chunk of scan output as soon as the sink is ready."""
         await self._sink.ready()
         self._sink.put(data)
 

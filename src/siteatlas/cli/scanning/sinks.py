@@ -149,6 +149,7 @@ def write_chunk(descriptor: int, data: bytes) -> None:
 
 
 def _stdout_sink() -> DataSink:
+    """Stdout as a sink of scan output; a thread writes to it if its reader may stall."""
     sys.stdout.flush()
     try:
         descriptor = sys.stdout.fileno()
@@ -160,12 +161,14 @@ def _stdout_sink() -> DataSink:
 
 
 def _file_sink(path: Path) -> DataSink:
+    """The sink for `siteatlas scan --output`: a regular file, or a device or pipe."""
     if path.exists() and not path.is_file():
         return ThreadSink(os.open(path, os.O_WRONLY))
     return FileSink(path.resolve())
 
 
 def _may_stall(descriptor: int) -> bool:
+    """Whether a write of scan output may block: not to a regular file or /dev/null."""
     mode = os.fstat(descriptor).st_mode
     device = stat.S_ISCHR(mode) and not os.isatty(descriptor)
     return not (stat.S_ISREG(mode) or device)

@@ -14,7 +14,7 @@ MIDDLE, LAST = ("├── ", "│   "), ("└── ", "    ")
 
 
 def tree_text(report: ScanReport) -> bytes:
-    """The whole tree, one line a document, nothing cut."""
+    """The output of `siteatlas scan --format tree`: one line per document, nothing shortened."""
     lines = [printable(f"{report.site}  {counted(report.url_count, 'URL')}")]
     roots, children = families(report.sitemaps)
     lines.extend(_branches(roots, children, ""))
@@ -26,7 +26,7 @@ def tree_text(report: ScanReport) -> bytes:
 
 
 def unfetched_children(report: ScanReport) -> list[CandidateSeen]:
-    """The children of a local index."""
+    """The sitemaps listed in a local index, which a scan does not fetch."""
     return [
         candidate for candidate in report.candidates if candidate.reason == ProblemCode.NOT_FETCHED
     ]
@@ -59,6 +59,7 @@ def describe(sitemap: SitemapSeen) -> str:
 def _branches(
     sitemaps: Sequence[SitemapSeen], children: dict[str, list[SitemapSeen]], indent: str
 ) -> Iterator[str]:
+    """The lines of `siteatlas scan --format tree` for these sitemaps and their children."""
     for position, sitemap in enumerate(sitemaps, start=1):
         fork, below = LAST if position == len(sitemaps) else MIDDLE
         yield indent + fork + describe(sitemap)

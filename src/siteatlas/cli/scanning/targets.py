@@ -66,7 +66,7 @@ class ScanTargets:
         return ScanTarget(str(path), lambda: read_local_file(path, self._options), text)
 
     async def listed(self, sites: Sequence[str] = (STDIN,)) -> AsyncIterator[ScanTarget]:
-        """Several sites, or those on stdin, each once.
+        """The targets given as arguments or on stdin, without duplicates.
 
         An invalid one is reported, recorded in `worst_refusal` and skipped.
         """
@@ -84,7 +84,7 @@ class ScanTargets:
                 yield target
 
     def say_how_to_watch(self, address: WebAddress) -> None:
-        """Name the command that watches a site, with the allow entries that only this scan had."""
+        """Print the command that watches a site, with the allow entries that only this scan had."""
         command = f"siteatlas domains add {address.domain}"
         if self._usual.is_own(address) or not self.policy.is_own(address):
             print_message(f"Watch this site: {command}")
@@ -118,7 +118,7 @@ async def _argument_sites(sites: Sequence[str]) -> AsyncIterator[str]:
 
 
 async def _stdin_sites() -> AsyncIterator[str]:
-    """The sites on stdin."""
+    """The sites that `siteatlas scan -` reads from stdin."""
     async for line in _stdin_lines():
         if site := site_in_line(line):
             yield site

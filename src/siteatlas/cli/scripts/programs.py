@@ -192,6 +192,7 @@ def _write_error_line(job: JobView) -> None:
 
 
 def _write_sitemaps(domain: str, sitemaps: list[SitemapView]) -> None:
+    """Print the sitemaps of a site in the line format of the programs in `scripts/`."""
     write_line(f"Found {len(sitemaps)} sitemaps for domain {domain}:")
     for sitemap in sitemaps:
         write_line(f"- ID: {sitemap.id}")
@@ -205,6 +206,7 @@ def _write_sitemaps(domain: str, sitemaps: list[SitemapView]) -> None:
 
 
 async def _pending(settings: Settings) -> list[JobView]:
+    """The jobs that the program `debug_pending_jobs` in `scripts/` shows."""
     async with opened(settings), get_session() as session, session.begin():
         jobs = await job_service.get_pending_jobs(session, limit=MAX_PENDING_SHOWN)
         return [await find_job(session, str(job.id)) for job in jobs]
@@ -222,6 +224,7 @@ async def _named_or_newest_job(settings: Settings, ident: str | None) -> JobView
 
 
 async def _monitor(settings: Settings, interval: float | None) -> None:
+    """Print updates of the program `monitor_scheduler` in `scripts/`; one if no interval is set."""
     async with opened(settings):
         await _write_monitor_update()
         while interval is not None:

@@ -66,6 +66,7 @@ async def site_with_sitemaps(
 
 
 async def _site_with_sitemaps(domain: str) -> tuple[DomainView, list[SitemapView]]:
+    """Read a stored site and all its sitemaps for a program in `scripts/`."""
     async with get_session() as session, session.begin():
         site = await find_domain_view(session, domain)
         sitemaps: list[SitemapView] = []

@@ -6,10 +6,11 @@ from collections.abc import Callable, Iterable
 
 
 def complete_choice(*known: Iterable[str]) -> Callable[[str], list[str]]:
-    """The completion of a word of these sets by the shell."""
+    """Shell completion for an option that takes one of these words."""
     words = [str(word) for group in known for word in group]
 
     def complete(incomplete: str) -> list[str]:
+        """The choices that a word on the command line can be completed to."""
         return [word for word in words if word.startswith(incomplete.lower())]
 
     return complete

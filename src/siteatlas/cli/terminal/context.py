@@ -84,6 +84,7 @@ def prepare(*, log_level: str = "warning", **flags: object) -> Settings:
 
 
 def _log_level(loaded: LoadedSettings, usual: str) -> str:
+    """The log level of a command: by `-v`, the settings, or the default of the command."""
     chosen = loaded.settings.log_level
     if current().verbosity >= TRACE_VERBOSITY:
         return "debug"

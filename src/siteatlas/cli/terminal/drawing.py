@@ -68,12 +68,13 @@ def terminal_table(
 
 
 def _in_colour(columns: Sequence[Column], row: Sequence[str]) -> Iterable[Text]:
+    """The cells of a row for a terminal table; a status has its colour."""
     for column, cell in zip(columns, row, strict=True):
         yield status_text(cell) if column.kind is ColumnKind.STATUS else Text(cell)
 
 
 def status_text(word: str) -> Text:
-    """The word of a status in its colour; it says the same without."""
+    """The word of a status in its colour."""
     return Text(word, style=STATUS_STYLES.get(word, ""))
 
 

@@ -131,7 +131,7 @@ def print_warning(text: str, *, style: str = "") -> None:
 
 
 def write_line(text: str) -> None:
-    """A line of data on stdout."""
+    """Write a line of data on stdout."""
     sys.stdout.write(printable(text) + "\n")
     sys.stdout.flush()
 
@@ -165,24 +165,24 @@ def _json_escape_for_output(match: re.Match[str]) -> str:
 
 
 def write_bytes(data: bytes) -> None:
-    """Raw data on stdout, after all text that was written before."""
+    """Write raw data on stdout, after all text that was written before."""
     sys.stdout.flush()
     sys.stdout.buffer.write(data)
     sys.stdout.buffer.flush()
 
 
 def write_json(value: object) -> None:
-    """One JSON object; indented where a person reads it."""
+    """Write one JSON object on stdout; indented on a terminal."""
     write_bytes(json_bytes(value, indented=is_terminal(sys.stdout)))
 
 
 def write_json_lines(items: Iterable[object]) -> None:
-    """One JSON object a line."""
+    """Write one JSON object per line on stdout."""
     write_bytes(b"".join(map(json_bytes, items)))
 
 
 def write_csv(names: Sequence[str], rows: Iterable[Sequence[object]], *, head: bool) -> None:
-    """Full values under a line of names, every cell safe to open in a spreadsheet."""
+    """Write CSV on stdout: full values, every cell safe to open in a spreadsheet."""
     lines = [",".join(map(csv_cell, names))] if head else []
     lines += [",".join(csv_cell(_csv_text(value)) for value in row) for row in rows]
     write_bytes("".join(f"{line}\r\n" for line in lines).encode("utf-8", "backslashreplace"))
@@ -215,13 +215,14 @@ def write_table(columns: Sequence[Column], rows: Iterable[Sequence[object]]) -> 
 
 
 def plain_table(columns: Sequence[Column], cells: Sequence[Sequence[str]]) -> str:
-    """Columns apart by two blanks, under a line of names; nothing is cut."""
+    """A table as plain text: columns separated by two spaces, a header line, full values."""
     names = [column.name for column in columns]
     widths = [max(map(len, values)) for values in zip(names, *cells, strict=True)]
     return "".join(_plain_row(columns, row, widths) for row in (names, *cells))
 
 
 def _plain_row(columns: Sequence[Column], row: Sequence[str], widths: Sequence[int]) -> str:
+    """One line of a plain-text table, its cells padded to the column widths."""
     padded = (
         cell.rjust(width) if column.right else cell.ljust(width)
         for column, cell, width in zip(columns, row, widths, strict=True)
@@ -230,7 +231,7 @@ def _plain_row(columns: Sequence[Column], row: Sequence[str], widths: Sequence[i
 
 
 def write_details(pairs: Iterable[tuple[str, object]]) -> None:
-    """One thing, a line for each of its values."""
+    """Write the values of one record on stdout, one per line."""
     shown = [(name, cell_text(value)) for name, value in pairs]
     width = max(len(name) for name, _ in shown)
     sys.stdout.write("".join(f"{name.ljust(width)}  {value}\n" for name, value in shown))

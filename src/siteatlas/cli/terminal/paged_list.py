@@ -57,7 +57,7 @@ class TableLayout(Generic[Item]):
     record: type[Item] | None = None
 
     def filtered_by(self, *filters: object) -> TableLayout[Item]:
-        """This shape for a list with these filters; None is no filter."""
+        """This layout for a list with these filters; None is no filter."""
         if all(chosen is None for chosen in filters):
             return self
         return replace(self, none=self.none_matches)
@@ -102,7 +102,7 @@ async def write_list(
 
 
 def _writer(form: ListFormat, shape: TableLayout[Item]) -> Callable[[Sequence[Item]], None]:
-    """What prints one page after the other in this form."""
+    """The function that prints one page of a list in this format."""
     if form is ListFormat.JSONL:
         return write_json_lines
     if form is ListFormat.CSV:
@@ -111,7 +111,7 @@ def _writer(form: ListFormat, shape: TableLayout[Item]) -> Callable[[Sequence[It
 
 
 class _CsvPages(Generic[Item]):
-    """Pages under one line of names, which is there even if the list is empty."""
+    """Prints pages as CSV under one header line, even if the list is empty."""
 
     def __init__(self, shape: TableLayout[Item]) -> None:
         record: Any = shape.record
@@ -125,6 +125,7 @@ class _CsvPages(Generic[Item]):
 
 
 async def _write_object(pages: AsyncIterator[Page[Item]]) -> None:
+    """Print all pages of a list as one JSON object, for `--json`."""
     items: list[Item] = []
     cursor = examined = None
     async for page in pages:

@@ -28,6 +28,7 @@ def plain_parameters(get_params: Callable[[Any], list[Any]], ctx: Any) -> list[A
 
 
 def _process(parameter: Parameter, validate: Callable[..., Any], ctx: Any, value: Any) -> Any:
+    """Convert a command-line value; only what is no plain value is left to typer."""
     converted = plain_value(parameter, value)
     if converted is NEEDS_TYPER:
         return validate(ctx, value)
@@ -51,10 +52,12 @@ def plain_value(parameter: Parameter, value: Any) -> Any:
 
 
 def _absent(parameter: Parameter) -> tuple[()] | None:
+    """The value of an option or argument that is not on the command line."""
     return () if parameter.multiple or parameter.nargs == -1 else None
 
 
 def _choice(annotation: Any, value: Any) -> Any:
+    """The enum member for a command-line value; NEEDS_TYPER if it is no such choice."""
     if not (isinstance(annotation, type) and issubclass(annotation, Enum)):
         return NEEDS_TYPER
     return next((choice for choice in annotation if choice.value == value), NEEDS_TYPER)

@@ -48,6 +48,7 @@ class ProblemLines:
                 yield self._fit_to_terminal("    ", _sample_words(sample))
 
     def _wrapped(self, text: str) -> list[str]:
+        """The explanation of a problem code, wrapped to the width of the terminal."""
         if self._width is None:
             return [text]
         return textwrap.wrap(text, self._width, subsequent_indent="  ", break_on_hyphens=False)
@@ -75,6 +76,7 @@ def meaning_of(code: str) -> str:
 
 
 def _sample_words(sample: ProblemSample) -> str:
+    """A sample of a problem as printed: the number of its entry, its URL and its value."""
     number = f"entry {sample.entry:,}: " if sample.entry is not None else ""
     value = "" if sample.value is None else repr(sample.value)
     return number + "  ".join(part for part in (sample.url, value) if part)

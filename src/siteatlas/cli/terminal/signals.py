@@ -48,11 +48,13 @@ def stop_on_signals(
     earlier = {number: signal.getsignal(number) for number in STOP_SIGNALS}
 
     def leave_clean(number: int, _frame: object = None) -> None:
+        """Clean up and exit immediately, on a second signal or when stopping takes too long."""
         with suppress(OSError):
             clean_up()
         leave(number)
 
     def receive(number: int) -> None:
+        """Handle the first signal: request a clean shutdown and prepare for a second one."""
         # Not through the loop, which may be busy.
         for any_number in STOP_SIGNALS:
             signal.signal(any_number, leave_clean)

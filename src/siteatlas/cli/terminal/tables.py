@@ -36,7 +36,7 @@ class FittedTable:
 
 
 def relative_time(moment: datetime, now: datetime) -> str:
-    """`2 h ago` or `in 3 d`; a date where that says more."""
+    """`2 h ago` or `in 3 d`; a date if that is long ago or far ahead."""
     seconds = (now - moment).total_seconds()
     distance = abs(seconds)
     if distance < JUST_NOW_SECONDS:
@@ -49,7 +49,7 @@ def relative_time(moment: datetime, now: datetime) -> str:
 
 
 def shorten_middle(text: str, width: int) -> str:
-    """The two ends of a text that is wider than `width`; the end says more of a URL."""
+    """Shorten a text wider than `width` in the middle; the end of a URL is the most useful part."""
     if cell_len(text) <= width:
         return text
     room = max(0, width - 1)
@@ -65,6 +65,7 @@ def shorten_end(text: str, width: int) -> str:
 
 
 def _last_cells(text: str, width: int) -> str:
+    """The end of a text that fits into `width` terminal cells."""
     end = text[max(0, len(text) - width) :] if width > 0 else ""
     while cell_len(end) > width:
         end = end[1:]
@@ -102,6 +103,7 @@ def fit_table(
 
 
 def _cell(kind: ColumnKind, value: object, now: datetime, text_of: Callable[[object], str]) -> str:
+    """A value as text for a terminal table: relative times, short dates, grouped digits."""
     if isinstance(value, datetime) and kind is ColumnKind.AGE:
         return relative_time(value, now)
     if isinstance(value, datetime) and kind is ColumnKind.DATE:
@@ -112,6 +114,7 @@ def _cell(kind: ColumnKind, value: object, now: datetime, text_of: Callable[[obj
 
 
 def _shorten(kind: ColumnKind, text: str, width: int) -> str:
+    """Shorten a table cell to its column width: a URL in the middle, other text at the end."""
     if kind is ColumnKind.PROSE:
         return text
     return (shorten_middle if kind is ColumnKind.URL else shorten_end)(text, width)
@@ -120,7 +123,7 @@ def _shorten(kind: ColumnKind, text: str, width: int) -> str:
 def _without_shared_origin(
     heads: list[Column], cells: list[list[str]]
 ) -> tuple[list[Column], list[list[str]]]:
-    """The scheme and host that all URLs of a column share stand in its head, once a table."""
+    """Move the scheme and host that all URLs of a column share to its head, once per table."""
     named: set[str] = set()
     for number, head in enumerate(heads):
         origin = (
