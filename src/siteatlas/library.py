@@ -217,7 +217,7 @@ def _check_call(
     _check_boolean_arguments(only=only, strict=strict)
     _check_user_agent(user_agent)
     address = parse_site(site)
-    policy = _policy(allow)
+    policy = _parse_allow_argument(allow)
     policy.check(address)
     if only and address.is_site_root:
         raise InputError("only=True needs the address of a sitemap, not of a site.")
@@ -253,7 +253,7 @@ def _check_user_agent(user_agent: object) -> None:
         raise InputError("user_agent must be ASCII, on one line and without control characters.")
 
 
-def _policy(allow: object) -> EgressPolicy:
+def _parse_allow_argument(allow: object) -> EgressPolicy:
     entries = [allow] if isinstance(allow, str) else allow
     if not isinstance(entries, Iterable):
         raise InputError(ALLOW_WORDS)
@@ -270,7 +270,8 @@ def _policy(allow: object) -> EgressPolicy:
 _politeness = LoopLocal(Politeness)
 
 
-def _events(call: _ScanCall) -> AsyncGenerator[ScanEvent, None]:
+def _scan_events(call: _ScanCall) -> AsyncGenerator[ScanEvent, None]:
+    """The scanner events of one call of `scan` or `scan_sync`."""
     analyzer = SitemapAnalyzer(call.policy, _politeness.get(), user_agent=call.user_agent)
     return analyzer.scan(call.address, call.options)
 
@@ -278,11 +279,11 @@ def _events(call: _ScanCall) -> AsyncGenerator[ScanEvent, None]:
 async def _scan_entries(call: _ScanCall, builder: ReportBuilder) -> AsyncGenerator[Entry, None]:
     """The entries that `scan` returns; each event is also added to its report."""
     with _report_outcome(builder):
-        async with aclosing(_events(call)) as events:
+        async with aclosing(_scan_events(call)) as events:
             async for event in events:
                 builder.observe(event)
                 if isinstance(event, EntriesRead):
-                    for entry in _entries(event):
+                    for entry in _entries_of_event(event):
                         yield entry
     _check_complete(call, builder.report)
 
@@ -293,7 +294,7 @@ def _scan_sync_entries(call: _ScanCall, builder: ReportBuilder) -> Generator[Ent
         for event in reading.thread_events():
             builder.observe(event)
             if isinstance(event, EntriesRead):
-                yield from _entries(event)
+                yield from _entries_of_event(event)
     _check_complete(call, builder.report)
 
 
@@ -333,7 +334,8 @@ def _partial_scan_message(report: ScanReport) -> str:
     return f"The scan of {report.site} is partial: {', '.join(report.reasons)}."
 
 
-def _entries(event: EntriesRead) -> list[Entry]:
+def _entries_of_event(event: EntriesRead) -> list[Entry]:
+    """The entries that `scan` and `scan_sync` return for one scanner event."""
     columns = event.columns
     texts = listed_texts(columns.lastmods, columns.listed_lastmods())
     return list(starmap(Entry, columns.rows(repeat(event.url, len(columns)), texts)))
@@ -380,7 +382,7 @@ class _ThreadedScan:
         """The thread of `scan_sync`: run the scan and pass on its events and its error."""
         end: BaseException | None = None
         try:
-            asyncio.run(self._produce())
+            asyncio.run(self._produce_thread_events())
         except asyncio.CancelledError:
             pass
         except BaseException as error:  # noqa: BLE001 it is raised where the events are read
@@ -389,10 +391,10 @@ class _ThreadedScan:
             self._started.set()
             self._found.put(end)
 
-    async def _produce(self) -> None:
+    async def _produce_thread_events(self) -> None:
         self._loop, self._task = asyncio.get_running_loop(), asyncio.current_task()
         self._started.set()
-        async with aclosing(_events(self._call)) as events:
+        async with aclosing(_scan_events(self._call)) as events:
             async for event in events:
                 await self._room.acquire()
                 self._found.put(event)

@@ -39,6 +39,7 @@ class LineFormatter(logging.Formatter):
         self._formatter: ProcessorFormatter | None = None
 
     def format(self, record: logging.LogRecord) -> str:
+        """Format a log record with structlog, as JSON or for the console."""
         if self._formatter is None:
             from siteatlas.log_lines import line_formatter
 
@@ -82,6 +83,7 @@ class Structlog:
         return structlog is not None and structlog.is_configured()
 
     def _load(self) -> None:
+        """Import and configure structlog."""
         from siteatlas.log_lines import configure_structlog
 
         configure_structlog()
@@ -99,32 +101,33 @@ class ComponentLogger:
         self._logger: BoundLogger | None = None
 
     def debug(self, event: str, **values: Any) -> None:
-        """What helps to find a fault in Siteatlas."""
+        """Log an event that helps to find a bug in Siteatlas."""
         if _structlog.accepts(self._component, logging.DEBUG):
             self._lines.debug(event, **values)
 
     def info(self, event: str, **values: Any) -> None:
-        """What happened as it should."""
+        """Log an expected event."""
         if _structlog.accepts(self._component, logging.INFO):
             self._lines.info(event, **values)
 
     def warning(self, event: str, **values: Any) -> None:
-        """What somebody may have to look at."""
+        """Log an event that an operator may have to look at."""
         if _structlog.accepts(self._component, logging.WARNING):
             self._lines.warning(event, **values)
 
     def error(self, event: str, **values: Any) -> None:
-        """What failed."""
+        """Log a failure."""
         if _structlog.accepts(self._component, logging.ERROR):
             self._lines.error(event, **values)
 
     def exception(self, event: str, **values: Any) -> None:
-        """What failed, with the traceback of the exception that is being handled."""
+        """Log a failure with the traceback of the exception that is being handled."""
         if _structlog.accepts(self._component, logging.ERROR):
             self._lines.exception(event, **values)
 
     @property
     def _lines(self) -> BoundLogger:
+        """The structlog logger of this component, created when it is first used."""
         if self._logger is None:
             from siteatlas.log_lines import structlog_logger
 
@@ -133,7 +136,7 @@ class ComponentLogger:
 
 
 class Throttle:
-    """Keeps a flood of equal events from becoming a flood of lines.
+    """Limits the rate of log lines for an event that repeats.
 
     The first `burst` events have a line each, later ones one per `seconds`.
     """

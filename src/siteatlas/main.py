@@ -86,8 +86,11 @@ def create_app(
 def _lifespan(
     context: ApiContext, *, run_scheduler: bool, database: Database | None
 ) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:
+    """The lifespan of the application: database, event loop monitoring and scheduler."""
+
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
+        """Start what the application requires, and stop it in reverse order."""
         self_check()
         async with AsyncExitStack() as stack:
             if database is None:

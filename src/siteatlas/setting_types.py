@@ -67,7 +67,8 @@ class Integer(NumberLimits):
     """A whole number."""
 
     def convert(self, value: object) -> int:
-        number = _whole(value)
+        """Convert the value of a setting to an integer within its limits."""
+        number = _integer(value)
         self.check(number)
         return number
 
@@ -76,6 +77,7 @@ class Number(NumberLimits):
     """A number, with or without a fraction."""
 
     def convert(self, value: object) -> float:
+        """Convert the value of a setting to a float within its limits."""
         number = _number(value)
         self.check(number)
         return number
@@ -93,6 +95,7 @@ class Text:
         self._check = check
 
     def convert(self, value: object) -> str:
+        """Convert the value of a setting to text, stripped and checked."""
         text = _text(value).strip()
         if self.max_length is not None and not text:
             raise ValueError("String should have at least 1 character")
@@ -105,6 +108,7 @@ class SecretText:
     """Text such as a password or a URL that may contain one."""
 
     def convert(self, value: object) -> Secret:
+        """Convert the value of a setting to text that is not shown."""
         return Secret(_text(value).strip())
 
 
@@ -112,6 +116,7 @@ class FilePath:
     """A path in the file system, which need not exist."""
 
     def convert(self, value: object) -> Path:
+        """Convert the value of a setting to a path."""
         if isinstance(value, (str, Path)):
             return Path(str(value).strip())
         raise ValueError("Input is not a valid path")
@@ -124,6 +129,7 @@ class Choice:
         self.words = words
 
     def convert(self, value: object) -> str:
+        """Return the value of a setting if it is one of the words; ValueError otherwise."""
         if isinstance(value, str) and value in self.words:
             return value
         *most, last = map(repr, self.words)
@@ -180,18 +186,20 @@ def name_server_list(text: str) -> str:
 
 
 def _text(value: object) -> str:
+    """The value of a setting as a string; ValueError for another type."""
     if isinstance(value, str):
         return value
     raise ValueError("Input should be a valid string")
 
 
-def _whole(value: object) -> int:
+def _integer(value: object) -> int:
+    """The value of a setting as an integer; ValueError if it has a fraction or is no number."""
     if isinstance(value, str):
         if WHOLE_NUMBER.fullmatch(value.strip()) is None:
             raise ValueError(
                 "Input should be a valid integer, unable to parse string as an integer"
             )
-        return _parsed(value.strip().partition(".")[0])
+        return _parse_digits(value.strip().partition(".")[0])
     if isinstance(value, float):
         if not math.isfinite(value):
             raise ValueError("Input should be a finite number")
@@ -202,7 +210,8 @@ def _whole(value: object) -> int:
     raise ValueError("Input should be a valid integer")
 
 
-def _parsed(digits: str) -> int:
+def _parse_digits(digits: str) -> int:
+    """Parse the digits of an integer setting; ValueError if there are too many."""
     try:
         return int(digits)
     except ValueError as error:
@@ -212,6 +221,7 @@ def _parsed(digits: str) -> int:
 
 
 def _number(value: object) -> float:
+    """The value of a setting as a float; ValueError if it is no number."""
     if isinstance(value, (int, float)):
         return float(value)
     if not isinstance(value, str):

@@ -325,7 +325,7 @@ def load_settings(
     """Read flags, environment and file; raise ConfigurationError naming the invalid value."""
     environment = os.environ if environment is None else environment
     file_path = file or Path(SETTINGS_FILE)
-    from_file = _read_file(file_path, must_exist=file is not None)
+    from_file = _read_settings_file(file_path, must_exist=file is not None)
     given = {name: value for name, value in (flags or {}).items() if value is not None}
     values: dict[str, Any] = {}
     origins: dict[str, str] = {}
@@ -339,7 +339,7 @@ def load_settings(
             values[name], origins[name] = from_file[name], f"file {file_path}"
         else:
             origins[name] = "default"
-    return LoadedSettings(_validated(values, origins), origins)
+    return LoadedSettings(_convert_settings(values, origins), origins)
 
 
 def wanted_log_format() -> str:
@@ -347,11 +347,14 @@ def wanted_log_format() -> str:
     chosen = os.environ.get(environment_name("log_format"), "").strip()
     if not chosen:
         with suppress(ConfigurationError):
-            chosen = str(_read_file(Path(SETTINGS_FILE), must_exist=False).get("log_format"))
+            chosen = str(
+                _read_settings_file(Path(SETTINGS_FILE), must_exist=False).get("log_format")
+            )
     return chosen if chosen == "json" else "console"
 
 
-def _read_file(path: Path, *, must_exist: bool) -> dict[str, Any]:
+def _read_settings_file(path: Path, *, must_exist: bool) -> dict[str, Any]:
+    """Read the settings file, a TOML file; refuse unknown settings."""
     if not path.is_file():
         if must_exist:
             raise ConfigurationError(f"There is no settings file at {path}.")
@@ -366,7 +369,8 @@ def _read_file(path: Path, *, must_exist: bool) -> dict[str, Any]:
     return content
 
 
-def _validated(values: Mapping[str, Any], origins: Mapping[str, str]) -> Settings:
+def _convert_settings(values: Mapping[str, Any], origins: Mapping[str, str]) -> Settings:
+    """Convert the values of settings to their types; the error says which one is invalid."""
     converted: dict[str, Any] = {}
     for name, value in values.items():
         try:

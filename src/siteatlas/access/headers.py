@@ -22,7 +22,7 @@ NO_STORE = (b"cache-control", b"no-store")
 
 
 class SecurityHeaders:
-    """ASGI middleware that adds the headers; `Cache-Control` only where an answer has none."""
+    """ASGI middleware that adds the headers; `Cache-Control` only if a response has none."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -33,14 +33,16 @@ class SecurityHeaders:
             return
 
         async def send_with_headers(message: Message) -> None:
+            """ASGI `send` that adds the security headers to the start of the response."""
             if message["type"] == "http.response.start":
-                message["headers"] = _completed(message.get("headers", []))
+                message["headers"] = _with_security_headers(message.get("headers", []))
             await send(message)
 
         await self._app(scope, receive, send_with_headers)
 
 
-def _completed(headers: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+def _with_security_headers(headers: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+    """Set the security headers of a response, and `no-store` if it has no `Cache-Control`."""
     kept = [pair for pair in headers if pair[0].lower() not in SECURITY_HEADERS]
     cached = any(name.lower() == b"cache-control" for name, _ in kept)
     return [*kept, *SECURITY_HEADERS.items(), *([] if cached else [NO_STORE])]

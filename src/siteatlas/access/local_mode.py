@@ -48,28 +48,31 @@ class LocalMode:
         await self._app(scope, receive, send)
 
     def _check(self, scope: Scope) -> None:
+        """Raise HostRefused or OriginRefused for a request that local mode does not serve."""
         if not _is_over_loopback(scope):
             raise HostRefused(NOT_LOCAL)
         hosts = self._own_hosts(scope)
-        given = _values(scope, b"host")
+        given = _header_values(scope, b"host")
         if len(given) != 1 or given[0].lower() not in hosts:
             raise HostRefused
-        for origin in _values(scope, b"origin"):
+        for origin in _header_values(scope, b"origin"):
             scheme, _, host = origin.lower().partition(b"://")
             if scheme != b"http" or host not in hosts:
                 raise OriginRefused
-        sites = _values(scope, b"sec-fetch-site")
+        sites = _header_values(scope, b"sec-fetch-site")
         is_own = OWN_FETCH_SITES.issuperset(site.lower() for site in sites)
         if not is_own and not self._is_followed_link(scope):
             raise OriginRefused
 
     def _is_followed_link(self, scope: Scope) -> bool:
-        fetch = _values(scope, b"sec-fetch-mode"), _values(scope, b"sec-fetch-dest")
+        """Whether a browser opens one of our pages because a link of another site was followed."""
+        fetch = _header_values(scope, b"sec-fetch-mode"), _header_values(scope, b"sec-fetch-dest")
         return (
             scope["method"] in SAFE_METHODS and scope["path"] in self._pages and fetch == NAVIGATION
         )
 
     def _own_hosts(self, scope: Scope) -> frozenset[bytes]:
+        """The `Host` values under which the service can be reached locally, for the port in use."""
         port = self._port or (scope.get("server") or ("", 0))[1] or HTTP_PORT
         if port not in self._hosts:
             hosts = {f"{name}:{port}".encode() for name in self._names}
@@ -80,7 +83,7 @@ class LocalMode:
 
 
 def _further_name(host: str) -> tuple[str, ...]:
-    """The address that we were bound to, when it is another one of the loopback addresses."""
+    """The IPv4 loopback address that the service is bound to, if it is bound to one."""
     try:
         address = ip_address(host.strip("[]"))
     except ValueError:
@@ -101,5 +104,6 @@ def _is_over_loopback(scope: Scope) -> bool:
     return (getattr(address, "ipv4_mapped", None) or address).is_loopback
 
 
-def _values(scope: Scope, name: bytes) -> list[bytes]:
+def _header_values(scope: Scope, name: bytes) -> list[bytes]:
+    """All values of one header of the request."""
     return [value for key, value in scope["headers"] if key == name]

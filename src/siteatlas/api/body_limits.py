@@ -36,11 +36,11 @@ class ClientGone(Exception):
 
 
 class RequestBodyLimits:
-    """ASGI middleware that reads the whole body, which is small, and hands it on when it is good.
+    """ASGI middleware that reads the whole body, which is small, and passes it on if it is valid.
 
     From then on, CPU-bound work yields to the request; it does not yield to a client that is still
     sending.
-    `larger` names the paths that may have a larger body, with their limit in bytes.
+    `larger` maps the paths that may have a larger body to their limit in bytes.
     """
 
     def __init__(
@@ -71,11 +71,13 @@ class RequestBodyLimits:
 
 
 def _check_announced(length: bytes | None, limit: int) -> None:
+    """Refuse a request whose `Content-Length` is invalid or exceeds the limit of the body."""
     if length is not None and (not length.isdigit() or int(length[:20]) > limit):
         raise PayloadTooLarge
 
 
 async def _read_body(receive: Receive, limit: int) -> bytes:
+    """Read the whole request body; PayloadTooLarge as soon as it exceeds the limit in bytes."""
     chunks: list[bytes] = []
     size = 0
     while True:
@@ -96,12 +98,14 @@ def _replay(body: bytes, receive: Receive) -> Receive:
     waiting: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def replay() -> Message:
+        """ASGI `receive` that starts with the request body that was already read."""
         return waiting.pop() if waiting else await receive()
 
     return replay
 
 
 def _parse(content_type: bytes, body: bytes) -> object:
+    """Parse a request body as strict JSON; refuse other content types and repeated fields."""
     header = HeaderMessage()
     header["content-type"] = content_type.decode("latin-1")
     if header.get_content_type() != "application/json":
@@ -153,6 +157,7 @@ class ParsedBodyRoute(APIRoute):
         handle = super().get_route_handler()
 
         async def handle_parsed(request: Request) -> Response:
+            """Handle a request with the body that the middleware has parsed."""
             return await handle(_ParsedRequest(request.scope, request.receive))
 
         return handle_parsed

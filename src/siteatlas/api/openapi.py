@@ -42,11 +42,12 @@ RETRY_AFTER = {
 
 
 def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """The problem responses of a route, in addition to those of every route."""
-    return {status: _declaration(status) for status in sorted({*statuses, *EVERYWHERE})}
+    """The problem responses of a route, including the ones that every route has."""
+    return {status: _problem_declaration(status) for status in sorted({*statuses, *EVERYWHERE})}
 
 
-def _declaration(status: int) -> dict[str, Any]:
+def _problem_declaration(status: int) -> dict[str, Any]:
+    """The OpenAPI response object for problem details with this status."""
     declared: dict[str, Any] = {
         "description": HTTPStatus(status).phrase,
         "content": {MEDIA_TYPE: {"schema": PROBLEM_REF}},
@@ -57,9 +58,10 @@ def _declaration(status: int) -> dict[str, Any]:
 
 
 def openapi_of(app: FastAPI) -> Callable[[], dict[str, Any]]:
-    """The maker of the document for an application; it is made once."""
+    """The function that generates the OpenAPI document of an application, once."""
 
     def make() -> dict[str, Any]:
+        """Generate the OpenAPI document, or return it if that has been done."""
         if app.openapi_schema is None:
             document = get_openapi(
                 title=app.title,

@@ -65,6 +65,7 @@ def problem(
 
 
 def _problem_headers(error: SiteatlasError) -> dict[str, str]:
+    """`Retry-After` and `Connection` headers of the response for an error."""
     retry = isinstance(error, (DatabaseError, TooManyConnections))
     # Where a request ends is unknown when its length is; what follows must not be read as another.
     close = isinstance(error, RequestMalformed)
@@ -87,6 +88,7 @@ def install_problem_handlers(app: FastAPI) -> None:
 
 
 async def _on_own_error(request: Request, error: Exception) -> Response:
+    """Exception handler: problem details for an error of our own classes."""
     assert isinstance(error, SiteatlasError)
     if isinstance(error, ConfigurationError) or error.http_status == SiteatlasError.http_status:
         raise error
@@ -96,6 +98,7 @@ async def _on_own_error(request: Request, error: Exception) -> Response:
 
 
 async def _on_field_refused(request: Request, error: Exception) -> Response:
+    """Exception handler: problem details that point to the refused fields."""
     assert isinstance(error, FieldRefused)
     errors = [_field_error(pointer, e.code, e.message) for pointer, e in error.faults]
     first = error.faults[0][1]
@@ -104,6 +107,7 @@ async def _on_field_refused(request: Request, error: Exception) -> Response:
 
 
 async def _on_validation_error(request: Request, error: Exception) -> Response:
+    """Exception handler: problem details for a request that fails FastAPI's validation."""
     assert isinstance(error, RequestValidationError)
     errors = [
         _field_error(_pointer(loc[1:]), fault["type"], fault["msg"], place=str(loc[0]))
@@ -114,6 +118,7 @@ async def _on_validation_error(request: Request, error: Exception) -> Response:
 
 
 async def _on_http_error(request: Request, error: Exception) -> Response:
+    """Exception handler: problem details for an HTTP error of the framework, such as 404 or 405."""
     assert isinstance(error, HTTPException)
     if error.status_code == HTTPStatus.NOT_FOUND:
         return problem(request.scope, NotFoundError())
@@ -129,7 +134,7 @@ async def _on_http_error(request: Request, error: Exception) -> Response:
 
 
 def allowed_methods(request: Request) -> list[str]:
-    """The methods that the path of a request knows, over all routes."""
+    """The HTTP methods that the routes accept for the path of a request."""
     scope = {key: request.scope[key] for key in ("type", "path", "headers", "root_path")}
     return [
         method
@@ -169,15 +174,17 @@ def _problem_response(status: int, body: Mapping[str, Any], headers: Mapping[str
 
 
 def _field_error(pointer: str, code: str, message: str, place: str = "body") -> dict[str, str]:
+    """One item of `errors` in the problem details: what is wrong with one field."""
     return {"in": place, "pointer": pointer, "code": code, "message": message}
 
 
 def _pointer(steps: Sequence[str | int]) -> str:
     """A JSON pointer into the part of the request that holds the value."""
-    path = "".join(f"/{_escaped(step)}" for step in steps)
+    path = "".join(f"/{_escape_pointer_step(step)}" for step in steps)
     return f"#{path}"[:MAX_POINTER_CHARS]
 
 
-def _escaped(step: str | int) -> str:
+def _escape_pointer_step(step: str | int) -> str:
+    """A step of a JSON pointer, escaped as RFC 6901 requires."""
     text = str(step).encode("utf-8", "replace").decode()
     return text.replace("~", "~0").replace("/", "~1")

@@ -35,6 +35,7 @@ class RequestBoundary:
             scope["method"] = "GET"
 
         async def send_with_id(message: Message) -> None:
+            """ASGI `send` that adds the request id, and omits the body of the response to HEAD."""
             nonlocal started
             if message["type"] == "http.response.start":
                 started = True
@@ -68,6 +69,7 @@ class RequestBoundary:
 
 
 def _error_response(error: Exception, scope: Scope) -> ASGIApp:
+    """The problem response for an exception that escaped the application; logs unexpected ones."""
     if isinstance(error, SiteatlasError) and error.http_status != SiteatlasError.http_status:
         return problem(scope, error)
     log.error("request_failed", path=scope["path"], method=scope["method"], exc_info=error)

@@ -25,6 +25,7 @@ class RequestMetrics:
         status = NO_RESPONSE
 
         async def send_and_note(message: Message) -> None:
+            """ASGI `send` that records the status class of the response for the request metrics."""
             nonlocal status
             if message["type"] == "http.response.start":
                 status = f"{message['status'] // 100}xx"

@@ -43,7 +43,7 @@ class BatchItemView:
     @property
     def processing_time(self) -> float | None:
         """Seconds from start to end, once there is an end."""
-        return _seconds(self.start_time, self.end_time)
+        return _processing_seconds(self.start_time, self.end_time)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +105,7 @@ async def list_batch_items(session: AsyncSession, batch_id: UUID) -> list[BatchI
 
 
 def _batch_view(batch: Batch, items: Sequence[BatchItemView]) -> BatchView:
+    """A batch with its status, progress and times, computed from its items."""
     statuses = [item.status for item in items]
     start = min((item.start_time for item in items if item.start_time), default=None)
     status = status_of_batch(statuses, started=start is not None)
@@ -120,12 +121,12 @@ def _batch_view(batch: Batch, items: Sequence[BatchItemView]) -> BatchView:
         completed_domains=completed if batch.completed is None else batch.completed,
         failed_domains=failed if batch.failed is None else batch.failed,
         partial_domains=sum(item.partial is True for item in items),
-        progress=_mean([item.progress for item in items]),
+        progress=_mean_progress([item.progress for item in items]),
         created_at=batch.created_at,
         updated_at=max([batch.created_at, *touched]),
         start_time=start,
         end_time=end,
-        processing_time=_seconds(start, end),
+        processing_time=_processing_seconds(start, end),
         domain_statuses={item.domain: item for item in items},
         error=NOTHING_SCANNED if status == JobStatus.FAILED else None,
         metadata={"max_pages": batch.max_pages},
@@ -142,9 +143,11 @@ def status_of_batch(statuses: Sequence[JobStatus], *, started: bool) -> JobStatu
     return JobStatus.CANCELLED
 
 
-def _mean(values: Sequence[float]) -> float:
+def _mean_progress(values: Sequence[float]) -> float:
+    """The progress of a batch: the mean over its sites, 0 if it has none."""
     return round(sum(values) / len(values), 4) if values else 0.0
 
 
-def _seconds(start: datetime | None, end: datetime | None) -> float | None:
+def _processing_seconds(start: datetime | None, end: datetime | None) -> float | None:
+    """Processing time of a batch or of one of its sites; None until it has ended."""
     return (end - start).total_seconds() if start and end else None

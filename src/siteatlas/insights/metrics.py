@@ -61,6 +61,7 @@ class QueueCollector(Collector):
         self._load = load
 
     def collect(self) -> Iterator[Metric]:
+        """The Prometheus metrics of the queue, from the load that was read from the database."""
         load = self._load
         yield _gauge("database_up", "1 when the database answered in time.", load is not None)
         if load is None:
@@ -82,6 +83,7 @@ class BuildCollector(Collector):
         self._version = version
 
     def collect(self) -> Iterator[Metric]:
+        """The Prometheus metric that holds the version."""
         yield InfoMetricFamily("siteatlas_build", "The version.", {"version": self._version})
 
 
@@ -92,6 +94,7 @@ class MetersCollector(Collector):
         self._counted = counted
 
     def collect(self) -> Iterator[Metric]:
+        """The Prometheus metrics that this process counts."""
         yield from self._job_metrics()
         yield from self._document_metrics()
         yield from self._process_state_metrics()
@@ -132,10 +135,12 @@ class MetersCollector(Collector):
 
 
 def _gauge(name: str, text: str, value: float) -> Metric:
+    """A Prometheus gauge with a single value."""
     return GaugeMetricFamily(f"siteatlas_{name}", text, value)
 
 
 def _gauges(name: str, text: str, label: str, values: Mapping[str, float]) -> Metric:
+    """A Prometheus gauge with one series per value of its label."""
     family = GaugeMetricFamily(f"siteatlas_{name}", text, labels=[label])
     for label_value, value in values.items():
         family.add_metric([label_value], value)
@@ -143,12 +148,14 @@ def _gauges(name: str, text: str, label: str, values: Mapping[str, float]) -> Me
 
 
 def _counter(name: str, text: str, value: float) -> Metric:
+    """A Prometheus counter with a single value."""
     return CounterMetricFamily(f"siteatlas_{name}", text, value)
 
 
 def _counters(
     name: str, text: str, label: str, labels: Iterable[str], counts: Mapping[str, float]
 ) -> Metric:
+    """A Prometheus counter with one series per value of its label."""
     family = CounterMetricFamily(f"siteatlas_{name}", text, labels=[label])
     for label_value in labels:
         family.add_metric([label_value], counts[label_value])

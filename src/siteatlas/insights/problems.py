@@ -65,9 +65,9 @@ async def list_problems(
     """The problems of a site in the order of (code, sitemap)."""
     filters = (domain_id, wanted.code, wanted.sitemap, wanted.state.value)
     scope = CursorScope("problems", filters)
-    after = scope.read(cursor, _key)
+    after = scope.read(cursor, _parse_problem_position)
     size = page_size(limit)
-    statement = _problems(domain_id, wanted)
+    statement = _select_problems(domain_id, wanted)
     if after is not None:
         statement = statement.where(
             tuple_(DomainProblem.code, DomainProblem.sitemap_id) > tuple_(*map(literal, after))
@@ -78,12 +78,14 @@ async def list_problems(
     )
 
 
-def _key(parts: Sequence[str]) -> tuple[str, UUID]:
+def _parse_problem_position(parts: Sequence[str]) -> tuple[str, UUID]:
+    """The position in the list of problems, from the parts of a pagination cursor."""
     code, sitemap_id = parts
     return code, UUID(sitemap_id)
 
 
-def _problems(domain_id: UUID, wanted: ProblemFilter) -> Select[*tuple[Any, ...]]:
+def _select_problems(domain_id: UUID, wanted: ProblemFilter) -> Select[*tuple[Any, ...]]:
+    """The read statement for the problems of a site that match the filter."""
     statement = (
         select_view(ProblemView, DomainProblem, meaning=DomainProblem.code, sitemap=Sitemap.url)
         .join(Sitemap, Sitemap.id == DomainProblem.sitemap_id)

@@ -86,7 +86,7 @@ async def oldest_pending_at(session: AsyncSession) -> datetime | None:
 
 
 async def oldest_pending_seconds(session: AsyncSession) -> float:
-    """One probe of the index per user and priority, however many jobs wait."""
+    """Age of the oldest job that is ready to run; one index probe per user and priority."""
     first = pending_lines().c.run_at
     age = extract("epoch", func.now() - func.min(first)).cast(Float)
     seconds = await session.scalar(select(age))
@@ -94,7 +94,7 @@ async def oldest_pending_seconds(session: AsyncSession) -> float:
 
 
 async def _overdue_domains(session: AsyncSession) -> tuple[int, float]:
-    """How many watched sites are past their time, and by how much the first of them."""
+    """The number of overdue watched sites, and by how many seconds the first is overdue."""
     age = extract("epoch", func.now() - func.min(Domain.next_scan_at)).cast(Float)
     statement = select(func.count(), age).where(*SCHEDULED, Domain.next_scan_at < func.now())
     count, seconds = (await session.execute(statement)).one()
@@ -112,6 +112,7 @@ async def seconds_until_due(session: AsyncSession) -> float | None:
 
 
 async def _living_workers(session: AsyncSession) -> int:
+    """Count the workers that were seen recently and have slots."""
     since = func.now() - timedelta(seconds=ALIVE_SECONDS)
     alive = (Worker.last_seen_at > since, Worker.slots > 0)
     counted = select(func.count()).select_from(Worker).where(*alive)

@@ -47,7 +47,7 @@ class SitemapView:
 
 async def find_sitemap(session: AsyncSession, sitemap_id: UUID) -> SitemapView:
     """The document with this id, unless its site was deleted."""
-    row = (await session.execute(_sitemaps().where(Sitemap.id == sitemap_id))).one_or_none()
+    row = (await session.execute(_select_sitemaps().where(Sitemap.id == sitemap_id))).one_or_none()
     if row is None:
         raise SitemapNotFound
     return SitemapView(*row)
@@ -66,7 +66,7 @@ async def list_sitemaps(
     scope = CursorScope("sitemaps", (domain_id, type, status))
     after = scope.read(cursor, uuid_key)
     size = page_size(limit)
-    statement = _sitemaps().where(Sitemap.domain_id == domain_id)
+    statement = _select_sitemaps().where(Sitemap.domain_id == domain_id)
     if type is not None:
         statement = statement.where(Sitemap.type == type)
     if status is not None:
@@ -77,7 +77,8 @@ async def list_sitemaps(
     return await read_page(session, statement, size, SitemapView, lambda row: scope.write(row.id))
 
 
-def _sitemaps() -> Select[*tuple[Any, ...]]:
+def _select_sitemaps() -> Select[*tuple[Any, ...]]:
+    """The read statement for `SitemapView`, without the sitemaps of deleted sites."""
     parents = (
         select(SitemapLink.parent_id)
         .where(SitemapLink.child_id == Sitemap.id)

@@ -151,7 +151,7 @@ async def _list(
 async def _take_hits(
     session: AsyncSession, statement: Select[Any], room: PageCapacity, views: list[UrlView]
 ) -> tuple[Any, bool]:
-    """Add hits while the page has room; the row at which that ended, and whether none follows."""
+    """Add hits while the page has room. Return the last row read and whether none follows it."""
     end = None
     async with aclosing(stream_rows(session, statement, room)) as rows:
         async for row in rows:
@@ -159,7 +159,7 @@ async def _take_hits(
                 return end, False
             end = row
             if row.hit:
-                views.append(_view(row))
+                views.append(_url_view(row))
                 room.add(views[-1])
     return end, True
 
@@ -225,6 +225,7 @@ def _url_view_columns(listings: FromClause) -> list[ColumnElement[Any]]:
 
 
 def _is_hit(window: Subquery, wanted: UrlFilter) -> ColumnElement[bool]:
+    """SQL condition: a row of the window matches the filter for URLs."""
     conditions: list[ColumnElement[bool]] = [true()]
     if wanted.contains:
         found = func.strpos(func.lower(window.c.url), func.lower(wanted.contains))
@@ -241,7 +242,8 @@ def _is_hit(window: Subquery, wanted: UrlFilter) -> ColumnElement[bool]:
     return and_(*conditions)
 
 
-def _view(row: Any) -> UrlView:
+def _url_view(row: Any) -> UrlView:
+    """The view of one URL from a row of the read statement."""
     return UrlView(
         url=row.url,
         lastmod=row.lastmod,

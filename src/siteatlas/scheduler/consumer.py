@@ -91,7 +91,7 @@ class Consumer:
         self._may_have_orphans = False
         self._database_uptime = DatabaseUptime(self._lease_seconds)
         self._leases = LeaseKeeper(
-            self._slots, self._lease_seconds, self._database_uptime, self._report
+            self._slots, self._lease_seconds, self._database_uptime, self._worker_report
         )
         self._group: asyncio.TaskGroup | None = None
         self.worker_id = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
@@ -129,7 +129,7 @@ class Consumer:
                 get_background_session() as session,
                 session.begin(),
             ):
-                await sign_off_worker(session, self._report())
+                await sign_off_worker(session, self._worker_report())
         log.info("worker_stopped", worker_id=self.worker_id)
 
     async def run_once(self, limit: int) -> dict[str, str]:
@@ -148,7 +148,7 @@ class Consumer:
             for loop in loops:
                 loop.cancel()
         async with get_background_session() as session, session.begin():
-            await sign_off_worker(session, self._report())
+            await sign_off_worker(session, self._worker_report())
         return {str(job.claim.job_id): job.outcome.value if job.outcome else LOST for job in jobs}
 
     async def claim_jobs(self, limit: int) -> int:
@@ -159,6 +159,7 @@ class Consumer:
         return len(await self._claim_and_start(limit))
 
     async def _claim_and_start(self, limit: int) -> list[RunningJob]:
+        """Rescue expired jobs, then claim up to `limit` jobs and start them in this worker."""
         # One at a time: the poll, the tick and run_once would otherwise claim for the same slots.
         async with self._claim_lock:
             # A suspect runs alone, so that its next death can only be its own.
@@ -171,7 +172,7 @@ class Consumer:
             self._database_uptime.record_response()
             meters.claims += len(claims)
             self.claimed += len(claims)
-            jobs = [self._start(claim) for claim in claims]
+            jobs = [self._start_job(claim) for claim in claims]
         if rescued:
             # A frozen worker may still hold locks on the rows of its job (decision 0024).
             await terminate_stalled_writers()
@@ -213,6 +214,7 @@ class Consumer:
     async def _claim(
         self, limit: int, *, skip_if_expired: bool = False
     ) -> tuple[DueWork, list[Claim]]:
+        """Find due work and claim jobs for the free slots in one transaction."""
         async with meters.timed_claim(), get_background_session() as session, session.begin():
             work = await find_due_work(session, ignored=self._rescuer.ignored)
             if skip_if_expired and work.expired:
@@ -234,6 +236,7 @@ class Consumer:
     async def _claim_suspect_or_jobs(
         self, session: AsyncSession, capacity: Capacity, *, suspects: bool
     ) -> list[Claim]:
+        """Claim one suspect, to run alone, or as many other jobs as there is capacity for."""
         suspects_wait = time.monotonic() < self._next_suspect_at
         if suspects and not suspects_wait and (suspect := await self._claim_suspect(session)):
             return [suspect]
@@ -253,7 +256,7 @@ class Consumer:
     async def _claim_suspect(self, session: AsyncSession) -> Claim | None:
         return await claim_suspect(session, self.worker_id, self._lease_seconds)
 
-    def _start(self, claim: Claim) -> RunningJob:
+    def _start_job(self, claim: Claim) -> RunningJob:
         assert self._group is not None
         log.info("job_claimed", job_id=str(claim.job_id), domain=claim.domain, fence=claim.fence)
         site, user = slot_shares(claim, self._policy)
@@ -263,10 +266,11 @@ class Consumer:
             self._slots.add_parked(job)
         else:
             self._slots.add(job)
-        job.task = self._group.create_task(self._work(job))
+        job.task = self._group.create_task(self._run_in_slot(job))
         return job
 
-    async def _work(self, job: RunningJob) -> None:
+    async def _run_in_slot(self, job: RunningJob) -> None:
+        """Run a claimed job in its slot to its end; no error escapes to the other jobs."""
         status: JobStatus | None = None
         parking = Parking(self._slots, job)
         try:
@@ -287,6 +291,7 @@ class Consumer:
             self._on_job_end(job, status)
 
     def _on_job_end(self, job: RunningJob, status: JobStatus | None) -> None:
+        """Free the slot of a job, and pass its outcome on to the leases, limits and recounts."""
         self._may_have_orphans |= status is None
         job.outcome = status
         if status is not None:
@@ -351,7 +356,7 @@ class Consumer:
                     pause = MIN_POLL_SECONDS
             await asyncio.sleep(MIN_POLL_GAP_SECONDS)
 
-    def _report(self) -> WorkerReport:
+    def _worker_report(self) -> WorkerReport:
         return WorkerReport(
             id=self.worker_id,
             hostname=socket.gethostname(),

@@ -56,6 +56,7 @@ class ResilientLoop:
             self._failing_since, self._pause = None, FIRST_PAUSE
 
     def _note_outage(self, error: DatabaseError) -> None:
+        """Record that the database is unavailable; log it at once, then once a minute."""
         now = self._clock()
         if self._failing_since is None:
             self._failing_since, self._logged_at = now, now - REPEAT_LOG_SECONDS
@@ -69,6 +70,7 @@ class ResilientLoop:
             )
 
     def _failing_seconds(self) -> float:
+        """How long the database has been unavailable to this loop, in seconds."""
         return round(self._clock() - (self._failing_since or 0.0), 1)
 
     async def _back_off(self) -> None:
@@ -103,6 +105,7 @@ class DatabaseUptime:
         self._last = now
 
     def _is_gap(self, now: float) -> bool:
+        """Whether the last response of the database is so old that there was an outage."""
         return self._last is not None and now - self._last > self._lease_seconds / 2
 
 

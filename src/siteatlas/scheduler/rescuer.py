@@ -66,7 +66,7 @@ class Rescuer:
             log.warning(
                 "rescue_retried_individually", jobs=len(expired), error=_rescue_error_code(error)
             )
-            rescued = await self._one_by_one(expired, count_deaths=count_deaths)
+            rescued = await self._rescue_one_by_one(expired, count_deaths=count_deaths)
         self._ignore(set(expired) - rescued, LOCKED_SECONDS)
         return len(rescued)
 
@@ -86,7 +86,8 @@ class Rescuer:
         self._log_and_recount(ended)
         return True
 
-    async def _one_by_one(self, expired: Collection[int], *, count_deaths: bool) -> set[int]:
+    async def _rescue_one_by_one(self, expired: Collection[int], *, count_deaths: bool) -> set[int]:
+        """Rescue expired jobs in one transaction each, for a limited time. Return their ids."""
         rescued: set[int] = set()
         until = time.monotonic() + MAX_ROUND_SECONDS
         for job in expired:
@@ -107,6 +108,7 @@ class Rescuer:
         return rescued
 
     async def _rescue(self, expired: Collection[int], *, count_deaths: bool) -> set[int]:
+        """Rescue expired jobs and end their scans in one transaction. Return their ids."""
         async with get_background_session() as session, session.begin():
             jobs = await rescue(session, count_deaths=count_deaths, only=expired)
             ended = await _end_scans(session, jobs)
@@ -115,6 +117,7 @@ class Rescuer:
         return {job.id for job in ended}
 
     def _log_and_recount(self, returned: list[_ReturnedJob]) -> None:
+        """Log returned jobs, count the final ones, and recount the sites of unpublished scans."""
         for job in returned:
             log.warning("job_rescued", **job.log_fields)
             if job.status in FINAL_STATUSES:
@@ -122,6 +125,7 @@ class Rescuer:
         self._recounts.start(*(job.id for job in returned if job.status in UNPUBLISHED))
 
     def _ignore(self, jobs: Collection[int], seconds: float) -> None:
+        """Do not try to rescue these jobs again for a number of seconds."""
         until = time.monotonic() + seconds
         for job in jobs:
             self._retry_at[job] = max(until, self._retry_at.get(job, 0.0))
@@ -135,6 +139,7 @@ async def _end_scans(session: AsyncSession, jobs: Iterable[Job]) -> list[_Return
 
 
 def _log_fields(job: Job) -> dict[str, Any]:
+    """The fields of a rescued job that are logged."""
     return {
         "job_id": str(job.job_id),
         "domain": (job.result_data or {}).get("domain"),

@@ -165,6 +165,7 @@ class SitemapScheduler:
         log.info("scheduler_stopped", worker_id=self.worker_id)
 
     def _tasks(self) -> list[asyncio.Task[None]]:
+        """The tasks of the scheduler that were started: the consumer and the clock of due sites."""
         return [task for task in (self._working, self._watching) if task is not None]
 
     def _note_end(self, task: asyncio.Task[None]) -> None:
@@ -176,14 +177,15 @@ class SitemapScheduler:
             self._clock.shutdown(wait=False)
 
     async def tick(self) -> None:
-        """Queue the sites that are due, then take waiting jobs. Nothing that fails ends a tick.
+        """Queue the sites that are due, then claim waiting jobs. No failed step ends a tick.
 
-        Only the end of the clock does; its library would log that with a trace.
+        Only the shutdown of the clock does; APScheduler would log that with a traceback.
         """
         with suppress(asyncio.CancelledError):
             await self._tick()
 
     async def _tick(self) -> None:
+        """Run the steps of one tick of the scheduler and log what they did."""
         limit = self._settings.scheduler_batch_size
         self._ticks.last_at = datetime.now(UTC)
         log.info("tick_started", looked_for=limit)
@@ -200,6 +202,7 @@ class SitemapScheduler:
         return self._consumer.claimed - self._claimed_before
 
     async def _enqueue_due(self) -> None:
+        """Queue the sites that are due, and wake the consumer if there were any."""
         if await enqueue_due_domains(self._settings):
             self._consumer.wake()
 
@@ -223,7 +226,7 @@ async def _count_waiting_after_tick() -> int:
 
 @dataclass(frozen=True, slots=True)
 class _DueSite:
-    """A watched site whose time has come, apart from its row: that expires with a savepoint."""
+    """A watched site that is due, copied from its row because that expires with a savepoint."""
 
     id: UUID
     domain: str
@@ -232,10 +235,10 @@ class _DueSite:
 
 
 async def enqueue_due_domains(settings: Settings) -> int:
-    """Queue a scan of each watched site whose time has come, a batch at a time until none is.
+    """Queue a scan of each watched site that is due, a batch at a time until none is left.
 
-    A site that cannot be queued is noted as failed until its next time. One whose rows are locked,
-    or of which just one document is being read, is due again in a minute. The others go on.
+    A site that cannot be queued is recorded as failed until its next scan. One whose rows are
+    locked, or of which a single document is being read, is due again in a minute.
     """
     total = 0
     while results := await _enqueue_batch(settings):
@@ -244,7 +247,7 @@ async def enqueue_due_domains(settings: Settings) -> int:
 
 
 async def _enqueue_batch(settings: Settings) -> list[bool]:
-    """Take as many due sites as one transaction takes; for each, whether it was queued."""
+    """Queue a batch of due sites in one transaction. Return for each whether it was queued."""
     async with get_background_session() as session, session.begin():
         domains = await take_due_domains(
             session, settings.scheduler_batch_size, settings.scan_interval_hours
@@ -288,6 +291,7 @@ async def _enqueue_due_site(session: AsyncSession, site: _DueSite, settings: Set
 async def _submit_due_site(
     session: AsyncSession, site: _DueSite, settings: Settings
 ) -> SubmittedJob:
+    """Submit a due site on behalf of the system user, with the priority of scheduled scans."""
     return await submit_site(
         session,
         parse_site(site.base_url),
@@ -323,6 +327,7 @@ async def prune(keep: Retention = Retention()) -> None:
 
 
 async def _prune(keep: Retention) -> None:
+    """Run each step of pruning in small transactions, up to a maximum number of them."""
     prune_steps: dict[str, Callable[[AsyncSession], Awaitable[int]]] = {
         "close_batches": close_batches,
         "prune_jobs": partial(prune_jobs, keep=keep),

@@ -217,6 +217,7 @@ class Slots:
         return True
 
     def _may_run(self, job: RunningJob) -> bool:
+        """Whether there is a slot for the job within the limits per site and per user."""
         usable = self.size if job.is_interactive else self.size - self.reserved
         return (
             len(self._running) < usable
@@ -225,6 +226,7 @@ class Slots:
         )
 
     def _count(self, *, site: str | None = None, user: UUID | None = None) -> int:
+        """The number of running jobs of a site, of a user, or of both."""
         return sum(
             (site is None or job.site == site) and (user is None or job.user == user)
             for job in self._running

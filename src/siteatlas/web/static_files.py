@@ -20,13 +20,14 @@ class RevalidatedFiles(StaticFiles):
     """Files that a browser may keep, but asks about each time, so that an update is seen."""
 
     async def get_response(self, path: str, scope: Scope) -> Response:
+        """Serve a static file with `Cache-Control: no-cache`."""
         response = await super().get_response(path, scope)
         response.headers.update(REVALIDATED)
         return response
 
 
 def install_static_files(app: FastAPI) -> None:
-    """Serve `/static`, the API reference at `/docs`, and lead `/` there."""
+    """Serve `/static` and the API reference at `/docs`, and redirect `/` to the latter."""
     app.mount("/static", RevalidatedFiles(directory=STATIC), name="static")
     app.add_api_route(REFERENCE, show_reference, include_in_schema=False)
     app.add_api_route("/", lead_to_reference, include_in_schema=False)
@@ -38,5 +39,5 @@ async def show_reference() -> FileResponse:
 
 
 async def lead_to_reference() -> RedirectResponse:
-    """The front door until there is a dashboard."""
+    """Redirect `/` to the API reference."""
     return RedirectResponse(REFERENCE, status_code=307)

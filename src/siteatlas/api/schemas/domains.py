@@ -72,7 +72,8 @@ class DomainChange(RequestShape):
     max_pages: MaxPages | None = None
 
     @model_validator(mode="after")
-    def _names_something(self) -> Self:
+    def _check_changes(self) -> Self:
+        """Validate the change of a site: at least one field, and none of them null."""
         if not self.model_fields_set:
             raise ValueError("at least one field is required")
         if any(getattr(self, name) is None for name in self.model_fields_set):
@@ -80,7 +81,7 @@ class DomainChange(RequestShape):
         return self
 
     def changes(self) -> dict[str, Any]:
-        """The named fields."""
+        """The fields that the request sets, with their values."""
         return self.model_dump(exclude_unset=True)
 
 
