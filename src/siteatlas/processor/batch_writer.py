@@ -80,6 +80,7 @@ class BatchWriter:
 
     @retry_when_busy(before_retry=terminate_stalled_writers)
     async def _write(self, batch: WriteBatch, progress_snapshot: ProgressSnapshot) -> None:
+        """Write one batch and the progress of the job in one transaction that checks the fence."""
         await fair_loop().yield_to_interactive()
         with meters.timed_write():
             async with get_job_session() as session, session.begin():

@@ -242,6 +242,7 @@ class DocumentRegistry:
                 self._forget_if_idle(document)
 
     def _keep(self, document: ScannedDocument) -> ScannedDocument:
+        """Index a scanned document by its URL and its id."""
         self._by_url[document.url] = self._by_id[document.id] = document
         return document
 
@@ -254,6 +255,7 @@ class DocumentRegistry:
         self._by_url[document.url] = self._by_url[requested_url] = document
 
     def _forget_if_idle(self, document: ScannedDocument) -> None:
+        """Replace a scanned document that is idle by its id, which takes less memory."""
         if document.is_idle:
             del self._by_url[document.url], self._by_id[document.id]
             self._idle.add(url_hash(document.url), document.id, fresh=document.fresh)
@@ -301,6 +303,7 @@ async def load_entry_memory(document: ScannedDocument, budget: MemoryBudget) -> 
 
 
 async def _load_in_parts(document_id: UUID) -> StoredArrays:
+    """Load the stored fingerprints of a document in chunks, each in a short transaction."""
     stored = StoredArrays()
     after: int | None = None
     while True:

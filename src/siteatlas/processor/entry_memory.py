@@ -84,7 +84,7 @@ class EntryMemory:
         return True
 
     def pick(self, hashes: Sequence[int], fingerprints: Sequence[int]) -> Picked:
-        """Note URLs; the places of those that are new, of changed ones and of repeated ones."""
+        """Record listed URLs; return the indexes of the new, the changed and the repeated ones."""
         before = len(self)
         if self._is_over_budget() or isinstance(self._stored, StoredArrays):
             picked = self._pick_carefully(hashes, fingerprints)
@@ -147,6 +147,7 @@ class EntryMemory:
         return self._seen.isdisjoint(hashes) and len(set(hashes)) == len(hashes)
 
     def _pick_carefully(self, hashes: Sequence[int], fingerprints: Sequence[int]) -> Picked:
+        """`pick` for documents whose hashes or fingerprints are held in arrays."""
         fresh: list[int] = []
         different: list[int] = []
         repeated: list[int] = []
@@ -172,5 +173,6 @@ class EntryMemory:
         return True
 
     def _hold(self, size: int) -> None:
+        """Reserve memory in the budget for the entries of the document."""
         self._held += size
         self._budget.reserve(size)

@@ -62,6 +62,7 @@ async def process_domain_with_own_session(
 
 
 async def _claim_waiting(job_id: str | int | UUID, lease_seconds: float) -> Claim | None:
+    """Claim a job that this process is to run; None if it is missing or not pending."""
     try:
         async with get_background_session() as session, session.begin():
             job = await job_service.get_by_id(session, job_id)

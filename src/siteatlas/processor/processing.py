@@ -158,6 +158,7 @@ class Processor:
     async def _scan_and_publish(
         self, claim: Claim, address: WebAddress, activity: JobActivity
     ) -> JobStatus:
+        """Scan the site of a claimed job and publish the result; save the rows read if it fails."""
         scan = await self._open(claim, address)
         recorder = Recorder(
             claim, scan, lease_seconds=self._settings.lease_seconds, budget=self._budget
@@ -192,6 +193,7 @@ class Processor:
         recorder: Recorder,
         activity: JobActivity,
     ) -> None:
+        """Run the scanner with the options of the job and record its events."""
         known = scan.known.by_id if scan.resumed else {}
         memory = build_scan_memory(known)
         done = sum(s.read_count for s in known.values() if s.url in memory.documents)
@@ -209,6 +211,7 @@ class Processor:
 
     @retry_when_busy
     async def _open(self, claim: Claim, address: WebAddress) -> OpenedScan:
+        """Open the scan of a claimed job, or continue that of an earlier attempt."""
         assert claim.domain_id is not None
         await fair_loop().yield_to_interactive()
         async with get_job_autocommit_session() as session:
@@ -249,6 +252,7 @@ class Processor:
     async def _record_failure(
         self, claim: Claim, error: SiteatlasError, *, transient: bool = False
     ) -> JobStatus | None:
+        """Log and record a failed attempt; None if the database is unavailable."""
         transient = transient or error.transient
         will_retry = transient and claim.attempt < claim.max_attempts
         expected = will_retry and isinstance(error, (ScanError, AddressError))
@@ -267,6 +271,7 @@ class Processor:
             return None
 
     async def _snooze(self, claim: Claim, error: RateLimited) -> JobStatus | None:
+        """Return a rate-limited job to the queue for a while; fail it after `MAX_SNOOZES`."""
         if await count_snoozes_with_own_session(claim) >= MAX_SNOOZES:
             return await self._record_failure(claim, error)
         wanted = error.retry_after or DEFAULT_SNOOZE_SECONDS
@@ -297,6 +302,7 @@ class Processor:
 
 @retry_when_busy
 async def _register(claim: Claim, address: WebAddress) -> UUID:
+    """Register the site of a claimed job and assign its domain to the job; return the domain id."""
     async with get_job_session() as session, session.begin():
         site = await register_domain(session, address, created_by=claim.created_by)
         await assign_domain(session, claim, site.id)
@@ -310,6 +316,7 @@ def _remaining_document_limit(stored: int) -> int:
 
 
 def _parse_address(claim: Claim) -> WebAddress:
+    """The address of the site that a claimed job scans; JobDataInvalid without one."""
     if claim.domain is None or claim.base_url is None:
         raise JobDataInvalid
     return parse_site(claim.base_url)

@@ -104,6 +104,7 @@ def _result(
     reasons: list[str],
     largest: list[dict[str, Any]],
 ) -> dict[str, Any]:
+    """The `result_data` of a job whose scan is published."""
     return {
         "domain": scan.domain,
         "max_pages": claim.max_pages,

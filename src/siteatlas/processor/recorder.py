@@ -106,9 +106,10 @@ class Recorder:
         while True:
             await asyncio.sleep(IDLE_SECONDS)
             async with self._recording:
-                await self._flush_when_due()
+                await self._flush_batch_when_due()
 
     async def _record(self, event: ScanEvent) -> None:
+        """Dispatch one scan event to the method that turns it into rows."""
         match event:
             case RobotsRead():
                 _log_robots(event)
@@ -155,6 +156,7 @@ class Recorder:
         self._record_partial_reason(event.code)
 
     async def _open_document(self, event: DocumentOpened) -> None:
+        """Add an opened document to the batch and load its stored entries for comparison."""
         await self._look_up([event.url, event.requested_url])
         document = self._resolve_redirect(event.url, event.requested_url, event.method)
         document.found_by(event.method)
@@ -168,7 +170,7 @@ class Recorder:
         self._open[document.id] = document
         self._add_pending(document)
         self._batch.opened[document.id] = event.http_status
-        self._link(event.parent_url, document)
+        self._add_link_to_batch(event.parent_url, document)
 
     async def _record_children(self, event: ChildrenFound) -> None:
         """Add the documents that an index lists to the write batch of the job."""
@@ -177,7 +179,7 @@ class Recorder:
             async with fair_loop().time_slice():
                 for child in event.children[first : first + CHILDREN_PER_CHUNK]:
                     self._record_child(event.url, child)
-            await self._flush_when_due()
+            await self._flush_batch_when_due()
 
     def _record_child(self, parent_url: str, child: ChildLink) -> None:
         """Add one document that an index lists, and the link, to the write batch of the job."""
@@ -185,7 +187,7 @@ class Recorder:
         if child.lastmod is not None:
             document.changes["lastmod"] = child.lastmod
         self._add_pending(document)
-        self._link(parent_url, document)
+        self._add_link_to_batch(parent_url, document)
 
     async def _record_entries(self, event: EntriesRead) -> None:
         """Add the entries that differ from the stored ones to the write batch of the job."""
@@ -198,16 +200,17 @@ class Recorder:
         document.flag_extras(event.columns.extras)
         self.url_count += len(event.columns)
         meters.urls += len(event.columns)
-        await self._flush_when_due()
+        await self._flush_batch_when_due()
 
     async def _close_document(self, event: DocumentClosed) -> None:
+        """Add how the reading of a document ended to the batch; write the batch when it is due."""
         await self._look_up([event.url, event.requested_url])
         document = self._resolve_redirect(event.url, event.requested_url, event.method)
         document.found_by(event.method)
         document.close(event)
         self._open.pop(document.id, None)
         self._add_pending(document)
-        self._link(event.parent_url, document)
+        self._add_link_to_batch(event.parent_url, document)
         self._add_to_batch(document)
         self._batch.opened.pop(document.id, None)
         self._batch.closed[document.id] = document.scan_row()
@@ -218,7 +221,7 @@ class Recorder:
         if event.outcome in (DocumentOutcome.CUT, DocumentOutcome.UNREAD):
             self._record_partial_reason(event.error_code or event.outcome.value)
         _log_and_count(event)
-        await self._flush_when_due()
+        await self._flush_batch_when_due()
 
     async def _look_up(self, urls: Sequence[str]) -> None:
         """Load these documents if the domain has too many to load them all at the start."""
@@ -258,11 +261,11 @@ class Recorder:
             row = self._batch.changed_sitemaps.setdefault(document.id, {})
             row["last_job_id"] = self._claim.job_id
         else:
-            row = self._batch.new_sitemaps.setdefault(document.id, self._first_row(document))
+            row = self._batch.new_sitemaps.setdefault(document.id, self._new_sitemap_row(document))
         row |= document.changes
         document.changes = {}
 
-    def _first_row(self, document: ScannedDocument) -> dict[str, Any]:
+    def _new_sitemap_row(self, document: ScannedDocument) -> dict[str, Any]:
         return {
             "domain_id": self._scan.domain_id,
             "url": document.url,
@@ -274,7 +277,7 @@ class Recorder:
             "created_by": self._claim.created_by,
         }
 
-    def _link(self, parent_url: str | None, child: ScannedDocument) -> None:
+    def _add_link_to_batch(self, parent_url: str | None, child: ScannedDocument) -> None:
         parent_id = self._documents.id_of(parent_url) if parent_url else None
         if parent_id is not None and parent_id != child.id:
             self._batch.links.add((parent_id, child.id))
@@ -292,7 +295,7 @@ class Recorder:
         self._held_bytes += grown
         self._budget.reserve(grown)
 
-    async def _flush_when_due(self) -> None:
+    async def _flush_batch_when_due(self) -> None:
         self._reserve_memory()
         batch = self._batch
         full = (
@@ -367,6 +370,7 @@ def _log_robots(event: RobotsRead) -> None:
 
 
 def _log_and_count(event: DocumentClosed) -> None:
+    """Log a document that the scan has read, and count it in the metrics of the processor."""
     meters.documents[event.outcome.value] += 1
     meters.fetched_bytes += event.wire_bytes
     meters.fetch_duration.observe(event.seconds)

@@ -58,6 +58,7 @@ async def create_batch(
 async def _register(
     session: AsyncSession, entries: Sequence[BatchEntry], created_by: UUID, interval_hours: float
 ) -> dict[str, UUID]:
+    """Register the domains of a batch; return their ids by domain."""
     addresses = _batch_addresses(entries)
     if not addresses:
         return {}
@@ -81,6 +82,7 @@ async def _submit(
     batch: Batch,
     max_attempts: int,
 ) -> dict[str, SubmittedJob]:
+    """Queue a job for each domain of a batch, or join the active one; return the jobs by domain."""
     jobs = [
         NewJob(
             domain=domain,
@@ -104,6 +106,7 @@ def _batch_entry_domain(entry: BatchEntry) -> str:
 def _item(
     batch_id: UUID, position: int, entry: BatchEntry, job: SubmittedJob | None
 ) -> dict[str, object]:
+    """The row of `batch_items` for one entry of a submitted batch."""
     return {
         "batch_id": batch_id,
         "position": position,
@@ -157,6 +160,7 @@ async def freeze_items(session: AsyncSession, which: ColumnElement[bool]) -> Non
 
 
 async def _freeze_counts(session: AsyncSession, batch: Batch) -> None:
+    """Store how many jobs of a finished batch completed and failed, and when the last ended."""
     statement = select(
         func.count().filter(BatchItem.status == JobStatus.COMPLETED),
         func.max(BatchItem.finished_at),

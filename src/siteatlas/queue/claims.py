@@ -110,6 +110,7 @@ def _claim_update() -> Any:
 
 
 def _claim_of_suspect() -> Any:
+    """The UPDATE that claims one pending job that is suspected of killing its workers."""
     pick = (
         select(Job.id)
         .where(
@@ -124,6 +125,7 @@ def _claim_of_suspect() -> Any:
 
 
 def _rescue(*, count_deaths: bool, only_listed: bool) -> Any:
+    """The UPDATE that requeues jobs with an expired lease, or ends cancelled and poison ones."""
     is_death = ~_worker_is_alive() if count_deaths else false()
     expired = _expired_jobs(is_death, only_listed=only_listed)
     cancelled = Job.cancel_requested_at.is_not(None)
@@ -188,6 +190,7 @@ def _rescue_array(rows: Any, column: Any) -> Any:
 
 
 def _worker_is_alive() -> Any:
+    """SQL condition: the worker of the job was seen after the lease of the job expired."""
     return (
         select(Worker.id)
         .where(Worker.id == Job.worker_id, Worker.last_seen_at >= Job.lease_until)
@@ -197,6 +200,7 @@ def _worker_is_alive() -> Any:
 
 
 def _rescue_pause(deaths: Any) -> Any:
+    """SQL interval before a rescued job may be claimed again; grows with worker deaths."""
     seconds = func.greatest(deaths - 1, 0) * RESCUE_BACKOFF_SECONDS
     return func.make_interval(0, 0, 0, 0, 0, 0, seconds)
 
@@ -270,6 +274,7 @@ async def claim_one(
 
 
 def _claim_params(worker_id: str, lease_seconds: float) -> dict[str, Any]:
+    """The parameters of the UPDATE that claims jobs."""
     lease = timedelta(seconds=lease_seconds)
     return {"claiming_worker": worker_id, "lease": lease, "isolated": False}
 

@@ -98,12 +98,14 @@ async def complete(session: AsyncSession, claim: Claim, result_data: dict[str, A
 
 
 async def _continue_with_site(session: AsyncSession, claim: Claim) -> JobStatus:
+    """Requeue a job that has read one document, since the whole site was requested meanwhile."""
     job = await _end(session, claim, _requeue_values(claim))
     await record_attempts(session, [job], outcome="released", error_code="widened", refunded=True)
     return job.status
 
 
 def _requeue_values(claim: Claim) -> dict[str, Any]:
+    """The columns of a job that is requeued with its attempt refunded, or cancelled on request."""
     return {
         "status": _status_after(claim, JobStatus.PENDING),
         "attempt": func.greatest(Job.attempt - 1, 0),
@@ -165,6 +167,7 @@ async def fail(
 
 
 def _next_run_at(claim: Claim, outcome: JobStatus) -> Any:
+    """When a failed job runs next: after a backoff if it is retried, else unchanged."""
     if outcome is not JobStatus.PENDING:
         return Job.run_at
     pause = backoff_seconds(claim.attempt, random.uniform(-1, 1))
@@ -207,6 +210,7 @@ async def cancel_running(session: AsyncSession, claim: Claim) -> None:
 
 
 def _cancel_requested() -> Any:
+    """SQL condition: the job's cancellation was requested."""
     return Job.cancel_requested_at.is_not(None)
 
 
@@ -216,6 +220,7 @@ def _widened(claim: Claim) -> Any:
 
 
 def _status_after(claim: Claim, outcome: JobStatus) -> Any:
+    """SQL value: the status of the job after this attempt; a cancellation request wins."""
     return case(
         (_cancel_requested(), status_value(JobStatus.CANCELLED)),
         (_widened(claim), status_value(JobStatus.PENDING)),

@@ -199,6 +199,7 @@ def _named_document(new: NewJob) -> str | None:
 
 
 def _reads_only_document(job: Job, document: str) -> bool:
+    """Whether the active job reads this one document instead of the whole site."""
     return (job.job_metadata or {}).get("document") == document
 
 
@@ -223,4 +224,5 @@ async def _join_and_widen(session: AsyncSession, new: NewJob) -> Job | None:
 
 
 async def _active(session: AsyncSession, site: str) -> Job | None:
+    """The active job of a site, if there is one."""
     return (await session.scalars(FIND_ACTIVE, {"site": site})).one_or_none()

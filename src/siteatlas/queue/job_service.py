@@ -141,6 +141,7 @@ def _job_values_for_status(word: JobStatus) -> dict[str, Any]:
 
 
 def _names(job_id: int | UUID | str) -> Any:
+    """SQL condition: the job with this number or UUID; InputError if it is neither."""
     if isinstance(job_id, int) or (isinstance(job_id, str) and job_id.isdecimal()):
         return Job.id == int(job_id)
     try:
@@ -152,6 +153,7 @@ def _names(job_id: int | UUID | str) -> Any:
 
 
 def _uuid(name: str, value: Any) -> UUID | None:
+    """Parse a UUID in the data of a new job; None if it is empty."""
     if not value:
         return None
     try:
@@ -172,6 +174,7 @@ def _require_new_job_pending(status: Any) -> None:
 async def _create_other(
     session: AsyncSession, job_type: str, data: Mapping[str, Any], job_id: UUID | None, owner: UUID
 ) -> SubmittedJob:
+    """Insert a job of another type than sitemap scans; no worker claims it."""
     job = Job(
         job_type=job_type,
         created_by=owner,

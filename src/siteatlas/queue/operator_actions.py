@@ -98,6 +98,7 @@ async def _lock_domain_for_retry(session: AsyncSession, job_id: int) -> bool:
 
 
 async def _load_status(session: AsyncSession, job_id: int) -> str:
+    """The status of a sitemap job; JobNotFound if there is no such job."""
     named = select(Job.status).where(Job.id == job_id, Job.job_type == SITEMAP_JOB)
     status = (await session.execute(named)).scalar()
     if status is None:

@@ -48,6 +48,7 @@ def _unless_active(statement: Insert) -> Insert:
 
 
 def _registration_and_job(*, watch: bool, scheme_given: bool, whole_site: bool) -> Select[Any]:
+    """The statement that registers a site and queues its job, unless it has an active one."""
     upsert = registration(watch=watch, scheme_given=scheme_given, scanned_now=whole_site)
     site = upsert.returning(Domain.id).cte("site")
     row: dict[str, ColumnElement[Any]] = {
@@ -143,6 +144,7 @@ def build_submission(
 
 
 def _job_values(new_job: NewJob) -> dict[str, Any]:
+    """The job parameters of the submission statement."""
     return {f"job_{name}": value for name, value in new_job.columns().items()}
 
 
@@ -208,6 +210,7 @@ async def _join_or_insert(session: AsyncSession, new: NewJob) -> SubmittedJob:
 
 
 def _joined(job: Job) -> SubmittedJob:
+    """The result of a submission that joined an active job."""
     document = (job.job_metadata or {}).get("document")
     return replace(SubmittedJob.from_row(job, deduplicated=True), document=document)
 
@@ -226,5 +229,6 @@ async def create_many(session: AsyncSession, jobs: Sequence[NewJob]) -> dict[str
 
 
 async def _insert(session: AsyncSession, jobs: Sequence[NewJob]) -> Sequence[Job]:
+    """Insert the jobs of sites without an active job; return the inserted ones."""
     rows = [new.columns() for new in jobs]
     return (await session.scalars(INSERT_UNLESS_ACTIVE, rows)).all()

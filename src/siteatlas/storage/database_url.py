@@ -96,6 +96,7 @@ def tls_address(text: str) -> str | None:
 
 
 def _check_tls_files(given: Mapping[str, str]) -> None:
+    """Refuse certificate files in DATABASE_URL that are unreadable or not in PEM format."""
     for name in TLS_FILES:
         if name in given:
             _check_readable(name, given[name])
@@ -114,6 +115,7 @@ def _check_tls_files(given: Mapping[str, str]) -> None:
 
 
 def _check_readable(name: str, path: str) -> None:
+    """Refuse a certificate file in DATABASE_URL that cannot be opened."""
     try:
         with open(path, "rb"):  # noqa: PTH123 a path as libpq has it, not one of ours
             pass
@@ -124,6 +126,7 @@ def _check_readable(name: str, path: str) -> None:
 
 
 def _check_client_certificate(context: ssl.SSLContext, given: Mapping[str, str]) -> None:
+    """Refuse a client certificate in DATABASE_URL that does not match its key."""
     secret = given.get("sslpassword", "")
     try:
         context.load_cert_chain(given["sslcert"], given.get("sslkey"), lambda: secret)

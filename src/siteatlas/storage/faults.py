@@ -82,10 +82,11 @@ def is_database_away(error: BaseException) -> bool:
         return True
     if not isinstance(error, DBAPIError):
         return False
-    return error.connection_invalidated or _state(error).startswith(AWAY_CLASSES)
+    return error.connection_invalidated or _sqlstate(error).startswith(AWAY_CLASSES)
 
 
-def _state(error: DBAPIError) -> str:
+def _sqlstate(error: DBAPIError) -> str:
+    """The SQLSTATE of a driver error; empty if it has none."""
     return str(getattr(error.orig, "sqlstate", None) or "")
 
 
@@ -105,8 +106,8 @@ def translated(error: Exception) -> SiteatlasError | None:
 
 
 def _meaning(error: Exception, first: BaseException) -> DatabaseError | None:
-    """By the words where the state is used for many things, else by the state."""
-    state = _state(error) if isinstance(error, DBAPIError) else ""
+    """Our own error for a driver error: by its message if the SQLSTATE is ambiguous."""
+    state = _sqlstate(error) if isinstance(error, DBAPIError) else ""
     if state in SPOKEN_STATES and (is_database_away(error) or state == "55000"):
         for words, kind in SPOKEN:
             if words.search(str(first)):

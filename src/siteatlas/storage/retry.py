@@ -41,8 +41,11 @@ def retry_when_busy(
     """
 
     def decorate(function: Transaction[P, ResultT]) -> Transaction[P, ResultT]:
+        """Wrap one transaction function with retries."""
+
         @wraps(function)
         async def retried(*args: P.args, **kwargs: P.kwargs) -> ResultT:
+            """Run the transaction; retry it with increasing pauses while the database is busy."""
             for attempt in range(1, TRIES):
                 try:
                     return await function(*args, **kwargs)

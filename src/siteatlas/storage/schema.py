@@ -22,6 +22,7 @@ BASE = "base"
 
 
 def _config() -> Config:
+    """The Alembic configuration for the migrations of this package."""
     config = Config()
     config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
     config.set_main_option("path_separator", "os")
@@ -53,14 +54,14 @@ def _migrate(connection: Connection, revision: str) -> None:
 
 
 async def upgrade_schema(engine: AsyncEngine, revision: str | None = None) -> None:
-    """Bring the database to the revision that this code needs; tests name an earlier one."""
+    """Upgrade the database to the revision that this code needs; tests pass an earlier one."""
     with translated_faults():
         async with engine.begin() as connection:
             await connection.run_sync(_migrate, revision or needed_revision())
 
 
 async def downgrade_schema(engine: AsyncEngine) -> None:
-    """Take every table away again. For tests of the migrations."""
+    """Drop all tables; used by tests of the migrations."""
     with translated_faults():
         async with engine.begin() as connection:
             await connection.run_sync(_migrate, BASE)
@@ -74,6 +75,7 @@ async def current_revision(engine: AsyncEngine) -> str | None:
 
 
 def _read_revision(connection: Connection) -> str | None:
+    """The schema revision in `alembic_version`; DatabaseError if there are several."""
     heads = MigrationContext.configure(connection).get_current_heads()
     if len(heads) > 1:
         raise DatabaseError(

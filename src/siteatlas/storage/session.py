@@ -77,6 +77,7 @@ class LimitedSession(Session):
 
 @event.listens_for(LimitedSession, "after_begin")
 def _set_limits(session: Session, transaction: SessionTransaction, connection: Connection) -> None:
+    """Set the timeouts of a session on the server when a transaction begins."""
     limits: dict[str, str] = session.info["limits"]
     if limits and not transaction.nested:
         connection.execute(_setting(tuple(limits.items())))
@@ -84,10 +85,12 @@ def _set_limits(session: Session, transaction: SessionTransaction, connection: C
 
 @cache
 def _setting(limits: tuple[tuple[str, str], ...]) -> Select[Any]:
+    """The statement that sets these limits until the transaction ends."""
     return select(*(func.set_config(name, value, True) for name, value in limits))
 
 
 def _factory(engine: AsyncEngine) -> async_sessionmaker[AsyncSession]:
+    """The session factory of an engine; its sessions set their limits in each transaction."""
     return async_sessionmaker(engine, sync_session_class=LimitedSession, expire_on_commit=False)
 
 
@@ -109,7 +112,7 @@ class Database:
 
     @asynccontextmanager
     async def session(self, limits: Mapping[str, str]) -> AsyncIterator[AsyncSession]:
-        """A session whose transactions carry `limits`; faults of the connection are translated."""
+        """A session whose transactions run with `limits`; connection errors are translated."""
         with translated_faults():
             async with self._sessions(info={"limits": self._missing(limits)}) as session:
                 yield session
@@ -129,7 +132,7 @@ class Database:
                 yield AutocommitSession(session)
 
     def _missing(self, limits: Mapping[str, str]) -> dict[str, str]:
-        """The limits that do not stand on every connection already."""
+        """The limits that are not already set on every connection."""
         return {name: value for name, value in limits.items() if self._standing.get(name) != value}
 
     async def close(self) -> None:
@@ -225,7 +228,7 @@ async def session_dependency() -> AsyncIterator[AsyncSession]:
 
 @asynccontextmanager
 async def get_autocommit_session() -> AsyncIterator[AutocommitSession]:
-    """A session for a request that only reads, where each statement stands for itself.
+    """A session for a request that only reads, where each statement commits by itself.
 
     It saves the round trips that begin and end a transaction, which are slow on a busy machine.
     Behind a pooler each statement has a transaction around it, which sets the limits.
@@ -235,7 +238,7 @@ async def get_autocommit_session() -> AsyncIterator[AutocommitSession]:
 
 
 async def execute_autocommit(statement: Select[Any], values: Mapping[str, Any]) -> Row[Any]:
-    """Run one write that is complete in itself, and return its row.
+    """Execute one write that is a transaction by itself, and return its row.
 
     There is no session to add a second write to. Several writes need a transaction.
     """

@@ -54,7 +54,7 @@ async def open_storage(
     """
     settings = settings or load_settings().settings
     if settings.database_url is None:
-        async with _embedded(
+        async with _embedded_database(
             settings, announce or announce_to_log, go_on_waiting, usual_limits
         ) as database:
             yield database
@@ -62,25 +62,26 @@ async def open_storage(
     url = settings.database_url.get_secret_value()
     wait = DatabaseWait(server_of(url), settings.database_wait_seconds if go_on_waiting else 0)
     with located_faults(url):
-        async with _opened(settings, url, True, usual_limits) as database:
+        async with _open_database(settings, url, True, usual_limits) as database:
             if check_schema:
                 await wait.until_answered(lambda: require_schema(database.engine), go_on_waiting)
             yield database
 
 
 @asynccontextmanager
-async def _embedded(
+async def _embedded_database(
     settings: Settings,
     announce: Callable[[str], None],
     go_on_waiting: Callable[[], bool] | None,
     usual_limits: Mapping[str, str],
 ) -> AsyncIterator[Database]:
+    """Start or join the embedded PostgreSQL, upgrade its schema and bind it to this process."""
     server = EmbeddedServer(settings.data_dir, announce=announce, user_name=settings.server_user)
     wait = DatabaseWait(str(server.data_dir), settings.database_wait_seconds)
     try:
         url = await asyncio.to_thread(server.acquire)
         async with (
-            _opened(settings, url, False, usual_limits) as database,
+            _open_database(settings, url, False, usual_limits) as database,
             background_task(_revive_when_dead(server), essential=True),
         ):
             await wait.until_answered(lambda: upgrade_schema(database.engine), go_on_waiting)
@@ -146,9 +147,10 @@ async def _revive_when_dead(server: EmbeddedServer) -> None:
 
 
 @asynccontextmanager
-async def _opened(
+async def _open_database(
     settings: Settings, url: str, behind_pooler: bool, usual_limits: Mapping[str, str]
 ) -> AsyncIterator[Database]:
+    """Bind a database to this process; close its connections at the end of the block."""
     database = create_database(
         url,
         pool_size=settings.pool_size,

@@ -71,6 +71,7 @@ def programs_for(user: ServerUser, data_dir: Path) -> Programs:
 
 
 def _can_run(user: ServerUser, programs: Programs) -> bool:
+    """Whether the server's user can execute these PostgreSQL binaries."""
     return user.may_enter(Path(programs.path("postgres")))
 
 

@@ -116,14 +116,14 @@ class Cluster:
             if found and found.lives:
                 self._await_ready(found.pid, deadline, waiting_for=STARTING)
                 continue
-            logged = self._logged_so_far()
+            logged = self._log_sizes()
             # The server removes its lock file when it stops: one without a process is a crash.
             waiting_for = STARTING if found is None else RECOVERING
             if not self._await_ready(self._start(found), deadline, waiting_for=waiting_for):
                 self._judge_failed_start(logged, deadline)
 
     def stop(self) -> None:
-        """End the server and all its connections, if it runs."""
+        """Stop the server and all its connections, if it runs."""
         found = Postmaster.of(self.path)
         if found is None or not found.lives:
             return
@@ -137,6 +137,7 @@ class Cluster:
             self.user.remove_directory(found.socket_dir)
 
     def _check_version(self) -> None:
+        """Refuse a data directory that another major version of PostgreSQL wrote."""
         try:
             written_by = read_owned(self.data_dir, self.path.name, "PG_VERSION").strip()
         except FileNotFoundError:
@@ -149,6 +150,7 @@ class Cluster:
             )
 
     def _start(self, leftover: Postmaster | None) -> int:
+        """Start the embedded PostgreSQL, with initdb if it is new; return its process id."""
         user = self.user
         is_new = not (self.path / "PG_VERSION").exists()
         if is_new:
@@ -169,6 +171,7 @@ class Cluster:
             return user.run_detached(command, start_log)
 
     def _write_settings(self, socket_dir: Path) -> None:
+        """Write the configuration file of the embedded PostgreSQL."""
         target = self.data_dir / "siteatlas.conf"
         fresh = target.with_suffix(".new")
         fresh.unlink(missing_ok=True)
@@ -178,7 +181,7 @@ class Cluster:
         fresh.replace(target)
 
     def _initialise(self, user: ServerUser, programs: Programs) -> None:
-        """Make the data directory with its role and database; it gets its name when complete."""
+        """Create the data directory with its role and database; it gets its name when complete."""
         if self.path.exists() and any(self.path.iterdir()):
             raise EmbeddedDirectoryUnusable(
                 f"{self.path} contains files that are not a PostgreSQL data directory. {REMEDY}"
@@ -199,6 +202,7 @@ class Cluster:
         fresh.rename(self.path)
 
     def _run(self, user: ServerUser, command: list[str], *, stdin: str = "") -> None:
+        """Run a PostgreSQL program as the server user; raise EmbeddedServerError if it fails."""
         done = user.run(command, stdin=stdin)
         if done.returncode or FAULT.search(done.stderr):
             raise self._failure(done.stderr)
@@ -227,26 +231,29 @@ class Cluster:
         return False
 
     def _judge_failed_start(self, logged: dict[str, int], deadline: Deadline) -> None:
-        """Return when another attempt is worth while, else say why the server ended."""
-        said = self._said_since(0, self._start_log.name)
-        for name in self._logged_so_far():
-            said += self._said_since(logged.get(name, 0), self.path.name, LOGS, name)
+        """Return if another attempt is worthwhile; otherwise raise the reason for the failure."""
+        said = self._read_log_since(0, self._start_log.name)
+        for name in self._log_sizes():
+            said += self._read_log_since(logged.get(name, 0), self.path.name, LOGS, name)
         waiting_for = "Waiting for the processes of a killed PostgreSQL to end"
         if ORPHANS_LEFT not in said or not deadline.wait(
             waiting_for, seconds=ORPHANS_PAUSE_SECONDS
         ):
             raise self._failure(said)
 
-    def _logged_so_far(self) -> dict[str, int]:
+    def _log_sizes(self) -> dict[str, int]:
+        """The sizes of the PostgreSQL log files, by name."""
         return owned_sizes(self.data_dir, self.path.name, LOGS, suffix=".log")
 
-    def _said_since(self, start: int, *names: str) -> str:
+    def _read_log_since(self, start: int, *names: str) -> str:
+        """The text of a PostgreSQL log file from the offset `start` on; empty if unreadable."""
         try:
             return read_owned(self.data_dir, *names, start=start)
         except (OSError, EmbeddedDirectoryUnusable):
             return ""
 
     def _failure(self, said: str) -> EmbeddedServerError:
+        """The error for a PostgreSQL program that failed, by what it logged."""
         lines = [line.strip() for line in said.splitlines() if line.strip()]
         reason = " / ".join(lines[-4:]) or "no reason was given."
         if DISK_FULL.search(said):

@@ -27,7 +27,7 @@ DISK_FULL = re.compile("No space left on device|Disk quota exceeded|Check free d
 
 @contextlib.contextmanager
 def directory_faults(data_dir: Path) -> Iterator[None]:
-    """Turn what the file system refuses into a message that says what to do."""
+    """Turn errors of the file system into errors that say what to do."""
     try:
         yield
     except OSError as error:
@@ -40,7 +40,7 @@ def directory_faults(data_dir: Path) -> Iterator[None]:
 
 
 def make_data_dir(data_dir: Path) -> None:
-    """Create what is missing: for root open to traversal, else for ourselves alone."""
+    """Create the data directory: private, or open to traversal if root creates it."""
     is_root = os.geteuid() == 0
     missing = [path for path in (data_dir, *data_dir.parents) if not path.exists()]
     for path in reversed(missing):
@@ -55,13 +55,14 @@ def make_data_dir(data_dir: Path) -> None:
 
 
 def _open_empty_to_traversal(data_dir: Path) -> None:
+    """Let the server's user traverse a data directory of root that is still empty."""
     with own_directory(data_dir) as handle:
         if is_empty(handle):
             os.fchmod(handle, stat.S_IMODE(os.fstat(handle).st_mode) | 0o011)
 
 
 def make_private(directory: Path, user: ServerUser) -> None:
-    """A directory for `user` only. One that belongs to another user is refused."""
+    """Create a directory for `user` only; refuse one that belongs to another user."""
     with contextlib.suppress(FileExistsError):
         directory.mkdir(PRIVATE)
     handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
@@ -77,7 +78,7 @@ def make_private(directory: Path, user: ServerUser) -> None:
 
 
 def check_reach(data_dir: Path, user: ServerUser) -> None:
-    """Refuse a data directory that the server's user cannot get to."""
+    """Refuse a data directory that the server's user cannot reach."""
     if user.is_other and not user.may_enter(data_dir):
         raise EmbeddedDirectoryUnusable(
             f"The user {user.name}, as whom the embedded PostgreSQL runs when siteatlas is "
@@ -86,7 +87,7 @@ def check_reach(data_dir: Path, user: ServerUser) -> None:
 
 
 def make_socket_directory(data_dir: Path, user: ServerUser) -> Path:
-    """Beside the data; in a short temporary directory when no socket could be named there.
+    """Create the socket directory beside the data, or a temporary one if the path is unusable.
 
     Anybody can guess the name of the temporary one and take it first; a random name follows then.
     Not below /run/user, which ends with the last session of its user, unlike the server.
@@ -101,6 +102,7 @@ def make_socket_directory(data_dir: Path, user: ServerUser) -> Path:
 
 
 def _make_temporary(place: Path, name: str, user: ServerUser) -> Path:
+    """Create a private temporary socket directory; with a random name if `name` is taken."""
     try:
         make_private(place / name, user)
     except (EmbeddedDirectoryUnusable, OSError):
@@ -111,10 +113,12 @@ def _make_temporary(place: Path, name: str, user: ServerUser) -> Path:
 
 
 def _short_name(data_dir: Path, user: ServerUser) -> str:
+    """The name of the temporary socket directory for a data directory and server user."""
     return f"siteatlas-{user.uid}-{sha256(os.fsencode(data_dir)).hexdigest()[:16]}"
 
 
 def _can_hold_socket(directory: Path) -> bool:
+    """Whether the path of the PostgreSQL socket in this directory is short and printable."""
     path = str(directory / SOCKET_NAME)
     short = len(os.fsencode(path)) <= MAX_SOCKET_PATH_BYTES
     return short and path.isprintable() and not UNSPEAKABLE.search(path)

@@ -36,7 +36,7 @@ def read_owned(base: Path, *names: str, start: int = 0) -> str:
 
 
 def owned_sizes(base: Path, *names: str, suffix: str) -> dict[str, int]:
-    """The files of the directory `base/names…` with this ending, and how large each is."""
+    """The sizes of the files with this suffix in the directory `base/names…`, by name."""
     try:
         with _opened(base, names, DIRECTORY) as handle:
             found = [name for name in _names_in(handle) if name.endswith(suffix)]
@@ -46,13 +46,13 @@ def owned_sizes(base: Path, *names: str, suffix: str) -> dict[str, int]:
 
 
 def is_empty(directory: int) -> bool:
-    """Whether the directory of this handle holds nothing."""
+    """Whether the directory of this handle is empty."""
     return not _names_in(directory)
 
 
 @contextlib.contextmanager
 def own_directory(path: Path | str, *, dir_fd: int | None = None) -> Iterator[int]:
-    """A handle of the directory at `path`, made if it is missing; it must be ours, and no link."""
+    """A handle of the directory at `path`, created if missing; it must be ours and not a link."""
     with contextlib.suppress(FileExistsError):
         os.mkdir(path, 0o700, dir_fd=dir_fd)
     with _handle(os.open(path, DIRECTORY | os.O_NOFOLLOW, dir_fd=dir_fd)) as handle:
@@ -63,6 +63,7 @@ def own_directory(path: Path | str, *, dir_fd: int | None = None) -> Iterator[in
 
 @contextlib.contextmanager
 def _opened(base: Path, names: tuple[str, ...], flags: int) -> Iterator[int]:
+    """Open the path `base/names…` one component at a time, refusing links and other owners."""
     with contextlib.ExitStack() as stack:
         handle = stack.enter_context(_handle(os.open(base, DIRECTORY | os.O_NOFOLLOW)))
         for depth, name in enumerate(names, start=1):
@@ -90,11 +91,13 @@ def _open_below(parent: int, name: str, flags: int) -> int | None:
 
 
 def _names_in(directory: int) -> list[str]:
+    """The names of the files in the directory of this handle."""
     return os.listdir(directory)
 
 
 @contextlib.contextmanager
 def _handle(handle: int) -> Iterator[int]:
+    """Close an open file handle at the end of the block."""
     try:
         yield handle
     finally:
@@ -102,6 +105,7 @@ def _handle(handle: int) -> Iterator[int]:
 
 
 def _refusal(base: Path, names: tuple[str, ...]) -> EmbeddedDirectoryUnusable:
+    """The error for a path that is a link, a special file, or has an unexpected owner."""
     return EmbeddedDirectoryUnusable(
         f"{base.joinpath(*names)} is a link, a special file, or belongs to another user than its "
         f"directory, so it is not read. {REMEDY}"

@@ -22,7 +22,7 @@ NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def copy_programs(folders: list[Path], copies: Path, name: str, leave_out: tuple[str, ...]) -> None:
-    """Put copies of `folders` into `copies/name`, which gets its name when it is complete."""
+    """Copy `folders` into `copies/name`, which gets its name when the copy is complete."""
     shutil.rmtree(copies, ignore_errors=True)
     with own_directory(copies) as target:
         os.fchmod(target, FOLDER_MODE)
@@ -34,6 +34,7 @@ def copy_programs(folders: list[Path], copies: Path, name: str, leave_out: tuple
 
 
 def _copy_folder(source: Path, name: str, parent: int, leave_out: tuple[str, ...]) -> None:
+    """Copy a directory of PostgreSQL binaries, with its links, into the directory `parent`."""
     with own_directory(name, dir_fd=parent) as target, os.scandir(source) as entries:
         os.fchmod(target, FOLDER_MODE)
         for entry in entries:
@@ -48,6 +49,7 @@ def _copy_folder(source: Path, name: str, parent: int, leave_out: tuple[str, ...
 
 
 def _copy_file(source: Path, name: str, parent: int) -> None:
+    """Copy one file of the PostgreSQL binaries and set its mode."""
     handle = os.open(name, NEW_FILE, 0o600, dir_fd=parent)
     with source.open("rb") as reading, open(handle, "wb") as writing:  # noqa: PTH123 a handle
         shutil.copyfileobj(reading, writing, 1024 * 1024)

@@ -32,7 +32,7 @@ log = get_logger("storage")
 
 
 def announce_to_log(text: str) -> None:
-    """Say in the log what the server is doing."""
+    """Log what the embedded server is doing."""
     log.info("embedded_server", text=text)
 
 
@@ -126,6 +126,7 @@ class EmbeddedServer:
 
     @contextlib.contextmanager
     def _mutex(self) -> Iterator[None]:
+        """Hold the lock under which one process at a time starts or stops the embedded server."""
         handle = self._open_lock(MUTEX)
         deadline = Deadline(self._announce, START_SECONDS + STOP_SECONDS)
         try:
@@ -140,6 +141,7 @@ class EmbeddedServer:
             _unlock(handle)
 
     def _open_lock(self, name: str) -> int:
+        """Open a lock file in the data directory, owned by the server's user."""
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
         handle = os.open(self.data_dir / name, flags, 0o600)
         user, about = self._cluster.user, os.fstat(handle)
@@ -150,6 +152,7 @@ class EmbeddedServer:
         return handle
 
     def _serve_as_user(self) -> Path:
+        """Register this process as a user of the embedded server and start it if needed."""
         if self._users is not None:
             return self._cluster.serve()
         self._users = self._open_lock(USERS)
@@ -166,6 +169,7 @@ class EmbeddedServer:
             raise
 
     def _leave(self) -> None:
+        """Stop using the embedded server; stop it if no other process uses it."""
         try:
             if self._users is not None and _try_lock(self._users, fcntl.LOCK_EX):
                 self._cluster.stop()
@@ -173,12 +177,13 @@ class EmbeddedServer:
             self._close_users()
 
     def _close_users(self) -> None:
+        """Release the lock that counts this process among the users of the embedded server."""
         if self._users is not None:
             _unlock(self._users)
             self._users = None
 
     def _leave_to_parent(self) -> None:
-        """In a forked child: the parent is the user, the child may become one by `acquire`."""
+        """In a forked child: leave the server to the parent; the child may call `acquire`."""
         # Closing is harmless to the parent; unlocking would take its lock away.
         if self._users is not None:
             os.close(self._users)
@@ -190,6 +195,7 @@ _servers: weakref.WeakSet[EmbeddedServer] = weakref.WeakSet()
 
 
 def _leave_all_to_parent() -> None:
+    """After a fork, in the child: leave all embedded servers to the parent process."""
     for server in list(_servers):
         server._leave_to_parent()  # noqa: SLF001
 
@@ -198,12 +204,14 @@ os.register_at_fork(after_in_child=_leave_all_to_parent)
 
 
 def _unlock(handle: int) -> None:
+    """Release and close a lock file of the embedded server."""
     # Unlocked by name, since a child of ours may hold a copy of the handle for a moment.
     fcntl.flock(handle, fcntl.LOCK_UN)
     os.close(handle)
 
 
 def _try_lock(handle: int, kind: int) -> bool:
+    """Try to lock a lock file of the embedded server; return whether it was free."""
     try:
         fcntl.flock(handle, kind | fcntl.LOCK_NB)
     except OSError as error:

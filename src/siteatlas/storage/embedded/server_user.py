@@ -35,7 +35,7 @@ class ServerUser:
 
     @property
     def is_other(self) -> bool:
-        """Whether this is not the user of the present process."""
+        """Whether this is not the user of the current process."""
         return self.uid != os.geteuid()
 
     def require_name(self) -> None:
@@ -90,6 +90,7 @@ class ServerUser:
     def _run(
         self, command: Sequence[str], *, stdin: str, stderr: int | IO[bytes]
     ) -> subprocess.CompletedProcess[str]:
+        """Run a program as the server user, with a timeout and a clean environment."""
         try:
             return subprocess.run(
                 command,
@@ -117,6 +118,7 @@ class ServerUser:
             ) from error
 
     def _cannot_run(self, program: str, error: OSError) -> EmbeddedServerError:
+        """The error for a program that the server user could not start."""
         if self.is_other and program == SHELL:
             return EmbeddedServerError(
                 f"Root cannot become the user {self.name} here ({error.strerror}), and PostgreSQL "
@@ -129,7 +131,7 @@ class ServerUser:
 
 
 def process_user() -> ServerUser:
-    """The user of the present process."""
+    """The user of the current process."""
     return ServerUser(os.geteuid(), os.getegid(), str(os.geteuid()))
 
 
@@ -144,7 +146,7 @@ def server_user_for(*places: Path, named: str | None = None) -> ServerUser:
     if os.geteuid() != 0:
         return process_user()
     if named:
-        return _agreed_user(named, _owners(places[:1]))
+        return _configured_user(named, _owners(places[:1]))
     for user in (*_owners(places), *filter(None, map(_named_user, UNPRIVILEGED))):
         if user.uid != 0:
             return user
@@ -154,7 +156,8 @@ def server_user_for(*places: Path, named: str | None = None) -> ServerUser:
     )
 
 
-def _agreed_user(name: str, owners: list[ServerUser]) -> ServerUser:
+def _configured_user(name: str, owners: list[ServerUser]) -> ServerUser:
+    """The user in SITEATLAS_SERVER_USER; refused if unknown, root, or not the owner of the data."""
     user = _named_user(name)
     if user is None or user.uid == 0:
         why = "which this machine does not have" if user is None else "but PostgreSQL refuses root"
@@ -169,11 +172,12 @@ def _agreed_user(name: str, owners: list[ServerUser]) -> ServerUser:
 
 
 def _owners(places: Sequence[Path]) -> list[ServerUser]:
-    """The users, apart from root, that own these places."""
+    """The users, apart from root, that own these paths."""
     return [user for place in places if (uid := _owner(place)) and (user := _known_user(uid))]
 
 
 def _owner(place: Path) -> int | None:
+    """The user id that owns a path; None if it cannot be read."""
     try:
         return place.lstat().st_uid
     except OSError:
@@ -181,6 +185,7 @@ def _owner(place: Path) -> int | None:
 
 
 def _known_user(uid: int) -> ServerUser | None:
+    """The user with this id in the user database; None without an entry."""
     try:
         entry = pwd.getpwuid(uid)
     except KeyError:
@@ -189,6 +194,7 @@ def _known_user(uid: int) -> ServerUser | None:
 
 
 def _named_user(name: str) -> ServerUser | None:
+    """The user with this name in the user database; None without an entry."""
     try:
         entry = pwd.getpwnam(name)
     except KeyError:

@@ -1,7 +1,7 @@
-"""Many rows in one go: one statement, sent once, with the values of each row behind it.
+"""Bulk writes: one prepared statement, executed with the values of many rows.
 
 Unlike a statement with all values in it, this has no limit on the number of rows. Each statement is
-made once and kept: making it takes longer than running it.
+built once and cached: building it takes longer than running it.
 """
 
 from __future__ import annotations
@@ -25,40 +25,40 @@ ROWS_AT_A_TIME = 200
 
 
 async def insert_rows(session: AsyncSession, model: type[Base], rows: Sequence[Row]) -> None:
-    """Insert rows; one that is there already stays as it is."""
-    await insert_values(session, _insertion(table_of(model)), rows)
+    """Insert rows; those that already exist are left unchanged."""
+    await insert_values(session, _insert_statement(table_of(model)), rows)
 
 
 async def insert_values(session: AsyncSession, statement: Insert, rows: Sequence[Row]) -> None:
     """Insert rows with a statement that fills more columns than they name."""
     for alike in _by_shape(rows).values():
-        for some in _in_parts(alike):
+        for some in _row_chunks(alike):
             await session.execute(statement, some)
 
 
 async def replace_rows(
     session: AsyncSession, model: type[Base], rows: Sequence[Row], *, moment: str
 ) -> None:
-    """Insert rows, or bring those with the same key up to date; `moment` is set to now."""
+    """Insert rows, or update those with the same key; the column `moment` is set to now."""
     for names, alike in _by_shape(rows).items():
-        for some in _in_parts(alike):
-            await session.execute(_replacement(table_of(model), names, moment), some)
+        for some in _row_chunks(alike):
+            await session.execute(_upsert_statement(table_of(model), names, moment), some)
 
 
 async def update_rows(session: AsyncSession, model: type[Base], rows: Sequence[Row]) -> None:
-    """Update rows by their `id`; each says which columns it changes."""
+    """Update rows by their `id`; each row may change other columns."""
     for names, alike in _by_shape(rows).items():
         if names == ("id",):
             continue
-        for some in _in_parts(alike):
+        for some in _row_chunks(alike):
             values = [{f"new_{name}": value for name, value in row.items()} for row in some]
-            await session.execute(_change(table_of(model), names), values)
+            await session.execute(_update_statement(table_of(model), names), values)
 
 
 async def delete_rows(
     session: AsyncSession, model: type[Base], condition: ColumnElement[bool], limit: int
 ) -> int:
-    """Delete up to `limit` of the rows that meet a condition, and count them."""
+    """Delete up to `limit` of the rows that meet a condition; return how many were deleted."""
     table = table_of(model)
     keys = list(table.primary_key)
     batch = select(*keys).where(condition).limit(limit).cte("batch")
@@ -69,12 +69,14 @@ async def delete_rows(
 
 
 @lru_cache(KEPT_STATEMENTS)
-def _insertion(table: Table) -> Insert:
+def _insert_statement(table: Table) -> Insert:
+    """The INSERT that skips rows that already exist."""
     return insert(table).on_conflict_do_nothing()
 
 
 @lru_cache(KEPT_STATEMENTS)
-def _replacement(table: Table, names: Names, moment: str) -> Insert:
+def _upsert_statement(table: Table, names: Names, moment: str) -> Insert:
+    """The upsert of these columns by primary key; `moment` is set to now."""
     statement = insert(table).values({moment: func.now()})
     keys = [column.name for column in table.primary_key]
     changed = {name: statement.excluded[name] for name in (*names, moment) if name not in keys}
@@ -82,18 +84,20 @@ def _replacement(table: Table, names: Names, moment: str) -> Insert:
 
 
 @lru_cache(KEPT_STATEMENTS)
-def _change(table: Table, names: Names) -> Update:
+def _update_statement(table: Table, names: Names) -> Update:
+    """The UPDATE of these columns by `id`."""
     values: dict[str, Any] = {name: bindparam(f"new_{name}") for name in names if name != "id"}
     return update(table).where(table.c.id == bindparam("new_id")).values(**values)
 
 
-def _in_parts(rows: Sequence[dict[str, Any]]) -> Iterator[Sequence[dict[str, Any]]]:
+def _row_chunks(rows: Sequence[dict[str, Any]]) -> Iterator[Sequence[dict[str, Any]]]:
+    """Split the rows of a bulk write into chunks of `ROWS_AT_A_TIME`."""
     for first in range(0, len(rows), ROWS_AT_A_TIME):
         yield rows[first : first + ROWS_AT_A_TIME]
 
 
 def _by_shape(rows: Iterable[Row]) -> dict[Names, list[dict[str, Any]]]:
-    """Rows grouped by the columns they fill, since one statement fills the same ones for all."""
+    """Rows grouped by their columns, since one statement fills the same columns for all."""
     groups: dict[Names, list[dict[str, Any]]] = {}
     for row in rows:
         groups.setdefault(tuple(sorted(row)), []).append(dict(row))

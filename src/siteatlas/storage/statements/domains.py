@@ -21,7 +21,7 @@ SCHEDULED = (Domain.watched, ~Domain.paused, Domain.deleted_at.is_(None))
 
 
 async def find_domain(session: AsyncSession, domain: str, *, lock: bool = False) -> Domain | None:
-    """The site of this name, unless it was deleted; `lock` keeps it until the transaction ends."""
+    """The site of this name, unless it was deleted; with `lock`, its row is locked."""
     statement = select(Domain).where(Domain.domain == domain, Domain.deleted_at.is_(None))
     if lock:
         statement = statement.with_for_update().execution_options(populate_existing=True)
@@ -145,6 +145,7 @@ async def register_domains(
 
 
 def _hours_from_now(hours: ColumnElement[Any]) -> ColumnElement[datetime]:
+    """SQL value: now plus the scan interval of a domain."""
     return func.now() + _scan_interval(hours)
 
 
@@ -174,7 +175,7 @@ async def change_domain(
     scan_interval_hours: float | None = None,
     max_pages: int | None = None,
 ) -> None:
-    """Change what was given and leave the rest.
+    """Change the given settings of a site and leave the others.
 
     Watching a site makes it due at once. A new interval counts from the last scan, or from now.
     """
@@ -227,7 +228,7 @@ async def postpone_scan(session: AsyncSession, domain_id: UUID, seconds: float) 
 async def take_due_domains(
     session: AsyncSession, limit: int, default_interval_hours: float
 ) -> Sequence[Domain]:
-    """Watched sites whose time has come, each moved on to its next time.
+    """Watched sites that are due; each gets the time of its next scan.
 
     Rows that another scheduler is taking at this moment are skipped, so a site is taken once
     however many schedulers run. A missed time is made up once, not several times.

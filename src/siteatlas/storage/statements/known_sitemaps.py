@@ -108,6 +108,7 @@ async def look_up_sitemaps(
 
 
 async def _load_children(session: AsyncSession, scan_id: int) -> dict[UUID, list[UUID]]:
+    """The ids of the documents that each index of a scan lists, by the id of the index."""
     children: dict[UUID, list[UUID]] = {}
     for parent_id, child_id in (await session.execute(LOAD_CHILDREN, {"scan": scan_id})).all():
         children.setdefault(parent_id, []).append(child_id)

@@ -25,7 +25,7 @@ class FoundProblem:
 
 
 def _record_statement() -> Any:
-    """One row for each problem; the site is that of the document, which has a row by now."""
+    """The upsert of one problem; its domain is taken from the stored document."""
     scan = bindparam("of_scan", type_=DOMAIN_PROBLEMS.c.last_scan_id.type)
     row = select(
         SITEMAPS.c.id,
@@ -52,6 +52,7 @@ def _record_statement() -> Any:
 
 
 def _resolve_statement() -> Any:
+    """The UPDATE that resolves problems that completely read documents no longer have."""
     pairs = func.unnest(
         bindparam("sitemap_ids", type_=ARRAY(Uuid())), bindparam("codes", type_=ARRAY(Text()))
     )
@@ -81,7 +82,7 @@ async def record_problems(
     problems: Sequence[FoundProblem],
     read_completely: Collection[UUID],
 ) -> None:
-    """Store what was found; what documents that were `read_completely` lack is over now."""
+    """Store the problems found; resolve those that `read_completely` documents no longer have."""
     ordered = sorted(problems, key=lambda problem: (problem.sitemap_id, problem.code))
     if ordered:
         await session.execute(RECORD, [_values(problem, scan_id) for problem in ordered])
@@ -95,6 +96,7 @@ async def record_problems(
 
 
 def _values(problem: FoundProblem, scan_id: int) -> dict[str, Any]:
+    """The parameters of the statement that records a problem."""
     return {
         "of_sitemap": problem.sitemap_id,
         "of_code": problem.code,

@@ -90,6 +90,7 @@ async def continue_scan(session: AsyncSession, job_id: int) -> tuple[int, bool]:
 
 
 async def _start_over(session: AsyncSession, scan_id: int) -> None:
+    """Reset an existing scan and its `sitemap_scans` rows, to read the site from the beginning."""
     restarted = await session.execute(
         update(Scan)
         .where(Scan.id == scan_id)
@@ -117,7 +118,7 @@ async def _start_over(session: AsyncSession, scan_id: int) -> None:
 async def end_scan(
     session: AsyncSession, job_id: int, state: ScanState, error_code: str | None
 ) -> None:
-    """Note that the running scan of a job ended without being published, and close its rows."""
+    """Record that the running scan of a job ended without being published; close its rows."""
     ended = await session.execute(
         update(Scan)
         .where(Scan.job_id == job_id, Scan.state == ScanState.RUNNING)

@@ -134,4 +134,5 @@ def _is_unchanged_row(row: Mapping[str, Any]) -> bool:
 def _with_id(
     rows: Mapping[UUID, dict[str, Any]], *, but: Container[UUID] = ()
 ) -> list[dict[str, Any]]:
+    """The rows of a batch with their ids, in the order of the ids; without those in `but`."""
     return [{"id": key, **row} for key, row in sorted(rows.items()) if key not in but]
