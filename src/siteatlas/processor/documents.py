@@ -35,7 +35,7 @@ EXTRA_FLAGS = {"images": "has_images", "videos": "has_videos", "news": "has_news
 class OpenedScan:
     """The scan that a job works on, and what was stored of its site before.
 
-    `manual` are the addresses of documents that a user named for this site.
+    `manual` are the addresses of documents that a user submitted for this site.
     """
 
     id: int
@@ -70,7 +70,7 @@ class ScannedDocument:
 
     @property
     def is_idle(self) -> bool:
-        """Whether its id is all that must be kept of it: an index lists it, and it has a row."""
+        """Whether only its id must be kept in memory: an index lists it, and it has a row."""
         return (
             self.stored
             and self.memory is None
@@ -81,7 +81,7 @@ class ScannedDocument:
         )
 
     def found_by(self, method: DiscoveryMethod) -> None:
-        """Set how the document was found, unless a user named it."""
+        """Set how the document was found, unless a user submitted it."""
         if self.method is not DiscoveryMethod.MANUAL:
             self.method = method
             self.changes["discovery_method"] = method.value
@@ -233,7 +233,7 @@ class DocumentRegistry:
         return document
 
     def mark_stored(self, sitemap_ids: Iterable[UUID]) -> None:
-        """These documents have a row now, and nothing of them is left to be written."""
+        """Record that these documents have a row and that all their changes are written."""
         for sitemap_id in sitemap_ids:
             document = self._by_id.get(sitemap_id)
             if document is not None:
@@ -247,7 +247,7 @@ class DocumentRegistry:
         return document
 
     def _redirect(self, requested_url: str, document: ScannedDocument) -> None:
-        """Find a document under one more URL, in place of the one that was listed under it."""
+        """Index a document by one more URL, replacing the document that was listed under it."""
         replaced = self.find(requested_url)
         if replaced is not None and replaced is not document and replaced.url == requested_url:
             self._by_id.pop(replaced.id, None)
@@ -292,7 +292,7 @@ def build_scan_memory(known: dict[UUID, KnownSitemap]) -> ScanMemory:
 async def load_entry_memory(document: ScannedDocument, budget: MemoryBudget) -> EntryMemory:
     """The stored entries of a document that is about to be read.
 
-    Loaded at once while the budget lasts, otherwise in parts (decision 0021).
+    Loaded at once while the budget allows it, otherwise in chunks (decision 0021).
     """
     if document.fresh:
         return EntryMemory(budget, {})

@@ -42,7 +42,7 @@ class _IdleRows:
 
 
 class IdleDocuments:
-    """A map from hashes of URLs to ids, each with a mark whether this scan found the document."""
+    """A map from hashes of URLs to ids, each with a flag whether this scan found the document."""
 
     def __init__(self) -> None:
         self._rows = [_IdleRows() for _ in range(ARRAYS)]
@@ -54,7 +54,7 @@ class IdleDocuments:
         return self._rows_of_document(key).find_document(key) is not None
 
     def add(self, key: int, document_id: UUID, *, fresh: bool) -> None:
-        """Add a document, in place of another one with this hash."""
+        """Add a document; it replaces another one with the same hash."""
         self.take(key)
         number = document_id.int
         self._rows_of_document(key).insert_document(key, (number >> 64, number & LOW_BITS, fresh))

@@ -332,7 +332,7 @@ def _not_yet_requested(
 
 
 def _manual_document_path(document: str) -> str:
-    """The path and query of a document that a user named; they identify it on the job's site."""
+    """The path and query of a document that a user submitted; they identify it on its site."""
     return document if document.startswith("/") else parse_site(document).path
 
 

@@ -134,7 +134,7 @@ ADD_DOCUMENT = _add_document_statement()
 
 
 def joined_documents() -> Any:
-    """The lists of documents named by submissions that joined recent jobs of `of_domain`."""
+    """The lists of documents in submissions that joined recent jobs of `of_domain`."""
     jobs = JOBS.alias("newest_jobs")
     newest = (
         select(jobs.c.job_metadata["documents"].label("documents"))

@@ -112,7 +112,7 @@ async def _expired_jobs(session: AsyncSession, keep: Retention) -> list[int]:
 
 
 def _surplus_scans(job_ids: Sequence[int], kept: int) -> Select[int]:
-    """Scans up to those of these jobs, but for the newest of each site."""
+    """Scans up to those of these jobs, except the newest of each site."""
     newer = aliased(Scan)
     sites = (
         select(Scan.domain_id, func.max(Scan.id).label("last_id"))

@@ -50,7 +50,7 @@ async def report_worker(session: AsyncSession, report: WorkerReport) -> None:
 
 
 async def sign_off_worker(session: AsyncSession, report: WorkerReport) -> None:
-    """Note that a process ends in good order.
+    """Record that a process shuts down cleanly.
 
     One that ticked keeps its row, without slots: when the last tick was stays known. Retention
     removes it with the rows of processes that were killed.

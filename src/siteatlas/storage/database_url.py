@@ -66,7 +66,7 @@ def _check_database_host(host: str) -> None:
 
 
 def _check_database_ports(url: URL) -> None:
-    """Refuse a DATABASE_URL with a port out of range; it may name several servers."""
+    """Refuse a DATABASE_URL with a port out of range; it may list several servers."""
     ports = [str(url.port)] if url.port is not None else []
     given = url.query.get("port", ())
     ports += given.split(",") if isinstance(given, str) else given

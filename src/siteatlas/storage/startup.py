@@ -45,7 +45,7 @@ async def open_storage(
     go_on_waiting: Callable[[], bool] | None = None,
     usual_limits: Mapping[str, str] = REQUEST_LIMITS,
 ) -> AsyncIterator[Database]:
-    """Bind the database that the settings name, or the embedded one, to this process.
+    """Bind the configured database, or the embedded one, to this process.
 
     Without `settings` they are read here; without `announce` a start of the embedded server is
     only logged. The embedded server's schema is brought up to date; elsewhere an outdated one is

@@ -31,7 +31,7 @@ class Postmaster:
 
     @classmethod
     def of(cls, cluster: Path) -> Self | None:
-        """The one named in the lock file of a data directory, dead or alive."""
+        """The server process in the lock file of a data directory, whether it runs or not."""
         try:
             text = read_owned(cluster.parent, cluster.name, LOCK_FILE)
         except FileNotFoundError:

@@ -53,7 +53,7 @@ class ServerUser:
         return self._run(command, stdin=stdin, stderr=subprocess.PIPE)
 
     def run_detached(self, command: Sequence[str], log: IO[bytes]) -> int:
-        """Start a program that outlives us, its output in `log`; return its process id.
+        """Start a program that outlives this process, logging to `log`; return its process id.
 
         The shell in between ends at once, so that a server that dies is reaped by init and
         not kept as a zombie by us.
@@ -136,8 +136,7 @@ def process_user() -> ServerUser:
 
 
 def server_user_for(*places: Path, named: str | None = None) -> ServerUser:
-    """The user for a data directory: ourselves; for root the one that is named, else the owner of
-    the first place that is not root's.
+    """The user that runs the server: the current one; for root `named` or the owner of the files.
 
     A new directory of root goes to a user `siteatlas`, where there is one, else to `nobody`: that
     user exists everywhere, and unlike a `postgres` user it owns no other database, so a fault in

@@ -11,7 +11,7 @@ from siteatlas.storage.models.base import Base, CreatedAt
 
 
 class Candidate(Base):
-    """What the last scan that looked at this place found there."""
+    """What the last scan that requested this address found there."""
 
     __tablename__ = "candidates"
 

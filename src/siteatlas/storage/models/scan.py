@@ -22,7 +22,7 @@ class ScanState(StrEnum):
 
 
 class SitemapScanState(StrEnum):
-    """`pending` documents are the frontier on which a later attempt goes on."""
+    """`pending` documents are the frontier from which a later attempt continues."""
 
     PENDING = "pending"
     COMPLETE = "complete"

@@ -30,7 +30,7 @@ async def insert_rows(session: AsyncSession, model: type[Base], rows: Sequence[R
 
 
 async def insert_values(session: AsyncSession, statement: Insert, rows: Sequence[Row]) -> None:
-    """Insert rows with a statement that fills more columns than they name."""
+    """Insert rows with a statement that fills more columns than the rows contain."""
     for alike in _by_shape(rows).values():
         for some in _row_chunks(alike):
             await session.execute(statement, some)

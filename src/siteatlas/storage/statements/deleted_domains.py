@@ -59,7 +59,7 @@ def _rows_of(domain_id: UUID) -> list[tuple[type[Base], ColumnElement[bool]]]:
 
 
 async def _detach_jobs(session: AsyncSession, domain_id: UUID) -> int:
-    """Records of jobs outlive their site and keep its name in `result_data`."""
+    """Detach the jobs of a deleted site, which outlive it; `result_data` keeps its name."""
     batch = select(Job.id).where(Job.domain_id == domain_id).limit(JOBS_PER_BATCH).cte("batch")
     detached = await session.execute(
         update(Job)

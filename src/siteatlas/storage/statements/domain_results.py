@@ -76,7 +76,7 @@ class Publication:
 
 
 async def record_origin(session: AsyncSession, domain_id: UUID, origin: str) -> None:
-    """Note which origin answers for a site."""
+    """Record which origin responds for a site."""
     await session.execute(RECORD_ORIGIN, {"of_domain": domain_id, "answered_at": origin})
 
 
@@ -94,7 +94,7 @@ async def publish_scan(
     domain_id: UUID,
     whole_site: bool = True,
 ) -> None:
-    """Make the scan the one that readers see, and put the counters of its site on the site.
+    """Publish a scan: readers see it from now on, and its site gets the new counters.
 
     The site also learns how the scan ended and which origin answered, if it was a scan of the
     whole site: one of a single document says nothing on that.
@@ -109,7 +109,7 @@ async def publish_scan(
 
 
 async def recorded_domain_counts(session: AsyncSession, domain_id: UUID) -> ScanCounts:
-    """The counters of a site as its record says."""
+    """The counters stored in the row of a site."""
     row = (await session.execute(RECORDED_COUNTS, {"of_domain": domain_id})).one_or_none()
     return ScanCounts(*row) if row else ScanCounts(0, 0, 0)
 
@@ -123,5 +123,5 @@ async def correct_domain_counts(
 
 
 async def record_domain_failure(session: AsyncSession, domain_id: UUID, error_code: str) -> None:
-    """Note on a site that its scan failed for good; the counters stay those of the last one."""
+    """Record that the scan of a site failed permanently; its counters remain unchanged."""
     await session.execute(RECORD_FAILURE, {"of_domain": domain_id, "code": error_code})

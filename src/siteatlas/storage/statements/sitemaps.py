@@ -84,7 +84,7 @@ LOAD_MANUAL = (
 
 
 async def load_manual_documents(session: AsyncSession, domain_id: UUID) -> tuple[str, ...]:
-    """Addresses of the documents that a person named and that were read as sitemaps.
+    """Addresses of the documents that a user submitted and that were read as sitemaps.
 
     A failing one is still requested, but not forever: the site may have abandoned it.
     """
@@ -102,7 +102,7 @@ async def insert_read_sitemaps(session: AsyncSession, rows: Sequence[Mapping[str
 
 
 async def update_sitemaps(session: AsyncSession, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Write what a scan learned of stored documents; each row names its `id`."""
+    """Update stored documents with what a scan found; each row contains its `id`."""
     await update_rows(session, Sitemap, rows)
 
 
@@ -113,7 +113,7 @@ async def note_reading(session: AsyncSession, sitemap_ids: Sequence[UUID]) -> di
 
 
 async def link_sitemaps(session: AsyncSession, pairs: Sequence[tuple[UUID, UUID]]) -> None:
-    """Note which index lists which child."""
+    """Record which index lists which child."""
     rows = [{"parent_id": parent, "child_id": child} for parent, child in pairs]
     await insert_rows(session, SitemapLink, rows)
 
@@ -127,7 +127,7 @@ async def mark_pending(session: AsyncSession, scan_id: int, sitemap_ids: Sequenc
 async def mark_opened(
     session: AsyncSession, scan_id: int, answers: Mapping[UUID, int | None]
 ) -> None:
-    """Note that documents of a scan answered and are being read; their rows stay pending."""
+    """Record that documents of a scan responded and are being read; their rows stay pending."""
     rows = [
         {"of_scan": scan_id, "of_sitemap": sitemap_id, "answered": status}
         for sitemap_id, status in sorted(answers.items())
@@ -139,11 +139,11 @@ async def mark_opened(
 async def close_sitemap_scans(
     session: AsyncSession, scan_id: int, rows: Sequence[Mapping[str, Any]]
 ) -> None:
-    """Note how the reading of documents ended."""
+    """Record how the reading of documents ended."""
     complete = [{"scan_id": scan_id, **row} for row in rows]
     await replace_rows(session, SitemapScan, complete, moment="finished_at")
 
 
 async def record_candidates(session: AsyncSession, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Write down every place where a sitemap was looked for."""
+    """Record every candidate address where a scan looked for a sitemap."""
     await replace_rows(session, Candidate, rows, moment="checked_at")

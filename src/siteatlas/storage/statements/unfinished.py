@@ -71,7 +71,7 @@ CLOSE_UNASKED = (
 
 
 async def close_unfinished(session: AsyncSession, scan_id: int, code: str | None) -> None:
-    """Close what a scan that ends leaves open; `code` says why it broke off."""
+    """Close the unfinished documents of a scan that ends; `code` is the reason."""
     if not await session.scalar(ANY_PENDING, {"scan": scan_id}):
         return
     opened = await session.execute(BREAK_OFF, {"scan": scan_id, "code": code})
