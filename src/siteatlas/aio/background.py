@@ -46,7 +46,7 @@ class _CrashWatch:
         self.crash: BaseException | None = None
 
     def on_done(self, task: asyncio.Task[None]) -> None:
-        """Look at how the task ended."""
+        """Handle the end of the task: log a crash and cancel the owner."""
         error = None if task.cancelled() else task.exception()
         if error is None:
             return
@@ -63,13 +63,14 @@ class _CrashWatch:
         return self._owner.cancelling() - 1 <= self._earlier_cancels
 
     def detach(self) -> None:
-        """Take our cancel back; from now on a crash is only logged, since the block is over."""
+        """Undo the cancellation of the owner; since the block is over, a crash is only logged."""
         if self._owner is not None and self.crash is not None:
             self._owner.uncancel()
         self._owner = None
 
 
 def _log_crash(name: str, error: BaseException) -> None:
+    """Log the end of a background task by an error; a bug is logged with its traceback."""
     if isinstance(error, SiteatlasError):
         log.warning("background_task_failed", task=name, error_code=error.code, error=error.message)
     else:

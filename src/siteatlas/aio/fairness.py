@@ -92,6 +92,7 @@ def call_once(callback: Callable[[], None]) -> Callable[[], None]:
     pending = [callback]
 
     def call() -> None:
+        """Run the callback if it has not run yet."""
         if pending:
             pending.pop()()
 

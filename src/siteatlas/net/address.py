@@ -48,7 +48,7 @@ _ENCODED_LABEL = "xn--"
 class WebAddress:
     """One http or https address in canonical form: encoded, without fragment and credentials.
 
-    `host` is lower-case ASCII, an IPv6 address stands without brackets; `path` includes the query.
+    `host` is lower-case ASCII, an IPv6 address has no brackets; `path` includes the query.
     """
 
     url: str
@@ -74,7 +74,7 @@ class WebAddress:
 
     @property
     def host_port(self) -> str:
-        """Host and port, as the egress policy and its allow list name them."""
+        """Host and port, in the form that the egress policy and its allow list use."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{host}:{self.port}"
 
@@ -134,7 +134,7 @@ def is_valid_authority(text: str) -> bool:
 
 
 def _prepared(text: str) -> str:
-    """Trim and measure; refuse what the standard would silently drop or turn round."""
+    """Trim and check the text; refuse what the standard would silently drop or replace."""
     text = text.strip(_OUTER_BLANKS)
     if not text:
         raise AddressEmpty
@@ -149,7 +149,7 @@ def _prepared(text: str) -> str:
 
 
 def _split_scheme(text: str, *, port_may_follow: bool) -> tuple[str | None, str]:
-    """The scheme and what follows `//`; no scheme: None and the whole text."""
+    """The scheme and what follows `//`; None and the whole text if there is no scheme."""
     match = _SCHEME_WORD.match(text)
     if match is None:
         return None, text
@@ -168,6 +168,7 @@ def _split_scheme(text: str, *, port_may_follow: bool) -> tuple[str | None, str]
 
 
 def _absolute(scheme: str, rest: str, *, scheme_given: bool = True) -> WebAddress:
+    """Parse an absolute URL; AddressError unless the parser read host and port as written."""
     host, port = _split_authority(_AUTHORITY_END.split(rest, maxsplit=1)[0])
     parsed = _parsed(f"{scheme}://{rest}")
     if parsed.protocol != f"{scheme}:" or not _same_host(host, parsed.hostname):
@@ -193,6 +194,7 @@ def _split_authority(authority: str) -> tuple[str, int | None]:
 
 
 def _parsed(text: str, base: str | None = None) -> ada_url.URL:
+    """Parse a URL as browsers do; AddressError if that is impossible."""
     try:
         return ada_url.URL(text, base=base)
     except ValueError as error:
@@ -221,7 +223,7 @@ def _same_ipv6(written: str, parsed: str) -> bool:
 
 
 def _same_label(written: str, understood: str) -> bool:
-    """ASCII stays as it is; anything else must need encoding, so that no digit or dot hides."""
+    """Whether a label is unchanged ASCII or was encoded, so that it hides no digit or dot."""
     if not _LABEL.fullmatch(understood):
         return False
     return (
@@ -234,6 +236,7 @@ def _same_label(written: str, understood: str) -> bool:
 def _canonical(
     parsed: ada_url.URL, *, scheme_given: bool = True, port_given: bool = False
 ) -> WebAddress:
+    """The `WebAddress` of a parsed URL; AddressTooLong if it is too long."""
     scheme = intern(parsed.protocol.removesuffix(":"))
     host = parsed.hostname.removesuffix(".")
     port = f":{parsed.port}" if parsed.port else ""

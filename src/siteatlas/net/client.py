@@ -206,7 +206,7 @@ class HttpClient:
     def _wait_in_response(
         self, raw: aiohttp.ClientResponse, address: WebAddress, attempt: int, *, own: bool
     ) -> float:
-        """The seconds a response tells us to wait; 429 means the host, 503 this document."""
+        """Seconds that a response asks us to wait; 429 means the host, 503 this document."""
         seconds = retry_after_seconds(raw.headers.get("Retry-After"))
         if raw.status == TOO_MANY_REQUESTS:
             wait = self._retry_delay(attempt) if seconds is None else seconds
@@ -271,6 +271,7 @@ class HttpClient:
         return self._limits.dns + self._limits.connect + self._limits.first_byte
 
     def _check_head(self, raw: aiohttp.ClientResponse, *, conditional: bool) -> None:
+        """Raise HttpProtocolError for oversized response headers or an unexpected status."""
         size = sum(len(name) + len(value) + 4 for name, value in raw.raw_headers)
         if size > self._limits.header_bytes:
             raise HttpProtocolError("The response headers are too large.")
@@ -306,6 +307,7 @@ class HttpClient:
             self._politeness.record(address, ok=False, own=own)
 
     def _open_session(self) -> aiohttp.ClientSession:
+        """The aiohttp session of this client, whose connections all pass the egress gate."""
         limits = self._limits
         connector = BoundedConnector(
             resolver=self._gate,
@@ -336,7 +338,7 @@ class HttpClient:
 async def _named_faults(
     request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
 ) -> aiohttp.ClientResponse:
-    """Name faults before aiohttp sees them: it would silently send the request a second time."""
+    """Translate faults before aiohttp sees them: it would silently send the request again."""
     try:
         return await handler(request)
     except LIBRARY_FAULTS as error:
@@ -365,6 +367,7 @@ def _conditions(etag: str | None, last_modified: str | None) -> dict[str, str]:
 
 
 def _is_conditional(headers: Mapping[str, str]) -> bool:
+    """Whether a request has validators, so that the response may be 304."""
     return "If-None-Match" in headers or "If-Modified-Since" in headers
 
 

@@ -89,7 +89,7 @@ class EgressPolicy:
 
     def with_allowed(self, *entries: str) -> EgressPolicy:
         """This policy with more allow rules."""
-        rules = (*self.rules, *(_read_entry(entry.strip()) for entry in entries))
+        rules = (*self.rules, *(_parse_allow_entry(entry.strip()) for entry in entries))
         return replace(self, rules=tuple(dict.fromkeys(rules)))
 
     def with_refused_socket(self, host: str, port: int) -> EgressPolicy:
@@ -100,8 +100,8 @@ class EgressPolicy:
     def for_site(self, address: WebAddress) -> EgressPolicy:
         """The policy of one scan: only rules for the host or range that the site itself is in.
 
-        So a public site cannot steer us into a private range by redirect, robots.txt or sitemap.
-        Rules of the same host or range with other ports stay.
+        So a public site cannot direct requests to a private range by redirect, robots.txt or
+        sitemap. Rules of the same host or range with other ports stay.
         """
         zones = {r.target for r in self.rules if r.matches(address.host, address.port)}
         return replace(self, rules=tuple(r for r in self.rules if r.target in zones))
@@ -122,7 +122,7 @@ class EgressPolicy:
     def refusal(self, address: WebAddress) -> Refusal | None:
         """Why the address shows by itself that it may not be contacted; nothing is looked up.
 
-        For the person who typed the address. API clients are only told that it is refused.
+        For the person who typed the address. API clients only learn that it is refused.
         """
         host, port, ip = address.host, address.port, read_ip(address.host)
         if self._refuses({host, str(ip)}, port):
@@ -150,7 +150,7 @@ class EgressPolicy:
             raise EgressDenied
 
     def is_own(self, address: WebAddress) -> bool:
-        """Whether the operator named this host and port: no delay between requests."""
+        """Whether the operator allowed this host and port: no delay between requests."""
         return self._allows(address.host, address.port)
 
     @property
@@ -159,19 +159,22 @@ class EgressPolicy:
         return tuple(str(rule) for rule in self.rules)
 
     def _refuses(self, hosts: set[str], port: int) -> bool:
+        """Whether the policy refuses this port on one of these hosts."""
         return any((host, port) in self.refused_sockets for host in hosts)
 
     def _allows(self, host: str, port: int) -> bool:
+        """Whether an allow rule of the policy matches this host and port."""
         return any(rule.matches(host, port) for rule in self.rules)
 
     def _allows_range(self, ip: str, port: int) -> bool:
+        """Whether an allow rule for a range matches this IP address and port."""
         return any(
             rule.matches(ip, port) for rule in self.rules if not isinstance(rule.target, str)
         )
 
 
 def note_denial(host: str, to: str, port: int, reason: str) -> None:
-    """Tell the log, and nobody else, why something was refused."""
+    """Log why something was refused; the reason is shown nowhere else."""
     log.warning("egress_denied", host=host, to=to, port=port, reason=reason)
 
 
@@ -198,11 +201,13 @@ def _is_special(host: str) -> bool:
 
 
 def _plain_host(host: str) -> str:
+    """A host in the form that the egress policy compares: lower case, IPv6 without brackets."""
     ip = read_ip(host.translate(_BRACKETS))
     return str(ip) if ip is not None else host.lower().removesuffix(".")
 
 
-def _read_entry(entry: str) -> AllowRule:
+def _parse_allow_entry(entry: str) -> AllowRule:
+    """Parse one entry of the egress allow list, `HOST:PORT` or `CIDR:PORT`."""
     match = _ENTRY.fullmatch(entry)
     if match is None:
         raise ConfigurationError(f"{entry!r} is not HOST:PORT or CIDR:PORT.")
@@ -215,36 +220,40 @@ def _read_entry(entry: str) -> AllowRule:
 
 
 def _read_target(target: str, entry: str) -> str | IpNetwork:
+    """Parse the host or range of an entry of the allow list; refuse what is too large."""
     if "/" not in target and read_ip(target.translate(_BRACKETS)) is None:
         return _read_name(target, entry)
     try:
         network = ip_network(target.translate(_BRACKETS))
     except ValueError as error:
-        raise ConfigurationError(_why_no_range(target.translate(_BRACKETS), entry)) from error
+        raise ConfigurationError(_bad_range_message(target.translate(_BRACKETS), entry)) from error
     if too_wide(network):
-        raise ConfigurationError(_why_too_wide(network, entry))
+        raise ConfigurationError(_large_range_message(network, entry))
     if network.num_addresses == 1 and never_opens(network.network_address):
         raise ConfigurationError(f"{entry!r} is an address that cannot be allowed.")
     return network
 
 
-def _why_no_range(text: str, entry: str) -> str:
+def _bad_range_message(text: str, entry: str) -> str:
+    """The message for an entry of the allow list whose range is invalid."""
     try:
         meant = ip_network(text, strict=False)
     except ValueError:
         return f"{entry!r} is not HOST:PORT or CIDR:PORT."
     if too_wide(meant):
-        return _why_too_wide(meant, entry)
+        return _large_range_message(meant, entry)
     return f"{entry!r} has host bits set; did you mean {meant}?"
 
 
-def _why_too_wide(network: IpNetwork, entry: str) -> str:
+def _large_range_message(network: IpNetwork, entry: str) -> str:
+    """The message for an entry of the allow list whose range is too large."""
     if isinstance(network, IPv4Network):
         return f"{entry!r} is too large; the largest allowed range is a /8."
     return f"{entry!r} is too large; it must lie in fc00::/7, fe80::/10 or 2000::/3."
 
 
 def _read_name(target: str, entry: str) -> str:
+    """Parse the host name of an entry of the allow list."""
     try:
         return parse_url(f"http://{target}/").host
     except AddressError as error:

@@ -121,6 +121,7 @@ def retry_after_seconds(header: str | None, now: datetime | None = None) -> floa
 
 
 def _bounded(seconds: float) -> float:
+    """The delay of a Retry-After header, limited to the range that is accepted."""
     return min(max(seconds, 0.0), MAX_RETRY_AFTER_SECONDS)
 
 
@@ -137,7 +138,7 @@ def _find_cause(error: BaseException, *kinds: type[Fault]) -> Fault | None:
 
 
 def _exception_chain(error: BaseException | None) -> Iterator[BaseException]:
-    """The exception that the HTTP client met, then the ones that caused it."""
+    """The exception that the HTTP client raised, then the ones that caused it."""
     for _ in range(_MAX_CAUSE_DEPTH):
         if error is None:
             return

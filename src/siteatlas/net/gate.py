@@ -51,7 +51,7 @@ _target: ContextVar[ConnectTarget | None] = ContextVar("target", default=None)
 def choose_connect_target(
     address: WebAddress, proxy: Proxy | None = None, *, ips: Sequence[str] = ()
 ) -> Iterator[ConnectTarget]:
-    """Name the target of the requests inside; a denial at the gate comes out as EgressDenied.
+    """Set the target of the requests in the block; a denial at the gate raises EgressDenied.
 
     `ips` are what an earlier `Gate.look_up` found; nothing else is connected to then. The gate's
     own exception is kept on the target, because aiohttp and its helpers may wrap it,
@@ -96,7 +96,7 @@ class Gate(AbstractResolver):
             raise _denial(target, host, port, "not the target")
         if not target.addresses:
             target.addresses = await self._checked(target)
-        return [_resolved(host, ip, port) for ip in target.addresses]
+        return [_resolve_result(host, ip, port) for ip in target.addresses]
 
     async def look_up(self, address: WebAddress) -> tuple[str, ...]:
         """The addresses that a request for this address may connect to.
@@ -109,6 +109,7 @@ class Gate(AbstractResolver):
         return await self._checked(ConnectTarget(address.host, address.port, ()))
 
     async def _checked(self, target: ConnectTarget) -> tuple[str, ...]:
+        """Resolve the target and check each of its IP addresses against the egress policy."""
         addresses = await self._addresses_of(target)
         try:
             for ip in addresses:
@@ -149,10 +150,12 @@ class Gate(AbstractResolver):
         self._cache.clear()
 
     def _check(self, target: ConnectTarget, ip: str) -> None:
+        """Raise EgressDenied if the policy forbids this IP address; a proxy may have any."""
         if not target.is_proxy:
             self._policy.check_socket(target.host, ip, target.port)
 
     async def _addresses_of(self, target: ConnectTarget) -> Sequence[str]:
+        """Resolve the host name of the target; the error says whether it is the proxy's."""
         try:
             return await self._addresses(target.host)
         except DnsError as error:
@@ -161,6 +164,7 @@ class Gate(AbstractResolver):
             raise
 
     async def _addresses(self, host: str) -> Sequence[str]:
+        """The IP addresses of a host name, from the cache or the resolver."""
         known = self._cache.get(host)
         if known is not None and known[0] > time.monotonic():
             return known[1]
@@ -178,7 +182,7 @@ class Gate(AbstractResolver):
 
 
 def _denial(target: ConnectTarget | None, host: str, port: int, reason: str) -> EgressDenied:
-    """The same answer for every reason; the reason itself goes to the log alone."""
+    """The same error for every reason; the reason itself is only logged."""
     note_denial(target.host if target else host, host, port, reason)
     denied = EgressDenied()
     if target is not None:
@@ -186,7 +190,8 @@ def _denial(target: ConnectTarget | None, host: str, port: int, reason: str) -> 
     return denied
 
 
-def _resolved(host: str, ip: str, port: int) -> ResolveResult:
+def _resolve_result(host: str, ip: str, port: int) -> ResolveResult:
+    """An IP address in the form in which aiohttp expects the result of a resolver."""
     family = socket.AF_INET6 if ":" in ip else socket.AF_INET
     return ResolveResult(
         hostname=host,

@@ -124,16 +124,19 @@ class Politeness:
             log.warning("host_paused", host=address.host, port=address.port, seconds=host.rest)
 
     def _host(self, address: WebAddress, *, own: bool) -> _Host:
+        """The limits and state of the host that this address is on."""
         exempt = own and self._exempt_own
         connections = OWN_CONNECTIONS if exempt else self._connections
         delay = 0.0 if exempt else self._delay
         return self._remembered((address.host, address.port, exempt), connections, delay)
 
     def _address(self, network: str) -> _Host:
+        """The limits and state that all hosts on one IP address share."""
         connections = self._connections * CONNECTIONS_PER_ADDRESS
         return self._remembered((network, 0, False), connections, self._delay / STARTS_PER_ADDRESS)
 
     def _remembered(self, key: HostKey, connections: int, delay: float) -> _Host:
+        """The state kept under this key, now the most recently used; created if there is none."""
         host = self._hosts.pop(key, None)
         if host is None:
             self._forget_idle()
@@ -171,6 +174,7 @@ class Politeness:
     async def _wait_for_turn(
         self, hosts: Sequence[_Host], max_retry_after: float, waits: Waits
     ) -> None:
+        """Wait until a request to all of these may start, with a slot for the job."""
         while (left := self._left(hosts, max_retry_after)) > 0 or waits.is_idle:
             if left > 0:
                 with waits.wait(left):
@@ -189,6 +193,7 @@ class Politeness:
         return max(paused, max(starts, default=0.0))
 
     def _refuse_resting(self, host: _Host) -> None:
+        """Raise ConnectionFailed if the host rests after several failures."""
         if host.closed_until > self._clock():
             raise ConnectionFailed(
                 "The site failed several times in a row; requests to it are paused."

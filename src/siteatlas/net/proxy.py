@@ -54,6 +54,7 @@ class Proxy:
 
 
 def _credentials(parts: SplitResult) -> str | None:
+    """The value of the Proxy-Authorization header; None without a user name."""
     if parts.username is None:
         return None
     return aiohttp.encode_basic_auth(unquote(parts.username), unquote(parts.password or ""))

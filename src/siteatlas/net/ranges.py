@@ -80,7 +80,7 @@ _MIN_IPV4_PREFIX = 8
 
 @functools.lru_cache(maxsize=4096)
 def read_ip(text: str) -> IpAddress | None:
-    """The address a text stands for; None for names and for addresses with a zone."""
+    """The IP address that a text denotes; None for names and for addresses with a zone."""
     if "%" in text:
         return None
     try:

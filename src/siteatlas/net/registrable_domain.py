@@ -22,16 +22,17 @@ def registrable_domain(host: str) -> str:
     if read_ip(name) is not None:
         return name
     labels = name.split(".")
-    return ".".join(labels[-3:] if _is_registry(labels[-2:]) else labels[-2:])
+    return ".".join(labels[-3:] if _is_registry_suffix(labels[-2:]) else labels[-2:])
 
 
 def is_registrable(host: str) -> bool:
     """Whether a host is a registrable domain or below one, not `com` or `co.uk`."""
     labels = registrable_domain(host).split(".")
-    return len(labels) > 1 and not labels[-1].isdigit() and not _is_registry(labels)
+    return len(labels) > 1 and not labels[-1].isdigit() and not _is_registry_suffix(labels)
 
 
-def _is_registry(labels: list[str]) -> bool:
+def _is_registry_suffix(labels: list[str]) -> bool:
+    """Whether two labels are the suffix of a country's registry, such as `co.uk`."""
     return (
         len(labels) == 2  # noqa: PLR2004 such as co.uk
         and len(labels[-1]) == COUNTRY_CODE_CHARS

@@ -44,6 +44,7 @@ class DnsResolver:
         self._dead_until: dict[str, float] = {}
 
     async def addresses(self, host: str) -> Sequence[str]:
+        """Query the name servers unless they recently did not respond for this name."""
         if self._dead_until.get(host, 0.0) > time.monotonic():
             raise DnsError("The name servers of the site did not respond recently.")
         since = time.monotonic()
@@ -63,10 +64,12 @@ class DnsResolver:
             raise DnsError from error
 
     async def _query(self, host: str) -> Sequence[str]:
+        """Look a host name up once, without the memory of failed lookups."""
         with DnsQuery(self._servers) as query:
             return await query.addresses(host)
 
     def _remember_dead_name(self, host: str) -> None:
+        """Do not query this name again for a few seconds: its name servers do not respond."""
         if len(self._dead_until) >= MAX_DEAD_NAMES:
             self._dead_until.clear()
         self._dead_until[host] = time.monotonic() + DEAD_SECONDS
@@ -122,6 +125,7 @@ class DnsQuery:
         return await self._answer
 
     def _receive_answer(self, result: Any, code: int | None) -> None:
+        """Set the result or the error of the DNS lookup; called by c-ares."""
         if self._answer.done():
             return
         if code is not None:

@@ -122,7 +122,7 @@ class Response:
 
     @property
     def retry_after(self) -> float | None:
-        """Seconds that the site tells us to wait, up to one hour."""
+        """Seconds that the site asks us to wait, up to one hour."""
         return retry_after_seconds(self._raw.headers.get("Retry-After"))
 
     @property

@@ -105,6 +105,7 @@ class SitemapAnalyzer:
         memory: ScanMemory,
         events: asyncio.Queue[ScanEvent | None],
     ) -> None:
+        """Run one scan and put its events on the queue, with None at the end."""
         scan = SiteScan(
             site,
             options=options,

@@ -157,6 +157,7 @@ class Crawl:
                 raise error
 
     async def _visit_queued(self, visitor: Visitor) -> None:
+        """Visit queued candidates until cancelled; one of the concurrent tasks of a crawl."""
         while True:
             candidate = await self.frontier.next()
             try:
@@ -168,6 +169,7 @@ class Crawl:
                 self.frontier.done()
 
     async def _record_result(self, candidate: CrawlCandidate, result: VisitResult) -> None:
+        """Count the document of a visit, or keep its failure for the result of the scan."""
         if result.document_was_read:
             self.documents_read += 1
         if result.error is not None:
@@ -202,6 +204,7 @@ class Crawl:
     async def _until_document_limit(
         self, children: Iterable[ChildLink], parent_url: str
     ) -> AsyncIterator[tuple[ChildLink, WebAddress | AddressError]]:
+        """The parsed children of an index, until the document limit of the scan is reached."""
         async for chunk in fair_loop().time_slices(_parse_links(children, parent_url)):
             for link in chunk:
                 if self._reported[f"problem {ProblemCode.DOCUMENT_LIMIT}"]:
@@ -242,6 +245,7 @@ class Crawl:
         parent_url: str,
         parent_host: str,
     ) -> CrawlCandidate | None:
+        """The candidate for a child of an index; None, and a report, if its URL is invalid."""
         method = DiscoveryMethod.SITEMAP_INDEX
         if isinstance(address, AddressError):
             judged = CandidateJudged(storable(child.url, MAX_SHOWN_CHARS), method, Verdict.SKIPPED)
@@ -276,6 +280,7 @@ def _parse_links(
 
 
 def _parse_link(child: ChildLink, parent_url: str) -> WebAddress | AddressError:
+    """The address of a child of a sitemap index, or the error if it is invalid."""
     try:
         return parse_url(child.url, parent_url)
     except AddressError as error:

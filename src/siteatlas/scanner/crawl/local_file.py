@@ -59,6 +59,7 @@ async def read_local_file(
 
 
 def _open_file(path: Path) -> FileIO:
+    """Open a local sitemap file; InputError if that fails."""
     try:
         return path.open("rb", buffering=0)
     except OSError as error:
@@ -111,6 +112,7 @@ class _FileReading:
                 raise UrlLimitReached
 
     def _report_children(self, children: list[ChildLink]) -> Iterator[ScanEvent]:
+        """The events for children of a local sitemap index, which are not fetched."""
         self._children_found += len(children)
         if children:
             yield ChildrenFound(self._document.url, tuple(children))

@@ -97,6 +97,7 @@ class OriginSearch:
 
     @property
     def _is_done(self) -> bool:
+        """Whether a document was read and no full probe was requested."""
         return self._crawl.documents_read > 0 and self._options.probe != "full"
 
     @property
@@ -108,6 +109,7 @@ class OriginSearch:
         )
 
     async def _crawl_queued(self) -> None:
+        """Read the candidates queued so far; raises if the site asks us to wait."""
         await self._crawl.run(self._visitor)
         self._crawl.raise_if_rate_limited()
 
@@ -125,6 +127,7 @@ class OriginSearch:
     async def _add_all(
         self, urls: Iterable[str], base: WebAddress, method: DiscoveryMethod
     ) -> None:
+        """Queue these URLs of the site as candidates of the crawl."""
         for url in urls:
             await self._crawl.add(url, base, method)
 
@@ -150,6 +153,7 @@ class OriginSearch:
         return home
 
     async def _read_links(self, home: HomePage) -> None:
+        """Read the sitemaps that the home page links to in its headers and tags."""
         await self._add_all(home.header_links, home.base, DiscoveryMethod.HTTP_HEADER)
         await self._add_all(home.page_links, home.base, DiscoveryMethod.HTML_LINK)
         await self._crawl_queued()

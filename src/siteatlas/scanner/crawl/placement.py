@@ -51,6 +51,7 @@ class Placement:
             self._note_scope(self._scope, urls)
 
     def _note_hosts(self, urls: Sequence[str]) -> None:
+        """Record the listed pages that are not on the site."""
         own = self._own_origins
         for url in [url for url in urls if not url.startswith(own)]:
             code = self._placement_of_url(url)
@@ -58,6 +59,7 @@ class Placement:
                 self._tally.note(code, url=url)
 
     def _note_scope(self, scope: str, urls: Sequence[str]) -> None:
+        """Record the listed pages that are outside the directory of their sitemap."""
         for url in urls:
             if url.startswith(self._origin) and not url.startswith(scope):
                 self._tally.note(ProblemCode.SCOPE, url=url)
@@ -77,6 +79,7 @@ class Placement:
         return self._codes[host]
 
     def _add_own_origin(self, origin: str) -> None:
+        """Remember an origin of the site, so that its next pages need one comparison."""
         if len(self._own_origins) < MAX_OWN_ORIGINS and origin not in self._own_origins:
             self._own_origins = (*self._own_origins, origin)
 

@@ -79,6 +79,7 @@ def _of_named(error: SiteatlasError) -> SiteatlasError:
 
 
 def _site_error(guessed: Sequence[SiteatlasError]) -> SiteatlasError | None:
+    """The most common fault of the site, if at least half of the guessed paths failed with one."""
     faults = [error for error in guessed if isinstance(error, SITE_FAULTS)]
     if 2 * len(faults) < len(guessed) or not faults:
         return None
@@ -87,7 +88,7 @@ def _site_error(guessed: Sequence[SiteatlasError]) -> SiteatlasError | None:
 
 
 def _guess_error(guessed: Sequence[SiteatlasError]) -> SiteatlasError | None:
-    """HTML pages do not count: many sites have a page for visitors at /sitemap."""
+    """The error of a guessed document; HTML does not count, as many sites have a page there."""
     there = [error for error in guessed if isinstance(error, DOCUMENT_FAULTS)]
     pages = sum(isinstance(error, HtmlInstead) for error in there)
     alike = 2 * len(there) > len(guessed)

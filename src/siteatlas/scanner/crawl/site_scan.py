@@ -83,6 +83,7 @@ class SiteScan:
         await self._crawl.run(self._crawl.visitor(client))
 
     async def _scan_site(self, stack: AsyncExitStack) -> None:
+        """Search the first origin that responds and, if it has no sitemap, the other host."""
         client, base, result = await self._resolve(stack)
         await self._emit(SiteResolved(base.origin))
         search = self._origin_search(client, base, result)
@@ -92,6 +93,7 @@ class SiteScan:
             await self._try_other_host(base, stack)
 
     def _open_client(self, origin: WebAddress) -> HttpClient:
+        """An HTTP client for an origin, redirected only to hosts that the scan may crawl."""
         client = self._client_factory(origin)
         client.on_redirect = self._crawl.frontier.hosts.follow_redirect
         return client
@@ -99,6 +101,7 @@ class SiteScan:
     def _origin_search(
         self, client: HttpClient, base: WebAddress, result: RobotsResult
     ) -> OriginSearch:
+        """The search for sitemaps at the origin that responded."""
         return OriginSearch(
             self._crawl,
             client,
@@ -177,6 +180,7 @@ class SiteScan:
         return base
 
     def _failure_reason(self) -> SiteatlasError:
+        """The error to raise when the scan has read no document."""
         failures = self._crawl.failures
         if self._options.only_document is not None and failures:
             return failures[0][1]

@@ -137,6 +137,7 @@ class Visitor:
             return await self._close_failed(reading, SiteatlasError())
 
     async def _skip_done(self, candidate: CrawlCandidate, known: KnownDocument) -> VisitResult:
+        """Skip a document finished earlier in this scan; only follow its children."""
         await self._emit_verdict(candidate, Verdict.ACCEPTED, ProblemCode.DONE_BEFORE)
         await self._follow(candidate, known.url, known.children, self._client)
         return VisitResult(DocumentOutcome.UNCHANGED)
@@ -144,6 +145,7 @@ class Visitor:
     async def _fetch_with_fallback(
         self, reading: _FetchedDocument, known: KnownDocument | None
     ) -> VisitResult:
+        """Fetch a document with gzip; without compression if the response has an unknown one."""
         try:
             return await self._fetch(reading, known, accept_encoding="gzip")
         except EncodingUnsupported:
@@ -152,6 +154,7 @@ class Visitor:
     async def _fetch(
         self, reading: _FetchedDocument, known: KnownDocument | None, *, accept_encoding: str
     ) -> VisitResult:
+        """Request a document, conditionally if it is known, and read it or report it unchanged."""
         validators = known.validators if known is not None else Validators()
         async with self._client.get(
             reading.candidate.address,
@@ -169,6 +172,7 @@ class Visitor:
             return await self._read_new(reading, response)
 
     async def _read_new(self, reading: _FetchedDocument, response: Response) -> VisitResult:
+        """Read the document of a response, unless it is a soft 404 or was read before."""
         candidate = reading.candidate
         if candidate.is_guess and reading.url == self.random_path.final_url:
             await self._emit_verdict(
@@ -188,6 +192,7 @@ class Visitor:
         return await self._close_complete(reading, response)
 
     async def _read_body(self, reading: _FetchedDocument, response: Response) -> None:
+        """Stream the body of a response through a `DocumentReader` and process its results."""
         reader = DocumentReader(
             response.content_encoding, response.charset, base_url=response.address.url
         )
@@ -210,6 +215,7 @@ class Visitor:
     async def _process_results(
         self, reading: _FetchedDocument, results: Iterable[ReadResult]
     ) -> None:
+        """Process results as they are produced, each in a time slice of the event loop."""
         remaining = iter(results)
         while True:
             # Results take several times the memory of the bytes they are read from, so only one
@@ -222,6 +228,7 @@ class Visitor:
                 await self._process_result(reading, result)
 
     async def _process_result(self, reading: _FetchedDocument, result: ReadResult) -> None:
+        """Follow the children and collect the entries of a result, up to the URL limit."""
         opened = reading.opened()
         if opened is not None:
             await self._emit_verdict(reading.candidate, Verdict.ACCEPTED, None, reading=reading)
@@ -244,12 +251,14 @@ class Visitor:
                 raise UrlLimitReached
 
     async def _send_entries(self, reading: _FetchedDocument) -> None:
+        """Emit the entries of the document that were not sent yet."""
         if reading.unsent.urls:
             columns, reading.unsent = reading.unsent, EntryColumns()
             reading.entries_sent += len(columns)
             await self._emit(EntriesRead(reading.url, columns))
 
     async def _close_complete(self, reading: _FetchedDocument, response: Response) -> VisitResult:
+        """Close a document that was read to its end, with its validators."""
         reading.validators = Validators(
             response.headers.get("ETag"), response.headers.get("Last-Modified")
         )
@@ -257,6 +266,7 @@ class Visitor:
         return await self._close_document(reading, DocumentOutcome.COMPLETE)
 
     def _note_duplicate(self, reading: _FetchedDocument) -> None:
+        """Record a document whose content is the same as that of another one of the scan."""
         reader = reading.reader
         if reader is None or not reading.has_content:
             return
@@ -266,6 +276,7 @@ class Visitor:
     async def _close_unchanged(
         self, reading: _FetchedDocument, known: KnownDocument | None
     ) -> VisitResult:
+        """Close a document that the site reports as unchanged; follow its known children."""
         if known is None:
             raise HttpProtocolError
         reading.validators = known.validators
@@ -278,6 +289,7 @@ class Visitor:
         return await self._close_document(reading, DocumentOutcome.UNCHANGED)
 
     async def _close_failed(self, reading: _FetchedDocument, error: SiteatlasError) -> VisitResult:
+        """Close a document that failed; for a failed guess, only the verdict is reported."""
         outcome = DocumentOutcome.CUT if reading.has_content else DocumentOutcome.UNREAD
         candidate = reading.candidate
         if not reading.is_open:
@@ -294,6 +306,7 @@ class Visitor:
         outcome: DocumentOutcome,
         error: SiteatlasError | None = None,
     ) -> VisitResult:
+        """Send the remaining entries and the event for the end of the document."""
         await self._send_entries(reading)
         await self._emit(reading.closed(outcome, error))
         return VisitResult(outcome, error, reading.is_open)
@@ -306,6 +319,7 @@ class Visitor:
         *,
         reading: _FetchedDocument | None = None,
     ) -> None:
+        """Emit the verdict on a candidate; children of an index only have one if skipped."""
         if candidate.is_child and verdict is not Verdict.SKIPPED:
             return
         reader = reading.reader if reading else None

@@ -66,6 +66,7 @@ def _is_untrusted_certificate(error: SiteatlasError) -> bool:
 
 
 def _origins_by_scheme(site: WebAddress) -> list[str]:
+    """The origin of the site and, if neither scheme nor port say https, also with http."""
     fixed = site.scheme_given or (site.port_given and site.port == 443)  # noqa: PLR2004
     if fixed:
         return [site.origin]

@@ -108,7 +108,7 @@ class Robots:
 
 
 def agent_token(agent: str) -> str | None:
-    """The name by which an agent is compared; `*` only if it stands alone or before a blank."""
+    """The name by which an agent is compared; `*` only if nothing or a blank follows."""
     if agent.startswith(ANY_AGENT):
         return ANY_AGENT if not agent[1:2].strip() else None
     token = AGENT_TOKEN.match(agent)
@@ -138,7 +138,7 @@ class _Parser:
         self._delay_open = False
 
     def parse_line(self, directive: Directive) -> None:
-        """Take the next line."""
+        """Process the directive of the next line."""
         if directive.key.startswith(SITEMAP_KEYS):
             self._take_sitemap(directive.value)
         elif directive.key in AGENT_KEYS:
@@ -149,6 +149,7 @@ class _Parser:
             self._take_delay(_parse_seconds(directive.value))
 
     def _take_sitemap(self, value: str) -> None:
+        """Add the URL of a Sitemap line, up to the maximum."""
         url = UNDECODED_BYTE.sub(lambda match: percent_encoded(match[0]), value)
         if not url or url in self.sitemaps:
             return
@@ -158,6 +159,7 @@ class _Parser:
             self.sitemaps_truncated = True
 
     def _take_agent(self, token: str | None) -> None:
+        """Open a group at a User-agent line, or add the agent to the group just opened."""
         if not self._agents_open:
             self._group = _Group()
         if not (self._agents_open and self._delay_open):
@@ -170,13 +172,14 @@ class _Parser:
             self._delay_of.append(agent)
 
     def _take_rule(self, directive: Directive) -> None:
+        """Add an Allow or Disallow line to the open group; an empty one is no rule."""
         self._agents_open = False
         if directive.value:
             allow = directive.key not in DISALLOW_KEYS
             self._group.rules.append(Rule(directive.value, allow, directive.line))
 
     def _take_delay(self, seconds: float | None) -> None:
-        """The delay of the agents named last; the first one counts. It ends no list of agents."""
+        """Set the delay of the agents named last; the first line counts and ends no list."""
         if seconds is None:
             return
         for agent in self._delay_of:
@@ -186,6 +189,7 @@ class _Parser:
 
 
 def _parse_directives(content: bytes) -> Iterator[Directive]:
+    """The directives of robots.txt, one for each line that has one."""
     for number, line in enumerate(LINE_END.split(_text(_whole_lines(content))), start=1):
         statement = line[:MAX_LINE_CHARS].partition("#")[0].replace("\x00", "").strip()
         if _is_bare_sitemap(statement):
@@ -195,7 +199,7 @@ def _parse_directives(content: bytes) -> Iterator[Directive]:
 
 
 def _is_bare_sitemap(statement: str) -> bool:
-    """A URL without a key, which crawler-commons takes for a sitemap if its name says so."""
+    """Whether a line is the URL of a sitemap without a key, as crawler-commons accepts it."""
     return BARE_URL.fullmatch(statement) is not None and "sitemap" in statement.lower()
 
 
@@ -207,6 +211,7 @@ def _text(content: bytes) -> str:
 
 
 def _whole_lines(content: bytes) -> bytes:
+    """The content of robots.txt up to the size limit, without a line that exceeds it."""
     if len(content) <= MAX_BYTES:
         return content
     content = content[:MAX_BYTES]
@@ -214,6 +219,7 @@ def _whole_lines(content: bytes) -> bytes:
 
 
 def _parse_seconds(value: str) -> float | None:
+    """The value of a Crawl-delay line; None if it is not a valid number."""
     try:
         seconds = float(value)
     except ValueError:

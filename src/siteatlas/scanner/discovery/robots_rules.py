@@ -34,9 +34,9 @@ class Rule:
 def comparable(text: str) -> str:
     """Text of a path in the encoding in which rules and paths are compared (RFC 9309, 2.2.2).
 
-    Bytes that were no UTF-8 stand in the text as `surrogateescape` leaves them.
+    Bytes that are not UTF-8 are in the text as `surrogateescape` leaves them.
     """
-    return _TO_ENCODE.sub(_normalise_character, text)
+    return _TO_ENCODE.sub(_normalize_character, text)
 
 
 def comparable_path(path: str) -> str:
@@ -46,7 +46,8 @@ def comparable_path(path: str) -> str:
     return comparable(path).replace(ANY, "%2A").replace(END, "%24")
 
 
-def _normalise_character(match: re.Match[str]) -> str:
+def _normalize_character(match: re.Match[str]) -> str:
+    """Normalize the percent-encoding of one character in a robots.txt rule or path."""
     text = match[0]
     if len(text) == 1:
         return percent_encoded(text)
@@ -55,7 +56,7 @@ def _normalise_character(match: re.Match[str]) -> str:
 
 
 def percent_encoded(character: str) -> str:
-    """Percent-encode a character of robots.txt; a lone surrogate is the byte that it stands for."""
+    """Percent-encode a character of robots.txt; a lone surrogate is the byte that it represents."""
     try:
         octets = character.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:
@@ -145,6 +146,7 @@ class RuleSet:
         return max(found, key=lambda pattern: (pattern.rank, -pattern.rule.line)).rule
 
     def _index_wildcards(self, wildcards: list[_Pattern]) -> None:
+        """Index each rule with a star by its rarest three characters."""
         frequency = Counter(chain.from_iterable(pattern.grams() for pattern in wildcards))
         for pattern in wildcards:
             rarest = min(pattern.grams(), key=lambda gram: (frequency[gram], gram), default=None)
@@ -152,12 +154,14 @@ class RuleSet:
             home.append(pattern)
 
     def _wildcards_for(self, path: str) -> Iterator[_Pattern]:
+        """The rules with a star that may match this path."""
         yield from self._without_gram
         if self._by_gram:
             for gram in self._by_gram.keys() & set(trigrams(path)):
                 yield from self._by_gram[gram]
 
     def _longest_prefix(self, path: str) -> _Pattern | None:
+        """The longest rule without a star that matches this path."""
         index = bisect_right(self._heads, path) - 1
         while index >= 0 and not path.startswith(self._heads[index]):
             index = self._parents[index]
@@ -173,6 +177,7 @@ def _distinct(rules: Iterable[Rule]) -> list[Rule]:
 
 
 def _best_by_text(patterns: Iterable[_Pattern]) -> dict[str, _Pattern]:
+    """The rule that takes precedence for each prefix."""
     best: dict[str, _Pattern] = {}
     for pattern in patterns:
         known = best.get(pattern.head)

@@ -113,12 +113,12 @@ def names_document(path: str) -> bool:
 
 
 def hints_in(text: str) -> frozenset[Cms]:
-    """The systems whose signs stand in a page or in the headers of an answer."""
+    """The systems whose signs are in a page or in the headers of a response."""
     return frozenset(Cms(str(match.lastgroup)) for match in ANY_SIGN.finditer(text.lower()))
 
 
 def guessed_paths(hints: Collection[Cms] = ()) -> tuple[str, ...]:
-    """Every path worth a guess: the first ones, those of the systems seen, then all others."""
+    """All paths to guess: the first ones, then the paths of the detected systems, then the rest."""
     hinted = [path for cms in Cms if cms in hints for path in PATHS_OF_CMS[cms]]
     late = [path for paths in PATHS_OF_CMS.values() for path in paths]
     return tuple(dict.fromkeys((*FIRST_PATHS, *hinted, *USUAL_PATHS, *late, *LAST_PATHS)))

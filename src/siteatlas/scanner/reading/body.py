@@ -64,6 +64,7 @@ class Body:
         yield from self._apply_limits(self._layer.close())
 
     def _apply_limits(self, chunks: Iterator[bytes]) -> Iterator[bytes]:
+        """Pass on the decompressed chunks; raise if they exceed the limits of a document."""
         limits = self._limits
         for chunk in chunks:
             self.decoded_bytes += len(chunk)
@@ -120,6 +121,7 @@ class _GzipLayer:
                 raise Truncated
 
     def _sniff(self, data: bytes) -> None:
+        """Detect by the first bytes of a document whether this layer is gzip."""
         self._sniffed = True
         if not data.startswith(GZIP_MAGIC):
             return
@@ -154,6 +156,7 @@ class _GzipMembers:
 
     @property
     def at_end(self) -> bool:
+        """Whether the gzip stream may end here: no member is incomplete."""
         return self._member.eof or self._garbage
 
     def inflate(self, data: bytes) -> Iterator[bytes]:
@@ -174,6 +177,7 @@ class _GzipMembers:
                 yield chunk
 
     def _next_member(self, data: bytes) -> bytes:
+        """Begin the next gzip member if there is one; the data to decompress."""
         data = self._between + data
         self._between = b""
         if len(data) < len(GZIP_MAGIC):
@@ -191,6 +195,7 @@ class _GzipMembers:
         return data
 
     def _note_garbage(self) -> None:
+        """Record data after the last gzip member, which is ignored."""
         self._garbage = True
         self._tally.note(ProblemCode.GZIP_TRAILING_GARBAGE)
 

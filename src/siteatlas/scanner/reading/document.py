@@ -123,6 +123,7 @@ class DocumentReader:
         self._note_size()
 
     def _decode_chunk(self, chunk: bytes, *, final: bool = False) -> Iterator[ReadResult]:
+        """Decode and read a chunk of the document, or buffer it while it is too small."""
         self._hash.update(chunk)
         chunk, self._buffered = self._buffered + chunk, b""
         if len(chunk) < self._min_chunk_bytes and not final:

@@ -46,6 +46,7 @@ REPLACEMENT = "\ufffd"
 
 
 def _as_cp1252(error: UnicodeError) -> tuple[str, int]:
+    """Codec error handler: decode invalid bytes of a document as Windows-1252."""
     if not isinstance(error, UnicodeDecodeError):
         raise error
     disguised = SURROGATE_BYTES.match(error.object, error.start)
@@ -96,6 +97,7 @@ class TextDecoder:
         return text
 
     def _decode(self, data: bytes, final: bool) -> str:
+        """Decode bytes of a document; at the first invalid ones, switch to a lenient decoder."""
         pending = self._decoder.getstate()[0]
         try:
             return self._decoder.decode(data, final)
@@ -111,7 +113,7 @@ class TextDecoder:
             return self._decoder.decode(data, final)
 
     def _choose(self, head: bytes) -> int:
-        """Pick the decoder; the length of the byte order mark to leave out."""
+        """Choose the decoder; return the length of the byte order mark to skip."""
         self._lenient = LENIENT_BYTES
         for mark, name in BYTE_ORDER_MARKS:
             if head.startswith(mark):
@@ -126,12 +128,14 @@ class TextDecoder:
         return 0
 
     def _use_codec(self, name: str) -> None:
+        """Decode the document with this codec from its first byte."""
         self._decoder = _decoder(name)
         self._lenient = LENIENT_WIDE if WIDE.match(name) else LENIENT_BYTES
         if name != "utf-8":
             self._tally.note(ProblemCode.ENCODING_NOT_UTF8, value=name)
 
     def _use_claim(self, head: bytes) -> None:
+        """Choose the codec by the XML declaration, else by the HTTP header."""
         declared = _declared_charset(head)
         claim = declared or self._http_charset
         if not claim:
@@ -159,6 +163,7 @@ def _declared_charset(head: bytes) -> str | None:
 
 
 def _decoder(name: str) -> codecs.IncrementalDecoder:
+    """A decoder for the text of a document that raises on invalid bytes."""
     return codecs.getincrementaldecoder(name)(STRICT)
 
 

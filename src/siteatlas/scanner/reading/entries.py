@@ -139,6 +139,7 @@ class DateColumn(ValueColumn[datetime]):
 def _note_future(
     dates: Sequence[datetime | None], raws: Sequence[str], tally: Tally, entries: Entries
 ) -> None:
+    """Count the entries of a sitemap whose lastmod is in the future."""
     limit = datetime.now(UTC) + FUTURE
     # One look at the latest: a look at each date would cost more than reading it.
     if max(filter(None, dates), default=limit) > limit:
@@ -173,6 +174,7 @@ def _read_times(texts: Sequence[str]) -> list[datetime] | None:
 
 
 def _iso_date(text: str) -> datetime | None:
+    """A lastmod in ISO 8601; None if it is not."""
     # `fromisoformat` takes any character for the separator, also the sign of a zone behind a date.
     if text[10:11] in SIGNS or text[8:9] in SIGNS:
         return None
@@ -183,6 +185,7 @@ def _iso_date(text: str) -> datetime | None:
 
 
 def _lenient_date(text: str) -> datetime | None:
+    """A lastmod in RFC 2822 or a lenient form of ISO 8601; None for anything else."""
     match = LENIENT_DATE.fullmatch(text)
     try:
         if match is None:
@@ -206,6 +209,7 @@ def _read_priority(text: str) -> float | None:
 
 
 def _read_frequency(text: str) -> str | None:
+    """A changefreq of the sitemap protocol, in lower case; None for anything else."""
     word = text.lower()
     return word if word in CHANGE_FREQUENCIES else None
 
@@ -233,6 +237,7 @@ def fault_of_url(url: str) -> ProblemCode | None:
 
 
 def _has_valid_host(url: str) -> bool:
+    """Whether the host of a listed URL could be requested at all."""
     origin = ORIGIN.match(url)
     return origin is not None and is_valid_authority(origin[1])
 
@@ -260,6 +265,7 @@ def build_columns(raw: RawEntries, tally: Tally, base: str | None = None) -> Ent
 
 
 def _judged_columns(raw: RawEntries, tally: Tally, base: str | None) -> EntryColumns:
+    """The columns of the entries whose URL is valid; the others are counted as skipped."""
     urls = raw.locs = [loc.strip(WHITE_SPACE) for loc in raw.locs]
     if all(map(IS_PLAIN_URL, urls)) and _have_valid_hosts(urls):
         return _read_columns(raw, tally)
@@ -291,6 +297,7 @@ def _resolve(urls: list[str], faults: list[ProblemCode | None], base: str, tally
 def _read_columns(
     raw: RawEntries, tally: Tally, places: Sequence[int] | None = None
 ) -> EntryColumns:
+    """The columns of entries whose URLs are valid, with their other values parsed."""
     urls = list(raw.locs)
     entries = Entries(urls, range(len(urls)) if places is None else places)
     if urls and max(map(len, urls)) > USUAL_URL_CHARS:
@@ -299,6 +306,7 @@ def _read_columns(
     absent = [None] * len(urls)
 
     def column(kind: ValueColumn[T], raws: Sequence[str]) -> list[T | None]:
+        """The values of one column of the entries; all None if no entry lists any."""
         return kind.column(raws, tally, entries) if raws else [*absent]
 
     lastmods, lastmod_texts = _read_dates(raw.lastmods, tally, entries)

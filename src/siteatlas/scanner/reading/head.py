@@ -68,6 +68,7 @@ def read_head(text: str, tally: Tally, *, final: bool) -> Head | None:
 
 
 def _text_head(content: str, *, final: bool) -> Head | None:
+    """The head of a plain text sitemap; None if its first line is still incomplete."""
     comments = COMMENT_LINES.match(content, 0, MAX_HEAD_CHARS)
     lines = content[comments.end() :] if comments else content
     unfinished = "\n" not in lines and "\r" not in lines
@@ -79,34 +80,37 @@ def _text_head(content: str, *, final: bool) -> Head | None:
 
 
 def _xml_head(content: str, tally: Tally) -> Head | None:
+    """The head of an XML document; None if its root tag is still incomplete."""
     position = 0
     doctypes = 0
     while True:
         if match := MISC.match(content, position):
             position = match.end()
         elif match := DOCTYPE.match(content, position):
-            _judge_doctype(match, content)
+            _check_doctype(match, content)
             doctypes += 1
             position = match.end()
         else:
             break
     root = ROOT.match(content, position)
     if root is None:
-        _judge_unfinished(content[position:].lstrip(), content)
+        _check_unfinished(content[position:].lstrip(), content)
         return None
     if doctypes:
         tally.note(ProblemCode.DOCTYPE, doctypes)
-    return _judge_root(root, content, tally)
+    return _head_of_root(root, content, tally)
 
 
-def _judge_doctype(match: re.Match[str], content: str) -> None:
+def _check_doctype(match: re.Match[str], content: str) -> None:
+    """Refuse a document whose DOCTYPE is HTML or declares entities."""
     if match[1].lower() == "html":
         raise error_of_page(content)
     if "<!entity" in (match[3] or "").lower():
         raise XmlEntities
 
 
-def _judge_unfinished(unread: str, content: str) -> None:
+def _check_unfinished(unread: str, content: str) -> None:
+    """Refuse a document whose incomplete start already rules out a sitemap."""
     start = unread[:4096].lower()
     if start.startswith("<!doctype html"):
         raise error_of_page(content)
@@ -116,7 +120,8 @@ def _judge_unfinished(unread: str, content: str) -> None:
         raise NotASitemap
 
 
-def _judge_root(root: re.Match[str], content: str, tally: Tally) -> Head:
+def _head_of_root(root: re.Match[str], content: str, tally: Tally) -> Head:
+    """The head of an XML document with this root tag; raises if it is not a sitemap."""
     name = root[2].rpartition(":")[2].lower()
     if name in HTML_NAMES:
         raise error_of_page(content)

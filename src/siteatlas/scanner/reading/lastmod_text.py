@@ -117,7 +117,7 @@ def _is_day(listed: str) -> bool:
 
 
 def _is_usual_time(listed: str) -> bool:
-    """The two most common timestamps by a glance, since sites with many dates have many of them."""
+    """Whether a text has one of the two most common timestamp forms; a quick check."""
     size = len(listed)
     return (size == Z_CHARS and listed[16] == ":" and listed[19] == "Z") or (
         size == OFFSET_CHARS and listed[16] == ":" and listed[19] in "+-" and listed[22] == ":"
@@ -126,5 +126,6 @@ def _is_usual_time(listed: str) -> bool:
 
 @lru_cache(CACHED_TEXTS)
 def _short_text(listed: str) -> str | None:
+    """A lastmod as listed, truncated; None if it is empty or a full timestamp."""
     text = listed.strip()
     return None if FULL_TIME.fullmatch(text) else truncated(text, MAX_TEXT_CHARS) or None

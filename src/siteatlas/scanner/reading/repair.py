@@ -41,7 +41,7 @@ class XmlRepair:
         self._in_cdata = False
 
     def feed(self, text: str, *, final: bool = False) -> str:
-        """The mended text so far; costs a few plain searches when there is nothing to mend.
+        """The repaired text so far; costs a few plain searches if there is nothing to repair.
 
         Raises XmlTokenTooLong when no tag ends within a megabyte.
         """
@@ -57,14 +57,15 @@ class XmlRepair:
         return self.mend(text[:cut])
 
     def mend(self, text: str) -> str:
-        """Mend one stretch of text that splits no tag and no entity."""
-        text = self._mend_characters(text)
+        """Repair text that splits no tag and no entity."""
+        text = self._repair_characters(text)
         if "&" in text and OTHER_THAN_AMP.search(text):
-            text = self._mend_outside_cdata(text)
+            text = self._repair_outside_cdata(text)
         self._track_cdata(text)
         return text
 
-    def _mend_characters(self, text: str) -> str:
+    def _repair_characters(self, text: str) -> str:
+        """Replace characters that XML forbids, and count them."""
         raw = text.encode()
         forbidden = len(raw) - len(raw.translate(None, FORBIDDEN_CONTROLS))
         if forbidden:
@@ -77,22 +78,24 @@ class XmlRepair:
                     text = text.replace(character, REPLACEMENT)
         return text
 
-    def _mend_outside_cdata(self, text: str) -> str:
+    def _repair_outside_cdata(self, text: str) -> str:
+        """Repair ampersands and entities, except in CDATA sections."""
         position = 0
         if self._in_cdata:
             end = text.find(CDATA_END)
             position = len(text) if end < 0 else end + len(CDATA_END)
         pieces = CDATA.split(text[position:])
         pieces[::2] = [
-            REFERENCE.sub(self._mend_reference, piece) if "&" in piece else piece
+            REFERENCE.sub(self._repair_reference, piece) if "&" in piece else piece
             for piece in pieces[::2]
         ]
         return text[:position] + "".join(pieces)
 
-    def _mend_reference(self, match: re.Match[str]) -> str:
+    def _repair_reference(self, match: re.Match[str]) -> str:
+        """Escape a bare ampersand; replace an HTML entity by the references of its characters."""
         is_number, number, name = match.groups()
         if is_number:
-            return self._mend_number(number)
+            return self._repair_numeric_reference(number)
         if name is None:
             self._note(ProblemCode.BARE_AMPERSAND, match)
             return "&amp;"
@@ -113,7 +116,8 @@ class XmlRepair:
         around = match.string[max(0, match.start() - SHOWN_CHARS) : match.end() + SHOWN_CHARS]
         self._tally.note(code, value=" ".join(around.split()))
 
-    def _mend_number(self, number: str) -> str:
+    def _repair_numeric_reference(self, number: str) -> str:
+        """Normalize a numeric reference; replace one to a character that XML forbids."""
         code = int(number[1:], 16) if number[0] in "xX" else int(number)
         if code in CONTROL_TO_ALLOWED:
             self._tally.note(ProblemCode.FORBIDDEN_CHAR)
@@ -124,6 +128,7 @@ class XmlRepair:
         return f"&#{code};"
 
     def _track_cdata(self, text: str) -> None:
+        """Remember whether the text ends inside a CDATA section."""
         start = text.rfind(CDATA_START) if "!" in text else -1
         if start >= 0:
             self._in_cdata = text.find(CDATA_END, start) < 0

@@ -98,7 +98,7 @@ def _parse_page(page: str, names: Container[str] = ()) -> _PageTarget:
 
 
 def tags_of(page: str, *names: str) -> list[Tag]:
-    """The tags of these names in a page, in their order, without those of absurd length."""
+    """The tags of these names in a page, in their order, except those that are too long."""
     return [tag for tag in _parse_page(page, names).tags if tag.attribute_chars <= MAX_TAG_CHARS]
 
 
@@ -127,5 +127,6 @@ def error_of_page(page: str) -> ScanError:
 
 
 def _is_challenge(page: str, title: str) -> bool:
+    """Whether the content or title of a web page is that of a bot challenge."""
     signs = any(sign in page for sign in CHALLENGE_SIGNS)
     return signs or CHALLENGE_TITLE.search(title) is not None

@@ -86,6 +86,7 @@ class ElementStream:
 
     @cached_property
     def _parser(self) -> etree.XMLPullParser:
+        """A pull parser for XML sitemaps that loads nothing and resolves no entities."""
         return etree.XMLPullParser(
             events=("end",),
             tag=self._tags,
@@ -117,6 +118,7 @@ class ElementStream:
             self._error_for(syntax_error)
 
     def _error_for(self, syntax_error: etree.XMLSyntaxError) -> ScanError:
+        """The scan error for a syntax error of lxml; some are also counted as a problem."""
         code = getattr(syntax_error, "code", None)
         if code == OUT_OF_MEMORY:
             raise MemoryError
@@ -163,6 +165,7 @@ def prefixes_of_root(root_tag: str) -> frozenset[str] | None:
 
 
 def _prefixes_of_root(root_tag: str) -> frozenset[str] | None:
+    """The namespace prefixes that the root of an XML sitemap declares, uncached."""
     if root_tag.endswith("/>") or has_extreme_tag(root_tag):
         return None
     with NameDictionary():
@@ -173,6 +176,7 @@ _prefixes_of_usual_root = lru_cache(maxsize=256)(_prefixes_of_root)
 
 
 def _parsed_prefixes(document: str) -> frozenset[str] | None:
+    """Parse the root of an XML sitemap as a document of its own; its namespace prefixes."""
     parser = etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=False)
     try:
         root = etree.fromstring(document.encode(), parser)
@@ -187,6 +191,7 @@ def has_extreme_tag(text: str) -> bool:
 
 
 def _has_too_many_attributes(text: str) -> bool:
+    """Whether an XML tag in this text has more attributes than the parser may see."""
     return (
         text.count("=") > MAX_ATTRIBUTES
         and LONG_TAG.search(text) is not None
@@ -195,10 +200,12 @@ def _has_too_many_attributes(text: str) -> bool:
 
 
 def _is_nested(element: etree._Element) -> bool:
+    """Whether an XML element is inside another one of the same name."""
     return any(True for _ in element.iterancestors(element.tag))
 
 
 def _tag_patterns(*names: str) -> list[str]:
+    """The tags of these names in any namespace and their usual cases, as lxml expects them."""
     variants = {variant for name in names for variant in (name, name.upper(), name.capitalize())}
     return [f"{{*}}{variant}" for variant in sorted(variants)]
 

@@ -36,24 +36,28 @@ def read_extension(tag: str, element: etree._Element, extras: Extras, tally: Tal
 
 
 def _read_image(element: etree._Element, extras: Extras, tally: Tally) -> None:
+    """Add an `<image:image>` element that has a URL to the extras of its entry."""
     fields = _fields(element, tally)
     if fields.get("loc"):
         _append_item(extras, "images", fields, tally)
 
 
 def _read_video(element: etree._Element, extras: Extras, tally: Tally) -> None:
+    """Add a `<video:video>` element to the extras of its entry."""
     fields = _fields(element, tally)
     if fields:
         _append_item(extras, "videos", fields, tally)
 
 
 def _read_news(element: etree._Element, extras: Extras, tally: Tally) -> None:
+    """Add the first `<news:news>` element to the extras of its entry."""
     fields = _fields(element, tally)
     if fields:
         extras.setdefault("news", fields)
 
 
 def _read_alternate(element: etree._Element, extras: Extras, tally: Tally) -> None:
+    """Add an `<xhtml:link rel="alternate">` element to the extras of its entry."""
     attributes: dict[str, str] = dict(element.items())  # type: ignore[arg-type] # of str here
     address = attributes.get("href")
     if not address or attributes.get("rel", "alternate").lower() != "alternate":
@@ -67,10 +71,12 @@ def _read_alternate(element: etree._Element, extras: Extras, tally: Tally) -> No
 
 
 def _read_mobile(_element: etree._Element, extras: Extras, _tally: Tally) -> None:
+    """Record a `<mobile:mobile>` element in the extras of its entry."""
     extras["mobile"] = True
 
 
 def _read_pagemap(element: etree._Element, extras: Extras, tally: Tally) -> None:
+    """Add the data objects of a `<PageMap>` element to the extras of its entry."""
     for data in element:
         if local_name(data.tag) == "dataobject":
             item: Extras = {
@@ -148,6 +154,7 @@ def _add_repeated(
 
 
 def _element_value(child: etree._Element, tally: Tally, depth: int) -> Extras | str:
+    """The text of an extension element, or its fields if it has children."""
     if not len(child):
         return _truncate((child.text or "").strip(WHITE_SPACE), tally)
     if depth < MAX_DEPTH:
@@ -157,6 +164,7 @@ def _element_value(child: etree._Element, tally: Tally, depth: int) -> Extras | 
 
 
 def _append_item(extras: Extras, key: str, value: Any, tally: Tally) -> None:
+    """Append to a list of extras, up to the limits of the entry and the document."""
     items = extras.get(key)
     if items is None:
         items = extras[key] = []
@@ -167,6 +175,7 @@ def _append_item(extras: Extras, key: str, value: Any, tally: Tally) -> None:
 
 
 def _truncate(value: str, tally: Tally) -> str:
+    """A value of the extras, truncated if it exceeds a limit; counts against the document."""
     size = len(value)
     if size <= MAX_VALUE_CHARS and size <= tally.extras_left:
         tally.extras_left -= size + VALUE_COST
@@ -175,6 +184,7 @@ def _truncate(value: str, tally: Tally) -> str:
 
 
 def _truncate_to_limits(value: str, tally: Tally) -> str:
+    """The slow case of `_truncate`: a value at or near a limit of the extras."""
     longest = min(MAX_VALUE_CHARS, max(tally.extras_left, 0))
     tally.extras_left -= min(len(value), longest) + VALUE_COST
     if len(value) <= longest:

@@ -71,6 +71,7 @@ class FastPath:
         return entries
 
     def _match(self, chunk: str, tags: int, loc: str) -> RawEntries | None:
+        """Match all `<url>` entries of a chunk; None if any tag of it was not matched."""
         order = self._order
         rows = _entry_pattern(order, loc, self._extensions.block).findall(chunk)
         if not rows:
@@ -89,6 +90,7 @@ class FastPath:
 
 @lru_cache(maxsize=64)
 def _entry_pattern(order: tuple[str, ...], loc: str, block: str | None) -> re.Pattern[str]:
+    """The pattern of `<url>` entries on the fast path, with their fields in this order."""
     parts = {
         "loc": f"<loc>{ANY_XML_WHITE_SPACE}({loc}){ANY_XML_WHITE_SPACE}</loc>{ANY_XML_WHITE_SPACE}",
         EXTRAS: f"({block}*{POSSESSIVE})",

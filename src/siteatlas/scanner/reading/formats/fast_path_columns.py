@@ -52,6 +52,7 @@ def rows_of(table: Mapping[str, Sequence[Any]]) -> list[Extras]:
 def _full_rows(
     names: tuple[str, ...], columns: tuple[Sequence[Any], ...], size: int
 ) -> list[Extras]:
+    """A dictionary for each row of extension columns without absent values."""
     match names:
         case ():
             return [{} for _ in range(size)]

@@ -2,8 +2,8 @@
 
 A block is all that an entry contains besides its four fields, in one place. It is read kind by
 kind: every item that is found is taken out, and when all are, no `<` may be left. What is spelled
-in any other way, or is large enough to meet a limit, is left to the strict parser and
-`extensions.py`, which must give the same extras.
+in any other way, or is large enough to reach a limit, is left to the strict parser and
+`extensions.py`, which must return the same extras.
 """
 
 from __future__ import annotations
@@ -100,6 +100,7 @@ def _column(kind: str, items: list[Extras], counts: list[int]) -> Sequence[Any] 
 
 
 def _entries(found: dict[str, list[Extras]], blocks: Blocks) -> list[Extras | None] | None:
+    """Distribute the extension items over their entries; None if the parser must read them."""
     columns: dict[str, Sequence[Any]] = {}
     for kind, items in found.items():
         column = _column(kind, items, blocks.counts(kind))

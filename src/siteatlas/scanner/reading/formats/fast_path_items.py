@@ -1,7 +1,7 @@
 """Images, news and videos of the fast path: one pattern for all items of a kind in a document.
 
 The pattern is made from the fields that the items have, in their order (`fast_path_lessons.py`). It
-gives the values column by column. Fields that repeat, that have attributes or that contain others
+returns the values column by column. Fields that repeat, that have attributes or that contain others
 are read one by one.
 """
 
@@ -38,7 +38,7 @@ class Items:
         self._lessons = 0
 
     def take(self, text: str, longest: int) -> tuple[list[Extras], list[str]] | None:
-        """All items of a text, and what stands around them; None for the strict parser."""
+        """All items of a text, and the text around them; None for the strict parser."""
         pieces = self._split(text)
         while pieces is None and self._lessons < MAX_LESSONS:
             self._lessons += 1
@@ -62,6 +62,7 @@ class Items:
         )
 
     def _items(self, columns: list[list[str]], longest: int) -> list[Extras] | None:
+        """The extras of each item from its columns; None for the strict parser."""
         table: dict[str, list[Any]] = {}
         attributes: dict[str, list[str]] = {}
         rest = iter(columns)
@@ -79,11 +80,12 @@ class Items:
 
 
 def _without_none(values: list[str]) -> list[str]:
+    """Values split out by a pattern, with "" for groups that did not match."""
     return [value or "" for value in values] if None in values else values
 
 
 def _values(field: Field, column: list[str]) -> list[Any]:
-    """The values of a column; one that is false stands for a field that is absent or empty."""
+    """The values of a column; a false one means that the field is absent or empty."""
     if field.is_repeated:
         return _lists(column)
     if field.children:
@@ -98,11 +100,12 @@ def _lists(column: list[str]) -> list[Any]:
 
 
 def _children(raw: str) -> Extras:
-    """The fields inside a field; those of news are the same for all entries."""
+    """The fields inside a field; cached if short, since news have the same in all entries."""
     return dict(_cached_children(raw) if len(raw) <= MAX_CACHED_CHARS else _read_children(raw))
 
 
 def _read_children(raw: str) -> Extras:
+    """The fields inside a field of an extension item, by name, uncached."""
     pairs = NAMED_VALUE.findall(raw)
     values = clean([value for _, value in pairs])
     return {name: value for (name, _), value in zip(pairs, values, strict=True) if value}
@@ -125,6 +128,7 @@ def _add_attributes(items: list[Extras], attributes: dict[str, list[str]]) -> bo
 
 
 def _attributes(name: str, raw: str) -> dict[str, str] | None:
+    """The attributes of a field by key of the extras; cached if short, None if too long."""
     if len(raw) > MAX_CACHED_CHARS:
         return None
     return _read_attributes(name, raw)
@@ -132,6 +136,7 @@ def _attributes(name: str, raw: str) -> dict[str, str] | None:
 
 @lru_cache(maxsize=256)
 def _read_attributes(name: str, raw: str) -> dict[str, str] | None:
+    """The attributes of a field by key of the extras; None for the strict parser."""
     pairs = ATTRIBUTE.findall(raw)
     values = {f"{name}_{key.lower()}": decode(value) for key, value in pairs}
     # Twice the same name is not XML, and some are not attributes.
@@ -141,11 +146,13 @@ def _read_attributes(name: str, raw: str) -> dict[str, str] | None:
 
 @lru_cache(maxsize=64)
 def _pattern(kind: str, fields: tuple[Field, ...]) -> re.Pattern[str]:
+    """The fast-path pattern of an item of this kind with these fields."""
     inside = "".join(_field_pattern(kind, field) for field in fields)
     return re.compile(f"<{kind}:{kind}>{ANY_XML_WHITE_SPACE}{inside}</{kind}:{kind}>")
 
 
 def _field_pattern(kind: str, field: Field) -> str:
+    """The part of an item's pattern that matches one field."""
     name, gap = f"{kind}:{field.name}", ANY_XML_WHITE_SPACE
     if field.is_repeated:
         return f"((?:<{name}>[^<]*+</{name}>{gap}){{0,{MAX_REPEATED}}}{POSSESSIVE})"

@@ -31,18 +31,19 @@ class Field:
 
     @property
     def is_repeated(self) -> bool:
+        """Whether the field may occur several times in one item."""
         return self.name in REPEATED_FIELDS
 
 
 @dataclass(slots=True)
 class FieldOrder:
-    """The fields of one kind of item; none while nothing usual was seen."""
+    """The fields of one kind of item; empty if no pattern can be built for them."""
 
     kind: str
     fields: tuple[Field, ...] = ()
 
     def learn(self, text: str) -> None:
-        """Look at the items of a text, in addition to what is known."""
+        """Add the fields of the items in a text to those known."""
         tag = f"{self.kind}:{self.kind}>"
         fields = {known.name: known for known in self.fields}
         order = [*fields]
@@ -50,7 +51,7 @@ class FieldOrder:
             seen = _fields_of(item.partition(f"</{tag}")[0], self.kind)
             _merge(order, [*seen])
             for name, new in seen.items():
-                fields[name] = _joined(fields.get(name), new)
+                fields[name] = _merge_field(fields.get(name), new)
             if not _is_usual(fields.values()):
                 self.fields = ()
                 return
@@ -58,7 +59,7 @@ class FieldOrder:
 
 
 def _fields_of(item: str, kind: str) -> dict[str, Field]:
-    """The fields of one item, as far as an item of a usual size goes."""
+    """The fields of one item, up to the maximum number of tags."""
     fields: dict[str, Field] = {}
     opened, inside = "", list[str]()
     for match in islice(_tags(kind).finditer(item), MAX_TAGS):
@@ -66,20 +67,22 @@ def _fields_of(item: str, kind: str) -> dict[str, Field]:
         if not slash and opened:
             inside.append(name)
         elif not slash:
-            fields[name] = _joined(fields.get(name), Field(name, bool(attributes)))
+            fields[name] = _merge_field(fields.get(name), Field(name, bool(attributes)))
             opened = "" if empty else name
         elif name == opened:
-            fields[name] = _joined(fields[name], Field(name, children=tuple(inside)))
+            fields[name] = _merge_field(fields[name], Field(name, children=tuple(inside)))
             opened, inside = "", []
     return fields
 
 
 @lru_cache(maxsize=8)
 def _tags(kind: str) -> re.Pattern[str]:
+    """The pattern of the tags of one kind of extension item."""
     return re.compile(rf"<(/?){kind}:([a-z_]{{1,40}}+)({ATTRIBUTES}){ANY_XML_WHITE_SPACE}(/?)>")
 
 
-def _joined(known: Field | None, new: Field) -> Field:
+def _merge_field(known: Field | None, new: Field) -> Field:
+    """A field with what is known of it from earlier items and from this one."""
     if known is None:
         return new
     children = [*known.children]
@@ -88,7 +91,7 @@ def _joined(known: Field | None, new: Field) -> Field:
 
 
 def _merge(order: list[str], names: list[str]) -> None:
-    """Put names that are new behind the ones that they follow."""
+    """Insert the names that are new, each after the one that it follows."""
     place = 0
     for name in names:
         if name not in order:
@@ -97,12 +100,13 @@ def _merge(order: list[str], names: list[str]) -> None:
 
 
 def _is_usual(fields: Collection[Field]) -> bool:
-    """Whether a pattern can be made of them."""
+    """Whether a pattern can be built for these fields."""
     size = sum(1 + len(one.children) for one in fields)
-    return size <= MAX_FIELDS and not any(_is_odd(one) for one in fields)
+    return size <= MAX_FIELDS and not any(_is_unusual(one) for one in fields)
 
 
-def _is_odd(one: Field) -> bool:
+def _is_unusual(one: Field) -> bool:
+    """Whether a field has a combination of features that no pattern can express."""
     if one.is_repeated or one.children:
         mixed = one.is_repeated and one.children
         return bool(mixed or one.has_attributes or REPEATED_FIELDS.intersection(one.children))

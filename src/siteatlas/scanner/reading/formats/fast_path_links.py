@@ -29,7 +29,7 @@ class Links:
         self._order: tuple[str, ...] = ()
 
     def take(self, text: str, longest: int) -> tuple[list[Extras], list[str]] | None:
-        """All links of a text, and what stands around them; None for the strict parser."""
+        """All links of a text, and the text around them; None for the strict parser."""
         self._order = self._order or _order_of_first(text)
         if not self._order:
             return None
@@ -44,6 +44,7 @@ class Links:
 
 
 def _order_of_first(text: str) -> tuple[str, ...]:
+    """The order of the attributes in the first link; empty if they are not the usual ones."""
     first = FIRST.search(text)
     names = NAME.findall(first[1]) if first else ()
     return tuple(names) if sorted(names) == ATTRIBUTES else ()
@@ -51,6 +52,7 @@ def _order_of_first(text: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=8)
 def _pattern(order: tuple[str, ...]) -> re.Pattern[str]:
+    """The fast-path pattern of an `<xhtml:link>` with its attributes in this order."""
     values = {
         "rel": 'rel="alternate"',
         "href": 'href="([^"]*+)"',
@@ -61,6 +63,7 @@ def _pattern(order: tuple[str, ...]) -> re.Pattern[str]:
 
 
 def _are_usual(values: list[str], longest: int) -> bool:
+    """Whether attribute values of links need neither decoding nor truncation nor the parser."""
     joined = "".join(values)
     return (
         "" not in values

@@ -28,7 +28,7 @@ MAX_COMMENT_CHARS = 1000
 
 
 def without_sections(text: str) -> str | None:
-    """The same content without comments and CDATA sections; None if that cannot be told."""
+    """The same content without comments and CDATA sections; None for the strict parser."""
     # Single characters first, since searches for them are several times as fast.
     if "!" not in text or "<!" not in text:
         return None if "]" in text and CDATA_END in text else text

@@ -24,14 +24,14 @@ BLANKS = re.compile(rf">([{BLANK}]{{16,59}}+)<")
 
 
 class NameLimit:
-    """The names of one document, as far as they were looked at."""
+    """The names in those parts of one document that were checked."""
 
     def __init__(self) -> None:
         self._names: set[str] = set()
         self._skip_chars = secrets.randbelow(MAX_SKIPPED_CHARS)
 
     def allows(self, text: str) -> bool:
-        """Whether the document may go on with this text, which splits no tag."""
+        """Whether the document may continue with this text, which splits no tag."""
         self._skip_chars -= len(text)
         if self._skip_chars > 0:
             return True
@@ -41,10 +41,12 @@ class NameLimit:
         return len(self._names) == known or self._is_within_limits()
 
     def _is_within_limits(self) -> bool:
+        """Whether the XML names of the document are few and short enough for the parser."""
         return len(self._names) <= MAX_NAMES and sum(map(len, self._names)) <= MAX_NAMES_CHARS
 
 
 def _names_in(text: str) -> Iterator[list[str]]:
+    """All texts in this XML that libxml2 stores in its dictionary of names."""
     yield TAG_NAME.findall(text)
     yield ATTRIBUTE_NAME.findall(text)
     yield BLANKS.findall(text)

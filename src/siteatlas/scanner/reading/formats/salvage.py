@@ -96,6 +96,7 @@ class Salvage:
             position = start + len(COMMENT_START)
 
     def _parse_entry(self, kind: str, segment: str, found: Salvaged) -> None:
+        """Recover the values of one entry of a malformed sitemap from its text."""
         locs = [decode(loc) for loc in LOC.findall(segment)]
         if not locs:
             self._tally.skip(ProblemCode.ENTRY_MALFORMED, value=segment)
@@ -128,6 +129,7 @@ def decode(text: str) -> str:
 
 
 def _decode_reference(match: re.Match[str]) -> str:
+    """The character of an XML reference; NUL for an invalid one."""
     is_hex, number, name = match.groups()
     if name:
         return PREDEFINED[name]

@@ -73,6 +73,7 @@ class TextList:
         return url
 
     def _drop_long_line(self) -> None:
+        """Discard the buffered part of a line that is too long for a URL, and count it once."""
         if not self._line_too_long:
             self._tally.skip(ProblemCode.URL_TOO_LONG)
         self._line_too_long = True

@@ -59,6 +59,7 @@ def _space(tag: str) -> str:
 
 @lru_cache(maxsize=64)
 def _field_numbers(entry_tag: str) -> _FieldNumbers:
+    """The columns of the tags inside entries with this tag; cached."""
     return _FieldNumbers(_space(entry_tag))
 
 
@@ -122,6 +123,7 @@ class Urlset:
         return result
 
     def _build_result(self, elements: Sequence[etree._Element]) -> ReadResult:
+        """The columns and children of `<url>` and `<sitemap>` elements."""
         children: Sequence[etree._Element] = ()
         if {local_name(tag) for tag in {element.tag for element in elements}} != {"url"}:
             children = [element for element in elements if local_name(element.tag) == "sitemap"]
@@ -173,6 +175,7 @@ def _merge_results(first: ReadResult, second: ReadResult) -> ReadResult:
 
 
 def _read_elements(elements: Sequence[etree._Element], tally: Tally) -> RawEntries:
+    """Read `<url>` elements into columns of raw values."""
     rows = [_read_entry(element, tally) for element in elements]
     if not rows:
         return RawEntries()
@@ -182,6 +185,7 @@ def _read_elements(elements: Sequence[etree._Element], tally: Tally) -> RawEntri
 
 
 def _read_entry(element: etree._Element, tally: Tally) -> tuple[list[str], Extras | None]:
+    """The four values and the extras of one `<url>` element."""
     values = ["", "", "", ""]
     extras: Extras | None = None
     numbers = _field_numbers(element.tag)
@@ -223,6 +227,7 @@ def _build_children(rows: Iterable[Sequence[str]], tally: Tally) -> list[ChildLi
 
 
 def _build_child(url: str, lastmod: str, tally: Tally) -> ChildLink | None:
+    """A child of a sitemap index; None, counted as skipped, if its URL is invalid."""
     fault = fault_of_url(url)
     if fault is ProblemCode.RELATIVE_URL:
         tally.note(fault, url=url, place=0)
