@@ -102,7 +102,7 @@ class AsyncScan(AsyncIterable[Entry]):
         return anext(self._entries)
 
     async def aclose(self) -> None:
-        """End the scan, if it still runs."""
+        """End the scan of this library call, if it still runs."""
         await self._entries.aclose()
 
 
@@ -363,7 +363,7 @@ class _ThreadedScan:
             yield found
 
     def close(self) -> None:
-        """Stop reading and wait for the thread."""
+        """Stop the scan of `scan_sync` and wait for its thread."""
         self._started.wait()
         if self._task is not None:
             self._call_in_scan_thread(self._task.cancel)

@@ -54,7 +54,7 @@ async def database_state(session: AsyncSession) -> DatabaseState:
 
 
 def pool_state() -> PoolState:
-    """The connection pool, for health checks and metrics; zeros if this process has none."""
+    """Insight into the connection pool for `/health` and metrics; zeros if there is none."""
     try:
         pool = bound_database().engine.pool
     except DatabaseUnavailable:

@@ -57,7 +57,7 @@ LIBRARY_FAULTS = (
 
 
 def map_exception(error: BaseException) -> SiteatlasError:
-    """The error of our tree for an exception of a library."""
+    """The ScanError for an exception of aiohttp or the network during a request."""
     ours = _find_cause(error, SiteatlasError)
     if ours is not None:
         return ours

@@ -1,6 +1,7 @@
 """One job from its claim to its final status: open the scan, drive the scanner, publish.
 
-No transaction is open while the network is used. The consumer takes the claim and renews the lease.
+No transaction waits for the network: batches are written in transactions of their own. The
+consumer takes the claim and renews the lease.
 """
 
 from __future__ import annotations
@@ -121,7 +122,7 @@ class Processor:
             return status
 
     async def _run_guarded(self, claim: Claim, activity: JobActivity) -> JobStatus | None:
-        """The error boundary of one job: every error is recorded as its status."""
+        """The error boundary of one job: every error but LeaseLost is recorded as its status."""
         try:
             with activity.mark_ending():
                 async with asyncio.timeout(SCAN_SECONDS):

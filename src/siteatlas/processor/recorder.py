@@ -66,7 +66,7 @@ READING_PROGRESS = 0.9
 
 
 class Recorder:
-    """Records one scan for one claim. Use: `record` each event, then `finish` or `abandon`."""
+    """Records one scan for one claim. `record` each event, then `finish`; `abandon` always."""
 
     def __init__(
         self, claim: Claim, scan: OpenedScan, *, lease_seconds: float, budget: EntryMemoryBudget

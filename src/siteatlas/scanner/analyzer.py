@@ -30,7 +30,7 @@ USER_AGENT = "Siteatlas (sitemap library)"
 
 
 class SitemapAnalyzer:
-    """Finds and reads the sitemaps of sites. Keeps no state between scans.
+    """Finds and reads the sitemaps of sites. Scans share nothing but politeness.
 
     Without arguments it contacts public addresses only, at the usual pace. `headers` go only to
     hosts that the policy names as the operator's own.

@@ -196,7 +196,7 @@ class ReportBuilder:
                 assert_never(event)
 
     def interrupt(self) -> None:
-        """Record that the scan was interrupted."""
+        """Record in the report that the scan was interrupted."""
         self.report.status = "cancelled"
         self.report.lose(JobCancelled.code)
         self.truncate(JobCancelled("The scan was interrupted."))

@@ -1,4 +1,4 @@
-"""The consumer: claims jobs for free slots, runs them, and records in the queue how they ended.
+"""The consumer: claims jobs for free slots, runs them, and returns those it has to stop.
 
 The database assigns the jobs; any number of consumers may run. `sitemap_scheduler` is the clock,
 `lease_keeper` renews the leases.

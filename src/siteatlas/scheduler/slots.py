@@ -60,7 +60,7 @@ class RunningJob:
 
     @property
     def is_interactive(self) -> bool:
-        """Whether a user waits for the job, so that it may use the reserved slots."""
+        """Whether a user waits for this running job, so that it may use the reserved slots."""
         return self.claim.priority == Priority.INTERACTIVE
 
     def stop(self, reason: StopReason) -> None:

@@ -64,12 +64,12 @@ class DemoScan:
 
     @property
     def sitemaps(self) -> int:
-        """Sitemaps that were read and stored."""
+        """Sitemaps that `siteatlas demo` read and stored so far."""
         return self._result_count("sitemap_count")
 
     @property
     def urls(self) -> int:
-        """URLs that were stored."""
+        """URLs that `siteatlas demo` stored so far."""
         return self._result_count("url_count")
 
     @property

@@ -104,7 +104,7 @@ class AddedDomain:
     interval_hours: float
 
     def line(self) -> str:
-        """What was done, in one line."""
+        """What `siteatlas domains` did with a site, in one line."""
         which = "its first scan" if self.domain.last_scan_at is None else "a scan"
         done = "has been queued already" if self.job.deduplicated else "is queued"
         watching = f"Watching {self.domain.domain} every {self.interval_hours:g} h"

@@ -164,7 +164,7 @@ def check_domain_sitemaps(
 
 
 def _trigger(settings: Settings) -> None:
-    """Run the scheduler once; exit code 1 when one of the jobs that it ran has failed."""
+    """For the scripts that trigger the scheduler: run it once; exit code 1 if a job failed."""
     report, jobs = run(run_scheduler(settings))
     write_line(f"Found {report.found} pending sitemap jobs")
     write_line(f"Queued {report.due_enqueued} due domains")

@@ -57,7 +57,7 @@ class TableLayout(Generic[Item]):
     record: type[Item] | None = None
 
     def filtered_by(self, *filters: object) -> TableLayout[Item]:
-        """This layout for a list with these filters; None is no filter."""
+        """The table layout of a list command with these filters; None is no filter."""
         if all(chosen is None for chosen in filters):
             return self
         return replace(self, none=self.none_matches)

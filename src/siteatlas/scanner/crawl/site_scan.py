@@ -112,7 +112,7 @@ class SiteScan:
         )
 
     async def _try_other_host(self, base: WebAddress, stack: AsyncExitStack) -> None:
-        """Search the site with or without `www.`; errors there are ignored."""
+        """Search the site with or without `www.`; only RateLimited is raised."""
         host = other_host(base.host)
         if host is None:
             return
