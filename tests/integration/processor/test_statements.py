@@ -55,9 +55,9 @@ async def change_job(**values: object) -> None:
 async def test_a_worker_scans_a_tiny_site_in_few_statements(
     postgres_server: PostgresServer, database_name: str, database: Database
 ) -> None:
-    worker = create_database(
-        postgres_server.url_of(database_name), behind_pooler=False, usual_limits=BACKGROUND_LIMITS
-    )
+    # A worker that reaches its server directly; through a pooler it sets its limits each time.
+    direct = postgres_server.direct_url_of(database_name)
+    worker = create_database(direct, behind_pooler=False, usual_limits=BACKGROUND_LIMITS)
     async with SiteServer(TINY) as server:
         await submit_server(server)
         claim = await take_one()
