@@ -93,7 +93,8 @@ async def test_a_locked_site_delays_the_rescue_of_its_job_alone():
             job = (await session.execute(select(Job).where(Job.id == one.id))).scalar_one()
             job.rescues, job.alone = 5, True
         await let_lease_expire(one.id)
-    mine = rescuer.Rescuer(Recounts())
+    recounts = Recounts()
+    mine = rescuer.Rescuer(recounts)
     async with get_background_session() as session, session.begin():
         held = select(Domain).where(Domain.id == locked.domain_id).with_for_update()
         await session.execute(held)
@@ -101,6 +102,7 @@ async def test_a_locked_site_delays_the_rescue_of_its_job_alone():
     assert mine.ignored == [locked.id]
     assert [(await job_of(one.id)).status for one in (locked, free)] == ["processing", "failed"]
     assert await mine.rescue([locked.id], count_deaths=True) == 1
+    await recounts.finish()
 
 
 @pytest.mark.usefixtures("database")
