@@ -15,6 +15,8 @@ READY_DEV := $(VENV)/.ready-dev
 PIP := $(BIN)/python -m pip --disable-pip-version-check $(shell [ -t 2 ] || echo --quiet)
 # The tests of `make test-fast`; narrower: make test-fast FAST_TESTS=tests/unit/net
 FAST_TESTS ?= tests/unit tests/architecture
+# Two processes for all of them; for a few, starting the processes would take longer than the tests.
+FAST_PROCESSES := $(if $(filter file,$(origin FAST_TESTS)),-n 2,-p no:xdist)
 # Excludes tests that a pooler cannot affect (query plans, startup refusals) or that run their own.
 POOLED_TESTS := tests/integration tests/acceptance tests/faults --ignore=tests/integration/embedded \
 	--ignore=tests/integration/test_startup_refusals.py --ignore=tests/integration/test_pooler_refusals.py \
@@ -36,7 +38,7 @@ test: $(READY_DEV) ## run the tests
 	$(BIN)/python -m pytest -n 2 --dist loadfile $(ARGS)
 
 test-fast: $(READY_DEV) ## run the tests that need no PostgreSQL and do not sleep, in seconds
-	$(BIN)/python -m pytest -q -p no:schemathesis -p no:xdist -m "not slow" --durations=5 --durations-min=0.3 $(FAST_TESTS) $(ARGS)
+	$(BIN)/python -m pytest -q -p no:schemathesis $(FAST_PROCESSES) -m "not slow" --durations=5 --durations-min=0.3 $(FAST_TESTS) $(ARGS)
 
 test-pooled: $(READY_DEV) ## run the PostgreSQL tests through PgBouncer
 	@if PATH="$$PATH:/usr/sbin" command -v pgbouncer >/dev/null; then \
