@@ -56,11 +56,11 @@ class NumberLimits:
     def check(self, value: float) -> None:
         """Raise ValueError for a value outside the limits, and for one that is no number."""
         if self.greatest is not None and not value <= self.greatest:
-            raise ValueError(f"Input should be less than or equal to {self.greatest}")
+            raise ValueError(f"it must be {self.greatest} or less")
         if self.above is not None and not value > self.above:
-            raise ValueError(f"Input should be greater than {self.above}")
+            raise ValueError(f"it must be more than {self.above}")
         if self.least is not None and not value >= self.least:
-            raise ValueError(f"Input should be greater than or equal to {self.least}")
+            raise ValueError(f"it must be {self.least} or more")
 
 
 class Integer(NumberLimits):
@@ -98,9 +98,9 @@ class Text:
         """Convert the value of a setting to text, stripped and checked."""
         text = _text(value).strip()
         if self.max_length is not None and not text:
-            raise ValueError("String should have at least 1 character")
+            raise ValueError("it must not be empty")
         if self.max_length is not None and len(text) > self.max_length:
-            raise ValueError(f"String should have at most {self.max_length} characters")
+            raise ValueError(f"it is longer than {self.max_length} characters")
         return self._check(text)
 
 
@@ -119,7 +119,7 @@ class FilePath:
         """Convert the value of a setting to a path."""
         if isinstance(value, (str, Path)):
             return Path(str(value).strip())
-        raise ValueError("Input is not a valid path")
+        raise ValueError("it must be a path")
 
 
 class Choice:
@@ -133,7 +133,7 @@ class Choice:
         if isinstance(value, str) and value in self.words:
             return value
         *most, last = map(repr, self.words)
-        raise ValueError(f"Input should be {', '.join(most)} or {last}")
+        raise ValueError(f"it must be {', '.join(most)} or {last}")
 
 
 SettingType = Integer | Number | Text | SecretText | FilePath | Choice
@@ -165,7 +165,7 @@ def plain_characters(text: str) -> str:
     """The value of a text setting, if an HTTP header can hold it; ValueError otherwise."""
     if text.isascii() and text.isprintable():
         return text
-    raise ValueError("Only ASCII letters, digits, spaces and punctuation are allowed")
+    raise ValueError("only ASCII letters, digits, spaces and punctuation are allowed")
 
 
 def name_server_list(text: str) -> str:
@@ -189,25 +189,23 @@ def _text(value: object) -> str:
     """The value of a setting as a string; ValueError for another type."""
     if isinstance(value, str):
         return value
-    raise ValueError("Input should be a valid string")
+    raise ValueError("it must be text")
 
 
 def _integer(value: object) -> int:
     """The value of a setting as an integer; ValueError if it has a fraction or is no number."""
     if isinstance(value, str):
         if WHOLE_NUMBER.fullmatch(value.strip()) is None:
-            raise ValueError(
-                "Input should be a valid integer, unable to parse string as an integer"
-            )
+            raise ValueError("it must be a whole number")
         return _parse_digits(value.strip().partition(".")[0])
     if isinstance(value, float):
         if not math.isfinite(value):
-            raise ValueError("Input should be a finite number")
+            raise ValueError("it must be a finite number")
         if not value.is_integer():
-            raise ValueError("Input should be a valid integer, got a number with a fractional part")
+            raise ValueError("it must be a whole number")
     if isinstance(value, (int, float)):
         return int(value)
-    raise ValueError("Input should be a valid integer")
+    raise ValueError("it must be a whole number")
 
 
 def _parse_digits(digits: str) -> int:
@@ -215,9 +213,7 @@ def _parse_digits(digits: str) -> int:
     try:
         return int(digits)
     except ValueError as error:
-        raise ValueError(
-            "Unable to parse input string as an integer, exceeded maximum size"
-        ) from error
+        raise ValueError("it has too many digits") from error
 
 
 def _number(value: object) -> float:
@@ -225,11 +221,9 @@ def _number(value: object) -> float:
     if isinstance(value, (int, float)):
         return float(value)
     if not isinstance(value, str):
-        raise ValueError("Input should be a valid number")  # noqa: TRY004 the caller names it
+        raise ValueError("it must be a number")  # noqa: TRY004 the caller names it
     try:
         # Digits of other scripts are more often a mistake than a number.
         return float(value.encode("ascii"))
     except ValueError as error:
-        raise ValueError(
-            "Input should be a valid number, unable to parse string as a number"
-        ) from error
+        raise ValueError("it must be a number") from error

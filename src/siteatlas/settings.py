@@ -16,6 +16,7 @@ from typing import Any, Literal
 
 from siteatlas.errors import ConfigurationError
 from siteatlas.setting_types import (
+    MAX_PORT,
     Choice,
     Declaration,
     FilePath,
@@ -87,7 +88,7 @@ class Settings:
         Text(), "127.0.0.1", env="SITEATLAS_HOST", description="Address to listen on."
     )
     port: int = setting(
-        Integer(0, 65535), 8000, env="SITEATLAS_PORT", description="Port to listen on."
+        Integer(0, MAX_PORT), 8000, env="SITEATLAS_PORT", description="Port to listen on."
     )
     metrics_host: str = setting(
         Text(),
@@ -98,7 +99,7 @@ class Settings:
         ),
     )
     metrics_port: int | None = setting(
-        Integer(0, 65535),
+        Integer(0, MAX_PORT),
         None,
         env="SITEATLAS_METRICS_PORT",
         description=(

@@ -59,5 +59,5 @@ def test_what_the_setting_accepts_as_user_agent_the_library_accepts_too(user_age
 
 
 def test_the_setting_and_the_library_agree_on_the_longest_user_agent():
-    with pytest.raises(ConfigurationError, match=f"at most {MAX_USER_AGENT_CHARS} characters"):
+    with pytest.raises(ConfigurationError, match=f"{MAX_USER_AGENT_CHARS} characters"):
         load_settings({"user_agent": "x" * (MAX_USER_AGENT_CHARS + 1)}, {})

@@ -22,6 +22,7 @@ from siteatlas.errors import (
     AddressTooLong,
 )
 from siteatlas.safe_text import CONTROLS
+from siteatlas.setting_types import MAX_PORT
 
 MAX_ADDRESS_CHARS = 2048
 MAX_NAME_CHARS = 253
@@ -188,7 +189,7 @@ def _split_authority(authority: str) -> tuple[str, int | None]:
         raise AddressError
     if match["port"] is None:
         return match["host"], None
-    if not _PORT.fullmatch(match["port"]) or int(match["port"]) > 65535:  # noqa: PLR2004
+    if not _PORT.fullmatch(match["port"]) or int(match["port"]) > MAX_PORT:
         raise AddressError("The port must be a number from 1 to 65535.")
     return match["host"], int(match["port"])
 

@@ -14,6 +14,7 @@ from siteatlas.errors import AddressError, ConfigurationError, EgressDenied
 from siteatlas.logs import get_logger
 from siteatlas.net.address import WebAddress, parse_site, parse_url
 from siteatlas.net.ranges import IpNetwork, is_public, never_opens, read_ip, too_wide
+from siteatlas.setting_types import MAX_PORT
 
 log = get_logger("net")
 
@@ -35,7 +36,6 @@ SELF_CHECK = (
 
 _ENTRY = re.compile(r"(?P<target>.+):(?P<port>\*|[0-9]{1,5})", re.DOTALL)
 _BRACKETS = str.maketrans("", "", "[]")
-_MAX_PORT = 65535
 
 
 class Refusal(StrEnum):
@@ -212,7 +212,7 @@ def _parse_allow_entry(entry: str) -> AllowRule:
     if match is None:
         raise ConfigurationError(f"{entry!r} is not HOST:PORT or CIDR:PORT.")
     target, port = match["target"], match["port"]
-    if port != "*" and not 1 <= int(port) <= _MAX_PORT:
+    if port != "*" and not 1 <= int(port) <= MAX_PORT:
         raise ConfigurationError(f"{entry!r} has a port that is not a number from 1 to 65535.")
     if ":" in target and "/" not in target and not target.startswith("["):
         raise ConfigurationError(f"{entry!r}: write an IPv6 address in brackets, as [::1]:8080.")

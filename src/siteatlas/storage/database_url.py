@@ -10,12 +10,12 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
 from siteatlas.errors import ConfigurationError
+from siteatlas.setting_types import MAX_PORT
 
 DRIVER = "postgresql+asyncpg"
 SCHEMES = {"postgres", "postgresql", DRIVER}
 SSL_MODES = {"disable", "allow", "prefer", "require", "verify-ca", "verify-full"}
 PASSED_ON = {"host", "port", "ssl"}
-MAX_PORT = 65535
 # Options of TLS that the driver takes from an address only, not as arguments.
 TLS_FILES = ("sslrootcert", "sslcert", "sslkey", "sslcrl")
 TLS_OPTIONS = (*TLS_FILES, "sslpassword", "ssl_min_protocol_version", "ssl_max_protocol_version")

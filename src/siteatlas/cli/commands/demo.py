@@ -17,6 +17,7 @@ from siteatlas.cli.terminal.context import prepare
 from siteatlas.cli.terminal.errors import INTERRUPTED, run
 from siteatlas.cli.terminal.output import Column, ColumnKind, print_message, write_table
 from siteatlas.demo.server import DemoServer
+from siteatlas.setting_types import MAX_PORT
 from siteatlas.settings import Settings, default_data_dir
 
 COLUMNS = [
@@ -41,7 +42,7 @@ def demo(
         ),
     ] = False,
     port: Annotated[
-        int, typer.Option(min=0, max=65535, help="Port to listen on; 0 picks a free port.")
+        int, typer.Option(min=0, max=MAX_PORT, help="Port to listen on; 0 picks a free port.")
     ] = 0,
 ) -> None:
     """Run the whole service on this machine, scan small demo sites and show the results.

@@ -11,9 +11,8 @@ from typing import Annotated
 import typer
 
 from siteatlas.errors import ConfigurationError
+from siteatlas.setting_types import MAX_PORT
 from siteatlas.settings import Settings
-
-MAX_PORT = 65535
 
 MetricsPort = Annotated[
     int | None,
