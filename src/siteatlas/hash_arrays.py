@@ -10,6 +10,12 @@ FEW_ARRAYS = 16
 MANY_ARRAYS = 256
 
 
+def index_of(numbers: array[int], number: int) -> int | None:
+    """The index of a number in a sorted array; None if it is not there."""
+    index = bisect_left(numbers, number)
+    return index if index < len(numbers) and numbers[index] == number else None
+
+
 class HashArrays:
     """A set of signed 64-bit numbers in sorted arrays, so many that adding one moves few others.
 
@@ -24,9 +30,7 @@ class HashArrays:
         return sum(map(len, self._arrays))
 
     def __contains__(self, key: int) -> bool:
-        numbers = self._arrays[key & self._mask]
-        place = bisect_left(numbers, key)
-        return place < len(numbers) and numbers[place] == key
+        return index_of(self._arrays[key & self._mask], key) is not None
 
     def add(self, key: int) -> bool:
         """Add a number; False when it is there already."""
@@ -40,6 +44,6 @@ class HashArrays:
     def discard(self, key: int) -> None:
         """Remove a number if it is there."""
         numbers = self._arrays[key & self._mask]
-        place = bisect_left(numbers, key)
-        if place < len(numbers) and numbers[place] == key:
-            del numbers[place]
+        index = index_of(numbers, key)
+        if index is not None:
+            del numbers[index]

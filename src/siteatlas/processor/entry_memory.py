@@ -8,10 +8,9 @@ bytes per URL. They are slower, but no document has to wait for another.
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 
-from siteatlas.hash_arrays import HashArrays
+from siteatlas.hash_arrays import HashArrays, index_of
 from siteatlas.processor.memory_budget import MemoryBudget
 
 SEEN_BYTES = 75
@@ -48,10 +47,10 @@ class StoredArrays:
 
     def get(self, key: int, otherwise: object) -> object:
         """The fingerprint of a URL, None if it is gone."""
-        place = bisect_left(self._hashes, key)
-        if place == len(self._hashes) or self._hashes[place] != key:
+        index = index_of(self._hashes, key)
+        if index is None:
             return otherwise
-        return None if key in self._gone else self._fingerprints[place]
+        return None if key in self._gone else self._fingerprints[index]
 
 
 Stored = Mapping[int, int | None] | StoredArrays

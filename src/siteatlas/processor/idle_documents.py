@@ -10,6 +10,8 @@ from array import array
 from bisect import bisect_left
 from uuid import UUID
 
+from siteatlas.hash_arrays import index_of
+
 ARRAYS = 16
 LOW_BITS = (1 << 64) - 1
 
@@ -23,9 +25,7 @@ class _IdleRows:
 
     def find_document(self, key: int) -> int | None:
         """The position of an idle document of the running job, by the hash of its URL."""
-        position = bisect_left(self.hashes, key)
-        found = position < len(self.hashes) and self.hashes[position] == key
-        return position if found else None
+        return index_of(self.hashes, key)
 
     def insert_document(self, key: int, values: tuple[int, int, int]) -> None:
         """Insert an idle document of the running job, in the order of URL hashes."""
