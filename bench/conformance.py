@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import shutil
-import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -16,8 +14,7 @@ from pathlib import Path
 
 from bench.conformance_page import grades_table, page, topics_table
 from bench.grades import Grade, grade
-from bench.measured import last_words
-from bench.peers import peer_python, pinned
+from bench.peers import peer_python, pinned, run_reader
 from bench.readings import Answer, Question
 from bench.serve_command import free_port
 from bench.site_server import served
@@ -68,18 +65,9 @@ def ask(name: str, folder: Path, questions: Sequence[Question]) -> dict[str, Ans
     print(f"{name} reads ...", file=sys.stderr, flush=True)
     module, requirement = READERS[name]
     python = peer_python(folder, requirement) if requirement else Path(sys.executable)
-    done = subprocess.run(
-        [python, "-m", f"bench.{module}"],
-        input=json.dumps([asdict(question) for question in questions]),
-        capture_output=True,
-        text=True,
-        timeout=SECONDS_TO_READ,
-        env={**os.environ, "PYTHONPATH": str(PROJECT)},
-        check=False,
-    )
-    if done.returncode:
-        raise SystemExit(f"{name} broke down: {last_words(done.stderr)}")
-    return {case: Answer(**answer) for case, answer in json.loads(done.stdout).items()}
+    given = json.dumps([asdict(question) for question in questions])
+    printed = run_reader(python, module, given=given, limit=SECONDS_TO_READ)
+    return {case: Answer(**answer) for case, answer in json.loads(printed).items()}
 
 
 def versions() -> dict[str, str]:

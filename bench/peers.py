@@ -42,6 +42,24 @@ def peer_python(folder: Path, peer: str) -> Path:
     return python
 
 
+def run_reader(
+    python: Path, module: str, *arguments: str | Path, given: str | None = None, limit: float
+) -> str:
+    """What a module of this folder prints when it runs in the environment of a reader."""
+    done = subprocess.run(
+        [python, "-m", f"bench.{module}", *arguments],
+        input=given,
+        capture_output=True,
+        text=True,
+        timeout=limit,
+        env={**os.environ, "PYTHONPATH": str(HERE.parent)},
+        check=False,
+    )
+    if done.returncode:
+        raise SystemExit(f"bench.{module} failed: {last_words(done.stderr)}")
+    return done.stdout
+
+
 def measure_peer(part: str, folder: Path, base_url: str, urls: int) -> Figure:
     """Let one peer read the whole site; none of them stores anything."""
     peer = PEERS[part]

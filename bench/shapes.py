@@ -8,19 +8,15 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from bench.measured import last_words
-from bench.peers import peer_python
+from bench.peers import peer_python, run_reader
 from bench.shape_documents import SHAPES, write_documents
 from bench.shape_figures import OURS, Timing, as_data, missed_goals, table
 
-PROJECT = Path(__file__).resolve().parent.parent
 SECONDS_TO_READ = 600
 # The name in the table, and the requirement (none for ourselves).
 READERS = {
@@ -50,18 +46,10 @@ def options() -> argparse.Namespace:
 
 
 def time_reader(reader: str, python: Path, shape: str, file: Path) -> Timing:
-    """Let one reader read one document; what it says is the error of a reader that fails."""
-    done = subprocess.run(
-        [python, "-m", f"bench.{reader}_shapes", SHAPES[shape].kind, file],
-        capture_output=True,
-        text=True,
-        timeout=SECONDS_TO_READ,
-        env={**os.environ, "PYTHONPATH": str(PROJECT)},
-        check=False,
-    )
-    if done.returncode:
-        raise SystemExit(f"{reader} cannot read {shape}: {last_words(done.stderr)}")
-    return Timing(shape, reader, **json.loads(done.stdout))
+    """Let one reader read one document."""
+    kind = SHAPES[shape].kind
+    printed = run_reader(python, f"{reader}_shapes", kind, file, limit=SECONDS_TO_READ)
+    return Timing(shape, reader, **json.loads(printed))
 
 
 def measure(readers: Sequence[str], files: dict[str, Path], rounds: int) -> list[Timing]:
