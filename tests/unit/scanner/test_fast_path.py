@@ -1,4 +1,4 @@
-"""The fast lane and the strict parser must give the same entries, whatever the document."""
+"""The fast path and the strict parser must give the same entries, whatever the document."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from siteatlas.scanner.reading.formats.fast_path import FastPath
-from tests.fixtures.lanes import (
+from tests.fixtures.reading_paths import (
     ANNOUNCING,
     BASE,
     BLANK,
@@ -67,7 +67,7 @@ def body(draw):
 @pytest.mark.slow
 @settings(max_examples=400, deadline=None)
 @given(body(), st.lists(st.integers(0, 3000), max_size=8), st.sampled_from([None, BASE]))
-def test_both_lanes_give_the_same_entries_wherever_the_document_is_split(text, cuts, base):
+def test_both_ways_give_the_same_entries_wherever_the_document_is_split(text, cuts, base):
     fast = columns_of(text, cuts, fast=True, base=base)
     assert fast == columns_of(text, [], fast=False, base=base)
 
@@ -75,13 +75,13 @@ def test_both_lanes_give_the_same_entries_wherever_the_document_is_split(text, c
 @pytest.mark.slow
 @settings(max_examples=100, deadline=None)
 @given(body(), st.integers(0, 3000))
-def test_both_lanes_give_the_same_entries_of_a_document_that_breaks_off(text, end):
+def test_both_ways_give_the_same_entries_of_a_document_that_breaks_off(text, end):
     cut = text[:end]
     assert columns_of(cut, [], fast=True)[0] == columns_of(cut, [], fast=False)[0]
 
 
 @pytest.mark.parametrize("cuts", [[], [3], [40], [90]])
-def test_entries_behind_a_root_that_closes_itself_are_salvaged_in_both_lanes(cuts):
+def test_entries_behind_a_root_that_closes_itself_are_salvaged_in_both_ways(cuts):
     text = plain(3) + "</urlset>"
     for fast in (True, False):
         found, problems, _, error = columns_of(text, cuts, fast=fast, root="<urlset/>")
@@ -110,7 +110,7 @@ def test_the_address_of_an_image_is_never_salvaged_as_a_page():
         ("priority", "changefreq", "lastmod", "loc"),
     ],
 )
-def test_a_plain_document_stays_in_the_lane_in_any_order_of_fields(order):
+def test_a_plain_document_stays_in_the_fast_path_in_any_order_of_fields(order):
     entries = FastPath().feed(plain(20, order))
     assert entries is not None
     assert list(entries.locs) == [f"https://a.example/{number}" for number in range(20)]
@@ -120,24 +120,24 @@ def test_a_plain_document_stays_in_the_lane_in_any_order_of_fields(order):
 @pytest.mark.parametrize(
     "loc", ["https://a.example/?a=1&amp;b=2", "https://a.example/ü", "/relative", "https://u@h/"]
 )
-def test_an_odd_url_does_not_end_the_lane(loc):
-    lane = FastPath()
-    assert lane.feed(plain(3)) is not None
-    assert lane.feed(f"<url><loc>{loc}</loc></url>") is not None
-    assert lane.feed(plain(3)) is not None
+def test_an_odd_url_does_not_end_the_fast_path(loc):
+    fast_path = FastPath()
+    assert fast_path.feed(plain(3)) is not None
+    assert fast_path.feed(f"<url><loc>{loc}</loc></url>") is not None
+    assert fast_path.feed(plain(3)) is not None
 
 
 @pytest.mark.parametrize(
     "odd", ["<!-- x -- y -->", "<?x?>", "<url/>", "<url><loc>x</loc><image/></url>"]
 )
-def test_what_is_not_plain_ends_the_lane_and_nothing_before_it_is_lost(odd):
-    lane = FastPath()
+def test_what_is_not_plain_ends_the_fast_path_and_nothing_before_it_is_lost(odd):
+    fast_path = FastPath()
     text = plain(2) + odd + plain(2)
-    assert lane.feed(text) is None
-    assert lane.rest == text
+    assert fast_path.feed(text) is None
+    assert fast_path.rest == text
 
 
 def test_text_without_the_end_of_an_entry_is_given_up_before_it_grows_large():
-    lane = FastPath()
-    assert lane.feed("<url><loc>" + "x" * 1000) is not None
-    assert lane.feed("x" * 1_000_000) is None
+    fast_path = FastPath()
+    assert fast_path.feed("<url><loc>" + "x" * 1000) is not None
+    assert fast_path.feed("x" * 1_000_000) is None

@@ -1,4 +1,4 @@
-"""The fast lane and the strict parser must give the same extras, whatever the document."""
+"""The fast path and the strict parser must give the same extras, whatever the document."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from bench.shape_documents import SHAPES, document
 from siteatlas.scanner.reading.formats.fast_path import MAX_REST_CHARS, FastPath
-from tests.fixtures.lanes import (
+from tests.fixtures.reading_paths import (
     ANNOUNCING,
     DATE,
     GAP,
@@ -176,7 +176,7 @@ OTHER_ROOTS = [
     st.lists(st.integers(0, 3000), max_size=6),
     st.one_of(st.just(ANNOUNCING), st.just(ANNOUNCING), st.sampled_from(OTHER_ROOTS)),
 )
-def test_both_lanes_give_the_same_extras(text, cuts, root):
+def test_both_ways_give_the_same_extras(text, cuts, root):
     text += "</urlset>"
     fast = columns_of(text, cuts, fast=True, root=root)
     assert fast == columns_of(text, [], fast=False, root=root)
@@ -187,7 +187,7 @@ def test_both_lanes_give_the_same_extras(text, cuts, root):
     [f"<![CDATA[<{'x' * 300}>]]>", f"<!-- <{'x' * 300} -->", "<!--" + ' a="1"' * 300 + " -->"],
     ids=["name in CDATA", "name in a comment", "attributes in a comment"],
 )
-def test_what_the_parser_refuses_to_see_is_refused_in_both_lanes(section):
+def test_what_the_parser_refuses_to_see_is_refused_in_both_ways(section):
     text = f"<url><loc>https://a.example/</loc><lastmod>2026{section}</lastmod></url></urlset>"
     fast = columns_of(text, [], fast=True)
     assert fast == columns_of(text, [], fast=False)
@@ -223,7 +223,7 @@ TOKENS = st.sampled_from(
     st.lists(st.tuples(st.integers(0, 2000), TOKENS), min_size=1, max_size=3),
     st.lists(st.integers(0, 3000), max_size=3),
 )
-def test_both_lanes_give_the_same_whatever_stands_in_the_wrong_place(text, insertions, cuts):
+def test_both_ways_give_the_same_whatever_stands_in_the_wrong_place(text, insertions, cuts):
     for place, token in insertions:
         at = place % (len(text) + 1)
         text = text[:at] + token + text[at:]
@@ -233,7 +233,7 @@ def test_both_lanes_give_the_same_whatever_stands_in_the_wrong_place(text, inser
 
 
 @pytest.mark.slow
-def test_the_comparison_of_extras_is_about_documents_that_stay_in_the_lane():
+def test_the_comparison_of_extras_is_about_documents_that_stay_on_the_fast_path():
     stayed = []
 
     @settings(max_examples=200, deadline=None, derandomize=True, database=None)
@@ -261,7 +261,7 @@ SPOKEN = (
 
 
 @pytest.mark.parametrize("shape", [SHOP, SPOKEN], ids=["images", "languages"])
-def test_usual_images_and_languages_stay_in_the_lane(shape):
+def test_usual_images_and_languages_stay_on_the_fast_path(shape):
     text = "".join(map(shape.format, range(20)))
     entries = FastPath(("image", "xhtml")).feed(text)
     assert entries is not None
@@ -270,10 +270,10 @@ def test_usual_images_and_languages_stay_in_the_lane(shape):
     assert list(entries.extras) == strict.extras
 
 
-def test_entries_without_extras_stay_in_the_lane_of_those_with():
-    lane = FastPath(("image", "xhtml"))
-    assert lane.feed(SHOP.format(1) + plain(2) + SHOP.format(2)) is not None
-    first = lane.feed(plain(3))
+def test_entries_without_extras_stay_on_the_fast_path_of_those_with():
+    fast_path = FastPath(("image", "xhtml"))
+    assert fast_path.feed(SHOP.format(1) + plain(2) + SHOP.format(2)) is not None
+    first = fast_path.feed(plain(3))
     assert first is not None
     assert list(first.extras) == []
 
@@ -301,12 +301,12 @@ def test_prefixes_that_are_not_announced_are_left_to_the_parser():
 
 
 @pytest.mark.parametrize("name", [name for name, shape in SHAPES.items() if shape.kind == "pages"])
-def test_the_usual_shapes_stay_in_the_lane_to_the_last_entry(name):
+def test_the_usual_shapes_stay_on_the_fast_path_to_the_last_entry(name):
     text = document(name, 60).decode()
     start, end = text.index(">", text.index("<urlset")) + 1, text.rindex("</urlset>")
-    lane = FastPath(PREFIXES)
+    fast_path = FastPath(PREFIXES)
     half = text.index("</url>", len(text) // 2)
-    read = [lane.feed(part) for part in (text[start:half], text[half:end])]
+    read = [fast_path.feed(part) for part in (text[start:half], text[half:end])]
     found = [part for part in read if part is not None]
     assert len(found) == len(read)
     strict, *_ = columns_of(text[start:], [], fast=False, root=ANNOUNCING)

@@ -22,17 +22,17 @@ def entry(loc: str, **values: str) -> str:
     return f"<url><loc>{loc}</loc>{fields}</url>"
 
 
-def in_both_lanes(*entries: str) -> dict[str, tuple[ProblemSample, ...]]:
-    """The samples of a document; it is checked that the strict lane gives the same."""
+def in_both_ways(*entries: str) -> dict[str, tuple[ProblemSample, ...]]:
+    """The samples of a document; it is checked that the strict parser gives the same."""
     fast = read(urlset("".join(entries)))
-    strict = read(urlset("<!-- off the fast lane -->" + "".join(entries)))
+    strict = read(urlset("<!-- off the fast path -->" + "".join(entries)))
     assert fast.reader.tally.kept_samples() == strict.reader.tally.kept_samples()
     assert fast.reader.tally.problems == strict.reader.tally.problems
     return fast.reader.tally.kept_samples()
 
 
 def test_a_value_that_cannot_be_read_is_shown_with_its_page_and_entry():
-    samples = in_both_lanes(
+    samples = in_both_ways(
         entry(PAGE + "1", lastmod="2025-12-28"),
         entry(PAGE + "2", lastmod="yesterday", priority="7"),
         entry(PAGE + "3", changefreq="often"),
@@ -45,7 +45,7 @@ def test_a_value_that_cannot_be_read_is_shown_with_its_page_and_entry():
 
 
 def test_entries_are_counted_with_those_that_are_left_out():
-    samples = in_both_lanes(
+    samples = in_both_ways(
         entry("ftp://a.example/1"),
         entry(PAGE + "2"),
         entry(PAGE + "3", lastmod="never"),
@@ -57,12 +57,12 @@ def test_entries_are_counted_with_those_that_are_left_out():
 
 def test_entries_are_numbered_over_all_pieces_of_a_document():
     good = [entry(f"{PAGE}{number}", lastmod="2025-12-28") for number in range(2_000)]
-    samples = in_both_lanes(*good, entry(PAGE + "x", lastmod="x"))
+    samples = in_both_ways(*good, entry(PAGE + "x", lastmod="x"))
     assert samples["lastmod_invalid"] == (ProblemSample(PAGE + "x", "x", 2_001),)
 
 
 def test_a_date_more_than_a_day_ahead_is_noted_and_kept():
-    samples = in_both_lanes(
+    samples = in_both_ways(
         entry(PAGE + "1", lastmod=TOMORROW),
         entry(PAGE + "2", lastmod=AHEAD),
         entry(PAGE + "3", lastmod="2020-01-01"),

@@ -10,7 +10,7 @@ EDGES = ["\x85", "\x1c", "\x1f", "&#x85;", "&#x1d;"]
 
 
 @pytest.mark.parametrize("edge", EDGES)
-@pytest.mark.parametrize("odd", ["", "<x/>"], ids=["fast lane", "strict"])
+@pytest.mark.parametrize("odd", ["", "<x/>"], ids=["fast path", "strict"])
 def test_a_control_character_at_the_edge_of_a_url_is_not_trimmed(edge: str, odd: str):
     locs = (f"https://a.example/1{edge}", f"{edge}https://a.example/2", " https://a.example/3\n")
     document = read(urlset("".join(f"<url><loc>{loc}</loc>{odd}</url>" for loc in locs)))
@@ -25,7 +25,7 @@ def test_a_control_character_at_the_edge_of_a_line_or_a_child_is_not_trimmed():
     assert read(index_of(["https://a.example/x\x85"])).children == []
 
 
-@pytest.mark.parametrize("odd", ["", "<x/>"], ids=["fast lane", "strict"])
+@pytest.mark.parametrize("odd", ["", "<x/>"], ids=["fast path", "strict"])
 def test_blanks_of_unicode_around_a_url_are_trimmed(odd: str):
     locs = ("https://a.example/1\u00a0", "\u3000https://a.example/2")
     document = read(urlset("".join(f"<url><loc>{loc}</loc>{odd}</url>" for loc in locs)))

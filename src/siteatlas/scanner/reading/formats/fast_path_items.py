@@ -1,6 +1,6 @@
 """Images, news and videos of the fast path: one pattern for all items of a kind in a document.
 
-The pattern is made from the fields that the items have, in their order (`fast_path_lessons.py`). It
+The pattern is made from the fields that the items have, in their order (`fast_path_fields.py`). It
 returns the values column by column. Fields that repeat, that have attributes or that contain others
 are read one by one.
 """
@@ -13,14 +13,14 @@ from itertools import islice
 from typing import Any
 
 from siteatlas.scanner.reading.formats.fast_path_columns import are_short, clean, rows_of
-from siteatlas.scanner.reading.formats.fast_path_lessons import ATTRIBUTES, Field, FieldOrder
+from siteatlas.scanner.reading.formats.fast_path_fields import ATTRIBUTES, Field, FieldOrder
 from siteatlas.scanner.reading.formats.fast_path_sections import POSSESSIVE
 from siteatlas.scanner.reading.formats.salvage import decode
 from siteatlas.scanner.reading.tally import Extras
 from siteatlas.scanner.reading.white_space import ANY_XML_WHITE_SPACE
 
-MAX_LESSONS = 4
-# Together with the fields of a lesson, no more than `extensions.py` allows for an item.
+MAX_TIMES_LEARNED = 4
+# Together with the fields of a pattern, no more than `extensions.py` allows for an item.
 MAX_REPEATED = 32
 MAX_CACHED_CHARS = 512
 ATTRIBUTE = re.compile(r'([A-Za-z_]++)="([^"]*+)"')
@@ -35,13 +35,13 @@ class Items:
         self.tag = f"{kind}:{kind}"
         self._kind = kind
         self._order = FieldOrder(kind)
-        self._lessons = 0
+        self._times_learned = 0
 
     def take(self, text: str, longest: int) -> tuple[list[Extras], list[str]] | None:
         """All items of a text, and the text around them; None for the strict parser."""
         pieces = self._split(text)
-        while pieces is None and self._lessons < MAX_LESSONS:
-            self._lessons += 1
+        while pieces is None and self._times_learned < MAX_TIMES_LEARNED:
+            self._times_learned += 1
             self._order.learn(text)
             pieces = self._split(text)
         if pieces is None:
