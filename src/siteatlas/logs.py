@@ -155,7 +155,7 @@ class Throttle:
         self._left_out = 0
 
     def admit(self) -> int | None:
-        """How many events had no line before this one; None when this one has none either."""
+        """The number of lines suppressed since the last one; None if this one is suppressed too."""
         now = self._clock()
         earned = (now - self._seen) / self._seconds
         self._credit, self._seen = min(float(self._burst), self._credit + earned), now

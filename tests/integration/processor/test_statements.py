@@ -88,25 +88,22 @@ async def test_the_first_scan_of_a_job_is_opened_once_only() -> None:
 
 
 @pytest.mark.usefixtures("database")
-async def test_a_worker_that_lost_its_job_opens_no_scan() -> None:
+@pytest.mark.parametrize(
+    ("change", "error"),
+    [
+        pytest.param({"fence": Job.fence + 1}, LeaseLost, id="claimed by another worker"),
+        pytest.param({"cancel_requested_at": func.now()}, JobCancelled, id="to be cancelled"),
+    ],
+)
+async def test_no_scan_is_opened_for_a_job_that_must_not_go_on(
+    change: dict[str, object], error: type[Exception]
+) -> None:
     await submit("example.com")
     claim = await take_one()
-    await change_job(fence=claim.fence + 1)
+    await change_job(**change)
     assert await open_new(claim) is None
     assert await scans() == 0
-    with pytest.raises(LeaseLost):
-        async with get_background_session() as session, session.begin():
-            await report_start(session, claim, lease_seconds=60, progress=0.1)
-
-
-@pytest.mark.usefixtures("database")
-async def test_no_scan_is_opened_for_a_job_that_is_to_be_cancelled() -> None:
-    await submit("example.com")
-    claim = await take_one()
-    await change_job(cancel_requested_at=func.now())
-    assert await open_new(claim) is None
-    assert await scans() == 0
-    with pytest.raises(JobCancelled):
+    with pytest.raises(error):
         async with get_background_session() as session, session.begin():
             await report_start(session, claim, lease_seconds=60, progress=0.1)
 

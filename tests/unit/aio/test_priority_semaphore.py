@@ -22,22 +22,22 @@ async def line_up(
     return tasks
 
 
-async def test_interactive_jobs_come_before_others_and_each_kind_in_its_order():
+async def order_of(others: str, interactive: str) -> str:
+    """The order in which jobs are served that wait for one place."""
     places, served = PrioritySemaphore(1), list[str]()
     async with places:
-        tasks = await line_up(places, "abc", served)
-        tasks += await line_up(places, "XY", served, interactive=True)
+        tasks = await line_up(places, others, served)
+        tasks += await line_up(places, interactive, served, interactive=True)
     await asyncio.gather(*tasks)
-    assert "".join(served) == "XYabc"
+    return "".join(served)
+
+
+async def test_interactive_jobs_come_before_others_and_each_kind_in_its_order():
+    assert await order_of("abc", interactive="XY") == "XYabc"
 
 
 async def test_many_interactive_jobs_leave_a_turn_to_others():
-    places, served = PrioritySemaphore(1), list[str]()
-    async with places:
-        tasks = await line_up(places, "ab", served)
-        tasks += await line_up(places, "ABCDEFGHIJ", served, interactive=True)
-    await asyncio.gather(*tasks)
-    assert "".join(served) == "ABCDaEFGHbIJ"
+    assert await order_of("ab", interactive="ABCDEFGHIJ") == "ABCDaEFGHbIJ"
     assert len("ABCD") == MAX_IN_A_ROW
 
 

@@ -27,7 +27,7 @@ class ColumnKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """The head of a column; numbers stand to the right.
+    """The header of a column; numbers are aligned to the right.
 
     A terminal narrower than `from_width` does not show it; other outputs always do.
     """
