@@ -11,13 +11,17 @@ from siteatlas.storage.models import (
     Base,
     Domain,
     DomainProblem,
+    FeedEvent,
+    FeedHead,
     Job,
     JobAttempt,
+    RobotsFile,
     Scan,
     Sitemap,
     SitemapLink,
     SitemapScan,
     SitemapUrl,
+    UrlChange,
 )
 
 
@@ -28,10 +32,14 @@ def table_of(model: type[Base]) -> Table:
 
 DOMAINS = table_of(Domain)
 DOMAIN_PROBLEMS = table_of(DomainProblem)
+FEED_EVENTS = table_of(FeedEvent)
+FEED_HEAD = table_of(FeedHead)
 JOBS = table_of(Job)
 JOB_ATTEMPTS = table_of(JobAttempt)
+ROBOTS_FILES = table_of(RobotsFile)
 SCANS = table_of(Scan)
 SITEMAPS = table_of(Sitemap)
 SITEMAP_LINKS = table_of(SitemapLink)
 SITEMAP_SCANS = table_of(SitemapScan)
 SITEMAP_URLS = table_of(SitemapUrl)
+URL_CHANGES = table_of(UrlChange)

@@ -3,10 +3,19 @@
 from siteatlas.storage.models.base import Base
 from siteatlas.storage.models.batch import Batch, BatchItem
 from siteatlas.storage.models.candidate import Candidate
+from siteatlas.storage.models.change import (
+    ChangeKind,
+    FeedEvent,
+    FeedEventKind,
+    FeedHead,
+    RemovalEvidence,
+    UrlChange,
+)
 from siteatlas.storage.models.domain import Domain, LastScanStatus
 from siteatlas.storage.models.job import SITEMAP_JOB, AttemptOutcome, Job, JobAttempt, JobStatus
 from siteatlas.storage.models.problem import DomainProblem
-from siteatlas.storage.models.scan import Scan, ScanState, SitemapScan, SitemapScanState
+from siteatlas.storage.models.robots_file import RobotsFile
+from siteatlas.storage.models.scan import Scan, ScanScope, ScanState, SitemapScan, SitemapScanState
 from siteatlas.storage.models.sitemap import Sitemap, SitemapLink, SitemapStatus, SitemapUrl
 from siteatlas.storage.models.user import LOCAL_USER_ID, SYSTEM_USER_ID, User
 from siteatlas.storage.models.worker import Worker
@@ -20,13 +29,20 @@ __all__ = [
     "Batch",
     "BatchItem",
     "Candidate",
+    "ChangeKind",
     "Domain",
     "DomainProblem",
+    "FeedEvent",
+    "FeedEventKind",
+    "FeedHead",
     "Job",
     "JobAttempt",
     "JobStatus",
     "LastScanStatus",
+    "RemovalEvidence",
+    "RobotsFile",
     "Scan",
+    "ScanScope",
     "ScanState",
     "Sitemap",
     "SitemapLink",
@@ -34,6 +50,7 @@ __all__ = [
     "SitemapScanState",
     "SitemapStatus",
     "SitemapUrl",
+    "UrlChange",
     "User",
     "Worker",
 ]

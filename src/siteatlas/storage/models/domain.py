@@ -23,9 +23,11 @@ class LastScanStatus(StrEnum):
 class Domain(Base):
     """A site: host without a leading `www.`, with its port when that is not the default.
 
-    The counters are of all that is stored, as of the last published scan. `next_scan_at` is set
-    while the site is watched; a paused site keeps it but is not scanned. A deleted site has given
-    its name away, see `storage.statements.domains.tombstone`.
+    The counters are of all that is stored, as of the last published scan; `missing_count` is how
+    many of the listed URLs are missing from their sitemaps without proof that they were removed.
+    `baseline_scan_id` is the first complete scan: URL events exist only after it. `next_scan_at`
+    is set while the site is watched; a paused site keeps it but is not scanned. A deleted site has
+    given its name away, see `storage.statements.domains.tombstone`.
     """
 
     __tablename__ = "domains"
@@ -56,6 +58,10 @@ class Domain(Base):
     url_count: Mapped[int] = mapped_column(server_default=text("0"))
     distinct_url_count: Mapped[int] = mapped_column(server_default=text("0"))
     sitemap_count: Mapped[int] = mapped_column(server_default=text("0"))
+    missing_count: Mapped[int] = mapped_column(server_default=text("0"))
+    baseline_scan_id: Mapped[int | None]
+    removals_held_since: Mapped[datetime | None]
+    last_published_seq: Mapped[int | None]
     created_by: Mapped[UUID] = mapped_column(ForeignKey("users.id"))
     created_at: Mapped[CreatedAt]
     updated_at: Mapped[CreatedAt]

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from datetime import datetime
 from enum import StrEnum
+from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Double, ForeignKey, Identity, Index, Integer, Sequence, text
+from sqlalchemy import Double, ForeignKey, Identity, Index, Integer, text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from siteatlas.storage.models.base import Base, CreatedAt, TextEnum, one_of
@@ -31,16 +32,39 @@ class SitemapScanState(StrEnum):
     UNREAD = "unread"
 
 
-PUBLISHED_SEQUENCE = Sequence("scans_published_seq", metadata=Base.metadata)
+class ScanScope(StrEnum):
+    """How much of a site a scan covers. Only a `full` one can prove that a document vanished.
+
+    `light`: the schedule chose the documents to read. `filtered`: a filter or `max_pages` left some
+    out. `document`: a single document.
+    """
+
+    FULL = "full"
+    LIGHT = "light"
+    FILTERED = "filtered"
+    DOCUMENT = "document"
 
 
 class Scan(Base):
-    """One scan of a site, over all attempts of its job. It outlives the job."""
+    """One scan of a site, over all attempts of its job. It outlives the job.
+
+    `url_count` and `distinct_url_count` are what the site lists after the scan, `read_url_count` is
+    what the scan read. `published_seq` is its number in the change feed, `change_counts` the number
+    of changes by kind. `removal_decision` is stored before removals are written, so that a later
+    attempt continues with the same decision.
+    """
 
     __tablename__ = "scans"
     __table_args__ = (
         one_of("state", ScanState),
+        one_of("scope", ScanScope),
         Index("ix_scans_domain_id_id", "domain_id", text("id DESC")),
+        Index(
+            "ix_scans_domain_id_published_seq",
+            "domain_id",
+            "published_seq",
+            postgresql_where=text("published_seq IS NOT NULL"),
+        ),
     )
 
     id: Mapped[int] = mapped_column(Identity(always=True), primary_key=True)
@@ -49,6 +73,7 @@ class Scan(Base):
     domain_id: Mapped[UUID] = mapped_column(ForeignKey("domains.id", ondelete="CASCADE"))
     created_by: Mapped[UUID] = mapped_column(ForeignKey("users.id"))
     state: Mapped[ScanState] = mapped_column(TextEnum(ScanState), server_default=text("'running'"))
+    scope: Mapped[ScanScope] = mapped_column(TextEnum(ScanScope), server_default=text("'full'"))
     partial: Mapped[bool] = mapped_column(server_default=text("false"))
     reasons: Mapped[list[str]] = mapped_column(server_default=text("'[]'"))
     error_code: Mapped[str | None]
@@ -56,6 +81,9 @@ class Scan(Base):
     sitemap_count: Mapped[int] = mapped_column(Integer, server_default=text("0"))
     url_count: Mapped[int] = mapped_column(server_default=text("0"))
     distinct_url_count: Mapped[int] = mapped_column(server_default=text("0"))
+    read_url_count: Mapped[int] = mapped_column(server_default=text("0"))
+    change_counts: Mapped[dict[str, int] | None]
+    removal_decision: Mapped[dict[str, Any] | None]
     started_at: Mapped[CreatedAt]
     finished_at: Mapped[datetime | None]
     published_seq: Mapped[int | None] = mapped_column(unique=True)

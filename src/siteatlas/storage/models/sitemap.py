@@ -23,7 +23,14 @@ class SitemapStatus(StrEnum):
 
 
 class Sitemap(Base):
-    """One document, by its address after redirects. Job ids are kept when the job is pruned."""
+    """One document, by its address after redirects. Job ids are kept when the job is pruned.
+
+    `last_complete_at` is the last read that was complete or unchanged. `read_version` is the
+    version of the reader that read it: null if it was never read completely, 0 before the change
+    feed existed; a read by another version is silent. `baseline_scan_id` is the scan of the last
+    silent read. `vanished_at` is when a scan first found that nothing names the document any more
+    or that it answers 404 or 410; once that is confirmed, `gone_at` is set.
+    """
 
     __tablename__ = "sitemaps"
     __table_args__ = (
@@ -67,6 +74,18 @@ class Sitemap(Base):
     error: Mapped[str | None]
     created_at: Mapped[CreatedAt]
     last_read_at: Mapped[datetime | None]
+    last_complete_at: Mapped[datetime | None]
+    read_version: Mapped[int | None] = mapped_column(Integer)
+    baseline_scan_id: Mapped[int | None]
+    missing_count: Mapped[int] = mapped_column(server_default=text("0"))
+    is_window: Mapped[bool] = mapped_column(server_default=text("false"))
+    not_modified_count: Mapped[int] = mapped_column(Integer, server_default=text("0"))
+    validator_lies: Mapped[int] = mapped_column(Integer, server_default=text("0"))
+    lastmod_trusted: Mapped[bool] = mapped_column(server_default=text("true"))
+    lastmod_streak: Mapped[int] = mapped_column(Integer, server_default=text("0"))
+    vanished_scan_id: Mapped[int | None]
+    vanished_at: Mapped[datetime | None]
+    gone_at: Mapped[datetime | None]
 
 
 class SitemapLink(Base):
@@ -87,12 +106,21 @@ class SitemapUrl(Base):
     """A URL in a document, as listed.
 
     No foreign keys: they would halve the rate of writing. Domain, job and owner are those of the
-    sitemap. `fingerprint` covers all values listed for the URL. `lastmod_text` is null where
+    sitemap. `fingerprint` covers all values listed for the URL. `missing_scan_id` is the first scan
+    whose complete read of the document no longer showed the URL; `removed_at` is set once that is
+    proved. `lastmod_text` is null where
     `lastmod` was listed in its usual form; see `listed_dates`.
     """
 
     __tablename__ = "sitemap_urls"
     __table_args__ = (
+        Index("ix_sitemap_urls_url_hash", "url_hash"),
+        Index(
+            "ix_sitemap_urls_missing",
+            "sitemap_id",
+            "missing_scan_id",
+            postgresql_where=text("missing_scan_id IS NOT NULL"),
+        ),
         {
             "postgresql_with": {
                 "autovacuum_vacuum_insert_scale_factor": 0.2,

@@ -16,9 +16,8 @@ from siteatlas.storage.models import (
     SitemapScan,
     SitemapScanState,
 )
-from siteatlas.storage.models.scan import PUBLISHED_SEQUENCE
 from siteatlas.storage.statements.unfinished import close_unfinished
-from siteatlas.storage.tables import JOBS, SCANS
+from siteatlas.storage.tables import FEED_HEAD, JOBS, SCANS
 
 # Statements of every scan are made once: making one costs as much as running it.
 _OF_JOB = select(
@@ -34,6 +33,8 @@ OPEN_NEW = (
     .on_conflict_do_nothing(index_elements=[SCANS.c.job_id])
     .returning(SCANS.c.id)
 )
+NEXT_NUMBER = update(FEED_HEAD).values(seq=FEED_HEAD.c.seq + 1).returning(FEED_HEAD.c.seq)
+_HEAD = NEXT_NUMBER.cte("head")
 PUBLISH = (
     update(SCANS)
     .where(SCANS.c.id == bindparam("of_scan"))
@@ -45,7 +46,7 @@ PUBLISH = (
         url_count=bindparam("read_urls"),
         distinct_url_count=bindparam("read_distinct_urls"),
         finished_at=func.now(),
-        published_seq=PUBLISHED_SEQUENCE.next_value(),
+        published_seq=select(_HEAD.c.seq).scalar_subquery(),
     )
     .returning(SCANS.c.domain_id)
 )
