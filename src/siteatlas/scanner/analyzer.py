@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import aclosing, suppress
 from typing import Any
 
@@ -17,8 +17,10 @@ from siteatlas.net.operator_headers import checked_headers
 from siteatlas.net.politeness import Politeness
 from siteatlas.net.proxy import Proxy
 from siteatlas.net.resolver import DnsResolver, Resolver
+from siteatlas.scanner.crawl.document_probe import probe_document
+from siteatlas.scanner.crawl.site_hosts import SiteHosts
 from siteatlas.scanner.crawl.site_scan import SiteScan
-from siteatlas.scanner.events import ScanEvent, ScanMemory
+from siteatlas.scanner.events import DocumentProbe, ScanEvent, ScanMemory
 from siteatlas.scanner.options import ScanOptions
 from siteatlas.scanner.summary import ScanSummary
 
@@ -77,6 +79,15 @@ class SitemapAnalyzer:
             scan.cancel()
             with suppress(asyncio.CancelledError, SiteatlasError):
                 await scan
+
+    async def probe_documents(
+        self, site: WebAddress, urls: Iterable[str]
+    ) -> AsyncGenerator[DocumentProbe, None]:
+        """Request documents of a site one after another without reading them."""
+        async with self._create_client(site) as client:
+            client.on_redirect = SiteHosts(site.host).follow_redirect
+            for url in urls:
+                yield await probe_document(client, url)
 
     async def analyze_domain_sitemaps(
         self,

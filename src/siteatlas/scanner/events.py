@@ -48,8 +48,8 @@ class Verdict(StrEnum):
 class DocumentOutcome(StrEnum):
     """How the reading of a document ended.
 
-    `complete`: read to the end. `unchanged`: not modified, by the response of the site. `cut`: only
-    the first entries could be read. `unread`: nothing usable was read.
+    `complete`: read to the end. `unchanged`: the same as at the last complete read, see
+    `UnchangedBy`. `cut`: only the first entries could be read. `unread`: nothing usable was read.
     """
 
     COMPLETE = "complete"
@@ -61,6 +61,17 @@ class DocumentOutcome(StrEnum):
     def is_read(self) -> bool:
         """Whether the content is usable, even if it is empty, unchanged or incomplete."""
         return self is not DocumentOutcome.UNREAD
+
+
+class UnchangedBy(StrEnum):
+    """How a document was found to be unchanged.
+
+    `not_modified`: the site responded with 304. `content_hash`: the bytes are those of the last
+    complete read.
+    """
+
+    NOT_MODIFIED = "not_modified"
+    CONTENT_HASH = "content_hash"
 
 
 class Validators(NamedTuple):
@@ -163,17 +174,27 @@ class EntryColumns:
 
 
 class RobotsRead(NamedTuple):
-    """robots.txt was requested; `http_status` is None if there was no response."""
+    """robots.txt was requested; `http_status` is None if there was no response.
+
+    `text` is its content as it can be stored, None unless the status is 200; `truncated`: only the
+    first 500 KiB.
+    """
 
     url: str
     http_status: int | None
     sitemap_urls: tuple[str, ...]
     crawl_delay: float | None = None
     error_code: str | None = None
+    text: str | None = None
+    truncated: bool = False
 
 
 class CandidateJudged(NamedTuple):
-    """The verdict on a candidate; `reason` is a code."""
+    """The verdict on a candidate; `reason` is a code.
+
+    `final_url` is where it redirects to, None without a redirect. With the reason `duplicate`, it
+    is a document that this scan reads under that address.
+    """
 
     url: str
     method: DiscoveryMethod
@@ -181,6 +202,7 @@ class CandidateJudged(NamedTuple):
     reason: str | None = None
     http_status: int | None = None
     type: SitemapType | None = None
+    final_url: str | None = None
 
 
 class DocumentRequested(NamedTuple):
@@ -224,9 +246,16 @@ class DocumentClosed(NamedTuple):
     """The reading of a document ended.
 
     A document that never opened (unreachable, not a sitemap) closes as `unread` without an opened
-    event; `method` and `parent_url` then tell how it was discovered. Validators and hash are only
-    set if the outcome is `complete` or `unchanged`. `problems` counts repairs and skipped entries
-    by code; `samples` are examples for some of these codes.
+    event; `method` and `parent_url` then tell how it was discovered. So does an `unchanged` one;
+    `unchanged_by` says why it is, and the children that are known of an index have been followed.
+    Validators and hash are only set if the outcome is `complete` or `unchanged`. `problems` counts
+    repairs and skipped entries by code; `samples` are examples for some of these codes.
+
+    `is_window`: it lists only recent entries (a feed, news, a ResourceSync change list), so that an
+    entry that it no longer lists has expired; False for an unchanged document, which was not read.
+    `proves_removals` is False if the end of a complete document may have been lost unnoticed, so
+    that only what it does list is certain; it then has no validators and no hash.
+    `validators_lied`: the validators are those of the last complete read, but the content differs.
     """
 
     url: str
@@ -247,6 +276,10 @@ class DocumentClosed(NamedTuple):
     content_hash: str | None = None
     problems: Mapping[str, int] = MappingProxyType({})
     samples: Mapping[str, tuple[ProblemSample, ...]] = MappingProxyType({})
+    unchanged_by: UnchangedBy | None = None
+    is_window: bool = False
+    proves_removals: bool = True
+    validators_lied: bool = False
 
 
 class ProblemSeen(NamedTuple):
@@ -282,18 +315,41 @@ Emit = Callable[[ScanEvent], Awaitable[None]]
 class KnownDocument(NamedTuple):
     """What the caller knows of a document before the scan.
 
-    `done` documents were finished earlier in this same scan: they are not fetched again, their
-    `children` still are. `validators` allow a conditional request (the processor does not supply
-    them yet); `children` are what an unchanged index yields.
+    `url` is its final address, also if it is known by the requested one. `done` documents were
+    finished earlier in this same scan: they are not fetched again, their `children` still are.
+
+    The rest is of the last complete read. `validators` allow a conditional request unless
+    `may_send_validators` is False; then they only show whether they lied. A document with the same
+    `content_hash` is unchanged; another `content_length` (bytes as received) shows at once that it
+    is not. An unchanged index yields its `children`; an unchanged document counts with its
+    `entry_count` towards the URL limit of the scan and has this `type`.
     """
 
     url: str
     done: bool = False
     validators: Validators = Validators()
     children: tuple[ChildLink, ...] = ()
+    content_hash: str | None = None
+    content_length: int | None = None
+    may_send_validators: bool = True
+    entry_count: int = 0
+    type: SitemapType | None = None
 
 
 class ScanMemory(NamedTuple):
     """The documents known before the scan, by requested URL and by final URL."""
 
     documents: Mapping[str, KnownDocument] = MappingProxyType({})
+
+
+class DocumentProbe(NamedTuple):
+    """The response to a request for a document whose body was not read.
+
+    `final_url` is its address after redirects; `error_code` is the error of the status, or of a
+    request that got no response.
+    """
+
+    url: str
+    final_url: str
+    http_status: int | None = None
+    error_code: str | None = None

@@ -6,6 +6,7 @@ import pytest
 from aiohttp import web
 
 from siteatlas.scanner.events import (
+    CandidateJudged,
     ChildLink,
     ChildrenFound,
     DocumentClosed,
@@ -151,3 +152,30 @@ async def test_a_validator_that_no_header_can_hold_is_left_out(site, make_analyz
     record = await record_scan(make_analyzer(site.host_port), site.base, memory=memory)
     assert record.urls == PAGE
     assert document.asked == [(None, None)]
+
+
+async def test_a_redirect_to_a_document_that_was_read_tells_where_it_leads(site, make_analyzer):
+    site.pages |= {
+        "/robots.txt": "Sitemap: /i.xml",
+        "/i.xml": index_of([f"{site.base}/new.xml", f"{site.base}/old.xml"]),
+        "/old.xml": lambda _: web.Response(status=301, headers={"Location": "/new.xml"}),
+        "/new.xml": urlset_of(PAGE),
+    }
+    record = await record_scan(make_analyzer(site.host_port), site.base)
+    judged = next(event for event in record.all(CandidateJudged) if event.reason == "duplicate")
+    assert (judged.url, judged.final_url) == (f"{site.base}/old.xml", f"{site.base}/new.xml")
+
+
+async def test_a_redirect_to_a_document_done_before_tells_where_it_leads(site, make_analyzer):
+    site.pages |= {
+        "/robots.txt": "Sitemap: /i.xml",
+        "/i.xml": index_of([f"{site.base}/old.xml"]),
+        "/old.xml": lambda _: web.Response(status=301, headers={"Location": "/new.xml"}),
+        "/new.xml": urlset_of(PAGE),
+    }
+    new = f"{site.base}/new.xml"
+    memory = ScanMemory({new: KnownDocument(new, done=True)})
+    record = await record_scan(make_analyzer(site.host_port), site.base, memory=memory)
+    assert record.verdicts["/old.xml"] == "skipped duplicate"
+    assert record.all(CandidateJudged)[-1].final_url == new
+    assert record.urls == []

@@ -208,6 +208,28 @@ async def test_robots_txt_that_is_refused_or_missing_sets_no_rules(site, make_an
     assert record.urls == URLS
 
 
+async def test_the_text_of_robots_txt_is_reported_as_it_can_be_stored(site, make_analyzer):
+    site.pages |= {"/robots.txt": b"# \xff\x00\nSitemap: /s.xml", "/s.xml": urlset_of([])}
+    robots = (await record_scan(make_analyzer(site.host_port), site.base)).all(RobotsRead)[0]
+    assert (robots.text, robots.truncated) == ("# \ufffd\ufffd\nSitemap: /s.xml", False)
+
+
+async def test_of_a_long_robots_txt_the_whole_lines_within_the_limit_are_reported(
+    site, make_analyzer
+):
+    line = b"# " + b"x" * 1021 + b"\n"
+    site.pages |= {"/robots.txt": b"Sitemap: /s.xml\n" + 600 * line, "/s.xml": urlset_of([])}
+    robots = (await record_scan(make_analyzer(site.host_port), site.base)).all(RobotsRead)[0]
+    assert robots.truncated
+    assert robots.text == "Sitemap: /s.xml\n" + 499 * line.decode()
+
+
+async def test_without_a_robots_txt_there_is_no_text(site, make_analyzer):
+    site.pages["/sitemap.xml"] = urlset_of([])
+    robots = (await record_scan(make_analyzer(site.host_port), site.base)).all(RobotsRead)[0]
+    assert (robots.http_status, robots.text) == (404, None)
+
+
 async def test_robots_txt_with_a_server_error_stops_the_scan(site, make_analyzer):
     site.pages |= {"/robots.txt": status(500), "/sitemap.xml": SITEMAP}
     record = await record_scan(make_analyzer(site.host_port), site.base)

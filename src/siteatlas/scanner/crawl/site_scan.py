@@ -168,7 +168,16 @@ class SiteScan:
         """Report robots.txt, apply its crawl delay and return the base of relative addresses."""
         robots, url, delay = result.robots, result.address.url, result.rules.crawl_delay
         if result.status is not None:
-            await self._emit(RobotsRead(url, result.status, robots.sitemaps, delay))
+            await self._emit(
+                RobotsRead(
+                    url,
+                    result.status,
+                    robots.sitemaps,
+                    delay,
+                    text=result.text,
+                    truncated=result.is_truncated,
+                )
+            )
         if result.is_truncated:
             await self._crawl.report_problem(ProblemCode.ROBOTS_TRUNCATED, url)
         if robots.sitemaps_truncated:

@@ -91,6 +91,11 @@ class _FetchedDocument(DocumentReading):
         )
 
     @property
+    def redirected_to(self) -> str | None:
+        """The address of the document if the request for it was redirected."""
+        return self.url if self.url != self.requested_url else None
+
+    @property
     def has_content(self) -> bool:
         """Whether this visit of the crawl has found entries or children."""
         return bool(self.entries_sent or self.unsent.urls or self.children_found)
@@ -139,6 +144,10 @@ class Visitor:
     async def _skip_done(self, candidate: CrawlCandidate, known: KnownDocument) -> VisitResult:
         """Skip a document finished earlier in this scan; only follow its children."""
         await self._emit_verdict(candidate, Verdict.ACCEPTED, ProblemCode.DONE_BEFORE)
+        return await self._follow_known(candidate, known)
+
+    async def _follow_known(self, candidate: CrawlCandidate, known: KnownDocument) -> VisitResult:
+        """Follow the known children of a document that is not read again."""
         await self._follow(candidate, known.url, known.children, self._client)
         return VisitResult(DocumentOutcome.UNCHANGED)
 
@@ -180,16 +189,21 @@ class Visitor:
             )
             return VisitResult(DocumentOutcome.UNREAD)
         if not self._frontier.mark_seen(candidate, reading.url):
-            await self._emit_verdict(
-                candidate, Verdict.SKIPPED, ProblemCode.DUPLICATE, reading=reading
-            )
+            await self._report_duplicate(reading)
             return VisitResult(None)
         known = self._memory.documents.get(reading.url)
         if known is not None and known.done:
-            return await self._skip_done(candidate, known)
+            await self._report_duplicate(reading)
+            return await self._follow_known(candidate, known)
         response.refuse_oversize()
         await self._read_body(reading, response)
         return await self._close_complete(reading, response)
+
+    async def _report_duplicate(self, reading: _FetchedDocument) -> None:
+        """Report a candidate that redirects to a document which this scan has read."""
+        await self._emit_verdict(
+            reading.candidate, Verdict.SKIPPED, ProblemCode.DUPLICATE, reading=reading
+        )
 
     async def _read_body(self, reading: _FetchedDocument, response: Response) -> None:
         """Stream the body of a response through a `DocumentReader` and process its results."""
@@ -281,6 +295,7 @@ class Visitor:
             raise HttpProtocolError
         reading.validators = known.validators
         if not self._frontier.mark_seen(reading.candidate, reading.url):
+            await self._report_duplicate(reading)
             return VisitResult(None)
         await self._emit_verdict(
             reading.candidate, Verdict.ACCEPTED, ProblemCode.UNCHANGED, reading=reading
@@ -331,6 +346,7 @@ class Visitor:
                 reason=_verdict_reason(reason),
                 http_status=reading.http_status if reading else None,
                 type=reader.type if reader else None,
+                final_url=reading.redirected_to if reading else None,
             )
         )
 

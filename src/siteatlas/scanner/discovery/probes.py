@@ -26,7 +26,13 @@ from siteatlas.errors import (
 from siteatlas.net.address import WebAddress, parse_url
 from siteatlas.net.client import HttpClient
 from siteatlas.net.response import Response
-from siteatlas.scanner.discovery.robots import MAX_BYTES, AgentRules, Robots, parse_robots
+from siteatlas.scanner.discovery.robots import (
+    MAX_BYTES,
+    AgentRules,
+    Robots,
+    parse_robots,
+    robots_text,
+)
 from siteatlas.scanner.events import SitemapType
 from siteatlas.scanner.reading.body import Body, BodyLimits
 from siteatlas.scanner.reading.document import DocumentReader
@@ -39,7 +45,7 @@ ROBOTS_WIRE_BYTES = 1024 * 1024
 class RobotsResult:
     """The result of requesting robots.txt; `address` is the final one, if there was a response.
 
-    `rules` are those for our own user agent.
+    `rules` are those for our own user agent; `text` is None if there is no robots.txt.
     """
 
     address: WebAddress
@@ -47,6 +53,7 @@ class RobotsResult:
     robots: Robots = field(default_factory=Robots)
     rules: AgentRules = field(default_factory=AgentRules)
     is_truncated: bool = False
+    text: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +98,7 @@ async def _fetch_robots_once(
             robots,
             robots.rules_for(user_agent),
             is_truncated=len(content) > MAX_BYTES,
+            text=None if error else robots_text(content),
         )
 
 

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from siteatlas.safe_text import storable
 from siteatlas.scanner.discovery.robots_rules import Rule, RuleSet, percent_encoded
 
 MAX_BYTES = 500 * 1024
@@ -203,11 +204,16 @@ def _is_bare_sitemap(statement: str) -> bool:
     return BARE_URL.fullmatch(statement) is not None and "sitemap" in statement.lower()
 
 
-def _text(content: bytes) -> str:
+def robots_text(content: bytes) -> str:
+    """The text of robots.txt that is read, in the form that can be stored."""
+    return storable(_text(_whole_lines(content), "replace"), MAX_BYTES)
+
+
+def _text(content: bytes, errors: str = "surrogateescape") -> str:
     """UTF-8 with its invalid bytes kept for later, or UTF-16 if the byte order mark says so."""
     if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return content.decode("utf-16", "replace")
-    return content.decode("utf-8", "surrogateescape").lstrip("\ufeff")
+    return content.decode("utf-8", errors).lstrip("\ufeff")
 
 
 def _whole_lines(content: bytes) -> bytes:
