@@ -11,6 +11,7 @@ import os
 from typing import Any
 
 from tests.faults.eyes import NAME, Eyes
+from tests.faults.feed_oracle import NEVER_IN_FEED, TOLD_TO_FEED
 from tests.fixtures.waiting import wait_until
 
 # Each query gives the rows that must not exist.
@@ -82,6 +83,7 @@ NEVER = {
             SELECT count(DISTINCT u.url_hash) FROM sitemap_urls u
             JOIN sitemaps s ON s.id = u.sitemap_id
             WHERE s.domain_id = d.id AND u.removed_at IS NULL)""",
+    **NEVER_IN_FEED,
 }
 DEATHS = "SELECT count(*) FROM job_attempts WHERE outcome = 'rescued'"
 LEFT_CONNECTIONS = """
@@ -119,6 +121,7 @@ TOLD = {
     "job": """
         SELECT status, progress, error_code, (result_data - 'scan_id' - 'sitemaps' - 'domain')::text
         FROM jobs WHERE domain_id = $1 ORDER BY id""",
+    **TOLD_TO_FEED,
 }
 
 Story = dict[str, list[tuple[Any, ...]]]

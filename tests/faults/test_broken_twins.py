@@ -66,8 +66,9 @@ async def two_workers_claim_at_once(verb: ClaimVerb, eyes: Eyes) -> None:
                 await complete(session, one, {"url_count": 0})
     assert (await eyes.job(job.id))["status"] == "completed"
     await eyes.rows(
-        "INSERT INTO scans (job_id, job_uuid, domain_id, created_by, state) "
-        "SELECT id, job_id, domain_id, created_by, 'published' FROM jobs"
+        "WITH head AS (UPDATE feed_head SET seq = seq + 1 RETURNING seq) "
+        "INSERT INTO scans (job_id, job_uuid, domain_id, created_by, state, published_seq) "
+        "SELECT id, job_id, domain_id, created_by, 'published', seq FROM jobs, head"
     )
 
 
