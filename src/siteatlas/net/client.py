@@ -62,6 +62,8 @@ TOO_MANY_REQUESTS = 429
 SERVER_ERRORS = range(500, 600)
 
 OnRedirect = Callable[[WebAddress, WebAddress], None]
+# The ETag and the Last-Modified date that an address gave.
+ValidatorsOf = Callable[[WebAddress], tuple[str | None, str | None]]
 
 
 class HttpClient:
@@ -125,21 +127,23 @@ class HttpClient:
         self,
         address: WebAddress,
         *,
-        etag: str | None = None,
-        last_modified: str | None = None,
+        validators_of: ValidatorsOf | None = None,
         max_bytes: int | None = None,
         accept_encoding: str = "gzip",
     ) -> AsyncIterator[Response]:
         """Request a document and follow redirects; the body is read through `Response.chunks`.
 
-        Raises ScanError for faults of the network and EgressDenied for forbidden addresses.
+        `validators_of` makes the request conditional: each address gets the validators that it
+        gave, and no other. Raises ScanError for faults of the network and EgressDenied for
+        forbidden addresses.
         """
         await fair_loop().yield_to_interactive()
-        headers = {"Accept-Encoding": accept_encoding, **_conditions(etag, last_modified)}
         budget = TimeLimit(self._limits.document)
         chain = [address]
         async with AsyncExitStack() as exchange:
             while True:
+                validators = validators_of(chain[-1]) if validators_of else (None, None)
+                headers = {"Accept-Encoding": accept_encoding, **_conditions(*validators)}
                 raw = await self._open(chain[-1], headers, budget, exchange)
                 target = self._redirect_target(raw, chain)
                 if target is None:

@@ -115,6 +115,17 @@ class Response:
         return ",".join(self._raw.headers.getall("Content-Encoding", [])).strip().lower()
 
     @property
+    def content_length(self) -> int | None:
+        """The length of the body that the response announces."""
+        return self._raw.content_length
+
+    @property
+    def is_framed(self) -> bool:
+        """Whether a body that ends early is noticed: by its length or by its last chunk."""
+        codings = self._raw.headers.get("Transfer-Encoding", "").lower()
+        return self._raw.content_length is not None or "chunked" in codings
+
+    @property
     def charset(self) -> str | None:
         """The character set that the Content-Type header names, as written."""
         match = _CHARSET.search(self._raw.headers.get("Content-Type", ""))
@@ -155,7 +166,7 @@ class Response:
 
         A document that is only somewhat too large is read up to the limit.
         """
-        announced = self._raw.content_length
+        announced = self.content_length
         if announced is not None and announced > ABSURD_FACTOR * self._max_bytes:
             raise TooLarge
 

@@ -98,7 +98,7 @@ async def test_a_conditional_request_may_be_answered_with_304(make_client: MakeC
     answer = b"HTTP/1.1 304 Not Modified\r\n\r\n"
     async with PathServer({"/": answer}) as server, make_client(server.entry) as client:
         address = parse_url(server.url())
-        async with client.get(address, etag='"v1"', last_modified="yesterday") as response:
+        async with client.get(address, validators_of=lambda _: ('"v1"', "yesterday")) as response:
             assert response.status == 304
             assert await read(response) == b""
             assert response.error() is None
@@ -108,7 +108,7 @@ async def test_a_conditional_request_may_be_answered_with_304(make_client: MakeC
 
 async def test_validators_that_no_header_can_hold_are_not_sent(make_client: MakeClient):
     async with PathServer({"/": whole_answer()}) as server, make_client(server.entry) as client:
-        await ask(client.get(parse_url(server.url()), etag="a\r\nX: y", last_modified="é"))
+        await ask(client.get(parse_url(server.url()), validators_of=lambda _: ("a\r\nX: y", "é")))
     assert "If-" not in server.requests[0]
 
 

@@ -356,7 +356,10 @@ async def test_a_coding_that_was_not_asked_for_is_asked_for_again_without(site, 
             return web.Response(body=urlset_of(pages("p", 1)))
         return web.Response(body=b"???", headers={"Content-Encoding": "br"})
 
-    site.pages |= {"/robots.txt": ROBOTS, "/sitemap.xml": picky}
+    def moved(_request: web.BaseRequest) -> web.Response:
+        return web.Response(status=302, headers={"Location": "/moved.xml"})
+
+    site.pages |= {"/robots.txt": ROBOTS, "/sitemap.xml": moved, "/moved.xml": picky}
     record = await record_scan(make_analyzer(site.host_port), site.base)
     assert record.urls == pages("p", 1)
 

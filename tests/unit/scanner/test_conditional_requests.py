@@ -13,6 +13,7 @@ from siteatlas.scanner.events import (
     DocumentOutcome,
     KnownDocument,
     ScanMemory,
+    UnchangedBy,
     Validators,
 )
 from tests.fixtures.documents import index_of, urlset_of
@@ -40,6 +41,16 @@ class Versioned:
         if unchanged:
             return web.Response(status=304, headers=self.headers)
         return web.Response(body=self.content, headers=self.headers)
+
+
+def redirecting_to(place: str, asked: Versioned):
+    """A page that redirects, and records the validators of each request like a document."""
+
+    def answer(request: web.BaseRequest) -> web.Response:
+        asked(request)
+        return web.Response(status=301, headers={"Location": place})
+
+    return answer
 
 
 def build_scan_memory(record) -> ScanMemory:
@@ -80,6 +91,7 @@ async def test_an_unchanged_document_keeps_its_validators_and_tells_its_status(s
         DocumentClosed
     )
     assert closed[0].outcome is DocumentOutcome.UNCHANGED
+    assert closed[0].unchanged_by is UnchangedBy.NOT_MODIFIED
     assert closed[0].http_status == 304
     assert closed[0].validators == Validators('"v1"', DATE)
     assert closed[0].wire_bytes == closed[0].entry_count == 0
@@ -129,18 +141,48 @@ async def test_a_document_that_breaks_off_gives_no_validators_and_no_hash(site, 
     assert (closed.validators, closed.content_hash) == (Validators(), None)
 
 
-async def test_validators_are_sent_after_a_redirect_too(site, make_analyzer):
-    document = Versioned(urlset_of(PAGE))
+async def test_behind_a_redirect_validators_go_only_to_the_address_that_gave_them(
+    site, make_analyzer
+):
+    document, redirect = Versioned(urlset_of(PAGE)), Versioned(b"")
     site.pages |= {
         "/robots.txt": "Sitemap: /old.xml",
-        "/old.xml": lambda _: web.Response(status=301, headers={"Location": "/new.xml"}),
+        "/old.xml": redirecting_to("/new.xml", redirect),
         "/new.xml": document,
     }
     known = KnownDocument(f"{site.base}/new.xml", validators=Validators('"v1"', DATE))
     memory = ScanMemory({known.url: known, f"{site.base}/old.xml": known})
     record = await record_scan(make_analyzer(site.host_port), site.base, memory=memory)
     assert record.outcomes == {"/new.xml": "unchanged"}
+    assert record.all(DocumentClosed)[0].requested_url == f"{site.base}/old.xml"
     assert document.asked == [('"v1"', DATE)]
+    assert redirect.asked == [(None, None)]
+
+
+async def test_a_document_that_moved_is_read_without_its_old_validators(site, make_analyzer):
+    document, redirect = Versioned(urlset_of(PAGE)), Versioned(b"")
+    site.pages |= {
+        "/robots.txt": "Sitemap: /old.xml",
+        "/old.xml": redirecting_to("/new.xml", redirect),
+        "/new.xml": document,
+    }
+    known = KnownDocument(f"{site.base}/old.xml", validators=Validators('"v1"', DATE))
+    memory = ScanMemory({known.url: known})
+    record = await record_scan(make_analyzer(site.host_port), site.base, memory=memory)
+    assert record.outcomes == {"/new.xml": "complete"}
+    assert (document.asked, redirect.asked) == ([(None, None)], [('"v1"', DATE)])
+
+
+async def test_validators_that_may_not_be_sent_are_not(site, make_analyzer):
+    document = Versioned(urlset_of(PAGE))
+    site.pages |= {"/robots.txt": "Sitemap: /s.xml", "/s.xml": document}
+    known = KnownDocument(
+        f"{site.base}/s.xml", validators=Validators('"v1"', DATE), may_send_validators=False
+    )
+    memory = ScanMemory({known.url: known})
+    record = await record_scan(make_analyzer(site.host_port), site.base, memory=memory)
+    assert record.outcomes == {"/s.xml": "complete"}
+    assert document.asked == [(None, None)]
 
 
 @pytest.mark.parametrize("etag", ['"a\r\nX-Evil: 1"', '"ü"', ""])

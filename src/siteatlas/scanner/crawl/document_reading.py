@@ -15,6 +15,8 @@ from siteatlas.scanner.events import (
     DocumentClosed,
     DocumentOpened,
     DocumentOutcome,
+    SitemapType,
+    UnchangedBy,
     Validators,
 )
 from siteatlas.scanner.reading.document import DocumentReader
@@ -22,7 +24,11 @@ from siteatlas.scanner.reading.document import DocumentReader
 
 @dataclass(slots=True, kw_only=True)
 class DocumentReading:
-    """One document; there is no `reader` before its body arrives."""
+    """One document; there is no `reader` before its body arrives, and none if it is unchanged.
+
+    `content_hash`, `type` and `wire_bytes` are of an unchanged document; otherwise the reader has
+    them.
+    """
 
     url: str
     requested_url: str
@@ -34,6 +40,12 @@ class DocumentReading:
     reader: DocumentReader | None = None
     entries_sent: int = 0
     validators: Validators = Validators()
+    content_hash: str | None = None
+    type: SitemapType | None = None
+    wire_bytes: int = 0
+    unchanged_by: UnchangedBy | None = None
+    proves_removals: bool = True
+    validators_lied: bool = False
     is_open: bool = False
     started: float = field(default_factory=time.monotonic)
 
@@ -58,24 +70,28 @@ class DocumentReading:
     ) -> DocumentClosed:
         """The event to emit at the end."""
         reader = self.reader
-        complete = outcome is DocumentOutcome.COMPLETE
+        has_hash = outcome is DocumentOutcome.COMPLETE and self.proves_removals
         return DocumentClosed(
             url=self.url,
             requested_url=self.requested_url,
             outcome=outcome,
             method=self.method,
-            type=reader.type if reader else None,
+            type=reader.type if reader else self.type,
             parent_url=self.parent_url,
             error_code=error.code if error else None,
             error=error.message if error else None,
             http_status=self.http_status,
             entry_count=self.entries_sent,
             skipped_count=reader.tally.skipped if reader else 0,
-            wire_bytes=reader.wire_bytes if reader else 0,
+            wire_bytes=reader.wire_bytes if reader else self.wire_bytes,
             decoded_bytes=reader.decoded_bytes if reader else 0,
             seconds=time.monotonic() - self.started,
             validators=self.validators,
-            content_hash=reader.content_hash() if reader and complete else None,
+            content_hash=str(reader.content_hash()) if reader and has_hash else self.content_hash,
             problems=reader.tally.counts() if reader else {},
             samples=reader.tally.kept_samples() if reader else {},
+            unchanged_by=self.unchanged_by,
+            is_window=reader.is_window if reader else False,
+            proves_removals=self.proves_removals,
+            validators_lied=self.validators_lied,
         )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from siteatlas.aio.fairness import fair_loop
 from siteatlas.errors import (
@@ -23,8 +23,15 @@ from siteatlas.logs import get_logger
 from siteatlas.net.client import HttpClient
 from siteatlas.net.response import Response
 from siteatlas.scanner.crawl.candidates import CrawlCandidate
-from siteatlas.scanner.crawl.document_reading import DocumentReading
+from siteatlas.scanner.crawl.fetched_document import FetchedDocument
 from siteatlas.scanner.crawl.frontier import Frontier, UrlLimit
+from siteatlas.scanner.crawl.held_body import HeldBody
+from siteatlas.scanner.crawl.known_documents import (
+    KnownDocuments,
+    has_known_content,
+    lied,
+    validators_in,
+)
 from siteatlas.scanner.crawl.placement import Placement
 from siteatlas.scanner.discovery.probes import RandomPathResult
 from siteatlas.scanner.events import (
@@ -37,10 +44,11 @@ from siteatlas.scanner.events import (
     EntryColumns,
     KnownDocument,
     ScanMemory,
-    Validators,
+    UnchangedBy,
     Verdict,
 )
 from siteatlas.scanner.problem_codes import ProblemCode
+from siteatlas.scanner.reading.content_hash import ContentHash
 from siteatlas.scanner.reading.document import DocumentReader
 from siteatlas.scanner.reading.duplicates import DuplicateUrls
 from siteatlas.scanner.reading.tally import ReadResult
@@ -67,40 +75,6 @@ class VisitResult:
         return self.outcome is not None and self.outcome.is_read
 
 
-@dataclass(slots=True, kw_only=True)
-class _FetchedDocument(DocumentReading):
-    """The state of one visit."""
-
-    candidate: CrawlCandidate
-    placement: Placement | None = None
-    duplicates: DuplicateUrls | None = None
-    unsent: EntryColumns = field(default_factory=EntryColumns)
-    children_found: int = 0
-
-    @classmethod
-    def of(cls, candidate: CrawlCandidate) -> _FetchedDocument:
-        """The state before the first request."""
-        return cls(
-            candidate=candidate,
-            url=candidate.address.url,
-            requested_url=candidate.address.url,
-            method=candidate.method,
-            parent_url=candidate.parent_url,
-            depth=candidate.depth,
-            listed_lastmod=candidate.listed_lastmod,
-        )
-
-    @property
-    def redirected_to(self) -> str | None:
-        """The address of the document if the request for it was redirected."""
-        return self.url if self.url != self.requested_url else None
-
-    @property
-    def has_content(self) -> bool:
-        """Whether this visit of the crawl has found entries or children."""
-        return bool(self.entries_sent or self.unsent.urls or self.children_found)
-
-
 class Visitor:
     """Visits candidates of one scan with one client."""
 
@@ -117,7 +91,7 @@ class Visitor:
     ) -> None:
         self._client = client
         self._frontier = frontier
-        self._memory = memory
+        self._known = KnownDocuments(memory)
         self._budget = budget
         self._emit = emit
         self._follow = follow
@@ -127,13 +101,13 @@ class Visitor:
 
     async def visit(self, candidate: CrawlCandidate) -> VisitResult:
         """Fetch and read one candidate; errors are returned in the result."""
-        known = self._memory.documents.get(candidate.address.url)
+        known = self._known.requested(candidate.address.url)
         if known is not None and known.done:
             return await self._skip_done(candidate, known)
-        reading = _FetchedDocument.of(candidate)
+        reading = FetchedDocument.of(candidate)
         await self._emit(DocumentRequested(reading.url, candidate.method, candidate.parent_url))
         try:
-            return await self._fetch_with_fallback(reading, known)
+            return await self._fetch_with_fallback(reading)
         except (ScanError, AddressError) as error:
             return await self._close_failed(reading, error)
         except Exception:
@@ -151,24 +125,18 @@ class Visitor:
         await self._follow(candidate, known.url, known.children, self._client)
         return VisitResult(DocumentOutcome.UNCHANGED)
 
-    async def _fetch_with_fallback(
-        self, reading: _FetchedDocument, known: KnownDocument | None
-    ) -> VisitResult:
+    async def _fetch_with_fallback(self, reading: FetchedDocument) -> VisitResult:
         """Fetch a document with gzip; without compression if the response has an unknown one."""
         try:
-            return await self._fetch(reading, known, accept_encoding="gzip")
+            return await self._fetch(reading, accept_encoding="gzip")
         except EncodingUnsupported:
-            return await self._fetch(reading, known, accept_encoding="identity")
+            return await self._fetch(reading, accept_encoding="identity")
 
-    async def _fetch(
-        self, reading: _FetchedDocument, known: KnownDocument | None, *, accept_encoding: str
-    ) -> VisitResult:
+    async def _fetch(self, reading: FetchedDocument, *, accept_encoding: str) -> VisitResult:
         """Request a document, conditionally if it is known, and read it or report it unchanged."""
-        validators = known.validators if known is not None else Validators()
         async with self._client.get(
             reading.candidate.address,
-            etag=validators.etag,
-            last_modified=validators.last_modified,
+            validators_of=self._known.validators_to_send,
             accept_encoding=accept_encoding,
         ) as response:
             reading.http_status = response.status
@@ -177,10 +145,10 @@ class Visitor:
             if error is not None:
                 raise error
             if response.status == NOT_MODIFIED:
-                return await self._close_unchanged(reading, known)
+                return await self._close_not_modified(reading)
             return await self._read_new(reading, response)
 
-    async def _read_new(self, reading: _FetchedDocument, response: Response) -> VisitResult:
+    async def _read_new(self, reading: FetchedDocument, response: Response) -> VisitResult:
         """Read the document of a response, unless it is a soft 404 or was read before."""
         candidate = reading.candidate
         if candidate.is_guess and reading.url == self.random_path.final_url:
@@ -188,28 +156,42 @@ class Visitor:
                 candidate, Verdict.REJECTED, ProblemCode.SOFT_404, reading=reading
             )
             return VisitResult(DocumentOutcome.UNREAD)
+        # Before the URL counts as seen, because an unknown compression leads to a second request.
+        reader = DocumentReader(
+            response.content_encoding, response.charset, base_url=response.address.url
+        )
         if not self._frontier.mark_seen(candidate, reading.url):
             await self._report_duplicate(reading)
             return VisitResult(None)
-        known = self._memory.documents.get(reading.url)
+        known = self._known.at(reading.url)
         if known is not None and known.done:
             await self._report_duplicate(reading)
             return await self._follow_known(candidate, known)
         response.refuse_oversize()
-        await self._read_body(reading, response)
+        body = HeldBody(response.chunks(), response.charset)
+        try:
+            if known is not None and await has_known_content(body, known, response):
+                reading.wire_bytes = body.size
+                return await self._close_same_content(reading, known, response)
+            await self._read_body(reading, reader, response, body)
+        finally:
+            body.release()
         return await self._close_complete(reading, response)
 
-    async def _report_duplicate(self, reading: _FetchedDocument) -> None:
+    async def _report_duplicate(self, reading: FetchedDocument) -> None:
         """Report a candidate that redirects to a document which this scan has read."""
         await self._emit_verdict(
             reading.candidate, Verdict.SKIPPED, ProblemCode.DUPLICATE, reading=reading
         )
 
-    async def _read_body(self, reading: _FetchedDocument, response: Response) -> None:
+    async def _read_body(
+        self,
+        reading: FetchedDocument,
+        reader: DocumentReader,
+        response: Response,
+        body: HeldBody,
+    ) -> None:
         """Stream the body of a response through a `DocumentReader` and process its results."""
-        reader = DocumentReader(
-            response.content_encoding, response.charset, base_url=response.address.url
-        )
         reading.reader = reader
         reading.placement = Placement(
             response.address,
@@ -219,7 +201,7 @@ class Visitor:
         )
         reading.duplicates = DuplicateUrls(reader.tally) if self._find_duplicates else None
         try:
-            async for chunk in response.chunks():
+            async for chunk in body.chunks():
                 await self._process_results(reading, reader.feed(chunk))
         except ScanError:
             await self._process_results(reading, reader.read_buffered())
@@ -227,7 +209,7 @@ class Visitor:
         await self._process_results(reading, reader.close())
 
     async def _process_results(
-        self, reading: _FetchedDocument, results: Iterable[ReadResult]
+        self, reading: FetchedDocument, results: Iterable[ReadResult]
     ) -> None:
         """Process results as they are produced, each in a time slice of the event loop."""
         remaining = iter(results)
@@ -241,7 +223,7 @@ class Visitor:
                     return
                 await self._process_result(reading, result)
 
-    async def _process_result(self, reading: _FetchedDocument, result: ReadResult) -> None:
+    async def _process_result(self, reading: FetchedDocument, result: ReadResult) -> None:
         """Follow the children and collect the entries of a result, up to the URL limit."""
         opened = reading.opened()
         if opened is not None:
@@ -264,46 +246,71 @@ class Visitor:
             if kept < len(result.columns):
                 raise UrlLimitReached
 
-    async def _send_entries(self, reading: _FetchedDocument) -> None:
+    async def _send_entries(self, reading: FetchedDocument) -> None:
         """Emit the entries of the document that were not sent yet."""
         if reading.unsent.urls:
             columns, reading.unsent = reading.unsent, EntryColumns()
             reading.entries_sent += len(columns)
             await self._emit(EntriesRead(reading.url, columns))
 
-    async def _close_complete(self, reading: _FetchedDocument, response: Response) -> VisitResult:
+    async def _close_complete(self, reading: FetchedDocument, response: Response) -> VisitResult:
         """Close a document that was read to its end, with its validators."""
-        reading.validators = Validators(
-            response.headers.get("ETag"), response.headers.get("Last-Modified")
+        reader = reading.reader
+        assert reader is not None
+        validators = validators_in(response)
+        reading.proves_removals = response.is_framed or reader.shows_its_end
+        if reading.proves_removals:
+            reading.validators = validators
+        known = self._known.at(reading.url)
+        reading.validators_lied = known is not None and lied(
+            known, validators, reader.content_hash()
         )
         self._note_duplicate(reading)
         return await self._close_document(reading, DocumentOutcome.COMPLETE)
 
-    def _note_duplicate(self, reading: _FetchedDocument) -> None:
+    def _note_duplicate(self, reading: FetchedDocument) -> None:
         """Record a document whose content is the same as that of another one of the scan."""
         reader = reading.reader
         if reader is None or not reading.has_content:
             return
-        if not self._frontier.is_new_content(reader.content_hash()):
+        if not self._frontier.is_new_content(reader.content_hash().content):
             reader.tally.note(ProblemCode.DUPLICATE_CONTENT)
 
-    async def _close_unchanged(
-        self, reading: _FetchedDocument, known: KnownDocument | None
-    ) -> VisitResult:
-        """Close a document that the site reports as unchanged; follow its known children."""
+    async def _close_not_modified(self, reading: FetchedDocument) -> VisitResult:
+        """Close a document that the site reports as unchanged."""
+        known = self._known.at(reading.url)
         if known is None:
             raise HttpProtocolError
-        reading.validators = known.validators
         if not self._frontier.mark_seen(reading.candidate, reading.url):
             await self._report_duplicate(reading)
             return VisitResult(None)
+        reading.validators = known.validators
+        return await self._close_unchanged(reading, known, UnchangedBy.NOT_MODIFIED)
+
+    async def _close_same_content(
+        self, reading: FetchedDocument, known: KnownDocument, response: Response
+    ) -> VisitResult:
+        """Close a document whose bytes are those of the last complete read."""
+        reading.validators = validators_in(response)
+        return await self._close_unchanged(reading, known, UnchangedBy.CONTENT_HASH)
+
+    async def _close_unchanged(
+        self, reading: FetchedDocument, known: KnownDocument, by: UnchangedBy
+    ) -> VisitResult:
+        """Close an unchanged document; follow its known children and count its known entries."""
+        reading.unchanged_by = by
+        reading.content_hash, reading.type = known.content_hash, known.type
+        content_hash = ContentHash.parse(known.content_hash)
+        if content_hash is not None:
+            self._frontier.is_new_content(content_hash.content)
+        self._budget.admit(known.entry_count)
         await self._emit_verdict(
             reading.candidate, Verdict.ACCEPTED, ProblemCode.UNCHANGED, reading=reading
         )
         await self._follow(reading.candidate, reading.url, known.children, self._client)
         return await self._close_document(reading, DocumentOutcome.UNCHANGED)
 
-    async def _close_failed(self, reading: _FetchedDocument, error: SiteatlasError) -> VisitResult:
+    async def _close_failed(self, reading: FetchedDocument, error: SiteatlasError) -> VisitResult:
         """Close a document that failed; for a failed guess, only the verdict is reported."""
         outcome = DocumentOutcome.CUT if reading.has_content else DocumentOutcome.UNREAD
         candidate = reading.candidate
@@ -317,7 +324,7 @@ class Visitor:
 
     async def _close_document(
         self,
-        reading: _FetchedDocument,
+        reading: FetchedDocument,
         outcome: DocumentOutcome,
         error: SiteatlasError | None = None,
     ) -> VisitResult:
@@ -332,7 +339,7 @@ class Visitor:
         verdict: Verdict,
         reason: ProblemCode | SiteatlasError | None,
         *,
-        reading: _FetchedDocument | None = None,
+        reading: FetchedDocument | None = None,
     ) -> None:
         """Emit the verdict on a candidate; children of an index only have one if skipped."""
         if candidate.is_child and verdict is not Verdict.SKIPPED:
@@ -345,7 +352,7 @@ class Visitor:
                 verdict=verdict,
                 reason=_verdict_reason(reason),
                 http_status=reading.http_status if reading else None,
-                type=reader.type if reader else None,
+                type=reader.type if reader else reading.type if reading else None,
                 final_url=reading.redirected_to if reading else None,
             )
         )

@@ -52,6 +52,11 @@ class Body:
         self.wire_bytes = 0
         self.decoded_bytes = 0
 
+    @property
+    def is_compressed(self) -> bool:
+        """Whether the document is gzip, which tells its end."""
+        return self._layer.is_gzip
+
     def feed(self, chunk: bytes) -> Iterator[bytes]:
         """The chunks completed by these wire bytes; raises when a limit is exceeded."""
         for start in range(0, len(chunk), CHUNK_BYTES):
@@ -99,6 +104,11 @@ class _GzipLayer:
         self._sniffed = False
         self._gzip: _GzipMembers | None = None
         self._inner: _GzipLayer | None = None
+
+    @property
+    def is_gzip(self) -> bool:
+        """Whether the first bytes of the document have shown this layer to be gzip."""
+        return self._gzip is not None
 
     def feed(self, data: bytes) -> Iterator[bytes]:
         """The decompressed bytes of the document in this data."""

@@ -23,6 +23,7 @@ from siteatlas.errors import (
 from siteatlas.scanner.events import SitemapType
 from siteatlas.scanner.problem_codes import ProblemCode
 from siteatlas.scanner.reading.body import Body, BodyLimits
+from siteatlas.scanner.reading.content_hash import ContentHash, WireHash
 from siteatlas.scanner.reading.encoding import TextDecoder
 from siteatlas.scanner.reading.tally import ReadResult, Tally
 
@@ -72,6 +73,8 @@ class DocumentReader:
         self._body = Body(content_encoding, self.tally, limits)
         self._decoder = TextDecoder(charset, self.tally)
         self._hash = xxhash.xxh3_128()
+        self._wire_hash = WireHash(charset)
+        self._news_count = 0
         self._head = ""
         self._format: Format | None = None
 
@@ -85,12 +88,24 @@ class DocumentReader:
         """Bytes of the decompressed document so far."""
         return self._body.decoded_bytes
 
-    def content_hash(self) -> str:
-        """A fingerprint of the document's bytes so far, the same for every compression."""
-        return self._hash.hexdigest()
+    @property
+    def is_window(self) -> bool:
+        """Whether the document lists only recent entries: a feed, or mostly news."""
+        is_feed = self.type in (SitemapType.RSS, SitemapType.ATOM)
+        return is_feed or 2 * self._news_count >= self.entry_count > 0
+
+    @property
+    def shows_its_end(self) -> bool:
+        """Whether the document itself shows that it was read to its end: by a tag, or by gzip."""
+        return self.type is not SitemapType.TEXT or self._body.is_compressed
+
+    def content_hash(self) -> ContentHash:
+        """The hashes of the document so far."""
+        return ContentHash(self._hash.hexdigest(), self._wire_hash.hexdigest())
 
     def feed(self, chunk: bytes) -> Iterator[ReadResult]:
         """The results completed by this chunk."""
+        self._wire_hash.update(chunk)
         try:
             for decoded in self._body.feed(chunk):
                 yield from self._decode_chunk(decoded)
@@ -168,4 +183,6 @@ class DocumentReader:
             result.columns = result.columns.head(remaining)
         self.entry_count += len(result.columns)
         self.child_count += len(result.children)
+        if any(result.columns.extras):
+            self._news_count += sum("news" in extra for extra in result.columns.extras if extra)
         return result

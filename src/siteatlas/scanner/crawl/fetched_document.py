@@ -1,0 +1,45 @@
+"""The state of one document while a visit fetches and reads it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from siteatlas.scanner.crawl.candidates import CrawlCandidate
+from siteatlas.scanner.crawl.document_reading import DocumentReading
+from siteatlas.scanner.crawl.placement import Placement
+from siteatlas.scanner.events import EntryColumns
+from siteatlas.scanner.reading.duplicates import DuplicateUrls
+
+
+@dataclass(slots=True, kw_only=True)
+class FetchedDocument(DocumentReading):
+    """The state of one visit."""
+
+    candidate: CrawlCandidate
+    placement: Placement | None = None
+    duplicates: DuplicateUrls | None = None
+    unsent: EntryColumns = field(default_factory=EntryColumns)
+    children_found: int = 0
+
+    @classmethod
+    def of(cls, candidate: CrawlCandidate) -> FetchedDocument:
+        """The state before the first request."""
+        return cls(
+            candidate=candidate,
+            url=candidate.address.url,
+            requested_url=candidate.address.url,
+            method=candidate.method,
+            parent_url=candidate.parent_url,
+            depth=candidate.depth,
+            listed_lastmod=candidate.listed_lastmod,
+        )
+
+    @property
+    def redirected_to(self) -> str | None:
+        """The address of the document if the request for it was redirected."""
+        return self.url if self.url != self.requested_url else None
+
+    @property
+    def has_content(self) -> bool:
+        """Whether this visit of the crawl has found entries or children."""
+        return bool(self.entries_sent or self.unsent.urls or self.children_found)

@@ -1,0 +1,68 @@
+"""What the caller of a scan knows of its documents, and whether a response says something new.
+
+Decides which validators are sent where, whether a body is the known one, and whether validators
+lied. `visit.py` requests and reads the documents.
+"""
+
+from __future__ import annotations
+
+from siteatlas.net.address import WebAddress
+from siteatlas.net.response import Response
+from siteatlas.scanner.crawl.held_body import HeldBody
+from siteatlas.scanner.events import KnownDocument, ScanMemory, Validators
+from siteatlas.scanner.reading.content_hash import ContentHash
+
+
+class KnownDocuments:
+    """The known documents of one scan, by address."""
+
+    def __init__(self, memory: ScanMemory) -> None:
+        self._documents = memory.documents
+
+    def requested(self, url: str) -> KnownDocument | None:
+        """The document that a request for this URL led to."""
+        return self._documents.get(url)
+
+    def at(self, url: str) -> KnownDocument | None:
+        """The document at this final URL.
+
+        Validators and hash of another address say nothing about it.
+        """
+        known = self._documents.get(url)
+        return known if known is not None and known.url == url else None
+
+    def validators_to_send(self, address: WebAddress) -> Validators:
+        """The validators for a request to this address: only those that it gave itself."""
+        known = self.at(address.url)
+        return known.validators if known and known.may_send_validators else Validators()
+
+
+async def has_known_content(body: HeldBody, known: KnownDocument, response: Response) -> bool:
+    """Whether the body of the response is that of the last complete read, byte by byte."""
+    hashes = ContentHash.parse(known.content_hash)
+    length = known.content_length or None
+    announced = response.content_length
+    if hashes is None or (length and announced is not None and announced != length):
+        return False
+    return await body.matches(hashes.wire, length)
+
+
+def validators_in(response: Response) -> Validators:
+    """The validators of a response, for later conditional requests."""
+    return Validators(response.headers.get("ETag"), response.headers.get("Last-Modified"))
+
+
+def lied(known: KnownDocument, given: Validators, hashes: ContentHash) -> bool:
+    """Whether the validators of a complete read are the known ones although its content differs.
+
+    A server compares the date only if there is no ETag.
+    """
+    before = ContentHash.parse(known.content_hash)
+    if before is None or before.content == hashes.content:
+        return False
+    if known.validators.etag or given.etag:
+        return known.validators.etag == given.etag
+    return (
+        known.validators.last_modified is not None
+        and known.validators.last_modified == given.last_modified
+    )

@@ -1,0 +1,149 @@
+"""A body that is held until its hash is known: where it is held, and what comes out of it."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import AsyncIterator, Iterable
+
+import pytest
+
+from siteatlas.errors import Truncated
+from siteatlas.scanner.crawl.held_body import FILE_CHUNK_BYTES, HeldBody, HoldLimits, held_bytes
+from siteatlas.scanner.reading.content_hash import ContentHash, WireHash
+
+CHUNKS = [bytes([number]) * 1000 for number in range(10)]
+WHOLE = b"".join(CHUNKS)
+IN_FILES = HoldLimits(document_memory=2500)
+
+
+async def arriving(chunks: Iterable[bytes], fault: Exception | None = None) -> AsyncIterator[bytes]:
+    for chunk in chunks:
+        yield chunk
+    if fault is not None:
+        raise fault
+
+
+async def all_of(body: HeldBody) -> bytes:
+    return b"".join([chunk async for chunk in body.chunks()])
+
+
+def hash_of(*chunks: bytes, charset: str | None = None) -> str:
+    wire_hash = WireHash(charset)
+    for chunk in chunks:
+        wire_hash.update(chunk)
+    return wire_hash.hexdigest()
+
+
+@pytest.mark.parametrize("limits", [HoldLimits(), IN_FILES], ids=["memory", "file"])
+async def test_a_body_with_the_known_hash_matches(limits):
+    body = HeldBody(arriving(CHUNKS), None, limits)
+    assert await body.matches(hash_of(WHOLE), len(WHOLE))
+    assert body.size == len(WHOLE)
+    body.release()
+
+
+@pytest.mark.parametrize("limits", [HoldLimits(), IN_FILES], ids=["memory", "file"])
+async def test_a_body_that_differs_comes_out_as_it_arrived(limits):
+    body = HeldBody(arriving(CHUNKS), None, limits)
+    assert not await body.matches("of another body")
+    assert await all_of(body) == WHOLE
+    body.release()
+
+
+async def test_a_body_of_many_file_chunks_comes_out_as_it_arrived():
+    chunks = [bytes([number]) * (FILE_CHUNK_BYTES // 3) for number in range(8)]
+    body = HeldBody(arriving(chunks), None, IN_FILES)
+    assert not await body.matches("of another body")
+    assert held_bytes().files > FILE_CHUNK_BYTES
+    assert await all_of(body) == b"".join(chunks)
+    body.release()
+
+
+async def test_a_body_that_is_longer_than_the_known_one_is_not_held_to_its_end():
+    body = HeldBody(arriving(CHUNKS))
+    assert not await body.matches(hash_of(WHOLE), 1500)
+    assert (body.size, held_bytes().memory) == (2000, 2000)
+    assert await all_of(body) == WHOLE
+    body.release()
+
+
+@pytest.mark.parametrize("files", [0, FILE_CHUNK_BYTES], ids=["at once", "later"])
+async def test_a_body_beyond_all_limits_is_handed_on(files):
+    chunks = [bytes([number]) * (FILE_CHUNK_BYTES // 3) for number in range(8)]
+    limits = HoldLimits(document_memory=2500, process_files=files)
+    body = HeldBody(arriving(chunks), None, limits)
+    assert not await body.matches(hash_of(*chunks))
+    assert body.size < 8 * len(chunks[0])
+    assert await all_of(body) == b"".join(chunks)
+    body.release()
+
+
+async def test_all_bodies_of_a_process_share_one_limit_in_memory():
+    limits = HoldLimits(process_memory=12_000)
+    first, second = (HeldBody(arriving(CHUNKS), None, limits) for _ in range(2))
+    assert await first.matches(hash_of(WHOLE))
+    assert (held_bytes().memory, held_bytes().files) == (10_000, 0)
+    assert await second.matches(hash_of(WHOLE))
+    assert held_bytes().files > 0
+    first.release()
+    second.release()
+    assert (held_bytes().memory, held_bytes().files) == (0, 0)
+
+
+async def test_what_is_handed_on_no_longer_counts():
+    body = HeldBody(arriving(CHUNKS))
+    await body.matches("of another body")
+    async for _ in body.chunks():
+        pass
+    assert held_bytes().memory == 0
+    body.release()
+
+
+async def test_a_fault_comes_after_the_bytes_before_it():
+    body = HeldBody(arriving(CHUNKS, Truncated()))
+    assert not await body.matches(hash_of(WHOLE))
+    handed_on = body.chunks()
+    assert [await anext(handed_on) for _ in CHUNKS] == CHUNKS
+    with pytest.raises(Truncated):
+        await anext(handed_on)
+    body.release()
+
+
+async def test_a_disk_that_refuses_the_file_leaves_the_body_readable(monkeypatch, tmp_path):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "missing"))
+    body = HeldBody(arriving(CHUNKS), None, IN_FILES)
+    assert not await body.matches(hash_of(WHOLE))
+    assert await all_of(body) == WHOLE
+    body.release()
+
+
+@pytest.mark.parametrize("cuts", [[1, 1, 1, 5, 30], [10], [4, 4]], ids=str)
+def test_the_time_of_compression_does_not_change_the_hash(cuts):
+    content = b"<urlset/>" * 100
+    earlier, later = (gzip.compress(content, mtime=mtime) for mtime in (1, 2_000_000_000))
+    parts, position = [], 0
+    for size in cuts:
+        parts.append(later[position : position + size])
+        position += size
+    assert hash_of(*parts, later[position:]) == hash_of(earlier)
+    assert earlier != later
+
+
+def test_everything_else_changes_the_hash():
+    content = gzip.compress(b"<urlset/>", mtime=1)
+    assert len({hash_of(content), hash_of(content + b"x"), hash_of(b"x" + content)}) == 3
+    plain = b"0123456789"
+    assert hash_of(plain) != hash_of(plain[:4] + b"    " + plain[8:])
+    assert hash_of(content, charset="utf-8") != hash_of(content, charset="latin-1")
+    assert hash_of(content, charset="UTF-8") == hash_of(content, charset="utf-8")
+
+
+@pytest.mark.parametrize("size", range(12))
+def test_short_bodies_have_hashes_of_their_own(size):
+    assert hash_of(b"x" * size) != hash_of(b"x" * (size + 1))
+
+
+def test_a_stored_hash_is_read_back_and_an_older_form_is_not():
+    hashes = ContentHash("ab", "cd")
+    assert ContentHash.parse(str(hashes)) == hashes
+    assert [ContentHash.parse(text) for text in (None, "", "abcd", "-", "ab-", "-cd")] == [None] * 6
