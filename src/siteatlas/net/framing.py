@@ -14,6 +14,7 @@ from typing import Any
 import aiohttp
 from aiohttp.client_proto import ResponseHandler
 
+from siteatlas.aio.loop_local import LoopLocal
 from siteatlas.errors import HttpProtocolError
 
 MAX_INTERIM_ANSWERS = 8
@@ -22,6 +23,9 @@ FREE_FRAMING_BYTES = 16 * 1024
 SMALL_READ = 16 * 1024
 LARGE_READ = 64 * 1024
 _FINE_FRAMING = 16
+# One for all connections of a loop, most of which wait: what a read puts there is copied before
+# the loop reads from another connection.
+_receive_buffers = LoopLocal(lambda: memoryview(bytearray(LARGE_READ)))
 
 
 class BoundedHandler(ResponseHandler, asyncio.BufferedProtocol):
@@ -33,7 +37,7 @@ class BoundedHandler(ResponseHandler, asyncio.BufferedProtocol):
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(loop)
-        self._space = memoryview(bytearray(LARGE_READ))
+        self._space = _receive_buffers.get()
         self._reset_counts()
 
     def _reset_counts(self) -> None:

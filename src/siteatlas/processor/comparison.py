@@ -11,7 +11,6 @@ from xxhash import xxh3_64_intdigest
 
 from siteatlas.processor.documents import ScannedDocument
 from siteatlas.scanner.events import EntryColumns
-from siteatlas.scanner.problem_codes import ProblemCode
 from siteatlas.scanner.reading.lastmod_text import stored_texts
 from siteatlas.storage.hashes import SIGN_BIT, TWO_TO_64, url_hashes
 from siteatlas.storage.statements.url_rows import UrlRows
@@ -101,7 +100,7 @@ class Comparison:
             return
         fresh, different, repeated = memory.pick(hashes, prints)
         for index in repeated:
-            document.tally.note(ProblemCode.DUPLICATE_URL, url=columns.urls[index])
+            document.note_repeated(columns.urls[index])
         _collect_scanned_entries(new, document.id, len(fresh), _entries_at(all_columns, fresh))
         _collect_scanned_entries(
             changed, document.id, len(different), _entries_at(all_columns, different)

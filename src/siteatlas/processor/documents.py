@@ -19,6 +19,7 @@ from siteatlas.scanner.events import (
     KnownDocument,
     ScanMemory,
 )
+from siteatlas.scanner.problem_codes import ProblemCode
 from siteatlas.scanner.reading.tally import Tally
 from siteatlas.storage.hashes import url_hash
 from siteatlas.storage.models import SitemapScanState, SitemapStatus
@@ -52,7 +53,8 @@ class ScannedDocument:
 
     `stored` documents have a row; `fresh` ones had none before this attempt, so no URLs either.
     `redirected` ones are found under more than one URL.
-    `memory` is there while it is read; `tally` holds the problems that show only in comparison.
+    `memory` is there while it is read; `tally` holds the problems that show only in comparison,
+    if there are any: thousands of documents may wait.
     """
 
     id: UUID
@@ -63,7 +65,7 @@ class ScannedDocument:
     fresh: bool
     changes: dict[str, Any] = field(default_factory=dict)
     memory: EntryMemory | None = None
-    tally: Tally = field(default_factory=Tally)
+    tally: Tally | None = None
     closed: DocumentClosed | None = None
     read_count: int = 0
     redirected: bool = False
@@ -117,6 +119,12 @@ class ScannedDocument:
             self.memory.release()
             self.memory = None
 
+    def note_repeated(self, url: str) -> None:
+        """Count a URL that the document lists more than once as a problem."""
+        if self.tally is None:
+            self.tally = Tally()
+        self.tally.note(ProblemCode.DUPLICATE_URL, url=url)
+
     def flag_extras(self, extras: Iterable[Mapping[str, Any] | None]) -> None:
         """Set the flags of the stored document for the kinds of extras that its entries have."""
         keys = {key for extra in extras if extra for key in extra}
@@ -126,7 +134,7 @@ class ScannedDocument:
         """Drop how the reading ended, once it has been written."""
         if self.closed is not None and self.memory is None:
             self.closed = None
-            self.tally = Tally()
+            self.tally = None
 
     def scan_row(self) -> dict[str, Any]:
         """The row of `sitemap_scans` for a closed document."""
@@ -147,7 +155,8 @@ class ScannedDocument:
     def found_problems(self) -> list[FoundProblem]:
         """The problems of a closed document, with samples."""
         assert self.closed is not None
-        samples = {**self.closed.samples, **self.tally.kept_samples()}
+        compared = self.tally.kept_samples() if self.tally else {}
+        samples = {**self.closed.samples, **compared}
         return [
             FoundProblem(self.id, code, count, [asdict(one) for one in samples.get(code, ())])
             for code, count in self._problem_counts().items()
@@ -156,7 +165,8 @@ class ScannedDocument:
     def _problem_counts(self) -> dict[str, int]:
         """Counts to store: problems the scanner found, and those found in comparison."""
         assert self.closed is not None
-        return {**self.closed.problems, **self.tally.counts()}
+        compared = self.tally.counts() if self.tally else {}
+        return {**self.closed.problems, **compared}
 
 
 class DocumentRegistry:

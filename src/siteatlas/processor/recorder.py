@@ -54,7 +54,7 @@ from siteatlas.storage.statements.write_batch import WriteBatch
 log = get_logger("processor")
 
 FLUSH_ROWS = 5_000
-FLUSH_DOCUMENTS = 1_000
+FLUSH_DOCUMENTS = 500
 # As many as one statement writes.
 FLUSH_DOCUMENTS_WHEN_SPENT = 200
 CHILDREN_PER_CHUNK = 50

@@ -154,3 +154,19 @@ async def test_the_parser_gets_little_of_a_flood_at_a_time(
     with pytest.raises(HttpProtocolError):
         await fetch(make_client, Site(CHUNKED, chunks(1) * 20_000))
     assert 0 < max(taken) <= SMALL_READ
+
+
+async def test_connections_share_one_receive_buffer():
+    loop = asyncio.get_running_loop()
+    first, second = BoundedHandler(loop), BoundedHandler(loop)
+    assert first.get_buffer(-1).obj is second.get_buffer(-1).obj
+
+
+async def test_what_several_connections_receive_at_once_is_not_mixed_up(make_client: MakeClient):
+    bodies = [bytes([letter]) * 300_000 for letter in b"abcdefgh"]
+
+    async def fetch_one(body: bytes) -> bytes:
+        head = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body)
+        return await fetch(make_client, Site(head + body))
+
+    assert await asyncio.gather(*map(fetch_one, bodies)) == bodies

@@ -17,7 +17,6 @@ from siteatlas.scanner.events import (
     SitemapType,
     Validators,
 )
-from siteatlas.scanner.problem_codes import ProblemCode
 from siteatlas.storage.hashes import url_hash
 from siteatlas.storage.models import SitemapScanState, SitemapStatus
 from siteatlas.storage.statements.known_sitemaps import KnownSitemap
@@ -96,7 +95,7 @@ def test_closing_counts_what_was_read_and_gives_its_memory_back():
 
 def test_problems_of_the_reader_and_of_the_comparison_are_stored_together():
     document = listed()
-    document.tally.note(ProblemCode.DUPLICATE_URL, url=URL)
+    document.note_repeated(URL)
     sample = ProblemSample(url=None, value="soon", entry=4)
     document.close(
         closed(

@@ -43,6 +43,8 @@ MAX_REPORTED_PER_REASON = 100
 LINKS_PER_DOCUMENT = 5
 # An index may list 50,000 children; they are processed in chunks to keep the event loop responsive.
 LINKS_PER_CHUNK = 50
+# Many scans may wait for the consumer of their events at the same time.
+LINKS_PER_EVENT = 250
 
 
 class Crawl:
@@ -198,6 +200,9 @@ class Crawl:
             if candidate is not None and await self._follow_child(candidate, client):
                 url = candidate.address.url
                 links.append(child if url == child.url else ChildLink(url, child.lastmod))
+            if len(links) >= LINKS_PER_EVENT:
+                await self._emit(ChildrenFound(parent_url, tuple(links)))
+                links.clear()
         if links:
             await self._emit(ChildrenFound(parent_url, tuple(links)))
 
