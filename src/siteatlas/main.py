@@ -100,6 +100,7 @@ def _lifespan(
             else:
                 bind_database(database)
             await stack.enter_async_context(background_task(watch_loop_lag()))
+            stack.callback(context.feed.close)
             if run_scheduler:
                 await stack.enter_async_context(_run_scheduler_in_lifespan(context))
             yield

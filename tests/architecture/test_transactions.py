@@ -12,10 +12,18 @@ STATEMENT_ROOMS = {"queue", "insights", "storage"}
 BACKGROUND_ROOMS = {"processor", "scheduler"}
 SESSION_MODULE = "storage/session.py"
 SESSIONS_OF_JOBS = {"get_background_session", "get_job_session", "get_job_autocommit_session"}
-SESSIONS = {"get_session", "get_autocommit_session", "execute_autocommit"} | SESSIONS_OF_JOBS
+SESSIONS_OF_REQUESTS = {
+    "get_session",
+    "get_snapshot_session",
+    "get_autocommit_session",
+    "execute_autocommit",
+}
+SESSIONS = SESSIONS_OF_REQUESTS | SESSIONS_OF_JOBS
 SESSION_MAKERS = SESSIONS | {"AsyncSession", "async_sessionmaker", "Session", "sessionmaker"}
-# They run their transaction again when it lost against another one, each time in a new session.
+# They run their transaction again when it lost against another one, or when they have waited for a
+# publication, each time in a new session.
 RETRIED = {
+    "changes.py": {"_read_page"},
     "scans.py": {"_submit_scan", "_join_active_scan"},
     "domains.py": {"_remove_domain_with_retries"},
 }

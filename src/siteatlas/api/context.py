@@ -14,6 +14,7 @@ from typing import Annotated
 from fastapi import Depends, Path, Request
 
 from siteatlas.api.database_checks import DatabaseProbe
+from siteatlas.api.feed_watcher import FeedWatcher
 from siteatlas.insights.health import DatabaseState, database_state
 from siteatlas.insights.queue_load import EndedJobs, QueueLoad, queue_load
 from siteatlas.insights.workers import any_worker_alive
@@ -37,6 +38,7 @@ class ApiContext:
     scheduler_is_alive: Callable[[], bool] | None = None
     database_state: DatabaseProbe[DatabaseState] = field(init=False)
     queue_load: DatabaseProbe[QueueLoad] = field(init=False)
+    feed: FeedWatcher = field(init=False, default_factory=FeedWatcher)
     _worker_seen_until: float = field(init=False, default=0.0)
 
     def __post_init__(self) -> None:

@@ -23,6 +23,7 @@ TAGS = [
     {"name": "jobs", "description": "The jobs of the queue."},
     {"name": "domains", "description": "Sites and what is stored about them."},
     {"name": "sitemaps", "description": "Single sitemaps."},
+    {"name": "changes", "description": "What was added, changed and removed."},
     {"name": "operations", "description": "Health and metrics."},
 ]
 LOCATION: dict[str, Any] = {

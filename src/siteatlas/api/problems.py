@@ -58,7 +58,9 @@ def problem(
 ) -> Response:
     """The response for an error of our own classes."""
     listed = list(errors)
-    body = _problem_body(scope, type(error), error.message) | ({"errors": listed} if listed else {})
+    body = _problem_body(scope, type(error), error.message) | error.details
+    if listed:
+        body["errors"] = listed
     return _problem_response(
         error.http_status, body, {**_problem_headers(error), **(headers or {})}
     )

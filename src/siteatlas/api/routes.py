@@ -9,6 +9,7 @@ from siteatlas.api.openapi import openapi_of
 from siteatlas.api.problems import install_problem_handlers
 from siteatlas.api.routers import (
     batches,
+    changes,
     domain_contents,
     domains,
     health,
@@ -25,6 +26,7 @@ ROUTERS = (
     domains.router,
     domain_contents.router,
     sitemaps.router,
+    changes.router,
     health.router,
     metrics.router,
 )

@@ -7,7 +7,8 @@ SiteatlasError
 ├── OutputFailed              the output cannot be written
 ├── InputError                the input is invalid
 │   ├── AddressError          … as the address of a site
-│   └── CursorInvalid         … as the cursor of a list
+│   ├── CursorInvalid         … as the cursor of a list
+│   └── CursorExpired         … as a position that the change feed no longer has
 ├── AccessError               the request is not allowed from where it was sent
 ├── TooManyConnections        all connections of the service are in use
 ├── NotFoundError             the resource does not exist

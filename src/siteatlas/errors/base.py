@@ -18,6 +18,11 @@ class SiteatlasError(Exception):
         self.message = message or inspect.cleandoc(type(self).__doc__ or "").split("\n\n")[0]
         super().__init__(self.message)
 
+    @property
+    def details(self) -> dict[str, str]:
+        """What a program needs to react to this error, beyond its code."""
+        return {}
+
 
 def error_classes() -> list[type[SiteatlasError]]:
     """Every class of the tree, parents before children."""

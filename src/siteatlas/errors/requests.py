@@ -82,6 +82,25 @@ class CursorInvalid(InputError):
     http_status = 400
 
 
+class CursorExpired(InputError):
+    """The feed no longer has the events after this position. Read the current state again.
+
+    `earliest_cursor` is the oldest position from which the feed can still be read.
+    """
+
+    code = "cursor_expired"
+    http_status = 410
+
+    def __init__(self, message: str | None = None, *, earliest_cursor: str = "") -> None:
+        super().__init__(message)
+        self.earliest_cursor = earliest_cursor
+
+    @property
+    def details(self) -> dict[str, str]:
+        """The oldest position, as a member of the problem details."""
+        return {"earliest_cursor": self.earliest_cursor} if self.earliest_cursor else {}
+
+
 class AddressError(InputError):
     """This is not a valid site address."""
 

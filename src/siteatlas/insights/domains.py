@@ -19,10 +19,9 @@ from siteatlas.storage.statements.domains import find_domain
 
 @dataclass(frozen=True, slots=True)
 class DomainView:
-    """A site as others see it.
+    """A site as others see it. Its counters are as of its last published scan.
 
-    Its counters say what is stored of it, as of its last published scan; they do not fall when the
-    site lists less.
+    `missing_count` of the listed URLs are missing from their sitemaps without proof of removal.
     """
 
     id: UUID
@@ -41,6 +40,9 @@ class DomainView:
     url_count: int
     distinct_url_count: int
     sitemap_count: int
+    missing_count: int
+    removals_held_since: datetime | None
+    last_published_seq: int | None
     created_by: UUID
     created_at: datetime
     updated_at: datetime

@@ -11,16 +11,21 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from siteatlas.insights.page_reading import read_page
 from siteatlas.insights.pages import CursorScope, Page, bigint_key, page_size
 from siteatlas.insights.views import select_view
-from siteatlas.storage.models import Scan, ScanState
+from siteatlas.storage.models import Scan, ScanScope, ScanState
 
 
 @dataclass(frozen=True, slots=True)
 class ScanView:
-    """One scan over all attempts of its job; `published_seq` orders what readers may see."""
+    """One scan over all attempts of its job.
+
+    `url_count` is what the site lists after the scan, `read_url_count` what the scan read.
+    `published_seq` is its number in the change feed, `change_counts` its changes by kind.
+    """
 
     id: int
     job_id: UUID
     state: ScanState
+    scope: ScanScope
     partial: bool
     reasons: list[str]
     error_code: str | None
@@ -29,6 +34,8 @@ class ScanView:
     sitemap_count: int
     url_count: int
     distinct_url_count: int
+    read_url_count: int
+    change_counts: dict[str, int] | None
     published_seq: int | None
 
 

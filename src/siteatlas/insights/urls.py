@@ -28,6 +28,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from siteatlas.insights.feed_positions import read_head
 from siteatlas.insights.page_reading import PageCapacity, stream_rows
 from siteatlas.insights.pages import (
     MAX_BIGINT,
@@ -72,6 +73,13 @@ class UrlView:
 
 
 @dataclass(frozen=True, slots=True)
+class UrlPage(Page[UrlView]):
+    """A page of URLs. The first one says which number of the change feed it is not older than."""
+
+    as_of_seq: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class PagePosition:
     """A row in the order of the list; the next row is behind it."""
 
@@ -95,7 +103,7 @@ async def list_domain_urls(
     state: ListingState = ListingState.LISTED,
     limit: int | None = None,
     cursor: str | None = None,
-) -> Page[UrlView]:
+) -> UrlPage:
     """The URLs of a site in the order of (sitemap, hash)."""
     scope = CursorScope("domain urls", (domain_id, contains, state.value))
     wanted = UrlFilter(contains, state)
@@ -110,7 +118,7 @@ async def list_sitemap_urls(
     state: ListingState = ListingState.LISTED,
     limit: int | None = None,
     cursor: str | None = None,
-) -> Page[UrlView]:
+) -> UrlPage:
     """The URLs of one document in the order of their hash."""
     scope = CursorScope("sitemap urls", (sitemap_id, contains, state.value))
     wanted = UrlFilter(contains, state)
@@ -124,8 +132,10 @@ async def _list(
     wanted: UrlFilter,
     limit: int | None,
     cursor: str | None,
-) -> Page[UrlView]:
+) -> UrlPage:
     """Look at growing windows of rows until the page is full, the list ends or enough is read."""
+    # Before the rows, so that no change after this number is missing from the feed that follows.
+    as_of = (await read_head(session)).seq if cursor is None else None
     size = page_size(limit)
     room = PageCapacity(size)
     place = scope.read(cursor, _parse_url_position)
@@ -138,13 +148,14 @@ async def _list(
         statement = _hits_and_last(window, wanted, size - len(views))
         end, is_last = await _take_hits(session, statement, room, views)
         if end is None:
-            return Page(views, None, examined)
+            return UrlPage(views, None, examined, as_of)
         examined += end.place
         place = PagePosition(end.sitemap_id, end.url_hash)
         if is_last and end.place < step:
-            return Page(views, None, examined)
+            return UrlPage(views, None, examined, as_of)
         if room.is_full or examined == MAX_EXAMINED:
-            return Page(views, scope.write(place.sitemap_id, place.url_hash), examined)
+            behind = scope.write(place.sitemap_id, place.url_hash)
+            return UrlPage(views, behind, examined, as_of)
         step *= 2
 
 

@@ -42,6 +42,7 @@ __all__ = [
     "get_job_autocommit_session",
     "get_job_session",
     "get_session",
+    "get_snapshot_session",
     "session_dependency",
 ]
 
@@ -284,4 +285,12 @@ async def get_job_autocommit_session() -> AsyncIterator[AutocommitSession]:
     """An autocommit session for a step of a running job that is one statement."""
     database = bound_database()
     async with database.job_turns, database.autocommit_session(BACKGROUND_LIMITS) as session:
+        yield session
+
+
+@asynccontextmanager
+async def get_snapshot_session() -> AsyncIterator[AsyncSession]:
+    """A session in a transaction whose statements all see the same state of the database."""
+    async with get_session() as session, session.begin():
+        await session.connection(execution_options={"isolation_level": "REPEATABLE READ"})
         yield session

@@ -18,10 +18,9 @@ from siteatlas.api.schemas.domains import (
     ScansQuery,
 )
 from siteatlas.api.schemas.sitemaps import (
-    ExaminedPageAnswer,
     SitemapAnswer,
     SitemapsQuery,
-    UrlAnswer,
+    UrlPageAnswer,
     UrlsQuery,
 )
 from siteatlas.api.sessions import ReadSession
@@ -31,7 +30,7 @@ from siteatlas.insights.pages import Page
 from siteatlas.insights.problems import ProblemFilter, ProblemView, list_problems
 from siteatlas.insights.scans import ScanView, list_scans
 from siteatlas.insights.sitemaps import SitemapView, list_sitemaps
-from siteatlas.insights.urls import UrlView, list_domain_urls
+from siteatlas.insights.urls import UrlPage, list_domain_urls
 from siteatlas.queue.statuses import parse_status
 
 router = APIRouter(prefix=PREFIX, tags=["domains"], dependencies=[Depends(current_user)])
@@ -62,12 +61,12 @@ async def get_domain_sitemaps(
 @router.get(
     "/{domain}/urls",
     summary="List the URLs of a site",
-    response_model=ExaminedPageAnswer[UrlAnswer],
+    response_model=UrlPageAnswer,
     responses=problems(404),
 )
 async def get_domain_urls(
     domain: DomainName, query: Annotated[UrlsQuery, Query()], session: ReadSession
-) -> Page[UrlView]:
+) -> UrlPage:
     """The stored URLs of a site, sitemap by sitemap."""
     site = await find_domain_view(session, domain)
     return await list_domain_urls(

@@ -9,11 +9,10 @@ from fastapi import APIRouter, Depends, Query
 
 from siteatlas.access.users import current_user
 from siteatlas.api.openapi import problems
-from siteatlas.api.schemas.sitemaps import ExaminedPageAnswer, SitemapAnswer, UrlAnswer, UrlsQuery
+from siteatlas.api.schemas.sitemaps import SitemapAnswer, UrlPageAnswer, UrlsQuery
 from siteatlas.api.sessions import ReadSession
-from siteatlas.insights.pages import Page
 from siteatlas.insights.sitemaps import SitemapView, find_sitemap
-from siteatlas.insights.urls import UrlView, list_sitemap_urls
+from siteatlas.insights.urls import UrlPage, list_sitemap_urls
 
 router = APIRouter(
     prefix="/api/v3/sitemaps", tags=["sitemaps"], dependencies=[Depends(current_user)]
@@ -34,12 +33,12 @@ async def get_sitemap(sitemap_id: UUID, session: ReadSession) -> SitemapView:
 @router.get(
     "/{sitemap_id}/urls",
     summary="List the URLs of a sitemap",
-    response_model=ExaminedPageAnswer[UrlAnswer],
+    response_model=UrlPageAnswer,
     responses=problems(404),
 )
 async def get_sitemap_urls(
     sitemap_id: UUID, query: Annotated[UrlsQuery, Query()], session: ReadSession
-) -> Page[UrlView]:
+) -> UrlPage:
     """The stored URLs of one sitemap."""
     sitemap = await find_sitemap(session, sitemap_id)
     return await list_sitemap_urls(

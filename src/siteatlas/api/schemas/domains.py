@@ -35,7 +35,7 @@ from siteatlas.api.schemas.base import (
 )
 from siteatlas.scanner.events import DiscoveryMethod, Verdict
 from siteatlas.settings import MAX_INTERVAL_HOURS, MIN_INTERVAL_HOURS
-from siteatlas.storage.models import LastScanStatus, ScanState
+from siteatlas.storage.models import LastScanStatus, ScanScope, ScanState
 
 INTERVAL = "Hours between scans; 0.016 is about one minute."
 IntervalHours = Annotated[
@@ -86,11 +86,7 @@ class DomainChange(RequestShape):
 
 
 class DomainAnswer(AnswerShape):
-    """A site.
-
-    Its counters cover everything that is stored, as of its last published scan; they do not
-    decrease when the site lists fewer URLs.
-    """
+    """A site. Its counters are as of its last published scan."""
 
     id: Annotated[UUID, Example(DOMAIN_ID)]
     domain: Annotated[Name, Example("example.com")]
@@ -106,10 +102,20 @@ class DomainAnswer(AnswerShape):
     last_error_code: Word | None
     failures_in_a_row: Annotated[SmallCount, Example(0)]
     url_count: Annotated[Count, Example(12)] = Field(
-        description="Number of stored URLs, including those from earlier scans."
+        description="Number of listed URLs, including those that are missing."
     )
     distinct_url_count: Annotated[Count, Example(12)]
     sitemap_count: Annotated[Count, Example(1)] = Field(description=SITEMAP_COUNT)
+    missing_count: Annotated[Count, Example(0)] = Field(
+        description="Number of listed URLs that are missing from their sitemaps, without proof "
+        "that they were removed."
+    )
+    removals_held_since: datetime | None = Field(
+        description="Since when the removal of missing URLs has been held back."
+    )
+    last_published_seq: Annotated[Count | None, Example(7)] = Field(
+        description="Number of the last published scan in the change feed."
+    )
     created_by: Annotated[UUID, Example(USER_ID)]
     created_at: Annotated[datetime, Example(NOON)]
     updated_at: Annotated[datetime, Example(LATER)]
@@ -135,6 +141,9 @@ class ScanAnswer(AnswerShape):
     id: Annotated[Count, Example(7)]
     job_id: Annotated[UUID, Example(JOB_ID)]
     state: Annotated[str, one_of(ScanState), Example("published")]
+    scope: Annotated[str, one_of(ScanScope), Example("full")] = Field(
+        description="How much of the site the scan covers."
+    )
     partial: Annotated[bool, Example(False)]
     reasons: Annotated[list[Word], declared(maxItems=100), Example([])]
     error_code: Word | None
@@ -142,10 +151,18 @@ class ScanAnswer(AnswerShape):
     finished_at: Annotated[datetime | None, Example(LATER)]
     sitemap_count: Annotated[Count, Example(1)] = Field(description=SITEMAP_COUNT)
     url_count: Annotated[Count, Example(12)] = Field(
-        description="Number of URLs that this scan read."
+        description="Number of URLs that the site lists after this scan."
     )
     distinct_url_count: Annotated[Count, Example(12)]
-    published_seq: Annotated[Count | None, Example(7)]
+    read_url_count: Annotated[Count, Example(12)] = Field(
+        description="Number of URLs that this scan read."
+    )
+    change_counts: Annotated[dict[str, Count] | None, Example({"added": 2, "removed": 1})] = Field(
+        description="Number of changes by kind; null if the scan was not published."
+    )
+    published_seq: Annotated[Count | None, Example(7)] = Field(
+        description="Number of the scan in the change feed."
+    )
 
 
 class CandidateAnswer(AnswerShape):

@@ -7,6 +7,7 @@ from typing import Annotated
 from pydantic import ConfigDict, Field
 
 from siteatlas.api.schemas.base import AnswerShape, Line, SmallCount, Word, declared, examples
+from siteatlas.insights.pages import MAX_CURSOR_CHARS
 
 NOT_FOUND = {
     "type": "urn:siteatlas:error:job_not_found",
@@ -55,4 +56,7 @@ class Problem(AnswerShape):
     request_id: Word | None
     errors: Annotated[list[FieldProblem], declared(maxItems=100)] | None = Field(
         None, description="The invalid values, if known."
+    )
+    earliest_cursor: Annotated[str, declared(maxLength=MAX_CURSOR_CHARS)] | None = Field(
+        None, description="With `cursor_expired`: the oldest position in the change feed."
     )

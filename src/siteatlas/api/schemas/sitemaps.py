@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Generic, Literal
+from typing import Annotated, Literal
 from uuid import UUID
 
 from pydantic import Field
@@ -19,7 +19,6 @@ from siteatlas.api.schemas.base import (
     Count,
     Example,
     FreeObject,
-    ItemT,
     Line,
     Name,
     PageAnswer,
@@ -54,7 +53,8 @@ class SitemapAnswer(AnswerShape):
     created_at: Annotated[datetime, Example(NOON)]
     last_read_at: Annotated[datetime | None, Example(LATER)]
     url_count: Annotated[Count, Example(12)] = Field(
-        description="Number of stored URLs, including those from earlier scans."
+        description="Number of listed URLs, including those that are missing without proof of "
+        "their removal."
     )
     http_status: Annotated[SmallCount | None, Example(200)]
     wire_bytes: Annotated[Count, Example(512)]
@@ -76,7 +76,9 @@ class UrlAnswer(AnswerShape):
     sitemap: Annotated[Url, Example("https://example.com/sitemap.xml")]
     sitemap_id: Annotated[UUID, Example(SITEMAP_ID)]
     first_seen_at: Annotated[datetime, Example(LATER)]
-    removed_at: datetime | None = Field(description="Always null: removals are not detected yet.")
+    removed_at: datetime | None = Field(
+        description="When it was proved that the sitemap no longer lists the URL; null if listed."
+    )
     extras: Annotated[
         FreeObject | None, Example({"images": [{"loc": "https://example.com/about.png"}]})
     ]
@@ -85,12 +87,16 @@ class UrlAnswer(AnswerShape):
     )
 
 
-class ExaminedPageAnswer(PageAnswer[ItemT], Generic[ItemT]):
-    """One page of a list with filters; it may be empty and still have a `next_cursor`."""
+class UrlPageAnswer(PageAnswer[UrlAnswer]):
+    """One page of URLs; with a filter it may be empty and still have a `next_cursor`."""
 
     examined: SmallCount | None = Field(
         description="Number of rows examined for this page, at most 10,000. With a filter, a page "
         "may be empty; the list ends where `next_cursor` is null."
+    )
+    as_of_seq: Count | None = Field(
+        description="Only on the first page: continue with the change feed after this number when "
+        "all pages have been read."
     )
 
 
@@ -116,6 +122,6 @@ class UrlsQuery(QueryShape):
     )
     state: ListingState = Field(
         ListingState.LISTED,
-        description="Listed URLs, removed URLs, or all. Removals are not detected yet: a URL that "
-        "a sitemap no longer lists stays listed, and `removed` returns nothing.",
+        description="Listed URLs, removed URLs, or all. A URL that is missing from its sitemap "
+        "stays listed until its removal is proved.",
     )

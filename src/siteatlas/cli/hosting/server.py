@@ -36,6 +36,7 @@ class WebServer(uvicorn.Server):
         app: Callable[..., object],
         on_ready: Callable[[], None],
         limits: ConnectionLimits = ConnectionLimits(),
+        on_shutdown: Callable[[], None] = lambda: None,
     ) -> None:
         protocol = partial(HttpProtocol, room=ConnectionRegistry(limits))
         super().__init__(
@@ -52,6 +53,7 @@ class WebServer(uvicorn.Server):
             )
         )
         self._on_ready = on_ready
+        self._on_shutdown = on_shutdown
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -75,6 +77,11 @@ class WebServer(uvicorn.Server):
             listener.listen(BACKLOG)
         freeze_startup_objects()
         self._on_ready()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Call `on_shutdown`, which ends requests that wait, then shut down as uvicorn does."""
+        self._on_shutdown()
+        await super().shutdown(sockets)
 
 
 class Service:
@@ -119,6 +126,7 @@ class Service:
                 run_scheduler=self._run_scheduler,
                 database=database,
             )
-            self._server = WebServer(app, on_ready, ConnectionLimits.of(self._settings))
+            limits = ConnectionLimits.of(self._settings)
+            self._server = WebServer(app, on_ready, limits, app.state.api.feed.close)
             with quiet_accept_faults():
                 await self._server.serve(sockets=[listener])
