@@ -1,9 +1,10 @@
-"""Reads the usual shapes of `<url>` entries with one regular expression, far faster than a parser.
+"""Reads the usual shapes of `<url>` entries with regular expressions, far faster than a parser.
 
-Comments and CDATA are turned into plain text first (`fast_path_sections.py`). Extensions may stand
-in one place of each entry: `fast_path_extras.py` reads them. A chunk of text is accepted only when
-every `<` in it belongs to a tag that was matched. A document that leaves the fast path continues
-with the strict parser from `rest`, the exact position where the fast path ended.
+The usual entries of a document are matched whole, with CDATA and extensions (`fast_path_whole.py`).
+For others, comments and CDATA are turned into plain text first (`fast_path_sections.py`), and the
+extensions, in one place of each entry, are read as blocks (`fast_path_extras.py`). A chunk of text
+is accepted only when every `<` in it belongs to a tag that was matched. A document that leaves the
+fast path continues with the strict parser from `rest`, the exact place where the fast path ended.
 """
 
 from __future__ import annotations
@@ -12,22 +13,27 @@ import re
 from collections.abc import Collection, Sequence
 from functools import lru_cache
 
-from siteatlas.scanner.reading.entries import PLAIN_URL
 from siteatlas.scanner.reading.formats.fast_path_extras import Blocks, Extensions
-from siteatlas.scanner.reading.formats.fast_path_sections import POSSESSIVE, without_sections
+from siteatlas.scanner.reading.formats.fast_path_items import optional
+from siteatlas.scanner.reading.formats.fast_path_order import (
+    EXTRAS,
+    USUAL_ORDER,
+    order_of_first_entry,
+)
+from siteatlas.scanner.reading.formats.fast_path_sections import (
+    POSSESSIVE,
+    has_sections,
+    without_sections,
+)
+from siteatlas.scanner.reading.formats.fast_path_whole import ANY_LOC, WholeEntries
 from siteatlas.scanner.reading.formats.salvage import decode
 from siteatlas.scanner.reading.tally import RawEntries
 from siteatlas.scanner.reading.white_space import ANY_XML_WHITE_SPACE
 
-USUAL_ORDER = ("loc", "lastmod", "changefreq", "priority")
 ENTRY_END = "</url>"
 MAX_REST_CHARS = 256 * 1024
 # ASCII only, which the engine matches by a bitmap; anything else is for the strict parser.
 VALUE = r"[\t\n\r -%'-;=-~]++"
-ANY_LOC = r"[^<]*+"
-FIELD = "|".join(rf"<{name}>[^<]*+</{name}>{ANY_XML_WHITE_SPACE}" for name in USUAL_ORDER)
-NAMES = re.compile(r"<(\w+)>")
-EXTRAS = "extras"
 
 
 class FastPath:
@@ -37,8 +43,8 @@ class FastPath:
         """`prefixes` are those that the root of the document declares."""
         self.rest = ""
         self._extensions = Extensions(prefixes)
+        self._whole = WholeEntries(self._extensions)
         self._order: tuple[str, ...] = ()
-        self._locs_are_plain = True
 
     def feed(self, text: str) -> RawEntries | None:
         """The entries completed by this text, or None: then `rest` is the unread text."""
@@ -48,91 +54,60 @@ class FastPath:
         if end < len(ENTRY_END):
             self.rest = text
             return RawEntries() if len(text) <= MAX_REST_CHARS else None
-        chunk = without_sections(text[:end])
-        entries = None if chunk is None else self._parse_chunk(chunk)
+        entries = self._read(_with_usual_line_ends(text[:end]))
         self.rest = text if entries is None else text[end:]
         return entries
 
-    def _parse_chunk(self, chunk: str) -> RawEntries | None:
+    def _read(self, chunk: str) -> RawEntries | None:
         """The `<url>` entries of a chunk, by pattern; None if the XML parser must read it."""
-        self._order = self._order or _order_of_first_entry(chunk, self._extensions.block)
-        if not self._order:
-            return None
-        tags = chunk.count("<")
-        if self._locs_are_plain:
-            entries = self._match(chunk, tags, PLAIN_URL)
-            if entries and _decode_ampersands(entries, chunk):
-                entries.locs_are_plain = True
-                return entries
-            self._locs_are_plain = False
-        entries = self._match(chunk, tags, ANY_LOC)
-        if entries and "&" in chunk:
-            entries.locs = [decode(loc) for loc in entries.locs]
+        if not has_sections(chunk):
+            return self._read_plain(chunk)
+        entries = self._whole.read_with_sections(chunk)
+        if entries is None:
+            entries = self._read_plain(chunk)
+            self._whole.learn_sections(chunk)
         return entries
 
-    def _match(self, chunk: str, tags: int, loc: str) -> RawEntries | None:
+    def _read_plain(self, chunk: str) -> RawEntries | None:
+        """The entries of a chunk without its sections; None if the XML parser must read it."""
+        plain = without_sections(chunk)
+        if plain is None:
+            return None
+        return self._whole.read(plain) or self._read_blocks(plain)
+
+    def _read_blocks(self, chunk: str) -> RawEntries | None:
         """Match all `<url>` entries of a chunk; None if any tag of it was not matched."""
-        order = self._order
-        rows = _entry_pattern(order, loc, self._extensions.block).findall(chunk)
+        block = self._extensions.block
+        order = self._order = self._order or order_of_first_entry(chunk, block)
+        rows = _entry_pattern(order, block).findall(chunk) if order else ()
         if not rows:
             return None
         columns: dict[str, Sequence[str]] = dict(zip(order, zip(*rows, strict=True), strict=True))
-        lastmods, changefreqs, priorities = (columns[name] for name in USUAL_ORDER[1:])
+        locs, lastmods, changefreqs, priorities = (columns[name] for name in USUAL_ORDER)
         absent = lastmods.count("") + changefreqs.count("") + priorities.count("")
         blocks = Blocks(columns.get(EXTRAS, ()))
-        if tags != 10 * len(rows) - 2 * absent + blocks.tag_count:
+        if chunk.count("<") != 10 * len(rows) - 2 * absent + blocks.tag_count:
             return None
         extras = self._extensions.read(blocks)
         if extras is None:
             return None
-        return RawEntries(columns["loc"], lastmods, changefreqs, priorities, extras)
+        if "&" in chunk:
+            locs = [decode(loc) for loc in locs]
+        return RawEntries(locs, lastmods, changefreqs, priorities, extras)
+
+
+def _with_usual_line_ends(text: str) -> str:
+    """The same text to XML, for which all line ends are the same."""
+    return text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text
 
 
 @lru_cache(maxsize=64)
-def _entry_pattern(order: tuple[str, ...], loc: str, block: str | None) -> re.Pattern[str]:
+def _entry_pattern(order: tuple[str, ...], block: str | None) -> re.Pattern[str]:
     """The pattern of `<url>` entries on the fast path, with their fields in this order."""
+    gap = ANY_XML_WHITE_SPACE
     parts = {
-        "loc": f"<loc>{ANY_XML_WHITE_SPACE}({loc}){ANY_XML_WHITE_SPACE}</loc>{ANY_XML_WHITE_SPACE}",
+        "loc": f"<loc>{gap}({ANY_LOC}){gap}</loc>{gap}",
         EXTRAS: f"({block}*{POSSESSIVE})",
-        **{
-            name: f"(?:<{name}>({VALUE})</{name}>{ANY_XML_WHITE_SPACE})?"
-            for name in USUAL_ORDER[1:]
-        },
+        **{name: optional(f"<{name}>({VALUE})</{name}>{gap}") for name in USUAL_ORDER[1:]},
     }
-    return re.compile(f"<url>{ANY_XML_WHITE_SPACE}{''.join(parts[name] for name in order)}</url>")
-
-
-def _order_of_first_entry(chunk: str, block: str | None) -> tuple[str, ...]:
-    """The order that all entries must have; empty if the first is not plain.
-
-    What it lacks is expected at its end.
-    """
-    whole, blocks = _first_entry_patterns(block)
-    entry = whole.search(chunk)
-    if entry is None:
-        return ()
-    names = NAMES.findall(blocks.sub(f"<{EXTRAS}>", entry[1]) if blocks else entry[1])
-    if len(set(names)) != len(names) or "loc" not in names:
-        return ()
-    usual = (*USUAL_ORDER, EXTRAS) if blocks else USUAL_ORDER
-    if names == [name for name in usual if name in names]:
-        return usual
-    return (*names, *(name for name in usual if name not in names))
-
-
-@lru_cache(maxsize=8)
-def _first_entry_patterns(block: str | None) -> tuple[re.Pattern[str], re.Pattern[str] | None]:
-    """The pattern of a whole entry, and that of everything in it besides its fields."""
-    part = FIELD if block is None else f"(?:{FIELD}|{block})"
-    whole = re.compile(rf"<url>{ANY_XML_WHITE_SPACE}((?:{part})+)</url>")
-    return whole, None if block is None else re.compile(f"{block}+")
-
-
-def _decode_ampersands(entries: RawEntries, chunk: str) -> bool:
-    """Decode the only entity that plain URLs contain; False if there are others."""
-    if "&" in chunk:
-        locs = "\n".join(entries.locs)
-        if locs.count("&") != locs.count("&amp;"):
-            return False
-        entries.locs = locs.replace("&amp;", "&").split("\n")
-    return True
+    return re.compile(f"<url>{gap}{''.join(parts[name] for name in order)}</url>")

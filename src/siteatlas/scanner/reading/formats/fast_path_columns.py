@@ -5,25 +5,33 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from siteatlas.scanner.reading.formats.extensions import MAX_VALUE_CHARS
 from siteatlas.scanner.reading.formats.salvage import decode
 from siteatlas.scanner.reading.tally import Extras
 from siteatlas.scanner.reading.white_space import WHITE_SPACE
 
 BETWEEN = "\x00"
+CDATA_END = "]]>"
 # All that XML allows and `str.strip` takes for white space is, except for this.
 NEXT_LINE = "\x85"
 
 
-def are_short(values: list[str], longest: int) -> bool:
-    """Whether no value is so long that it must be cut; they are from texts of at most `longest`."""
-    return longest <= MAX_VALUE_CHARS or max(map(len, values)) <= MAX_VALUE_CHARS
+def column_of(values: list[str]) -> list[str]:
+    """A column with "" for groups that did not match; empty if none did."""
+    if None not in values:
+        return values
+    return [value or "" for value in values] if any(values) else []
 
 
-def clean(values: list[str]) -> list[str]:
-    """The values with their references replaced and without white space around them."""
+def has_section_end(values: Sequence[str]) -> bool:
+    """Whether any of the values contains `]]>`, which XML does not allow in text."""
     joined = BETWEEN.join(values)
-    if "&" in joined:
+    return "]" in joined and CDATA_END in joined
+
+
+def clean(values: list[str], *, escaped: bool = True) -> list[str]:
+    """The values without white space around them; if `escaped`, with their references replaced."""
+    joined = BETWEEN.join(values)
+    if escaped and "&" in joined:
         if joined.count("&") == joined.count("&amp;"):
             joined = joined.replace("&amp;", "&")
             values = joined.split(BETWEEN)
@@ -60,5 +68,17 @@ def _full_rows(
             return [{only: value} for value in columns[0]]
         case (one, two):
             return [{one: first, two: second} for first, second in zip(*columns, strict=True)]
+        case (one, two, three):
+            return [{one: a, two: b, three: c} for a, b, c in zip(*columns, strict=True)]
         case _:
-            return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+            return _wide_rows(names, columns)
+
+
+def _wide_rows(names: tuple[str, ...], columns: tuple[Sequence[Any], ...]) -> list[Extras]:
+    """A dictionary for each row of four or more columns without absent values."""
+    one, two, three, four, *others = names
+    rows = [{one: a, two: b, three: c, four: d} for a, b, c, d in zip(*columns[:4], strict=True)]
+    for name, column in zip(others, columns[4:], strict=True):
+        for row, value in zip(rows, column, strict=True):
+            row[name] = value
+    return rows

@@ -8,12 +8,15 @@ in any other way, or is large enough to reach a limit, is left to the strict par
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from itertools import islice
+import re
+from collections.abc import Collection, Mapping, Sequence
+from itertools import groupby, islice
 from typing import Any
 
 from siteatlas.scanner.reading.formats.fast_path_columns import rows_of
+from siteatlas.scanner.reading.formats.fast_path_fields import merge_order
 from siteatlas.scanner.reading.formats.fast_path_items import Items
+from siteatlas.scanner.reading.formats.fast_path_layout import MAX_GROUPS, Slots, is_usual
 from siteatlas.scanner.reading.formats.fast_path_links import Links
 from siteatlas.scanner.reading.tally import Extras
 
@@ -24,6 +27,11 @@ BETWEEN = "<\x00"
 # Stand where items were taken out, so that what is around them never joins; one for each kind.
 TAKEN_OUT = {"image": "<\x01", "news": "<\x02", "video": "<\x03", "xhtml": "<\x04"}
 LISTS = {"image": "images", "video": "videos", "xhtml": "alternates"}
+MAX_ENTRIES_LEARNED = 300
+ITEM = re.compile(r"<(image|news|video|xhtml):(?:image|news|video|link)[ \t\n>]")
+
+# The items of one kind, and how many of them each entry has.
+ItemsOfEntries = tuple[list[Extras], list[int]]
 
 
 class Extensions:
@@ -37,20 +45,56 @@ class Extensions:
         self._readers.update({kind: Items(kind) for kind in kinds})
         known = "|".join(self._readers)
         self.block = f"(?:</?(?:{known}):[^<]*+)" if known else None
+        # At most how many items of each kind an entry has, in their order.
+        self._counts: dict[str, int] = {}
+
+    def learn_slots(self, text: str) -> tuple[Slots, ...] | None:
+        """The items that the entries of a text have; None if no pattern can express them."""
+        for entry in text.split("<url>")[1 : MAX_ENTRIES_LEARNED + 1]:
+            counts = {kind: len([*items]) for kind, items in groupby(ITEM.findall(entry))}
+            order = [*self._counts]
+            merge_order(order, [*counts])
+            most = {kind: max(self._counts.get(kind, 0), counts.get(kind, 0)) for kind in order}
+            self._counts = most
+        return self._slots(text)
+
+    def _slots(self, text: str) -> tuple[Slots, ...] | None:
+        """The slots for the items counted so far, with the fields that they have in this text."""
+        slots = []
+        for kind, count in self._counts.items():
+            reader = self._readers.get(kind)
+            if reader is None:
+                return None
+            reader.learn(text)
+            slots.append(Slots(kind, count, *reader.shape))
+        usual = (
+            all(map(is_usual, slots)) and sum(one.count * one.width for one in slots) <= MAX_GROUPS
+        )
+        return tuple(slots) if usual else None
+
+    def read_items(
+        self, kind: str, columns: list[list[str]], sections: Collection[str]
+    ) -> list[Extras] | None:
+        """The items of one kind from their columns; None if the parser must read them."""
+        return self._readers[kind].read(columns, sections)
 
     def read(self, blocks: Blocks) -> Sequence[Extras | None] | None:
         """The extras of each entry, empty if none has any; None if the parser must read them."""
         if not blocks.tag_count:
             return ()
-        found: dict[str, list[Extras]] = {}
+        taken: dict[str, list[Extras]] = {}
         if not blocks.are_large:
             for kind, reader in self._readers.items():
                 if blocks.have(reader.tag):
                     items = blocks.take(kind, reader)
                     if items is None:
                         return None
-                    found[kind] = items
-        return None if blocks.tag_count else _entries(found, blocks)
+                    taken[kind] = items
+        if blocks.tag_count:
+            return None
+        return extras_of_entries(
+            {kind: (items, blocks.counts(kind)) for kind, items in taken.items()}
+        )
 
 
 class Blocks:
@@ -61,12 +105,10 @@ class Blocks:
 
     def __init__(self, blocks: Sequence[str]) -> None:
         text = BETWEEN.join(blocks)
-        self._longest = max(map(len, blocks), default=0)
         self._marks = max(len(blocks) - 1, 0)
-        # In XML all line ends are the same.
-        self._text = text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text
+        self._text = text
         self.tag_count = text.count("<") - self._marks
-        self.are_large = self._longest > MAX_BLOCK_CHARS
+        self.are_large = max(map(len, blocks), default=0) > MAX_BLOCK_CHARS
 
     def have(self, tag: str) -> bool:
         """Whether anything of this name is left."""
@@ -74,7 +116,7 @@ class Blocks:
 
     def take(self, kind: str, reader: Items | Links) -> list[Extras] | None:
         """All items of one kind; None if the strict parser must read them."""
-        taken = reader.take(self._text, self._longest)
+        taken = reader.take(self._text)
         if taken is None:
             return None
         items, around = taken
@@ -99,11 +141,16 @@ def _column(kind: str, items: list[Extras], counts: list[int]) -> Sequence[Any] 
     return [list(islice(rest, count)) for count in counts]
 
 
-def _entries(found: dict[str, list[Extras]], blocks: Blocks) -> list[Extras | None] | None:
-    """Distribute the extension items over their entries; None if the parser must read them."""
+def extras_of_entries(found: Mapping[str, ItemsOfEntries]) -> list[Extras | None] | None:
+    """Distribute the extension items over their entries; None if the parser must read them.
+
+    Empty if there are no items.
+    """
+    if not found:
+        return []
     columns: dict[str, Sequence[Any]] = {}
-    for kind, items in found.items():
-        column = _column(kind, items, blocks.counts(kind))
+    for kind, (items, counts) in found.items():
+        column = _column(kind, items, counts)
         if column is None:
             return None
         columns[LISTS.get(kind, kind)] = column

@@ -49,7 +49,7 @@ class FieldOrder:
         order = [*fields]
         for item in text.split(f"<{tag}")[1 : MAX_ITEMS + 1]:
             seen = _fields_of(item.partition(f"</{tag}")[0], self.kind)
-            _merge(order, [*seen])
+            merge_order(order, [*seen])
             for name, new in seen.items():
                 fields[name] = _merge_field(fields.get(name), new)
             if not _is_usual(fields.values()):
@@ -86,11 +86,11 @@ def _merge_field(known: Field | None, new: Field) -> Field:
     if known is None:
         return new
     children = [*known.children]
-    _merge(children, [*new.children])
+    merge_order(children, [*new.children])
     return Field(known.name, known.has_attributes or new.has_attributes, tuple(children))
 
 
-def _merge(order: list[str], names: list[str]) -> None:
+def merge_order(order: list[str], names: list[str]) -> None:
     """Insert the names that are new, each after the one that it follows."""
     place = 0
     for name in names:

@@ -8,13 +8,19 @@ are read one by one.
 from __future__ import annotations
 
 import re
+from collections.abc import Collection, Iterable
 from functools import lru_cache
 from itertools import islice
 from typing import Any
 
-from siteatlas.scanner.reading.formats.fast_path_columns import are_short, clean, rows_of
+from siteatlas.scanner.reading.formats.extensions import MAX_VALUE_CHARS
+from siteatlas.scanner.reading.formats.fast_path_columns import clean, has_section_end, rows_of
 from siteatlas.scanner.reading.formats.fast_path_fields import ATTRIBUTES, Field, FieldOrder
-from siteatlas.scanner.reading.formats.fast_path_sections import POSSESSIVE
+from siteatlas.scanner.reading.formats.fast_path_sections import (
+    POSSESSIVE,
+    SHORT_SECTION,
+    without_sections,
+)
 from siteatlas.scanner.reading.formats.salvage import decode
 from siteatlas.scanner.reading.tally import Extras
 from siteatlas.scanner.reading.white_space import ANY_XML_WHITE_SPACE
@@ -22,9 +28,11 @@ from siteatlas.scanner.reading.white_space import ANY_XML_WHITE_SPACE
 MAX_TIMES_LEARNED = 4
 # Together with the fields of a pattern, no more than `extensions.py` allows for an item.
 MAX_REPEATED = 32
+MAX_REPEATED_CHARS = 256
 MAX_CACHED_CHARS = 512
 ATTRIBUTE = re.compile(r'([A-Za-z_]++)="([^"]*+)"')
 VALUE = re.compile(r"<[^/>]++>([^<]*+)")
+VALUE_CHARS = f"[^<]{{0,{MAX_VALUE_CHARS}}}+"
 NAMED_VALUE = re.compile(r"<[^/:]++:([^/>]++)>([^<]*+)")
 
 
@@ -37,18 +45,26 @@ class Items:
         self._order = FieldOrder(kind)
         self._times_learned = 0
 
-    def take(self, text: str, longest: int) -> tuple[list[Extras], list[str]] | None:
+    @property
+    def shape(self) -> tuple[tuple[Field, ...], tuple[str, ...]]:
+        """The fields that the items have, as far as they are known, and no attributes."""
+        return self._order.fields, ()
+
+    def learn(self, text: str) -> None:
+        """Add the fields of the items in a text to those known."""
+        self._order.learn(text)
+
+    def take(self, text: str) -> tuple[list[Extras], list[str]] | None:
         """All items of a text, and the text around them; None for the strict parser."""
         pieces = self._split(text)
         while pieces is None and self._times_learned < MAX_TIMES_LEARNED:
             self._times_learned += 1
-            self._order.learn(text)
+            self.learn(text)
             pieces = self._split(text)
         if pieces is None:
             return None
         width = _pattern(self._kind, self._order.fields).groups + 1
-        columns = [_without_none(pieces[at::width]) for at in range(1, width)]
-        items = self._items(columns, longest)
+        items = self.read([pieces[at::width] for at in range(1, width)])
         return None if items is None else (items, pieces[::width])
 
     def _split(self, text: str) -> list[str] | None:
@@ -61,18 +77,27 @@ class Items:
             pieces if len(pieces) // (pattern.groups + 1) == text.count(f"<{self.tag}>") else None
         )
 
-    def _items(self, columns: list[list[str]], longest: int) -> list[Extras] | None:
-        """The extras of each item from its columns; None for the strict parser."""
+    def read(
+        self, columns: Iterable[list[str]], sections: Collection[str] = ()
+    ) -> list[Extras] | None:
+        """The extras of each item from its columns; None for the strict parser.
+
+        `sections` are the tags whose values are CDATA in this document.
+        """
         table: dict[str, list[Any]] = {}
         attributes: dict[str, list[str]] = {}
-        rest = iter(columns)
+        rest = map(_without_none, columns)
         for field in self._order.fields:
             if field.has_attributes:
                 attributes[field.name] = next(rest)
             column = next(rest)
-            if not are_short(column, longest):
+            is_section = f"{self._kind}:{field.name}" in sections
+            if sections and not is_section and not field.children and has_section_end(column):
                 return None
-            table[field.name] = _values(field, column)
+            values = _values(field, column, is_section=is_section)
+            if values is None:
+                return None
+            table[field.name] = values
         items = rows_of(table)
         if not all(items) or (self._kind == "image" and "" in table.get("loc", [""])):
             return None
@@ -84,13 +109,14 @@ def _without_none(values: list[str]) -> list[str]:
     return [value or "" for value in values] if None in values else values
 
 
-def _values(field: Field, column: list[str]) -> list[Any]:
+def _values(field: Field, column: list[str], *, is_section: bool) -> list[Any] | None:
     """The values of a column; a false one means that the field is absent or empty."""
     if field.is_repeated:
         return _lists(column)
     if field.children:
-        return [raw and _children(raw) for raw in column]
-    return clean(column)
+        children = [raw and _children(raw) for raw in column]
+        return None if None in children else children
+    return clean(column, escaped=not is_section)
 
 
 def _lists(column: list[str]) -> list[Any]:
@@ -99,14 +125,18 @@ def _lists(column: list[str]) -> list[Any]:
     return [raw and list(islice(values, raw.count("</"))) for raw in column]
 
 
-def _children(raw: str) -> Extras:
+def _children(raw: str) -> Extras | None:
     """The fields inside a field; cached if short, since news have the same in all entries."""
-    return dict(_cached_children(raw) if len(raw) <= MAX_CACHED_CHARS else _read_children(raw))
+    children = _cached_children(raw) if len(raw) <= MAX_CACHED_CHARS else _read_children(raw)
+    return None if children is None else children.copy()
 
 
-def _read_children(raw: str) -> Extras:
-    """The fields inside a field of an extension item, by name, uncached."""
-    pairs = NAMED_VALUE.findall(raw)
+def _read_children(raw: str) -> Extras | None:
+    """The fields inside a field of an extension item, by name, uncached; None for the parser."""
+    plain = without_sections(raw)
+    if plain is None:
+        return None
+    pairs = NAMED_VALUE.findall(plain)
     values = clean([value for _, value in pairs])
     return {name: value for (name, _), value in zip(pairs, values, strict=True) if value}
 
@@ -147,19 +177,36 @@ def _read_attributes(name: str, raw: str) -> dict[str, str] | None:
 @lru_cache(maxsize=64)
 def _pattern(kind: str, fields: tuple[Field, ...]) -> re.Pattern[str]:
     """The fast-path pattern of an item of this kind with these fields."""
-    inside = "".join(_field_pattern(kind, field) for field in fields)
+    inside = "".join(optional(field_pattern(kind, field)) for field in fields)
     return re.compile(f"<{kind}:{kind}>{ANY_XML_WHITE_SPACE}{inside}</{kind}:{kind}>")
 
 
-def _field_pattern(kind: str, field: Field) -> str:
-    """The part of an item's pattern that matches one field."""
+def optional(pattern: str) -> str:
+    """A pattern that may match nothing; as a branch, which is faster than `?`."""
+    return f"(?:{pattern}|)"
+
+
+def field_pattern(
+    kind: str, field: Field, sections: Collection[str] = (), *, may_be_empty: bool = True
+) -> str:
+    """The pattern of one field of an item, also as an empty tag if it `may_be_empty`."""
     name, gap = f"{kind}:{field.name}", ANY_XML_WHITE_SPACE
     if field.is_repeated:
-        return f"((?:<{name}>[^<]*+</{name}>{gap}){{0,{MAX_REPEATED}}}{POSSESSIVE})"
+        value = f"[^<]{{0,{MAX_REPEATED_CHARS}}}+"
+        return f"((?:<{name}>{value}</{name}>{gap}){{1,{MAX_REPEATED}}}{POSSESSIVE})"
     if field.children:
-        children = "".join(
-            f"(?:<{kind}:{child}>[^<]*+</{kind}:{child}>{gap})?" for child in field.children
+        inside = "".join(
+            optional(_child_pattern(f"{kind}:{child}", sections)) for child in field.children
         )
-        return f"(?:<{name}>{gap}({children})</{name}>{gap})?"
+        return f"<{name}>{gap}({inside})</{name}>{gap}"
     attributes = f"({ATTRIBUTES})" if field.has_attributes else ""
-    return f"(?:<{name}{attributes}(?:>([^<]*+)</{name}>|{gap}/>){gap})?"
+    if name in sections:
+        return rf"<{name}{attributes}><!\[CDATA\[({SHORT_SECTION})\]\]></{name}>{gap}"
+    inside = f">({VALUE_CHARS})</{name}>"
+    return f"<{name}{attributes}{f'(?:{inside}|{gap}/>)' if may_be_empty else inside}{gap}"
+
+
+def _child_pattern(name: str, sections: Collection[str]) -> str:
+    """The pattern that matches a field inside another field."""
+    value = rf"<!\[CDATA\[{SHORT_SECTION}\]\]>" if name in sections else VALUE_CHARS
+    return f"<{name}>{value}</{name}>{ANY_XML_WHITE_SPACE}"

@@ -6,9 +6,12 @@ All links of a document must have the order of the first one.
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from functools import lru_cache
 
-from siteatlas.scanner.reading.formats.fast_path_columns import are_short, clean
+from siteatlas.scanner.reading.formats.extensions import MAX_VALUE_CHARS
+from siteatlas.scanner.reading.formats.fast_path_columns import clean
+from siteatlas.scanner.reading.formats.fast_path_fields import Field
 from siteatlas.scanner.reading.tally import Extras
 from siteatlas.scanner.reading.white_space import ANY_XML_WHITE_SPACE
 
@@ -26,21 +29,38 @@ class Links:
     tag = "xhtml:link"
 
     def __init__(self) -> None:
+        # Of the attributes; empty while unknown.
         self._order: tuple[str, ...] = ()
 
-    def take(self, text: str, longest: int) -> tuple[list[Extras], list[str]] | None:
-        """All links of a text, and the text around them; None for the strict parser."""
+    @property
+    def shape(self) -> tuple[tuple[Field, ...], tuple[str, ...]]:
+        """No fields, and the attributes of the links, as far as they are known."""
+        return (), self._order
+
+    def learn(self, text: str) -> None:
+        """Learn the order of the attributes, unless it is known."""
         self._order = self._order or _order_of_first(text)
+
+    def take(self, text: str) -> tuple[list[Extras], list[str]] | None:
+        """All links of a text, and the text around them; None for the strict parser."""
+        self.learn(text)
         if not self._order:
             return None
         pieces = _pattern(self._order).split(text)
-        first, second = pieces[1::3], pieces[2::3]
-        if not first or not _are_usual(first, longest) or not _are_usual(second, longest):
+        links = self.read([pieces[1::3], pieces[2::3]])
+        return None if links is None else (links, pieces[::3])
+
+    def read(
+        self, columns: list[list[str]], _sections: Collection[str] = ()
+    ) -> list[Extras] | None:
+        """The links from their two columns; None for the strict parser."""
+        first, second = columns
+        if not first or not _are_usual(first) or not _are_usual(second):
             return None
         if self._order.index("href") < self._order.index("hreflang"):
             first, second = second, first
         pairs = zip(clean(first), clean(second), strict=True)
-        return [{"href": href, "hreflang": language} for language, href in pairs], pieces[::3]
+        return [{"href": href, "hreflang": language} for language, href in pairs]
 
 
 def _order_of_first(text: str) -> tuple[str, ...]:
@@ -53,20 +73,18 @@ def _order_of_first(text: str) -> tuple[str, ...]:
 @lru_cache(maxsize=8)
 def _pattern(order: tuple[str, ...]) -> re.Pattern[str]:
     """The fast-path pattern of an `<xhtml:link>` with its attributes in this order."""
-    values = {
-        "rel": 'rel="alternate"',
-        "href": 'href="([^"]*+)"',
-        "hreflang": 'hreflang="([^"]*+)"',
-    }
+    return re.compile(link_pattern(order))
+
+
+def link_pattern(order: tuple[str, ...]) -> str:
+    """The pattern of an `<xhtml:link>` with its attributes in this order, as text."""
+    value = f'"([^"]{{1,{MAX_VALUE_CHARS}}}+)"'
+    values = {"rel": 'rel="alternate"', "href": f"href={value}", "hreflang": f"hreflang={value}"}
     attributes = "".join(GAP + values[name] for name in order)
-    return re.compile(f"<xhtml:link{attributes}{ANY_XML_WHITE_SPACE}(?:/>|></xhtml:link>)")
+    return f"<xhtml:link{attributes}{ANY_XML_WHITE_SPACE}(?:/>|></xhtml:link>)"
 
 
-def _are_usual(values: list[str], longest: int) -> bool:
-    """Whether attribute values of links need neither decoding nor truncation nor the parser."""
+def _are_usual(values: list[str]) -> bool:
+    """Whether all attribute values of links mean what they are."""
     joined = "".join(values)
-    return (
-        "" not in values
-        and not any(character in joined for character in NOT_IN_ATTRIBUTES)
-        and are_short(values, longest)
-    )
+    return not any(character in joined for character in NOT_IN_ATTRIBUTES)

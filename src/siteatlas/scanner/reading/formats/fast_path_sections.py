@@ -20,6 +20,8 @@ POSSESSIVE = "+" if sys.version_info >= (3, 11, 5) else ""
 CDATA_START, CDATA_END = "<![CDATA[", "]]>"
 COMMENT = rf"[^-]*+(?:-[^-]++)*{POSSESSIVE}"
 CONTENT = rf"[^\]]*+(?:\](?!\]>)[^\]]*+)*{POSSESSIVE}"
+# Content without `<`, of less than 1,000 characters; a bracket in it is rare.
+SHORT_SECTION = rf"[^\]<]{{0,500}}+(?:\](?!\]>)[^\]<]{{0,50}}+){{0,9}}{POSSESSIVE}"
 SECTION = re.compile(rf"<!(?:--({COMMENT})-->|\[CDATA\[({CONTENT})\]\]>)")
 IN_FRONT_OF_TAG = re.compile(f"{ANY_XML_WHITE_SPACE}<").match
 IN_FRONT_OF_END_TAG = re.compile(f"{ANY_XML_WHITE_SPACE}</").match
@@ -27,10 +29,15 @@ IN_FRONT_OF_END_TAG = re.compile(f"{ANY_XML_WHITE_SPACE}</").match
 MAX_COMMENT_CHARS = 1000
 
 
+def has_sections(text: str) -> bool:
+    """Whether a text has anything that looks like a comment or a CDATA section."""
+    # The single character first, since a search for it is several times as fast.
+    return "!" in text and "<!" in text
+
+
 def without_sections(text: str) -> str | None:
     """The same content without comments and CDATA sections; None for the strict parser."""
-    # Single characters first, since searches for them are several times as fast.
-    if "!" not in text or "<!" not in text:
+    if not has_sections(text):
         return None if "]" in text and CDATA_END in text else text
     # Every section that begins has an end, so that no search for one runs to the end in vain.
     if text.rfind(CDATA_END) < text.rfind(CDATA_START):
