@@ -84,6 +84,8 @@ class XmlRepair:
         if self._in_cdata:
             end = text.find(CDATA_END)
             position = len(text) if end < 0 else end + len(CDATA_END)
+        if not _has_other_references(text[position:]):
+            return text
         pieces = CDATA.split(text[position:])
         pieces[::2] = [
             REFERENCE.sub(self._repair_reference, piece) if "&" in piece else piece
@@ -134,3 +136,31 @@ class XmlRepair:
             self._in_cdata = text.find(CDATA_END, start) < 0
         elif self._in_cdata:
             self._in_cdata = CDATA_END not in text
+
+
+def _has_other_references(text: str) -> bool:
+    """Whether there may be any `&` but that of `&amp;` outside of CDATA sections.
+
+    Looks at the ampersands alone, of which there are far fewer than sections.
+    """
+    place = text.find("&")
+    while place >= 0:
+        end = place + 1
+        if not text.startswith("&amp;", place):
+            start = text.rfind("<", 0, place)
+            if not _is_in_section(text, start, place):
+                return True
+            end = text.find(CDATA_END, place)
+            if end < 0:
+                return False
+        place = text.find("&", end)
+    return False
+
+
+def _is_in_section(text: str, start: int, place: int) -> bool:
+    """Whether the `<` at `start`, the last one before a place, begins a CDATA section around it."""
+    return (
+        start >= 0
+        and text.startswith(CDATA_START, start)
+        and text.find(CDATA_END, start, place) < 0
+    )

@@ -54,23 +54,22 @@ class Extensions:
             counts = {kind: len([*items]) for kind, items in groupby(ITEM.findall(entry))}
             order = [*self._counts]
             merge_order(order, [*counts])
-            most = {kind: max(self._counts.get(kind, 0), counts.get(kind, 0)) for kind in order}
-            self._counts = most
-        return self._slots(text)
+            self._counts = {
+                kind: max(self._counts.get(kind, 0), counts.get(kind, 0)) for kind in order
+            }
+        slots = [self._slots(kind, count, text) for kind, count in self._counts.items()]
+        width = sum(one.count * one.width for one in slots)
+        return tuple(slots) if width <= MAX_GROUPS and all(map(is_usual, slots)) else None
 
-    def _slots(self, text: str) -> tuple[Slots, ...] | None:
-        """The slots for the items counted so far, with the fields that they have in this text."""
-        slots = []
-        for kind, count in self._counts.items():
-            reader = self._readers.get(kind)
-            if reader is None:
-                return None
-            reader.learn(text)
-            slots.append(Slots(kind, count, *reader.shape))
-        usual = (
-            all(map(is_usual, slots)) and sum(one.count * one.width for one in slots) <= MAX_GROUPS
-        )
-        return tuple(slots) if usual else None
+    def _slots(self, kind: str, count: int, text: str) -> Slots:
+        """The slots for the items of one kind, with the fields that they have in a text."""
+        reader = self._readers.get(kind)
+        if reader is None:
+            return Slots(kind, count)
+        reader.learn(text)
+        # A power of two, so that documents share patterns; all pages have the same languages.
+        size = count if kind == "xhtml" else 1 << (count - 1).bit_length()
+        return Slots(kind, size, *reader.shape)
 
     def read_items(
         self, kind: str, columns: list[list[str]], sections: Collection[str]

@@ -6,10 +6,9 @@ Generators write the same fields in the same order, and leave out those that hav
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import islice
 
 from siteatlas.scanner.reading.formats.extensions import REPEATED_FIELDS
 from siteatlas.scanner.reading.formats.fast_path_sections import POSSESSIVE
@@ -47,8 +46,10 @@ class FieldOrder:
         tag = f"{self.kind}:{self.kind}>"
         fields = {known.name: known for known in self.fields}
         order = [*fields]
-        for item in text.split(f"<{tag}")[1 : MAX_ITEMS + 1]:
-            seen = _fields_of(item.partition(f"</{tag}")[0], self.kind)
+        items = [item.partition(f"</{tag}")[0] for item in text.split(f"<{tag}")[1 : MAX_ITEMS + 1]]
+        # Most items have the same tags.
+        for tags in dict.fromkeys(tuple(_tags(self.kind).findall(item)) for item in items):
+            seen = _fields_of(tags[:MAX_TAGS])
             merge_order(order, [*seen])
             for name, new in seen.items():
                 fields[name] = _merge_field(fields.get(name), new)
@@ -58,12 +59,11 @@ class FieldOrder:
         self.fields = tuple(fields[name] for name in order)
 
 
-def _fields_of(item: str, kind: str) -> dict[str, Field]:
-    """The fields of one item, up to the maximum number of tags."""
+def _fields_of(tags: Iterable[tuple[str, str, str, str]]) -> dict[str, Field]:
+    """The fields of one item, from its tags."""
     fields: dict[str, Field] = {}
     opened, inside = "", list[str]()
-    for match in islice(_tags(kind).finditer(item), MAX_TAGS):
-        slash, name, attributes, empty = match.groups()
+    for slash, name, attributes, empty in tags:
         if not slash and opened:
             inside.append(name)
         elif not slash:

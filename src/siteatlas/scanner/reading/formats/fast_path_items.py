@@ -30,6 +30,7 @@ MAX_TIMES_LEARNED = 4
 MAX_REPEATED = 32
 MAX_REPEATED_CHARS = 256
 MAX_CACHED_CHARS = 512
+MAX_ATTRIBUTES = 16
 ATTRIBUTE = re.compile(r'([A-Za-z_]++)="([^"]*+)"')
 VALUE = re.compile(r"<[^/>]++>([^<]*+)")
 VALUE_CHARS = f"[^<]{{0,{MAX_VALUE_CHARS}}}+"
@@ -89,7 +90,10 @@ class Items:
         rest = map(_without_none, columns)
         for field in self._order.fields:
             if field.has_attributes:
-                attributes[field.name] = next(rest)
+                found = _attribute_columns(field.name, next(rest))
+                if found is None:
+                    return None
+                attributes |= found
             column = next(rest)
             is_section = f"{self._kind}:{field.name}" in sections
             if sections and not is_section and not field.children and has_section_end(column):
@@ -98,10 +102,11 @@ class Items:
             if values is None:
                 return None
             table[field.name] = values
-        items = rows_of(table)
-        if not all(items) or (self._kind == "image" and "" in table.get("loc", [""])):
+        if not table.keys().isdisjoint(attributes):
             return None
-        return items if _add_attributes(items, attributes) else None
+        items = rows_of(table | attributes)
+        has_loc = self._kind != "image" or "" not in table.get("loc", [""])
+        return items if has_loc and all(items) else None
 
 
 def _without_none(values: list[str]) -> list[str]:
@@ -144,17 +149,18 @@ def _read_children(raw: str) -> Extras | None:
 _cached_children = lru_cache(maxsize=256)(_read_children)
 
 
-def _add_attributes(items: list[Extras], attributes: dict[str, list[str]]) -> bool:
-    """Store attributes next to their fields; False when the strict parser must read them."""
-    for name, column in attributes.items():
-        for item, raw in zip(items, column, strict=True):
-            if not raw:
-                continue
-            pairs = _attributes(name, raw)
-            if pairs is None or not item.keys().isdisjoint(pairs):
-                return False
-            item.update(pairs)
-    return True
+def _attribute_columns(name: str, raws: list[str]) -> dict[str, list[str]] | None:
+    """A column for each attribute of a field; None when the strict parser must read them."""
+    known = {raw: _attributes(name, raw) if raw else {} for raw in set(raws)}
+    columns: dict[str, list[str]] = {}
+    for pairs in known.values():
+        if pairs is None or "" in pairs.values() or len(columns) > MAX_ATTRIBUTES:
+            return None
+        columns.update({key: [] for key in pairs})
+    for key in columns:
+        values = {raw: (pairs or {}).get(key, "") for raw, pairs in known.items()}
+        columns[key] = list(map(values.__getitem__, raws))
+    return columns
 
 
 def _attributes(name: str, raw: str) -> dict[str, str] | None:

@@ -20,6 +20,7 @@ from siteatlas.scanner.reading.formats.fast_path_extras import (
 )
 from siteatlas.scanner.reading.formats.fast_path_layout import Layout, Slots, entry_pattern
 from siteatlas.scanner.reading.formats.fast_path_order import EXTRAS, order_of_first_entry
+from siteatlas.scanner.reading.formats.fast_path_sections import CDATA_START
 from siteatlas.scanner.reading.formats.salvage import decode
 from siteatlas.scanner.reading.tally import Extras, RawEntries
 from siteatlas.scanner.reading.white_space import XML_WHITE_SPACE
@@ -41,6 +42,7 @@ class WholeEntries:
         self._loc = PLAIN_URL
         self._times_learned = 0
         self._misses = 0
+        self._misses_with_sections = 0
 
     def read(self, text: str) -> RawEntries | None:
         """The entries of a text without sections; None if any of it does not match."""
@@ -57,15 +59,17 @@ class WholeEntries:
 
     def read_with_sections(self, text: str) -> RawEntries | None:
         """The entries of a text with CDATA sections; None if any of it does not match."""
-        if self._layout is None or not self._sections:
+        tried_enough = self._misses_with_sections >= MAX_MISSES
+        if self._layout is None or not self._sections or tried_enough:
             return None
         entries = self._read(text, replace(self._layout, sections=self._sections))
-        self._misses += entries is None
+        self._misses_with_sections += entries is None
         return entries
 
     def learn_sections(self, text: str) -> None:
         """Learn which tags of a text have CDATA."""
-        self._sections |= frozenset(SECTION_TAG.findall(text, 0, MAX_LEARNED_CHARS))
+        if CDATA_START in text:
+            self._sections |= frozenset(SECTION_TAG.findall(text, 0, MAX_LEARNED_CHARS))
 
     def _learn(self, text: str) -> Layout | None:
         """The layout of the entries in a text without sections; None if there is no pattern."""
