@@ -15,11 +15,13 @@ from siteatlas.scanner.reading.tally import Tally
 from siteatlas.scanner.reading.white_space import WHITE_SPACE
 
 UNFINISHED_CHARS = 256 * 1024
+MAX_CDATA_CHARS = 16 * 1024
 
 PREFIX = r"(?:[\w.-]{1,40}:)?"
 # A field of an image is not a field of its page.
 OWN_PREFIX = r"(?!(?:image|video|news|mobile|xhtml):)" + PREFIX
 COMMENT_START, COMMENT_END = "<!--", "-->"
+CDATA_START, CDATA_END = "<![CDATA[", "]]>"
 MAX_CODE_POINT = 0x10FFFF
 MAX_DIGITS = 12
 ENTRY_START = re.compile(rf"<{PREFIX}(url|sitemap)(?=[\s/>])", re.IGNORECASE)
@@ -27,7 +29,9 @@ ENTRY_END = re.compile(
     rf"</{PREFIX}(?:url|sitemap)\s*>|<{PREFIX}(?:url|sitemap)(?:\s[^<>]*)?/>", re.IGNORECASE
 )
 ENTRY_WITH_LOC = re.compile(rf"<{PREFIX}(?:url|sitemap)>\s*<{PREFIX}loc>", re.IGNORECASE)
-CDATA = re.compile(r"<!\[CDATA\[([^<]*?)\]\]>")
+SECTION_START = re.compile(r"<!(?:--|\[CDATA\[)")
+ADDRESS_TAG = re.compile(rf"</?{PREFIX}loc(?=[\s/>])", re.IGNORECASE)
+ESCAPED = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
 # What follows the address must be its own end or that of its entry, not a stray bracket.
 LOC = re.compile(
     rf"<{OWN_PREFIX}loc(?:\s[^<>]*)?>([^<]*)<(?=/{PREFIX}(?:loc|url|sitemap)\s*>)", re.IGNORECASE
@@ -57,43 +61,20 @@ class Salvage:
     def __init__(self, tally: Tally) -> None:
         self._tally = tally
         self._unfinished = ""
-        self._in_comment = False
+        self._sections = _Sections()
 
     def feed(self, text: str, *, done: int = 0, final: bool = False) -> Salvaged:
         """The entries of this text; its first `done` entries were read before."""
-        text = _without_first(self._without_comments(text), done)
+        text = self._sections.feed(self._unfinished, text, final=final)
+        text = _without_first(text, done)
         starts = list(ENTRY_START.finditer(text))
         end = len(text) if final or not starts else starts.pop().start()
         self._unfinished = "" if final else text[end:][-UNFINISHED_CHARS:]
         edges = [match.start() for match in starts] + [end]
         found = Salvaged()
         for match, (start, stop) in zip(starts, pairwise(edges), strict=True):
-            self._parse_entry(
-                match[1].lower(), CDATA.sub(_escape_ampersands, text[start:stop]), found
-            )
+            self._parse_entry(match[1].lower(), text[start:stop], found)
         return found
-
-    def _without_comments(self, text: str) -> str:
-        """What is left over and the new text, without comments; one may end in a later text.
-
-        Searched by hand, since a pattern would look for the end again at every start.
-        """
-        if not self._in_comment:
-            text, self._unfinished = self._unfinished + text, ""
-        kept = [self._unfinished]
-        position = 0
-        while True:
-            if self._in_comment:
-                end = text.find(COMMENT_END, position)
-                if end < 0:
-                    return "".join(kept)
-                position = end + len(COMMENT_END)
-            start = text.find(COMMENT_START, position)
-            self._in_comment = start >= 0
-            kept.append(text[position:start] if self._in_comment else text[position:])
-            if not self._in_comment:
-                return "".join(kept)
-            position = start + len(COMMENT_START)
 
     def _parse_entry(self, kind: str, segment: str, found: Salvaged) -> None:
         """Recover the values of one entry of a malformed sitemap from its text."""
@@ -111,6 +92,57 @@ class Salvage:
             found.children += [(loc, *values) for loc in locs]
         else:
             found.pages.append((locs[0], *values))
+
+
+class _Sections:
+    """Takes comments and CDATA sections out of the text of a broken document.
+
+    A comment is dropped, CDATA becomes plain text; either may end in a later text. Searched by
+    hand, since a pattern would look for the end again at every start.
+    """
+
+    def __init__(self) -> None:
+        self._in_comment = False
+        self._open_cdata = ""
+
+    def feed(self, before: str, text: str, *, final: bool) -> str:
+        """What is left over from earlier text and the new text, without sections."""
+        if self._in_comment:
+            kept = [before]
+        else:
+            text, kept = before + self._open_cdata + text, []
+        self._open_cdata = ""
+        position = self._end_of_comment(text, 0) if self._in_comment else 0
+        while start := SECTION_START.search(text, position):
+            kept.append(text[position : start.start()])
+            if start[0] == COMMENT_START:
+                position = self._end_of_comment(text, start.end())
+            else:
+                content, position = self._cdata(text, start.start(), final=final)
+                kept.append(content)
+        return "".join([*kept, text[position:]])
+
+    def _end_of_comment(self, text: str, position: int) -> int:
+        """Where the comment around this position ends; the end of the text if it goes on."""
+        end = text.find(COMMENT_END, position)
+        self._in_comment = end < 0
+        return len(text) if end < 0 else end + len(COMMENT_END)
+
+    def _cdata(self, text: str, start: int, *, final: bool) -> tuple[str, int]:
+        """The text of the CDATA section that starts here, and where to go on.
+
+        If its end seems to be missing, its start is plain text: it must not hide other entries.
+        """
+        inside = start + len(CDATA_START)
+        following = text.find(CDATA_START, inside)
+        end = text.find(CDATA_END, inside, len(text) if following < 0 else following)
+        if end >= 0 and not ADDRESS_TAG.search(text, inside, end):
+            return text[inside:end].translate(ESCAPED), end + len(CDATA_END)
+        may_go_on = end < 0 and following < 0 and len(text) - inside <= MAX_CDATA_CHARS
+        if final or not may_go_on:
+            return CDATA_START, inside
+        self._open_cdata = text[start:]
+        return "", len(text)
 
 
 def _without_first(text: str, count: int) -> str:
@@ -136,8 +168,3 @@ def _decode_reference(match: re.Match[str]) -> str:
     code = int(number[:MAX_DIGITS], 16 if is_hex else 10)
     # NUL makes the entry one that cannot be kept, which is what a broken reference must do.
     return chr(code) if 0 < code <= MAX_CODE_POINT and len(number) <= MAX_DIGITS else "\x00"
-
-
-def _escape_ampersands(match: re.Match[str]) -> str:
-    """Escape the ampersands of a CDATA section when a malformed XML format is salvaged."""
-    return match[1].replace("&", "&amp;")

@@ -1,0 +1,65 @@
+"""Entries of a document that turns out to be malformed: what is recovered, and what is not."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from tests.fixtures.documents import read, urlset
+
+BROKEN = "<url><loc>https://a.example/broken</loc></wrong></url>"
+CHUNKINGS = [1, 7, 64, 1 << 20]
+
+
+def entry(name: object, more: str = "") -> str:
+    return f"<url><loc>https://a.example/{name}</loc>{more}</url>"
+
+
+def note(content: str) -> str:
+    return f"<note><![CDATA[{content}]]></note>"
+
+
+def urls_of(content: bytes, chunk_bytes: int) -> list[str]:
+    chunks = [content[at : at + chunk_bytes] for at in range(0, len(content), chunk_bytes)]
+    return [url.removeprefix("https://a.example/") for url in read(chunks, min_chunk_bytes=0).urls]
+
+
+@pytest.mark.parametrize("chunk_bytes", CHUNKINGS)
+@pytest.mark.parametrize(
+    "content", ["x <!-- y", "x --> y", "</url><url>", "<b>&amp;</b>", "", "]] >", "<!-- c -->"]
+)
+def test_markup_in_cdata_is_text_also_when_entries_are_salvaged(content, chunk_bytes):
+    entries = [
+        entry(1, note(content)),
+        entry(2),
+        "<!-- <url><loc>https://a.example/hidden</loc></url> -->",
+        BROKEN,
+        entry(3, note(content)),
+        "<!-- c -->",
+        entry(4),
+    ]
+    assert urls_of(urlset("".join(entries)), chunk_bytes) == ["1", "2", "broken", "3", "4"]
+
+
+@pytest.mark.parametrize("chunk_bytes", CHUNKINGS)
+def test_an_address_in_cdata_is_salvaged_as_the_parser_reads_it(chunk_bytes):
+    address = "<url><loc><![CDATA[https://a.example/?a=1&b=%s<c>]]></loc></url>"
+    content = urlset(address % 1 + BROKEN + address % 2)
+    assert urls_of(content, chunk_bytes) == ["?a=1&b=1<c>", "broken", "?a=1&b=2<c>"]
+
+
+@pytest.mark.parametrize("chunk_bytes", CHUNKINGS)
+def test_a_cdata_section_without_an_end_hides_no_other_entry(chunk_bytes):
+    unclosed = "<url><loc><![CDATA[https://a.example/lost</loc></url>"
+    closed = "<url><loc><![CDATA[https://a.example/%s]]></loc></url>"
+    content = urlset(entry(1) + BROKEN + unclosed + closed % 2 + unclosed + entry(3))
+    assert urls_of(content, chunk_bytes) == ["1", "broken", "2", "3"]
+
+
+@pytest.mark.parametrize("token", ["<![CDATA[", "<!--", "]]>", "<![CDATA[]]", "<![CDATA[<loc>"])
+def test_many_sections_without_an_end_take_little_time(token):
+    content = urlset(entry(1) + BROKEN + token * 40_000)
+    started = time.process_time()
+    read(content)
+    assert time.process_time() - started < 2
