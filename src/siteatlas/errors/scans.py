@@ -61,6 +61,12 @@ class Blocked(ScanError):
     code = "blocked"
 
 
+class PaymentRequired(ScanError):
+    """The site demands payment for the document."""
+
+    code = "payment_required"
+
+
 class HttpNotFound(ScanError):
     """The site has no document at this address."""
 

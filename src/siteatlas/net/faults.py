@@ -26,6 +26,7 @@ from siteatlas.errors import (
     HttpNotFound,
     HttpProtocolError,
     HttpStatusUnexpected,
+    PaymentRequired,
     ProxyFailed,
     RateLimited,
     ScanError,
@@ -36,10 +37,12 @@ from siteatlas.errors import (
     TlsNotSpoken,
     Truncated,
 )
+from siteatlas.safe_text import clean_text, truncated
 
 Fault = TypeVar("Fault", bound=BaseException)
 
 MAX_RETRY_AFTER_SECONDS = 3600.0
+MAX_PRICE_CHARS = 40
 _MAX_CAUSE_DEPTH = 8
 _BROKEN_HANDSHAKE = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)
 # The OpenSSL error for a response that is not TLS.
@@ -88,12 +91,16 @@ def _proxy_fault(status: int) -> ScanError:
     return ProxyFailed(f"The proxy refused the connection (status {status}).")
 
 
-def error_for_status(status: int, retry_after: float | None = None) -> ScanError | None:
+def error_for_status(
+    status: int, retry_after: float | None = None, price: str | None = None
+) -> ScanError | None:
     """The error that a final status means for a document; None for 200 and 304."""
     if status in {200, 304}:
         return None
     if status == 429 or (status == 503 and retry_after is not None):  # noqa: PLR2004
         return RateLimited(retry_after=retry_after)
+    if status == 402:  # noqa: PLR2004
+        return _payment_required(price)
     if status in {401, 403, 451}:
         return Blocked(f"The site blocks our requests (status {status}).")
     if status == 407:  # noqa: PLR2004
@@ -105,6 +112,13 @@ def error_for_status(status: int, retry_after: float | None = None) -> ScanError
     if 500 <= status <= 599:  # noqa: PLR2004
         return ServerError(f"The site answered with a server error (status {status}).")
     return HttpStatusUnexpected(f"The site answered with status {status}.")
+
+
+def _payment_required(price: str | None) -> PaymentRequired:
+    """The error for a document that must be paid for, with the price that the response names."""
+    shown = clean_text(truncated((price or "").strip(), MAX_PRICE_CHARS))
+    detail = f", {shown} per request" if shown else ""
+    return PaymentRequired(f"The site demands payment for the document (status 402{detail}).")
 
 
 def retry_after_seconds(header: str | None, now: datetime | None = None) -> float | None:

@@ -27,6 +27,8 @@ CHUNK_BYTES = 64 * 1024
 _CHARSET = re.compile(r"charset\s*=\s*[\"']?([A-Za-z0-9._:-]{1,40})", re.IGNORECASE)
 # Set by firewalls that answer in place of the site.
 CHALLENGE_HEADERS = ("cf-mitigated", "x-amzn-waf-action")
+# The price of one request, such as `USD 0.01`, in a response with status 402.
+PRICE_HEADER = "crawler-price"
 ABSURD_FACTOR = 2
 _SAMPLES_PER_WINDOW = 30
 
@@ -159,7 +161,7 @@ class Response:
         """The error that the status means; None for 200 and 304."""
         if any(name in self._raw.headers for name in CHALLENGE_HEADERS):
             return Blocked("The site shows a browser challenge instead of the document.")
-        return error_for_status(self.status, self.retry_after)
+        return error_for_status(self.status, self.retry_after, self.headers.get(PRICE_HEADER))
 
     def refuse_oversize(self) -> None:
         """Raise TooLarge if the announced length is far beyond the limit.

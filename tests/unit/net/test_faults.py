@@ -11,6 +11,7 @@ from siteatlas.errors import (
     EmptyDocument,
     HttpNotFound,
     HttpStatusUnexpected,
+    PaymentRequired,
     RateLimited,
     ScanError,
     ServerError,
@@ -31,6 +32,7 @@ def test_a_good_status_is_no_error(status: int):
         (401, Blocked),
         (403, Blocked),
         (451, Blocked),
+        (402, PaymentRequired),
         (404, HttpNotFound),
         (410, HttpNotFound),
         (429, RateLimited),
@@ -44,6 +46,23 @@ def test_a_good_status_is_no_error(status: int):
 )
 def test_a_status_means_one_error(status: int, error: type[ScanError]):
     assert type(error_for_status(status)) is error
+
+
+@pytest.mark.parametrize(
+    ("price", "detail"),
+    [("USD 0.01", "402, USD 0.01 per request"), (None, "(status 402)"), (" ", "(status 402)")],
+)
+def test_the_price_of_a_document_is_told(price: str | None, detail: str):
+    error = error_for_status(402, price=price)
+    assert error is not None
+    assert detail in error.message
+
+
+def test_a_price_cannot_fill_the_message():
+    error = error_for_status(402, price="\x1b[31m" + "9" * 1000)
+    assert error is not None
+    assert len(error.message) < 130
+    assert "\x1b" not in error.message
 
 
 @pytest.mark.parametrize("status", [429, 503])

@@ -20,6 +20,13 @@ def status(code: int, **headers: str):
     return lambda _: web.Response(status=code, headers=named)
 
 
+async def test_a_site_that_demands_payment_tells_its_price(site, make_analyzer):
+    site.otherwise = status(402, Crawler_Price="USD 0.01")
+    record = await record_scan(make_analyzer(site.host_port), site.base)
+    assert record.error_code == "payment_required"
+    assert "USD 0.01" in record.error.message
+
+
 @pytest.mark.parametrize("code", [401, 403, 451])
 async def test_a_site_that_refuses_everything_is_blocked(site, make_analyzer, code):
     site.otherwise = status(code)

@@ -20,6 +20,7 @@ from siteatlas.errors import (
     HttpNotFound,
     NoSitemap,
     NotASitemap,
+    PaymentRequired,
     RedirectInvalid,
     RedirectLoop,
     ServerError,
@@ -37,7 +38,7 @@ from siteatlas.scanner.crawl.candidates import CrawlCandidate
 
 # If most guesses fail with one of these, it is an error of the site.
 SITE_FAULTS = (
-    *(Blocked, ConnectionFailed, DnsError, ServerError, Timeout, TlsError),
+    *(Blocked, ConnectionFailed, DnsError, PaymentRequired, ServerError, Timeout, TlsError),
     *(RedirectInvalid, RedirectLoop, TooManyRedirects),
 )
 # If a guess fails with one of these, a document exists there and cannot be read.
