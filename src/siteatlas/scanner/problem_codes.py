@@ -66,6 +66,12 @@ class ProblemCode(StrEnum):
         "an entry that was lost because the XML around it is malformed",
     )
 
+    RESOURCE_DELETED = (
+        "resource_deleted",
+        ProblemGroup.LEFT_OUT,
+        "an entry of a ResourceSync change list that says that the page was deleted",
+    )
+
     RELATIVE_URL = (
         "relative_url",
         ProblemGroup.KEPT,
@@ -259,7 +265,7 @@ class ProblemCode(StrEnum):
     UNCHANGED = (
         "unchanged",
         ProblemGroup.CANDIDATE,
-        "the site reports that it has not changed; so far, only library users can request this",
+        "it has not changed since it was last read: the site says so, or its bytes are the same",
     )
     DONE_BEFORE = (
         "done_before",

@@ -24,7 +24,7 @@ async def test_a_site_that_demands_payment_tells_its_price(site, make_analyzer):
     site.otherwise = status(402, Crawler_Price="USD 0.01")
     record = await record_scan(make_analyzer(site.host_port), site.base)
     assert record.error_code == "payment_required"
-    assert "USD 0.01" in record.error.message
+    assert "USD 0.01" in str(record.error)
 
 
 @pytest.mark.parametrize("code", [401, 403, 451])

@@ -84,7 +84,10 @@ PATHS_OF_CMS: dict[Cms, tuple[str, ...]] = {
     Cms.DRUPAL: ("/rss.xml",),
     Cms.VBULLETIN: ("/core/xmlsitemap.php",),
 }
-LAST_PATHS = ("/.sitemap.xml", "/feed", "/rss.xml", "/atom.xml", "/feed.xml")
+LAST_PATHS = (
+    *("/.sitemap.xml", "/feed", "/rss.xml", "/atom.xml", "/feed.xml"),
+    "/.well-known/resourcesync",
+)
 
 # What a system calls itself, or leaves in the links of its pages, in lower case.
 SIGNS: dict[Cms, str] = {

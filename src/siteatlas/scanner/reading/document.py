@@ -25,6 +25,7 @@ from siteatlas.scanner.problem_codes import ProblemCode
 from siteatlas.scanner.reading.body import Body, BodyLimits
 from siteatlas.scanner.reading.content_hash import ContentHash, WireHash
 from siteatlas.scanner.reading.encoding import TextDecoder
+from siteatlas.scanner.reading.resourcesync import WINDOWS
 from siteatlas.scanner.reading.tally import ReadResult, Tally
 
 if TYPE_CHECKING:
@@ -75,6 +76,7 @@ class DocumentReader:
         self._hash = xxhash.xxh3_128()
         self._wire_hash = WireHash(charset)
         self._news_count = 0
+        self._capability = ""
         self._head = ""
         self._format: Format | None = None
 
@@ -90,9 +92,12 @@ class DocumentReader:
 
     @property
     def is_window(self) -> bool:
-        """Whether the document lists only recent entries: a feed, or mostly news."""
-        is_feed = self.type in (SitemapType.RSS, SitemapType.ATOM)
-        return is_feed or 2 * self._news_count >= self.entry_count > 0
+        """Whether it lists only recent entries: a feed, changes of a period, or mostly news."""
+        if self.type in (SitemapType.RSS, SitemapType.ATOM):
+            return True
+        if self.type is not SitemapType.INDEX and self._capability in WINDOWS:
+            return True
+        return 2 * self._news_count >= self.entry_count > 0
 
     @property
     def shows_its_end(self) -> bool:
@@ -162,6 +167,7 @@ class DocumentReader:
             if head is None:
                 return None
             self.type, text, self._head = head.type, head.rest, ""
+            self._capability = head.capability
             self._format = reader_for(head, self.tally, self._base_url)
         return self._apply_entry_limit(self._format.feed(text, final=final))
 

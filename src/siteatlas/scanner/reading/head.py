@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from siteatlas.errors import EmptyDocument, NotASitemap, XmlEntities
 from siteatlas.scanner.events import SitemapType
 from siteatlas.scanner.problem_codes import ProblemCode
+from siteatlas.scanner.reading.resourcesync import INDEXES, read_capability
 from siteatlas.scanner.reading.tally import Tally
 from siteatlas.scanner.reading.web_page import error_of_page
 
@@ -42,11 +43,15 @@ XML_TYPES = {
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """What a document is. `root_tag` is its start tag as written, empty for plain text."""
+    """What a document is. `root_tag` is its start tag as written, empty for plain text.
+
+    `capability` is that of a ResourceSync document, empty for any other.
+    """
 
     type: SitemapType
     rest: str
     root_tag: str = ""
+    capability: str = ""
 
 
 def read_head(text: str, tally: Tally, *, final: bool) -> Head | None:
@@ -59,8 +64,9 @@ def read_head(text: str, tally: Tally, *, final: bool) -> Head | None:
         return None
     if content[0] != "<":
         return _text_head(content, final=final)
-    head = _xml_head(content, tally)
-    if head is None and (final or len(text) > MAX_HEAD_CHARS):
+    is_all = final or len(text) > MAX_HEAD_CHARS
+    head = _xml_head(content, tally, is_all=is_all)
+    if head is None and is_all:
         raise NotASitemap
     if head is not None and len(content) != len(text):
         tally.note(ProblemCode.LEADING_BLANKS)
@@ -79,8 +85,8 @@ def _text_head(content: str, *, final: bool) -> Head | None:
     return Head(SitemapType.TEXT, lines)
 
 
-def _xml_head(content: str, tally: Tally) -> Head | None:
-    """The head of an XML document; None if its root tag is still incomplete."""
+def _xml_head(content: str, tally: Tally, *, is_all: bool) -> Head | None:
+    """The head of an XML document; None if more text is needed, unless this is all there is."""
     position = 0
     doctypes = 0
     while True:
@@ -96,9 +102,12 @@ def _xml_head(content: str, tally: Tally) -> Head | None:
     if root is None:
         _check_unfinished(content[position:].lstrip(), content)
         return None
+    capability = read_capability(root[1], content[root.end() :])
+    if capability is None and not is_all:
+        return None
     if doctypes:
         tally.note(ProblemCode.DOCTYPE, doctypes)
-    return _head_of_root(root, content, tally)
+    return _head_of_root(root, content, tally, capability or "")
 
 
 def _check_doctype(match: re.Match[str], content: str) -> None:
@@ -120,7 +129,7 @@ def _check_unfinished(unread: str, content: str) -> None:
         raise NotASitemap
 
 
-def _head_of_root(root: re.Match[str], content: str, tally: Tally) -> Head:
+def _head_of_root(root: re.Match[str], content: str, tally: Tally, capability: str) -> Head:
     """The head of an XML document with this root tag; raises if it is not a sitemap."""
     name = root[2].rpartition(":")[2].lower()
     if name in HTML_NAMES:
@@ -130,4 +139,6 @@ def _head_of_root(root: re.Match[str], content: str, tally: Tally) -> Head:
         raise NotASitemap
     if name in PROTOCOL_ROOTS and (root[2] != name or not NAMESPACE.search(root[1])):
         tally.note(ProblemCode.NAMESPACE)
-    return Head(kind, content[root.end() :], root[1])
+    if capability in INDEXES:
+        kind = SitemapType.INDEX
+    return Head(kind, content[root.end() :], root[1], capability)

@@ -9,6 +9,7 @@ from siteatlas.scanner.reading.formats.feed import Feed
 from siteatlas.scanner.reading.formats.text import TextList
 from siteatlas.scanner.reading.formats.urlset import Urlset
 from siteatlas.scanner.reading.head import Head
+from siteatlas.scanner.reading.resourcesync import INDEXES
 from siteatlas.scanner.reading.tally import ReadResult, Tally
 
 
@@ -28,7 +29,9 @@ def reader_for(head: Head, tally: Tally, base: str | None = None) -> Format:
         case SitemapType.STANDARD:
             return Urlset(head.root_tag, tally, base)
         case SitemapType.INDEX:
-            return Urlset(head.root_tag, tally, base, fast=False)
+            return Urlset(
+                head.root_tag, tally, base, fast=False, lists_documents=head.capability in INDEXES
+            )
         case SitemapType.TEXT:
             return TextList(tally, base)
         case SitemapType.RSS:

@@ -1,4 +1,4 @@
-"""Reads the extras of an entry: images, videos, news, alternates, mobile, PageMap.
+"""Reads the extras of an entry: images, videos, news, alternates, mobile, PageMap, ResourceSync.
 
 The shape of every key is described in docs/reference/extras.md. Values stay text, as listed.
 """
@@ -23,6 +23,8 @@ MAX_VALUE_CHARS = 4096
 VALUE_COST = 16
 MAX_DEPTH = 8
 MAX_EXTRAS_CHARS = 256 * 1024
+RESOURCE_ATTRIBUTES = ("change", "datetime", "hash", "length", "path", "type")
+DELETED = "deleted"
 REPEATED_FIELDS = frozenset({"tag", "category", "price", "content_segment_loc"})
 
 
@@ -98,6 +100,23 @@ def _pagemap_attributes(data: etree._Element, tally: Tally) -> Extras:
     return attributes
 
 
+def _read_resource(element: etree._Element, extras: Extras, tally: Tally) -> None:
+    """Add what the first `<rs:md>` element says about the resource to the extras of its entry."""
+    attributes = {
+        name: _truncate(value.strip(WHITE_SPACE), tally)
+        for name in RESOURCE_ATTRIBUTES
+        if (value := element.get(name))
+    }
+    if attributes:
+        extras.setdefault("resourcesync", attributes)
+
+
+def says_deleted(extras: Extras | None) -> bool:
+    """Whether the extras of an entry say that its resource was deleted."""
+    resource = extras.get("resourcesync") if extras else None
+    return resource is not None and resource.get("change", "").lower() == DELETED
+
+
 READERS: dict[str, Callable[[etree._Element, Extras, Tally], None]] = {
     "image": _read_image,
     "video": _read_video,
@@ -105,6 +124,7 @@ READERS: dict[str, Callable[[etree._Element, Extras, Tally], None]] = {
     "link": _read_alternate,
     "mobile": _read_mobile,
     "pagemap": _read_pagemap,
+    "md": _read_resource,
 }
 
 

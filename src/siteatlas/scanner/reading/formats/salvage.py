@@ -40,6 +40,10 @@ FIELDS = tuple(
     re.compile(rf"<{OWN_PREFIX}{name}\s*>([^<]*)</{PREFIX}{name}\s*>", re.IGNORECASE)
     for name in ("lastmod", "changefreq", "priority")
 )
+# What ResourceSync says of a page that no longer exists.
+DELETED = re.compile(
+    rf"""<{PREFIX}md\s(?:[^<>]*\s)?change\s*=\s*["']\s*deleted\s*["']""", re.IGNORECASE
+)
 REFERENCE = re.compile(r"&(?:#(x?)([0-9a-fA-F]+)|(amp|lt|gt|quot|apos));")
 PREDEFINED = {"amp": "&", "lt": "<", "gt": ">", "quot": '"', "apos": "'"}
 
@@ -81,6 +85,9 @@ class Salvage:
         locs = [decode(loc) for loc in LOC.findall(segment)]
         if not locs:
             self._tally.skip(ProblemCode.ENTRY_MALFORMED, value=segment)
+            return
+        if DELETED.search(segment):
+            self._tally.skip(ProblemCode.RESOURCE_DELETED, url=locs[0])
             return
         self._tally.note(ProblemCode.ENTRY_SALVAGED, url=locs[0])
         locs = [loc for loc in locs if loc.strip(WHITE_SPACE)] or locs[:1]

@@ -22,9 +22,14 @@ from siteatlas.scanner.reading.formats.elements import (
     prefixes_of_root,
     text_of,
 )
-from siteatlas.scanner.reading.formats.extensions import read_extension
+from siteatlas.scanner.reading.formats.extensions import read_extension, says_deleted
 from siteatlas.scanner.reading.formats.fast_path import FastPath
-from siteatlas.scanner.reading.formats.salvage import ENTRY_WITH_LOC, UNFINISHED_CHARS, Salvage
+from siteatlas.scanner.reading.formats.salvage import (
+    ENTRY_WITH_LOC,
+    UNFINISHED_CHARS,
+    Salvage,
+    Salvaged,
+)
 from siteatlas.scanner.reading.repair import XmlRepair
 from siteatlas.scanner.reading.tally import Extras, RawEntries, ReadResult, Tally
 from siteatlas.scanner.reading.white_space import WHITE_SPACE
@@ -64,11 +69,21 @@ def _field_numbers(entry_tag: str) -> _FieldNumbers:
 
 
 class Urlset:
-    """One document: text in, columns and children out. `fast=False` disables the fast path."""
+    """One document: text in, columns and children out. `fast=False` disables the fast path.
+
+    `lists_documents`: its `<url>` elements are children too.
+    """
 
     def __init__(
-        self, root_tag: str, tally: Tally, base: str | None = None, *, fast: bool = True
+        self,
+        root_tag: str,
+        tally: Tally,
+        base: str | None = None,
+        *,
+        fast: bool = True,
+        lists_documents: bool = False,
     ) -> None:
+        self._lists_documents = lists_documents
         self._tally = tally
         self._base = base
         self._repair = XmlRepair(tally)
@@ -125,7 +140,9 @@ class Urlset:
     def _build_result(self, elements: Sequence[etree._Element]) -> ReadResult:
         """The columns and children of `<url>` and `<sitemap>` elements."""
         children: Sequence[etree._Element] = ()
-        if {local_name(tag) for tag in {element.tag for element in elements}} != {"url"}:
+        if self._lists_documents:
+            children, elements = elements, ()
+        elif {local_name(tag) for tag in {element.tag for element in elements}} != {"url"}:
             children = [element for element in elements if local_name(element.tag) == "sitemap"]
             elements = [element for element in elements if local_name(element.tag) != "sitemap"]
         raw = _read_elements(elements, self._tally)
@@ -137,6 +154,8 @@ class Urlset:
     ) -> ReadResult:
         """The entries and children that can be recovered from malformed XML of this format."""
         found = salvage.feed(text, done=done, final=final)
+        if self._lists_documents:
+            found = Salvaged(children=[*found.pages, *found.children])
         locs, lastmods, changefreqs, priorities = (
             zip(*found.pages, strict=True) if found.pages else ((),) * 4
         )
@@ -177,6 +196,7 @@ def _merge_results(first: ReadResult, second: ReadResult) -> ReadResult:
 def _read_elements(elements: Sequence[etree._Element], tally: Tally) -> RawEntries:
     """Read `<url>` elements into columns of raw values."""
     rows = [_read_entry(element, tally) for element in elements]
+    rows = [row for row in rows if row[1] is None or not _is_deleted(*row, tally)]
     if not rows:
         return RawEntries()
     locs, lastmods, changefreqs, priorities = zip(*(values for values, _ in rows), strict=True)
@@ -200,6 +220,14 @@ def _read_entry(element: etree._Element, tally: Tally) -> tuple[list[str], Extra
         elif not field and (more := text_of(child).strip(WHITE_SPACE)):
             tally.note(ProblemCode.SEVERAL_LOCS, url=values[0], value=more)
     return values, extras or None
+
+
+def _is_deleted(values: Sequence[str], extras: Extras | None, tally: Tally) -> bool:
+    """Whether an entry of a change list is about a deleted page; it is counted as left out."""
+    if not says_deleted(extras):
+        return False
+    tally.skip(ProblemCode.RESOURCE_DELETED, url=values[0])
+    return True
 
 
 def _read_children(elements: Iterable[etree._Element], tally: Tally) -> list[ChildLink]:
