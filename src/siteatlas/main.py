@@ -34,7 +34,8 @@ from siteatlas.scheduler.sitemap_scheduler import SitemapScheduler
 from siteatlas.settings import Settings, load_settings
 from siteatlas.storage.session import Database, bind_database
 from siteatlas.storage.startup import open_storage
-from siteatlas.web.static_files import PAGES, install_static_files
+from siteatlas.web.routes import install_web
+from siteatlas.web.static_files import PAGES
 
 
 def create_app(
@@ -79,7 +80,7 @@ def create_app(
     )
     app.state.api = context
     install_api(app)
-    install_static_files(app)
+    install_web(app, context)
     return app
 
 

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from datetime import datetime
+from enum import StrEnum
+from typing import assert_never
 from uuid import UUID
 
+from sqlalchemy import ColumnElement, func
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from siteatlas.errors import DomainNotFound
@@ -15,6 +18,15 @@ from siteatlas.insights.views import select_view
 from siteatlas.net.address import parse_site
 from siteatlas.storage.models import Domain, LastScanStatus
 from siteatlas.storage.statements.domains import find_domain
+
+
+class DomainState(StrEnum):
+    """Which sites to show; `attention`: a failed or partial last scan, or held removals."""
+
+    WATCHED = "watched"
+    PAUSED = "paused"
+    FAILING = "failing"
+    ATTENTION = "attention"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,16 +72,22 @@ async def list_domains(
     session: AsyncSession,
     *,
     watched: bool | None = None,
+    state: DomainState | None = None,
+    contains: str | None = None,
     limit: int | None = None,
     cursor: str | None = None,
 ) -> Page[DomainView]:
-    """Sites by name."""
-    scope = CursorScope("domains", (watched,))
+    """Sites by name; `contains` is a part of the host."""
+    scope = CursorScope("domains", (watched, state and state.value, contains))
     after = scope.read(cursor, text_key)
     size = page_size(limit)
     statement = select_view(DomainView, Domain).where(Domain.deleted_at.is_(None))
     if watched is not None:
         statement = statement.where(Domain.watched.is_(watched))
+    if state is not None:
+        statement = statement.where(_in_state(state))
+    if contains:
+        statement = statement.where(func.strpos(Domain.domain, contains.lower()) > 0)
     if after is not None:
         statement = statement.where(Domain.domain > after)
     statement = statement.order_by(Domain.domain)
@@ -81,3 +99,19 @@ async def list_domains(
 def domain_view(domain: Domain) -> DomainView:
     """The view of a row that was already read."""
     return DomainView(*(getattr(domain, field.name) for field in fields(DomainView)))
+
+
+def _in_state(state: DomainState) -> ColumnElement[bool]:
+    """SQL condition: a site is in a state that the list is filtered by."""
+    match state:
+        case DomainState.WATCHED:
+            return Domain.watched & ~Domain.paused
+        case DomainState.PAUSED:
+            return Domain.watched & Domain.paused
+        case DomainState.FAILING:
+            return Domain.last_scan_status == LastScanStatus.FAILED
+        case DomainState.ATTENTION:
+            troubled = Domain.last_scan_status.in_([LastScanStatus.FAILED, LastScanStatus.PARTIAL])
+            return troubled | (Domain.missing_count > 0)
+        case _:
+            assert_never(state)

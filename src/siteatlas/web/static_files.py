@@ -1,43 +1,46 @@
-"""Static files, and pages that consist of a single static file."""
+"""Static files, and the API reference, which is a single static file."""
 
 from __future__ import annotations
 
+from http import HTTPStatus
 from pathlib import Path
 
 from fastapi import FastAPI
-from fastapi.responses import FileResponse, RedirectResponse, Response
+from fastapi.responses import FileResponse, Response
 from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
 
 STATIC = Path(__file__).parent / "static"
 REVALIDATED = {"Cache-Control": "no-cache"}
+IMMUTABLE = {"Cache-Control": "public, max-age=31536000, immutable"}
 REFERENCE = "/docs"
 # What people open by following a link from anywhere.
 PAGES = frozenset({"/", REFERENCE})
 
 
-class RevalidatedFiles(StaticFiles):
-    """Files that a browser may keep, but asks about each time, so that an update is seen."""
+class VersionedFiles(StaticFiles):
+    """Files that a browser may keep.
+
+    An address with a version is that of one content for ever; any other is asked about each time,
+    so that an update is seen.
+    """
 
     async def get_response(self, path: str, scope: Scope) -> Response:
-        """Serve a static file with `Cache-Control: no-cache`."""
+        """Serve a static file with the `Cache-Control` of its address."""
         response = await super().get_response(path, scope)
-        response.headers.update(REVALIDATED)
+        versioned = (
+            scope["query_string"].startswith(b"v=") and response.status_code == HTTPStatus.OK
+        )
+        response.headers.update(IMMUTABLE if versioned else REVALIDATED)
         return response
 
 
 def install_static_files(app: FastAPI) -> None:
-    """Serve `/static` and the API reference at `/docs`, and redirect `/` to the latter."""
-    app.mount("/static", RevalidatedFiles(directory=STATIC), name="static")
+    """Serve `/static`, and the API reference at `/docs`."""
+    app.mount("/static", VersionedFiles(directory=STATIC), name="static")
     app.add_api_route(REFERENCE, show_reference, include_in_schema=False)
-    app.add_api_route("/", lead_to_reference, include_in_schema=False)
 
 
 async def show_reference() -> FileResponse:
     """The interactive reference; all its parts come from this process."""
     return FileResponse(STATIC / "docs.html", headers=REVALIDATED)
-
-
-async def lead_to_reference() -> RedirectResponse:
-    """Redirect `/` to the API reference."""
-    return RedirectResponse(REFERENCE, status_code=307)

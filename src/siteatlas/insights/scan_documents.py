@@ -1,0 +1,65 @@
+"""The scan of a job, and how each of its documents was read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from sqlalchemy import case, select
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from siteatlas.insights.scans import ScanView
+from siteatlas.insights.views import select_view
+from siteatlas.storage.models import Scan, Sitemap, SitemapScan, SitemapScanState
+
+MAX_DOCUMENTS_SHOWN = 100
+TROUBLED = (SitemapScanState.UNREAD, SitemapScanState.CUT)
+
+
+@dataclass(frozen=True, slots=True)
+class ScanDocumentView:
+    """One document in one scan."""
+
+    sitemap_id: UUID
+    url: str
+    state: SitemapScanState
+    http_status: int | None
+    error_code: str | None
+    url_count: int
+    wire_bytes: int
+    seconds: float
+    finished_at: datetime | None
+
+
+async def find_scan_of_job(session: AsyncSession, job_id: int) -> ScanView | None:
+    """The scan that a job has begun, if any."""
+    statement = select_view(ScanView, Scan, job_id=Scan.job_uuid).where(Scan.job_id == job_id)
+    row = (await session.execute(statement)).one_or_none()
+    return ScanView(*row) if row else None
+
+
+async def list_scan_documents(session: AsyncSession, scan_id: int) -> list[ScanDocumentView]:
+    """Documents of a scan: those that could not be read first, then the latest ones."""
+    statement = (
+        select(
+            SitemapScan.sitemap_id,
+            Sitemap.url,
+            SitemapScan.state,
+            SitemapScan.http_status,
+            SitemapScan.error_code,
+            SitemapScan.url_count,
+            SitemapScan.wire_bytes,
+            SitemapScan.seconds,
+            SitemapScan.finished_at,
+        )
+        .join(Sitemap, Sitemap.id == SitemapScan.sitemap_id)
+        .where(SitemapScan.scan_id == scan_id)
+        .order_by(
+            case((SitemapScan.state.in_(TROUBLED), 0), else_=1),
+            SitemapScan.finished_at.desc().nulls_first(),
+            Sitemap.url,
+        )
+        .limit(MAX_DOCUMENTS_SHOWN)
+    )
+    return [ScanDocumentView(*row) for row in await session.execute(statement)]

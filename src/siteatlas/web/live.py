@@ -1,0 +1,90 @@
+"""The event stream of the pages: one poll per process tells all open tabs that something changed.
+
+A tab gets no content, only a mark; its panels then fetch themselves again. Nothing is written for
+it, and nothing is polled while no tab is open.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import suppress
+
+from fastapi import APIRouter, Request
+from fastapi.responses import StreamingResponse
+
+from siteatlas import __version__
+from siteatlas.errors import SiteatlasError, TooManyConnections
+from siteatlas.insights.activity import read_activity
+from siteatlas.logs import get_logger
+from siteatlas.storage.session import get_autocommit_session
+
+POLL_SECONDS = 1.0
+KEEP_ALIVE_SECONDS = 15.0
+MAX_STREAMS = 500
+HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+
+log = get_logger("web")
+router = APIRouter(include_in_schema=False)
+
+
+class Broadcaster:
+    """Polls the database while somebody listens, and wakes all listeners when the mark changes."""
+
+    def __init__(self) -> None:
+        self._mark = ""
+        self._changed = asyncio.Event()
+        self._listeners = 0
+        self._task: asyncio.Task[None] | None = None
+
+    async def listen(self) -> AsyncIterator[str]:
+        """The mark now, then each new one; an empty text when nothing changed for a while."""
+        if self._listeners >= MAX_STREAMS:
+            raise TooManyConnections
+        self._listeners += 1
+        if self._task is None:
+            self._task = asyncio.create_task(self._poll())
+        try:
+            yield self._mark
+            while True:
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._changed.wait(), KEEP_ALIVE_SECONDS)
+                    yield self._mark
+                    continue
+                yield ""
+        finally:
+            self._listeners -= 1
+            if not self._listeners and self._task is not None:
+                self._task.cancel()
+                self._task = None
+
+    async def _poll(self) -> None:
+        """Read the mark every second; an outage is no reason to stop."""
+        while True:
+            try:
+                async with get_autocommit_session() as session:
+                    mark = (await read_activity(session)).mark
+            except SiteatlasError as error:
+                log.warning("live_poll_failed", error_code=error.code)
+                mark = self._mark
+            if mark != self._mark:
+                self._mark = mark
+                self._changed.set()
+                self._changed = asyncio.Event()
+            await asyncio.sleep(POLL_SECONDS)
+
+
+@router.get("/events")
+async def stream_events(request: Request) -> StreamingResponse:
+    """The stream of one tab."""
+    broadcaster: Broadcaster = request.app.state.broadcaster
+    return StreamingResponse(
+        _messages(broadcaster), media_type="text/event-stream", headers=HEADERS
+    )
+
+
+async def _messages(broadcaster: Broadcaster) -> AsyncIterator[str]:
+    """Marks as messages; a comment keeps the connection open when nothing changed."""
+    yield f"event: hello\ndata: {__version__}\n\n"
+    async for mark in broadcaster.listen():
+        yield f"event: changed\nid: {mark}\ndata: {mark}\n\n" if mark else ": still here\n\n"

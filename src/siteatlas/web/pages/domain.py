@@ -1,0 +1,226 @@
+"""One site, in tabs: summary, tree of sitemaps, URLs, problems, scans, settings.
+
+Each tab is the same page with another value of `tab`, so that every view has an address.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Annotated, Any
+from urllib.parse import urlencode
+
+from fastapi import APIRouter, Path, Query, Request
+from fastapi.responses import HTMLResponse, Response
+
+from siteatlas.access.users import CurrentUser
+from siteatlas.errors import DomainNotFound, InputError
+from siteatlas.insights.candidates import list_candidates
+from siteatlas.insights.domains import DomainView, find_domain_view
+from siteatlas.insights.problems import ProblemFilter, list_problems
+from siteatlas.insights.scan_history import recent_scans, urls_over_time
+from siteatlas.insights.scans import list_scans
+from siteatlas.insights.sitemap_tree import tree_children, tree_roots
+from siteatlas.insights.urls import ListingState, list_domain_urls
+from siteatlas.net.address import parse_site
+from siteatlas.queue.operator_actions import remove_domain_and_jobs
+from siteatlas.queue.submission import submit_site
+from siteatlas.storage.retry import retry_when_busy
+from siteatlas.storage.session import AsyncSession, get_session
+from siteatlas.storage.statements.domains import change_domain, find_domain
+from siteatlas.web.context import Context, PageRoute, ReadSession, Services
+from siteatlas.web.explanations import explain
+from siteatlas.web.forms import Form, read_form
+from siteatlas.web.pages.domains import scan_mark
+from siteatlas.web.templating import redirect, render
+
+ROWS = 50
+SUMMARY_DAYS = 90
+TABS = {
+    "summary": "Summary",
+    "tree": "Tree",
+    "urls": "URLs",
+    "problems": "Problems",
+    "scans": "Scans",
+    "settings": "Settings",
+}
+
+router = APIRouter(route_class=PageRoute, include_in_schema=False)
+DomainName = Annotated[str, Path(max_length=2048)]
+Cursor = Annotated[str | None, Query(max_length=2048)]
+
+
+@router.get("/domains/{domain}", response_class=HTMLResponse)
+async def show_domain(
+    request: Request, session: ReadSession, domain: DomainName, tab: str = "summary"
+) -> HTMLResponse:
+    """One tab of a site."""
+    site = await find_domain_view(session, domain)
+    chosen = tab if tab in TABS else "summary"
+    values = await CONTENTS[chosen](session, site, request)
+    return render(request, f"domain_{chosen}.html", site=site, tabs=TABS, tab=chosen, **values)
+
+
+async def _summary(session: AsyncSession, site: DomainView, _request: Request) -> dict[str, Any]:
+    """URLs over time, the last scans, and where sitemaps were found."""
+    points = await urls_over_time(session, site.id, SUMMARY_DAYS)
+    recent = (await recent_scans(session, [site.id]))[site.id]
+    candidates = await list_candidates(session, site.id, limit=ROWS)
+    return {
+        "points": points,
+        "strip": [scan_mark(point) for point in recent],
+        "last": recent[-1] if recent else None,
+        "candidates": candidates.items,
+        "explanation": explain(site.last_error_code),
+        "days": SUMMARY_DAYS,
+    }
+
+
+async def _tree(session: AsyncSession, site: DomainView, request: Request) -> dict[str, Any]:
+    """The roots, with the children of the first index."""
+    roots = await tree_roots(session, site.id, cursor=request.query_params.get("cursor"))
+    opened = {
+        root.id: await tree_children(session, root.id)
+        for root in roots.items[:5]
+        if root.child_count
+    }
+    return {"roots": roots, "opened": opened}
+
+
+async def _urls(session: AsyncSession, site: DomainView, request: Request) -> dict[str, Any]:
+    """A page of URLs with its filters."""
+    asked = request.query_params
+    contains, state = asked.get("contains", "").strip(), asked.get("state", "listed")
+    wanted = ListingState(state) if state in set(ListingState) else ListingState.LISTED
+    page = await list_domain_urls(
+        session,
+        site.id,
+        contains=contains or None,
+        state=wanted,
+        limit=ROWS,
+        cursor=asked.get("cursor"),
+    )
+    kept = {"tab": "urls", "contains": contains, "state": wanted.value}
+    return {
+        "page": page,
+        "contains": contains,
+        "state": wanted.value,
+        "states": list(ListingState),
+        "next_href": _next_href(site, kept, page.next_cursor),
+    }
+
+
+async def _problems(session: AsyncSession, site: DomainView, request: Request) -> dict[str, Any]:
+    """What is wrong in the sitemaps, by code, with samples."""
+    page = await list_problems(
+        session, site.id, ProblemFilter(), limit=ROWS, cursor=request.query_params.get("cursor")
+    )
+    explained = {problem.code: explain(problem.code) for problem in page.items}
+    return {
+        "page": page,
+        "explained": explained,
+        "next_href": _next_href(site, {"tab": "problems"}, page.next_cursor),
+    }
+
+
+async def _scans(session: AsyncSession, site: DomainView, request: Request) -> dict[str, Any]:
+    """The history of scans."""
+    page = await list_scans(session, site.id, limit=ROWS, cursor=request.query_params.get("cursor"))
+    return {"page": page, "next_href": _next_href(site, {"tab": "scans"}, page.next_cursor)}
+
+
+async def _settings(_session: AsyncSession, _site: DomainView, request: Request) -> dict[str, Any]:
+    """The form with what is set."""
+    return {"saved": "saved" in request.query_params, "fault": ""}
+
+
+CONTENTS: dict[str, Callable[[AsyncSession, DomainView, Request], Awaitable[dict[str, Any]]]] = {
+    "summary": _summary,
+    "tree": _tree,
+    "urls": _urls,
+    "problems": _problems,
+    "scans": _scans,
+    "settings": _settings,
+}
+
+
+def _next_href(site: DomainView, kept: dict[str, str], cursor: str | None) -> str | None:
+    return f"/domains/{site.domain}?{urlencode(kept | {'cursor': cursor})}" if cursor else None
+
+
+@router.post("/domains/{domain}/scan")
+async def scan_domain_now(context: Context, user: CurrentUser, domain: DomainName) -> Response:
+    """Queue a scan of a site that is known, and show its job."""
+    number = await _scan(parse_site(domain).domain, context, user)
+    context.wake_consumer()
+    return redirect(f"/jobs/{number}")
+
+
+@retry_when_busy
+async def _scan(name: str, context: Services, user: CurrentUser) -> int:
+    async with get_session() as session, session.begin():
+        found = await find_domain(session, name)
+        if found is None:
+            raise DomainNotFound
+        job = await submit_site(
+            session,
+            parse_site(found.base_url),
+            created_by=user,
+            max_pages=found.max_pages,
+            interval_hours=context.settings.scan_interval_hours,
+            max_attempts=context.settings.max_attempts,
+        )
+        return job.id
+
+
+@router.post("/domains/{domain}/settings")
+async def save_domain_settings(request: Request, context: Context, domain: DomainName) -> Response:
+    """Watch, pause, interval and limit of a site."""
+    name = parse_site(domain).domain
+    await _change(name, _changes(await read_form(request)))
+    context.notify_scheduler()
+    return redirect(f"/domains/{name}?tab=settings&saved=1")
+
+
+def _changes(form: Form) -> dict[str, Any]:
+    """What the form of the settings says."""
+    return {
+        "watched": form.is_checked("watched"),
+        "paused": form.is_checked("paused"),
+        "scan_interval_hours": _positive(form.text("interval"), "The interval", float),
+        "max_pages": _positive(form.text("max_pages"), "The most URLs to store", int),
+    }
+
+
+def _positive(text: str, what: str, kind: Callable[[str], Any]) -> Any:
+    """A number above zero, or None for an empty field."""
+    if not text:
+        return None
+    try:
+        value = kind(text)
+    except ValueError as error:
+        raise InputError(f"{what} must be a number.") from error
+    if value <= 0:
+        raise InputError(f"{what} must be above zero.")
+    return value
+
+
+@retry_when_busy
+async def _change(name: str, changes: dict[str, Any]) -> None:
+    async with get_session() as session, session.begin():
+        found = await find_domain(session, name, lock=True)
+        if found is None:
+            raise DomainNotFound
+        await change_domain(session, found, **changes)
+
+
+@router.post("/domains/{domain}/remove")
+async def remove_domain_page(domain: DomainName) -> Response:
+    """Remove a site with everything that is stored of it."""
+    await _remove(parse_site(domain).domain)
+    return redirect("/domains")
+
+
+@retry_when_busy
+async def _remove(name: str) -> None:
+    async with get_session() as session, session.begin():
+        await remove_domain_and_jobs(session, name)

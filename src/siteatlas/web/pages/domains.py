@@ -1,0 +1,112 @@
+"""The list of sites: which are watched, which need attention; actions on one or many of them."""
+
+from __future__ import annotations
+
+from typing import Annotated
+from urllib.parse import urlencode
+
+from fastapi import APIRouter, Query, Request
+from fastapi.responses import HTMLResponse, Response
+
+from siteatlas.errors import DomainNotFound, InputError
+from siteatlas.insights.domains import DomainState, list_domains
+from siteatlas.insights.scan_history import ScanPoint, recent_scans
+from siteatlas.net.address import parse_site
+from siteatlas.queue.operator_actions import remove_domain_and_jobs
+from siteatlas.storage.models import ScanState
+from siteatlas.storage.retry import retry_when_busy
+from siteatlas.storage.session import get_session
+from siteatlas.storage.statements.domains import change_domain, find_domain
+from siteatlas.web.charts import ScanMark
+from siteatlas.web.context import Context, PageRoute, ReadSession
+from siteatlas.web.formatting import duration, exact
+from siteatlas.web.forms import read_form
+from siteatlas.web.templating import redirect, render
+
+ROWS = 50
+MAX_SELECTED = 1_000
+FILTERS = {
+    "": "All",
+    DomainState.ATTENTION.value: "Needs attention",
+    DomainState.WATCHED.value: "Watched",
+    DomainState.PAUSED.value: "Paused",
+    DomainState.FAILING.value: "Failing",
+}
+
+router = APIRouter(route_class=PageRoute, include_in_schema=False)
+
+
+@router.get("/domains", response_class=HTMLResponse)
+async def show_domains(
+    request: Request,
+    session: ReadSession,
+    state: str = "",
+    q: Annotated[str, Query(max_length=255)] = "",
+    cursor: Annotated[str | None, Query(max_length=2048)] = None,
+) -> HTMLResponse:
+    """One page of sites with the strip of their last scans."""
+    wanted = DomainState(state) if state in set(DomainState) else None
+    page = await list_domains(
+        session, state=wanted, contains=q.strip() or None, limit=ROWS, cursor=cursor
+    )
+    history = await recent_scans(session, [site.id for site in page.items])
+    kept = {name: value for name, value in (("state", state), ("q", q)) if value}
+    return render(
+        request,
+        "domains.html",
+        sites=page.items,
+        strips={key: [scan_mark(point) for point in points] for key, points in history.items()},
+        counts={
+            key: [point.url_count for point in points if point.state is ScanState.PUBLISHED]
+            for key, points in history.items()
+        },
+        last={key: points[-1] for key, points in history.items() if points},
+        filters=FILTERS,
+        state=state,
+        q=q,
+        next_href=f"/domains?{urlencode(kept | {'cursor': page.next_cursor})}"
+        if page.next_cursor
+        else None,
+    )
+
+
+def scan_mark(point: ScanPoint) -> ScanMark:
+    """A scan as a bar of the strip."""
+    result = "fail"
+    if point.state is ScanState.PUBLISHED:
+        result = "part" if point.partial else "ok"
+    elif point.state is ScanState.CANCELLED:
+        result = "none"
+    word = {"ok": "completed", "part": "partial", "fail": "failed", "none": "cancelled"}[result]
+    title = (
+        f"{exact(point.started_at)}: {word}, {duration(point.seconds)}, {point.url_count:,} URLs"
+    )
+    return ScanMark(result, point.seconds, title)
+
+
+@router.post("/domains")
+async def act_on_domains(request: Request, context: Context) -> Response:
+    """Pause, resume or remove the selected sites."""
+    form = await read_form(request)
+    names, action = form.many("domain")[:MAX_SELECTED], form.text("action")
+    if not names:
+        raise InputError("Select at least one site first.")
+    for name in names:
+        await _act(parse_site(name).domain, action)
+    context.notify_scheduler()
+    return redirect("/domains")
+
+
+@retry_when_busy
+async def _act(name: str, action: str) -> None:
+    """Do one thing to one site in a transaction of its own."""
+    async with get_session() as session, session.begin():
+        if action == "remove":
+            await remove_domain_and_jobs(session, name)
+            return
+        if action not in {"pause", "resume"}:
+            raise InputError("Choose what to do with the selected sites.")
+        found = await find_domain(session, name, lock=True)
+        if found is None:
+            raise DomainNotFound
+        await change_domain(session, found, paused=action == "pause")

@@ -1,0 +1,143 @@
+"""The queue at work: lists of jobs, one job live, and cancelling and retrying jobs."""
+
+from __future__ import annotations
+
+from typing import Annotated
+from urllib.parse import urlencode
+
+from fastapi import APIRouter, BackgroundTasks, Path, Query, Request
+from fastapi.responses import HTMLResponse, Response
+
+from siteatlas.errors import InputError
+from siteatlas.insights.candidates import list_candidates
+from siteatlas.insights.jobs import find_job, list_attempts, list_jobs
+from siteatlas.insights.scan_documents import find_scan_of_job, list_scan_documents
+from siteatlas.processor.recount import recount_site
+from siteatlas.queue.operator_actions import cancel, retry
+from siteatlas.storage.models import JobStatus
+from siteatlas.storage.retry import retry_when_busy
+from siteatlas.storage.session import get_session
+from siteatlas.web.context import Context, PageRoute, ReadSession
+from siteatlas.web.explanations import explain
+from siteatlas.web.forms import read_form
+from siteatlas.web.templating import redirect, render
+
+ROWS = 50
+MAX_MATCHING = 1_000
+STATUSES = {
+    "": "All",
+    JobStatus.PENDING.value: "Waiting",
+    JobStatus.PROCESSING.value: "Running",
+    JobStatus.COMPLETED.value: "Completed",
+    JobStatus.FAILED.value: "Failed",
+    JobStatus.CANCELLED.value: "Cancelled",
+}
+ACTIONS = {"cancel": cancel, "retry": retry}
+PHASES = ("waiting", "reading", "comparing", "done")
+
+router = APIRouter(route_class=PageRoute, include_in_schema=False)
+JobIdent = Annotated[str, Path(max_length=64)]
+
+
+@router.get("/jobs", response_class=HTMLResponse)
+async def show_jobs(
+    request: Request,
+    session: ReadSession,
+    context: Context,
+    status: str = "",
+    domain: Annotated[str, Query(max_length=255)] = "",
+    cursor: Annotated[str | None, Query(max_length=2048)] = None,
+) -> HTMLResponse:
+    """One page of jobs, newest first."""
+    wanted = status if status in STATUSES else ""
+    page = await list_jobs(
+        session,
+        status=wanted or None,
+        domain=domain.strip() or None,
+        limit=ROWS,
+        cursor=cursor,
+    )
+    kept = {name: value for name, value in (("status", wanted), ("domain", domain)) if value}
+    return render(
+        request,
+        "jobs.html",
+        jobs=page.items,
+        load=await context.queue_load.run(),
+        statuses=STATUSES,
+        status=wanted,
+        domain=domain,
+        filters=urlencode(kept),
+        next_href=f"/jobs?{urlencode(kept | {'cursor': page.next_cursor})}"
+        if page.next_cursor
+        else None,
+    )
+
+
+@router.get("/jobs/{job_id}", response_class=HTMLResponse)
+async def show_job(request: Request, session: ReadSession, job_id: JobIdent) -> HTMLResponse:
+    """One job: its progress, its documents, its attempts, and why it failed if it did."""
+    job = await find_job(session, job_id)
+    scan = await find_scan_of_job(session, job.id)
+    candidates = []
+    if job.domain_id is not None and job.error_code is not None:
+        candidates = (await list_candidates(session, job.domain_id, limit=ROWS)).items
+    return render(
+        request,
+        "job.html",
+        job=job,
+        scan=scan,
+        phase=_phase(job.status, job.progress),
+        phases=PHASES,
+        documents=await list_scan_documents(session, scan.id) if scan else [],
+        attempts=await list_attempts(session, job.id),
+        candidates=candidates,
+        explanation=explain(job.error_code),
+        reasons=[explain(code) for code in (job.result_data or {}).get("reasons", ())],
+    )
+
+
+def _phase(status: JobStatus, progress: float) -> int:
+    """Which phase a job is in; documents are read until the last is closed."""
+    if status is JobStatus.PENDING:
+        return 0
+    if status is JobStatus.PROCESSING:
+        return 2 if progress >= 0.95 else 1  # noqa: PLR2004 - reading ends there
+    return len(PHASES) - 1
+
+
+@router.post("/jobs/{job_id}/{action}")
+async def act_on_job(
+    context: Context, job_id: JobIdent, action: str, afterwards: BackgroundTasks
+) -> Response:
+    """Cancel or retry one job."""
+    number = await _act(job_id, action)
+    if action == "cancel":
+        afterwards.add_task(recount_site, number)
+    context.wake_consumer()
+    return redirect(f"/jobs/{number}")
+
+
+@router.post("/jobs")
+async def act_on_matching_jobs(request: Request, context: Context) -> Response:
+    """Cancel or retry every job that matches the filters, at most `MAX_MATCHING` of them."""
+    form = await read_form(request)
+    status, domain, action = form.text("status"), form.text("domain"), form.text("action")
+    if status not in STATUSES or not status:
+        raise InputError("Choose a status first: the action applies to all jobs that have it.")
+    async with get_session() as session, session.begin():
+        page = await list_jobs(session, status=status, domain=domain or None, limit=MAX_MATCHING)
+    for job in page.items:
+        await _act(str(job.id), action)
+    context.wake_consumer()
+    return redirect(f"/jobs?{urlencode({'status': status, 'domain': domain})}")
+
+
+@retry_when_busy
+async def _act(ident: str, action: str) -> int:
+    """Cancel or retry a job in a transaction of its own; return its number."""
+    if action not in ACTIONS:
+        raise InputError("A job can be cancelled or retried.")
+    async with get_session() as session, session.begin():
+        job = await find_job(session, ident)
+        await ACTIONS[action](session, job.id)
+        return job.id

@@ -1,0 +1,87 @@
+"""Scan a site: the form on a page of its own, and what it submits from every page."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Request
+from fastapi.responses import HTMLResponse, Response
+
+from siteatlas.access.users import CurrentUser
+from siteatlas.errors import AddressError, InputError, SiteatlasError
+from siteatlas.net.address import WebAddress
+from siteatlas.net.egress import EgressPolicy, parse_allowed_site
+from siteatlas.queue.submission import submit_site
+from siteatlas.storage.retry import retry_when_busy
+from siteatlas.storage.session import get_session
+from siteatlas.web.context import Context, PageRoute, Services
+from siteatlas.web.forms import Form, read_form
+from siteatlas.web.templating import redirect, render
+
+MAX_SITES = 1_000
+MAX_PAGES = 50_000_000
+
+router = APIRouter(route_class=PageRoute, include_in_schema=False)
+
+
+@router.get("/scan", response_class=HTMLResponse)
+async def show_scan_form(request: Request) -> HTMLResponse:
+    """The form without anything entered."""
+    return render(request, "scan.html", value="", fault="")
+
+
+@router.post("/scan")
+async def submit_scan_form(request: Request, context: Context, user: CurrentUser) -> Response:
+    """Queue a scan of each site, then show its job, or the list of jobs if there are several."""
+    form = await read_form(request)
+    try:
+        addresses = _addresses(form, context.policy)
+        numbers = [await _submit(address, form, context, user) for address in addresses]
+    except SiteatlasError as error:
+        value = form.text("sites")
+        return render(
+            request, "scan.html", status_code=error.http_status, value=value, fault=error.message
+        )
+    context.wake_consumer()
+    return redirect(f"/jobs/{numbers[0]}" if len(numbers) == 1 else "/jobs")
+
+
+def _addresses(form: Form, policy: EgressPolicy) -> list[WebAddress]:
+    """The sites that were entered; an error names the line that cannot be used."""
+    lines = list(dict.fromkeys(form.text("sites").split()))
+    if not lines:
+        raise InputError("Enter a host or the address of a sitemap.")
+    if len(lines) > MAX_SITES:
+        raise InputError(f"At most {MAX_SITES:,} sites can be submitted at a time.")
+    return [_address(line, policy) for line in lines]
+
+
+def _address(line: str, policy: EgressPolicy) -> WebAddress:
+    try:
+        return parse_allowed_site(line, policy)
+    except AddressError as error:
+        raise InputError(f"{line}: {error.message}") from error
+
+
+def _max_pages(form: Form) -> int | None:
+    """The limit that was entered, if any."""
+    text = form.text("max_pages")
+    if not text:
+        return None
+    if not text.isdecimal() or not 1 <= int(text) <= MAX_PAGES:
+        raise InputError(f"The most URLs to store is a number from 1 to {MAX_PAGES:,}.")
+    return int(text)
+
+
+@retry_when_busy
+async def _submit(address: WebAddress, form: Form, context: Services, user: CurrentUser) -> int:
+    """Queue a scan of one site, or join its active one; return the number of the job."""
+    async with get_session() as session, session.begin():
+        job = await submit_site(
+            session,
+            address,
+            created_by=user,
+            max_pages=_max_pages(form),
+            watch=form.is_checked("watch"),
+            interval_hours=context.settings.scan_interval_hours,
+            max_attempts=context.settings.max_attempts,
+        )
+        return job.id

@@ -1,0 +1,24 @@
+"""The state of the installation: workers, queue, database, and the settings with their source."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Request
+from fastapi.responses import HTMLResponse
+
+from siteatlas.insights.workers import list_workers
+from siteatlas.web.context import Context, PageRoute, ReadSession
+from siteatlas.web.templating import render
+
+router = APIRouter(route_class=PageRoute, include_in_schema=False)
+
+
+@router.get("/system", response_class=HTMLResponse)
+async def show_system(request: Request, session: ReadSession, context: Context) -> HTMLResponse:
+    """What runs where, and how it is set up."""
+    return render(
+        request,
+        "system.html",
+        workers=await list_workers(session),
+        load=await context.queue_load.run(),
+        database=await context.database_state.run(),
+    )

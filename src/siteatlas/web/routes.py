@@ -1,0 +1,31 @@
+"""Registers the dashboard: its pages, its event stream and its static files; called by `main`."""
+
+from __future__ import annotations
+
+from fastapi import FastAPI
+
+from siteatlas.web import live
+from siteatlas.web.context import Services
+from siteatlas.web.pages import domain, domains, jobs, overview, scan, search, sitemap, system
+from siteatlas.web.static_files import install_static_files
+
+ROUTERS = (
+    overview.router,
+    domains.router,
+    domain.router,
+    sitemap.router,
+    jobs.router,
+    system.router,
+    scan.router,
+    search.router,
+    live.router,
+)
+
+
+def install_web(app: FastAPI, services: Services) -> None:
+    """Add the dashboard to an application."""
+    app.state.web = services
+    app.state.broadcaster = live.Broadcaster()
+    for router in ROUTERS:
+        app.include_router(router)
+    install_static_files(app)

@@ -1,0 +1,90 @@
+"""Renders the templates of the dashboard, and the responses that contain them."""
+
+from __future__ import annotations
+
+import hashlib
+from datetime import UTC, datetime
+from functools import cache
+from typing import Any
+
+from fastapi import Request
+from fastapi.responses import HTMLResponse, RedirectResponse
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from siteatlas import __version__
+from siteatlas.web import charts, formatting
+from siteatlas.web.static_files import STATIC
+
+SEE_OTHER = 303
+NAVIGATION = (
+    ("/", "Overview"),
+    ("/domains", "Domains"),
+    ("/changes", "Changes"),
+    ("/problems", "Problems"),
+    ("/jobs", "Jobs"),
+    ("/webhooks", "Webhooks"),
+    ("/keys", "Keys"),
+    ("/system", "System"),
+)
+
+
+@cache
+def environment() -> Environment:
+    """The templates with their filters; made on first use."""
+    made = Environment(
+        loader=PackageLoader("siteatlas.web"),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=StrictUndefined,
+    )
+    made.filters |= {
+        "number": formatting.number,
+        "signed": formatting.signed,
+        "size": formatting.size,
+        "duration": formatting.duration,
+        "exact": formatting.exact,
+        "url_parts": formatting.url_parts,
+        "tone": formatting.tone,
+    }
+    made.globals |= {
+        "asset": asset,
+        "charts": charts,
+        "plural": formatting.plural,
+        "navigation": NAVIGATION,
+        "version": __version__,
+        "when": when,
+    }
+    return made
+
+
+def render(
+    request: Request, template: str, *, status_code: int = 200, **values: Any
+) -> HTMLResponse:
+    """A page, or the part of one that a template holds."""
+    text = environment().get_template(template).render(path=request.url.path, **values)
+    return HTMLResponse(text, status_code)
+
+
+def redirect(location: str) -> RedirectResponse:
+    """Lead to another page after a form was submitted."""
+    return RedirectResponse(location, SEE_OTHER)
+
+
+@cache
+def asset(path: str) -> str:
+    """The address of a static file; it changes with the content, so it may be cached for ever."""
+    digest = hashlib.sha256((STATIC / path).read_bytes()).hexdigest()[:12]
+    return f"/static/{path}?v={digest}"
+
+
+def when(moment: datetime | None, *, otherwise: str = formatting.NOTHING) -> Markup:
+    """A relative time with the exact one as its tooltip."""
+    if moment is None:
+        return Markup("{}").format(otherwise)
+    return Markup('<time datetime="{}" title="{}" data-relative>{}</time>').format(
+        formatting.machine_time(moment),
+        formatting.exact(moment),
+        formatting.relative(moment, datetime.now(UTC)),
+    )
