@@ -35,7 +35,7 @@ from siteatlas.settings import Settings, load_settings
 from siteatlas.storage.session import Database, bind_database
 from siteatlas.storage.startup import open_storage
 from siteatlas.web.routes import install_web
-from siteatlas.web.static_files import PAGES
+from siteatlas.web.static_files import is_page
 
 
 def create_app(
@@ -73,7 +73,7 @@ def create_app(
             Middleware(SecurityHeaders),
             Middleware(RequestBoundary),
             Middleware(RequestHeadLimits),
-            Middleware(LocalMode, host=settings.host, port=settings.port, pages=PAGES),
+            Middleware(LocalMode, host=settings.host, port=settings.port, is_page=is_page),
             Middleware(RequestBodyLimits, larger=LARGER_BODIES),
         ],
         lifespan=_lifespan(context, run_scheduler=run_scheduler, database=database),

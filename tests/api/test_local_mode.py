@@ -155,8 +155,10 @@ async def test_requests_of_browsers_are_taken_from_our_own_pages_only(
     ("path", "mode", "dest", "has_live_worker"),
     [
         ("/docs", "navigate", "document", True),
-        ("/", "navigate", "document", True),
+        ("/scan", "navigate", "document", True),
         ("/docs", "navigate", "iframe", False),
+        ("/scan", "no-cors", "image", False),
+        ("/events", "navigate", "document", False),
         ("/docs", "no-cors", "document", False),
         ("/docs", "no-cors", "image", False),
         ("/docs", "", "", False),

@@ -210,11 +210,6 @@ def test_every_route_knows_who_is_asking():
         assert current_user in [dependency.dependency for dependency in router.dependencies]
 
 
-async def test_the_front_door_leads_to_the_reference(cut_off_client: httpx.AsyncClient):
-    response = await cut_off_client.get("/")
-    assert (response.status_code, response.headers["location"]) == (307, "/docs")
-
-
 async def test_the_reference_comes_from_this_process_alone(cut_off_client: httpx.AsyncClient):
     page = (await cut_off_client.get("/docs")).text
     parts = re.findall(r'(?:src|href)="([^"]+)"', page)

@@ -23,12 +23,12 @@ SUMMARIES = [
 
 @pytest.fixture(scope="module")
 def page(chromium_program: str) -> Iterator[LoadedPage]:
-    """The page at the root of a running service."""
+    """The API reference of a running service."""
     with data_directory() as folder, Machine(folder).service("--no-scheduler") as service:
-        yield load_page(chromium_program, service.address + "/")
+        yield load_page(chromium_program, service.address + "/docs")
 
 
-def test_the_root_leads_to_the_documentation_with_every_operation_drawn(page: LoadedPage) -> None:
+def test_the_documentation_shows_every_operation(page: LoadedPage) -> None:
     assert "/api/v3/sitemap/scan" in page.html
     shown = unescape(page.html)
     assert [summary for summary in SUMMARIES if summary not in shown] == []

@@ -7,6 +7,7 @@ are not affected.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from ipaddress import ip_address
 
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -27,16 +28,21 @@ class LocalMode:
     """ASGI middleware that refuses foreign hosts and origins.
 
     `host` and `port` are what the service was bound to. Port 0 stands for any free port: then the
-    server says which one it became. `pages` are the paths that links of other sites may lead to.
+    server says which one it became. `is_page` tells to which paths links of other sites may lead.
     """
 
     def __init__(
-        self, app: ASGIApp, *, host: str, port: int, pages: frozenset[str] = frozenset()
+        self,
+        app: ASGIApp,
+        *,
+        host: str,
+        port: int,
+        is_page: Callable[[str], bool] = lambda _path: False,
     ) -> None:
         self._app = app
         self._names = (*LOCAL_NAMES, *_further_name(host))
         self._port = port
-        self._pages = pages
+        self._is_page = is_page
         self._hosts: dict[int, frozenset[bytes]] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -68,7 +74,7 @@ class LocalMode:
         """Whether a browser opens one of our pages because a link of another site was followed."""
         fetch = _header_values(scope, b"sec-fetch-mode"), _header_values(scope, b"sec-fetch-dest")
         return (
-            scope["method"] in SAFE_METHODS and scope["path"] in self._pages and fetch == NAVIGATION
+            scope["method"] in SAFE_METHODS and self._is_page(scope["path"]) and fetch == NAVIGATION
         )
 
     def _own_hosts(self, scope: Scope) -> frozenset[bytes]:

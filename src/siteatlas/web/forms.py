@@ -15,7 +15,7 @@ class Form:
     def __init__(self, values: dict[str, list[str]]) -> None:
         self._values = values
 
-    def text(self, name: str) -> str:
+    def value(self, name: str) -> str:
         """The value of a field without surrounding blanks; empty if it is absent."""
         return self._values.get(name, [""])[-1].strip()
 

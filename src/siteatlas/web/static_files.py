@@ -14,8 +14,8 @@ STATIC = Path(__file__).parent / "static"
 REVALIDATED = {"Cache-Control": "no-cache"}
 IMMUTABLE = {"Cache-Control": "public, max-age=31536000, immutable"}
 REFERENCE = "/docs"
-# What people open by following a link from anywhere.
-PAGES = frozenset({"/", REFERENCE})
+# Paths of data, scripts and streams. All others are pages, which a link from anywhere may lead to.
+NOT_PAGES = ("/api/", "/static/", "/health", "/metrics", "/events", "/openapi.json")
 
 
 class VersionedFiles(StaticFiles):
@@ -33,6 +33,11 @@ class VersionedFiles(StaticFiles):
         )
         response.headers.update(IMMUTABLE if versioned else REVALIDATED)
         return response
+
+
+def is_page(path: str) -> bool:
+    """Whether people open this path by following a link."""
+    return not path.startswith(NOT_PAGES)
 
 
 def install_static_files(app: FastAPI) -> None:

@@ -186,8 +186,8 @@ def _changes(form: Form) -> dict[str, Any]:
     return {
         "watched": form.is_checked("watched"),
         "paused": form.is_checked("paused"),
-        "scan_interval_hours": _positive(form.text("interval"), "The interval", float),
-        "max_pages": _positive(form.text("max_pages"), "The most URLs to store", int),
+        "scan_interval_hours": _positive(form.value("interval"), "The interval", float),
+        "max_pages": _positive(form.value("max_pages"), "The most URLs to store", int),
     }
 
 

@@ -88,7 +88,7 @@ def scan_mark(point: ScanPoint) -> ScanMark:
 async def act_on_domains(request: Request, context: Context) -> Response:
     """Pause, resume or remove the selected sites."""
     form = await read_form(request)
-    names, action = form.many("domain")[:MAX_SELECTED], form.text("action")
+    names, action = form.many("domain")[:MAX_SELECTED], form.value("action")
     if not names:
         raise InputError("Select at least one site first.")
     for name in names:

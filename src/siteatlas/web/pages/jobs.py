@@ -121,7 +121,7 @@ async def act_on_job(
 async def act_on_matching_jobs(request: Request, context: Context) -> Response:
     """Cancel or retry every job that matches the filters, at most `MAX_MATCHING` of them."""
     form = await read_form(request)
-    status, domain, action = form.text("status"), form.text("domain"), form.text("action")
+    status, domain, action = form.value("status"), form.value("domain"), form.value("action")
     if status not in STATUSES or not status:
         raise InputError("Choose a status first: the action applies to all jobs that have it.")
     async with get_session() as session, session.begin():

@@ -36,7 +36,7 @@ async def submit_scan_form(request: Request, context: Context, user: CurrentUser
         addresses = _addresses(form, context.policy)
         numbers = [await _submit(address, form, context, user) for address in addresses]
     except SiteatlasError as error:
-        value = form.text("sites")
+        value = form.value("sites")
         return render(
             request, "scan.html", status_code=error.http_status, value=value, fault=error.message
         )
@@ -46,7 +46,7 @@ async def submit_scan_form(request: Request, context: Context, user: CurrentUser
 
 def _addresses(form: Form, policy: EgressPolicy) -> list[WebAddress]:
     """The sites that were entered; an error names the line that cannot be used."""
-    lines = list(dict.fromkeys(form.text("sites").split()))
+    lines = list(dict.fromkeys(form.value("sites").split()))
     if not lines:
         raise InputError("Enter a host or the address of a sitemap.")
     if len(lines) > MAX_SITES:
@@ -63,7 +63,7 @@ def _address(line: str, policy: EgressPolicy) -> WebAddress:
 
 def _max_pages(form: Form) -> int | None:
     """The limit that was entered, if any."""
-    text = form.text("max_pages")
+    text = form.value("max_pages")
     if not text:
         return None
     if not text.isdecimal() or not 1 <= int(text) <= MAX_PAGES:
