@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
+import tracemalloc
 from collections.abc import AsyncIterator, Iterable
 
 import pytest
@@ -102,8 +104,10 @@ async def test_what_is_handed_on_no_longer_counts():
 async def test_a_fault_comes_after_the_bytes_before_it():
     body = HeldBody(arriving(CHUNKS, Truncated()))
     assert not await body.matches(hash_of(WHOLE))
-    handed_on = body.chunks()
-    assert [await anext(handed_on) for _ in CHUNKS] == CHUNKS
+    handed_on, received = body.chunks(), b""
+    while len(received) < len(WHOLE):
+        received += await anext(handed_on)
+    assert received == WHOLE
     with pytest.raises(Truncated):
         await anext(handed_on)
     body.release()
@@ -115,6 +119,39 @@ async def test_a_disk_that_refuses_the_file_leaves_the_body_readable(monkeypatch
     assert not await body.matches(hash_of(WHOLE))
     assert await all_of(body) == WHOLE
     body.release()
+
+
+async def test_bytes_that_arrive_one_by_one_take_little_more_memory_than_they_are():
+    body = HeldBody(arriving(bytes([number % 256]) for number in range(20_000)))
+    tracemalloc.start()
+    try:
+        await body.matches("of another body")
+        taken, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert taken < 60_000
+    assert await all_of(body) == bytes(number % 256 for number in range(20_000))
+    body.release()
+
+
+@pytest.mark.parametrize("limits", [HoldLimits(), IN_FILES], ids=["memory", "file"])
+async def test_a_body_that_is_given_up_while_it_arrives_leaves_nothing(limits):
+    arrived, never = asyncio.Event(), asyncio.Event()
+
+    async def stalling() -> AsyncIterator[bytes]:
+        for chunk in CHUNKS:
+            yield chunk
+        arrived.set()
+        await never.wait()
+
+    body = HeldBody(stalling(), None, limits)
+    task = asyncio.create_task(body.matches("of another body"))
+    await arrived.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    body.release()
+    assert (held_bytes().memory, held_bytes().files) == (0, 0)
 
 
 @pytest.mark.parametrize("cuts", [[1, 1, 1, 5, 30], [10], [4, 4]], ids=str)

@@ -10,6 +10,7 @@ from aiohttp import web
 
 from siteatlas.net.address import parse_site
 from siteatlas.scanner.analyzer import ScanOptions
+from siteatlas.scanner.crawl.held_body import held_bytes
 from siteatlas.scanner.events import (
     ChildLink,
     ChildrenFound,
@@ -26,6 +27,7 @@ from siteatlas.scanner.events import (
 from tests.fixtures.documents import index_of, urlset, urlset_of
 from tests.fixtures.raw_server import RawServer, whole_answer
 from tests.fixtures.scans import record_scan
+from tests.fixtures.waiting import wait_until
 
 ROBOTS = "Sitemap: /s.xml"
 PAGES = [f"https://a.example/{number}" for number in range(3)]
@@ -163,6 +165,28 @@ async def test_what_came_of_a_held_body_before_it_broke_off_is_kept(make_analyze
         )
     assert record.outcomes == {"/s.xml": "cut truncated"}
     assert len(record.urls) > 1900
+
+
+async def test_a_scan_that_ends_while_it_holds_a_body_leaves_nothing(site, make_analyzer):
+    body, sent = urlset_of(PAGES), asyncio.Event()
+
+    async def stalling(request: web.BaseRequest) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Length": str(len(body))})
+        await response.prepare(request)
+        await response.write(body[:-1])
+        sent.set()
+        await asyncio.sleep(5)
+        return response
+
+    site.pages |= {"/robots.txt": ROBOTS, "/s.xml": stalling}
+    url = f"{site.base}/s.xml"
+    document = KnownDocument(url, content_hash="ab-cd", content_length=len(body))
+    scanning = asyncio.create_task(scan(site, make_analyzer, document))
+    await sent.wait()
+    await wait_until(lambda: held_bytes().memory > 0)
+    scanning.cancel()
+    await asyncio.wait([scanning])
+    await wait_until(lambda: held_bytes().memory == 0)
 
 
 async def test_a_document_that_moved_is_read_again(site, make_analyzer):

@@ -24,6 +24,7 @@ log = get_logger("scanner")
 
 MIB = 1024 * 1024
 FILE_CHUNK_BYTES = MIB
+SMALL_CHUNK_BYTES = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +116,11 @@ class HeldBody:
 
     async def _hold(self, chunk: bytes) -> bool:
         """Hold one more chunk; False if there is no room for another one."""
-        self._chunks.append(chunk)
+        # Thousands of tiny objects would take several times the memory that is counted.
+        if self._chunks and len(self._chunks[-1]) < SMALL_CHUNK_BYTES:
+            self._chunks[-1] += chunk
+        else:
+            self._chunks.append(chunk)
         self._count_memory(len(chunk))
         if self._file is not None:
             return self._memory_bytes < FILE_CHUNK_BYTES or await self._move_to_file()
