@@ -7,26 +7,23 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 from uuid import UUID, uuid4
 
-from siteatlas.processor.entry_memory import EntryMemory, StoredArrays
+from siteatlas.processor.entry_memory import EntryMemory
 from siteatlas.processor.idle_documents import IdleDocuments
-from siteatlas.processor.memory_budget import MemoryBudget
 from siteatlas.safe_text import unaltered
 from siteatlas.scanner.events import (
-    ChildLink,
     DiscoveryMethod,
     DocumentClosed,
     DocumentOutcome,
-    KnownDocument,
-    ScanMemory,
+    UnchangedBy,
 )
 from siteatlas.scanner.problem_codes import ProblemCode
 from siteatlas.scanner.reading.tally import Tally
 from siteatlas.storage.hashes import url_hash
 from siteatlas.storage.models import SitemapScanState, SitemapStatus
-from siteatlas.storage.session import get_job_session
-from siteatlas.storage.statements.known_sitemaps import DONE, KnownSitemap, KnownSitemaps
+from siteatlas.storage.statements.known_sitemaps import KnownSitemap, KnownSitemaps
+from siteatlas.storage.statements.last_reads import NEVER_READ, LastRead
 from siteatlas.storage.statements.problems import FoundProblem
-from siteatlas.storage.statements.urls import load_fingerprints, load_some_fingerprints
+from siteatlas.storage.statements.url_rows import UrlRow
 
 MAX_VALIDATOR_CHARS = 1_024
 EXTRA_FLAGS = {"images": "has_images", "videos": "has_videos", "news": "has_news"}
@@ -36,7 +33,8 @@ EXTRA_FLAGS = {"images": "has_images", "videos": "has_videos", "news": "has_news
 class OpenedScan:
     """The scan that a job works on, and what was stored of its site before.
 
-    `manual` are the addresses of documents that a user submitted for this site.
+    `manual` are the addresses of documents that a user submitted for this site. `has_baseline`: an
+    earlier scan of the site was complete; changes of URLs are reported only after it.
     """
 
     id: int
@@ -45,6 +43,7 @@ class OpenedScan:
     resumed: bool
     known: KnownSitemaps
     manual: tuple[str, ...] = ()
+    has_baseline: bool = False
 
 
 @dataclass(slots=True)
@@ -53,8 +52,10 @@ class ScannedDocument:
 
     `stored` documents have a row; `fresh` ones had none before this attempt, so no URLs either.
     `redirected` ones are found under more than one URL.
-    `memory` is there while it is read; `tally` holds the problems that show only in comparison,
-    if there are any: thousands of documents may wait.
+    `memory` is there while it is read, `last_read` what earlier reads have left; `tally` holds the
+    problems that show only in comparison. `set_aside` are entries that wait for a later listing of
+    their URL, `child_ids` the ids of what an index lists, 16 bytes each. These are None if there is
+    nothing, since thousands of documents may wait.
     """
 
     id: UUID
@@ -65,6 +66,9 @@ class ScannedDocument:
     fresh: bool
     changes: dict[str, Any] = field(default_factory=dict)
     memory: EntryMemory | None = None
+    last_read: LastRead = NEVER_READ
+    set_aside: dict[int, UrlRow] | None = None
+    child_ids: bytearray | None = None
     tally: Tally | None = None
     closed: DocumentClosed | None = None
     read_count: int = 0
@@ -88,6 +92,15 @@ class ScannedDocument:
             self.method = method
             self.changes["discovery_method"] = method.value
 
+    def clear_validators(self) -> None:
+        """Forget what makes the document unchanged, until it has been read to the end.
+
+        Else, if only half of a new version were stored and the site returned to the old one, a
+        response 304 would keep that half for ever.
+        """
+        if not self.fresh:
+            self.changes |= {"etag": None, "last_modified": None, "content_hash": None}
+
     def close(self, event: DocumentClosed) -> None:
         """Record how the reading ended; drop the entries loaded for comparison."""
         self.closed = event
@@ -98,23 +111,38 @@ class ScannedDocument:
         self.changes |= {
             "status": SitemapStatus.COMPLETED if read else SitemapStatus.FAILED,
             "http_status": event.http_status,
-            "wire_bytes": event.wire_bytes,
-            "decoded_bytes": event.decoded_bytes,
             "fetch_seconds": event.seconds,
             "error_code": event.error_code,
             "error": event.error,
         }
+        if event.outcome is not DocumentOutcome.UNCHANGED:
+            self.changes |= {
+                "wire_bytes": event.wire_bytes,
+                "decoded_bytes": event.decoded_bytes,
+            }
         if event.type is not None:
             self.changes["type"] = event.type.value
-        if event.outcome is DocumentOutcome.COMPLETE:
+        if _has_new_validators(event):
             self.changes |= {
                 "etag": unaltered(event.validators.etag, MAX_VALIDATOR_CHARS),
                 "last_modified": unaltered(event.validators.last_modified, MAX_VALIDATOR_CHARS),
                 "content_hash": event.content_hash,
             }
 
+    def add_child(self, child_id: UUID) -> None:
+        """Note a document that an index lists."""
+        if self.child_ids is None:
+            self.child_ids = bytearray()
+        self.child_ids += child_id.bytes
+
+    def listed_children(self) -> list[UUID]:
+        """The ids of the documents that an index lists."""
+        ids = bytes(self.child_ids or b"")
+        return [UUID(bytes=ids[first : first + 16]) for first in range(0, len(ids), 16)]
+
     def forget(self) -> None:
-        """Drop the entries loaded for comparison."""
+        """Drop what is only needed while the document is read."""
+        self.set_aside = self.child_ids = None
         if self.memory is not None:
             self.memory.release()
             self.memory = None
@@ -167,6 +195,13 @@ class ScannedDocument:
         assert self.closed is not None
         compared = self.tally.counts() if self.tally else {}
         return {**self.closed.problems, **compared}
+
+
+def _has_new_validators(event: DocumentClosed) -> bool:
+    """Whether a document has the content that its validators and its hash are of."""
+    return (
+        event.outcome is DocumentOutcome.COMPLETE or event.unchanged_by is UnchangedBy.CONTENT_HASH
+    )
 
 
 class DocumentRegistry:
@@ -281,45 +316,3 @@ def _listed_document(url: str, document_id: UUID, *, fresh: bool) -> ScannedDocu
         stored=True,
         fresh=fresh,
     )
-
-
-def build_scan_memory(known: dict[UUID, KnownSitemap]) -> ScanMemory:
-    """The documents that are already done, which the scanner skips when it continues a scan."""
-    documents: dict[str, KnownDocument] = {}
-    for sitemap in known.values():
-        if sitemap.state not in DONE:
-            continue
-        # A link may be older than this scan; what the index lists now is on the frontier.
-        links = (known[child] for child in sitemap.children if child in known)
-        links = (child for child in links if child.state is not None)
-        children = tuple(ChildLink(child.requested_url or child.url) for child in links)
-        document = KnownDocument(url=sitemap.url, done=True, children=children)
-        documents[sitemap.url] = document
-        documents[sitemap.requested_url or sitemap.url] = document
-    return ScanMemory(documents)
-
-
-async def load_entry_memory(document: ScannedDocument, budget: MemoryBudget) -> EntryMemory:
-    """The stored entries of a document that is about to be read.
-
-    Loaded at once while the budget allows it, otherwise in chunks (decision 0021).
-    """
-    if document.fresh:
-        return EntryMemory(budget, {})
-    if budget.spent:
-        return EntryMemory(budget, await _load_in_parts(document.id))
-    async with get_job_session() as session, session.begin():
-        return EntryMemory(budget, await load_fingerprints(session, document.id))
-
-
-async def _load_in_parts(document_id: UUID) -> StoredArrays:
-    """Load the stored fingerprints of a document in chunks, each in a short transaction."""
-    stored = StoredArrays()
-    after: int | None = None
-    while True:
-        async with get_job_session() as session, session.begin():
-            hashes, fingerprints = await load_some_fingerprints(session, document_id, after)
-        if not hashes:
-            return stored
-        stored.extend(hashes, fingerprints)
-        after = hashes[-1]

@@ -1,103 +1,142 @@
 """What is kept in memory of a document while it is read: its URLs and what is stored for them.
 
-Sets and dicts are fast and take about 75 and 150 bytes per URL. They are used as long as all open
-documents of the process together fit the budget; beyond that, arrays are used, with about 9 and 16
+Sets and dicts are fast and take about 75 and 170 bytes per URL. They are used as long as all open
+documents of the process together fit the budget; beyond that, arrays are used, with about 9 and 26
 bytes per URL. They are slower, but no document has to wait for another.
+
+Of several listings of a URL the one with the latest date counts, whatever their order, so that a
+generator that shuffles its entries does not change the stored ones.
 """
 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
-from siteatlas.hash_arrays import HashArrays, index_of
+from siteatlas.hash_arrays import HashArrays
+from siteatlas.processor.fingerprints import NO_DATE, NO_TEXT
 from siteatlas.processor.memory_budget import MemoryBudget
+from siteatlas.processor.stored_entries import (
+    MISSING,
+    REMOVED,
+    SEEN,
+    SET_ASIDE,
+    StoredEntries,
+)
 
 SEEN_BYTES = 75
-STORED_BYTES = 150
-ITEM_BYTES = 8
 # Arrays grow by a sixteenth.
-SEEN_ARRAY_BYTES = ITEM_BYTES + 1
-STORED_ARRAY_BYTES = 2 * ITEM_BYTES
+SEEN_ARRAY_BYTES = 9
 # Listings of a document before it uses arrays, which are worth their price for large ones only.
 MIN_ENTRIES = 5_000
-UNKNOWN = object()
-
-Picked = tuple[list[int], list[int], list[int]]
-
-
-class StoredArrays:
-    """Fingerprints by hash in two arrays, sorted by hash; `gone` URLs have none."""
-
-    def __init__(self) -> None:
-        self._hashes = array("q")
-        self._fingerprints = array("q")
-        self._gone: set[int] = set()
-
-    def __len__(self) -> int:
-        return len(self._hashes)
-
-    def extend(self, hashes: Sequence[int], fingerprints: Sequence[int | None]) -> None:
-        """Add URLs whose hashes are greater than all previous ones."""
-        self._hashes.extend(hashes)
-        self._fingerprints.extend([value or 0 for value in fingerprints])
-        if None in fingerprints:
-            pairs = zip(hashes, fingerprints, strict=True)
-            self._gone.update(key for key, value in pairs if value is None)
-
-    def get(self, key: int, otherwise: object) -> object:
-        """The fingerprint of a URL, None if it is gone."""
-        index = index_of(self._hashes, key)
-        if index is None:
-            return otherwise
-        return None if key in self._gone else self._fingerprints[index]
+# Entries of a document that wait for a later listing of the same URL.
+MAX_SET_ASIDE = 1_000
 
 
-Stored = Mapping[int, int | None] | StoredArrays
+@dataclass(slots=True)
+class ListedValues:
+    """What is compared of listed entries; `texts` is None if no date has a text to store."""
+
+    hashes: list[int]
+    fingerprints: list[int]
+    dates: list[float]
+    texts: list[int] | None = None
+
+
+@dataclass(slots=True)
+class Picked:
+    """The indexes of listed entries that are not simply unchanged.
+
+    `later` ones repeat a URL and may have to replace its previous listing. `set_aside` ones are
+    older than what is stored: they count only if no other listing of the URL follows; `settled`
+    ones are such listings. `repeated` are all that repeat a URL.
+    """
+
+    new: Sequence[int] = field(default_factory=list)
+    changed: list[int] = field(default_factory=list)
+    later: list[int] = field(default_factory=list)
+    set_aside: list[int] = field(default_factory=list)
+    settled: list[int] = field(default_factory=list)
+    repeated: list[int] = field(default_factory=list)
 
 
 class EntryMemory:
-    """The memory of one document, counted in the budget of the process until `release`."""
+    """The memory of one document, counted in the budget of the process until `release`.
 
-    def __init__(self, budget: MemoryBudget, stored: Stored) -> None:
+    `dated` counts entries with a date, `moved` those of which nothing but the date has changed.
+    Unless the dates are `trusted`, such entries are not picked.
+    """
+
+    def __init__(
+        self, budget: MemoryBudget, stored: StoredEntries | None = None, *, trusted: bool = True
+    ) -> None:
         self._budget = budget
-        self._stored = stored
+        self._stored = stored if stored is not None else StoredEntries()
+        self._trusted = trusted
         self._seen: set[int] = set()
         self._more: HashArrays | None = None
+        self._seen_stored = 0
+        self._set_aside = 0
         self._held = 0
-        quick = not isinstance(stored, StoredArrays)
-        self._hold(len(stored) * (STORED_BYTES if quick else STORED_ARRAY_BYTES))
+        self.dated = 0
+        self.moved = 0
+        self._hold(self._stored.size)
 
     def __len__(self) -> int:
         """How many different URLs were listed so far."""
-        return len(self._seen) + (len(self._more) if self._more is not None else 0)
+        return self._seen_stored + len(self._seen) + (len(self._more) if self._more else 0)
 
-    def takes_all(self, hashes: Sequence[int]) -> bool:
-        """Note URLs that are all new, to the document and to the store; else note none of them."""
-        if self._stored or self._is_over_budget():
-            return False
-        if not self._has_no_repeats(hashes):
-            return False
-        self._seen.update(hashes)
-        self._hold(len(hashes) * SEEN_BYTES)
-        return True
+    @property
+    def listed_count(self) -> int:
+        """How many URLs are listed or missing."""
+        return len(self) + self._stored.count_unseen()
 
-    def pick(self, hashes: Sequence[int], fingerprints: Sequence[int]) -> Picked:
-        """Record listed URLs; return the indexes of the new, the changed and the repeated ones."""
-        before = len(self)
-        if self._is_over_budget() or isinstance(self._stored, StoredArrays):
-            picked = self._pick_carefully(hashes, fingerprints)
-        else:
-            picked = self._pick_quickly(self._stored, hashes, fingerprints)
+    @property
+    def missing_count(self) -> int:
+        """How many URLs were missing before and are still."""
+        return self._stored.count_unseen() - self._stored.count_newly_missing()
+
+    def unseen(self) -> array[int]:
+        """The hashes of stored URLs that were not listed, including those that are missing."""
+        return self._stored.unseen()
+
+    def newly_missing(self) -> array[int]:
+        """The hashes of stored URLs that were not listed and are not yet marked as missing."""
+        return self._stored.newly_missing()
+
+    def pick(self, listed: ListedValues) -> Picked:
+        """Record listed URLs; tell what has to be written of them."""
+        self.dated += len(listed.dates) - listed.dates.count(NO_DATE)
+        before = len(self._seen) + (len(self._more) if self._more else 0)
+        positions: Sequence[int | None] = ()
+        if len(self._stored):
+            positions = self._stored.positions(listed.hashes)
+            if self._are_unchanged(listed, positions):
+                return Picked()
+        elif self._takes_all(listed.hashes):
+            return Picked(new=range(len(listed.hashes)))
+        picked = self._pick_one_by_one(listed, positions or [None] * len(listed.hashes))
         each = SEEN_BYTES if self._more is None else SEEN_ARRAY_BYTES
-        self._hold((len(self) - before) * each)
+        after = len(self._seen) + (len(self._more) if self._more else 0)
+        self._hold((after - before) * each)
         return picked
 
     def release(self) -> None:
         """Free the memory of the document."""
         self._budget.free(self._held)
         self._held = 0
-        self._stored, self._seen, self._more = {}, set(), None
+        self._stored, self._seen, self._more = StoredEntries(), set(), None
+
+    def _takes_all(self, hashes: Sequence[int]) -> bool:
+        """Note URLs that are all new, to the document and to the store; else note none of them."""
+        if self._is_over_budget():
+            return False
+        if not self._seen.isdisjoint(hashes) or len(set(hashes)) < len(hashes):
+            return False
+        self._seen.update(hashes)
+        self._hold(len(hashes) * SEEN_BYTES)
+        return True
 
     def _is_over_budget(self) -> bool:
         """Whether new hashes are added to arrays; once a document uses them, it continues to."""
@@ -105,62 +144,106 @@ class EntryMemory:
             self._more = HashArrays()
         return self._more is not None
 
-    def _pick_quickly(
-        self,
-        stored: Mapping[int, int | None],
-        hashes: Sequence[int],
-        fingerprints: Sequence[int],
-    ) -> Picked:
-        """One loop without helper functions, because it runs once per listed URL."""
-        if self._are_unchanged(stored, hashes, fingerprints):
-            return [], [], []
-        fresh: list[int] = []
-        different: list[int] = []
-        repeated: list[int] = []
-        seen = self._seen
-        for index, key in enumerate(hashes):
-            if key in seen:
-                repeated.append(index)
-                continue
-            seen.add(key)
-            if key not in stored:
-                fresh.append(index)
-            elif stored[key] != fingerprints[index]:
-                different.append(index)
-        return fresh, different, repeated
-
-    def _are_unchanged(
-        self,
-        stored: Mapping[int, int | None],
-        hashes: Sequence[int],
-        fingerprints: Sequence[int],
-    ) -> bool:
+    def _are_unchanged(self, listed: ListedValues, positions: Sequence[int | None]) -> bool:
         """Note URLs that are all stored as they are listed, each once; else note none of them."""
-        if list(map(stored.get, hashes)) != fingerprints or not self._has_no_repeats(hashes):
+        stored = self._stored
+        if stored.texts is not None or listed.texts is not None or None in positions:
             return False
-        self._seen.update(hashes)
+        known: Sequence[int] = positions  # type: ignore[assignment]
+        if any(map(stored.flags.__getitem__, known)) or len(set(known)) < len(known):
+            return False
+        if list(map(stored.fingerprints.__getitem__, known)) != listed.fingerprints:
+            return False
+        if list(map(stored.dates.__getitem__, known)) != listed.dates:
+            return False
+        for position in known:
+            stored.flags[position] = SEEN
+        self._seen_stored += len(known)
         return True
 
-    def _has_no_repeats(self, hashes: Sequence[int]) -> bool:
-        """Whether the job has recorded none of these URLs of the document, and none is repeated."""
-        return self._seen.isdisjoint(hashes) and len(set(hashes)) == len(hashes)
+    def _pick_one_by_one(self, listed: ListedValues, positions: Sequence[int | None]) -> Picked:
+        """`pick` for entries of which some are new, changed or repeated."""
+        self._is_over_budget()
+        picked, new = Picked(), []
+        for index, position in enumerate(positions):
+            if position is not None:
+                self._compare(listed, index, position, picked)
+            elif self._remember_url(listed.hashes[index]):
+                new.append(index)
+            else:
+                picked.repeated.append(index)
+                picked.later.append(index)
+        picked.new = new
+        return picked
 
-    def _pick_carefully(self, hashes: Sequence[int], fingerprints: Sequence[int]) -> Picked:
-        """`pick` for documents whose hashes or fingerprints are held in arrays."""
-        fresh: list[int] = []
-        different: list[int] = []
-        repeated: list[int] = []
-        remember_url, stored = self._remember_url, self._stored
-        for index, key in enumerate(hashes):
-            if not remember_url(key):
-                repeated.append(index)
-                continue
-            known = stored.get(key, UNKNOWN) if stored else UNKNOWN
-            if known is UNKNOWN:
-                fresh.append(index)
-            elif known != fingerprints[index]:
-                different.append(index)
-        return fresh, different, repeated
+    def _compare(self, listed: ListedValues, index: int, position: int, picked: Picked) -> None:
+        """Compare one listed entry with the stored one."""
+        stored = self._stored
+        flags = stored.flags[position]
+        if flags & SEEN:
+            picked.repeated.append(index)
+            self._compare_repeated(listed, index, position, picked)
+            return
+        stored.flags[position] = flags | SEEN
+        self._seen_stored += 1
+        same = stored.fingerprints[position] == listed.fingerprints[index]
+        same_date = self._has_same_date(listed, index, position)
+        if same and not same_date:
+            self.moved += 1
+        if flags & (MISSING | REMOVED):
+            picked.changed.append(index)
+        elif same and (same_date or not self._trusted):
+            return
+        elif self._is_older(listed, index, position) and self._set_aside < MAX_SET_ASIDE:
+            stored.flags[position] = flags | SEEN | SET_ASIDE
+            self._set_aside += 1
+            picked.set_aside.append(index)
+            return
+        else:
+            picked.changed.append(index)
+        self._accept(listed, index, position)
+
+    def _compare_repeated(
+        self, listed: ListedValues, index: int, position: int, picked: Picked
+    ) -> None:
+        """Compare another listing of a stored URL with the one that counts so far."""
+        stored = self._stored
+        aside = stored.flags[position] & SET_ASIDE
+        if self._is_older(listed, index, position):
+            if aside:
+                picked.set_aside.append(index)
+            return
+        if aside:
+            stored.flags[position] &= ~SET_ASIDE
+            self._set_aside -= 1
+            picked.settled.append(index)
+        same = stored.fingerprints[position] == listed.fingerprints[index]
+        if not same or (self._trusted and stored.dates[position] != listed.dates[index]):
+            picked.later.append(index)
+            self._accept(listed, index, position)
+
+    def _has_same_date(self, listed: ListedValues, index: int, position: int) -> bool:
+        """Whether the date of a listed entry is the stored one, as a time and as a text."""
+        texts = self._stored.texts
+        stored_text = NO_TEXT if texts is None else texts[position]
+        listed_text = NO_TEXT if listed.texts is None else listed.texts[index]
+        return self._stored.dates[position] == listed.dates[index] and stored_text == listed_text
+
+    def _is_older(self, listed: ListedValues, index: int, position: int) -> bool:
+        """Whether a listed entry has an older date than the stored one; else fingerprints decide.
+
+        That is arbitrary, but does not depend on the order of the entries.
+        """
+        stored = self._stored
+        return (listed.dates[index], listed.fingerprints[index]) < (
+            stored.dates[position],
+            stored.fingerprints[position],
+        )
+
+    def _accept(self, listed: ListedValues, index: int, position: int) -> None:
+        """Note the values that the entry will have in the database."""
+        text = NO_TEXT if listed.texts is None else listed.texts[index]
+        self._stored.accept(position, listed.fingerprints[index], listed.dates[index], text)
 
     def _remember_url(self, key: int) -> bool:
         """Note that the job has recorded a URL of this document; False if it had before."""

@@ -38,8 +38,9 @@ from siteatlas.net.egress import EgressPolicy
 from siteatlas.net.from_settings import configured_proxy
 from siteatlas.net.politeness import Politeness
 from siteatlas.net.resolver import DnsResolver
-from siteatlas.processor.documents import OpenedScan, build_scan_memory
+from siteatlas.processor.documents import OpenedScan
 from siteatlas.processor.job_activity import JobActivity
+from siteatlas.processor.known_documents import build_scan_memory
 from siteatlas.processor.memory_budget import EntryMemoryBudget
 from siteatlas.processor.publication import (
     count_releases_with_own_session,
@@ -66,8 +67,8 @@ from siteatlas.settings import Settings
 from siteatlas.storage.models import JobStatus
 from siteatlas.storage.retry import retry_when_busy
 from siteatlas.storage.session import get_job_autocommit_session, get_job_session
-from siteatlas.storage.statements.domains import register_domain
-from siteatlas.storage.statements.known_sitemaps import KnownSitemap, load_sitemaps
+from siteatlas.storage.statements.domains import has_baseline, register_domain
+from siteatlas.storage.statements.known_sitemaps import DONE, KnownSitemap, load_sitemaps
 from siteatlas.storage.statements.scans import open_scan
 from siteatlas.storage.statements.sitemaps import load_manual_documents
 
@@ -195,9 +196,9 @@ class Processor:
         activity: JobActivity,
     ) -> None:
         """Run the scanner with the options of the job and record its events."""
-        known = scan.known.by_id if scan.resumed else {}
+        known = scan.known.by_id
         memory = build_scan_memory(known)
-        done = sum(s.read_count for s in known.values() if s.url in memory.documents)
+        done = sum(s.read_count for s in known.values() if s.state in DONE)
         options = ScanOptions(
             max_urls=claim.max_pages or self._settings.max_urls_per_scan,
             urls_done=done,
@@ -225,7 +226,15 @@ class Processor:
         if new is None or new.known is None:
             return await self._continue(claim, claim.domain_id, address, new)
         manual = new.manual + _not_yet_requested(new.known.by_id, new.joined)
-        return OpenedScan(new.id, claim.domain_id, address.domain, False, new.known, manual)
+        return OpenedScan(
+            id=new.id,
+            domain_id=claim.domain_id,
+            domain=address.domain,
+            resumed=False,
+            known=new.known,
+            manual=manual,
+            has_baseline=new.has_baseline,
+        )
 
     async def _continue(
         self, claim: Claim, domain_id: UUID, address: WebAddress, new: NewScan | None
@@ -241,6 +250,7 @@ class Processor:
             )
             known = await load_sitemaps(session, domain_id, scan_id, resumed=resumed)
             manual = await load_manual_documents(session, domain_id) if known.stored else ()
+            baseline = await has_baseline(session, domain_id)
             joined = await report_start(
                 session,
                 claim,
@@ -248,7 +258,9 @@ class Processor:
                 progress=START_PROGRESS,
             )
         manual += _not_yet_requested(known.by_id, joined)
-        return OpenedScan(scan_id, domain_id, address.domain, resumed, known, manual)
+        return OpenedScan(
+            scan_id, domain_id, address.domain, resumed, known, manual, has_baseline=baseline
+        )
 
     async def _record_failure(
         self, claim: Claim, error: SiteatlasError, *, transient: bool = False

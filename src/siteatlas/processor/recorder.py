@@ -19,15 +19,13 @@ from siteatlas.logs import get_logger
 from siteatlas.meters import meters
 from siteatlas.processor.batch_writer import BatchWriter, FinishedScan, ProgressSnapshot
 from siteatlas.processor.comparison import Comparison
-from siteatlas.processor.documents import (
-    DocumentRegistry,
-    OpenedScan,
-    ScannedDocument,
-    load_entry_memory,
-)
+from siteatlas.processor.conclusions import conclude, is_silent
+from siteatlas.processor.documents import DocumentRegistry, OpenedScan, ScannedDocument
 from siteatlas.processor.idle_documents import short_id
 from siteatlas.processor.job_activity import JobActivity
+from siteatlas.processor.known_documents import load_document
 from siteatlas.processor.memory_budget import EntryMemoryBudget
+from siteatlas.processor.scan_log import log_and_count, log_robots
 from siteatlas.queue.fence import Claim
 from siteatlas.safe_text import storable
 from siteatlas.scanner.events import (
@@ -43,6 +41,7 @@ from siteatlas.scanner.events import (
     ProblemSeen,
     RobotsRead,
     ScanEvent,
+    SitemapType,
     SiteResolved,
 )
 from siteatlas.scanner.problem_codes import ProblemCode
@@ -61,6 +60,10 @@ CHILDREN_PER_CHUNK = 50
 FLUSH_BYTES = 4 * 1024 * 1024
 FLUSH_SECONDS = 2.0
 IDLE_SECONDS = 2.0
+# Reasons for which children of an index may not have been reported.
+LIMITS = frozenset(
+    (ProblemCode.DOCUMENT_LIMIT, ProblemCode.DEPTH_LIMIT, ProblemCode.CROSS_HOST_CAP)
+)
 START_PROGRESS = 0.05
 READING_PROGRESS = 0.9
 
@@ -112,7 +115,7 @@ class Recorder:
         """Dispatch one scan event to the method that turns it into rows."""
         match event:
             case RobotsRead():
-                _log_robots(event)
+                log_robots(event)
             case SiteResolved():
                 self._batch.origin = event.origin
             case CandidateJudged():
@@ -166,7 +169,8 @@ class Recorder:
         # A document may be opened again after a redirect: its memory is returned to the budget
         # before the stored entries are loaded again (decision 0021).
         document.forget()
-        document.memory = await load_entry_memory(document, self._budget.documents)
+        await load_document(document, self._budget.documents)
+        document.clear_validators()
         self._open[document.id] = document
         self._add_pending(document)
         self._batch.opened[document.id] = event.http_status
@@ -194,9 +198,8 @@ class Recorder:
         document = self._documents.find(event.url)
         assert document is not None
         async with fair_loop().time_slice():
-            self._comparison.classify(
-                document, event.columns, self._batch.new_urls, self._batch.changed_urls
-            )
+            self._comparison.classify(document, event.columns, self._batch)
+        self._report_changes(document)
         document.flag_extras(event.columns.extras)
         self.url_count += len(event.columns)
         meters.urls += len(event.columns)
@@ -207,6 +210,9 @@ class Recorder:
         await self._look_up([event.url, event.requested_url])
         document = self._resolve_redirect(event.url, event.requested_url, event.method)
         document.found_by(event.method)
+        conclude(document, event, self._scan, self._batch)
+        self._report_changes(document)
+        self._replace_links(document, event)
         document.close(event)
         self._open.pop(document.id, None)
         self._add_pending(document)
@@ -220,8 +226,22 @@ class Recorder:
         self._ended.add(short_id(document.id))
         if event.outcome in (DocumentOutcome.CUT, DocumentOutcome.UNREAD):
             self._record_partial_reason(event.error_code or event.outcome.value)
-        _log_and_count(event)
+        log_and_count(event)
         await self._flush_batch_when_due()
+
+    def _report_changes(self, document: ScannedDocument) -> None:
+        """Let the changes of the entries of a document be recorded, unless its read is silent."""
+        if document.memory is not None and not is_silent(document, self._scan):
+            self._batch.reported[document.id] = document.last_read.last_complete_at
+
+    def _replace_links(self, document: ScannedDocument, event: DocumentClosed) -> None:
+        """Let what a completely read index no longer lists be unlinked from it.
+
+        Not after a limit: children beyond it are not reported.
+        """
+        complete = event.outcome is DocumentOutcome.COMPLETE and event.type is SitemapType.INDEX
+        if complete and not LIMITS.intersection(self.reasons):
+            self._batch.children[document.id] = document.listed_children()
 
     async def _look_up(self, urls: Sequence[str]) -> None:
         """Load these documents if the domain has too many to load them all at the start."""
@@ -279,8 +299,11 @@ class Recorder:
 
     def _add_link_to_batch(self, parent_url: str | None, child: ScannedDocument) -> None:
         parent_id = self._documents.id_of(parent_url) if parent_url else None
-        if parent_id is not None and parent_id != child.id:
-            self._batch.links.add((parent_id, child.id))
+        if parent_id is None or parent_id == child.id:
+            return
+        self._batch.links.add((parent_id, child.id))
+        if parent_id in self._open:
+            self._open[parent_id].add_child(child.id)
 
     def _record_partial_reason(self, code: str) -> None:
         """Record why the stored scan is partial."""
@@ -357,31 +380,6 @@ class Recorder:
         self._held_bytes = 0
         for document in self._open.values():
             document.forget()
-
-
-def _log_robots(event: RobotsRead) -> None:
-    log.info(
-        "robots_read",
-        url=event.url,
-        status=event.http_status,
-        sitemaps=len(event.sitemap_urls),
-        error_code=event.error_code,
-    )
-
-
-def _log_and_count(event: DocumentClosed) -> None:
-    """Log a document that the scan has read, and count it in the metrics of the processor."""
-    meters.documents[event.outcome.value] += 1
-    meters.fetched_bytes += event.wire_bytes
-    meters.fetch_duration.observe(event.seconds)
-    log.info(
-        "document_read",
-        url=event.url,
-        outcome=event.outcome.value,
-        urls=event.entry_count,
-        error_code=event.error_code,
-        seconds=round(event.seconds, 3),
-    )
 
 
 async def record_events(

@@ -19,8 +19,10 @@ from siteatlas.queue.leases import distinct_documents, fence_values
 from siteatlas.storage.autocommit import Reader
 from siteatlas.storage.statements.known_sitemaps import (
     MAX_LOADED,
+    SITEMAP_COLUMNS,
     KnownSitemaps,
     known_sitemap,
+    with_children,
 )
 from siteatlas.storage.statements.sitemaps import LOAD_MANUAL
 from siteatlas.storage.tables import DOMAINS, JOBS, SCANS, SITEMAPS
@@ -28,7 +30,7 @@ from siteatlas.storage.tables import DOMAINS, JOBS, SCANS, SITEMAPS
 _DOMAIN = bound("of_domain", type_=SCANS.c.domain_id.type)
 # Joined to the job, so that the site is locked before it, as in every other transaction.
 _SITE = (
-    select(DOMAINS.c.id)
+    select(DOMAINS.c.id, DOMAINS.c.baseline_scan_id)
     .where(DOMAINS.c.id == _DOMAIN)
     .with_for_update(read=True, key_share=True)
     .cte("site")
@@ -63,15 +65,14 @@ OPEN = (
         _OPENED.c.id.label("scan_id"),
         case((_IS_FIRST, _HELD.c.documents)).label("joined"),
         case((_IS_FIRST, _MANUAL_URLS)).label("manual"),
-        SITEMAPS.c.id,
-        SITEMAPS.c.url,
-        SITEMAPS.c.requested_url,
-        SITEMAPS.c.discovery_method,
+        case((_IS_FIRST, _SITE.c.baseline_scan_id)).label("baseline"),
+        *SITEMAP_COLUMNS,
         null().label("state"),
         literal(0, Integer()).label("read_count"),
     )
     .select_from(_HELD)
     .join(_OPENED, true())
+    .join(_SITE, true())
     .outerjoin(SITEMAPS, SITEMAPS.c.domain_id == _DOMAIN)
     .limit(MAX_LOADED + 1)
 )
@@ -82,10 +83,12 @@ class NewScan:
     """A scan that was just opened; `known` is None if the site has too many sitemaps to load.
 
     `manual` are documents that a user named and that earlier scans read, `joined` those named by
-    submissions that joined recent jobs of the site.
+    submissions that joined recent jobs of the site. `has_baseline`: a scan of the site
+    was complete.
     """
 
     id: int
+    has_baseline: bool
     known: KnownSitemaps | None
     manual: tuple[str, ...]
     joined: tuple[str, ...]
@@ -111,13 +114,19 @@ async def open_new_scan(
     joined = next((row.joined for row in rows if row.joined is not None), None)
     manual = next((row.manual for row in rows if row.manual is not None), ())
     return NewScan(
-        rows[0].scan_id, _sitemaps_of_claimed_job(rows), tuple(manual), distinct_documents(joined)
+        id=rows[0].scan_id,
+        has_baseline=any(row.baseline is not None for row in rows),
+        known=await _sitemaps_of_claimed_job(session, rows),
+        manual=tuple(manual),
+        joined=distinct_documents(joined),
     )
 
 
-def _sitemaps_of_claimed_job(rows: Sequence[Row[Any]]) -> KnownSitemaps | None:
+async def _sitemaps_of_claimed_job(
+    session: Reader, rows: Sequence[Row[*tuple[Any, ...]]]
+) -> KnownSitemaps | None:
     """The sitemaps in the rows that open the scan of a claimed job; None if there are too many."""
     if len(rows) > MAX_LOADED:
         return None
     loaded = {row.id: known_sitemap(row) for row in rows if row.id is not None}
-    return KnownSitemaps(loaded, len(loaded))
+    return KnownSitemaps(await with_children(session, loaded), len(loaded))

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from uuid import UUID, uuid4
+from uuid import uuid4
 
 import pytest
 
-from siteatlas.processor.documents import DocumentRegistry, ScannedDocument, build_scan_memory
-from siteatlas.processor.entry_memory import EntryMemory
+from siteatlas.processor.documents import DocumentRegistry, ScannedDocument
+from siteatlas.processor.entry_memory import EntryMemory, ListedValues
 from siteatlas.processor.memory_budget import MemoryBudget
 from siteatlas.scanner.events import (
     DiscoveryMethod,
@@ -15,6 +15,7 @@ from siteatlas.scanner.events import (
     DocumentOutcome,
     ProblemSample,
     SitemapType,
+    UnchangedBy,
     Validators,
 )
 from siteatlas.storage.hashes import url_hash
@@ -68,6 +69,23 @@ def test_only_a_complete_document_keeps_its_validators():
     assert not {"etag", "last_modified", "content_hash"} & set(partial.changes)
 
 
+def test_only_the_same_content_renews_the_validators_of_an_unchanged_document():
+    validators = Validators(etag='"2"')
+    same, not_modified = listed(), listed()
+    same.close(
+        closed(
+            DocumentOutcome.UNCHANGED,
+            validators=validators,
+            content_hash="ab",
+            unchanged_by=UnchangedBy.CONTENT_HASH,
+        )
+    )
+    not_modified.close(closed(DocumentOutcome.UNCHANGED, unchanged_by=UnchangedBy.NOT_MODIFIED))
+    assert (same.changes["etag"], same.changes["content_hash"]) == ('"2"', "ab")
+    kept = {"etag", "last_modified", "content_hash", "wire_bytes", "decoded_bytes"}
+    assert not kept & set(not_modified.changes)
+
+
 @pytest.mark.parametrize("etag", ['"' + "x" * 2000 + '"', '"é"', '"a\tb"'])
 def test_a_validator_that_cannot_be_sent_back_as_it_is_is_not_stored(etag):
     document = listed()
@@ -85,8 +103,8 @@ def test_the_type_is_written_only_when_it_is_known():
 
 def test_closing_counts_what_was_read_and_gives_its_memory_back():
     budget, document = MemoryBudget(10**9), listed()
-    document.memory = memory = EntryMemory(budget, {})
-    memory.pick([1, 2, 2], [0, 0, 0])
+    document.memory = memory = EntryMemory(budget)
+    memory.pick(ListedValues([1, 2, 2], [0, 0, 0], [0, 0, 0]))
     document.close(closed(DocumentOutcome.COMPLETE, entry_count=3))
     assert document.scan_row()["url_count"] == 2
     assert not document.memory
@@ -147,15 +165,6 @@ def test_a_stored_document_is_found_by_its_address_and_the_one_it_was_listed_und
     registry = DocumentRegistry([known(MOVED, requested_url=URL)])
     assert registry.find(MOVED) is registry.find(URL) is not None
     assert not registry.knows("https://a.example/other.xml")
-
-
-def test_a_continued_scan_knows_what_is_done_and_the_children_of_this_scan():
-    done, touched = SitemapScanState.COMPLETE, SitemapScanState.CUT
-    child, stale = known("https://a.example/c.xml", state=touched), known("https://a.example/s.xml")
-    parent = known(MOVED, requested_url=URL, state=done, children=(child.id, stale.id, UUID(int=1)))
-    memory = build_scan_memory({one.id: one for one in (parent, child, stale)})
-    assert set(memory.documents) == {URL, MOVED}
-    assert [link.url for link in memory.documents[URL].children] == [child.url]
 
 
 @pytest.mark.parametrize(

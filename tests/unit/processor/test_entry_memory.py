@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import gc
 import tracemalloc
-from collections.abc import Sequence
+from dataclasses import dataclass, field
 from random import Random
 
 import pytest
 
 from siteatlas.processor import entry_memory
-from siteatlas.processor.entry_memory import EntryMemory, Stored, StoredArrays
+from siteatlas.processor.entry_memory import EntryMemory, ListedValues
+from siteatlas.processor.fingerprints import NO_DATE
 from siteatlas.processor.memory_budget import MemoryBudget
+from siteatlas.processor.stored_entries import MISSING, REMOVED, StoredEntries
+from siteatlas.storage.statements.urls import LoadedEntries
+
+Value = tuple[float, int]
 
 
 @pytest.fixture(autouse=True)
@@ -24,112 +29,200 @@ def numbers(count: int, seed: int = 7) -> list[int]:
     return [random.randint(-(2**63), 2**63 - 1) for _ in range(count)]
 
 
-def arrays_of(stored: dict[int, int | None]) -> StoredArrays:
-    arrays = StoredArrays()
-    ordered = sorted(stored.items())
-    for first in range(0, len(ordered), 100):
-        part = ordered[first : first + 100]
-        arrays.extend([key for key, _ in part], [value for _, value in part])
-    return arrays
+@dataclass
+class Site:
+    """Entries as stored, by hash: date and fingerprint, and flags; and as listed."""
+
+    stored: dict[int, tuple[float, int, int]] = field(default_factory=dict)
+    listed: list[tuple[int, float, int]] = field(default_factory=list)
+
+    def entries(self, *, quick: bool) -> StoredEntries:
+        found = StoredEntries(quick=quick)
+        ordered = sorted(self.stored.items())
+        for first in range(0, len(ordered), 100):
+            part = ordered[first : first + 100]
+            found.extend(
+                LoadedEntries(
+                    [key for key, _ in part],
+                    [value for _, (_, value, _) in part],
+                    [date for _, (date, _, _) in part],
+                    [None] * len(part),
+                    [flags for _, (_, _, flags) in part],
+                )
+            )
+        return found
+
+    def parts(self) -> list[ListedValues]:
+        """The listed entries as the recorder takes them in, 50 at a time."""
+        chunks = [self.listed[n : n + 50] for n in range(0, len(self.listed), 50)]
+        return [
+            ListedValues(
+                [key for key, _, _ in part],
+                [value for _, _, value in part],
+                [date for _, date, _ in part],
+            )
+            for part in chunks
+        ]
+
+    def latest(self) -> dict[int, Value]:
+        """What counts of each listed URL."""
+        found: dict[int, Value] = {}
+        for key, date, value in self.listed:
+            found[key] = max(found.get(key, (NO_DATE, -(2**63))), (date, value))
+        return found
 
 
-def read(memory: EntryMemory, hashes: Sequence[int], prints: Sequence[int]) -> list[list[int]]:
-    """What becomes of each listing, taken in as the recorder does it, 50 at a time."""
-    found: list[list[int]] = [[], [], []]
-    for first in range(0, len(hashes), 50):
-        part = hashes[first : first + 50]
-        if memory.takes_all(part):
-            found[0] += range(first, first + len(part))
-            continue
-        for kind, places in zip(found, memory.pick(part, prints[first : first + 50]), strict=True):
-            kind += [first + place for place in places]
-    return found
-
-
-def listed_and_stored() -> tuple[list[int], list[int], dict[int, int | None]]:
-    """Listings of which some are repeated, stored, changed or gone."""
+def a_site(*, repeats: bool = True) -> Site:
+    """Listings of which some are repeated, stored, changed, missing or removed."""
     random = Random(3)
     keys = numbers(600)
-    hashes = keys + random.choices(keys, k=200)
-    random.shuffle(hashes)
-    prints = [random.randint(0, 1) for _ in hashes]
-    stored: dict[int, int | None] = {key: random.choice([0, 1, None]) for key in keys[:300]}
-    return hashes, prints, stored
+    listed = keys[:500] + (random.choices(keys[:500], k=300) if repeats else [])
+    random.shuffle(listed)
+    site = Site(
+        listed=[(key, random.choice([NO_DATE, 1.0, 2.0]), random.randint(0, 1)) for key in listed]
+    )
+    for key in keys[200:]:
+        value = random.choice([NO_DATE, 1.0, 2.0]), random.randint(0, 1)
+        site.stored[key] = (*value, random.choice([0, 0, 0, MISSING, REMOVED]))
+    return site
+
+
+def written(site: Site, memory: EntryMemory) -> tuple[dict[int, Value], set[int]]:
+    """The values that are stored after a read, and which of them were written."""
+    state = {key: (date, value) for key, (date, value, _) in site.stored.items()}
+    written: set[int] = set()
+    aside: dict[int, Value] = {}
+    for part in site.parts():
+        picked = memory.pick(part)
+
+        def value(index: int, part: ListedValues = part) -> Value:
+            return part.dates[index], part.fingerprints[index]
+
+        for index in (*picked.new, *picked.changed):
+            state[part.hashes[index]] = value(index)
+            written.add(part.hashes[index])
+        for index in picked.settled:
+            aside.pop(part.hashes[index])
+        for index in picked.later:
+            key = part.hashes[index]
+            if value(index) > state[key]:
+                state[key] = value(index)
+                written.add(key)
+        for index in picked.set_aside:
+            key = part.hashes[index]
+            aside[key] = max(aside.get(key, (NO_DATE, -1)), value(index))
+    return state | aside, written | set(aside)
 
 
 @pytest.mark.parametrize("most", [0, 10_000, 20_000, 10**9])
-@pytest.mark.parametrize("form", [dict, arrays_of])
-def test_new_changed_and_repeated_listings_are_told_apart_in_every_form(most, form):
-    hashes, prints, stored = listed_and_stored()
-    expected: list[list[int]] = [[], [], []]
-    seen: set[int] = set()
-    for place, (key, value) in enumerate(zip(hashes, prints, strict=True)):
-        if key in seen:
-            expected[2].append(place)
-        elif key not in stored:
-            expected[0].append(place)
-        elif stored[key] != value:
-            expected[1].append(place)
-        seen.add(key)
-    memory = EntryMemory(MemoryBudget(most), form(stored))
-    assert read(memory, hashes, prints) == expected
-    assert len(memory) == len(seen)
+@pytest.mark.parametrize("quick", [True, False])
+@pytest.mark.parametrize("repeats", [True, False])
+def test_the_latest_listing_of_each_url_is_stored_in_every_form(most, quick, repeats):
+    site = a_site(repeats=repeats)
+    memory = EntryMemory(MemoryBudget(most), site.entries(quick=quick))
+    state, changed = written(site, memory)
+    latest = site.latest()
+    kept = {key: (date, value) for key, (date, value, _) in site.stored.items()}
+    assert state == kept | latest
+    differs = {
+        key
+        for key, value in latest.items()
+        if kept.get(key) != value or site.stored[key][2] in (MISSING, REMOVED)
+    }
+    assert changed == differs
+    assert len(memory) == len(latest)
+
+
+@pytest.mark.parametrize("quick", [True, False])
+def test_what_was_not_seen_is_missing(quick):
+    site = a_site()
+    memory = EntryMemory(MemoryBudget(10**9), site.entries(quick=quick))
+    for part in site.parts():
+        memory.pick(part)
+    listed = {key for key, _, _ in site.listed}
+    unseen = {key: flags for key, (_, _, flags) in site.stored.items() if key not in listed}
+    present = {key for key, flags in unseen.items() if flags != REMOVED}
+    assert set(memory.unseen()) == present
+    assert set(memory.newly_missing()) == {key for key in present if not unseen[key]}
+    assert memory.listed_count == len(listed) + len(present)
+    assert memory.missing_count == len([key for key in present if unseen[key] == MISSING])
 
 
 @pytest.mark.parametrize("most", [0, 10_000, 10**9])
 def test_a_document_that_is_new_lists_each_url_once(most):
     keys = [0, *numbers(499)]
-    hashes = keys + keys[:20]
-    memory = EntryMemory(MemoryBudget(most), {})
-    found = read(memory, hashes, [1] * len(hashes))
-    assert found == [list(range(500)), [], list(range(500, 520))]
+    site = Site(listed=[(key, NO_DATE, 1) for key in [*keys, *keys[:20]]])
+    memory = EntryMemory(MemoryBudget(most))
+    new = repeated = 0
+    for part in site.parts():
+        picked = memory.pick(part)
+        new, repeated = new + len(picked.new), repeated + len(picked.repeated)
+    assert (new, repeated, len(memory)) == (500, 20, 500)
 
 
-@pytest.mark.parametrize("most", [0, 10**9])
-def test_listings_that_are_stored_as_they_are_listed_are_noted_all_the_same(most):
+@pytest.mark.parametrize("quick", [True, False])
+def test_entries_that_are_stored_as_they_are_listed_are_noted_all_the_same(quick):
     keys = numbers(500)
-    memory = EntryMemory(MemoryBudget(most), dict.fromkeys(keys, 1))
-    assert read(memory, keys, [1] * 500) == [[], [], []]
-    assert len(memory) == 500
-    assert read(memory, keys, [1] * 500) == [[], [], list(range(500))]
-    assert memory.pick([2**62, 2**62], [1, 1]) == ([0], [], [1])
+    site = Site(dict.fromkeys(keys, (1.0, 1, 0)), [(key, 1.0, 1) for key in keys])
+    memory = EntryMemory(MemoryBudget(10**9), site.entries(quick=quick))
+    assert written(site, memory)[1] == set()
+    assert (len(memory), len(memory.unseen())) == (500, 0)
+    assert [len(memory.pick(part).repeated) for part in site.parts()] == [50] * 10
+
+
+def test_no_more_entries_are_set_aside_than_the_limit(monkeypatch):
+    monkeypatch.setattr(entry_memory, "MAX_SET_ASIDE", 10)
+    keys = numbers(50)
+    site = Site(dict.fromkeys(keys, (2.0, 1, 0)), [(key, 1.0, 1) for key in keys])
+    picked = EntryMemory(MemoryBudget(10**9), site.entries(quick=True)).pick(site.parts()[0])
+    assert (len(picked.set_aside), len(picked.changed)) == (10, 40)
 
 
 @pytest.mark.parametrize("most", [0, 10_000, 10**9])
 def test_all_that_was_taken_is_given_back(most):
     budget = MemoryBudget(most)
-    hashes, prints, stored = listed_and_stored()
-    memories = [EntryMemory(budget, stored), EntryMemory(budget, arrays_of(stored))]
+    site = a_site()
+    memories = [EntryMemory(budget, site.entries(quick=quick)) for quick in (True, False)]
     for memory in memories:
-        read(memory, hashes, prints)
+        written(site, memory)
     assert budget.held > 0
     for memory in memories:
         memory.release()
     assert budget.held == 0
 
 
-def bytes_held(stored: Stored, hashes: list[int], most: int) -> tuple[int, int]:
+def bytes_held(stored: int, hashes: list[int], most: int, *, quick: bool) -> tuple[int, int]:
     """The memory that a document takes in truth, and as it is counted."""
     budget = MemoryBudget(most)
     gc.collect()
     tracemalloc.start()
-    memory = EntryMemory(budget, stored)
-    for first in range(0, len(hashes), 500):
-        # Numbers of their own, as they come from the hash function.
-        part = [key + 1 for key in hashes[first : first + 500]]
-        if not memory.takes_all(part):
-            memory.pick(part, part)
+    entries = StoredEntries(quick=quick)
+    # Numbers of their own, as they come from the database and from the hash function.
+    for first in range(0, stored, 500):
+        known = [key + 1 for key in hashes[first : first + 500]]
+        count = len(known)
+        entries.extend(LoadedEntries(known, known, [1.0] * count, [None] * count, [0] * count))
+    memory = EntryMemory(budget, entries)
+    for first in range(stored, len(hashes), 500):
+        new = [key + 1 for key in hashes[first : first + 500]]
+        memory.pick(ListedValues(new, new, [1.0] * len(new)))
     taken, _peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     return taken, budget.held
 
 
 @pytest.mark.slow
-def test_beyond_the_budget_a_listing_takes_few_bytes_and_the_count_is_about_right():
-    hashes = numbers(50_000)
-    quick, counted_quick = bytes_held({}, hashes, 10**9)
-    small, counted_small = bytes_held({}, hashes, 0)
-    assert quick > 60 * len(hashes)
-    assert small < 20 * len(hashes)
-    assert 0.6 < counted_quick / quick < 1.6
-    assert 0.6 < counted_small / small < 1.6
+@pytest.mark.parametrize(
+    ("stored", "most", "quick", "least_bytes", "most_bytes"),
+    [
+        pytest.param(1, 10**9, True, 60, 120, id="new, within the budget"),
+        pytest.param(1, 0, True, 8, 20, id="new, beyond the budget"),
+        pytest.param(50_000, 10**9, True, 120, 220, id="stored, within the budget"),
+        pytest.param(50_000, 0, False, 20, 40, id="stored, beyond the budget"),
+    ],
+)
+def test_a_listing_takes_as_many_bytes_as_are_counted(stored, most, quick, least_bytes, most_bytes):
+    hashes = sorted(numbers(50_000))
+    taken, counted = bytes_held(stored, hashes, most, quick=quick)
+    assert least_bytes < taken / len(hashes) < most_bytes
+    assert 0.6 < counted / taken < 1.6

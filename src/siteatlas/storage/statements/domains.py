@@ -253,3 +253,9 @@ async def take_due_domains(
         .execution_options(synchronize_session=False)
     )
     return (await session.execute(statement)).scalars().all()
+
+
+async def has_baseline(session: AsyncSession, domain_id: UUID) -> bool:
+    """Whether a scan of a site was complete, so that changes after it are reported."""
+    statement = select(Domain.baseline_scan_id).where(Domain.id == domain_id)
+    return await session.scalar(statement) is not None

@@ -6,14 +6,16 @@ those that this scan has touched are loaded; the others are looked up when they 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from datetime import datetime
+from typing import Any, NamedTuple
 from uuid import UUID
 
-from sqlalchemy import ARRAY, BigInteger, any_, bindparam, func, select
+from sqlalchemy import ARRAY, BigInteger, Uuid, any_, bindparam, func, or_, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from siteatlas.storage.autocommit import Reader
 from siteatlas.storage.models import SitemapScanState
 from siteatlas.storage.tables import SITEMAP_LINKS, SITEMAP_SCANS, SITEMAPS
 
@@ -27,13 +29,27 @@ OF_THIS_SCAN = (SITEMAP_SCANS.c.sitemap_id == SITEMAPS.c.id) & (
     SITEMAP_SCANS.c.scan_id == bindparam("scan")
 )
 # Statements of every scan are built once: building one takes as long as running it.
-COLUMNS = select(
+SITEMAP_COLUMNS = (
     SITEMAPS.c.id,
     SITEMAPS.c.url,
     SITEMAPS.c.requested_url,
     SITEMAPS.c.discovery_method,
+    SITEMAPS.c.type,
+    SITEMAPS.c.lastmod,
+    SITEMAPS.c.etag,
+    SITEMAPS.c.last_modified,
+    SITEMAPS.c.content_hash,
+    SITEMAPS.c.wire_bytes,
+    SITEMAPS.c.read_version,
+    SITEMAPS.c.not_modified_count,
+    SITEMAPS.c.validator_lies,
+    (SITEMAPS.c.url_count - SITEMAPS.c.missing_count).label("shown_count"),
+    or_(SITEMAPS.c.gone_at.is_not(None), SITEMAPS.c.vanished_at.is_not(None)).label("is_gone"),
+)
+COLUMNS = select(
+    *SITEMAP_COLUMNS,
     SITEMAP_SCANS.c.state,
-    SITEMAP_SCANS.c.url_count.label("read_count"),
+    func.coalesce(SITEMAP_SCANS.c.url_count, 0).label("read_count"),
 )
 LOAD = (
     COLUMNS.outerjoin_from(SITEMAPS, SITEMAP_SCANS, OF_THIS_SCAN)
@@ -48,26 +64,39 @@ LOOK_UP = COLUMNS.outerjoin_from(SITEMAPS, SITEMAP_SCANS, OF_THIS_SCAN).where(
 COUNT = select(func.count()).where(SITEMAPS.c.domain_id == bindparam("domain"))
 LOAD_CHILDREN = (
     select(SITEMAP_LINKS.c.parent_id, SITEMAP_LINKS.c.child_id)
-    .join(SITEMAP_SCANS, SITEMAP_SCANS.c.sitemap_id == SITEMAP_LINKS.c.parent_id)
-    .where(SITEMAP_SCANS.c.scan_id == bindparam("scan"), SITEMAP_SCANS.c.state.in_(DONE))
-    .limit(MAX_LINKS_LOADED)
+    .where(SITEMAP_LINKS.c.parent_id == any_(bindparam("parents", type_=ARRAY(Uuid()))))
+    .order_by(SITEMAP_LINKS.c.parent_id, SITEMAP_LINKS.c.child_id)
+    .limit(MAX_LINKS_LOADED + 1)
 )
+INDEX = "index"
 
 
-@dataclass(frozen=True, slots=True)
-class KnownSitemap:
+class KnownSitemap(NamedTuple):
     """A stored document; `read_count` is what the current scan has read in it.
 
-    `children` are there only for an index that a resumed scan has read.
+    `lastmod` is that which an index lists for it. `shown_count` is how many URLs it showed when it
+    was last read. `is_gone`: it vanished, or may have. `children` are what an index lists; they are
+    None if they were not loaded. The fields are in the order of the selected columns.
     """
 
     id: UUID
     url: str
     requested_url: str | None
     discovery_method: str
-    state: SitemapScanState | None
+    type: str | None = None
+    lastmod: datetime | None = None
+    etag: str | None = None
+    last_modified: str | None = None
+    content_hash: str | None = None
+    wire_bytes: int = 0
+    read_version: int | None = None
+    not_modified_count: int = 0
+    validator_lies: int = 0
+    shown_count: int = 0
+    is_gone: bool = False
+    state: SitemapScanState | None = None
     read_count: int = 0
-    children: tuple[UUID, ...] = field(default=())
+    children: tuple[UUID, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,10 +122,28 @@ async def load_sitemaps(
     if stored > MAX_LOADED:
         stored = (await session.execute(COUNT, values)).scalar_one()
         rows = (await session.execute(LOAD_TOUCHED, values)).all() if resumed else ()
-    children = await _load_children(session, scan_id) if resumed and rows else {}
-    return KnownSitemaps(
-        {row.id: known_sitemap(row, children.get(row.id, ())) for row in rows}, stored
-    )
+    loaded = {row.id: known_sitemap(row) for row in rows}
+    return KnownSitemaps(await with_children(session, loaded), stored)
+
+
+async def with_children(
+    session: Reader, known: Mapping[UUID, KnownSitemap]
+) -> dict[UUID, KnownSitemap]:
+    """The loaded documents, with what those of them list that are indexes.
+
+    Without, if there are too many links: an index is then read, whether it has changed or not.
+    """
+    indexes = [one.id for one in known.values() if one.type == INDEX]
+    if not indexes:
+        return dict(known)
+    rows = (await session.execute(LOAD_CHILDREN, {"parents": indexes})).all()
+    if len(rows) > MAX_LINKS_LOADED:
+        return dict(known)
+    children: dict[UUID, list[UUID]] = {parent_id: [] for parent_id in indexes}
+    for parent_id, child_id in rows:
+        children[parent_id].append(child_id)
+    listed = {key: known[key]._replace(children=tuple(ids)) for key, ids in children.items()}
+    return {**known, **listed}
 
 
 async def look_up_sitemaps(
@@ -107,22 +154,6 @@ async def look_up_sitemaps(
     return [known_sitemap(row) for row in (await session.execute(LOOK_UP, values)).all()]
 
 
-async def _load_children(session: AsyncSession, scan_id: int) -> dict[UUID, list[UUID]]:
-    """The ids of the documents that each index of a scan lists, by the id of the index."""
-    children: dict[UUID, list[UUID]] = {}
-    for parent_id, child_id in (await session.execute(LOAD_CHILDREN, {"scan": scan_id})).all():
-        children.setdefault(parent_id, []).append(child_id)
-    return children
-
-
-def known_sitemap(row: Any, children: Iterable[UUID] = ()) -> KnownSitemap:
-    """A row with the columns of `COLUMNS`, and the documents that it lists."""
-    return KnownSitemap(
-        id=row.id,
-        url=row.url,
-        requested_url=row.requested_url,
-        discovery_method=row.discovery_method,
-        state=row.state,
-        read_count=row.read_count or 0,
-        children=tuple(children),
-    )
+def known_sitemap(row: Sequence[Any]) -> KnownSitemap:
+    """A row that ends with `SITEMAP_COLUMNS`, `state` and `read_count`."""
+    return KnownSitemap(*row[-len(KnownSitemap._fields) + 1 :])

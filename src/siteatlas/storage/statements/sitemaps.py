@@ -3,13 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import ARRAY, Uuid, any_, bindparam, exists, func, or_, select, update
+from sqlalchemy import (
+    ARRAY,
+    Boolean,
+    ColumnElement,
+    Uuid,
+    any_,
+    bindparam,
+    case,
+    delete,
+    exists,
+    func,
+    or_,
+    select,
+    update,
+)
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.sql.dml import ReturningUpdate
 
 from siteatlas.storage.models import (
     Candidate,
@@ -25,10 +41,26 @@ from siteatlas.storage.statements.bulk import (
     replace_rows,
     update_rows,
 )
-from siteatlas.storage.tables import SITEMAP_SCANS, SITEMAP_URLS, SITEMAPS
+from siteatlas.storage.tables import SITEMAP_LINKS, SITEMAP_SCANS, SITEMAP_URLS, SITEMAPS
 
+# Reads without moved dates after which the dates of a document are trusted again.
+TRUSTED_AFTER_READS = 2
 # Statements of every scan are built once: building one takes as long as running it.
 READ = (SitemapScanState.COMPLETE, SitemapScanState.UNCHANGED, SitemapScanState.CUT)
+
+
+@dataclass(slots=True)
+class EndedReads:
+    """The ids of stored documents whose reading ended, and of those that were found unchanged.
+
+    `complete` ones were read to the end; `not_modified` ones by a response with the status 304;
+    `same_content` have the bytes of the last complete read.
+    """
+
+    ids: list[UUID] = field(default_factory=list)
+    complete: list[UUID] = field(default_factory=list)
+    not_modified: list[UUID] = field(default_factory=list)
+    same_content: list[UUID] = field(default_factory=list)
 
 
 def stored_url_count(sitemap_id: Any) -> Any:
@@ -40,19 +72,73 @@ def stored_url_count(sitemap_id: Any) -> Any:
     )
 
 
-NOTE_READING = (
-    update(SITEMAPS)
-    .where(SITEMAPS.c.id == any_(bindparam("ids", type_=ARRAY(Uuid()))))
-    .values(last_read_at=func.now(), url_count=stored_url_count(SITEMAPS.c.id))
-    .returning(SITEMAPS.c.id, SITEMAPS.c.url_count)
-)
+def _among(name: str) -> ColumnElement[bool]:
+    """Whether a document is in a list of ids that the statement is given."""
+    return SITEMAPS.c.id == any_(bindparam(name, type_=ARRAY(Uuid())))
+
+
+def _note_reading() -> ReturningUpdate[Any]:
+    """The UPDATE of stored documents whose reading ended.
+
+    Dates that did not move, because the document is unchanged, help them to be trusted again.
+    """
+    is_unchanged = or_(_among("not_modified"), _among("same_content"))
+    settles = is_unchanged & ~SITEMAPS.c.lastmod_trusted
+    trusted = settles & (SITEMAPS.c.lastmod_streak + 1 >= TRUSTED_AFTER_READS)
+    return (
+        update(SITEMAPS)
+        .where(_among("ids"))
+        .values(
+            last_read_at=func.now(),
+            last_complete_at=case(
+                (or_(is_unchanged, _among("complete")), func.now()),
+                else_=SITEMAPS.c.last_complete_at,
+            ),
+            not_modified_count=case(
+                (_among("not_modified"), SITEMAPS.c.not_modified_count + 1),
+                (or_(_among("same_content"), _among("complete")), 0),
+                else_=SITEMAPS.c.not_modified_count,
+            ),
+            lastmod_trusted=or_(SITEMAPS.c.lastmod_trusted, trusted),
+            lastmod_streak=case(
+                (trusted, 0),
+                (settles, SITEMAPS.c.lastmod_streak + 1),
+                else_=SITEMAPS.c.lastmod_streak,
+            ),
+        )
+        .returning(SITEMAPS.c.id, (SITEMAPS.c.url_count - SITEMAPS.c.missing_count).label("shown"))
+    )
+
+
+NOTE_READING = _note_reading()
 _READ_ROW = insert(SITEMAPS).values(
-    last_read_at=func.now(), url_count=stored_url_count(bindparam("of_sitemap", type_=Uuid()))
+    last_read_at=func.now(),
+    last_complete_at=case((bindparam("is_complete", type_=Boolean()), func.now()), else_=None),
+)
+# What a read writes to a document, apart from its address.
+READ_COLUMNS = (
+    "last_read_at",
+    "last_complete_at",
+    "status",
+    "type",
+    "http_status",
+    "error_code",
+    "error",
+    "url_count",
+    "missing_count",
+    "etag",
+    "last_modified",
+    "content_hash",
+    "wire_bytes",
+    "decoded_bytes",
+    "read_version",
+    "baseline_scan_id",
+    "is_window",
 )
 # A commit whose answer was lost may have left the row before its document was read.
 INSERT_READ = _READ_ROW.on_conflict_do_update(
     index_elements=[SITEMAPS.c.id],
-    set_={name: _READ_ROW.excluded[name] for name in ("last_read_at", "url_count")},
+    set_={name: _READ_ROW.excluded[name] for name in READ_COLUMNS},
 )
 MARK_OPENED = (
     update(SITEMAP_SCANS)
@@ -62,6 +148,12 @@ MARK_OPENED = (
         SITEMAP_SCANS.c.state == SitemapScanState.PENDING,
     )
     .values(http_status=bindparam("answered"))
+)
+UNLINK = delete(SITEMAP_LINKS).where(
+    SITEMAP_LINKS.c.parent_id == bindparam("parent"),
+    SITEMAP_LINKS.c.child_id.not_in(
+        select(func.unnest(bindparam("children", type_=ARRAY(Uuid()))))
+    ),
 )
 # How long a document that a user named is requested after it was last read.
 MANUAL_GRACE_DAYS = 30
@@ -97,8 +189,8 @@ async def insert_sitemaps(session: AsyncSession, rows: Sequence[Mapping[str, Any
 
 
 async def insert_read_sitemaps(session: AsyncSession, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Insert documents that are new to a site and were read now, counting their stored URLs."""
-    await insert_values(session, INSERT_READ, [{**row, "of_sitemap": row["id"]} for row in rows])
+    """Insert documents that are new to a site and were read now; `is_complete`: to the end."""
+    await insert_values(session, INSERT_READ, rows)
 
 
 async def update_sitemaps(session: AsyncSession, rows: Sequence[Mapping[str, Any]]) -> None:
@@ -106,16 +198,24 @@ async def update_sitemaps(session: AsyncSession, rows: Sequence[Mapping[str, Any
     await update_rows(session, Sitemap, rows)
 
 
-async def note_reading(session: AsyncSession, sitemap_ids: Sequence[UUID]) -> dict[UUID, int]:
-    """Record that documents were read now, and how many URLs each of them has."""
-    rows = (await session.execute(NOTE_READING, {"ids": list(sitemap_ids)})).all()
-    return {row.id: row.url_count for row in rows}
+async def note_reading(session: AsyncSession, ended: EndedReads) -> dict[UUID, int]:
+    """Record that stored documents were read now; return how many URLs each of them shows."""
+    rows = (await session.execute(NOTE_READING, asdict(ended))).all()
+    return {row.id: row.shown for row in rows}
 
 
 async def link_sitemaps(session: AsyncSession, pairs: Sequence[tuple[UUID, UUID]]) -> None:
     """Record which index lists which child."""
     rows = [{"parent_id": parent, "child_id": child} for parent, child in pairs]
     await insert_rows(session, SitemapLink, rows)
+
+
+async def replace_links(
+    session: AsyncSession, children_by_parent: Mapping[UUID, Sequence[UUID]]
+) -> None:
+    """Remove the links of indexes to documents that they no longer list."""
+    for parent_id, children in sorted(children_by_parent.items()):
+        await session.execute(UNLINK, {"parent": parent_id, "children": list(children)})
 
 
 async def mark_pending(session: AsyncSession, scan_id: int, sitemap_ids: Sequence[UUID]) -> None:

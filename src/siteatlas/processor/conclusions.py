@@ -1,0 +1,88 @@
+"""What the end of a read says of a document and of the entries that it did not show.
+
+Only a complete read says anything of them, and nothing is removed here: they are marked as missing,
+and whether they were removed is decided when the scan is published. Entries of a window, which
+lists recent ones only, have expired; those of a document that was stored by an earlier version are
+brought up to date silently (decision 0035).
+"""
+
+from __future__ import annotations
+
+from siteatlas.processor.comparison import add_set_aside
+from siteatlas.processor.documents import OpenedScan, ScannedDocument
+from siteatlas.processor.entry_memory import EntryMemory
+from siteatlas.processor.fingerprints import READ_VERSION
+from siteatlas.processor.lastmod_trust import LastmodTrust
+from siteatlas.scanner.events import DocumentClosed, DocumentOutcome, UnchangedBy
+from siteatlas.storage.statements.write_batch import WriteBatch
+
+
+def is_silent(document: ScannedDocument, scan: OpenedScan) -> bool:
+    """Whether changes of the entries of a document are not reported.
+
+    Before the first complete scan of its site, and if another version has stored it.
+    """
+    return not scan.has_baseline or was_read_by_another_version(document)
+
+
+def was_read_by_another_version(document: ScannedDocument) -> bool:
+    """Whether the stored entries cannot be compared with what this version reads."""
+    return document.last_read.read_version not in (None, READ_VERSION)
+
+
+def conclude(
+    document: ScannedDocument, event: DocumentClosed, scan: OpenedScan, batch: WriteBatch
+) -> None:
+    """Add what follows from the end of a read to the batch; the document is closed afterwards."""
+    match event.unchanged_by:
+        case UnchangedBy.NOT_MODIFIED:
+            batch.not_modified.add(document.id)
+        case UnchangedBy.CONTENT_HASH:
+            batch.same_content.add(document.id)
+    memory = document.memory
+    if memory is None:
+        return
+    add_set_aside(document, batch)
+    document.changes |= {
+        "url_count": memory.listed_count,
+        "missing_count": memory.missing_count,
+    }
+    if event.outcome is DocumentOutcome.COMPLETE:
+        _conclude_complete(document, memory, event, scan, batch)
+
+
+def _conclude_complete(
+    document: ScannedDocument,
+    memory: EntryMemory,
+    event: DocumentClosed,
+    scan: OpenedScan,
+    batch: WriteBatch,
+) -> None:
+    """What follows from a document that was read to its end."""
+    last = document.last_read
+    document.changes |= {
+        "read_version": READ_VERSION,
+        "is_window": event.is_window,
+        "validator_lies": last.validator_lies + event.validators_lied,
+    }
+    if is_silent(document, scan):
+        document.changes["baseline_scan_id"] = scan.id
+    trust = LastmodTrust(last.lastmod_trusted, last.lastmod_streak)
+    trust = trust.after_read(dated=memory.dated, moved=memory.moved)
+    document.changes |= {"lastmod_trusted": trust.trusted, "lastmod_streak": trust.streak}
+    if last.lastmod_trusted and not trust.trusted:
+        batch.distrusted.append(document.id)
+    if event.proves_removals:
+        _add_unseen(document, memory, event, batch)
+
+
+def _add_unseen(
+    document: ScannedDocument, memory: EntryMemory, event: DocumentClosed, batch: WriteBatch
+) -> None:
+    """Add the stored entries that a complete read did not show to the batch."""
+    if event.is_window or was_read_by_another_version(document):
+        batch.expired.append(document.id, memory.unseen())
+        document.changes |= {"url_count": len(memory), "missing_count": 0}
+    else:
+        batch.missing.append(document.id, memory.newly_missing())
+        document.changes["missing_count"] = memory.listed_count - len(memory)

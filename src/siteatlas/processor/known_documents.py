@@ -1,0 +1,121 @@
+"""What the scanner is told of documents that are stored: whether it may ask for changes only.
+
+Also loads what is stored of a document that is about to be read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from uuid import UUID
+
+from siteatlas.processor.documents import ScannedDocument
+from siteatlas.processor.entry_memory import EntryMemory
+from siteatlas.processor.fingerprints import READ_VERSION
+from siteatlas.processor.memory_budget import MemoryBudget
+from siteatlas.processor.stored_entries import StoredEntries
+from siteatlas.scanner.events import (
+    ChildLink,
+    KnownDocument,
+    ScanMemory,
+    SitemapType,
+    Validators,
+)
+from siteatlas.storage.session import get_job_session
+from siteatlas.storage.statements.known_sitemaps import DONE, KnownSitemap
+from siteatlas.storage.statements.last_reads import load_last_read
+from siteatlas.storage.statements.urls import load_entries, load_some_entries
+
+# A document that only ever answers 304 is read in full every tenth time.
+MAX_NOT_MODIFIED = 9
+# Responses 304 of documents that had changed, after which none is believed any more.
+MAX_VALIDATOR_LIES = 2
+
+
+def build_scan_memory(known: Mapping[UUID, KnownSitemap]) -> ScanMemory:
+    """What the scanner needs to know of the stored documents of a site."""
+    documents: dict[str, KnownDocument] = {}
+    for sitemap in known.values():
+        document = _known_document(sitemap, known)
+        if document is not None:
+            documents[sitemap.url] = document
+            documents.setdefault(sitemap.requested_url or sitemap.url, document)
+    return ScanMemory(documents)
+
+
+def _known_document(
+    sitemap: KnownSitemap, known: Mapping[UUID, KnownSitemap]
+) -> KnownDocument | None:
+    """What the scanner needs to know of one document; None if it is nothing."""
+    if sitemap.state in DONE:
+        # A link may be older than this scan; what the index lists now is on the frontier.
+        children = _links(sitemap, known, of_this_scan=True)
+        return KnownDocument(url=sitemap.url, done=True, children=tuple(children))
+    if not _is_comparable(sitemap):
+        return None
+    return KnownDocument(
+        url=sitemap.url,
+        validators=Validators(sitemap.etag, sitemap.last_modified),
+        children=tuple(_links(sitemap, known, of_this_scan=False)),
+        content_hash=sitemap.content_hash,
+        content_length=sitemap.wire_bytes,
+        may_send_validators=_may_send_validators(sitemap),
+        entry_count=sitemap.shown_count,
+        type=SitemapType(sitemap.type) if sitemap.type else None,
+    )
+
+
+def _is_comparable(sitemap: KnownSitemap) -> bool:
+    """Whether a document may turn out to be unchanged since its last complete read."""
+    if sitemap.read_version != READ_VERSION or sitemap.is_gone:
+        return False
+    if sitemap.type == SitemapType.INDEX and sitemap.children is None:
+        return False
+    return bool(sitemap.content_hash or sitemap.etag or sitemap.last_modified)
+
+
+def _may_send_validators(sitemap: KnownSitemap) -> bool:
+    """Whether a response 304 would be believed."""
+    return (
+        sitemap.not_modified_count < MAX_NOT_MODIFIED
+        and sitemap.validator_lies < MAX_VALIDATOR_LIES
+    )
+
+
+def _links(
+    sitemap: KnownSitemap, known: Mapping[UUID, KnownSitemap], *, of_this_scan: bool
+) -> Iterable[ChildLink]:
+    """The children of an index, with the dates that it lists for them."""
+    children = (known[child] for child in sitemap.children or () if child in known)
+    for child in children:
+        if not of_this_scan or child.state is not None:
+            yield ChildLink(child.requested_url or child.url, child.lastmod)
+
+
+async def load_document(document: ScannedDocument, budget: MemoryBudget) -> None:
+    """Load what is stored of a document that is about to be read.
+
+    The entries at once while the budget allows it, otherwise in chunks (decision 0021).
+    """
+    if document.fresh:
+        document.memory = EntryMemory(budget)
+        return
+    stored = StoredEntries(quick=not budget.spent)
+    async with get_job_session() as session, session.begin():
+        document.last_read = await load_last_read(session, document.id)
+        if stored.is_quick:
+            stored.extend(await load_entries(session, document.id))
+    if not stored.is_quick:
+        await _load_in_parts(document.id, stored)
+    document.memory = EntryMemory(budget, stored, trusted=document.last_read.lastmod_trusted)
+
+
+async def _load_in_parts(document_id: UUID, stored: StoredEntries) -> None:
+    """Load the stored entries of a document in chunks, each in a short transaction."""
+    after: int | None = None
+    while True:
+        async with get_job_session() as session, session.begin():
+            page = await load_some_entries(session, document_id, after)
+        if not page.hashes:
+            return
+        stored.extend(page)
+        after = page.hashes[-1]
