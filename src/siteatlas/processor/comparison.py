@@ -77,13 +77,13 @@ def _add_repeated(
     """Keep the latest of several listings of a URL."""
     if picked.set_aside or picked.settled:
         document.set_aside = aside = document.set_aside or {}
-        for index in picked.settled:
-            aside.pop(columns.url_hash[index], None)
         for index in picked.set_aside:
             row = columns.row(index)
             kept = aside.get(row.url_hash)
             if kept is None or kept.order < row.order:
                 aside[row.url_hash] = row
+        for index in picked.settled:
+            aside.pop(columns.url_hash[index], None)
     for index in picked.later:
         batch.add_repeated(document.id, columns.row(index))
     for index in picked.repeated:

@@ -53,8 +53,8 @@ class Site:
         return found
 
     def parts(self) -> list[ListedValues]:
-        """The listed entries as the recorder takes them in, 50 at a time."""
-        chunks = [self.listed[n : n + 50] for n in range(0, len(self.listed), 50)]
+        """The listed entries as the recorder takes them in, 100 at a time."""
+        chunks = [self.listed[n : n + 100] for n in range(0, len(self.listed), 100)]
         return [
             ListedValues(
                 [key for key, _, _ in part],
@@ -101,8 +101,6 @@ def written(site: Site, memory: EntryMemory) -> tuple[dict[int, Value], set[int]
         for index in (*picked.new, *picked.changed):
             state[part.hashes[index]] = value(index)
             written.add(part.hashes[index])
-        for index in picked.settled:
-            aside.pop(part.hashes[index])
         for index in picked.later:
             key = part.hashes[index]
             if value(index) > state[key]:
@@ -111,6 +109,8 @@ def written(site: Site, memory: EntryMemory) -> tuple[dict[int, Value], set[int]
         for index in picked.set_aside:
             key = part.hashes[index]
             aside[key] = max(aside.get(key, (NO_DATE, -1)), value(index))
+        for index in picked.settled:
+            aside.pop(part.hashes[index])
     return state | aside, written | set(aside)
 
 
@@ -167,7 +167,7 @@ def test_entries_that_are_stored_as_they_are_listed_are_noted_all_the_same(quick
     memory = EntryMemory(MemoryBudget(10**9), site.entries(quick=quick))
     assert written(site, memory)[1] == set()
     assert (len(memory), len(memory.unseen())) == (500, 0)
-    assert [len(memory.pick(part).repeated) for part in site.parts()] == [50] * 10
+    assert [len(memory.pick(part).repeated) for part in site.parts()] == [100] * 5
 
 
 def test_no_more_entries_are_set_aside_than_the_limit(monkeypatch):

@@ -16,6 +16,7 @@ from siteatlas.scanner.events import (
     UnchangedBy,
     Validators,
 )
+from siteatlas.scanner.options import ScanOptions
 from tests.fixtures.documents import index_of, urlset_of
 from tests.fixtures.scans import record_scan
 
@@ -221,3 +222,24 @@ async def test_a_redirect_to_a_document_done_before_tells_where_it_leads(site, m
     assert record.verdicts["/old.xml"] == "skipped duplicate"
     assert record.all(CandidateJudged)[-1].final_url == new
     assert record.urls == []
+
+
+@pytest.mark.parametrize(("most", "outcome"), [(3, "cut url_limit"), (4, "unchanged")])
+async def test_a_known_document_with_more_entries_than_the_limit_is_read_up_to_it(
+    site, make_analyzer, most, outcome
+):
+    pages = [f"https://a.example/{number}" for number in range(4)]
+    site.pages |= {"/robots.txt": "Sitemap: /s.xml", "/s.xml": Versioned(urlset_of(pages))}
+    analyzer = make_analyzer(site.host_port)
+    first = await record_scan(analyzer, site.base)
+    (read,) = first.all(DocumentClosed)
+    known = KnownDocument(
+        read.url,
+        validators=read.validators,
+        content_hash=read.content_hash,
+        entry_count=read.entry_count,
+    )
+    second = await record_scan(
+        analyzer, site.base, ScanOptions(max_urls=most), ScanMemory({read.url: known})
+    )
+    assert second.outcomes == {"/s.xml": outcome}

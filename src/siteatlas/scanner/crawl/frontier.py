@@ -27,6 +27,10 @@ class UrlLimit:
         """Whether no more URLs may be read."""
         return self._left == 0
 
+    def fits(self, count: int) -> bool:
+        """Whether this many URLs may still be read."""
+        return self._left is None or count <= self._left
+
     def admit(self, count: int) -> int:
         """How many of `count` URLs may be kept."""
         if self._left is None:

@@ -8,16 +8,21 @@ from __future__ import annotations
 
 from siteatlas.net.address import WebAddress
 from siteatlas.net.response import Response
+from siteatlas.scanner.crawl.frontier import UrlLimit
 from siteatlas.scanner.crawl.held_body import HeldBody
 from siteatlas.scanner.events import KnownDocument, ScanMemory, Validators
 from siteatlas.scanner.reading.content_hash import ContentHash
 
 
 class KnownDocuments:
-    """The known documents of one scan, by address."""
+    """The known documents of one scan, by address.
 
-    def __init__(self, memory: ScanMemory) -> None:
+    One with more entries than the scan may still read is read, up to that limit.
+    """
+
+    def __init__(self, memory: ScanMemory, limit: UrlLimit) -> None:
         self._documents = memory.documents
+        self._limit = limit
 
     def requested(self, url: str) -> KnownDocument | None:
         """The document that a request for this URL led to."""
@@ -34,7 +39,13 @@ class KnownDocuments:
     def validators_to_send(self, address: WebAddress) -> Validators:
         """The validators for a request to this address: only those that it gave itself."""
         known = self.at(address.url)
-        return known.validators if known and known.may_send_validators else Validators()
+        if known is None or not known.may_send_validators or not self.may_be_unchanged(known):
+            return Validators()
+        return known.validators
+
+    def may_be_unchanged(self, known: KnownDocument) -> bool:
+        """Whether a document may be taken as it is, without reading it."""
+        return self._limit.fits(known.entry_count)
 
 
 async def has_known_content(body: HeldBody, known: KnownDocument, response: Response) -> bool:

@@ -91,7 +91,7 @@ class Visitor:
     ) -> None:
         self._client = client
         self._frontier = frontier
-        self._known = KnownDocuments(memory)
+        self._known = KnownDocuments(memory, budget)
         self._budget = budget
         self._emit = emit
         self._follow = follow
@@ -170,7 +170,8 @@ class Visitor:
         response.refuse_oversize()
         body = HeldBody(response.chunks(), response.charset)
         try:
-            if known is not None and await has_known_content(body, known, response):
+            comparable = known is not None and self._known.may_be_unchanged(known)
+            if known and comparable and await has_known_content(body, known, response):
                 reading.wire_bytes = body.size
                 return await self._close_same_content(reading, known, response)
             await self._read_body(reading, reader, response, body)
