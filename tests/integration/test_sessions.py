@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import asyncpg
 import pytest
 from sqlalchemy import Integer, Text, func, literal_column, select, text, update
 from sqlalchemy.dialects.postgresql import insert
@@ -266,6 +267,37 @@ async def test_the_next_session_works_when_a_connection_was_cut() -> None:
         async with get_background_session() as session, session.begin():
             await end_own_connection(session)
     assert await names_of_domains() == []
+
+
+async def driver_connection(session: AsyncSession) -> asyncpg.Connection:
+    raw = await (await session.connection()).get_raw_connection()
+    return raw.driver_connection
+
+
+async def test_a_pooled_connection_is_checked_by_one_statement_before_it_is_used(
+    database_url: str,
+) -> None:
+    database, sent = create_database(database_url, behind_pooler=True), list[str]()
+    async with database.session({}) as session, session.begin():
+        (await driver_connection(session)).add_query_logger(lambda query: sent.append(query.query))
+    sent.clear()
+    async with database.session({}) as session, session.begin():
+        await session.execute(ONE)
+    await database.close()
+    assert sent[:2] == ["SELECT 1", "BEGIN;"]
+
+
+async def test_connections_that_were_cut_while_idle_are_replaced(database_url: str) -> None:
+    database = create_database(database_url, behind_pooler=True)
+    async with database.session({}) as first, database.session({}) as second:
+        await first.execute(ONE)
+        await second.execute(ONE)
+        idle = [await driver_connection(session) for session in (first, second)]
+    for connection in idle:
+        connection.terminate()
+    async with database.session({}) as first, database.session({}) as second:
+        assert (await first.scalar(ONE), await second.scalar(ONE)) == (1, 1)
+    await database.close()
 
 
 @pytest.mark.criterion("few-connections")

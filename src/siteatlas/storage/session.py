@@ -13,6 +13,8 @@ from contextlib import asynccontextmanager
 from functools import cache
 from typing import Any
 
+import asyncpg
+from asyncpg import InterfaceError, PostgresError
 from sqlalchemy import Connection, Row, Select, event, func, select
 from sqlalchemy.exc import ArgumentError
 from sqlalchemy.ext.asyncio import (
@@ -185,7 +187,26 @@ def create_database(
         )
     except ArgumentError as error:
         raise ConfigurationError(f"DATABASE_URL is invalid: {error}.") from error
+    # Instead of three statements, of which two are a transaction around an empty one.
+    engine.sync_engine.dialect.do_ping = _ping  # type: ignore[assignment, method-assign]
     return Database(engine, standing, connections=pool_size + pool_overflow)
+
+
+def _ping(connection: Any) -> bool:
+    """Whether a pooled connection works; False makes the pool replace it.
+
+    A simple query, which a pooler forwards as a whole, so that it needs no transaction.
+    """
+    try:
+        connection.run_async(_run_check)
+    except (PostgresError, InterfaceError, OSError):
+        return False
+    return True
+
+
+async def _run_check(connection: asyncpg.Connection) -> None:
+    """Run the usual statement that checks a connection; asyncpg cannot run an empty one."""
+    await connection.execute("SELECT 1")
 
 
 def _pool_share_of_jobs(connections: int) -> int:
