@@ -40,8 +40,9 @@ from siteatlas.queue.fair_order import (
     picked,
     queue_literal,
 )
-from siteatlas.queue.fence import Claim, status_value
+from siteatlas.queue.fence import CLAIM_COLUMNS, Claim, status_value
 from siteatlas.storage.models import SITEMAP_JOB, Domain, Job, JobStatus, Worker
+from siteatlas.storage.tables import JOBS
 
 # Deaths of its worker, without a finished document in between, after which a job fails as poison:
 # while it ran in isolation, and in total.
@@ -64,26 +65,28 @@ class DueWork:
 def _poll_statement() -> Any:
     """The statement that polls the queue: scalar subqueries with a limit, each through an index."""
     expired = (
-        select(Job.id)
+        select(JOBS.c.id)
         .where(
-            Job.status == queue_literal(JobStatus.PROCESSING),
-            Job.job_type == queue_literal(SITEMAP_JOB),
-            Job.lease_until < func.now(),
-            Job.id != all_(bindparam("ignored", type_=ARRAY(Job.id.type))),
+            JOBS.c.status == queue_literal(JobStatus.PROCESSING),
+            JOBS.c.job_type == queue_literal(SITEMAP_JOB),
+            JOBS.c.lease_until < func.now(),
+            JOBS.c.id != all_(bindparam("ignored", type_=ARRAY(JOBS.c.id.type))),
         )
-        .order_by(Job.id)
+        .order_by(JOBS.c.id)
         .limit(queue_literal(RESCUE_BATCH))
     )
     suspect = (
-        select(Job.id)
+        select(JOBS.c.id)
         .where(
-            is_pending(Job), Job.rescues >= queue_literal(SUSPECT_RESCUES), Job.run_at <= func.now()
+            is_pending(JOBS.c),
+            JOBS.c.rescues >= queue_literal(SUSPECT_RESCUES),
+            JOBS.c.run_at <= func.now(),
         )
         .limit(queue_literal(1))
     )
-    job = select(Job.id).where(is_pending(Job)).order_by(Job.priority, Job.created_by)
+    job = select(JOBS.c.id).where(is_pending(JOBS.c)).order_by(JOBS.c.priority, JOBS.c.created_by)
     return select(
-        func.array(expired.scalar_subquery(), type_=ARRAY(Job.id.type)).label("expired"),
+        func.array(expired.scalar_subquery(), type_=ARRAY(JOBS.c.id.type)).label("expired"),
         suspect.scalar_subquery().label("suspect"),
         job.limit(queue_literal(1)).scalar_subquery().label("job"),
     )
@@ -92,11 +95,11 @@ def _poll_statement() -> Any:
 def _claim_update() -> Any:
     """The UPDATE that claims jobs; the caller adds the condition."""
     return (
-        update(Job)
+        update(JOBS)
         .values(
             status=JobStatus.PROCESSING,
-            fence=Job.fence + 1,
-            attempt=Job.attempt + 1,
+            fence=JOBS.c.fence + 1,
+            attempt=JOBS.c.attempt + 1,
             worker_id=bindparam("claiming_worker"),
             alone=bindparam("isolated", type_=Boolean()),
             lease_until=func.now() + bindparam("lease", type_=Interval()),
@@ -104,24 +107,25 @@ def _claim_update() -> Any:
             started_at=func.now(),
             updated_at=func.now(),
         )
-        .returning(Job)
-        .execution_options(synchronize_session=False, populate_existing=True)
+        .returning(*CLAIM_COLUMNS)
     )
 
 
 def _claim_of_suspect() -> Any:
     """The UPDATE that claims one pending job that is suspected of killing its workers."""
     pick = (
-        select(Job.id)
+        select(JOBS.c.id)
         .where(
-            is_pending(Job), Job.rescues >= queue_literal(SUSPECT_RESCUES), Job.run_at <= func.now()
+            is_pending(JOBS.c),
+            JOBS.c.rescues >= queue_literal(SUSPECT_RESCUES),
+            JOBS.c.run_at <= func.now(),
         )
-        .order_by(Job.priority, Job.id)
+        .order_by(JOBS.c.priority, JOBS.c.id)
         .limit(queue_literal(1))
         .with_for_update(skip_locked=True, key_share=True)
         .scalar_subquery()
     )
-    return _claim_update().where(Job.id == any_(func.array(pick, type_=ARRAY(Job.id.type))))
+    return _claim_update().where(JOBS.c.id == any_(func.array(pick, type_=ARRAY(JOBS.c.id.type))))
 
 
 def _rescue(*, count_deaths: bool, only_listed: bool) -> Any:
@@ -208,7 +212,7 @@ def _rescue_pause(deaths: Any) -> Any:
 DUE_WORK = _poll_statement()
 # By primary key alone: the pick has locked the rows, and a second condition on their status would
 # let the planner join all pending rows when its statistics are old.
-CLAIM = _claim_update().where(Job.id == any_(picked()))
+CLAIM = _claim_update().where(JOBS.c.id == any_(picked()))
 CLAIM_SUSPECT = _claim_of_suspect()
 RESCUE = {
     (count_deaths, only_listed): _rescue(count_deaths=count_deaths, only_listed=only_listed)
@@ -244,7 +248,7 @@ async def claim(
         "users_at_limit": list(users_at_limit),
         **_claim_params(worker_id, lease_seconds),
     }
-    jobs = (await session.execute(CLAIM, values)).scalars().all()
+    jobs = (await session.execute(CLAIM, values)).all()
     return [
         Claim.from_job(job)
         for job in sorted(jobs, key=lambda job: (job.priority, job.run_at, job.id))
@@ -259,7 +263,7 @@ async def claim_suspect(
     Only then does another death show that it was this job that killed the worker.
     """
     values = {**_claim_params(worker_id, lease_seconds), "isolated": True}
-    job = (await session.execute(CLAIM_SUSPECT, values)).scalar_one_or_none()
+    job = (await session.execute(CLAIM_SUSPECT, values)).one_or_none()
     return Claim.from_job(job) if job else None
 
 
@@ -267,9 +271,9 @@ async def claim_one(
     session: AsyncSession, job_id: int, worker_id: str, lease_seconds: float
 ) -> Claim | None:
     """Claim this pending job, whatever its priority and time; None if it is not pending."""
-    statement = _claim_update().where(Job.id == job_id, is_pending(Job))
+    statement = _claim_update().where(JOBS.c.id == job_id, is_pending(JOBS.c))
     taken = await session.execute(statement, _claim_params(worker_id, lease_seconds))
-    job = taken.scalar_one_or_none()
+    job = taken.one_or_none()
     return Claim.from_job(job) if job else None
 
 

@@ -19,19 +19,22 @@ from sqlalchemy import (
     all_,
     and_,
     bindparam,
+    case,
     func,
     literal,
     select,
     true,
     tuple_,
 )
-from sqlalchemy.orm import aliased
 
 from siteatlas.queue.new_job import Priority
-from siteatlas.storage.models import SITEMAP_JOB, Job, JobStatus
+from siteatlas.storage.models import SITEMAP_JOB, JobStatus
+from siteatlas.storage.tables import JOBS
 
-# If more users have pending jobs of one priority, the others wait for these.
-MAX_LINES = 1000
+# If more lines have a job that is due, the others wait for these.
+MAX_DUE_LINES = 1000
+# Finding a line takes some microseconds, so lines whose jobs are all to run later are limited too.
+MAX_LINES = 4000
 # How many jobs a claim examines in all; the first of each line is always examined.
 CANDIDATES_EXAMINED = 4096
 FIRST_OF_A_LINE = 64
@@ -51,7 +54,7 @@ def picked() -> Any:
     others = _locked(candidates, candidates.c.priority != Priority.INTERACTIVE)
     background = others.limit(func.greatest(left, 0)).cte("background")
     both = select(urgent.c.id).union_all(select(background.c.id)).scalar_subquery()
-    return func.array(both, type_=ARRAY(Job.id.type))
+    return func.array(both, type_=ARRAY(JOBS.c.id.type))
 
 
 def line_length(max_jobs: int) -> int:
@@ -60,7 +63,7 @@ def line_length(max_jobs: int) -> int:
 
 
 def is_pending(job: Any) -> Any:
-    """Whether a job is pending; matches the predicate of the index `ix_jobs_fair`."""
+    """Whether the job with these columns is pending; matches the predicate of `ix_jobs_fair`."""
     return and_(
         job.status == queue_literal(JobStatus.PENDING), job.job_type == queue_literal(SITEMAP_JOB)
     )
@@ -77,12 +80,18 @@ def pending_lines() -> CTE:
     Found by a loose index scan.
     """
     first = (
-        select(Job.priority, Job.created_by, Job.run_at, literal(1).label("number"))
-        .where(is_pending(Job))
-        .order_by(Job.priority, Job.created_by, Job.run_at)
+        select(
+            JOBS.c.priority,
+            JOBS.c.created_by,
+            JOBS.c.run_at,
+            literal(1).label("lines_found"),
+            _is_due(JOBS.c.run_at).label("due_found"),
+        )
+        .where(is_pending(JOBS.c))
+        .order_by(JOBS.c.priority, JOBS.c.created_by, JOBS.c.run_at)
     )
     lines = first.limit(queue_literal(1)).cte("lines", recursive=True)
-    job = aliased(Job)
+    job = JOBS.alias().c
     after = (
         select(job.priority, job.created_by, job.run_at)
         .where(
@@ -93,10 +102,23 @@ def pending_lines() -> CTE:
         .limit(queue_literal(1))
         .lateral("after")
     )
-    step = select(after.c.priority, after.c.created_by, after.c.run_at, lines.c.number + 1)
-    return lines.union_all(
-        step.select_from(lines).join(after, true()).where(lines.c.number < MAX_LINES)
+    step = select(
+        after.c.priority,
+        after.c.created_by,
+        after.c.run_at,
+        lines.c.lines_found + 1,
+        lines.c.due_found + _is_due(after.c.run_at),
     )
+    return lines.union_all(
+        step.select_from(lines)
+        .join(after, true())
+        .where(lines.c.lines_found < MAX_LINES, lines.c.due_found < MAX_DUE_LINES)
+    )
+
+
+def _is_due(run_at: Any) -> Any:
+    """1 if a line whose first job runs at this time is due, else 0; counts the lines."""
+    return case((run_at <= func.now(), 1), else_=0)
 
 
 def _due(lines: CTE) -> CTE:
@@ -109,7 +131,7 @@ def _due(lines: CTE) -> CTE:
 def _in_turn(lines: CTE) -> CTE:
     """The first jobs of every line in the order in which they are claimed."""
     head = _head(lines)
-    running = _running()
+    running = _running(lines)
     turn = head.c.position + func.coalesce(running.c.jobs, 0)
     of_line = running.c.created_by == lines.c.created_by
     return (
@@ -126,7 +148,7 @@ def _head(lines: CTE) -> Any:
     The inner limit is known at planning time: without it the planner expects a tenth of all jobs
     and plans (and compiles) for that.
     """
-    job = aliased(Job)
+    job = JOBS.alias().c
     first = (
         select(job.id, job.run_at)
         .where(
@@ -152,12 +174,18 @@ def _head(lines: CTE) -> Any:
     )
 
 
-def _running() -> Any:
-    """The number of running jobs of each user, in all processes."""
+def _running(lines: CTE) -> Any:
+    """The number of running jobs of each user, in all processes.
+
+    Nothing is counted if all lines are of one user: there is nobody to take turns with.
+    """
+    several_users = select(func.count(lines.c.created_by.distinct()) > 1)
     return (
-        select(Job.created_by, func.count().label("jobs"))
-        .where(Job.status == queue_literal(JobStatus.PROCESSING))
-        .group_by(Job.created_by)
+        select(JOBS.c.created_by, func.count().label("jobs"))
+        .where(
+            JOBS.c.status == queue_literal(JobStatus.PROCESSING), several_users.scalar_subquery()
+        )
+        .group_by(JOBS.c.created_by)
         .subquery("running")
     )
 
@@ -167,7 +195,7 @@ def _locked(candidates: CTE, which: Any) -> Select[Any]:
 
     One subquery by key for each, so that the planner never joins all jobs.
     """
-    job = aliased(Job)
+    job = JOBS.alias().c
     mine = (
         select(job.id)
         .where(job.id == candidates.c.id, is_pending(job))

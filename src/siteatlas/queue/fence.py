@@ -15,6 +15,7 @@ from sqlalchemy import (
     Boolean,
     Double,
     Interval,
+    Row,
     and_,
     bindparam,
     case,
@@ -60,6 +61,23 @@ ASSIGN_DOMAIN = (
     .values(domain_id=bindparam("of_domain", type_=JOBS.c.domain_id.type), updated_at=func.now())
     .returning(JOBS.c.id)
 )
+# What a claim returns of a job: no more, and as plain rows, which are several times as fast to load
+# as objects.
+CLAIM_COLUMNS = (
+    JOBS.c.id,
+    JOBS.c.job_id,
+    JOBS.c.fence,
+    JOBS.c.attempt,
+    JOBS.c.max_attempts,
+    JOBS.c.result_data,
+    JOBS.c.job_metadata,
+    JOBS.c.domain_id,
+    JOBS.c.created_by,
+    JOBS.c.created_at,
+    JOBS.c.run_at,
+    JOBS.c.priority,
+    JOBS.c.alone,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +105,8 @@ class Claim:
         return {"of_job": self.id, "of_fence": self.fence}
 
     @classmethod
-    def from_job(cls, job: Job) -> Self:
-        """The claim on a job that was just claimed."""
+    def from_job(cls, job: Job | Row[Any]) -> Self:
+        """The claim on a job that was just claimed, of which `CLAIM_COLUMNS` are known."""
         data, metadata = job.result_data or {}, job.job_metadata or {}
         return cls(
             id=job.id,
