@@ -36,6 +36,7 @@ COMMANDS = {
     "domains": "Manage sites: add, list, show, pause, resume, remove.",
     "sitemaps": "List the stored sitemaps of a site.",
     "urls": "List the stored URLs of a site.",
+    "changes": "Print what was added, changed and removed.",
     "problems": "List the stored problems in a site's sitemaps.",
     "jobs": "Manage jobs: list, show, watch, retry, cancel.",
     "scheduler": "Control the scheduler: run-once, status.",

@@ -1,0 +1,240 @@
+"""`siteatlas changes`: what was added, changed and removed, from the stored change feed."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass, fields
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from siteatlas.cli.terminal.change_lines import ChangeLines, StyledLine
+from siteatlas.cli.terminal.choices import complete_choice
+from siteatlas.cli.terminal.context import prepare
+from siteatlas.cli.terminal.database import opened
+from siteatlas.cli.terminal.drawing import draw_line, terminal_width
+from siteatlas.cli.terminal.errors import run
+from siteatlas.cli.terminal.moments import FORMS, parse_moment
+from siteatlas.cli.terminal.options import AllOption, CursorOption, LimitOption
+from siteatlas.cli.terminal.output import (
+    is_terminal,
+    print_message,
+    write_csv,
+    write_json_lines,
+    write_line,
+)
+from siteatlas.errors import DatabaseError, InputError
+from siteatlas.insights.change_views import ChangeView, FeedPage
+from siteatlas.insights.changes import list_changes, number_before
+from siteatlas.insights.domains import find_domain_view
+from siteatlas.insights.feed_positions import read_head
+from siteatlas.insights.feed_windows import EVENT_KINDS, URL_KINDS, FeedFilter
+from siteatlas.insights.pages import DEFAULT_LIMIT, MAX_LIMIT
+from siteatlas.safe_text import printable
+from siteatlas.settings import Settings
+from siteatlas.storage.session import get_session, get_snapshot_session
+
+FOLLOW_SECONDS = 1.0
+OUTAGE_SECONDS = 5.0
+USUAL_SINCE = "7d"
+KINDS = sorted(URL_KINDS | EVENT_KINDS)
+FIELDS = [field.name for field in fields(ChangeView)]
+
+
+class ChangeFormat(StrEnum):
+    """The forms of the change feed."""
+
+    TABLE = "table"
+    CSV = "csv"
+    JSONL = "jsonl"
+
+
+@dataclass(frozen=True, slots=True)
+class FeedRequest:
+    """Which part of the feed to print; no limit means all of it."""
+
+    site: str | None
+    kinds: frozenset[str] | None
+    since: datetime | int | None
+    cursor: str | None
+    limit: int | None
+    follow: bool
+
+
+app = typer.Typer(rich_markup_mode=None)
+
+
+@app.command()
+def changes(
+    site: Annotated[
+        str | None,
+        typer.Argument(metavar="SITE", help="A host such as example.com; all sites without it."),
+    ] = None,
+    *,
+    since: Annotated[
+        str | None,
+        typer.Option(
+            metavar="WHEN",
+            help=f"Only changes since: {FORMS}. Default: {USUAL_SINCE}, with --follow now.",
+        ),
+    ] = None,
+    kinds: Annotated[
+        str | None,
+        typer.Option(
+            metavar="KINDS",
+            help="Only these kinds, separated by commas, such as added,removed.",
+            autocompletion=complete_choice(KINDS),
+        ),
+    ] = None,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Wait for further changes and print them.")
+    ] = False,
+    limit: LimitOption = DEFAULT_LIMIT,
+    cursor: CursorOption = None,
+    everything: AllOption = False,
+    format: Annotated[ChangeFormat, typer.Option(help="Output format.")] = ChangeFormat.TABLE,
+) -> None:
+    """Print what was added (+), removed (-), changed (~) and moved (>), grouped by scan.
+
+    Example: siteatlas changes example.com --since 2d --kinds added,removed
+    """
+    if since is not None and cursor is not None:
+        raise InputError("Use either --since or --cursor, not both.")
+    when = since or (None if follow or cursor else USUAL_SINCE)
+    request = FeedRequest(
+        site=site,
+        kinds=_parse_kinds(kinds),
+        since=None if when is None else parse_moment(when, datetime.now(UTC)),
+        cursor=cursor,
+        limit=None if everything or follow else limit,
+        follow=follow,
+    )
+    run(_print_feed(prepare(), request, _feed_writer(format)))
+
+
+def _parse_kinds(text: str | None) -> frozenset[str] | None:
+    """The kinds that `siteatlas changes` shows; None for all."""
+    if text is None:
+        return None
+    given = {word.strip() for word in text.split(",")}
+    if unknown := sorted(given - set(KINDS)):
+        raise typer.BadParameter(f"{', '.join(unknown)}: use some of {', '.join(KINDS)}.")
+    return frozenset(given)
+
+
+async def _print_feed(
+    settings: Settings, request: FeedRequest, write: Callable[[Sequence[ChangeView]], None]
+) -> None:
+    """Print the requested part of the feed for `siteatlas changes`."""
+    printed, page = 0, None
+    async with opened(settings):
+        async for page in _feed_pages(request):
+            write(page.items)
+            printed += len(page.items)
+    if page is None:
+        return
+    if not printed:
+        print_message("There are no such changes.")
+    if not page.at_head:
+        print_message(f"More changes: use --all, or continue with --cursor {page.next_cursor}")
+
+
+async def _feed_pages(request: FeedRequest) -> AsyncIterator[FeedPage]:
+    """Pages of the feed until the limit or the head; with `follow`, and those that come later."""
+    wanted, after = await _find_start(request)
+    cursor, left = request.cursor, request.limit
+    while True:
+        size = MAX_LIMIT if left is None else min(left, MAX_LIMIT)
+        page = await _read_page(wanted, after, cursor, size)
+        yield page
+        after, cursor = None, page.next_cursor
+        left = None if left is None else left - len(page.items)
+        if page.at_head and request.follow:
+            await _next_publication(page.to_seq)
+        elif page.at_head or left == 0:
+            return
+
+
+async def _find_start(request: FeedRequest) -> tuple[FeedFilter, int | None]:
+    """The site to show, and the number behind which `siteatlas changes` starts."""
+    async with get_snapshot_session() as session:
+        domain_id = (await find_domain_view(session, request.site)).id if request.site else None
+        wanted = FeedFilter(domain_id, request.kinds)
+        if request.cursor is not None:
+            return wanted, None
+        if isinstance(request.since, int):
+            return wanted, request.since
+        head = await read_head(session)
+        if request.since is None:
+            return wanted, head.seq
+        return wanted, await number_before(session, request.since, head, domain_id)
+
+
+async def _read_page(
+    wanted: FeedFilter, after: int | None, cursor: str | None, limit: int
+) -> FeedPage:
+    """Read one page of the feed for `siteatlas changes`."""
+    async with get_snapshot_session() as session:
+        return await list_changes(session, wanted, after=after, cursor=cursor, limit=limit)
+
+
+async def _next_publication(seq: int) -> None:
+    """Wait until the feed has a number after `seq`; an outage of the database is waited for."""
+    while True:
+        await asyncio.sleep(FOLLOW_SECONDS)
+        try:
+            async with get_session() as session, session.begin():
+                if (await read_head(session)).seq > seq:
+                    return
+        except DatabaseError as error:
+            print_message(f"Waiting for the database: {error.message}")
+            await asyncio.sleep(OUTAGE_SECONDS)
+
+
+def _feed_writer(format: ChangeFormat) -> Callable[[Sequence[ChangeView]], None]:
+    """The function that prints events for `siteatlas changes` in this format."""
+    match format:
+        case ChangeFormat.JSONL:
+            return write_json_lines
+        case ChangeFormat.CSV:
+            return _CsvEvents().write
+        case ChangeFormat.TABLE:
+            return _GroupedEvents().write
+
+
+class _CsvEvents:
+    """Prints events as CSV under one header line."""
+
+    def __init__(self) -> None:
+        self._head = True
+
+    def write(self, events: Sequence[ChangeView]) -> None:
+        """Print the events of one page of the feed as CSV."""
+        rows = ([getattr(event, name) for name in FIELDS] for event in events)
+        write_csv(FIELDS, rows, head=self._head)
+        self._head = False
+
+
+class _GroupedEvents:
+    """Prints events below the heading of their scan, in colour on a terminal."""
+
+    def __init__(self) -> None:
+        self._lines = ChangeLines(terminal_width(sys.stdout))
+
+    def write(self, events: Sequence[ChangeView]) -> None:
+        """Print the events of one page of the feed for people."""
+        for event in events:
+            for line in self._lines.of(event):
+                _write_styled_line(line)
+
+
+def _write_styled_line(line: StyledLine) -> None:
+    """Write a line of the feed on stdout; a colour applies on a terminal."""
+    if line.style and is_terminal(sys.stdout):
+        draw_line(sys.stdout, printable(line.text), line.style)
+    else:
+        write_line(line.text)

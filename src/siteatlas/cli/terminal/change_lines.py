@@ -1,0 +1,132 @@
+"""Formats events of the change feed for people: a heading per scan, then one line per change.
+
+What a sitemap listed before and after is on a line of its own, so that lines fit 80 columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from siteatlas.cli.terminal.output import cell_text
+from siteatlas.cli.terminal.tables import relative_time, shorten_middle
+from siteatlas.insights.change_views import ChangeView
+
+MIN_ADDRESS_WIDTH = 16
+INDENT = "      "
+EVENT_SIGN, WARNING_SIGN = "*", "!"
+# Sign, colour and, where the sign does not say it, words.
+URL_KINDS = {
+    "added": ("+", "green", ""),
+    "removed": ("-", "red", ""),
+    "changed": ("~", "yellow", ""),
+    "moved": (">", "cyan", ""),
+    "back": ("+", "green", "back"),
+    "expired": ("-", "dim", "expired"),
+    "duplicate_added": ("=", "dim", "also in another sitemap"),
+    "duplicate_removed": ("=", "dim", "still in another sitemap"),
+}
+UNKNOWN_KIND = ("?", "", "")
+WARNINGS = {"removals_held", "scan_failed", "lastmod_distrusted"}
+
+
+@dataclass(frozen=True, slots=True)
+class StyledLine:
+    """A line of text and its colour on a terminal."""
+
+    text: str
+    style: str = ""
+
+
+class ChangeLines:
+    """Writes events in the order of the feed; each scan has a heading at its first event.
+
+    With a `width`, addresses are shortened to fit a terminal and times are relative.
+    """
+
+    def __init__(self, width: int | None = None) -> None:
+        self._width = width
+        self._seq: int | None = None
+
+    def of(self, event: ChangeView) -> Iterator[StyledLine]:
+        """The lines of the next event."""
+        if event.seq != self._seq:
+            if self._seq is not None:
+                yield StyledLine("")
+            self._seq = event.seq
+            yield StyledLine(self._heading(event), "bold")
+        yield from self._url_lines(event) if event.url is not None else self._event_lines(event)
+
+    def _heading(self, event: ChangeView) -> str:
+        """The first line of a scan in the feed: its site, its time, its numbers."""
+        parts = [event.domain, self._time(event.not_after), f"number {event.seq}"]
+        if event.scan_id is not None:
+            parts.append(f"scan {event.scan_id}")
+        return ", ".join(part for part in parts if part)
+
+    def _time(self, moment: datetime | None) -> str:
+        """When a change was seen: relative on a terminal, absolute elsewhere."""
+        if moment is None or self._width is None:
+            return "" if moment is None else cell_text(moment)
+        return relative_time(moment, datetime.now(UTC))
+
+    def _url_lines(self, event: ChangeView) -> Iterator[StyledLine]:
+        """The change of a URL; what differs, or where it is listed, follows on its own line."""
+        sign, style, words = URL_KINDS.get(event.kind, UNKNOWN_KIND)
+        unproved = event.evidence not in (None, "complete")
+        remarks = [words] if words else []
+        remarks += [str(event.evidence)] if unproved else []
+        after = f"  ({', '.join(remarks)})" if remarks else ""
+        yield StyledLine(self._fitted(f"  {sign} ", event.url or "", after), style)
+        for detail in _url_details(event):
+            yield StyledLine(self._fitted(INDENT, detail))
+
+    def _event_lines(self, event: ChangeView) -> Iterator[StyledLine]:
+        """The event of a document or a domain, with the simple values of its data."""
+        is_warning = event.kind in WARNINGS
+        sign = WARNING_SIGN if is_warning else EVENT_SIGN
+        subject = event.sitemap or ""
+        style = "yellow" if is_warning else ""
+        yield StyledLine(self._fitted(f"  {sign} {event.kind} ", subject).rstrip(), style)
+        details = _event_details(event.data or {})
+        if details:
+            yield StyledLine(self._fitted(INDENT, details))
+
+    def _fitted(self, before: str, middle: str, after: str = "") -> str:
+        """A line of the feed, its middle shortened to the width of the terminal."""
+        if self._width is None:
+            return before + middle + after
+        room = self._width - len(before) - len(after)
+        return before + shorten_middle(middle, max(room, MIN_ADDRESS_WIDTH)) + after
+
+
+def _url_details(event: ChangeView) -> Iterator[str]:
+    """What is printed below the URL of a change: the sitemaps of a move, or changed values."""
+    if event.kind == "moved":
+        yield f"from {event.previous_sitemap or 'an unknown sitemap'}"
+        yield f"to   {event.sitemap or 'an unknown sitemap'}"
+    elif event.kind.startswith("duplicate_"):
+        yield f"{'in' if event.kind == 'duplicate_added' else 'not in'} {event.sitemap}"
+    if event.kind == "changed":
+        for name in event.fields:
+            yield f"{name}: {_listed(event.before, name)} -> {_listed(event.after, name)}"
+
+
+def _listed(state: dict[str, Any] | None, name: str) -> str:
+    """A value of an entry as printed for people: a date as it was listed, none as a dash."""
+    values = state or {}
+    value = values.get("lastmod_text") if name == "lastmod" else None
+    return cell_text(value or values.get(name))
+
+
+def _event_details(data: dict[str, Any]) -> str:
+    """The values of an event that fit a line; lists are counted, longer texts left out."""
+    shown = []
+    for name, value in data.items():
+        if isinstance(value, list):
+            shown.append(f"{name}: {len(value)}")
+        elif isinstance(value, (int, float)) or (isinstance(value, str) and "\n" not in value):
+            shown.append(f"{name}: {cell_text(value)}")
+    return ", ".join(shown)
