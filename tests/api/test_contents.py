@@ -7,7 +7,7 @@ from uuid import uuid4
 import httpx
 import pytest
 
-from siteatlas.storage.models import SitemapLink
+from siteatlas.storage.models import RobotsFile, SitemapLink
 from tests.fixtures.database import transaction
 from tests.fixtures.records import (
     add_candidate,
@@ -155,3 +155,24 @@ async def test_scans_are_listed_newest_first(client: httpx.AsyncClient):
     found = [item["job_id"] for page in (first, second) for item in page["items"]]
     assert found == [str(job.job_id) for job in reversed(jobs)]
     assert first["items"][0]["reasons"] == ["max_pages"]
+
+
+async def test_every_version_of_robots_txt_is_listed_with_what_it_changed(
+    client: httpx.AsyncClient,
+):
+    async with transaction() as session:
+        domain = await add_domain(session)
+        for scheme, text in (("https", "a\n"), ("http", "x\n"), ("https", "a\nb\n")):
+            origin = f"{scheme}://example.com"
+            values = {"domain_id": domain.id, "origin": origin, "content_hash": text}
+            session.add(RobotsFile(**values, content=text, http_status=200))
+            await session.flush()
+    found = await items(client, f"{SITE}/robots")
+    assert [(version["content"], version["diff"]) for version in found] == [
+        ("a\nb\n", " a\n+b"),
+        ("x\n", None),
+        ("a\n", None),
+    ]
+    first = (await client.get(f"{SITE}/robots", params={"limit": "2"})).json()
+    rest = await items(client, f"{SITE}/robots", cursor=first["next_cursor"])
+    assert first["items"] + rest == found

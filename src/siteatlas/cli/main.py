@@ -37,6 +37,7 @@ COMMANDS = {
     "sitemaps": "List the stored sitemaps of a site.",
     "urls": "List the stored URLs of a site.",
     "changes": "Print what was added, changed and removed.",
+    "robots": "Print the stored robots.txt of a site, and how it changed.",
     "problems": "List the stored problems in a site's sitemaps.",
     "jobs": "Manage jobs: list, show, watch, retry, cancel.",
     "scheduler": "Control the scheduler: run-once, status.",

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
+from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from siteatlas.insights.page_reading import read_page
@@ -55,3 +56,12 @@ async def list_scans(
         statement = statement.where(Scan.id < before)
     statement = statement.order_by(Scan.id.desc())
     return await read_page(session, statement, size, ScanView, lambda row: scope.write(row.id))
+
+
+async def changes_of_last_scan(session: AsyncSession, domain_id: UUID) -> dict[str, int] | None:
+    """What the last published scan of a site changed, by kind; None if there is none."""
+    published = select(Scan.change_counts).where(
+        Scan.domain_id == domain_id, Scan.published_seq.is_not(None)
+    )
+    newest = published.order_by(Scan.published_seq.desc()).limit(1)
+    return (await session.execute(newest)).scalar()

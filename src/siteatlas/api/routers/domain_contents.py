@@ -1,4 +1,4 @@
-"""What is stored about a site: documents, URLs, problems, candidates and scans."""
+"""What is stored about a site: documents, URLs, problems, candidates, scans and robots.txt."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from siteatlas.api.schemas.domain_problems import ProblemAnswer, ProblemsQuery
 from siteatlas.api.schemas.domains import (
     CandidateAnswer,
     CandidatesQuery,
+    RobotsFileAnswer,
+    RobotsQuery,
     ScanAnswer,
     ScansQuery,
 )
@@ -28,6 +30,7 @@ from siteatlas.insights.candidates import CandidateView, list_candidates
 from siteatlas.insights.domains import find_domain_view
 from siteatlas.insights.pages import Page
 from siteatlas.insights.problems import ProblemFilter, ProblemView, list_problems
+from siteatlas.insights.robots_files import RobotsFileView, list_robots_files
 from siteatlas.insights.scans import ScanView, list_scans
 from siteatlas.insights.sitemaps import SitemapView, list_sitemaps
 from siteatlas.insights.urls import UrlPage, list_domain_urls
@@ -122,3 +125,17 @@ async def get_domain_scans(
     """The scans of a site, newest first."""
     site = await find_domain_view(session, domain)
     return await list_scans(session, site.id, limit=query.limit, cursor=query.cursor)
+
+
+@router.get(
+    "/{domain}/robots",
+    summary="List the versions of a site's robots.txt",
+    response_model=PageAnswer[RobotsFileAnswer],
+    responses=problems(404),
+)
+async def get_domain_robots(
+    domain: DomainName, query: Annotated[RobotsQuery, Query()], session: ReadSession
+) -> Page[RobotsFileView]:
+    """Every version of the site's robots.txt that a scan has read, newest first."""
+    site = await find_domain_view(session, domain)
+    return await list_robots_files(session, site.id, limit=query.limit, cursor=query.cursor)

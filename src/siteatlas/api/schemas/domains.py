@@ -37,6 +37,7 @@ from siteatlas.scanner.events import DiscoveryMethod, Verdict
 from siteatlas.settings import MAX_INTERVAL_HOURS, MIN_INTERVAL_HOURS
 from siteatlas.storage.models import LastScanStatus, ScanScope, ScanState
 
+MAX_ROBOTS_CHARS = 1_000_000
 INTERVAL = "Hours between scans; 0.016 is about one minute."
 IntervalHours = Annotated[
     float,
@@ -176,6 +177,30 @@ class CandidateAnswer(AnswerShape):
     http_status: Annotated[SmallCount | None, Example(404)]
     scan_id: Annotated[Count, Example(7)]
     checked_at: Annotated[datetime, Example(LATER)]
+
+
+class RobotsFileAnswer(AnswerShape):
+    """One version of the robots.txt of an origin of a site."""
+
+    id: Annotated[Count, Example(3)]
+    origin: Annotated[Url, Example("https://www.example.com")]
+    http_status: Annotated[SmallCount | None, Example(200)]
+    truncated: Annotated[bool, Example(False)] = Field(
+        description="True if the file is longer than what is read of it."
+    )
+    first_seen_at: Annotated[datetime, Example(NOON)]
+    last_seen_at: Annotated[datetime, Example(LATER)]
+    content: Annotated[str, declared(maxLength=MAX_ROBOTS_CHARS), Example("User-agent: *\n")]
+    diff: Annotated[
+        Annotated[str, declared(maxLength=MAX_ROBOTS_CHARS)] | None,
+        Example("-Disallow: /\n+User-agent: *"),
+    ] = Field(
+        description="What differs from the version before, line by line; null for the first one."
+    )
+
+
+class RobotsQuery(QueryShape):
+    """Which versions to list."""
 
 
 class DomainsQuery(QueryShape):

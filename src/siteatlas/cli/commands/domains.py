@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from siteatlas.cli.scanning.messages import shown_site
+from siteatlas.cli.terminal.choices import counted
 from siteatlas.cli.terminal.context import prepare
 from siteatlas.cli.terminal.database import opened
 from siteatlas.cli.terminal.errors import report, run
@@ -44,6 +45,7 @@ from siteatlas.insights.domains import (
     list_domains,
 )
 from siteatlas.insights.pages import DEFAULT_LIMIT, Page
+from siteatlas.insights.scans import changes_of_last_scan
 from siteatlas.insights.workers import any_worker_alive
 from siteatlas.net.address import WebAddress, parse_site
 from siteatlas.net.egress import EgressPolicy
@@ -199,8 +201,9 @@ def list_(
 
 @app.command()
 def show(site: SiteArgument, as_json: JsonOption = False) -> None:
-    """Show what is stored about SITE."""
-    _write(run(_find(prepare(), site)), as_json=as_json)
+    """Show what is stored about SITE, what its last scan changed and which removals are held."""
+    domain, changed = run(_find(prepare(), site))
+    _write(domain, changed, as_json=as_json)
 
 
 @app.command()
@@ -233,13 +236,20 @@ def remove(
     print_message(f"Removed {run(_remove(settings, site))}.")
 
 
-def _write(domain: DomainView, *, as_json: bool) -> None:
+def _write(domain: DomainView, changed: dict[str, int] | None, *, as_json: bool) -> None:
     """Print a stored site for `siteatlas domains show`, as text or JSON."""
+    shown = asdict(domain) | {"last_scan_changes": changed}
     if as_json:
-        write_json(domain)
+        write_json(shown)
     else:
-        fields = DomainView.__dataclass_fields__
-        write_details((name, getattr(domain, name)) for name in fields)
+        listed = ", ".join(f"{number:,} {kind}" for kind, number in (changed or {}).items())
+        none = "none" if changed is not None else None
+        write_details((shown | {"last_scan_changes": listed or none}).items())
+    if domain.removals_held_since is not None and not as_json:
+        print_message(
+            f"{counted(domain.missing_count, 'URL')} missing from the sitemaps, but not proved to "
+            "be removed."
+        )
 
 
 def _write_changed(domain: DomainView, line: str, *, as_json: bool) -> None:
@@ -297,10 +307,11 @@ async def _list(settings: Settings, request: ListRequest, watched: bool | None) 
         await write_list(request, fetch, SHAPE.filtered_by(watched))
 
 
-async def _find(settings: Settings, site: str) -> DomainView:
+async def _find(settings: Settings, site: str) -> tuple[DomainView, dict[str, int] | None]:
     """Read what is stored about a site, for `siteatlas domains show`."""
     async with opened(settings), get_session() as session, session.begin():
-        return await find_domain_view(session, site)
+        domain = await find_domain_view(session, site)
+        return domain, await changes_of_last_scan(session, domain.id)
 
 
 async def _set_paused(settings: Settings, site: str, *, paused: bool) -> DomainView:

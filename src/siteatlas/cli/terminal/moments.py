@@ -17,10 +17,10 @@ def parse_moment(text: str, now: datetime) -> datetime | int:
     """The moment that a user means, or a number of the feed; times without a zone are UTC."""
     if _NUMBER.fullmatch(text):
         return int(text)
-    if age := _AGE.fullmatch(text):
-        return now - timedelta(seconds=int(age[1]) * _SECONDS[age[2]])
     try:
+        if age := _AGE.fullmatch(text):
+            return now - timedelta(seconds=int(age[1]) * _SECONDS[age[2]])
         moment = datetime.fromisoformat(text)
-    except ValueError:
+    except (ValueError, OverflowError):
         raise typer.BadParameter(f"'{text}' is none of these: {FORMS}.") from None
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)

@@ -1,0 +1,135 @@
+"""`siteatlas changes`, `robots` and `domains show`: what the stored feed says, for people."""
+
+from __future__ import annotations
+
+import asyncio
+import csv
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from siteatlas.storage.models import RobotsFile
+from siteatlas.storage.session import Database
+from tests.fixtures.changes import add_changes, add_event, add_published_scan
+from tests.fixtures.commands import Machine
+from tests.fixtures.database import transaction
+from tests.fixtures.records import add_domain, add_sitemap
+
+pytestmark = pytest.mark.slow
+NOW = datetime.now(UTC)
+
+
+@pytest.fixture
+def machine(tmp_path: Path, database_url: str) -> Machine:
+    """A machine that uses the database of the test."""
+    return Machine(tmp_path, {"DATABASE_URL": database_url})
+
+
+async def publish(name: str = "example.com", *, age_days: int = 0, hashes: int = 2) -> None:
+    """A site with a published scan that ended so many days ago."""
+    moment = NOW - timedelta(days=age_days)
+    async with transaction() as session:
+        domain = await add_domain(session, name)
+        sitemap = await add_sitemap(session, domain)
+        scan = await add_published_scan(
+            session, domain, finished_at=moment, change_counts={"added": hashes}
+        )
+        await add_event(session, domain, "sitemap_added", scan, sitemap=sitemap.url)
+        await add_changes(session, scan, sitemap, range(hashes), not_after=moment)
+
+
+async def test_the_changes_of_a_week_are_printed_below_their_scans(
+    database: Database, machine: Machine
+):
+    await publish("old.example", age_days=8)
+    await publish()
+    result = machine.run("changes")
+    assert result.returncode == 0, result.stderr
+    heading, *lines = result.stdout.splitlines()
+    assert heading.startswith("example.com, number 2, scan ")
+    assert lines == [
+        "  * sitemap_added https://example.com/sitemap.xml",
+        "  + https://example.com/0",
+        "  + https://example.com/1",
+    ]
+    older = machine.run("changes", "old.example", "--since", "9d", "--kinds", "added")
+    assert older.stdout.splitlines()[1:] == [
+        "  + https://old.example/0",
+        "  + https://old.example/1",
+    ]
+
+
+async def test_the_rest_is_printed_from_the_cursor(database: Database, machine: Machine):
+    await publish(hashes=5)
+    first = machine.run("changes", "--since", "0", "--limit", "3", "--format", "jsonl")
+    assert "--cursor" in first.stderr
+    cursor = first.stderr.split()[-1]
+    rest = machine.run("changes", "--cursor", cursor, "--format", "jsonl")
+    events = [json.loads(line) for line in (first.stdout + rest.stdout).splitlines()]
+    assert [event["kind"] for event in events] == ["sitemap_added", *["added"] * 5]
+    rows = list(csv.DictReader(machine.run("changes", "--format", "csv").stdout.splitlines()))
+    assert [row["id"] for row in rows] == [event["id"] for event in events]
+
+
+async def test_a_wrong_choice_is_refused_with_the_choices(database: Database, machine: Machine):
+    result = machine.run("changes", "--kinds", "nothing")
+    assert result.returncode == 2
+    assert "added" in result.stderr
+    assert machine.run("changes", "--since", "soon").returncode == 2
+    assert machine.run("changes", "unknown.example").returncode == 1
+
+
+async def test_an_expired_position_is_reported(database: Database, machine: Machine):
+    result = machine.run("changes", "--since", "7")
+    assert result.returncode == 2
+    assert "cursor_expired" in result.stderr
+
+
+async def test_follow_prints_what_is_published_later(database: Database, machine: Machine):
+    await publish("earlier.example")
+    with machine.process("changes", "--follow", "--format", "jsonl") as following:
+        assert following.stdout is not None
+        printed = asyncio.create_task(asyncio.to_thread(following.stdout.readline))
+        for number in range(60):
+            await publish(f"{number}.example")
+            await asyncio.wait([printed], timeout=0.5)
+            if printed.done():
+                break
+        assert json.loads(printed.result())["domain"] != "earlier.example"
+        assert following.poll() is None
+
+
+async def test_a_site_says_what_its_last_scan_changed_and_what_is_held(
+    database: Database, machine: Machine
+):
+    await publish()
+    shown = machine.run("domains", "show", "example.com")
+    assert "2 added" in next(
+        line for line in shown.stdout.splitlines() if line.startswith("last_scan_changes")
+    )
+    assert machine.json("domains", "show", "example.com")["last_scan_changes"] == {"added": 2}
+
+
+async def test_the_robots_file_is_printed_with_its_history(database: Database, machine: Machine):
+    async with transaction() as session:
+        domain = await add_domain(session)
+        for text in ("User-agent: *\nDisallow: /a\n", "User-agent: *\nDisallow: /b\n"):
+            session.add(
+                RobotsFile(
+                    domain_id=domain.id,
+                    origin="https://example.com",
+                    content_hash=text,
+                    content=text,
+                    http_status=200,
+                )
+            )
+            await session.flush()
+    assert machine.run("robots", "example.com").stdout == "User-agent: *\nDisallow: /b\n"
+    lines = machine.run("robots", "example.com", "--history").stdout.splitlines()
+    assert lines[0].startswith("https://example.com/robots.txt, ")
+    assert lines[1:4] == ["   User-agent: *", "  -Disallow: /a", "  +Disallow: /b"]
+    assert lines[5:] == ["  User-agent: *", "  Disallow: /a"]
+    newest, first = machine.json("robots", "example.com", "--history")["items"]
+    assert (first["diff"], newest["content"]) == (None, "User-agent: *\nDisallow: /b\n")
