@@ -37,6 +37,8 @@ MAX_EXAMINED = 10_000
 FIRST_STEP_OF_FILTER = 1_000
 # A page passes at most as many scans: those without changes cost a look each.
 MAX_NUMBERS = 5_000
+FIRST_NUMBERS = 20
+GROWTH_OF_NUMBERS = 5
 
 
 async def list_changes(
@@ -83,19 +85,32 @@ class _PageInProgress:
         self._room = PageCapacity(size)
         self._step = size + 1 if wanted.kinds is None else FIRST_STEP_OF_FILTER
         self._examined = 0
+        self._numbers = FIRST_NUMBERS
+        self._passed = 0
 
     async def fill(
         self, session: AsyncSession, head: FeedHeadView, position: FeedPosition
     ) -> FeedPosition:
-        """Read until the page is full, enough was examined or the head is reached."""
-        limit = number_at(self._wanted, position.done, head.seq, MAX_NUMBERS)
-        last = (await session.execute(limit)).scalar() or head.seq
-        while position.done < last:
-            upper = last if position.is_between_numbers else position.done + 1
+        """Read until the page is full, enough was examined or passed, or the head is reached."""
+        while position.done < head.seq:
+            upper = await self._upper_number(session, position, head)
             position = await self._read_window(session, position, upper)
-            if self._room.is_full or self._examined >= MAX_EXAMINED:
+            examined = self._examined >= MAX_EXAMINED
+            if self._room.is_full or examined or self._passed >= MAX_NUMBERS:
                 break
         return position
+
+    async def _upper_number(
+        self, session: AsyncSession, position: FeedPosition, head: FeedHeadView
+    ) -> int:
+        """The last number of the next window, which grows while there is little to read."""
+        if not position.is_between_numbers:
+            return position.done + 1
+        numbers = min(self._numbers, MAX_NUMBERS - self._passed)
+        self._passed += numbers
+        self._numbers *= GROWTH_OF_NUMBERS
+        limit = number_at(self._wanted, position.done, head.seq, numbers)
+        return (await session.execute(limit)).scalar() or head.seq
 
     async def _read_window(
         self, session: AsyncSession, start: FeedPosition, upper: int
@@ -105,10 +120,11 @@ class _PageInProgress:
         window = FeedWindow(self._wanted, start, upper, step)
         if window.is_empty:
             return FeedPosition(upper)
-        statement = hits_and_last(window)
         self._step *= 2
         position, place = start, 0
-        async with aclosing(stream_rows(session, statement, self._room)) as rows:
+        async with aclosing(
+            stream_rows(session, hits_and_last(window.shape), self._room, window.values())
+        ) as rows:
             async for row in rows:
                 if self._room.is_full:
                     self._examined += place

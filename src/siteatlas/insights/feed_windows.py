@@ -2,22 +2,26 @@
 
 Three sources are put together: events of scans, events with a number of their own, and changes of
 URLs. Each of them reads at most as many rows as the window has, through an index and in order.
+The statement of each shape of window is made once: making it takes longer than running it.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 from uuid import UUID
 
 from sqlalchemy import (
     BigInteger,
+    BindParameter,
     ColumnElement,
     DateTime,
     Select,
     Subquery,
     Text,
     Uuid,
+    bindparam,
     func,
     literal,
     null,
@@ -29,20 +33,11 @@ from sqlalchemy import (
     union_all,
 )
 from sqlalchemy.dialects.postgresql import JSONB
-from sqlalchemy.orm import aliased
 from sqlalchemy.types import TypeEngine
 
 from siteatlas.insights.feed_positions import FeedPosition
-from siteatlas.storage.models import (
-    ChangeKind,
-    Domain,
-    FeedEvent,
-    FeedEventKind,
-    Scan,
-    Sitemap,
-    UrlChange,
-)
-from siteatlas.storage.tables import FEED_EVENTS
+from siteatlas.storage.models import ChangeKind, FeedEventKind, Scan
+from siteatlas.storage.tables import DOMAINS, FEED_EVENTS, SCANS, SITEMAPS, URL_CHANGES
 
 URL_KINDS = frozenset(kind.value for kind in ChangeKind)
 EVENT_KINDS = frozenset(kind.value for kind in FeedEventKind)
@@ -69,6 +64,10 @@ COLUMNS: dict[str, TypeEngine[Any]] = {
     "evidence": Text(),
     "data": JSONB(),
 }
+DONE = bindparam("done", type_=BigInteger())
+UPPER = bindparam("upper", type_=BigInteger())
+ROWS = bindparam("rows", type_=BigInteger())
+OF_DOMAIN = bindparam("of_domain", type_=Uuid())
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +89,18 @@ class FeedFilter:
 
 
 @dataclass(frozen=True, slots=True)
+class WindowShape:
+    """What the statement of a window depends on; all else is a parameter of it."""
+
+    has_events: bool
+    has_urls: bool
+    of_domain: bool
+    of_kinds: bool
+    behind_event: bool
+    behind_entry: bool
+
+
+@dataclass(frozen=True, slots=True)
 class FeedWindow:
     """At most `rows` rows behind a position, up to the number `upper`.
 
@@ -102,39 +113,66 @@ class FeedWindow:
     rows: int
 
     @property
-    def has_events(self) -> bool:
-        """Whether events of documents and domains can be among its rows."""
-        return self.wanted.shows_events and self.start.entry is None
+    def shape(self) -> WindowShape:
+        """The shape of its statement."""
+        return WindowShape(
+            has_events=self.wanted.shows_events and self.start.entry is None,
+            has_urls=self.wanted.shows_urls,
+            of_domain=self.wanted.domain_id is not None,
+            of_kinds=self.wanted.kinds is not None,
+            behind_event=self.start.event_id is not None,
+            behind_entry=self.start.entry is not None,
+        )
 
     @property
     def is_empty(self) -> bool:
         """Whether it has no rows because none of the wanted kinds can follow in its number."""
-        return not (self.has_events or self.wanted.shows_urls)
+        return not (self.shape.has_events or self.shape.has_urls)
+
+    def values(self) -> dict[str, Any]:
+        """The values of the parameters of its statement."""
+        shape = self.shape
+        given: dict[str, Any] = {"done": self.start.done, "upper": self.upper, "rows": self.rows}
+        if shape.of_domain:
+            given["of_domain"] = self.wanted.domain_id
+        if shape.of_kinds:
+            given["of_kinds"] = sorted(self.wanted.kinds or ())
+        if shape.behind_event:
+            given["behind_event"] = self.start.event_id
+        if self.start.entry is not None:
+            given["behind_sitemap"], given["behind_hash"] = self.start.entry
+        return given
 
 
 def number_at(wanted: FeedFilter, done: int, upper: int, place: int) -> Select[Any]:
     """The number of the scan at this place behind `done`; no row if there are fewer."""
-    numbers = _published_scans(wanted, done, upper).with_only_columns(Scan.published_seq)
+    numbers = select(Scan.published_seq).where(
+        Scan.published_seq > done, Scan.published_seq <= upper
+    )
+    if wanted.domain_id is not None:
+        numbers = numbers.where(Scan.domain_id == wanted.domain_id)
     return numbers.order_by(Scan.published_seq).offset(place - 1).limit(1)
 
 
-def hits_and_last(window: FeedWindow) -> Select[Any]:
+@cache
+def hits_and_last(shape: WindowShape) -> Select[Any]:
     """The rows of a window that match the kinds, and always its last one, as the next start."""
-    examined, kinds = _examined_rows(window), window.wanted.kinds
+    examined = _examined_rows(shape)
     place = func.row_number().over(order_by=[examined.c[name] for name in ORDER])
-    hit = true() if kinds is None else examined.c.kind.in_(sorted(kinds))
+    wanted: BindParameter[Any] = bindparam("of_kinds", expanding=True)
+    hit = examined.c.kind.in_(wanted) if shape.of_kinds else true()
     marked = select(
         *examined.c, hit.label("hit"), place.label("place"), func.count().over().label("rows")
     ).subquery("marked")
-    sitemap, previous = aliased(Sitemap), aliased(Sitemap)
+    sitemap, previous = SITEMAPS.alias("sitemap"), SITEMAPS.alias("previous")
     return (
         select(
             *marked.c,
-            func.coalesce(marked.c.sitemap_url, sitemap.url).label("sitemap"),
-            previous.url.label("previous_sitemap"),
+            func.coalesce(marked.c.sitemap_url, sitemap.c.url).label("sitemap"),
+            previous.c.url.label("previous_sitemap"),
         )
-        .outerjoin(sitemap, sitemap.id == marked.c.sitemap_id)
-        .outerjoin(previous, previous.id == marked.c.previous_sitemap_id)
+        .outerjoin(sitemap, sitemap.c.id == marked.c.sitemap_id)
+        .outerjoin(previous, previous.c.id == marked.c.previous_sitemap_id)
         .where(or_(marked.c.hit, marked.c.place == marked.c.rows))
         .order_by(marked.c.place)
     )
@@ -147,66 +185,55 @@ def position_of(row: Any) -> FeedPosition:
     return FeedPosition(row.number - 1, event_id=row.event_id)
 
 
-def _examined_rows(window: FeedWindow) -> Subquery:
+def _examined_rows(shape: WindowShape) -> Subquery:
     """The rows of a window from all sources, in the order of the feed."""
     sources: list[Select[Any]] = []
-    if window.has_events:
-        sources += [_events_of_scans(window), _numbered_events(window)]
-    if window.wanted.shows_urls:
-        sources.append(_changes_of_scans(window))
+    if shape.has_events:
+        sources += [_events_of_scans(shape), _numbered_events(shape)]
+    if shape.has_urls:
+        sources.append(_changes_of_scans(shape))
     together = union_all(*(select(source.subquery()) for source in sources)).subquery("together")
     order = [together.c[name] for name in ORDER]
-    return select(together).order_by(*order).limit(window.rows).subquery("examined")
+    return select(together).order_by(*order).limit(ROWS).subquery("examined")
 
 
-def _published_scans(wanted: FeedFilter, done: int, upper: int) -> Select[Any]:
-    """The scans with a number behind `done` and up to `upper`."""
-    statement = select(Scan.id).where(Scan.published_seq > done, Scan.published_seq <= upper)
-    if wanted.domain_id is not None:
-        statement = statement.where(Scan.domain_id == wanted.domain_id)
-    return statement
-
-
-def _numbers(window: FeedWindow) -> Subquery:
+def _numbers(shape: WindowShape) -> Subquery:
     """The scans of a window with the names of their sites; those of deleted sites are left out."""
-    scans = _published_scans(window.wanted, window.start.done, window.upper)
-    named = scans.with_only_columns(
-        Scan.id.label("scan_id"), Scan.published_seq.label("number"), Domain.domain
+    number = SCANS.c.published_seq
+    scans = (
+        select(SCANS.c.id.label("scan_id"), number.label("number"), DOMAINS.c.domain)
+        .join(DOMAINS, DOMAINS.c.id == SCANS.c.domain_id)
+        .where(number > DONE, number <= UPPER, DOMAINS.c.deleted_at.is_(None))
     )
-    kept = named.join(Domain, Domain.id == Scan.domain_id).where(Domain.deleted_at.is_(None))
-    return kept.subquery("numbers")
+    if shape.of_domain:
+        scans = scans.where(SCANS.c.domain_id == OF_DOMAIN)
+    return scans.subquery("numbers")
 
 
-def _events_of_scans(window: FeedWindow) -> Select[Any]:
+def _events_of_scans(shape: WindowShape) -> Select[Any]:
     """The events of documents and domains that belong to published scans."""
-    numbers = _numbers(window)
-    events = (
-        select(FeedEvent)
-        .where(FeedEvent.scan_id == numbers.c.scan_id, FeedEvent.seq.is_(None))
-        .where(_behind_event(window.start))
-        .order_by(FeedEvent.id)
-        .limit(window.rows)
-        .lateral("events")
-    )
+    numbers, columns = _numbers(shape), FEED_EVENTS.c
+    of_scan = select(FEED_EVENTS).where(columns.scan_id == numbers.c.scan_id, columns.seq.is_(None))
+    events = _behind_event(of_scan, shape).order_by(columns.id).limit(ROWS).lateral("events")
     found = _event_columns(events.c, numbers.c.number, numbers.c.domain)
     rows = found.select_from(numbers).join(events, true())
-    return rows.order_by(numbers.c.number, events.c.id).limit(window.rows)
+    return rows.order_by(numbers.c.number, events.c.id).limit(ROWS)
 
 
-def _numbered_events(window: FeedWindow) -> Select[Any]:
+def _numbered_events(shape: WindowShape) -> Select[Any]:
     """The events with a number of their own, such as that of a deleted site."""
     columns = FEED_EVENTS.c
-    of_window = (columns.seq > window.start.done, columns.seq <= window.upper)
-    found = _event_columns(columns, columns.seq, columns.domain)
-    rows = found.where(*of_window, _behind_event(window.start))
-    if window.wanted.domain_id is not None:
-        rows = rows.where(columns.domain_id == window.wanted.domain_id)
-    return rows.order_by(columns.seq, columns.id).limit(window.rows)
+    rows = _event_columns(columns, columns.seq, columns.domain)
+    rows = _behind_event(rows.where(columns.seq > DONE, columns.seq <= UPPER), shape)
+    if shape.of_domain:
+        rows = rows.where(columns.domain_id == OF_DOMAIN)
+    return rows.order_by(columns.seq, columns.id).limit(ROWS)
 
 
-def _behind_event(start: FeedPosition) -> ColumnElement[bool]:
-    """SQL condition: an event is behind a position inside the events of its number."""
-    return true() if start.event_id is None else FEED_EVENTS.c.id > start.event_id
+def _behind_event(events: Select[Any], shape: WindowShape) -> Select[Any]:
+    """Only the events behind the position, if that is inside the events of a number."""
+    behind = FEED_EVENTS.c.id > bindparam("behind_event", type_=BigInteger())
+    return events.where(behind) if shape.behind_event else events
 
 
 def _event_columns(events: Any, number: Any, domain: Any) -> Select[Any]:
@@ -226,23 +253,24 @@ def _event_columns(events: Any, number: Any, domain: Any) -> Select[Any]:
     )
 
 
-def _changes_of_scans(window: FeedWindow) -> Select[Any]:
+def _changes_of_scans(shape: WindowShape) -> Select[Any]:
     """The changes of URLs of published scans."""
-    numbers = _numbers(window)
-    of_scan = select(UrlChange).where(UrlChange.scan_id == numbers.c.scan_id)
-    if window.start.entry is not None:
-        place = tuple_(UrlChange.sitemap_id, UrlChange.url_hash)
-        of_scan = of_scan.where(place > tuple_(*map(literal, window.start.entry)))
-    order = (UrlChange.sitemap_id, UrlChange.url_hash)
-    changes = of_scan.order_by(*order).limit(window.rows).lateral("changes")
+    numbers, columns = _numbers(shape), URL_CHANGES.c
+    of_scan = select(URL_CHANGES).where(columns.scan_id == numbers.c.scan_id)
+    if shape.behind_entry:
+        behind = tuple_(
+            bindparam("behind_sitemap", type_=Uuid()), bindparam("behind_hash", type_=BigInteger())
+        )
+        of_scan = of_scan.where(tuple_(columns.sitemap_id, columns.url_hash) > behind)
+    ordered = of_scan.order_by(columns.sitemap_id, columns.url_hash)
+    changes = ordered.limit(ROWS).lateral("changes")
     shown = {name: changes.c[name] for name in COLUMNS if name in changes.c}
     found = _feed_columns(
         number=numbers.c.number, part=literal(OF_URL), domain=numbers.c.domain, **shown
     )
     rows = found.select_from(numbers).join(changes, true())
-    return rows.order_by(numbers.c.number, changes.c.sitemap_id, changes.c.url_hash).limit(
-        window.rows
-    )
+    order = (numbers.c.number, changes.c.sitemap_id, changes.c.url_hash)
+    return rows.order_by(*order).limit(ROWS)
 
 
 def _feed_columns(**given: Any) -> Select[Any]:

@@ -6,7 +6,7 @@ a full page are not fetched.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 from typing import Any, TypeVar
 
@@ -72,10 +72,16 @@ async def read_page(
 
 
 async def stream_rows(
-    session: AsyncSession, statement: Select[*tuple[Any, ...]], room: PageCapacity
+    session: AsyncSession,
+    statement: Select[*tuple[Any, ...]],
+    room: PageCapacity,
+    values: Mapping[str, Any] | None = None,
 ) -> AsyncGenerator[Any, None]:
-    """The rows of a statement; no more are fetched at a time than the page has room for."""
-    result = await session.stream(statement, execution_options=STREAMED)
+    """The rows of a statement; no more are fetched at a time than the page has room for.
+
+    `values` are those of its bound parameters.
+    """
+    result = await session.stream(statement, values, execution_options=STREAMED)
     try:
         wanted, rows = 0, None
         while rows is None or len(rows) == wanted:
