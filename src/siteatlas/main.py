@@ -31,7 +31,8 @@ from siteatlas.meters import watch_loop_lag
 from siteatlas.net.egress import EgressPolicy, self_check
 from siteatlas.net.from_settings import require_usable
 from siteatlas.scheduler.sitemap_scheduler import SitemapScheduler
-from siteatlas.settings import Settings, load_settings
+from siteatlas.settings import Settings
+from siteatlas.settings_loading import load_settings
 from siteatlas.storage.session import Database, bind_database
 from siteatlas.storage.startup import open_storage
 from siteatlas.web.routes import install_web

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from siteatlas.errors import ConfigurationError
-from siteatlas.settings import DECLARATIONS, environment_name, load_settings
+from siteatlas.settings import DECLARATIONS, environment_name
+from siteatlas.settings_loading import load_settings
 
 
 @pytest.fixture

@@ -1,6 +1,6 @@
 """Builds the allow list and the proxy from the settings.
 
-`settings.py` reads the settings and knows nothing about this package.
+`settings_loading.py` reads the settings and knows nothing about this package.
 """
 
 from __future__ import annotations
@@ -8,7 +8,8 @@ from __future__ import annotations
 from siteatlas.errors import ConfigurationError
 from siteatlas.net.egress import EgressPolicy
 from siteatlas.net.proxy import Proxy
-from siteatlas.settings import LoadedSettings, Settings, unusable_setting
+from siteatlas.settings import Settings
+from siteatlas.settings_loading import LoadedSettings, unusable_setting
 
 
 def configured_proxy(settings: Settings) -> Proxy | None:

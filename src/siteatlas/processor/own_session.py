@@ -25,7 +25,7 @@ from siteatlas.queue.fence import Claim
 from siteatlas.queue.job_service import job_service
 from siteatlas.queue.leases import HEARTBEATS_PER_LEASE, heartbeat
 from siteatlas.queue.statuses import UNPUBLISHED
-from siteatlas.settings import load_settings
+from siteatlas.settings_loading import load_settings
 from siteatlas.storage.models import JobStatus
 from siteatlas.storage.session import get_background_session
 

@@ -38,7 +38,8 @@ from siteatlas.queue.submission import submit_site
 from siteatlas.scheduler.clocks import TICK, DueClock, TickTimes
 from siteatlas.scheduler.consumer import Consumer
 from siteatlas.scheduler.liveness import Liveness, run_until
-from siteatlas.settings import Settings, load_settings
+from siteatlas.settings import Settings
+from siteatlas.settings_loading import load_settings
 from siteatlas.storage.faults import translated_faults
 from siteatlas.storage.models import SYSTEM_USER_ID
 from siteatlas.storage.session import AsyncSession, get_background_session

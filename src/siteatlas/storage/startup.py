@@ -15,7 +15,8 @@ from siteatlas.errors import (
     EmbeddedServerUnavailable,
 )
 from siteatlas.logs import get_logger
-from siteatlas.settings import Settings, load_settings
+from siteatlas.settings import Settings
+from siteatlas.settings_loading import load_settings
 from siteatlas.storage.embedded.server import EmbeddedServer, announce_to_log
 from siteatlas.storage.faults import located_faults, reason_of, server_of
 from siteatlas.storage.schema import require_schema, upgrade_schema

@@ -19,7 +19,8 @@ from siteatlas.scheduler.sitemap_scheduler import (
     enqueue_due_domains,
     process_pending_sitemaps,
 )
-from siteatlas.settings import Settings, load_settings
+from siteatlas.settings import Settings
+from siteatlas.settings_loading import load_settings
 from siteatlas.storage.models import LOCAL_USER_ID, Domain, Job
 from siteatlas.storage.session import get_background_session
 from siteatlas.storage.statements.domains import register_domain

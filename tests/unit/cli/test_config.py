@@ -10,7 +10,8 @@ from typer.testing import CliRunner
 from siteatlas.cli.commands.config import masked_url, settings_shown
 from siteatlas.cli.main import app
 from siteatlas.errors import ConfigurationError
-from siteatlas.settings import DECLARATIONS, load_settings
+from siteatlas.settings import DECLARATIONS
+from siteatlas.settings_loading import load_settings
 
 
 @pytest.fixture

@@ -10,7 +10,8 @@ import typer
 from siteatlas.cli.terminal.options import JsonOption
 from siteatlas.cli.terminal.output import WIDE, Column, ColumnKind, write_json, write_table
 from siteatlas.setting_types import Secret
-from siteatlas.settings import LoadedSettings, environment_name, load_settings
+from siteatlas.settings import environment_name
+from siteatlas.settings_loading import LoadedSettings, load_settings
 
 PASSWORD = re.compile(r"(://[^:@/?]*):.*@")
 # Some proxies take a key in the place of the user name.

@@ -11,7 +11,8 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from siteatlas.settings import LoadedSettings, Settings
+    from siteatlas.settings import Settings
+    from siteatlas.settings_loading import LoadedSettings
 
 TRACE_VERBOSITY = 2
 
@@ -72,7 +73,7 @@ def prepare(*, log_level: str = "warning", **flags: object) -> Settings:
     # Late, so that `siteatlas --help` is quick.
     from siteatlas.logs import configure_logging
     from siteatlas.net.from_settings import require_usable
-    from siteatlas.settings import load_settings
+    from siteatlas.settings_loading import load_settings
 
     loaded = load_settings(flags)
     require_usable(loaded)

@@ -26,7 +26,7 @@ from siteatlas.errors import (
     SiteatlasError,
 )
 from siteatlas.logs import NOTICES, configure_logging, get_logger, stderr_is_json
-from siteatlas.settings import wanted_log_format
+from siteatlas.settings_loading import wanted_log_format
 
 Result = TypeVar("Result")
 
