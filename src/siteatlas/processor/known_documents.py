@@ -5,21 +5,17 @@ Also loads what is stored of a document that is about to be read.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from uuid import UUID
 
+from siteatlas.aio.fairness import fair_loop
 from siteatlas.processor.documents import ScannedDocument
 from siteatlas.processor.entry_memory import EntryMemory
 from siteatlas.processor.fingerprints import READ_VERSION
+from siteatlas.processor.known_pages import DOCUMENTS_PER_PAGE, KnownPages, PagedDocument
 from siteatlas.processor.memory_budget import MemoryBudget
 from siteatlas.processor.stored_entries import StoredEntries
-from siteatlas.scanner.events import (
-    ChildLink,
-    KnownDocument,
-    ScanMemory,
-    SitemapType,
-    Validators,
-)
+from siteatlas.scanner.events import KnownDocument, ScanMemory, SitemapType, Validators
 from siteatlas.storage.session import get_job_session
 from siteatlas.storage.statements.known_sitemaps import DONE, KnownSitemap
 from siteatlas.storage.statements.last_reads import load_last_read
@@ -31,31 +27,44 @@ MAX_NOT_MODIFIED = 9
 MAX_VALIDATOR_LIES = 2
 
 
-def build_scan_memory(known: Mapping[UUID, KnownSitemap]) -> ScanMemory:
+async def build_scan_memory(known: Mapping[UUID, KnownSitemap]) -> ScanMemory:
     """What the scanner needs to know of the stored documents of a site."""
-    documents: dict[str, KnownDocument] = {}
-    for sitemap in known.values():
-        document = _known_document(sitemap, known)
-        if document is not None:
-            documents[sitemap.url] = document
-            documents.setdefault(sitemap.requested_url or sitemap.url, document)
-    return ScanMemory(documents)
+    pages = KnownPages()
+    numbers = {sitemap_id: number for number, sitemap_id in enumerate(known)}
+    sitemaps = list(known.values())
+    for first in range(0, len(sitemaps), DOCUMENTS_PER_PAGE):
+        async with fair_loop().time_slice():
+            page = sitemaps[first : first + DOCUMENTS_PER_PAGE]
+            pages.add([_paged(sitemap, known, numbers) for sitemap in page])
+    pages.index()
+    return ScanMemory(pages)
 
 
-def _known_document(
-    sitemap: KnownSitemap, known: Mapping[UUID, KnownSitemap]
-) -> KnownDocument | None:
-    """What the scanner needs to know of one document; None if it is nothing."""
-    if sitemap.state in DONE:
+def _paged(
+    sitemap: KnownSitemap, known: Mapping[UUID, KnownSitemap], numbers: Mapping[UUID, int]
+) -> PagedDocument:
+    """A document with what the scanner needs to know of it."""
+    done = sitemap.state in DONE
+    children = [child for child in sitemap.children or () if child in known]
+    if done:
         # A link may be older than this scan; what the index lists now is on the frontier.
-        children = _links(sitemap, known, of_this_scan=True)
-        return KnownDocument(url=sitemap.url, done=True, children=tuple(children))
+        children = [child for child in children if known[child].state is not None]
+    return PagedDocument(
+        sitemap.url,
+        sitemap.requested_url or sitemap.url,
+        sitemap.lastmod,
+        KnownDocument(sitemap.url, done=True) if done else _known_document(sitemap),
+        [numbers[child] for child in children],
+    )
+
+
+def _known_document(sitemap: KnownSitemap) -> KnownDocument | None:
+    """What the scanner may know of a document that this scan has not read; None for nothing."""
     if not _is_comparable(sitemap):
         return None
     return KnownDocument(
         url=sitemap.url,
         validators=Validators(sitemap.etag, sitemap.last_modified),
-        children=tuple(_links(sitemap, known, of_this_scan=False)),
         content_hash=sitemap.content_hash,
         content_length=sitemap.wire_bytes,
         may_send_validators=_may_send_validators(sitemap),
@@ -79,16 +88,6 @@ def _may_send_validators(sitemap: KnownSitemap) -> bool:
         sitemap.not_modified_count < MAX_NOT_MODIFIED
         and sitemap.validator_lies < MAX_VALIDATOR_LIES
     )
-
-
-def _links(
-    sitemap: KnownSitemap, known: Mapping[UUID, KnownSitemap], *, of_this_scan: bool
-) -> Iterable[ChildLink]:
-    """The children of an index, with the dates that it lists for them."""
-    children = (known[child] for child in sitemap.children or () if child in known)
-    for child in children:
-        if not of_this_scan or child.state is not None:
-            yield ChildLink(child.requested_url or child.url, child.lastmod)
 
 
 async def load_document(document: ScannedDocument, budget: MemoryBudget) -> None:

@@ -68,7 +68,7 @@ from siteatlas.storage.models import JobStatus
 from siteatlas.storage.retry import retry_when_busy
 from siteatlas.storage.session import get_job_autocommit_session, get_job_session
 from siteatlas.storage.statements.domains import has_baseline, register_domain
-from siteatlas.storage.statements.known_sitemaps import DONE, KnownSitemap, load_sitemaps
+from siteatlas.storage.statements.known_sitemaps import KnownSitemap, load_sitemaps
 from siteatlas.storage.statements.scans import open_scan
 from siteatlas.storage.statements.sitemaps import load_manual_documents
 
@@ -196,12 +196,11 @@ class Processor:
         activity: JobActivity,
     ) -> None:
         """Run the scanner with the options of the job and record its events."""
-        known = scan.known.by_id
-        memory = build_scan_memory(known)
-        done = sum(s.read_count for s in known.values() if s.state in DONE)
+        memory = await build_scan_memory(scan.known.by_id)
+        scan.known.forget_rows()
         options = ScanOptions(
             max_urls=claim.max_pages or self._settings.max_urls_per_scan,
-            urls_done=done,
+            urls_done=recorder.url_count,
             max_documents=_remaining_document_limit(scan.known.stored),
             robots_unreachable=self._settings.robots_unreachable,
             only_document=claim.document,

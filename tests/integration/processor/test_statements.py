@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import pytest
 from sqlalchemy import func, select, update
@@ -17,8 +19,8 @@ from siteatlas.queue.opening import NewScan, open_new_scan
 from siteatlas.storage.models import Domain, Job, JobStatus, Scan
 from siteatlas.storage.session import (
     BACKGROUND_LIMITS,
-    Database,
     bind_database,
+    bound_database,
     create_database,
     get_background_session,
     get_job_autocommit_session,
@@ -27,13 +29,15 @@ from tests.fixtures.database import PostgresServer, is_anybody_waiting
 from tests.fixtures.pipeline import pages, settings_for, submit_server, urlset
 from tests.fixtures.queue import submit, take_one
 from tests.fixtures.site_server import SiteServer
-from tests.fixtures.transactions import watched_transactions
+from tests.fixtures.transactions import Transaction, watched_transactions
 from tests.fixtures.waiting import wait_until
 
 TINY = {"/robots.txt": "Sitemap: {base}/a.xml\n", "/a.xml": urlset(pages("a", 10))}
 # One to open the scan; to publish it: sitemap, listing, candidate, summary, scan and site, job.
 # The COPY of the URLs and the setting of limits are not counted here.
 STATEMENTS_OF_A_WORKER = 7
+# The sitemap is updated twice, and nothing is stored of its URLs.
+STATEMENTS_OF_AN_UNCHANGED_SITE = 8
 
 
 async def open_new(claim: Claim) -> NewScan | None:
@@ -51,28 +55,46 @@ async def change_job(**values: object) -> None:
         await session.execute(update(Job).values(**values))
 
 
+@asynccontextmanager
+async def direct_worker(server: PostgresServer, name: str) -> AsyncIterator[None]:
+    """A worker that reaches its server directly; through a pooler it sets its limits each time."""
+    before = bound_database()
+    worker = create_database(
+        server.direct_url_of(name), behind_pooler=False, usual_limits=BACKGROUND_LIMITS
+    )
+    bind_database(worker)
+    try:
+        yield
+    finally:
+        bind_database(before)
+        await worker.close()
+
+
+async def run_one(server: SiteServer) -> list[Transaction]:
+    """Run the waiting job; give its transactions."""
+    claim = await take_one()
+    settings = settings_for(server)
+    processor = Processor(settings, EgressPolicy.from_text(settings.egress_allow))
+    with watched_transactions() as watched:
+        assert await processor.run(claim, JobActivity()) is JobStatus.COMPLETED
+    return watched.all
+
+
 @pytest.mark.usefixtures("database")
 async def test_a_worker_scans_a_tiny_site_in_few_statements(
-    postgres_server: PostgresServer, database_name: str, database: Database
+    postgres_server: PostgresServer, database_name: str
 ) -> None:
-    # A worker that reaches its server directly; through a pooler it sets its limits each time.
-    direct = postgres_server.direct_url_of(database_name)
-    worker = create_database(direct, behind_pooler=False, usual_limits=BACKGROUND_LIMITS)
-    async with SiteServer(TINY) as server:
+    async with SiteServer(TINY) as server, direct_worker(postgres_server, database_name):
         await submit_server(server)
-        claim = await take_one()
-        settings = settings_for(server)
-        processor = Processor(settings, EgressPolicy.from_text(settings.egress_allow))
-        bind_database(worker)
-        with watched_transactions() as watched:
-            status = await processor.run(claim, JobActivity())
-    bind_database(database)
-    await worker.close()
-    assert status is JobStatus.COMPLETED
-    statements = [one for transaction in watched.all for one in transaction.statements]
-    assert len(watched.all) == 2
-    assert watched.all[0].limits == {}  # they stand on the connections of a worker
+        transactions = await run_one(server)
+        await submit_server(server)
+        unchanged = await run_one(server)
+    assert len(transactions) == len(unchanged) == 2
+    assert transactions[0].limits == {}  # they stand on the connections of a worker
+    statements = [one for transaction in transactions for one in transaction.statements]
     assert len(statements) == STATEMENTS_OF_A_WORKER, statements
+    statements = [one for transaction in unchanged for one in transaction.statements]
+    assert len(statements) == STATEMENTS_OF_AN_UNCHANGED_SITE, statements
 
 
 @pytest.mark.usefixtures("database")

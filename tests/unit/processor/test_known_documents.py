@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import tracemalloc
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID, uuid4
@@ -34,12 +36,13 @@ def known(url: str = URL, **values: Any) -> KnownSitemap:
     return KnownSitemap(**{**read, "url": url, **values})
 
 
-def told(*documents: KnownSitemap) -> dict[str, KnownDocument]:
-    return dict(build_scan_memory({one.id: one for one in documents}).documents)
+async def told(*documents: KnownSitemap) -> dict[str, KnownDocument]:
+    memory = await build_scan_memory({one.id: one for one in documents})
+    return dict(memory.documents)
 
 
-def test_a_document_that_was_read_completely_is_told_as_it_was_then():
-    assert told(known()) == {
+async def test_a_document_that_was_read_completely_is_told_as_it_was_then():
+    assert await told(known()) == {
         URL: KnownDocument(
             URL,
             validators=Validators('"1"'),
@@ -51,8 +54,8 @@ def test_a_document_that_was_read_completely_is_told_as_it_was_then():
     }
 
 
-def test_a_document_is_told_by_both_of_its_addresses():
-    assert set(told(known(MOVED, requested_url=URL))) == {URL, MOVED}
+async def test_a_document_is_told_by_both_of_its_addresses():
+    assert set(await told(known(MOVED, requested_url=URL))) == {URL, MOVED}
 
 
 @pytest.mark.parametrize(
@@ -65,8 +68,8 @@ def test_a_document_is_told_by_both_of_its_addresses():
         pytest.param({"type": "index", "children": None}, id="links not loaded"),
     ],
 )
-def test_a_document_that_must_be_read_is_not_told(values):
-    assert told(known(**values)) == {}
+async def test_a_document_that_must_be_read_is_not_told(values):
+    assert await told(known(**values)) == {}
 
 
 @pytest.mark.parametrize(
@@ -78,21 +81,21 @@ def test_a_document_that_must_be_read_is_not_told(values):
         ({"validator_lies": 2}, False),
     ],
 )
-def test_validators_are_not_sent_for_a_tenth_time_or_after_two_lies(values, sent):
-    assert told(known(**values))[URL].may_send_validators is sent
+async def test_validators_are_not_sent_for_a_tenth_time_or_after_two_lies(values, sent):
+    assert (await told(known(**values)))[URL].may_send_validators is sent
 
 
-def test_an_index_is_told_with_its_children_and_their_dates():
+async def test_an_index_is_told_with_its_children_and_their_dates():
     child = known("https://a.example/c.xml", lastmod=DAY)
     moved = known(MOVED, requested_url="https://a.example/listed.xml")
     parent = known(type="index", children=(child.id, moved.id, UUID(int=1)))
-    assert told(parent, child, moved)[URL].children == (
+    assert (await told(parent, child, moved))[URL].children == (
         ChildLink(child.url, DAY),
         ChildLink("https://a.example/listed.xml"),
     )
 
 
-def test_a_continued_scan_knows_what_is_done_and_the_children_of_this_scan():
+async def test_a_continued_scan_knows_what_is_done_and_the_children_of_this_scan():
     done, touched = SitemapScanState.COMPLETE, SitemapScanState.CUT
     child = known("https://a.example/c.xml", state=touched, read_version=None)
     stale = known("https://a.example/s.xml", read_version=None)
@@ -103,7 +106,32 @@ def test_a_continued_scan_knows_what_is_done_and_the_children_of_this_scan():
         type="index",
         children=(child.id, stale.id, UUID(int=1)),
     )
-    documents = told(parent, child, stale)
+    documents = await told(parent, child, stale)
     assert set(documents) == {URL, MOVED}
     assert documents[URL].done
     assert [link.url for link in documents[URL].children] == [child.url]
+
+
+async def test_thousands_of_documents_are_found_and_take_little_memory():
+    children = [
+        known(f"https://a.example/{n}.xml", etag=f'"{n:032x}"', content_hash=f"{n:032x}-{n:032x}")
+        for n in range(5_000)
+    ]
+    parent = known(type="index", children=tuple(child.id for child in children))
+    by_id = {one.id: one for one in (parent, *children)}
+    gc.collect()
+    tracemalloc.start()
+    memory = await build_scan_memory(by_id)
+    taken, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert taken < 200 * len(by_id)
+    for child in (children[0], children[2_500], children[-1]):
+        assert memory.documents[child.url].validators.etag == child.etag
+    assert [link.url for link in memory.documents[URL].children] == [one.url for one in children]
+    assert memory.documents.get("https://a.example/5000.xml") is None
+
+
+async def test_a_final_address_comes_before_a_requested_one():
+    elsewhere, here = known(MOVED, requested_url=URL), known(URL)
+    for documents in ((elsewhere, here), (here, elsewhere)):
+        assert (await told(*documents))[URL].url == URL

@@ -99,17 +99,20 @@ class KnownSitemap(NamedTuple):
     children: tuple[UUID, ...] | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class KnownSitemaps:
     """The loaded documents of a site, how many it has, and whether these are all."""
 
     by_id: dict[UUID, KnownSitemap] = field(default_factory=dict)
     stored: int = 0
+    has_all_rows: bool = field(init=False)
 
-    @property
-    def has_all_rows(self) -> bool:
-        """Whether the statement loaded the rows of all sitemaps of the domain."""
-        return len(self.by_id) >= self.stored
+    def __post_init__(self) -> None:
+        self.has_all_rows = len(self.by_id) >= self.stored
+
+    def forget_rows(self) -> None:
+        """Drop the loaded documents, once what is needed of them is kept elsewhere."""
+        self.by_id = {}
 
 
 async def load_sitemaps(
