@@ -67,13 +67,24 @@ def _conclude_complete(
     }
     if is_silent(document, scan):
         document.changes["baseline_scan_id"] = scan.id
-    trust = LastmodTrust(last.lastmod_trusted, last.lastmod_streak)
-    trust = trust.after_read(dated=memory.dated, moved=memory.moved)
-    document.changes |= {"lastmod_trusted": trust.trusted, "lastmod_streak": trust.streak}
-    if last.lastmod_trusted and not trust.trusted:
-        batch.distrusted.append(document.id)
+    _judge_dates(document, memory, batch)
     if event.proves_removals:
         _add_unseen(document, memory, event, batch)
+
+
+def _judge_dates(document: ScannedDocument, memory: EntryMemory, batch: WriteBatch) -> None:
+    """Decide whether the dates of a document that was read to its end are trusted."""
+    last = document.last_read
+    before = LastmodTrust(last.lastmod_trusted, last.lastmod_streak)
+    dated, moved = memory.dated, memory.moved
+    if memory.sample is not None and not before.trusted:
+        dated, moved = memory.sample.compared, memory.sample.moved
+    trust = before.after_read(dated=dated, moved=moved)
+    document.changes |= {"lastmod_trusted": trust.trusted, "lastmod_streak": trust.streak}
+    if memory.sample is not None:
+        document.changes["lastmod_sample"] = {} if trust.trusted else memory.sample.stored()
+    if before.trusted and not trust.trusted:
+        batch.distrusted.append(document.id)
 
 
 def _add_unseen(

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 
 from siteatlas.hash_arrays import HashArrays
 from siteatlas.processor.fingerprints import NO_DATE, NO_TEXT
+from siteatlas.processor.lastmod_trust import DateSample
 from siteatlas.processor.memory_budget import MemoryBudget
 from siteatlas.processor.stored_entries import (
     MISSING,
@@ -65,15 +66,22 @@ class EntryMemory:
     """The memory of one document, counted in the budget of the process until `release`.
 
     `dated` counts entries with a date, `moved` those of which nothing but the date has changed.
-    Unless the dates are `trusted`, such entries are not picked.
+    Unless the dates are `trusted`, such entries are not picked. `sample` is there while the trust
+    is in doubt.
     """
 
     def __init__(
-        self, budget: MemoryBudget, stored: StoredEntries | None = None, *, trusted: bool = True
+        self,
+        budget: MemoryBudget,
+        stored: StoredEntries | None = None,
+        *,
+        trusted: bool = True,
+        sample: DateSample | None = None,
     ) -> None:
         self._budget = budget
         self._stored = stored if stored is not None else StoredEntries()
         self._trusted = trusted
+        self.sample = sample
         self._seen: set[int] = set()
         self._more: HashArrays | None = None
         self._seen_stored = 0
@@ -108,6 +116,8 @@ class EntryMemory:
     def pick(self, listed: ListedValues) -> Picked:
         """Record listed URLs; tell what has to be written of them."""
         self.dated += len(listed.dates) - listed.dates.count(NO_DATE)
+        if self.sample is not None:
+            self.sample.note(listed.hashes, listed.dates)
         before = len(self._seen) + (len(self._more) if self._more else 0)
         positions: Sequence[int | None] = ()
         if len(self._stored):

@@ -13,6 +13,7 @@ from siteatlas.processor.documents import ScannedDocument
 from siteatlas.processor.entry_memory import EntryMemory
 from siteatlas.processor.fingerprints import READ_VERSION
 from siteatlas.processor.known_pages import DOCUMENTS_PER_PAGE, KnownPages, PagedDocument
+from siteatlas.processor.lastmod_trust import DateSample
 from siteatlas.processor.memory_budget import MemoryBudget
 from siteatlas.processor.stored_entries import StoredEntries
 from siteatlas.scanner.events import KnownDocument, ScanMemory, SitemapType, Validators
@@ -105,7 +106,14 @@ async def load_document(document: ScannedDocument, budget: MemoryBudget) -> None
             stored.extend(await load_entries(session, document.id))
     if not stored.is_quick:
         await _load_in_parts(document.id, stored)
-    document.memory = EntryMemory(budget, stored, trusted=document.last_read.lastmod_trusted)
+    last = document.last_read
+    in_doubt = last.lastmod_streak > 0 or not last.lastmod_trusted
+    document.memory = EntryMemory(
+        budget,
+        stored,
+        trusted=last.lastmod_trusted,
+        sample=DateSample(last.lastmod_sample) if in_doubt else None,
+    )
 
 
 async def _load_in_parts(document_id: UUID, stored: StoredEntries) -> None:

@@ -220,12 +220,24 @@ async def test_dates_that_always_move_alone_are_distrusted_and_trusted_again() -
         (event,) = await rows_of(FeedEvent)
         assert (event.kind, event.sitemap_id) == ("lastmod_distrusted", (await document()).id)
         assert await read_again(server, *numbered(pages, "2026-01-04")) == {}
-        changed = [*numbered(range(24), "2026-01-04"), entry("p24", "2026-01-03", priority=1)]
-        assert await read_again(server, *changed) == {"p24": "changed"}
-        first_days = numbered(pages, "2026-01-03")
-        assert await read_again(server, *first_days) == {"p24": "changed"}
-        await scan_server(server)
+        # The generator is mended: from now on, dates move with something else only.
+        mended = numbered(range(24), "2026-01-04")
+        for priority in (0.1, 0.2):
+            assert not (await document()).lastmod_trusted
+            last = entry("p24", "2026-01-05", priority=priority)
+            assert await read_again(server, *mended, last) == {"p24": "changed"}
         assert (await document()).lastmod_trusted
+        assert len(await read_again(server, *mended, entry("p24"))) == 25
+
+
+async def test_dates_of_an_unchanged_document_are_trusted_again() -> None:
+    async with site(entry("a")) as server:
+        await scan_to_baseline(server)
+        await change(Sitemap, lastmod_trusted=False)
+        await scan_server(server)
+        assert not (await document()).lastmod_trusted
+        await scan_server(server)
+    assert ((await document()).lastmod_trusted, (await document()).lastmod_streak) == (True, 0)
 
 
 async def test_of_several_entries_of_a_url_the_latest_counts_in_any_order() -> None:

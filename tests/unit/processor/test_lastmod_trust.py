@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from siteatlas.processor.lastmod_trust import LastmodTrust
+from siteatlas.processor.fingerprints import NO_DATE
+from siteatlas.processor.lastmod_trust import SAMPLE_SIZE, DateSample, LastmodTrust
 
 
 def after(*reads: tuple[int, int], trust: LastmodTrust | None = None) -> LastmodTrust:
@@ -34,3 +35,22 @@ def test_two_reads_in_a_row_decide(reads, trusted):
 def test_a_decision_starts_the_count_again():
     assert after((20, 20), (20, 20)) == LastmodTrust(trusted=False, streak=0)
     assert after((20, 0), (20, 0), trust=LastmodTrust(trusted=False)) == LastmodTrust()
+
+
+def test_a_sample_tells_how_many_of_its_dates_moved():
+    first = DateSample()
+    first.note(range(100), [1.0] * 100)
+    stored = first.stored()
+    assert (len(stored), first.compared) == (SAMPLE_SIZE, 0)
+    second = DateSample(stored)
+    second.note(range(200, 210), [1.0] * 10)
+    second.note(range(100), [2.0] * 5 + [1.0] * 95)
+    assert (second.compared, second.moved) == (SAMPLE_SIZE, 5)
+    assert second.stored().keys() == stored.keys()
+
+
+def test_a_sample_replaces_entries_that_are_gone_and_leaves_out_undated_ones():
+    sample = DateSample({"1": 1.0, "2": 1.0})
+    sample.note([2, 3, 4], [1.0, NO_DATE, 5.0])
+    assert (sample.compared, sample.moved) == (1, 0)
+    assert sample.stored() == {"2": 1.0, "4": 5.0}

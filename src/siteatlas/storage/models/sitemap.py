@@ -28,8 +28,10 @@ class Sitemap(Base):
     `last_complete_at` is the last read that was complete or unchanged. `read_version` is the
     version of the reader that read it: null if it was never read completely, 0 before the change
     feed existed; a read by another version is silent. `baseline_scan_id` is the scan of the last
-    silent read. `vanished_at` is when a scan first found that nothing names the document any more
-    or that it answers 404 or 410; once that is confirmed, `gone_at` is set.
+    silent read. `lastmod_streak` and `lastmod_sample` (dates by hash) decide whether the dates of
+    entries are trusted, see `processor.lastmod_trust`. `vanished_at` is when a scan first found
+    that nothing names the document any more or that it answers 404 or 410; once that is confirmed,
+    `gone_at` is set.
     """
 
     __tablename__ = "sitemaps"
@@ -83,6 +85,7 @@ class Sitemap(Base):
     validator_lies: Mapped[int] = mapped_column(Integer, server_default=text("0"))
     lastmod_trusted: Mapped[bool] = mapped_column(server_default=text("true"))
     lastmod_streak: Mapped[int] = mapped_column(Integer, server_default=text("0"))
+    lastmod_sample: Mapped[dict[str, Any] | None]
     vanished_scan_id: Mapped[int | None]
     vanished_at: Mapped[datetime | None]
     gone_at: Mapped[datetime | None]

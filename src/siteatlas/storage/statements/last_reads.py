@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import NamedTuple
 from uuid import UUID
@@ -20,6 +21,7 @@ class LastRead(NamedTuple):
     validator_lies: int = 0
     lastmod_trusted: bool = True
     lastmod_streak: int = 0
+    lastmod_sample: Mapping[str, float] | None = None
 
 
 NEVER_READ = LastRead()

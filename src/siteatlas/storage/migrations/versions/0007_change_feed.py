@@ -42,6 +42,7 @@ ADDED_COLUMNS = {
         "validator_lies": "integer NOT NULL DEFAULT 0",
         "lastmod_trusted": "boolean NOT NULL DEFAULT true",
         "lastmod_streak": "integer NOT NULL DEFAULT 0",
+        "lastmod_sample": "jsonb",
         "vanished_scan_id": "bigint",
         "vanished_at": "timestamptz",
         "gone_at": "timestamptz",
