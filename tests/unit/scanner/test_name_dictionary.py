@@ -41,7 +41,7 @@ JUNK: dict[str, Callable[[int], str]] = {
     "namespaces": lambda number: f"<e xmlns = 'u{number}'/>",
     "prefixes": lambda number: f"<p{number}:e/>",
     "instructions": lambda number: f"<?p{number} x?>",
-    "blanks": lambda number: f"<e>{blanks(number)}</e>",
+    "blanks": lambda number: f"<?p x?><e>{blanks(number)}</e>",
 }
 
 

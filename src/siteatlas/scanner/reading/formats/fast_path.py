@@ -25,6 +25,7 @@ from siteatlas.scanner.reading.formats.fast_path_sections import (
     has_sections,
     without_sections,
 )
+from siteatlas.scanner.reading.formats.fast_path_templates import ReadSamples, Templates
 from siteatlas.scanner.reading.formats.fast_path_whole import ANY_LOC, WholeEntries
 from siteatlas.scanner.reading.formats.salvage import decode
 from siteatlas.scanner.reading.tally import RawEntries
@@ -32,6 +33,7 @@ from siteatlas.scanner.reading.white_space import ANY_XML_WHITE_SPACE
 
 ENTRY_END = "</url>"
 MAX_REST_CHARS = 256 * 1024
+MAX_MISSES = 4
 # ASCII only, which the engine matches by a bitmap; anything else is for the strict parser.
 VALUE = r"[\t\n\r -%'-;=-~]++"
 
@@ -39,12 +41,19 @@ VALUE = r"[\t\n\r -%'-;=-~]++"
 class FastPath:
     """The fast path of one document; `feed` returns None once the strict parser must continue."""
 
-    def __init__(self, prefixes: Collection[str] = ()) -> None:
-        """`prefixes` are those that the root of the document declares."""
+    def __init__(
+        self, prefixes: Collection[str] = (), read_samples: ReadSamples | None = None
+    ) -> None:
+        """`prefixes` are those that the root of the document declares.
+
+        `read_samples` is the strict parser for the samples of templates.
+        """
         self.rest = ""
         self._extensions = Extensions(prefixes)
         self._whole = WholeEntries(self._extensions)
+        self._templates = None if read_samples is None else Templates(read_samples)
         self._order: tuple[str, ...] = ()
+        self._misses_of_blocks = 0
 
     def feed(self, text: str) -> RawEntries | None:
         """The entries completed by this text, or None: then `rest` is the unread text."""
@@ -73,7 +82,13 @@ class FastPath:
         plain = without_sections(chunk)
         if plain is None:
             return None
-        return self._whole.read(plain) or self._read_blocks(plain)
+        entries = self._whole.read(plain)
+        if entries is None and self._misses_of_blocks < MAX_MISSES:
+            entries = self._read_blocks(plain)
+            self._misses_of_blocks += entries is None
+        if entries is None and self._templates is not None:
+            entries = self._templates.read(plain)
+        return entries
 
     def _read_blocks(self, chunk: str) -> RawEntries | None:
         """Match all `<url>` entries of a chunk; None if any tag of it was not matched."""

@@ -7,7 +7,7 @@ entry by entry, and the document counts as cut.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 
 from lxml import etree
 
@@ -89,7 +89,8 @@ class Urlset:
         self._repair = XmlRepair(tally)
         mended = self._repair.mend(root_tag)
         prefixes = prefixes_of_root(mended) if fast else None
-        self._fast_path = None if prefixes is None else FastPath(prefixes)
+        read_samples = partial(_read_samples, mended)
+        self._fast_path = None if prefixes is None else FastPath(prefixes, read_samples)
         self._elements = ElementStream(mended, ENTRIES, tally)
         root = name_of_root(root_tag)
         self._root_end = "" if root_tag.endswith("/>") else f"</{root}"
@@ -228,6 +229,25 @@ def _is_deleted(values: Sequence[str], extras: Extras | None, tally: Tally) -> b
         return False
     tally.skip(ProblemCode.RESOURCE_DELETED, url=values[0])
     return True
+
+
+def _read_samples(root_tag: str, text: str) -> list[tuple[list[str], Extras | None]] | None:
+    """What `_read_entry` returns for each entry in a text; None if anything in it is odd."""
+    tally = Tally()
+    stream = ElementStream(root_tag, ENTRIES, tally)
+    # To the end of the document: only there does the parser report undeclared prefixes.
+    elements = stream.read(f"{text}</{name_of_root(root_tag)}>", final=True)
+    usual = stream.root_closed and stream.error is None and all(map(_is_usual_entry, elements))
+    samples = [_read_entry(element, tally) for element in elements] if usual else None
+    del elements
+    stream.forget()
+    return None if tally.problems else samples
+
+
+def _is_usual_entry(element: etree._Element) -> bool:
+    """Whether this is a `<url>` directly in the root."""
+    parent = element.getparent()
+    return local_name(element.tag) == "url" and parent is not None and parent.getparent() is None
 
 
 def _read_children(elements: Iterable[etree._Element], tally: Tally) -> list[ChildLink]:
