@@ -89,8 +89,8 @@ class Urlset:
         self._repair = XmlRepair(tally)
         mended = self._repair.mend(root_tag)
         prefixes = prefixes_of_root(mended) if fast else None
-        read_samples = partial(_read_samples, mended)
-        self._fast_path = None if prefixes is None else FastPath(prefixes, read_samples)
+        samples = partial(read_samples, mended)
+        self._fast_path = None if prefixes is None else FastPath(prefixes, samples)
         self._elements = ElementStream(mended, ENTRIES, tally)
         root = name_of_root(root_tag)
         self._root_end = "" if root_tag.endswith("/>") else f"</{root}"
@@ -231,7 +231,7 @@ def _is_deleted(values: Sequence[str], extras: Extras | None, tally: Tally) -> b
     return True
 
 
-def _read_samples(root_tag: str, text: str) -> list[tuple[list[str], Extras | None]] | None:
+def read_samples(root_tag: str, text: str) -> list[tuple[list[str], Extras | None]] | None:
     """What `_read_entry` returns for each entry in a text; None if anything in it is odd."""
     tally = Tally()
     stream = ElementStream(root_tag, ENTRIES, tally)
