@@ -26,14 +26,13 @@ from siteatlas.scanner.reading.formats.fast_path_sections import (
     without_sections,
 )
 from siteatlas.scanner.reading.formats.fast_path_templates import ReadSamples, Templates
-from siteatlas.scanner.reading.formats.fast_path_whole import ANY_LOC, WholeEntries
+from siteatlas.scanner.reading.formats.fast_path_whole import ANY_LOC, MAX_MISSES, WholeEntries
 from siteatlas.scanner.reading.formats.salvage import decode
 from siteatlas.scanner.reading.tally import RawEntries
 from siteatlas.scanner.reading.white_space import ANY_XML_WHITE_SPACE
 
 ENTRY_END = "</url>"
 MAX_REST_CHARS = 256 * 1024
-MAX_MISSES = 4
 # ASCII only, which the engine matches by a bitmap; anything else is for the strict parser.
 VALUE = r"[\t\n\r -%'-;=-~]++"
 
@@ -85,7 +84,7 @@ class FastPath:
         entries = self._whole.read(plain)
         if entries is None and self._misses_of_blocks < MAX_MISSES:
             entries = self._read_blocks(plain)
-            self._misses_of_blocks += entries is None
+            self._misses_of_blocks = 0 if entries else self._misses_of_blocks + 1
         if entries is None and self._templates is not None:
             entries = self._templates.read(plain)
         return entries

@@ -26,7 +26,8 @@ from siteatlas.scanner.reading.tally import Extras, RawEntries
 from siteatlas.scanner.reading.white_space import XML_WHITE_SPACE
 
 MAX_TIMES_LEARNED = 8
-MAX_MISSES = 4
+# In a row; then the document is not written in this way.
+MAX_MISSES = 2
 MAX_LEARNED_CHARS = 64 * 1024
 ANY_LOC = r"[^<]*+"
 SECTION_TAG = re.compile(r"<([a-z_:]++)[^<>]*+>\s*+<!\[CDATA\[")
@@ -54,7 +55,7 @@ class WholeEntries:
                 break
             self._layout = layout
             entries = self._read(text, layout)
-        self._misses += entries is None
+        self._misses = 0 if entries else self._misses + 1
         return entries
 
     def read_with_sections(self, text: str) -> RawEntries | None:
@@ -63,7 +64,7 @@ class WholeEntries:
         if self._layout is None or not self._sections or tried_enough:
             return None
         entries = self._read(text, replace(self._layout, sections=self._sections))
-        self._misses_with_sections += entries is None
+        self._misses_with_sections = 0 if entries else self._misses_with_sections + 1
         return entries
 
     def learn_sections(self, text: str) -> None:
