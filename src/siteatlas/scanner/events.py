@@ -246,10 +246,11 @@ class DocumentClosed(NamedTuple):
     """The reading of a document ended.
 
     A document that never opened (unreachable, not a sitemap) closes as `unread` without an opened
-    event; `method` and `parent_url` then tell how it was discovered. So does an `unchanged` one;
-    `unchanged_by` says why it is, and the children that are known of an index have been followed.
-    Validators and hash are only set if the outcome is `complete` or `unchanged`. `problems` counts
-    repairs and skipped entries by code; `samples` are examples for some of these codes.
+    event and under the requested address, wherever that redirects to; `method` and `parent_url`
+    then tell how it was discovered. An `unchanged` one does not open either; `unchanged_by` says
+    why it is, and the children that are known of an index have been followed. Validators and hash
+    are only set if the outcome is `complete` or `unchanged`. `problems` counts repairs and skipped
+    entries by code; `samples` are examples for some of these codes.
 
     `is_window`: it lists only recent entries (a feed, news, a ResourceSync change list), so that an
     entry that it no longer lists has expired; False for an unchanged document, which was not read.

@@ -13,13 +13,14 @@ from siteatlas.scanner.reading.duplicates import DuplicateUrls
 
 @dataclass(slots=True, kw_only=True)
 class FetchedDocument(DocumentReading):
-    """The state of one visit."""
+    """The state of one visit; `claimed_url` is the target of a redirect that it reads."""
 
     candidate: CrawlCandidate
     placement: Placement | None = None
     duplicates: DuplicateUrls | None = None
     unsent: EntryColumns = field(default_factory=EntryColumns)
     children_found: int = 0
+    claimed_url: str | None = None
 
     @classmethod
     def of(cls, candidate: CrawlCandidate) -> FetchedDocument:

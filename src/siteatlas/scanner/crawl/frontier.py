@@ -71,9 +71,13 @@ class Frontier:
         self._queue.put_nowait(candidate)
         return None
 
-    def mark_seen(self, candidate: CrawlCandidate, final_url: str) -> bool:
-        """Mark the final URL as seen; return False if it already was."""
-        return final_url == candidate.address.url or self._seen.add(_seen_key(final_url))
+    def mark_seen(self, final_url: str) -> bool:
+        """Mark the target of a redirect as seen; return False if it already was."""
+        return self._seen.add(_seen_key(final_url))
+
+    def unmark_seen(self, final_url: str) -> None:
+        """Allow that another candidate is redirected to this URL."""
+        self._seen.discard(_seen_key(final_url))
 
     def is_new_content(self, content_hash: str) -> bool:
         """Whether no other document of this scan had exactly this content."""

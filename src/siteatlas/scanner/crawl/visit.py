@@ -33,6 +33,7 @@ from siteatlas.scanner.crawl.known_documents import (
     validators_in,
 )
 from siteatlas.scanner.crawl.placement import Placement
+from siteatlas.scanner.crawl.redirect_targets import RedirectTargets
 from siteatlas.scanner.discovery.probes import RandomPathResult
 from siteatlas.scanner.events import (
     CandidateJudged,
@@ -96,6 +97,7 @@ class Visitor:
         self._emit = emit
         self._follow = follow
         self._find_duplicates = find_duplicates
+        self._targets = RedirectTargets(frontier)
         self._one_at_a_time = asyncio.Lock()
         self.random_path = RandomPathResult()
 
@@ -114,6 +116,10 @@ class Visitor:
             # The error boundary of one document: a bug must not end the scan of the others.
             log.exception("document_crashed", url=reading.url)
             return await self._close_failed(reading, SiteatlasError())
+        finally:
+            if reading.claimed_url is not None:
+                was_read = reading.is_open or reading.unchanged_by is not None
+                self._targets.release(candidate, reading.claimed_url, was_read=was_read)
 
     async def _skip_done(self, candidate: CrawlCandidate, known: KnownDocument) -> VisitResult:
         """Skip a document finished earlier in this scan; only follow its children."""
@@ -160,8 +166,7 @@ class Visitor:
         reader = DocumentReader(
             response.content_encoding, response.charset, base_url=response.address.url
         )
-        if not self._frontier.mark_seen(candidate, reading.url):
-            await self._report_duplicate(reading)
+        if not await self._claim(reading):
             return VisitResult(None)
         known = self._known.at(reading.url)
         if known is not None and known.done:
@@ -178,6 +183,14 @@ class Visitor:
         finally:
             body.release()
         return await self._close_complete(reading, response)
+
+    async def _claim(self, reading: FetchedDocument) -> bool:
+        """Claim the final URL; False, and a report, if this scan has read it or reads it anyway."""
+        if await self._targets.claim(reading.candidate, reading.url):
+            reading.claimed_url = reading.redirected_to
+            return True
+        await self._report_duplicate(reading)
+        return False
 
     async def _report_duplicate(self, reading: FetchedDocument) -> None:
         """Report a candidate that redirects to a document which this scan has read."""
@@ -282,8 +295,7 @@ class Visitor:
         known = self._known.at(reading.url)
         if known is None:
             raise HttpProtocolError
-        if not self._frontier.mark_seen(reading.candidate, reading.url):
-            await self._report_duplicate(reading)
+        if not await self._claim(reading):
             return VisitResult(None)
         reading.validators = known.validators
         return await self._close_unchanged(reading, known, UnchangedBy.NOT_MODIFIED)
@@ -319,6 +331,9 @@ class Visitor:
             is_catch_all_page = isinstance(error, HtmlInstead) and self.random_path.accepts_any_path
             reason = ProblemCode.SOFT_404 if candidate.is_guess and is_catch_all_page else error
             await self._emit_verdict(candidate, Verdict.REJECTED, reason, reading=reading)
+            # A redirect moves a document only to where it can be read: during maintenance, all of
+            # them may redirect to the same page.
+            reading.url = reading.requested_url
         if (candidate.is_guess or candidate.may_be_page) and not reading.is_open:
             return VisitResult(outcome, error)
         return await self._close_document(reading, outcome, error)
