@@ -17,10 +17,13 @@ ADVICE = {
     "submit that instead of the host.",
     "robots_unreachable": "Nothing may be read before robots.txt has answered. Try again later, or "
     "set SITEATLAS_ROBOTS_UNREACHABLE=proceed.",
-    "http_forbidden": "The site refuses automated readers. Ask its operator to allow the user "
+    "blocked": "The site refuses automated readers. Ask its operator to allow the user "
     "agent of this installation.",
     "rate_limited": "The site asked for a pause; the job continues by itself when it is over.",
-    "dns_failed": "Check the spelling of the host.",
+    "dns_name_unknown": "Check the spelling of the host.",
+    "truncated": "The transfer ended early. The next scan reads the document again.",
+    "xml_malformed": "The document is read up to the error. Ask the site to correct it.",
+    "payment_required": "The site asks for payment from automated readers.",
     "timeout": "The site answered too slowly. Try again when it is less busy.",
     "egress_denied": "The address leads into a private network. If it is yours, add it to "
     "SITEATLAS_EGRESS_ALLOW.",

@@ -1,0 +1,61 @@
+"""Charts are images that can be read: valid SVG, without inline styles, with a text of their own."""
+
+from __future__ import annotations
+
+import pytest
+from lxml import etree
+from markupsafe import Markup
+
+from siteatlas.web.charts import (
+    DayChange,
+    NamedValue,
+    ScanMark,
+    change_bars,
+    histogram,
+    scan_strip,
+    share_bar,
+    sparkline,
+)
+
+SVG = "{http://www.w3.org/2000/svg}"
+DRAWN = [
+    sparkline([1, 5, 3], label="URLs"),
+    scan_strip([ScanMark("ok", 1.0, "first"), ScanMark("fail", 2.0, "second")], label="Scans"),
+    change_bars([DayChange("1 Mar", 5, 0), DayChange("2 Mar", 0, 2)], label="Changes"),
+    histogram([NamedValue("2025-01", 4), NamedValue("2025-02", 0)], label="Months"),
+    share_bar(0.5, label="Share"),
+]
+
+
+@pytest.mark.parametrize("drawn", DRAWN)
+def test_a_chart_is_well_formed_has_a_label_and_no_inline_style(drawn: Markup):
+    image = etree.fromstring(str(drawn))
+    assert image.get("role") == "img"
+    assert image.get("aria-label")
+    assert image.xpath("//@style") == []
+
+
+def test_a_label_cannot_break_out_of_a_chart():
+    drawn = sparkline([1, 2], label='"><script>alert(1)</script>')
+    assert etree.fromstring(str(drawn)).xpath("//*[local-name()='script']") == []
+
+
+def test_one_value_is_no_line():
+    assert sparkline([5], label="URLs") == ""
+
+
+def test_additions_stand_above_the_line_and_removals_below_it():
+    image = etree.fromstring(str(change_bars([DayChange("1 Mar", 4, 2)], label="Changes")))
+    axis = float(image.find("line").get("y1"))
+    added, removed = image.findall("rect")
+    assert float(added.get("y")) + float(added.get("height")) == pytest.approx(axis, abs=0.1)
+    assert float(removed.get("y")) == pytest.approx(axis, abs=0.1)
+    assert float(added.get("height")) == pytest.approx(2 * float(removed.get("height")), abs=0.2)
+
+
+def test_every_scan_of_the_strip_has_a_tooltip():
+    marks = [ScanMark("ok", seconds, f"scan {seconds}") for seconds in (1.0, 2.0, 4.0)]
+    image = etree.fromstring(str(scan_strip(marks, label="Scans")))
+    assert [title.text for title in image.iter("title")] == ["scan 1.0", "scan 2.0", "scan 4.0"]
+    heights = [float(bar.get("height")) for bar in image.iter("rect")]
+    assert heights == sorted(heights)

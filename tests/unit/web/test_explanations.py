@@ -1,0 +1,20 @@
+"""Every code that a page gives advice for exists, and every error has a meaning."""
+
+from __future__ import annotations
+
+from siteatlas.errors import NoSitemap
+from siteatlas.web.explanations import ADVICE, _meanings, explain
+
+
+def test_advice_is_given_for_codes_that_exist():
+    assert sorted(set(ADVICE) - set(_meanings())) == []
+
+
+def test_an_error_is_explained_by_its_message():
+    explanation = explain(NoSitemap.code)
+    assert explanation is not None
+    assert explanation.meaning == " ".join((NoSitemap.__doc__ or "").split())
+
+
+def test_without_a_code_there_is_nothing_to_explain():
+    assert explain(None) is None
