@@ -6,7 +6,17 @@ from fastapi import FastAPI
 
 from siteatlas.web import live
 from siteatlas.web.context import Services
-from siteatlas.web.pages import domain, domains, jobs, overview, scan, search, sitemap, system
+from siteatlas.web.pages import (
+    changes,
+    domain,
+    domains,
+    jobs,
+    overview,
+    scan,
+    search,
+    sitemap,
+    system,
+)
 from siteatlas.web.static_files import install_static_files
 
 ROUTERS = (
@@ -14,6 +24,7 @@ ROUTERS = (
     domains.router,
     domain.router,
     sitemap.router,
+    changes.router,
     jobs.router,
     system.router,
     scan.router,

@@ -17,7 +17,6 @@ from siteatlas.web.charts import (
     sparkline,
 )
 
-SVG = "{http://www.w3.org/2000/svg}"
 DRAWN = [
     sparkline([1, 5, 3], label="URLs"),
     scan_strip([ScanMark("ok", 1.0, "first"), ScanMark("fail", 2.0, "second")], label="Scans"),
@@ -25,6 +24,11 @@ DRAWN = [
     histogram([NamedValue("2025-01", 4), NamedValue("2025-02", 0)], label="Months"),
     share_bar(0.5, label="Share"),
 ]
+
+
+def place(element: etree._Element, name: str) -> float:
+    """A coordinate or a length of a drawn element."""
+    return float(element.get(name, "nan"))
 
 
 @pytest.mark.parametrize("drawn", DRAWN)
@@ -46,16 +50,16 @@ def test_one_value_is_no_line():
 
 def test_additions_stand_above_the_line_and_removals_below_it():
     image = etree.fromstring(str(change_bars([DayChange("1 Mar", 4, 2)], label="Changes")))
-    axis = float(image.find("line").get("y1"))
+    axis = place(image.xpath("//line")[0], "y1")
     added, removed = image.findall("rect")
-    assert float(added.get("y")) + float(added.get("height")) == pytest.approx(axis, abs=0.1)
-    assert float(removed.get("y")) == pytest.approx(axis, abs=0.1)
-    assert float(added.get("height")) == pytest.approx(2 * float(removed.get("height")), abs=0.2)
+    assert place(added, "y") + place(added, "height") == pytest.approx(axis, abs=0.1)
+    assert place(removed, "y") == pytest.approx(axis, abs=0.1)
+    assert place(added, "height") == pytest.approx(2 * place(removed, "height"), abs=0.2)
 
 
 def test_every_scan_of_the_strip_has_a_tooltip():
     marks = [ScanMark("ok", seconds, f"scan {seconds}") for seconds in (1.0, 2.0, 4.0)]
     image = etree.fromstring(str(scan_strip(marks, label="Scans")))
     assert [title.text for title in image.iter("title")] == ["scan 1.0", "scan 2.0", "scan 4.0"]
-    heights = [float(bar.get("height")) for bar in image.iter("rect")]
+    heights = [place(bar, "height") for bar in image.iter("rect")]
     assert heights == sorted(heights)

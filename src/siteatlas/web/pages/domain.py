@@ -1,4 +1,4 @@
-"""One site, in tabs: summary, tree of sitemaps, URLs, problems, scans, settings.
+"""One site, in tabs: summary, tree of sitemaps, URLs, changes, problems, scans, settings.
 
 Each tab is the same page with another value of `tab`, so that every view has an address.
 """
@@ -30,6 +30,7 @@ from siteatlas.storage.statements.domains import change_domain, find_domain
 from siteatlas.web.context import Context, PageRoute, ReadSession, Services
 from siteatlas.web.explanations import explain
 from siteatlas.web.forms import Form, read_form
+from siteatlas.web.pages.changes import publications
 from siteatlas.web.pages.domains import scan_mark
 from siteatlas.web.templating import redirect, render
 
@@ -39,6 +40,7 @@ TABS = {
     "summary": "Summary",
     "tree": "Tree",
     "urls": "URLs",
+    "changes": "Changes",
     "problems": "Problems",
     "scans": "Scans",
     "settings": "Settings",
@@ -109,6 +111,12 @@ async def _urls(session: AsyncSession, site: DomainView, request: Request) -> di
     }
 
 
+async def _changes(session: AsyncSession, site: DomainView, request: Request) -> dict[str, Any]:
+    """The publications of this site."""
+    base = f"/domains/{site.domain}"
+    return await publications(session, request, base, {"tab": "changes"}, site.id)
+
+
 async def _problems(session: AsyncSession, site: DomainView, request: Request) -> dict[str, Any]:
     """What is wrong in the sitemaps, by code, with samples."""
     page = await list_problems(
@@ -137,6 +145,7 @@ CONTENTS: dict[str, Callable[[AsyncSession, DomainView, Request], Awaitable[dict
     "summary": _summary,
     "tree": _tree,
     "urls": _urls,
+    "changes": _changes,
     "problems": _problems,
     "scans": _scans,
     "settings": _settings,
@@ -176,12 +185,12 @@ async def _scan(name: str, context: Services, user: CurrentUser) -> int:
 async def save_domain_settings(request: Request, context: Context, domain: DomainName) -> Response:
     """Watch, pause, interval and limit of a site."""
     name = parse_site(domain).domain
-    await _change(name, _changes(await read_form(request)))
+    await _change(name, _changed_settings(await read_form(request)))
     context.notify_scheduler()
     return redirect(f"/domains/{name}?tab=settings&saved=1")
 
 
-def _changes(form: Form) -> dict[str, Any]:
+def _changed_settings(form: Form) -> dict[str, Any]:
     """What the form of the settings says."""
     return {
         "watched": form.is_checked("watched"),

@@ -1,0 +1,79 @@
+"""What changed: publications of all sites or of one, newest first, opened to their events."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+from urllib.parse import urlencode
+from uuid import UUID
+
+from fastapi import APIRouter, Path, Request
+from fastapi.responses import HTMLResponse
+
+from siteatlas.insights.overview import changes_per_day
+from siteatlas.insights.publications import list_publications, read_publication
+from siteatlas.storage.models import ChangeKind
+from siteatlas.storage.session import AsyncSession
+from siteatlas.web.charts import DayChange
+from siteatlas.web.context import PageRoute, ReadSession
+from siteatlas.web.templating import render
+
+ROWS = 50
+EVENTS_SHOWN = 200
+DAYS = 30
+KINDS = tuple(kind.value for kind in ChangeKind)
+
+router = APIRouter(route_class=PageRoute, include_in_schema=False)
+
+
+@router.get("/changes", response_class=HTMLResponse)
+async def show_changes(request: Request, session: ReadSession) -> HTMLResponse:
+    """Publications of all sites."""
+    daily = await changes_per_day(session, DAYS)
+    return render(
+        request,
+        "changes.html",
+        daily=[DayChange(f"{day.day:%-d %b}", day.added, day.removed) for day in daily],
+        any_changes=any(day.added or day.removed for day in daily),
+        days=DAYS,
+        **await publications(session, request, "/changes", {}),
+    )
+
+
+@router.get("/changes/{seq}", response_class=HTMLResponse)
+async def show_publication(
+    request: Request, session: ReadSession, seq: Annotated[int, Path(ge=1, le=2**63 - 1)]
+) -> HTMLResponse:
+    """The events of one number: a part of the list, or a page of its own."""
+    page = await read_publication(session, seq, EVENTS_SHOWN)
+    is_part = request.headers.get("HX-Request") == "true"
+    template = "parts/events.html" if is_part else "publication.html"
+    return render(request, template, page=page, seq=seq)
+
+
+async def publications(
+    session: AsyncSession,
+    request: Request,
+    base: str,
+    kept: dict[str, str],
+    domain_id: UUID | None = None,
+) -> dict[str, Any]:
+    """What the list of publications shows, with its filter and its next page."""
+    asked = [kind for kind in request.query_params.get("kinds", "").split(",") if kind in KINDS]
+    page = await list_publications(
+        session,
+        domain_id=domain_id,
+        kinds=frozenset(asked),
+        limit=ROWS,
+        cursor=request.query_params.get("cursor"),
+    )
+    filters = kept | ({"kinds": ",".join(asked)} if asked else {})
+    following = urlencode(filters | {"cursor": page.next_cursor or ""})
+    return {
+        "page": page,
+        "kinds": KINDS,
+        "chosen": asked,
+        "base": base,
+        "kept": kept,
+        "here": f"{base}?{urlencode(filters)}",
+        "next_href": f"{base}?{following}" if page.next_cursor else None,
+    }
