@@ -35,6 +35,7 @@ from siteatlas.settings import Settings
 from siteatlas.settings_loading import load_settings
 from siteatlas.storage.session import Database, bind_database
 from siteatlas.storage.startup import open_storage
+from siteatlas.web.pages.scan import LARGER_FORMS
 from siteatlas.web.routes import install_web
 from siteatlas.web.static_files import is_page
 
@@ -75,7 +76,7 @@ def create_app(
             Middleware(RequestBoundary),
             Middleware(RequestHeadLimits),
             Middleware(LocalMode, host=settings.host, port=settings.port, is_page=is_page),
-            Middleware(RequestBodyLimits, larger=LARGER_BODIES),
+            Middleware(RequestBodyLimits, larger=LARGER_BODIES | LARGER_FORMS, takes_forms=is_page),
         ],
         lifespan=_lifespan(context, run_scheduler=run_scheduler, database=database),
     )

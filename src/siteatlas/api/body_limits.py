@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from email.message import Message as HeaderMessage
 
 import orjson
@@ -27,6 +27,7 @@ KIB = 1024
 BODY_BYTES = 16 * KIB
 BODY_SECONDS = 10.0
 PARSED_BODY = "siteatlas.parsed_body"
+JSON, FORM = "application/json", "application/x-www-form-urlencoded"
 NAME_END = re.compile(rb'"[ \t\r\n]*:')
 JSON_STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"')
 
@@ -40,14 +41,21 @@ class RequestBodyLimits:
 
     From then on, CPU-bound work yields to the request; it does not yield to a client that is still
     sending.
-    `larger` maps the paths that may have a larger body to their limit in bytes.
+    `larger` maps the paths that may have a larger body to their limit in bytes. `takes_forms` tells
+    the paths to which browsers send forms; all others take JSON.
     """
 
     def __init__(
-        self, app: ASGIApp, *, larger: dict[str, int], seconds: float = BODY_SECONDS
+        self,
+        app: ASGIApp,
+        *,
+        larger: Mapping[str, int],
+        takes_forms: Callable[[str], bool] = lambda _path: False,
+        seconds: float = BODY_SECONDS,
     ) -> None:
         self._app = app
         self._larger = larger
+        self._takes_forms = takes_forms
         self._seconds = seconds
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -65,9 +73,16 @@ class RequestBodyLimits:
         except ClientGone:
             return
         if body:
-            scope[PARSED_BODY] = _parse(headers.get(b"content-type", b""), body)
+            self._parse(scope, headers.get(b"content-type", b""), body)
         with fair_loop().interactive():
             await self._app(scope, _replay(body, receive), send)
+
+    def _parse(self, scope: Scope, content_type: bytes, body: bytes) -> None:
+        """Parse the body of a request for data; that of a form is left to its page."""
+        if not self._takes_forms(scope["path"]):
+            scope[PARSED_BODY] = _parse(content_type, body)
+        elif _media_type(content_type) != FORM:
+            raise MediaTypeUnsupported
 
 
 def _check_announced(length: bytes | None, limit: int) -> None:
@@ -106,9 +121,7 @@ def _replay(body: bytes, receive: Receive) -> Receive:
 
 def _parse(content_type: bytes, body: bytes) -> object:
     """Parse a request body as strict JSON; refuse other content types and repeated fields."""
-    header = HeaderMessage()
-    header["content-type"] = content_type.decode("latin-1")
-    if header.get_content_type() != "application/json":
+    if _media_type(content_type) != JSON:
         raise MediaTypeUnsupported
     try:
         value = orjson.loads(body)
@@ -117,6 +130,13 @@ def _parse(content_type: bytes, body: bytes) -> object:
     if _names_twice(body, value):
         raise InputError("The request body names a field twice.")
     return value
+
+
+def _media_type(content_type: bytes) -> str:
+    """The media type in a `Content-Type` header, without its parameters."""
+    header = HeaderMessage()
+    header["content-type"] = content_type.decode("latin-1")
+    return header.get_content_type()
 
 
 def _names_twice(body: bytes, value: object) -> bool:

@@ -35,6 +35,8 @@ MAX_FIELD_ERRORS = 100
 MAX_POINTER_CHARS = 200
 REQUEST_ID = "siteatlas.request_id"
 ERROR_CODE = "siteatlas.error_code"
+# The attribute of `app.state` that renders problem details as a page, if there are pages.
+ERROR_PAGE = "error_page"
 METHODS = ("DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT")
 
 log = get_logger("api")
@@ -61,9 +63,7 @@ def problem(
     body = _problem_body(scope, type(error), error.message) | error.details
     if listed:
         body["errors"] = listed
-    return _problem_response(
-        error.http_status, body, {**_problem_headers(error), **(headers or {})}
-    )
+    return _problem_response(scope, body, {**_problem_headers(error), **(headers or {})})
 
 
 def _problem_headers(error: SiteatlasError) -> dict[str, str]:
@@ -132,7 +132,7 @@ async def _on_http_error(request: Request, error: Exception) -> Response:
     body = _problem_details(
         request.scope, status, code, title=status.phrase, detail=f"{status.phrase}."
     )
-    return _problem_response(status, body, headers)
+    return _problem_response(request.scope, body, headers)
 
 
 def allowed_methods(request: Request) -> list[str]:
@@ -169,10 +169,22 @@ def _problem_details(
     }
 
 
-def _problem_response(status: int, body: Mapping[str, Any], headers: Mapping[str, str]) -> Response:
-    """The HTTP response that carries problem details."""
+def _problem_response(
+    scope: Scope, body: Mapping[str, Any], headers: Mapping[str, str]
+) -> Response:
+    """The HTTP response that carries problem details: a page for browsers, JSON for programs."""
+    render = getattr(scope["app"].state, ERROR_PAGE, None) if "app" in scope else None
+    if render is not None and _accepts_html(scope):
+        return Response(
+            render(scope, body), body["status"], headers=dict(headers), media_type="text/html"
+        )
     content = orjson.dumps(body)
-    return Response(content, status, headers=dict(headers), media_type=MEDIA_TYPE)
+    return Response(content, body["status"], headers=dict(headers), media_type=MEDIA_TYPE)
+
+
+def _accepts_html(scope: Scope) -> bool:
+    """Whether the client names HTML among what it accepts, as browsers do that open a page."""
+    return any(name == b"accept" and b"text/html" in value for name, value in scope["headers"])
 
 
 def _field_error(pointer: str, code: str, message: str, place: str = "body") -> dict[str, str]:

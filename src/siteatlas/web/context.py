@@ -1,20 +1,17 @@
-"""What pages share: the services that `main` passes, read sessions, and error pages."""
+"""What pages share: the services that `main` passes, and read sessions."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Coroutine
-from typing import Annotated, Any, Protocol, TypeVar
+from collections.abc import AsyncIterator
+from typing import Annotated, Protocol, TypeVar
 
-from fastapi import Depends, Request, Response
-from fastapi.routing import APIRoute
+from fastapi import Depends, Request
 
-from siteatlas.errors import SiteatlasError
 from siteatlas.insights.health import DatabaseState
 from siteatlas.insights.queue_load import QueueLoad
 from siteatlas.net.egress import EgressPolicy
 from siteatlas.settings import Settings
 from siteatlas.storage.session import AsyncSession, get_session
-from siteatlas.web.templating import render
 
 AnswerT_co = TypeVar("AnswerT_co", covariant=True)
 
@@ -61,32 +58,3 @@ async def _read_session() -> AsyncIterator[AsyncSession]:
 
 Context = Annotated[Services, Depends(_services)]
 ReadSession = Annotated[AsyncSession, Depends(_read_session, scope="function")]
-
-
-class PageRoute(APIRoute):
-    """A route whose errors become pages, with the status that the API would give."""
-
-    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """Wrap the handler of the framework."""
-        handle = super().get_route_handler()
-
-        async def handle_with_error_page(request: Request) -> Response:
-            """Run the handler; show an error of ours as a page."""
-            try:
-                return await handle(request)
-            except SiteatlasError as error:
-                return error_page(request, error)
-
-        return handle_with_error_page
-
-
-def error_page(request: Request, error: SiteatlasError) -> Response:
-    """The page of an error."""
-    return render(
-        request,
-        "error.html",
-        status_code=error.http_status,
-        code=error.code,
-        message=error.message,
-        number=error.http_status,
-    )

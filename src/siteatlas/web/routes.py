@@ -12,12 +12,14 @@ from siteatlas.web.pages import (
     domains,
     jobs,
     overview,
+    problems,
     scan,
     search,
     sitemap,
     system,
 )
 from siteatlas.web.static_files import install_static_files
+from siteatlas.web.templating import render_error
 
 ROUTERS = (
     overview.router,
@@ -26,6 +28,7 @@ ROUTERS = (
     sitemap.router,
     changes.router,
     jobs.router,
+    problems.router,
     system.router,
     scan.router,
     search.router,
@@ -36,6 +39,7 @@ ROUTERS = (
 def install_web(app: FastAPI, services: Services) -> None:
     """Add the dashboard to an application."""
     app.state.web = services
+    app.state.error_page = render_error
     app.state.broadcaster = live.Broadcaster()
     for router in ROUTERS:
         app.include_router(router)

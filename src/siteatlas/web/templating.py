@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from functools import cache
 from typing import Any
@@ -11,6 +12,7 @@ from fastapi import Request
 from fastapi.responses import HTMLResponse, RedirectResponse
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
+from starlette.types import Scope
 
 from siteatlas import __version__
 from siteatlas.web import charts, formatting
@@ -23,8 +25,6 @@ NAVIGATION = (
     ("/changes", "Changes"),
     ("/problems", "Problems"),
     ("/jobs", "Jobs"),
-    ("/webhooks", "Webhooks"),
-    ("/keys", "Keys"),
     ("/system", "System"),
 )
 
@@ -65,6 +65,11 @@ def render(
     """A page, or the part of one that a template holds."""
     text = environment().get_template(template).render(path=request.url.path, **values)
     return HTMLResponse(text, status_code)
+
+
+def render_error(scope: Scope, body: Mapping[str, Any]) -> str:
+    """The page of a failed request; `body` are its problem details."""
+    return environment().get_template("error.html").render(path=scope["path"], problem=body)
 
 
 def redirect(location: str) -> RedirectResponse:

@@ -50,7 +50,7 @@ def test_one_value_is_no_line():
 
 def test_additions_stand_above_the_line_and_removals_below_it():
     image = etree.fromstring(str(change_bars([DayChange("1 Mar", 4, 2)], label="Changes")))
-    axis = place(image.xpath("//line")[0], "y1")
+    axis = place(next(image.iter("line")), "y1")
     added, removed = image.findall("rect")
     assert place(added, "y") + place(added, "height") == pytest.approx(axis, abs=0.1)
     assert place(removed, "y") == pytest.approx(axis, abs=0.1)

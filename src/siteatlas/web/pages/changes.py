@@ -14,7 +14,7 @@ from siteatlas.insights.publications import list_publications, read_publication
 from siteatlas.storage.models import ChangeKind
 from siteatlas.storage.session import AsyncSession
 from siteatlas.web.charts import DayChange
-from siteatlas.web.context import PageRoute, ReadSession
+from siteatlas.web.context import ReadSession
 from siteatlas.web.templating import render
 
 ROWS = 50
@@ -22,7 +22,7 @@ EVENTS_SHOWN = 200
 DAYS = 30
 KINDS = tuple(kind.value for kind in ChangeKind)
 
-router = APIRouter(route_class=PageRoute, include_in_schema=False)
+router = APIRouter(include_in_schema=False)
 
 
 @router.get("/changes", response_class=HTMLResponse)

@@ -27,7 +27,7 @@ from siteatlas.queue.submission import submit_site
 from siteatlas.storage.retry import retry_when_busy
 from siteatlas.storage.session import AsyncSession, get_session
 from siteatlas.storage.statements.domains import change_domain, find_domain
-from siteatlas.web.context import Context, PageRoute, ReadSession, Services
+from siteatlas.web.context import Context, ReadSession, Services
 from siteatlas.web.explanations import explain
 from siteatlas.web.forms import Form, read_form
 from siteatlas.web.pages.changes import publications
@@ -46,7 +46,7 @@ TABS = {
     "settings": "Settings",
 }
 
-router = APIRouter(route_class=PageRoute, include_in_schema=False)
+router = APIRouter(include_in_schema=False)
 DomainName = Annotated[str, Path(max_length=2048)]
 Cursor = Annotated[str | None, Query(max_length=2048)]
 

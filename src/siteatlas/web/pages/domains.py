@@ -18,7 +18,7 @@ from siteatlas.storage.retry import retry_when_busy
 from siteatlas.storage.session import get_session
 from siteatlas.storage.statements.domains import change_domain, find_domain
 from siteatlas.web.charts import ScanMark
-from siteatlas.web.context import Context, PageRoute, ReadSession
+from siteatlas.web.context import Context, ReadSession
 from siteatlas.web.formatting import duration, exact
 from siteatlas.web.forms import read_form
 from siteatlas.web.templating import redirect, render
@@ -33,7 +33,7 @@ FILTERS = {
     DomainState.FAILING.value: "Failing",
 }
 
-router = APIRouter(route_class=PageRoute, include_in_schema=False)
+router = APIRouter(include_in_schema=False)
 
 
 @router.get("/domains", response_class=HTMLResponse)

@@ -17,7 +17,7 @@ from siteatlas.queue.operator_actions import cancel, retry
 from siteatlas.storage.models import JobStatus
 from siteatlas.storage.retry import retry_when_busy
 from siteatlas.storage.session import get_session
-from siteatlas.web.context import Context, PageRoute, ReadSession
+from siteatlas.web.context import Context, ReadSession
 from siteatlas.web.explanations import explain
 from siteatlas.web.forms import read_form
 from siteatlas.web.templating import redirect, render
@@ -35,7 +35,7 @@ STATUSES = {
 ACTIONS = {"cancel": cancel, "retry": retry}
 PHASES = ("waiting", "reading", "comparing", "done")
 
-router = APIRouter(route_class=PageRoute, include_in_schema=False)
+router = APIRouter(include_in_schema=False)
 JobIdent = Annotated[str, Path(max_length=64)]
 
 

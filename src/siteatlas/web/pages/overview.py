@@ -15,14 +15,14 @@ from siteatlas.insights.overview import (
 from siteatlas.storage.models import JobStatus
 from siteatlas.storage.session import AsyncSession
 from siteatlas.web.charts import DayChange
-from siteatlas.web.context import Context, PageRoute, ReadSession
+from siteatlas.web.context import Context, ReadSession
 from siteatlas.web.templating import render
 
 RANGES = {"7": "7 days", "30": "30 days", "90": "90 days"}
 DEFAULT_RANGE = "30"
 RUNNING_ROWS = 6
 
-router = APIRouter(route_class=PageRoute, include_in_schema=False)
+router = APIRouter(include_in_schema=False)
 
 
 @router.get("/", response_class=HTMLResponse)

@@ -12,14 +12,16 @@ from siteatlas.net.egress import EgressPolicy, parse_allowed_site
 from siteatlas.queue.submission import submit_site
 from siteatlas.storage.retry import retry_when_busy
 from siteatlas.storage.session import get_session
-from siteatlas.web.context import Context, PageRoute, Services
+from siteatlas.web.context import Context, Services
 from siteatlas.web.forms import Form, read_form
 from siteatlas.web.templating import redirect, render
 
 MAX_SITES = 1_000
+# Enough for that many sites with addresses of ordinary length.
+LARGER_FORMS = {"/scan": 256 * 1024}
 MAX_PAGES = 50_000_000
 
-router = APIRouter(route_class=PageRoute, include_in_schema=False)
+router = APIRouter(include_in_schema=False)
 
 
 @router.get("/scan", response_class=HTMLResponse)

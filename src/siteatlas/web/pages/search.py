@@ -11,10 +11,10 @@ from fastapi.responses import Response
 from siteatlas.errors import AddressError
 from siteatlas.net.address import parse_site
 from siteatlas.storage.statements.domains import find_domain
-from siteatlas.web.context import PageRoute, ReadSession
+from siteatlas.web.context import ReadSession
 from siteatlas.web.templating import redirect
 
-router = APIRouter(route_class=PageRoute, include_in_schema=False)
+router = APIRouter(include_in_schema=False)
 
 
 @router.get("/search")

@@ -12,13 +12,13 @@ from fastapi.responses import HTMLResponse
 from siteatlas.insights.sitemap_tree import tree_children
 from siteatlas.insights.sitemaps import find_sitemap
 from siteatlas.insights.urls import list_sitemap_urls
-from siteatlas.web.context import PageRoute, ReadSession
+from siteatlas.web.context import ReadSession
 from siteatlas.web.explanations import explain
 from siteatlas.web.templating import render
 
 ROWS = 50
 
-router = APIRouter(route_class=PageRoute, include_in_schema=False)
+router = APIRouter(include_in_schema=False)
 
 
 @router.get("/sitemaps/{sitemap_id}", response_class=HTMLResponse)

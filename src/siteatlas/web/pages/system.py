@@ -6,10 +6,10 @@ from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse
 
 from siteatlas.insights.workers import list_workers
-from siteatlas.web.context import Context, PageRoute, ReadSession
+from siteatlas.web.context import Context, ReadSession
 from siteatlas.web.templating import render
 
-router = APIRouter(route_class=PageRoute, include_in_schema=False)
+router = APIRouter(include_in_schema=False)
 
 
 @router.get("/system", response_class=HTMLResponse)

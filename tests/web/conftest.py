@@ -1,0 +1,46 @@
+"""What tests of pages share: the application on a fresh database, and a client like a browser."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import httpx
+import pytest_asyncio
+from fastapi import FastAPI
+
+from tests.api.conftest import BASE_URL, app, cut_off_app
+from tests.fixtures.database import (
+    database,
+    database_name,
+    database_url,
+    postgres_server,
+    session,
+)
+
+__all__ = [
+    "app",
+    "cut_off_app",
+    "database",
+    "database_name",
+    "database_url",
+    "postgres_server",
+    "session",
+]
+
+ACCEPT = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
+
+
+@pytest_asyncio.fixture
+async def client(app: FastAPI) -> AsyncIterator[httpx.AsyncClient]:
+    """A browser without JavaScript."""
+    transport = httpx.ASGITransport(app=app)
+    async with httpx.AsyncClient(transport=transport, base_url=BASE_URL, headers=ACCEPT) as opened:
+        yield opened
+
+
+@pytest_asyncio.fixture
+async def cut_off_client(cut_off_app: FastAPI) -> AsyncIterator[httpx.AsyncClient]:
+    """The same, for an application whose database cannot be reached."""
+    transport = httpx.ASGITransport(app=cut_off_app)
+    async with httpx.AsyncClient(transport=transport, base_url=BASE_URL, headers=ACCEPT) as opened:
+        yield opened

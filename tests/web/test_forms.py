@@ -1,0 +1,105 @@
+"""Forms of the dashboard work as plain HTML forms: submit, then see the result."""
+
+from __future__ import annotations
+
+import httpx
+import pytest
+
+from siteatlas.storage.models import Domain, Job
+from tests.fixtures.pipeline import rows_of
+from tests.fixtures.web_pages import WebPage
+
+pytestmark = pytest.mark.usefixtures("database")
+
+
+async def test_a_submitted_site_leads_to_its_job(client: httpx.AsyncClient):
+    response = await client.post("/scan", data={"sites": "example.com", "watch": "on"})
+    (job,) = await rows_of(Job)
+    assert (response.status_code, response.headers["location"]) == (303, f"/jobs/{job.id}")
+    (site,) = await rows_of(Domain)
+    assert (site.domain, site.watched) == ("example.com", True)
+
+
+async def test_several_sites_lead_to_the_list_of_jobs(client: httpx.AsyncClient):
+    response = await client.post("/scan", data={"sites": "example.com\nexample.org"})
+    assert response.headers["location"] == "/jobs"
+    assert sorted(site.domain for site in await rows_of(Domain)) == ["example.com", "example.org"]
+    assert not any(site.watched for site in await rows_of(Domain))
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"sites": ""}, "Enter a host"),
+        ({"sites": "example.com\nftp://example.org"}, "ftp://example.org"),
+        ({"sites": "http://127.0.0.1"}, "127.0.0.1"),
+        ({"sites": "example.com", "max_pages": "0"}, "number from 1"),
+    ],
+)
+async def test_a_bad_entry_is_named_and_kept_in_the_form(
+    client: httpx.AsyncClient, fields: dict[str, str], words: str
+):
+    response = await client.post("/scan", data=fields)
+    assert response.status_code == 422
+    page = WebPage(response)
+    assert words in page.words("//main//*[@class='fault']")
+    assert page.words("//main//textarea").strip() == fields["sites"]
+    assert await rows_of(Job) == []
+
+
+async def test_a_waiting_job_can_be_cancelled_and_retried(client: httpx.AsyncClient):
+    await client.post("/scan", data={"sites": "example.com"})
+    (job,) = await rows_of(Job)
+    await client.post(f"/jobs/{job.id}/cancel")
+    assert [job.status for job in await rows_of(Job)] == ["cancelled"]
+    await client.post(f"/jobs/{job.id}/retry")
+    assert [job.status for job in await rows_of(Job)] == ["pending"]
+
+
+async def test_all_jobs_that_match_are_cancelled_at_once(client: httpx.AsyncClient):
+    await client.post("/scan", data={"sites": "a.example\nb.example\nc.example"})
+    await client.post("/jobs", data={"status": "pending", "domain": "", "action": "cancel"})
+    assert {job.status for job in await rows_of(Job)} == {"cancelled"}
+
+
+async def test_the_settings_of_a_site_are_saved(client: httpx.AsyncClient):
+    await client.post("/scan", data={"sites": "example.com"})
+    fields = {"watched": "on", "interval": "6", "max_pages": "500"}
+    response = await client.post("/domains/example.com/settings", data=fields)
+    assert response.headers["location"].startswith("/domains/example.com?tab=settings")
+    (site,) = await rows_of(Domain)
+    assert (site.watched, site.scan_interval_hours, site.max_pages) == (True, 6.0, 500)
+
+
+async def test_selected_sites_are_paused_and_removed(client: httpx.AsyncClient):
+    await client.post("/scan", data={"sites": "a.example\nb.example", "watch": "on"})
+    chosen = {"domain": ["a.example", "b.example"]}
+    await client.post("/domains", data={**chosen, "action": "pause"})
+    assert all(site.paused for site in await rows_of(Domain))
+    await client.post("/jobs", data={"status": "pending", "action": "cancel"})
+    await client.post("/domains", data={**chosen, "action": "remove"})
+    assert all(site.deleted_at is not None for site in await rows_of(Domain))
+
+
+@pytest.mark.parametrize(
+    ("query", "location"),
+    [
+        ("17", "/jobs/17"),
+        ("example.com", "/domains/example.com"),
+        ("https://www.example.com/shop/", "/domains/example.com?tab=urls&contains=%2Fshop%2F"),
+        ("exam", "/domains?q=exam"),
+    ],
+)
+async def test_the_search_field_leads_to_what_was_meant(
+    client: httpx.AsyncClient, query: str, location: str
+):
+    await client.post("/scan", data={"sites": "example.com"})
+    response = await client.get("/search", params={"q": query})
+    assert (response.status_code, response.headers["location"]) == (303, location)
+
+
+async def test_a_form_of_another_site_is_refused(client: httpx.AsyncClient):
+    headers = {"Origin": "https://evil.example", "Sec-Fetch-Site": "cross-site"}
+    response = await client.post("/scan", data={"sites": "example.com"}, headers=headers)
+    assert response.status_code == 403
+    assert await rows_of(Job) == []

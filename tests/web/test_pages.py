@@ -1,0 +1,169 @@
+"""Every page of the dashboard: on an empty installation, and with a site that was scanned."""
+
+from __future__ import annotations
+
+import httpx
+import pytest
+
+from siteatlas.storage.models import Domain, Sitemap
+from tests.fixtures.pipeline import index, pages, rows_of, scan_server, urlset
+from tests.fixtures.site_server import SiteServer
+from tests.fixtures.web_pages import WebPage
+
+pytestmark = pytest.mark.usefixtures("database")
+
+PAGES = ["/", "/domains", "/changes", "/problems", "/jobs", "/system", "/scan"]
+TABS = ["summary", "tree", "urls", "changes", "problems", "scans", "settings"]
+
+
+def shop() -> SiteServer:
+    """An index with one good child and one that is not there."""
+    return SiteServer(
+        {
+            "/robots.txt": "Sitemap: {base}/index.xml\n",
+            "/index.xml": index(["{base}/a.xml", "{base}/gone.xml"]),
+            "/a.xml": urlset(pages("a", 60)),
+        }
+    )
+
+
+async def page_at(client: httpx.AsyncClient, path: str, status: int = 200) -> WebPage:
+    """The parsed page at a path; checks what holds for every page."""
+    response = await client.get(path)
+    assert response.status_code == status, (path, response.text[:500])
+    assert response.headers["content-type"] == "text/html; charset=utf-8"
+    page = WebPage(response)
+    assert len(page.find("//h1")) == 1, path
+    assert page.find("//title/text()")[0].endswith("Siteatlas")
+    assert page.find("//@style") == []
+    assert page.find("//script[not(@src)]") == []
+    ids = page.find("//@id")
+    assert sorted(ids) == sorted(set(ids)), path
+    return page
+
+
+@pytest.mark.parametrize("path", PAGES)
+async def test_a_page_of_an_empty_installation_says_what_to_do(
+    client: httpx.AsyncClient, path: str
+):
+    page = await page_at(client, path)
+    assert page.words().strip()
+
+
+@pytest.mark.parametrize("path", PAGES)
+async def test_a_page_is_current_in_the_navigation(client: httpx.AsyncClient, path: str):
+    page = await page_at(client, path)
+    current = page.find("//nav[@aria-label='Main']//a[@aria-current='page']/@href")
+    assert current == ([path] if path != "/scan" else [])
+
+
+async def test_every_view_of_a_scanned_site_can_be_opened(client: httpx.AsyncClient):
+    async with shop() as server:
+        job = await scan_server(server)
+    (site,) = await rows_of(Domain)
+    for tab in TABS:
+        page = await page_at(client, f"/domains/{site.domain}?tab={tab}")
+        assert page.find("//nav[@aria-label='Views of this site']/a[@aria-current]/text()")
+    for sitemap in await rows_of(Sitemap):
+        await page_at(client, f"/sitemaps/{sitemap.id}")
+    for path in ["/", "/domains", "/changes", "/problems", "/jobs", f"/jobs/{job.id}"]:
+        page = await page_at(client, path)
+        assert site.domain in page.words("//body") or path == "/problems"
+
+
+async def test_links_of_pages_lead_to_pages(client: httpx.AsyncClient):
+    async with shop() as server:
+        await scan_server(server)
+    (site,) = await rows_of(Domain)
+    seen, waiting = set[str](), ["/", f"/domains/{site.domain}"]
+    while waiting:
+        path = waiting.pop()
+        if path in seen or len(seen) > 60:
+            continue
+        seen.add(path)
+        response = await client.get(path)
+        assert response.status_code < 400, path
+        if "text/html" in response.headers["content-type"]:
+            links = WebPage(response).find("//main//a/@href")
+            waiting += [link for link in links if link.startswith("/") and "/api/" not in link]
+    assert len(seen) > 20
+
+
+async def test_urls_can_be_filtered_and_paged(client: httpx.AsyncClient):
+    async with shop() as server:
+        await scan_server(server)
+    (site,) = await rows_of(Domain)
+    base = f"/domains/{site.domain}?tab=urls"
+    first = await page_at(client, base)
+    assert len(first.find("//tbody/tr")) == 50
+    (following,) = first.find("//a[@rel='next']/@href")
+    assert len((await page_at(client, following)).find("//tbody/tr")) == 10
+    hit = await page_at(client, f"{base}&contains=page-59")
+    assert len(hit.find("//tbody/tr")) == 1
+    none = await page_at(client, f"{base}&contains=nothing-like-it")
+    assert "No URL matches" in none.words()
+
+
+async def test_a_partial_scan_explains_itself(client: httpx.AsyncClient):
+    async with shop() as server:
+        job = await scan_server(server)
+    page = await page_at(client, f"/jobs/{job.id}")
+    notice = page.words("//section[contains(@class, 'notice warn')]")
+    assert "http_not_found" in notice
+
+
+async def test_a_failed_scan_shows_what_was_tried(client: httpx.AsyncClient):
+    async with SiteServer({}) as server:
+        job = await scan_server(server)
+    page = await page_at(client, f"/jobs/{job.id}")
+    assert "no_sitemap" in page.words("//section[@role='alert']")
+    tried = page.find("//section[@aria-labelledby='tried-title']//tbody/tr")
+    assert len(tried) > 3
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "code"),
+    [
+        ("/domains/nowhere.example", 404, "domain_not_found"),
+        ("/jobs/12345", 404, "job_not_found"),
+        ("/jobs/not-a-job", 422, "input_invalid"),
+        ("/domains?cursor=junk", 422, "cursor_invalid"),
+        ("/no/such/page", 404, "not_found"),
+    ],
+)
+async def test_an_error_is_a_page_with_its_code_and_a_way_back(
+    client: httpx.AsyncClient, path: str, status: int, code: str
+):
+    response = await client.get(path)
+    assert response.status_code in {status, 400}
+    page = WebPage(response)
+    assert code in page.words("//body")
+    assert page.find("//main//a[@href='/']")
+
+
+async def test_a_page_without_a_database_says_so(cut_off_client: httpx.AsyncClient):
+    response = await cut_off_client.get("/domains")
+    assert response.status_code == 503
+    assert "text/html" in response.headers["content-type"]
+
+
+async def test_a_hostile_name_is_shown_as_text(client: httpx.AsyncClient):
+    server = SiteServer(
+        {
+            "/robots.txt": "Sitemap: {base}/a.xml\n",
+            "/a.xml": urlset(["{base}/?q=&lt;script&gt;alert(1)&lt;/script&gt;"]),
+        }
+    )
+    async with server:
+        await scan_server(server)
+    (site,) = await rows_of(Domain)
+    page = await page_at(client, f"/domains/{site.domain}?tab=urls")
+    assert "<script>alert(1)</script>" in page.words("//body")
+
+
+async def test_a_program_gets_problem_details_where_a_browser_gets_a_page(
+    client: httpx.AsyncClient,
+):
+    response = await client.get("/no/such/page", headers={"Accept": "application/json"})
+    assert response.headers["content-type"] == "application/problem+json"
+    assert response.json()["code"] == "not_found"
