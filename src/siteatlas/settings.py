@@ -250,7 +250,25 @@ class Settings:
         Integer(1, 100_000),
         10,
         env="SITEATLAS_KEEP_SCANS",
-        description="Number of most recent scans to keep per site when their jobs are pruned.",
+        description=(
+            "Number of most recent scans to keep per site when their jobs are pruned. Scans with "
+            "events in the change feed are kept as long as these."
+        ),
+    )
+    keep_changes_days: float = setting(
+        RETENTION_DAYS,
+        90,
+        env="SITEATLAS_KEEP_CHANGES_DAYS",
+        description=(
+            "Number of days to keep the events of the change feed, and the earlier texts of "
+            "robots.txt that they are about."
+        ),
+    )
+    keep_removed_urls_days: float = setting(
+        RETENTION_DAYS,
+        365,
+        env="SITEATLAS_KEEP_REMOVED_URLS_DAYS",
+        description="Number of days to keep URLs that their sitemaps no longer list.",
     )
     robots_unreachable: Literal["retry", "proceed"] = setting(
         Choice("retry", "proceed"),

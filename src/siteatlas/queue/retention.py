@@ -1,6 +1,7 @@
 """Prunes ended jobs with their scans, batches and workers.
 
-Deleted sites are pruned by `storage.statements.deleted_domains`. Each call removes a small batch in
+Deleted sites are pruned by `storage.statements.deleted_domains`, the change feed by
+`feed_retention.py`. Each call removes a small batch in
 one transaction; the caller repeats it while rows are removed. Expired rows are found through
 dedicated indexes, so a call with nothing to do reads almost nothing.
 """
@@ -14,9 +15,14 @@ from typing import Self
 
 from sqlalchemy import Select, and_, delete, exists, func, select
 from sqlalchemy.ext.asyncio import AsyncSession
-from sqlalchemy.orm import aliased
 
 from siteatlas.queue.batches import freeze_items
+from siteatlas.queue.pruned_scans import (
+    delete_scanned_documents,
+    delete_scans,
+    has_left_the_feed,
+    oldest_kept_scan,
+)
 from siteatlas.queue.statuses import ACTIVE_STATUSES
 from siteatlas.settings import Settings
 from siteatlas.storage.models import (
@@ -29,7 +35,6 @@ from siteatlas.storage.models import (
     Scan,
     ScanState,
     Sitemap,
-    SitemapScan,
     SitemapStatus,
     Worker,
 )
@@ -53,6 +58,8 @@ class Retention:
     failed_job_days: float = 90
     batch_days: float = 90
     scans: int = 10
+    change_days: float = 90
+    removed_url_days: float = 365
 
     @classmethod
     def of(cls, settings: Settings) -> Self:
@@ -62,6 +69,8 @@ class Retention:
             failed_job_days=settings.keep_failed_jobs_days,
             batch_days=settings.keep_batches_days,
             scans=settings.keep_scans,
+            change_days=settings.keep_changes_days,
+            removed_url_days=settings.keep_removed_urls_days,
         )
 
     def days_for(self, status: JobStatus) -> float:
@@ -80,11 +89,11 @@ async def prune_jobs(session: AsyncSession, keep: Retention = Retention()) -> in
     if not ids:
         return 0
     scans = (await session.scalars(_surplus_scans(ids, keep.scans))).all()
-    of_scans = SitemapScan.scan_id.in_(scans)
-    if removed := await delete_rows(session, SitemapScan, of_scans, ROWS_PER_BATCH):
-        return removed
-    # A retried job may have restarted one of them since.
-    await session.execute(delete(Scan).where(Scan.id.in_(scans), Scan.state != ScanState.RUNNING))
+    in_feed = (await session.scalars(_surplus_scans_in_feed(ids, keep.scans))).all()
+    documents = await delete_scanned_documents(session, [*scans, *in_feed], ROWS_PER_BATCH)
+    if documents:
+        return documents
+    await delete_scans(session, scans)
     if len(scans) == SCANS_PER_BATCH:
         return len(scans)
     await freeze_items(session, BatchItem.job_id.in_(ids))
@@ -112,28 +121,28 @@ async def _expired_jobs(session: AsyncSession, keep: Retention) -> list[int]:
 
 
 def _surplus_scans(job_ids: Sequence[int], kept: int) -> Select[int]:
-    """Scans up to those of these jobs, except the newest of each site."""
-    newer = aliased(Scan)
+    """Scans up to those of these jobs, except the newest of each site and those in the feed."""
     sites = (
         select(Scan.domain_id, func.max(Scan.id).label("last_id"))
         .where(Scan.job_id.in_(job_ids))
         .group_by(Scan.domain_id)
         .cte("sites")
     )
-    oldest_kept = (
-        select(newer.id)
-        .where(newer.domain_id == sites.c.domain_id)
-        .order_by(newer.id.desc())
-        .offset(kept - 1)
-        .limit(1)
-        .scalar_subquery()
-    )
+    oldest_kept = oldest_kept_scan(sites.c.domain_id, kept)
     return (
         select(Scan.id)
         .join(sites, Scan.domain_id == sites.c.domain_id)
         .where(Scan.id <= sites.c.last_id, Scan.id < oldest_kept, Scan.state != ScanState.RUNNING)
+        .where(has_left_the_feed())
         .limit(SCANS_PER_BATCH)
     )
+
+
+def _surplus_scans_in_feed(job_ids: Sequence[int], kept: int) -> Select[int]:
+    """The scans of these jobs that only the feed still needs, which has no use for documents."""
+    is_surplus = Scan.id < oldest_kept_scan(Scan.domain_id, kept)
+    is_needed = ~has_left_the_feed()
+    return select(Scan.id).where(Scan.job_id.in_(job_ids), is_surplus, is_needed)
 
 
 async def prune_batches(session: AsyncSession, keep: Retention = Retention()) -> int:

@@ -26,6 +26,7 @@ from siteatlas.net.address import parse_site
 from siteatlas.net.egress import EgressPolicy
 from siteatlas.processor.stalled_writers import terminate_stalled_writers
 from siteatlas.queue.batches import close_batches
+from siteatlas.queue.feed_retention import prune_feed, prune_removed_urls, raise_retained_from
 from siteatlas.queue.new_job import Priority, SubmittedJob
 from siteatlas.queue.retention import (
     Retention,
@@ -335,6 +336,9 @@ async def _prune(keep: Retention) -> None:
         "prune_batches": partial(prune_batches, keep=keep),
         "prune_never_asked": prune_unrequested_documents,
         "prune_workers": prune_workers,
+        "raise_retained_from": partial(raise_retained_from, days=keep.change_days),
+        "prune_feed": partial(prune_feed, days=keep.change_days, kept_scans=keep.scans),
+        "prune_removed_urls": partial(prune_removed_urls, days=keep.removed_url_days),
         "prune_deleted_domains": prune_deleted_domains,
     }
     for name, prune_step in prune_steps.items():

@@ -56,6 +56,8 @@ class RemovalEvidence(StrEnum):
 class FeedHead(Base):
     """The only row of the feed: its last number, and from which number on it is retained.
 
+    Events up to `pruned_to` have been deleted; those from there to `retained_from` are being.
+
     Locked last in every transaction that publishes, just before COMMIT, so that numbers become
     visible in their order. `feed_id` is renewed by a restore: cursors of another feed are refused.
     """
@@ -75,6 +77,7 @@ class FeedHead(Base):
     id: Mapped[int] = mapped_column(SmallInteger, primary_key=True, autoincrement=False)
     seq: Mapped[int] = mapped_column(server_default=text("0"))
     retained_from: Mapped[int] = mapped_column(server_default=text("0"))
+    pruned_to: Mapped[int] = mapped_column(server_default=text("0"))
     feed_id: Mapped[UUID] = mapped_column(server_default=func.gen_random_uuid())
 
 
@@ -120,6 +123,12 @@ class FeedEvent(Base):
             postgresql_where=text("scan_id IS NOT NULL"),
         ),
         Index("ix_feed_events_seq", "seq", "id", postgresql_where=text("seq IS NOT NULL")),
+        Index(
+            "ix_feed_events_domain_id_seq",
+            "domain_id",
+            "seq",
+            postgresql_where=text("seq IS NOT NULL"),
+        ),
     )
 
     id: Mapped[int] = mapped_column(Identity(always=True), primary_key=True)

@@ -40,6 +40,11 @@ class Domain(Base):
         Index(
             "ix_domains_deleted_at", "deleted_at", postgresql_where=text("deleted_at IS NOT NULL")
         ),
+        Index(
+            "ix_domains_removals_held",
+            "removals_held_since",
+            postgresql_where=text("removals_held_since IS NOT NULL"),
+        ),
     )
 
     id: Mapped[UUID] = mapped_column(primary_key=True, server_default=func.gen_random_uuid())

@@ -119,6 +119,11 @@ class SitemapUrl(Base):
     __table_args__ = (
         Index("ix_sitemap_urls_url_hash", "url_hash"),
         Index(
+            "ix_sitemap_urls_removed_at",
+            "removed_at",
+            postgresql_where=text("removed_at IS NOT NULL"),
+        ),
+        Index(
             "ix_sitemap_urls_missing",
             "sitemap_id",
             "missing_scan_id",

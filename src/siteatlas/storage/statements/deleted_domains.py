@@ -11,12 +11,15 @@ from siteatlas.storage.models import (
     Base,
     Candidate,
     Domain,
+    FeedEvent,
     Job,
+    RobotsFile,
     Scan,
     Sitemap,
     SitemapLink,
     SitemapScan,
     SitemapUrl,
+    UrlChange,
 )
 from siteatlas.storage.statements.bulk import delete_rows
 
@@ -50,11 +53,14 @@ def _rows_of(domain_id: UUID) -> list[tuple[type[Base], ColumnElement[bool]]]:
     scans = select(Scan.id).where(Scan.domain_id == domain_id)
     return [
         (SitemapUrl, SitemapUrl.sitemap_id.in_(documents)),
+        (UrlChange, UrlChange.scan_id.in_(scans)),
+        (FeedEvent, FeedEvent.scan_id.in_(scans)),
         (SitemapScan, SitemapScan.scan_id.in_(scans)),
         (SitemapLink, SitemapLink.parent_id.in_(documents)),
         (Sitemap, Sitemap.domain_id == domain_id),
         (Scan, Scan.domain_id == domain_id),
         (Candidate, Candidate.domain_id == domain_id),
+        (RobotsFile, RobotsFile.domain_id == domain_id),
     ]
 
 
