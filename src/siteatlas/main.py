@@ -15,8 +15,13 @@ from fastapi import FastAPI
 from starlette.middleware import Middleware
 
 from siteatlas import __version__
+from siteatlas.access.authentication import AccessControl, Authentication
+from siteatlas.access.front import Front
 from siteatlas.access.headers import SecurityHeaders
+from siteatlas.access.installation import Installation
 from siteatlas.access.local_mode import LocalMode
+from siteatlas.access.marks import require_marks
+from siteatlas.access.request_headers import BrowserPages
 from siteatlas.aio.background import background_task
 from siteatlas.api.body_limits import RequestBodyLimits
 from siteatlas.api.context import ApiContext
@@ -46,44 +51,69 @@ def create_app(
     *,
     run_scheduler: bool = True,
     database: Database | None = None,
+    installation: Installation | None = None,
+    insecure_no_auth: bool = False,
 ) -> FastAPI:
     """The web application; its lifespan opens the database and runs the scheduler.
 
     A database that is passed in belongs to the caller and stays open. Without `run_scheduler`
     jobs are queued here and run by `siteatlas worker`. Without `settings` the application reads
-    them and configures logging, as a server that knows nothing of Siteatlas needs it.
+    them and configures logging, as a server that knows nothing of Siteatlas needs it. A caller
+    that has asked whether the `installation` is closed passes it.
     """
     if settings is None:
         loaded = load_settings()
         require_usable(loaded)
         settings = loaded.settings
         configure_logging(settings.log_level, settings.log_format)
-    context = ApiContext(settings, policy or EgressPolicy.from_text(settings.egress_allow))
+    installation = installation or Installation()
+    context = ApiContext(
+        settings, policy or EgressPolicy.from_text(settings.egress_allow), installation
+    )
     app = FastAPI(
         title="Siteatlas",
         version=__version__,
         description=DESCRIPTION,
         openapi_tags=TAGS,
+        openapi_url=None,
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
         generate_unique_id_function=operation_id,
         # Otherwise the framework takes exporters from the environment and sends past our gate.
         telemetry={"auto_configure": False, "tracing": False, "metrics": False, "logs": False},
-        middleware=[
-            Middleware(RequestMetrics),
-            Middleware(SecurityHeaders),
-            Middleware(RequestBoundary),
-            Middleware(RequestHeadLimits),
-            Middleware(LocalMode, host=settings.host, port=settings.port, is_page=is_page),
-            Middleware(RequestBodyLimits, larger=LARGER_BODIES | LARGER_FORMS, takes_forms=is_page),
-        ],
+        middleware=_middleware(
+            _access_control(settings, installation, is_insecure=insecure_no_auth)
+        ),
         lifespan=_lifespan(context, run_scheduler=run_scheduler, database=database),
     )
     app.state.api = context
     install_api(app)
     install_web(app, context)
+    require_marks(app)
     return app
+
+
+def _middleware(control: AccessControl) -> list[Middleware]:
+    """The layers around the routes, the outermost first."""
+    return [
+        Middleware(RequestMetrics),
+        Middleware(SecurityHeaders),
+        Middleware(RequestBoundary),
+        Middleware(RequestHeadLimits),
+        Middleware(Authentication, control=control),
+        Middleware(RequestBodyLimits, larger=LARGER_BODIES | LARGER_FORMS, takes_forms=is_page),
+    ]
+
+
+def _access_control(
+    settings: Settings, installation: Installation, *, is_insecure: bool
+) -> AccessControl:
+    """Who may enter, as the settings say."""
+    pages = BrowserPages(is_page)
+    local = LocalMode(pages, host=settings.host, port=settings.port)
+    front = Front.of(settings, local, pages)
+    return AccessControl(installation, local, front, is_insecure=is_insecure)
 
 
 def _lifespan(

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Literal
 
+from siteatlas.access_settings import AccessSettings
 from siteatlas.setting_types import (
     MAX_PORT,
     Choice,
@@ -47,7 +48,7 @@ RETENTION_DAYS = Number(above=0, greatest=36_500)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class Settings(AccessSettings):
     """Every setting, its default and its limits. Each names its environment variable.
 
     `load_settings` checks values; whoever creates the object passes valid ones.

@@ -10,6 +10,7 @@ import pytest
 import pytest_asyncio
 from fastapi import FastAPI
 
+from siteatlas.access.installation import Installation
 from siteatlas.main import create_app
 from siteatlas.settings import Settings
 from siteatlas.storage.session import Database, bind_database, create_database
@@ -29,7 +30,12 @@ BASE_URL = "http://localhost:8000"
 @pytest.fixture
 def app(database: Database) -> FastAPI:
     """The application as `serve --no-scheduler` makes it."""
-    return create_app(Settings(), run_scheduler=False, database=database)
+    return create_app(
+        Settings(),
+        run_scheduler=False,
+        database=database,
+        installation=Installation(is_closed=False),
+    )
 
 
 @pytest_asyncio.fixture
@@ -45,7 +51,12 @@ def cut_off_app(tmp_path: Path) -> Iterator[FastAPI]:
     """An application whose database cannot be reached: whoever needs it is answered with 503."""
     unreachable = create_database(f"postgresql://nobody@/nothing?host={tmp_path}")
     bind_database(unreachable)
-    yield create_app(Settings(), run_scheduler=False, database=unreachable)
+    yield create_app(
+        Settings(),
+        run_scheduler=False,
+        database=unreachable,
+        installation=Installation(is_closed=False),
+    )
     bind_database(None)
 
 

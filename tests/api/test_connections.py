@@ -14,6 +14,7 @@ from fastapi import FastAPI
 from starlette.types import ASGIApp, Receive, Scope, Send
 from structlog.testing import capture_logs
 
+from siteatlas.access.installation import Installation
 from siteatlas.cli.hosting.connections import ConnectionLimits
 from siteatlas.cli.hosting.listener import ACCEPT_FAILED, listen, quiet_accept_faults
 from siteatlas.cli.hosting.server import WebServer
@@ -115,7 +116,12 @@ async def serving(
 
 @pytest.fixture
 def any_port_app(cut_off_app: FastAPI) -> FastAPI:
-    return create_app(Settings(port=0), run_scheduler=False, database=bound_database())
+    return create_app(
+        Settings(port=0),
+        run_scheduler=False,
+        database=bound_database(),
+        installation=Installation(is_closed=False),
+    )
 
 
 HEALTH = "GET /health HTTP/1.1\r\nHost: HOST\r\n\r\n"

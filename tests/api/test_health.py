@@ -112,7 +112,7 @@ async def test_a_read_only_database_is_503_for_writers_only(
 async def test_a_database_that_does_not_answer_is_503_in_time(
     client: httpx.AsyncClient, app: FastAPI, frozen_connections: None
 ):
-    """The probes share two connections; a third one would be opened anew and would answer."""
+    """The three queries take three connections; another would be opened anew and would answer."""
     app.state.api.database_state._seconds = app.state.api.queue_load._seconds = 0.3
     asked = [client.get("/health/database") for _ in range(15)]
     answers = await asyncio.gather(*asked, client.get("/metrics"), client.get("/health"))
@@ -135,11 +135,12 @@ async def test_a_database_that_answers_again_is_seen_at_once(
 
 @asynccontextmanager
 async def frozen(database: Database) -> AsyncIterator[None]:
-    """The two connections that the pool gives away next belong to stopped server processes."""
-    async with database.engine.connect() as one, database.engine.connect() as other:
+    """The connections that the pool gives away next belong to stopped server processes."""
+    async with AsyncExitStack() as stack:
+        opened = [await stack.enter_async_context(database.engine.connect()) for _ in range(3)]
         processes = [
             (await connection.execute(text("SELECT pg_backend_pid()"))).scalar_one()
-            for connection in (one, other)
+            for connection in opened
         ]
     for process in processes:
         os.kill(process, signal.SIGSTOP)

@@ -6,6 +6,7 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
+from siteatlas.access.installation import Installation
 from siteatlas.main import create_app
 from siteatlas.settings import Settings
 
@@ -24,7 +25,11 @@ async def asked(app: FastAPI, method: str = "GET", **headers: str) -> tuple[int,
 
 
 def served_on(host: str = "127.0.0.1", port: int = 8000) -> FastAPI:
-    return create_app(Settings(host=host, port=port), run_scheduler=False)
+    return create_app(
+        Settings(host=host, port=port),
+        run_scheduler=False,
+        installation=Installation(is_closed=False),
+    )
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ SESSION_MAKERS = SESSIONS | {"AsyncSession", "async_sessionmaker", "Session", "s
 # publication, each time in a new session.
 RETRIED = {
     "changes.py": {"_read_page"},
-    "scans.py": {"_submit_scan", "_join_active_scan"},
+    "scans.py": {"_submit_scan", "_check_right_to_watch", "_join_active_scan"},
     "domains.py": {"_remove_domain_with_retries"},
 }
 SAVEPOINTS = {"queue/job_service.py", "queue/operator_actions.py", "scheduler/sitemap_scheduler.py"}

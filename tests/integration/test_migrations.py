@@ -18,6 +18,7 @@ from sqlalchemy import Connection, Engine, event, func, inspect, select, text
 from sqlalchemy.orm import InstrumentedAttribute
 
 from siteatlas.storage.models import (
+    ApiKey,
     Base,
     Domain,
     DomainProblem,
@@ -243,3 +244,15 @@ async def test_a_scan_that_runs_during_the_upgrade_starts_over(old_database: Dat
     await on(old_database, finish)
     await upgrade_schema(old_database.engine)
     assert await on(old_database, states) == [SitemapScanState.PENDING]
+
+
+async def test_an_installation_of_the_version_before_stays_open_and_its_jobs_are_shared_by_nobody(
+    old_database: Database,
+):
+    await upgrade_schema(old_database.engine, "0007")
+    await upgrade_schema(old_database.engine, "0008")
+    async with old_database.engine.connect() as connection:
+        keys = (await connection.execute(select(func.count()).select_from(ApiKey))).scalar_one()
+        jobs = (await connection.execute(select(Job.shared))).scalars().all()
+    assert keys == 0
+    assert jobs == [False] * len(jobs) != []

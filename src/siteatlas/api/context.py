@@ -13,6 +13,7 @@ from typing import Annotated
 
 from fastapi import Depends, Path, Request
 
+from siteatlas.access.installation import Installation
 from siteatlas.api.database_checks import DatabaseProbe
 from siteatlas.api.feed_watcher import FeedWatcher
 from siteatlas.insights.health import DatabaseState, database_state
@@ -33,6 +34,7 @@ class ApiContext:
 
     settings: Settings
     policy: EgressPolicy
+    installation: Installation = field(default_factory=Installation)
     wake: Callable[[], None] | None = None
     reschedule: Callable[[], None] | None = None
     scheduler_is_alive: Callable[[], bool] | None = None

@@ -9,12 +9,13 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
+from siteatlas.access.marks import marked_routes
 from siteatlas.api.problems import MEDIA_TYPE
 from siteatlas.api.schemas.problems import Problem
 
 REF = "#/components/schemas/{model}"
 PROBLEM_REF = {"$ref": REF.format(model=Problem.__name__)}
-EVERYWHERE = (400, 403, 408, 413, 414, 415, 422, 431, 500, 503)
+EVERYWHERE = (400, 401, 403, 408, 413, 414, 415, 422, 429, 431, 500, 503)
 DESCRIPTION = (
     "Finds the sitemaps of any site, stores every URL, and rescans the site on a schedule."
 )
@@ -24,6 +25,7 @@ TAGS = [
     {"name": "domains", "description": "Sites and what is stored about them."},
     {"name": "sitemaps", "description": "Single sitemaps."},
     {"name": "changes", "description": "What was added, changed and removed."},
+    {"name": "access", "description": "Access keys and the audit trail."},
     {"name": "operations", "description": "Health and metrics."},
 ]
 LOCATION: dict[str, Any] = {
@@ -40,6 +42,20 @@ RETRY_AFTER = {
         "schema": {"type": "integer", "minimum": 1, "maximum": 3600},
     }
 }
+CHALLENGE = {
+    "WWW-Authenticate": {
+        "description": "How to authenticate: with an access key as a bearer token.",
+        "schema": {"type": "string", "maxLength": 200},
+    }
+}
+KEY_SCHEME = "key"
+SECURITY_SCHEMES = {
+    KEY_SCHEME: {
+        "type": "http",
+        "scheme": "bearer",
+        "description": "An access key. Before the first one was made, none is needed.",
+    }
+}
 
 
 def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
@@ -53,8 +69,10 @@ def _problem_declaration(status: int) -> dict[str, Any]:
         "description": HTTPStatus(status).phrase,
         "content": {MEDIA_TYPE: {"schema": PROBLEM_REF}},
     }
-    if status == HTTPStatus.SERVICE_UNAVAILABLE:
+    if status in {HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.TOO_MANY_REQUESTS}:
         declared["headers"] = RETRY_AFTER
+    if status == HTTPStatus.UNAUTHORIZED:
+        declared["headers"] = CHALLENGE
     return declared
 
 
@@ -75,7 +93,20 @@ def openapi_of(app: FastAPI) -> Callable[[], dict[str, Any]]:
             shape = Problem.model_json_schema(ref_template=REF, mode="serialization")
             shapes |= shape.pop("$defs")
             shapes[Problem.__name__] = shape
+            document["components"]["securitySchemes"] = SECURITY_SCHEMES
+            _declare_access(document["paths"], app)
             app.openapi_schema = document
         return app.openapi_schema
 
     return make
+
+
+def _declare_access(paths: dict[str, Any], app: FastAPI) -> None:
+    """Add to each operation that it needs a key, unless everyone may call it."""
+    for route in marked_routes(app):
+        for method in route.methods & {name.upper() for name in paths.get(route.path, ())}:
+            (mark,) = route.marks
+            operation = paths[route.path][method.lower()]
+            operation["security"] = [] if mark.scope is None else [{KEY_SCHEME: []}]
+            if mark.scope is not None:
+                operation["x-scope"] = mark.scope.value

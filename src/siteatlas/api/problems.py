@@ -5,6 +5,7 @@ Owns the shape and the handlers. Which errors exist is decided in `siteatlas.err
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
@@ -22,15 +23,20 @@ from siteatlas.errors import (
     ConfigurationError,
     DatabaseError,
     InputError,
+    KeyInvalid,
+    KeyRequired,
     NotFoundError,
     RequestMalformed,
+    ScopeMissing,
     SiteatlasError,
     TooManyConnections,
+    TooManyRequests,
 )
 from siteatlas.logs import get_logger
 
 MEDIA_TYPE = "application/problem+json"
 RETRY_SECONDS = "5"
+CHALLENGE = 'Bearer realm="siteatlas"'
 MAX_FIELD_ERRORS = 100
 MAX_POINTER_CHARS = 200
 REQUEST_ID = "siteatlas.request_id"
@@ -67,13 +73,22 @@ def problem(
 
 
 def _problem_headers(error: SiteatlasError) -> dict[str, str]:
-    """`Retry-After` and `Connection` headers of the response for an error."""
-    retry = isinstance(error, (DatabaseError, TooManyConnections))
+    """The headers of the response for an error, such as `Retry-After`."""
+    if isinstance(error, (DatabaseError, TooManyConnections)):
+        return {"Retry-After": RETRY_SECONDS}
+    if isinstance(error, TooManyRequests):
+        return {"Retry-After": str(max(1, math.ceil(error.retry_after)))}
+    if isinstance(error, (KeyRequired, ScopeMissing)):
+        return {"WWW-Authenticate": _challenge(error)}
     # Where a request ends is unknown when its length is; what follows must not be read as another.
-    close = isinstance(error, RequestMalformed)
-    return ({"Retry-After": RETRY_SECONDS} if retry else {}) | (
-        {"Connection": "close"} if close else {}
-    )
+    return {"Connection": "close"} if isinstance(error, RequestMalformed) else {}
+
+
+def _challenge(error: SiteatlasError) -> str:
+    """The `WWW-Authenticate` header as RFC 6750 describes it."""
+    if isinstance(error, ScopeMissing):
+        return f'{CHALLENGE}, error="insufficient_scope", scope="{error.scope}"'
+    return f'{CHALLENGE}, error="invalid_token"' if isinstance(error, KeyInvalid) else CHALLENGE
 
 
 def unexpected(scope: Scope) -> Response:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from fastapi import FastAPI
+from fastapi import FastAPI, Request, Response
+from fastapi.responses import JSONResponse
 from fastapi.routing import APIRoute
 
+from siteatlas.access.marks import READ
 from siteatlas.api.openapi import openapi_of
 from siteatlas.api.problems import install_problem_handlers
 from siteatlas.api.routers import (
@@ -14,6 +16,7 @@ from siteatlas.api.routers import (
     domains,
     health,
     jobs,
+    keys,
     metrics,
     scans,
     sitemaps,
@@ -27,6 +30,7 @@ ROUTERS = (
     domain_contents.router,
     sitemaps.router,
     changes.router,
+    keys.router,
     health.router,
     metrics.router,
 )
@@ -43,3 +47,9 @@ def install_api(app: FastAPI) -> None:
         app.include_router(router)
     install_problem_handlers(app)
     app.openapi = openapi_of(app)  # type: ignore[method-assign]
+    app.add_api_route("/openapi.json", get_document, include_in_schema=False, dependencies=[READ])
+
+
+async def get_document(request: Request) -> Response:
+    """The OpenAPI document."""
+    return JSONResponse(request.app.openapi())

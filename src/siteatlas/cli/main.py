@@ -41,6 +41,7 @@ COMMANDS = {
     "problems": "List the stored problems in a site's sitemaps.",
     "jobs": "Manage jobs: list, show, watch, retry, cancel.",
     "scheduler": "Control the scheduler: run-once, status.",
+    "keys": "Manage access keys: create, list, revoke, reset, generate.",
     "db": "Manage the database schema: upgrade, current.",
     "config": "Show the settings and the source of each value.",
     "help": "Show help for a command, as --help does.",

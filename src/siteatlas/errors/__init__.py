@@ -9,7 +9,9 @@ SiteatlasError
 │   ├── AddressError          … as the address of a site
 │   ├── CursorInvalid         … as the cursor of a list
 │   └── CursorExpired         … as a position that the change feed no longer has
-├── AccessError               the request is not allowed from where it was sent
+├── AccessError               the request is not allowed: its sender, origin or rate
+│   ├── KeyRequired           … without a valid access key
+│   └── TooManyRequests       … at this rate
 ├── TooManyConnections        all connections of the service are in use
 ├── NotFoundError             the resource does not exist
 ├── ConflictError             the resource is in a state that does not allow this
@@ -29,6 +31,7 @@ from __future__ import annotations
 from siteatlas.errors.base import *  # noqa: F403
 from siteatlas.errors.configuration import *  # noqa: F403
 from siteatlas.errors.requests import *  # noqa: F403
+from siteatlas.errors.access import *  # noqa: F403
 from siteatlas.errors.database import *  # noqa: F403
 from siteatlas.errors.jobs import *  # noqa: F403
 from siteatlas.errors.scans import *  # noqa: F403

@@ -13,7 +13,7 @@ class ConfigurationError(SiteatlasError):
 
 
 class BindRefused(ConfigurationError):
-    """The service can listen only on loopback addresses until access keys are implemented."""
+    """Without an access key, the service listens on loopback addresses only."""
 
     code = "bind_refused"
 

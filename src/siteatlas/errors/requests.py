@@ -1,4 +1,4 @@
-"""Errors of a request, over HTTP or on the command line: its form, its origin, its subject."""
+"""Errors of a request, over HTTP or on the command line: its form and its subject."""
 
 from __future__ import annotations
 
@@ -137,25 +137,6 @@ class EgressDenied(AddressError):
     code = "egress_denied"
 
 
-class AccessError(SiteatlasError):
-    """This request is not allowed."""
-
-    code = "access_denied"
-    http_status = 403
-
-
-class HostRefused(AccessError):
-    """The Host header must be the address of this service, such as 127.0.0.1:8000."""
-
-    code = "host_refused"
-
-
-class OriginRefused(AccessError):
-    """The request was sent by a page from another origin."""
-
-    code = "origin_refused"
-
-
 class TooManyConnections(SiteatlasError):
     """All connections to the service are in use. Try again."""
 
@@ -194,6 +175,12 @@ class SitemapNotFound(NotFoundError):
     """There is no sitemap with this id."""
 
     code = "sitemap_not_found"
+
+
+class KeyNotFound(NotFoundError):
+    """There is no access key with this id."""
+
+    code = "key_not_found"
 
 
 class ConflictError(SiteatlasError):

@@ -55,6 +55,7 @@ class JobView:
     started_at: datetime | None
     finished_at: datetime | None
     updated_at: datetime
+    shared: bool
 
 
 @dataclass(frozen=True, slots=True)

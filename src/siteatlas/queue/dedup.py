@@ -6,8 +6,9 @@ it has not started yet, otherwise the next one does.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
+from uuid import UUID
 
 from sqlalchemy import (
     ARRAY,
@@ -30,7 +31,7 @@ from siteatlas.net.address import parse_site
 from siteatlas.queue.new_job import NewJob, Priority
 from siteatlas.queue.statuses import ACTIVE_STATUSES
 from siteatlas.scanner.discovery.well_known import names_document
-from siteatlas.storage.models import SITEMAP_JOB, Job, JobStatus
+from siteatlas.storage.models import SITEMAP_JOB, SYSTEM_USER_ID, Job, JobStatus
 from siteatlas.storage.tables import JOBS
 
 # How many documents may be added to one job, and how many of the newest jobs a scan examines.
@@ -131,6 +132,18 @@ def _add_document_statement() -> Any:
 
 
 ADD_DOCUMENT = _add_document_statement()
+# The schedule is nobody: a job that it joins still belongs to one user alone.
+SHARE = (
+    update(Job)
+    .where(
+        Job.id == any_(bindparam("joined_jobs", type_=ARRAY(BigInteger()))),
+        Job.created_by != bindparam("joined_by"),
+        bindparam("joined_by") != SYSTEM_USER_ID,
+        ~Job.shared,
+    )
+    .values(shared=True)
+    .execution_options(synchronize_session=False)
+)
 
 
 def joined_documents() -> Any:
@@ -155,7 +168,17 @@ async def find_sufficient_jobs(session: AsyncSession, requests: Sequence[NewJob]
     by_site = {new.domain: new for new in requests if _named_document(new) is None}
     found = await session.scalars(FIND_ALL_ACTIVE, {"sites": list(by_site)})
     jobs = {job.dedup_key: job for job in found if job.dedup_key is not None}
-    return {site: job for site, job in jobs.items() if _satisfies(job, by_site[site])}
+    sufficient = {site: job for site, job in jobs.items() if _satisfies(job, by_site[site])}
+    for user in {new.created_by for new in by_site.values()}:
+        await _share(session, sufficient.values(), user)
+    return sufficient
+
+
+async def _share(session: AsyncSession, jobs: Iterable[Job], user: UUID) -> None:
+    """Mark the jobs of other users that this user joins: they belong to nobody alone."""
+    joined = [job.id for job in jobs if job.created_by != user and not job.shared]
+    if joined:
+        await session.execute(SHARE, {"joined_jobs": joined, "joined_by": user})
 
 
 def _satisfies(job: Job, new: NewJob) -> bool:
@@ -181,6 +204,8 @@ def _must_widen_running(job: Job, new: NewJob) -> bool:
 async def join(session: AsyncSession, new: NewJob) -> Job | None:
     """Join the active job of the site and add the document that the submission names."""
     job = await _join_and_widen(session, new)
+    if job is not None:
+        await _share(session, [job], new.created_by)
     document = _named_document(new)
     if job is None or document is None or _reads_only_document(job, document):
         return job

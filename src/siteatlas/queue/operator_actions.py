@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
+from uuid import UUID
 
 from sqlalchemy import case, func, null, select, update
 from sqlalchemy.exc import IntegrityError
@@ -43,22 +45,33 @@ async def cancel(session: AsyncSession, job_id: int) -> str:
     raise JobStateConflict(f"The job is {current} and can no longer be cancelled.")
 
 
-async def remove_domain_and_jobs(session: AsyncSession, name: str) -> None:
+async def remove_domain_and_jobs(
+    session: AsyncSession, name: str, check_owner: Callable[[UUID, bool], None] | None = None
+) -> None:
     """Delete a site: its waiting job is cancelled, a running one must be stopped first.
 
     The site is locked before its jobs are looked at, so that none is added meanwhile.
+    `check_owner` is called with the owner of each row, and whether it is shared; it raises if it
+    may not be changed.
     """
+    check_owner = check_owner or _anyone
     domain = await find_domain(session, name, lock=True)
     if domain is None:
         raise DomainNotFound
-    statement = select(Job.id, Job.status).where(
+    check_owner(domain.created_by, False)
+    statement = select(Job.id, Job.status, Job.created_by, Job.shared).where(
         Job.domain_id == domain.id, Job.job_type == SITEMAP_JOB, Job.status.in_(ACTIVE_STATUSES)
     )
     for job in (await session.execute(statement.with_for_update())).all():
         if job.status == JobStatus.PROCESSING:
             raise JobActive("A job of this site is running. Cancel it first.")
+        check_owner(job.created_by, job.shared)
         await cancel(session, job.id)
     await delete_domain(session, domain)
+
+
+def _anyone(_created_by: UUID, _shared: bool) -> None:
+    """The check of a caller who may remove every site."""
 
 
 async def retry(session: AsyncSession, job_id: int) -> SubmittedJob:

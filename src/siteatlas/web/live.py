@@ -14,6 +14,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import StreamingResponse
 
 from siteatlas import __version__
+from siteatlas.access.marks import READ
 from siteatlas.errors import SiteatlasError, TooManyConnections
 from siteatlas.insights.activity import read_activity
 from siteatlas.logs import get_logger
@@ -74,7 +75,7 @@ class Broadcaster:
             await asyncio.sleep(POLL_SECONDS)
 
 
-@router.get("/events")
+@router.get("/events", dependencies=[READ])
 async def stream_events(request: Request) -> StreamingResponse:
     """The stream of one tab."""
     broadcaster: Broadcaster = request.app.state.broadcaster

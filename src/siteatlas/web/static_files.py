@@ -10,6 +10,8 @@ from fastapi.responses import FileResponse, Response
 from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
 
+from siteatlas.access.marks import PUBLIC, READ, AccessMark
+
 STATIC = Path(__file__).parent / "static"
 REVALIDATED = {"Cache-Control": "no-cache"}
 IMMUTABLE = {"Cache-Control": "public, max-age=31536000, immutable"}
@@ -22,8 +24,10 @@ class VersionedFiles(StaticFiles):
     """Files that a browser may keep.
 
     An address with a version is that of one content for ever; any other is asked about each time,
-    so that an update is seen.
+    so that an update is seen. They are public: they hold code and no data.
     """
+
+    access: AccessMark = PUBLIC.dependency
 
     async def get_response(self, path: str, scope: Scope) -> Response:
         """Serve a static file with the `Cache-Control` of its address."""
@@ -43,7 +47,7 @@ def is_page(path: str) -> bool:
 def install_static_files(app: FastAPI) -> None:
     """Serve `/static`, and the API reference at `/docs`."""
     app.mount("/static", VersionedFiles(directory=STATIC), name="static")
-    app.add_api_route(REFERENCE, show_reference, include_in_schema=False)
+    app.add_api_route(REFERENCE, show_reference, include_in_schema=False, dependencies=[READ])
 
 
 async def show_reference() -> FileResponse:

@@ -58,6 +58,7 @@ DONE = JobView(
     started_at=NOW - timedelta(hours=2),
     finished_at=NOW - timedelta(hours=2) + timedelta(seconds=4),
     updated_at=NOW,
+    shared=False,
 )
 PARTIAL = replace(DONE, result_data=FOUND | {"partial": True, "reasons": ["truncated", "timeout"]})
 FAILED = replace(

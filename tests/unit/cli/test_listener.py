@@ -1,4 +1,4 @@
-"""The socket of the service: loopback only, refused in words when taken."""
+"""The socket of the service: on addresses, not names; refused in words when taken."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from siteatlas.cli.hosting.listener import base_url, listen
+from siteatlas.cli.hosting.listener import base_url, is_loopback, listen
 from siteatlas.errors import BindRefused, PortTaken
 
 
@@ -27,7 +27,21 @@ def test_a_taken_port_is_named():
             listen("127.0.0.1", port)
 
 
-@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "example.com", ""])
-def test_anything_but_loopback_is_refused(host: str):
-    with pytest.raises(BindRefused):
+@pytest.mark.parametrize(
+    "host", ["127.0.0.1", "127.9.9.9", "localhost", "LOCALHOST", "::1", "[::1]"]
+)
+def test_loopback_addresses_are_known(host: str):
+    assert is_loopback(host)
+
+
+@pytest.mark.parametrize(
+    "host", ["0.0.0.0", "::", "*", "", "192.0.2.1", "example.com", "localhost."]
+)
+def test_everything_else_counts_as_reachable_by_others(host: str):
+    assert not is_loopback(host)
+
+
+@pytest.mark.parametrize("host", ["example.com", "localhost.localdomain", "", "127.1"])
+def test_names_are_not_listened_on(host: str):
+    with pytest.raises(BindRefused, match="siteatlas keys create"):
         listen(host, 0)

@@ -27,10 +27,11 @@ def test_a_taken_port_is_one_sentence_and_what_to_do():
     assert "--port" in advice
 
 
-def test_only_loopback_is_served():
-    result = CliRunner().invoke(app, ["serve", "--host", "0.0.0.0", "--port", "0"])
+def test_names_are_not_served():
+    result = CliRunner().invoke(app, ["serve", "--host", "example.com", "--port", "0"])
     assert result.exit_code == 2
-    assert result.stderr.startswith("siteatlas: bind_refused: 0.0.0.0 ")
+    assert result.stderr.startswith("siteatlas: bind_refused: example.com ")
+    assert "siteatlas keys create" in result.stderr
 
 
 @pytest.mark.parametrize("command", [["jobs", "list"], ["db", "current"], ["serve", "--port", "0"]])

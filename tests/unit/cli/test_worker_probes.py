@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from siteatlas.cli.hosting.listener import listen_anywhere
+from siteatlas.cli.hosting.listener import listen
 from siteatlas.cli.hosting.metrics_options import port_of
 from siteatlas.cli.hosting.worker_probes import probe_listener, probes
 from siteatlas.errors import ConfigurationError, PortTaken
@@ -80,12 +80,12 @@ def test_ports_beyond_the_highest_are_refused():
 
 
 def test_a_taken_port_and_a_name_are_refused_in_words():
-    with listen_anywhere("localhost", 0) as listener:
+    with listen("localhost", 0) as listener:
         taken = listener.getsockname()[1]
         with pytest.raises(PortTaken, match=f"127.0.0.1:{taken}"):
-            listen_anywhere("127.0.0.1", taken)
+            listen("127.0.0.1", taken)
     with pytest.raises(ConfigurationError, match=r"^example\.com ") as refused:
-        listen_anywhere("example.com", 0)
+        listen("example.com", 0)
     assert not isinstance(refused.value, PortTaken)
 
 

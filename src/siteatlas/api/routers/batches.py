@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from fastapi import APIRouter, Depends, Response, status
+from fastapi import APIRouter, Response, status
 
-from siteatlas.access.users import CurrentUser, current_user
+from siteatlas.access.identity import CurrentUser
+from siteatlas.access.marks import READ, SCAN
 from siteatlas.api.body_limits import KIB, ParsedBodyRoute
 from siteatlas.api.context import NO_WORKER, Context
 from siteatlas.api.openapi import LOCATION, problems
@@ -34,13 +35,13 @@ log = get_logger("api")
 router = APIRouter(
     prefix=PREFIX,
     tags=["scans"],
-    dependencies=[Depends(current_user)],
     route_class=ParsedBodyRoute,
 )
 
 
 @router.post(
     "/create",
+    dependencies=[SCAN],
     summary="Scan many sites",
     status_code=status.HTTP_202_ACCEPTED,
     response_model=BatchCreated,
@@ -82,6 +83,7 @@ async def create_site_batch(
 
 @router.get(
     "/status/{batch_id}",
+    dependencies=[READ],
     summary="Get the status and progress of a batch",
     response_model=BatchStatusAnswer,
     responses=problems(404),

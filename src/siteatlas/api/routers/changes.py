@@ -9,9 +9,9 @@ from typing import Annotated, Any
 
 import orjson
 import xxhash
-from fastapi import APIRouter, Depends, Query, Request, Response, status
+from fastapi import APIRouter, Query, Request, Response, status
 
-from siteatlas.access.users import current_user
+from siteatlas.access.marks import READ
 from siteatlas.api.context import Context
 from siteatlas.api.openapi import problems
 from siteatlas.api.routers.domains import PREFIX, DomainName
@@ -37,11 +37,12 @@ DESCRIBED: dict[int | str, dict[str, Any]] = {
     304: {"description": "Nothing was published since the page with this `ETag`."},
 }
 
-router = APIRouter(tags=["changes"], dependencies=[Depends(current_user)])
+router = APIRouter(tags=["changes"])
 
 
 @router.get(
     "/api/v3/changes",
+    dependencies=[READ],
     summary="Read the change feed",
     response_model=FeedPageAnswer,
     responses={**DESCRIBED, **problems(410)},
@@ -63,6 +64,7 @@ async def get_changes(
 
 @router.get(
     f"{PREFIX}/{{domain}}/changes",
+    dependencies=[READ],
     summary="Read the change feed of a site",
     response_model=FeedPageAnswer,
     responses={**DESCRIBED, **problems(404, 410)},

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Query
+from fastapi import APIRouter, Query
 
-from siteatlas.access.users import current_user
+from siteatlas.access.marks import READ
 from siteatlas.api.openapi import problems
 from siteatlas.api.routers.domains import PREFIX, DomainName
 from siteatlas.api.schemas.base import PageAnswer
@@ -36,11 +36,12 @@ from siteatlas.insights.sitemaps import SitemapView, list_sitemaps
 from siteatlas.insights.urls import UrlPage, list_domain_urls
 from siteatlas.queue.statuses import parse_status
 
-router = APIRouter(prefix=PREFIX, tags=["domains"], dependencies=[Depends(current_user)])
+router = APIRouter(prefix=PREFIX, tags=["domains"])
 
 
 @router.get(
     "/{domain}/sitemaps",
+    dependencies=[READ],
     summary="List the sitemaps of a site",
     response_model=PageAnswer[SitemapAnswer],
     responses=problems(404),
@@ -63,6 +64,7 @@ async def get_domain_sitemaps(
 
 @router.get(
     "/{domain}/urls",
+    dependencies=[READ],
     summary="List the URLs of a site",
     response_model=UrlPageAnswer,
     responses=problems(404),
@@ -84,6 +86,7 @@ async def get_domain_urls(
 
 @router.get(
     "/{domain}/problems",
+    dependencies=[READ],
     summary="List the problems in a site's sitemaps",
     response_model=PageAnswer[ProblemAnswer],
     responses=problems(404),
@@ -99,6 +102,7 @@ async def get_domain_problems(
 
 @router.get(
     "/{domain}/candidates",
+    dependencies=[READ],
     summary="List the sitemap candidates of a site",
     response_model=PageAnswer[CandidateAnswer],
     responses=problems(404),
@@ -115,6 +119,7 @@ async def get_domain_candidates(
 
 @router.get(
     "/{domain}/scans",
+    dependencies=[READ],
     summary="List the scans of a site",
     response_model=PageAnswer[ScanAnswer],
     responses=problems(404),
@@ -129,6 +134,7 @@ async def get_domain_scans(
 
 @router.get(
     "/{domain}/robots",
+    dependencies=[READ],
     summary="List the versions of a site's robots.txt",
     response_model=PageAnswer[RobotsFileAnswer],
     responses=problems(404),

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Path, Query, Response, status
+from fastapi import APIRouter, Path, Query, Response, status
 
-from siteatlas.access.users import CurrentUser, current_user
+from siteatlas.access.identity import CurrentIdentity, Identity
+from siteatlas.access.marks import READ, SCAN
+from siteatlas.access.ownership import owner_check, require_owner, require_right_to_watch
 from siteatlas.api.addresses import parse_site_field
 from siteatlas.api.body_limits import ParsedBodyRoute
 from siteatlas.api.context import NO_WORKER, STATUS_PATH, Context
@@ -39,7 +41,6 @@ log = get_logger("api")
 router = APIRouter(
     prefix=PREFIX,
     tags=["domains"],
-    dependencies=[Depends(current_user)],
     route_class=ParsedBodyRoute,
 )
 
@@ -49,7 +50,13 @@ DomainName = Annotated[
 ]
 
 
-@router.get("", summary="List sites", response_model=PageAnswer[DomainAnswer], responses=problems())
+@router.get(
+    "",
+    dependencies=[READ],
+    summary="List sites",
+    response_model=PageAnswer[DomainAnswer],
+    responses=problems(),
+)
 async def get_domains(
     query: Annotated[DomainsQuery, Query()], session: ReadSession
 ) -> Page[DomainView]:
@@ -61,6 +68,7 @@ async def get_domains(
 
 @router.post(
     "",
+    dependencies=[SCAN],
     summary="Watch a site",
     status_code=status.HTTP_201_CREATED,
     response_model=DomainAdded,
@@ -74,14 +82,23 @@ async def add_domain(
     body: DomainRequest,
     response: Response,
     context: Context,
-    user: CurrentUser,
+    identity: CurrentIdentity,
     session: WriteSession,
 ) -> DomainAdded:
-    """Register and watch a site, and queue a scan. A known site is watched again."""
+    """Register and watch a site, and queue a scan. A known site is watched again.
+
+    How a site is watched by another user is changed only with the scope `admin`.
+    """
     address = parse_site_field("#/domain", body.domain, context.policy)
     async with session.begin():
         known = await find_domain(session, address.domain)
-        domain, job = await _register(session, address, body, context, user)
+        require_right_to_watch(
+            identity,
+            known,
+            scan_interval_hours=body.scan_interval_hours,
+            max_pages=body.max_pages,
+        )
+        domain, job = await _register(session, address, body, context, identity)
         view = domain_view(domain)
         worker_running = job is None or await context.has_live_worker(session)
     context.wake_consumer()
@@ -102,14 +119,14 @@ async def _register(
     address: WebAddress,
     body: DomainRequest,
     context: Context,
-    user: CurrentUser,
+    identity: Identity,
 ) -> tuple[Domain, SubmittedJob | None]:
     """The site, and the job of its scan if it is watched."""
     if not body.watch:
         domain = await register_domain(
             session,
             address,
-            created_by=user,
+            created_by=identity.user_id,
             max_pages=body.max_pages,
             scan_interval_hours=body.scan_interval_hours,
         )
@@ -117,7 +134,7 @@ async def _register(
     return await watch_site(
         session,
         address,
-        created_by=user,
+        created_by=identity.user_id,
         scan_interval_hours=body.scan_interval_hours,
         default_interval_hours=context.settings.scan_interval_hours,
         max_pages=body.max_pages,
@@ -126,7 +143,11 @@ async def _register(
 
 
 @router.get(
-    "/{domain}", summary="Show a site", response_model=DomainAnswer, responses=problems(404)
+    "/{domain}",
+    dependencies=[READ],
+    summary="Show a site",
+    response_model=DomainAnswer,
+    responses=problems(404),
 )
 async def get_domain(domain: DomainName, session: ReadSession) -> DomainView:
     """What is stored about one site: its settings, counters and last scan."""
@@ -134,10 +155,18 @@ async def get_domain(domain: DomainName, session: ReadSession) -> DomainView:
 
 
 @router.patch(
-    "/{domain}", summary="Change a site", response_model=DomainAnswer, responses=problems(404)
+    "/{domain}",
+    dependencies=[SCAN],
+    summary="Change a site",
+    response_model=DomainAnswer,
+    responses=problems(404),
 )
 async def patch_domain(
-    domain: DomainName, body: DomainChange, context: Context, session: WriteSession
+    domain: DomainName,
+    body: DomainChange,
+    context: Context,
+    identity: CurrentIdentity,
+    session: WriteSession,
 ) -> DomainView:
     """Watch or pause a site, or change its scan interval or URL limit.
 
@@ -147,6 +176,7 @@ async def patch_domain(
         found = await find_domain(session, parse_site(domain).domain, lock=True)
         if found is None:
             raise DomainNotFound
+        require_owner(identity, found.created_by)
         await change_domain(session, found, **body.changes())
         view = domain_view(found)
     context.notify_scheduler()
@@ -156,23 +186,24 @@ async def patch_domain(
 
 @router.delete(
     "/{domain}",
+    dependencies=[SCAN],
     summary="Remove a site",
     status_code=status.HTTP_204_NO_CONTENT,
     responses=problems(404, 409),
 )
-async def remove_domain(domain: DomainName) -> None:
+async def remove_domain(domain: DomainName, identity: CurrentIdentity) -> None:
     """Remove a site before the response, and everything stored about it later, in small batches.
 
     If the site is added again, it is a new site without history. The records of its jobs are kept
     as long as those of other jobs.
     """
     name = parse_site(domain).domain
-    await _remove_domain_with_retries(name)
+    await _remove_domain_with_retries(name, identity)
     log.info("domain_deleted", domain=name)
 
 
 @retry_when_busy
-async def _remove_domain_with_retries(name: str) -> None:
+async def _remove_domain_with_retries(name: str, identity: Identity) -> None:
     """Remove the site of a DELETE request; retry while the database is busy."""
     async with get_session() as session, session.begin():
-        await remove_domain_and_jobs(session, name)
+        await remove_domain_and_jobs(session, name, owner_check(identity))

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter, Depends
+from fastapi import APIRouter
 
 from siteatlas import __version__
-from siteatlas.access.users import current_user
+from siteatlas.access.marks import PUBLIC, READ
 from siteatlas.api.context import Context
 from siteatlas.api.openapi import problems
 from siteatlas.api.schemas.health import DatabaseHealthAnswer, HealthAnswer, PoolAnswer
@@ -13,10 +13,10 @@ from siteatlas.errors import DatabaseReadOnly, SchedulerEnded
 from siteatlas.meters import meters
 from siteatlas.storage.schema import check_revision
 
-router = APIRouter(tags=["operations"], dependencies=[Depends(current_user)])
+router = APIRouter(tags=["operations"])
 
 
-@router.get("/health", summary="Check the process", responses=problems())
+@router.get("/health", dependencies=[PUBLIC], summary="Check the process", responses=problems())
 async def get_health(context: Context) -> HealthAnswer:
     """Report that the process is responding, and the lag of its event loop.
 
@@ -29,7 +29,9 @@ async def get_health(context: Context) -> HealthAnswer:
     return HealthAnswer(status="ok", version=__version__, loop_lag_seconds=lag)
 
 
-@router.get("/health/database", summary="Check the database", responses=problems())
+@router.get(
+    "/health/database", dependencies=[READ], summary="Check the database", responses=problems()
+)
 async def get_database_health(context: Context) -> DatabaseHealthAnswer:
     """Check that the database responds within three seconds, is writable and has the schema that
     this version needs. Returns 503 with the reason otherwise.

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, BackgroundTasks, Depends, Query, Response, status
+from fastapi import APIRouter, BackgroundTasks, Query, Response, status
 
-from siteatlas.access.users import current_user
+from siteatlas.access.identity import CurrentIdentity
+from siteatlas.access.marks import READ, SCAN
+from siteatlas.access.ownership import require_owner
 from siteatlas.api.context import STATUS_PATH, Context, JobIdent
 from siteatlas.api.openapi import LOCATION, problems
 from siteatlas.api.schemas.base import PageAnswer
@@ -20,10 +22,16 @@ from siteatlas.queue.operator_actions import cancel, retry
 from siteatlas.storage.models import JobStatus
 
 log = get_logger("api")
-router = APIRouter(prefix="/api/v3/jobs", tags=["jobs"], dependencies=[Depends(current_user)])
+router = APIRouter(prefix="/api/v3/jobs", tags=["jobs"])
 
 
-@router.get("", summary="List jobs", response_model=PageAnswer[JobAnswer], responses=problems())
+@router.get(
+    "",
+    dependencies=[READ],
+    summary="List jobs",
+    response_model=PageAnswer[JobAnswer],
+    responses=problems(),
+)
 async def get_jobs(query: Annotated[JobsQuery, Query()], session: ReadSession) -> Page[JobView]:
     """Jobs, newest first."""
     return await list_jobs(
@@ -36,7 +44,11 @@ async def get_jobs(query: Annotated[JobsQuery, Query()], session: ReadSession) -
 
 
 @router.get(
-    "/{job_id}", summary="Show a job", response_model=JobDetailAnswer, responses=problems(404)
+    "/{job_id}",
+    dependencies=[READ],
+    summary="Show a job",
+    response_model=JobDetailAnswer,
+    responses=problems(404),
 )
 async def get_job(job_id: JobIdent, session: ReadSession) -> JobDetailAnswer:
     """A job and its finished attempts."""
@@ -50,16 +62,21 @@ async def get_job(job_id: JobIdent, session: ReadSession) -> JobDetailAnswer:
 
 @router.post(
     "/{job_id}/cancel",
+    dependencies=[SCAN],
     summary="Cancel a job",
     response_model=JobAnswer,
     responses=problems(404, 409),
 )
 async def cancel_job(
-    job_id: JobIdent, afterwards: BackgroundTasks, session: WriteSession
+    job_id: JobIdent, afterwards: BackgroundTasks, identity: CurrentIdentity, session: WriteSession
 ) -> JobView:
-    """Cancel a pending job immediately, or ask a running job to stop. Can safely be repeated."""
+    """Cancel a pending job immediately, or ask a running job to stop. Can safely be repeated.
+
+    A job that other users submitted too is cancelled only with the scope `admin`.
+    """
     async with session.begin():
         job = await find_job(session, job_id)
+        require_owner(identity, job.created_by, job.shared)
         await cancel(session, job.id)
         job = await find_job(session, job_id)
     if job.status == JobStatus.CANCELLED:
@@ -70,17 +87,23 @@ async def cancel_job(
 
 @router.post(
     "/{job_id}/retry",
+    dependencies=[SCAN],
     summary="Retry a job",
     status_code=status.HTTP_202_ACCEPTED,
     response_model=JobAnswer,
     responses={202: LOCATION, **problems(404, 409)},
 )
 async def retry_job(
-    job_id: JobIdent, response: Response, context: Context, session: WriteSession
+    job_id: JobIdent,
+    response: Response,
+    context: Context,
+    identity: CurrentIdentity,
+    session: WriteSession,
 ) -> JobView:
     """Queue a failed or cancelled job again."""
     async with session.begin():
         job = await find_job(session, job_id)
+        require_owner(identity, job.created_by, job.shared)
         await retry(session, job.id)
         job = await find_job(session, job_id)
     context.wake_consumer()

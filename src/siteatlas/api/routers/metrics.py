@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from fastapi import APIRouter, Depends, Response
+from fastapi import APIRouter, Response
 
 from siteatlas import __version__
-from siteatlas.access.users import current_user
+from siteatlas.access.marks import READ
 from siteatlas.api.context import Context
 from siteatlas.api.openapi import problems
 from siteatlas.errors import DatabaseError
@@ -22,11 +22,12 @@ DESCRIBED: dict[int | str, dict[str, Any]] = {
     200: {"description": "Metrics in the Prometheus text format.", "content": {"text/plain": TEXT}}
 }
 
-router = APIRouter(tags=["operations"], dependencies=[Depends(current_user)])
+router = APIRouter(tags=["operations"])
 
 
 @router.get(
     "/metrics",
+    dependencies=[READ],
     summary="Get metrics for Prometheus",
     response_class=Response,
     responses={**DESCRIBED, **problems()},

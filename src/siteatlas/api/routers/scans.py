@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from fastapi import APIRouter, Depends, Response, status
+from fastapi import APIRouter, Response, status
 
-from siteatlas.access.users import CurrentUser, current_user
+from siteatlas.access.identity import CurrentIdentity, Identity
+from siteatlas.access.marks import READ, SCAN
+from siteatlas.access.ownership import require_right_to_watch
 from siteatlas.api.addresses import parse_site_field
 from siteatlas.api.body_limits import ParsedBodyRoute
 from siteatlas.api.context import NO_WORKER, STATUS_PATH, Context, JobIdent
@@ -22,6 +24,7 @@ from siteatlas.queue.new_job import SubmittedJob
 from siteatlas.queue.submission import SiteSubmission, build_submission, join_active_job
 from siteatlas.storage.retry import retry_when_busy
 from siteatlas.storage.session import execute_autocommit, get_autocommit_session, get_session
+from siteatlas.storage.statements.domains import find_domain
 
 DOCUMENT_URL_REQUIRED = "With only_document, base_url must be the address of a sitemap."
 OTHER_DOCUMENT_ACTIVE = (
@@ -32,26 +35,26 @@ log = get_logger("api")
 router = APIRouter(
     prefix="/api/v3/sitemap",
     tags=["scans"],
-    dependencies=[Depends(current_user)],
     route_class=ParsedBodyRoute,
 )
 
 
 @router.post(
     "/scan",
+    dependencies=[SCAN],
     summary="Scan a site",
     status_code=status.HTTP_202_ACCEPTED,
     response_model=ScanAccepted,
     responses={202: LOCATION, **problems(409)},
 )
 async def scan_domain(
-    body: ScanRequest, response: Response, context: Context, user: CurrentUser
+    body: ScanRequest, response: Response, context: Context, identity: CurrentIdentity
 ) -> ScanAccepted:
     """Queue a scan of a site, or join its pending or running scan."""
     address = parse_site_field("#/base_url", body.base_url, context.policy)
     if body.only_document and address.is_site_root:
         raise FieldRefused(("#/base_url", AddressError(DOCUMENT_URL_REQUIRED)))
-    job, worker_running = await _submit_scan(address, body, context, user)
+    job, worker_running = await _submit_scan(address, body, context, identity)
     context.wake_consumer()
     log.info("job_submitted", job_id=job.job_id, domain=job.domain, deduplicated=job.deduplicated)
     status_url = STATUS_PATH.format(job_id=job.job_id)
@@ -69,23 +72,31 @@ async def scan_domain(
 
 @retry_when_busy
 async def _submit_scan(
-    address: WebAddress, body: ScanRequest, context: Context, user: CurrentUser
+    address: WebAddress, body: ScanRequest, context: Context, identity: Identity
 ) -> tuple[SubmittedJob, bool]:
     """Submit the site of a scan request; return the job, and whether a worker is running."""
     submission = build_submission(
         address,
-        created_by=user,
+        created_by=identity.user_id,
         max_pages=body.max_pages,
         watch=body.watch,
         document=address.url if body.only_document else None,
         interval_hours=context.settings.scan_interval_hours,
         max_attempts=context.settings.max_attempts,
     )
+    if body.watch and not identity.is_admin:
+        await _check_right_to_watch(address, identity)
     async with get_autocommit_session() as session:
         worker_running = await context.has_live_worker(session)
     row = await execute_autocommit(submission.statement, submission.values)
     job = submission.queued(row) or await _join_active_scan(submission, row.domain_id)
     return job, worker_running
+
+
+async def _check_right_to_watch(address: WebAddress, identity: Identity) -> None:
+    """Refuse a scan request that would change how another user watches the site."""
+    async with get_session() as session, session.begin():
+        require_right_to_watch(identity, await find_domain(session, address.domain))
 
 
 async def _join_active_scan(submission: SiteSubmission, domain_id: UUID) -> SubmittedJob:
@@ -99,6 +110,7 @@ async def _join_active_scan(submission: SiteSubmission, domain_id: UUID) -> Subm
 
 @router.get(
     "/status/{job_id}",
+    dependencies=[READ],
     summary="Get the status and progress of a scan",
     response_model=JobStatusAnswer,
     responses=problems(404),

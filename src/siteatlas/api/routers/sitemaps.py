@@ -5,22 +5,21 @@ from __future__ import annotations
 from typing import Annotated
 from uuid import UUID
 
-from fastapi import APIRouter, Depends, Query
+from fastapi import APIRouter, Query
 
-from siteatlas.access.users import current_user
+from siteatlas.access.marks import READ
 from siteatlas.api.openapi import problems
 from siteatlas.api.schemas.sitemaps import SitemapAnswer, UrlPageAnswer, UrlsQuery
 from siteatlas.api.sessions import ReadSession
 from siteatlas.insights.sitemaps import SitemapView, find_sitemap
 from siteatlas.insights.urls import UrlPage, list_sitemap_urls
 
-router = APIRouter(
-    prefix="/api/v3/sitemaps", tags=["sitemaps"], dependencies=[Depends(current_user)]
-)
+router = APIRouter(prefix="/api/v3/sitemaps", tags=["sitemaps"])
 
 
 @router.get(
     "/{sitemap_id}",
+    dependencies=[READ],
     summary="Show a sitemap",
     response_model=SitemapAnswer,
     responses=problems(404),
@@ -32,6 +31,7 @@ async def get_sitemap(sitemap_id: UUID, session: ReadSession) -> SitemapView:
 
 @router.get(
     "/{sitemap_id}/urls",
+    dependencies=[READ],
     summary="List the URLs of a sitemap",
     response_model=UrlPageAnswer,
     responses=problems(404),

@@ -177,6 +177,9 @@ class JobAnswer(JobStatusAnswer):
     run_at: Annotated[datetime, Example(NOON)]
     worker_id: Name | None
     cancel_requested_at: datetime | None
+    shared: Annotated[bool, Example(False)] = Field(
+        description="Whether another user than `created_by` submitted the same site meanwhile."
+    )
 
 
 class AttemptAnswer(AnswerShape):

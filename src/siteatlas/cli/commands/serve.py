@@ -23,16 +23,26 @@ def serve(
         bool, typer.Option("--no-scheduler", help="Serve only the API; leave jobs to workers.")
     ] = False,
     host: Annotated[
-        str | None, typer.Option(help="Loopback address to listen on.  [env: SITEATLAS_HOST]")
+        str | None, typer.Option(help="Address to listen on.  [env: SITEATLAS_HOST]")
     ] = None,
     port: Annotated[
         int | None,
         typer.Option(help="Port to listen on; 0 picks a free port.  [env: SITEATLAS_PORT]"),
     ] = None,
+    insecure_no_auth: Annotated[
+        bool,
+        typer.Option(
+            "--insecure-no-auth",
+            help="Listen on any address although there is no access key: everyone may enter.",
+        ),
+    ] = False,
 ) -> None:
-    """Serve the API on this machine and run queued jobs until stopped."""
+    """Serve the API and run queued jobs until stopped.
+
+    Addresses other than loopback need an access key: see siteatlas keys create.
+    """
     settings = prepare(log_level="info", host=host, port=port)
-    service = Service(settings, run_scheduler=not no_scheduler)
+    service = Service(settings, run_scheduler=not no_scheduler, insecure_no_auth=insecure_no_auth)
     with listen(settings.host, settings.port) as listener:
         run(service.run(listener, lambda: _print_service_url(listener)))
 

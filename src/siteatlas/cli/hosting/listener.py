@@ -1,6 +1,7 @@
-"""Listening sockets: loopback only for the service, any address for worker metrics.
+"""Listening sockets of the service and of worker metrics.
 
-Reports clearly if an address cannot be used.
+Reports clearly if an address cannot be used. Whether the service may use one is decided by
+`access_check`.
 """
 
 from __future__ import annotations
@@ -21,24 +22,38 @@ ACCEPT_FAILED = "socket.accept() out of system resource"
 
 log = get_logger("serve")
 
+MAKE_KEY = "siteatlas keys create --name admin --scope admin"
 LOOPBACK_NAMES = {"localhost": "127.0.0.1"}
+ANY_ADDRESS = "0.0.0.0"  # noqa: S104 what `*` stands for
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A listening socket on a loopback address; port 0 picks a free port."""
-    return _listener(loopback_address(host), host, port)
+    """A listening socket on an address of this machine; port 0 picks a free port."""
+    return _listener(_bind_address(host), host, port)
 
 
-def listen_anywhere(host: str, port: int) -> socket.socket:
-    """A listening socket on any address of this machine, for public content."""
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach `host`; any name but `localhost` counts as public."""
     try:
-        address = str(ipaddress.ip_address(LOOPBACK_NAMES.get(host.lower(), host).strip("[]")))
+        return ipaddress.ip_address(_plain_address(host)).is_loopback
+    except ValueError:
+        return False
+
+
+def _plain_address(host: str) -> str:
+    """The address that a setting names, without the brackets of IPv6."""
+    return LOOPBACK_NAMES.get(host.lower(), ANY_ADDRESS if host == "*" else host).strip("[]")
+
+
+def _bind_address(host: str) -> str:
+    """The address to listen on; names are not resolved, because they may come to mean another."""
+    try:
+        return str(ipaddress.ip_address(_plain_address(host)))
     except ValueError as error:
-        raise ConfigurationError(
-            f"{host} is not an address to listen on. Use an address of this machine, "
-            "such as 127.0.0.1, or 0.0.0.0 for all of them."
+        raise BindRefused(
+            f"{host} is not an address to listen on. Use 127.0.0.1 or, with an access key, another "
+            f"address of this machine, or 0.0.0.0 for all of them. Make a key with: {MAKE_KEY}"
         ) from error
-    return _listener(address, host, port)
 
 
 def _listener(address: str, host: str, port: int) -> socket.socket:
@@ -78,20 +93,6 @@ def quiet_accept_faults() -> Iterator[None]:
         yield
     finally:
         loop.set_exception_handler(earlier)
-
-
-def loopback_address(host: str) -> str:
-    """The loopback address that `host` means; anything else is refused."""
-    try:
-        address = ipaddress.ip_address(LOOPBACK_NAMES.get(host.lower(), host).strip("[]"))
-    except ValueError:
-        address = None
-    if address is None or not address.is_loopback:
-        raise BindRefused(
-            f"{host} is not a loopback address. "
-            "Other addresses need access keys, which are not implemented yet."
-        )
-    return str(address)
 
 
 def base_url(listener: socket.socket) -> str:

@@ -11,6 +11,7 @@ from typing import cast
 
 import uvicorn
 
+from siteatlas.cli.hosting.access_check import check_access
 from siteatlas.cli.hosting.connections import ConnectionLimits, ConnectionRegistry
 from siteatlas.cli.hosting.http_protocol import HttpProtocol
 from siteatlas.cli.hosting.listener import BACKLOG, quiet_accept_faults
@@ -48,6 +49,8 @@ class WebServer(uvicorn.Server):
                 log_level="error",  # it warns of each refused request
                 access_log=False,
                 server_header=False,
+                # It would believe forwarded headers of every program on this machine.
+                proxy_headers=False,
                 lifespan="on",
                 timeout_graceful_shutdown=CONNECTION_SECONDS,
             )
@@ -87,9 +90,12 @@ class WebServer(uvicorn.Server):
 class Service:
     """The service of one command, from opening its database to closing it."""
 
-    def __init__(self, settings: Settings, *, run_scheduler: bool = True) -> None:
+    def __init__(
+        self, settings: Settings, *, run_scheduler: bool = True, insecure_no_auth: bool = False
+    ) -> None:
         self._settings = settings
         self._run_scheduler = run_scheduler
+        self._insecure_no_auth = insecure_no_auth
         self._stop_wanted = False
         self._server: WebServer | None = None
 
@@ -119,12 +125,17 @@ class Service:
         async with opened(self._settings, go_on_waiting=should_wait_for_database) as database:
             if self._stop_wanted:
                 return
+            installation = await check_access(
+                self._settings, insecure_no_auth=self._insecure_no_auth
+            )
             policy = EgressPolicy.from_text(self._settings.egress_allow)
             app = create_app(
                 self._settings,
                 policy.with_refused_socket(*listener.getsockname()[:2]),
                 run_scheduler=self._run_scheduler,
                 database=database,
+                installation=installation,
+                insecure_no_auth=self._insecure_no_auth,
             )
             limits = ConnectionLimits.of(self._settings)
             self._server = WebServer(app, on_ready, limits, app.state.api.feed.close)

@@ -10,7 +10,7 @@ from http import HTTPStatus
 
 from siteatlas import __version__
 from siteatlas.aio.background import background_task
-from siteatlas.cli.hosting.listener import base_url, listen_anywhere
+from siteatlas.cli.hosting.listener import base_url, listen
 from siteatlas.cli.hosting.probe_server import Page, serve_pages
 from siteatlas.cli.terminal.output import print_message
 from siteatlas.insights.metrics import MEDIA_TYPE, process_metrics
@@ -25,7 +25,7 @@ def probe_listener(settings: Settings) -> Iterator[socket.socket | None]:
     if settings.metrics_port is None:
         yield None
         return
-    with listen_anywhere(settings.metrics_host, settings.metrics_port) as listener:
+    with listen(settings.metrics_host, settings.metrics_port) as listener:
         yield listener
 
 

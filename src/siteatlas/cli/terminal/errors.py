@@ -20,6 +20,7 @@ from siteatlas.errors import (
     EmbeddedServerUnavailable,
     JobActive,
     JobNotFound,
+    KeyNotFound,
     NoSitemap,
     PortTaken,
     RateLimited,
@@ -36,7 +37,7 @@ INTERRUPTED = 130
 
 # What to do about an error, where its own message does not say it; the nearest class wins.
 ADVICE: dict[type[SiteatlasError], str] = {
-    BindRefused: "Use --host 127.0.0.1, and a reverse proxy or an SSH tunnel for remote access.",
+    BindRefused: "Or use --host 127.0.0.1, which needs no key.",
     PortTaken: "Choose another port with --port or --metrics-port; 0 picks a free port.",
     ConfigurationError: "Correct the value and run the command again.",
     DatabaseUnavailable: "Check DATABASE_URL, or unset it to use the embedded server.",
@@ -44,6 +45,7 @@ ADVICE: dict[type[SiteatlasError], str] = {
     DomainNotFound: "List the known sites: siteatlas domains list",
     EgressDenied: "If this is your own site, allow it with SITEATLAS_EGRESS_ALLOW=HOST:PORT",
     JobActive: "Find it: siteatlas jobs list --status processing",
+    KeyNotFound: "List the keys: siteatlas keys list",
     JobNotFound: "List the newest jobs: siteatlas jobs list",
     NoSitemap: "If you know where the sitemap is, pass its URL instead of the site.",
     ConnectionFailed: "Check that the address is right and the site is up, then try again.",

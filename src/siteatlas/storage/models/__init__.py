@@ -1,5 +1,6 @@
 """The tables, one module per noun."""
 
+from siteatlas.storage.models.access import ApiKey, AuditEvent, BrowserSession, RateLimit
 from siteatlas.storage.models.base import Base
 from siteatlas.storage.models.batch import Batch, BatchItem
 from siteatlas.storage.models.candidate import Candidate
@@ -24,10 +25,13 @@ __all__ = [
     "LOCAL_USER_ID",
     "SITEMAP_JOB",
     "SYSTEM_USER_ID",
+    "ApiKey",
     "AttemptOutcome",
+    "AuditEvent",
     "Base",
     "Batch",
     "BatchItem",
+    "BrowserSession",
     "Candidate",
     "ChangeKind",
     "Domain",
@@ -39,6 +43,7 @@ __all__ = [
     "JobAttempt",
     "JobStatus",
     "LastScanStatus",
+    "RateLimit",
     "RemovalEvidence",
     "RobotsFile",
     "Scan",

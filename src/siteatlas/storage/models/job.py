@@ -45,6 +45,7 @@ class Job(Base):
 
     `fence` grows with every claim and never goes back; together with `id` it is the right to
     write. `attempt` may be refunded. `alone`: it was claimed to run without others in its process.
+    `shared`: another user than `created_by` submitted the same site meanwhile.
     `lease_until` has no index, so that heartbeats stay HOT.
     Other programs may keep jobs in the same table: only rows of the type `SITEMAP_JOB` are ever
     claimed, counted or pruned here. `dedup_key` is unique over the active jobs of all types.
@@ -95,6 +96,7 @@ class Job(Base):
     run_at: Mapped[datetime] = mapped_column(server_default=func.now())
     domain_id: Mapped[UUID | None] = mapped_column(ForeignKey("domains.id", ondelete="SET NULL"))
     created_by: Mapped[UUID] = mapped_column(ForeignKey("users.id"))
+    shared: Mapped[bool] = mapped_column(server_default=text("false"))
     dedup_key: Mapped[str | None]
     progress: Mapped[float] = mapped_column(Double, server_default=text("0"))
     result_data: Mapped[dict[str, Any] | None]

@@ -102,6 +102,8 @@ def registration(*, watch: bool, scheme_given: bool, scanned_now: bool = False) 
         kept["next_scan_at"] = _next_scan_if_watched(one_interval_away)
     if watch:
         kept |= {
+            # Whoever watches a site that nobody watches becomes its owner.
+            "created_by": case((Domain.watched, Domain.created_by), else_=row.excluded.created_by),
             "watched": True,
             "paused": False,
             "next_scan_at": one_interval_away,

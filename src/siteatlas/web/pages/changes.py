@@ -9,6 +9,7 @@ from uuid import UUID
 from fastapi import APIRouter, Path, Request
 from fastapi.responses import HTMLResponse
 
+from siteatlas.access.marks import READ
 from siteatlas.insights.overview import changes_per_day
 from siteatlas.insights.publications import list_publications, read_publication
 from siteatlas.storage.models import ChangeKind
@@ -25,7 +26,7 @@ KINDS = tuple(kind.value for kind in ChangeKind)
 router = APIRouter(include_in_schema=False)
 
 
-@router.get("/changes", response_class=HTMLResponse)
+@router.get("/changes", dependencies=[READ], response_class=HTMLResponse)
 async def show_changes(request: Request, session: ReadSession) -> HTMLResponse:
     """Publications of all sites."""
     daily = await changes_per_day(session, DAYS)
@@ -39,7 +40,7 @@ async def show_changes(request: Request, session: ReadSession) -> HTMLResponse:
     )
 
 
-@router.get("/changes/{seq}", response_class=HTMLResponse)
+@router.get("/changes/{seq}", dependencies=[READ], response_class=HTMLResponse)
 async def show_publication(
     request: Request, session: ReadSession, seq: Annotated[int, Path(ge=1, le=2**63 - 1)]
 ) -> HTMLResponse:

@@ -12,7 +12,9 @@ from urllib.parse import urlencode
 from fastapi import APIRouter, Path, Query, Request
 from fastapi.responses import HTMLResponse, Response
 
-from siteatlas.access.users import CurrentUser
+from siteatlas.access.identity import CurrentIdentity, Identity
+from siteatlas.access.marks import READ, SCAN
+from siteatlas.access.ownership import owner_check, require_owner
 from siteatlas.errors import DomainNotFound, InputError
 from siteatlas.insights.candidates import list_candidates
 from siteatlas.insights.domains import DomainView, find_domain_view
@@ -51,7 +53,7 @@ DomainName = Annotated[str, Path(max_length=2048)]
 Cursor = Annotated[str | None, Query(max_length=2048)]
 
 
-@router.get("/domains/{domain}", response_class=HTMLResponse)
+@router.get("/domains/{domain}", dependencies=[READ], response_class=HTMLResponse)
 async def show_domain(
     request: Request, session: ReadSession, domain: DomainName, tab: str = "summary"
 ) -> HTMLResponse:
@@ -156,16 +158,18 @@ def _next_href(site: DomainView, kept: dict[str, str], cursor: str | None) -> st
     return f"/domains/{site.domain}?{urlencode(kept | {'cursor': cursor})}" if cursor else None
 
 
-@router.post("/domains/{domain}/scan")
-async def scan_domain_now(context: Context, user: CurrentUser, domain: DomainName) -> Response:
+@router.post("/domains/{domain}/scan", dependencies=[SCAN])
+async def scan_domain_now(
+    context: Context, identity: CurrentIdentity, domain: DomainName
+) -> Response:
     """Queue a scan of a site that is known, and show its job."""
-    number = await _scan(parse_site(domain).domain, context, user)
+    number = await _scan(parse_site(domain).domain, context, identity)
     context.wake_consumer()
     return redirect(f"/jobs/{number}")
 
 
 @retry_when_busy
-async def _scan(name: str, context: Services, user: CurrentUser) -> int:
+async def _scan(name: str, context: Services, identity: Identity) -> int:
     async with get_session() as session, session.begin():
         found = await find_domain(session, name)
         if found is None:
@@ -173,7 +177,7 @@ async def _scan(name: str, context: Services, user: CurrentUser) -> int:
         job = await submit_site(
             session,
             parse_site(found.base_url),
-            created_by=user,
+            created_by=identity.user_id,
             max_pages=found.max_pages,
             interval_hours=context.settings.scan_interval_hours,
             max_attempts=context.settings.max_attempts,
@@ -181,11 +185,13 @@ async def _scan(name: str, context: Services, user: CurrentUser) -> int:
         return job.id
 
 
-@router.post("/domains/{domain}/settings")
-async def save_domain_settings(request: Request, context: Context, domain: DomainName) -> Response:
+@router.post("/domains/{domain}/settings", dependencies=[SCAN])
+async def save_domain_settings(
+    request: Request, context: Context, identity: CurrentIdentity, domain: DomainName
+) -> Response:
     """Watch, pause, interval and limit of a site."""
     name = parse_site(domain).domain
-    await _change(name, _changed_settings(await read_form(request)))
+    await _change(name, _changed_settings(await read_form(request)), identity)
     context.notify_scheduler()
     return redirect(f"/domains/{name}?tab=settings&saved=1")
 
@@ -214,22 +220,23 @@ def _positive(text: str, what: str, kind: Callable[[str], Any]) -> Any:
 
 
 @retry_when_busy
-async def _change(name: str, changes: dict[str, Any]) -> None:
+async def _change(name: str, changes: dict[str, Any], identity: Identity) -> None:
     async with get_session() as session, session.begin():
         found = await find_domain(session, name, lock=True)
         if found is None:
             raise DomainNotFound
+        require_owner(identity, found.created_by)
         await change_domain(session, found, **changes)
 
 
-@router.post("/domains/{domain}/remove")
-async def remove_domain_page(domain: DomainName) -> Response:
+@router.post("/domains/{domain}/remove", dependencies=[SCAN])
+async def remove_domain_page(identity: CurrentIdentity, domain: DomainName) -> Response:
     """Remove a site with everything that is stored of it."""
-    await _remove(parse_site(domain).domain)
+    await _remove(parse_site(domain).domain, identity)
     return redirect("/domains")
 
 
 @retry_when_busy
-async def _remove(name: str) -> None:
+async def _remove(name: str, identity: Identity) -> None:
     async with get_session() as session, session.begin():
-        await remove_domain_and_jobs(session, name)
+        await remove_domain_and_jobs(session, name, owner_check(identity))

@@ -8,6 +8,9 @@ from urllib.parse import urlencode
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import HTMLResponse, Response
 
+from siteatlas.access.identity import CurrentIdentity, Identity
+from siteatlas.access.marks import READ, SCAN
+from siteatlas.access.ownership import owner_check, require_owner
 from siteatlas.errors import DomainNotFound, InputError
 from siteatlas.insights.domains import DomainState, list_domains
 from siteatlas.insights.scan_history import ScanPoint, recent_scans
@@ -36,7 +39,7 @@ FILTERS = {
 router = APIRouter(include_in_schema=False)
 
 
-@router.get("/domains", response_class=HTMLResponse)
+@router.get("/domains", dependencies=[READ], response_class=HTMLResponse)
 async def show_domains(
     request: Request,
     session: ReadSession,
@@ -84,29 +87,30 @@ def scan_mark(point: ScanPoint) -> ScanMark:
     return ScanMark(result, point.seconds, title)
 
 
-@router.post("/domains")
-async def act_on_domains(request: Request, context: Context) -> Response:
+@router.post("/domains", dependencies=[SCAN])
+async def act_on_domains(request: Request, context: Context, identity: CurrentIdentity) -> Response:
     """Pause, resume or remove the selected sites."""
     form = await read_form(request)
     names, action = form.many("domain")[:MAX_SELECTED], form.value("action")
     if not names:
         raise InputError("Select at least one site first.")
     for name in names:
-        await _act(parse_site(name).domain, action)
+        await _act(parse_site(name).domain, action, identity)
     context.notify_scheduler()
     return redirect("/domains")
 
 
 @retry_when_busy
-async def _act(name: str, action: str) -> None:
+async def _act(name: str, action: str, identity: Identity) -> None:
     """Do one thing to one site in a transaction of its own."""
     async with get_session() as session, session.begin():
         if action == "remove":
-            await remove_domain_and_jobs(session, name)
+            await remove_domain_and_jobs(session, name, owner_check(identity))
             return
         if action not in {"pause", "resume"}:
             raise InputError("Choose what to do with the selected sites.")
         found = await find_domain(session, name, lock=True)
         if found is None:
             raise DomainNotFound
+        require_owner(identity, found.created_by)
         await change_domain(session, found, paused=action == "pause")

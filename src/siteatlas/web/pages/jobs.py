@@ -8,6 +8,9 @@ from urllib.parse import urlencode
 from fastapi import APIRouter, BackgroundTasks, Path, Query, Request
 from fastapi.responses import HTMLResponse, Response
 
+from siteatlas.access.identity import CurrentIdentity, Identity
+from siteatlas.access.marks import READ, SCAN
+from siteatlas.access.ownership import is_own, require_owner
 from siteatlas.errors import InputError
 from siteatlas.insights.candidates import list_candidates
 from siteatlas.insights.jobs import find_job, list_attempts, list_jobs
@@ -39,7 +42,7 @@ router = APIRouter(include_in_schema=False)
 JobIdent = Annotated[str, Path(max_length=64)]
 
 
-@router.get("/jobs", response_class=HTMLResponse)
+@router.get("/jobs", dependencies=[READ], response_class=HTMLResponse)
 async def show_jobs(
     request: Request,
     session: ReadSession,
@@ -73,7 +76,7 @@ async def show_jobs(
     )
 
 
-@router.get("/jobs/{job_id}", response_class=HTMLResponse)
+@router.get("/jobs/{job_id}", dependencies=[READ], response_class=HTMLResponse)
 async def show_job(request: Request, session: ReadSession, job_id: JobIdent) -> HTMLResponse:
     """One job: its progress, its documents, its attempts, and why it failed if it did."""
     job = await find_job(session, job_id)
@@ -105,21 +108,30 @@ def _phase(status: JobStatus, progress: float) -> int:
     return len(PHASES) - 1
 
 
-@router.post("/jobs/{job_id}/{action}")
+@router.post("/jobs/{job_id}/{action}", dependencies=[SCAN])
 async def act_on_job(
-    context: Context, job_id: JobIdent, action: str, afterwards: BackgroundTasks
+    context: Context,
+    identity: CurrentIdentity,
+    job_id: JobIdent,
+    action: str,
+    afterwards: BackgroundTasks,
 ) -> Response:
     """Cancel or retry one job."""
-    number = await _act(job_id, action)
+    number = await _act(job_id, action, identity)
     if action == "cancel":
         afterwards.add_task(recount_site, number)
     context.wake_consumer()
     return redirect(f"/jobs/{number}")
 
 
-@router.post("/jobs")
-async def act_on_matching_jobs(request: Request, context: Context) -> Response:
-    """Cancel or retry every job that matches the filters, at most `MAX_MATCHING` of them."""
+@router.post("/jobs", dependencies=[SCAN])
+async def act_on_matching_jobs(
+    request: Request, context: Context, identity: CurrentIdentity
+) -> Response:
+    """Cancel or retry the jobs that match the filters, at most `MAX_MATCHING` of them.
+
+    Those of other users are left alone unless an admin does it.
+    """
     form = await read_form(request)
     status, domain, action = form.value("status"), form.value("domain"), form.value("action")
     if status not in STATUSES or not status:
@@ -127,17 +139,19 @@ async def act_on_matching_jobs(request: Request, context: Context) -> Response:
     async with get_session() as session, session.begin():
         page = await list_jobs(session, status=status, domain=domain or None, limit=MAX_MATCHING)
     for job in page.items:
-        await _act(str(job.id), action)
+        if is_own(identity, job.created_by, job.shared):
+            await _act(str(job.id), action, identity)
     context.wake_consumer()
     return redirect(f"/jobs?{urlencode({'status': status, 'domain': domain})}")
 
 
 @retry_when_busy
-async def _act(ident: str, action: str) -> int:
+async def _act(ident: str, action: str, identity: Identity) -> int:
     """Cancel or retry a job in a transaction of its own; return its number."""
     if action not in ACTIONS:
         raise InputError("A job can be cancelled or retried.")
     async with get_session() as session, session.begin():
         job = await find_job(session, ident)
+        require_owner(identity, job.created_by, job.shared)
         await ACTIONS[action](session, job.id)
         return job.id

@@ -5,6 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse
 
+from siteatlas.access.marks import READ
 from siteatlas.insights.jobs import list_jobs
 from siteatlas.insights.overview import (
     changes_per_day,
@@ -25,7 +26,7 @@ RUNNING_ROWS = 6
 router = APIRouter(include_in_schema=False)
 
 
-@router.get("/", response_class=HTMLResponse)
+@router.get("/", dependencies=[READ], response_class=HTMLResponse)
 async def show_overview(
     request: Request, session: ReadSession, context: Context, days: str = DEFAULT_RANGE
 ) -> HTMLResponse:

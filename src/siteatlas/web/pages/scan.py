@@ -5,13 +5,16 @@ from __future__ import annotations
 from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse, Response
 
-from siteatlas.access.users import CurrentUser
+from siteatlas.access.identity import CurrentIdentity, Identity
+from siteatlas.access.marks import READ, SCAN
+from siteatlas.access.ownership import require_right_to_watch
 from siteatlas.errors import AddressError, InputError, SiteatlasError
 from siteatlas.net.address import WebAddress
 from siteatlas.net.egress import EgressPolicy, parse_allowed_site
 from siteatlas.queue.submission import submit_site
 from siteatlas.storage.retry import retry_when_busy
 from siteatlas.storage.session import get_session
+from siteatlas.storage.statements.domains import find_domain
 from siteatlas.web.context import Context, Services
 from siteatlas.web.forms import Form, read_form
 from siteatlas.web.templating import redirect, render
@@ -24,19 +27,21 @@ MAX_PAGES = 50_000_000
 router = APIRouter(include_in_schema=False)
 
 
-@router.get("/scan", response_class=HTMLResponse)
+@router.get("/scan", dependencies=[READ], response_class=HTMLResponse)
 async def show_scan_form(request: Request) -> HTMLResponse:
     """The form without anything entered."""
     return render(request, "scan.html", value="", fault="")
 
 
-@router.post("/scan")
-async def submit_scan_form(request: Request, context: Context, user: CurrentUser) -> Response:
+@router.post("/scan", dependencies=[SCAN])
+async def submit_scan_form(
+    request: Request, context: Context, identity: CurrentIdentity
+) -> Response:
     """Queue a scan of each site, then show its job, or the list of jobs if there are several."""
     form = await read_form(request)
     try:
         addresses = _addresses(form, context.policy)
-        numbers = [await _submit(address, form, context, user) for address in addresses]
+        numbers = [await _submit(address, form, context, identity) for address in addresses]
     except SiteatlasError as error:
         value = form.value("sites")
         return render(
@@ -74,13 +79,15 @@ def _max_pages(form: Form) -> int | None:
 
 
 @retry_when_busy
-async def _submit(address: WebAddress, form: Form, context: Services, user: CurrentUser) -> int:
+async def _submit(address: WebAddress, form: Form, context: Services, identity: Identity) -> int:
     """Queue a scan of one site, or join its active one; return the number of the job."""
     async with get_session() as session, session.begin():
+        if form.is_checked("watch"):
+            require_right_to_watch(identity, await find_domain(session, address.domain))
         job = await submit_site(
             session,
             address,
-            created_by=user,
+            created_by=identity.user_id,
             max_pages=_max_pages(form),
             watch=form.is_checked("watch"),
             interval_hours=context.settings.scan_interval_hours,

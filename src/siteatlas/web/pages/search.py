@@ -8,6 +8,7 @@ from urllib.parse import urlencode
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 
+from siteatlas.access.marks import READ
 from siteatlas.errors import AddressError
 from siteatlas.net.address import parse_site
 from siteatlas.storage.statements.domains import find_domain
@@ -17,7 +18,7 @@ from siteatlas.web.templating import redirect
 router = APIRouter(include_in_schema=False)
 
 
-@router.get("/search")
+@router.get("/search", dependencies=[READ])
 async def search(
     _request: Request, session: ReadSession, q: Annotated[str, Query(max_length=2048)] = ""
 ) -> Response:

@@ -9,6 +9,7 @@ from uuid import UUID
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import HTMLResponse
 
+from siteatlas.access.marks import READ
 from siteatlas.insights.sitemap_tree import tree_children
 from siteatlas.insights.sitemaps import find_sitemap
 from siteatlas.insights.urls import list_sitemap_urls
@@ -21,7 +22,7 @@ ROWS = 50
 router = APIRouter(include_in_schema=False)
 
 
-@router.get("/sitemaps/{sitemap_id}", response_class=HTMLResponse)
+@router.get("/sitemaps/{sitemap_id}", dependencies=[READ], response_class=HTMLResponse)
 async def show_sitemap(
     request: Request,
     session: ReadSession,
@@ -47,7 +48,7 @@ async def show_sitemap(
     )
 
 
-@router.get("/sitemaps/{sitemap_id}/children", response_class=HTMLResponse)
+@router.get("/sitemaps/{sitemap_id}/children", dependencies=[READ], response_class=HTMLResponse)
 async def show_children(request: Request, session: ReadSession, sitemap_id: UUID) -> HTMLResponse:
     """The children of an index as a part of the tree."""
     page = await tree_children(session, sitemap_id)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse
 
+from siteatlas.access.marks import READ
 from siteatlas.insights.workers import list_workers
 from siteatlas.web.context import Context, ReadSession
 from siteatlas.web.templating import render
@@ -12,7 +13,7 @@ from siteatlas.web.templating import render
 router = APIRouter(include_in_schema=False)
 
 
-@router.get("/system", response_class=HTMLResponse)
+@router.get("/system", dependencies=[READ], response_class=HTMLResponse)
 async def show_system(request: Request, session: ReadSession, context: Context) -> HTMLResponse:
     """What runs where, and how it is set up."""
     return render(

@@ -1,0 +1,100 @@
+"""Access keys: list, create, revoke."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Query, Response, status
+
+from siteatlas.access.keys import KeyRequest, create_key, revoke
+from siteatlas.access.marks import ADMIN
+from siteatlas.access.scopes import requested_scopes
+from siteatlas.api.body_limits import ParsedBodyRoute
+from siteatlas.api.context import Context
+from siteatlas.api.openapi import LOCATION, problems
+from siteatlas.api.schemas.base import PageAnswer
+from siteatlas.api.schemas.keys import KEY_ID, KeyAnswer, KeyCreated, KeyCreation, KeysQuery
+from siteatlas.api.sessions import ReadSession, WriteSession
+from siteatlas.insights.keys import KeyView, find_key_view, list_keys
+from siteatlas.insights.pages import Page
+from siteatlas.logs import get_logger
+
+PREFIX = "/api/v3/keys"
+SECONDS_A_DAY = 86400.0
+
+log = get_logger("api")
+router = APIRouter(prefix=PREFIX, tags=["access"], route_class=ParsedBodyRoute)
+
+KeyIdent = Annotated[
+    str,
+    Path(max_length=64, pattern="^[a-z0-9]+$", description="The id of a key.", examples=[KEY_ID]),
+]
+
+
+@router.get(
+    "",
+    dependencies=[ADMIN],
+    summary="List access keys",
+    response_model=PageAnswer[KeyAnswer],
+    responses=problems(),
+)
+async def get_keys(query: Annotated[KeysQuery, Query()], session: ReadSession) -> Page[KeyView]:
+    """All access keys, including expired and revoked ones; never their text."""
+    return await list_keys(session, limit=query.limit, cursor=query.cursor)
+
+
+@router.post(
+    "",
+    dependencies=[ADMIN],
+    summary="Create an access key",
+    status_code=status.HTTP_201_CREATED,
+    response_model=KeyCreated,
+    responses={201: LOCATION, **problems()},
+)
+async def post_key(
+    body: KeyCreation, response: Response, context: Context, session: WriteSession
+) -> KeyCreated:
+    """Create an access key. Its text is only in this response.
+
+    The first key closes the installation: from then on every request needs a key.
+    """
+    days = body.expires_in_days
+    request = KeyRequest(
+        body.name,
+        requested_scopes(body.scopes),
+        user=body.user,
+        expires_in_seconds=None if days is None else days * SECONDS_A_DAY,
+    )
+    async with session.begin():
+        key = await create_key(session, request)
+        view = await find_key_view(session, key.id)
+    context.installation.close()
+    log.info("key_created", key_id=key.id)
+    response.headers["Location"] = f"{PREFIX}/{key.id}"
+    return KeyCreated(**dict(KeyAnswer.model_validate(view)), key=key.text.get_secret_value())
+
+
+@router.get(
+    "/{key_id}",
+    dependencies=[ADMIN],
+    summary="Show an access key",
+    response_model=KeyAnswer,
+    responses=problems(404),
+)
+async def get_key(key_id: KeyIdent, session: ReadSession) -> KeyView:
+    """One access key, without its text."""
+    return await find_key_view(session, key_id)
+
+
+@router.delete(
+    "/{key_id}",
+    dependencies=[ADMIN],
+    summary="Revoke an access key",
+    status_code=status.HTTP_204_NO_CONTENT,
+    responses=problems(404),
+)
+async def revoke_key(key_id: KeyIdent, session: WriteSession) -> None:
+    """Revoke an access key and end its browser sessions. It stays in the list."""
+    async with session.begin():
+        await revoke(session, key_id)
+    log.info("key_revoked", key_id=key_id)

@@ -1,0 +1,82 @@
+"""Requests and responses about access keys."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Literal
+
+from pydantic import ConfigDict, Field
+
+from siteatlas.access.keys import MAX_NAME_CHARS
+from siteatlas.access.scopes import Scope
+from siteatlas.api.schemas.base import (
+    LATER,
+    NOON,
+    AnswerShape,
+    Example,
+    Name,
+    QueryShape,
+    RequestShape,
+    Word,
+    declared,
+    examples,
+    one_of,
+)
+
+KEY_ID = "k3m9qa7d"
+MAX_EXPIRY_DAYS = 3650
+KEY_STATUSES = ("active", "expired", "revoked")
+PRINTABLE_NAME = r"^[^\x00-\x1f\x7f-\x9f]*\S[^\x00-\x1f\x7f-\x9f]*$"
+
+RequestName = Annotated[str, Field(min_length=1, max_length=MAX_NAME_CHARS, pattern=PRINTABLE_NAME)]
+
+
+class KeyCreation(RequestShape):
+    """The name, the scopes and the expiry of a new access key."""
+
+    model_config = ConfigDict(
+        json_schema_extra=examples(
+            {"name": "nightly export", "scopes": ["read"], "expires_in_days": 90}
+        )
+    )
+
+    name: RequestName = Field(description="What the key is for.")
+    scopes: list[Literal["read", "scan", "admin"]] = Field(
+        min_length=1,
+        max_length=len(Scope),
+        description="What the key allows; `admin` includes the others.",
+    )
+    user: RequestName | None = Field(
+        None, description="The user on whose behalf it acts. Default: the user of the same name."
+    )
+    expires_in_days: float | None = Field(
+        None, gt=0, le=MAX_EXPIRY_DAYS, description="Days until it expires. Default: never."
+    )
+
+
+class KeyAnswer(AnswerShape):
+    """An access key, without its text."""
+
+    id: Annotated[Word, Example(KEY_ID)]
+    name: Annotated[Name, Example("nightly export")]
+    user: Annotated[Name, Example("nightly export")]
+    scopes: Annotated[
+        list[Annotated[str, one_of(Scope)]], declared(maxItems=len(Scope)), Example(["read"])
+    ]
+    status: Annotated[str, one_of(KEY_STATUSES), Example("active")]
+    created_at: Annotated[datetime, Example(NOON)]
+    expires_at: datetime | None
+    last_used_at: Annotated[datetime | None, Example(LATER)]
+    revoked_at: datetime | None
+
+
+class KeyCreated(KeyAnswer):
+    """A new access key with its text, which is not stored and cannot be shown again."""
+
+    key: Annotated[Word, Example("sa_k3m9qa7d_…")] = Field(
+        description="The text of the key. Store it now: it is not shown again."
+    )
+
+
+class KeysQuery(QueryShape):
+    """The page of a list of keys."""

@@ -1,0 +1,199 @@
+"""`siteatlas keys`: access keys. Whoever can run it on this machine may do everything."""
+
+from __future__ import annotations
+
+import re
+import sys
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from siteatlas.access.key_text import KeyText, generate_key
+from siteatlas.access.keys import KeyRequest, create_key
+from siteatlas.access.keys import revoke as revoke_key
+from siteatlas.access.scopes import Scope
+from siteatlas.cli.terminal.context import prepare
+from siteatlas.cli.terminal.database import opened
+from siteatlas.cli.terminal.errors import run
+from siteatlas.cli.terminal.options import (
+    AllOption,
+    CursorOption,
+    FormatOption,
+    JsonOption,
+    LimitOption,
+    ListJsonOption,
+)
+from siteatlas.cli.terminal.output import (
+    WIDE,
+    Column,
+    ColumnKind,
+    ListFormat,
+    is_terminal,
+    print_message,
+    write_json,
+    write_line,
+)
+from siteatlas.cli.terminal.paged_list import ListRequest, TableLayout, write_list
+from siteatlas.errors import InputError
+from siteatlas.insights.keys import KeyView, find_key_view, list_keys
+from siteatlas.insights.pages import DEFAULT_LIMIT, Page
+from siteatlas.settings import Settings
+from siteatlas.storage.session import get_session
+from siteatlas.storage.statements.api_keys import any_key_made, delete_all_keys
+
+DURATION = re.compile(r"(?P<number>[1-9][0-9]{0,5})(?P<unit>[mhdw])")
+UNIT_SECONDS = {"m": 60, "h": 3600, "d": 86400, "w": 604800}
+SHAPE: TableLayout[KeyView] = TableLayout(
+    columns=[
+        Column("ID"),
+        Column("NAME"),
+        Column("USER", from_width=WIDE),
+        Column("SCOPES"),
+        Column("STATUS", kind=ColumnKind.STATUS),
+        Column("CREATED", kind=ColumnKind.AGE, from_width=WIDE),
+        Column("EXPIRES", kind=ColumnKind.AGE),
+        Column("LAST USED", kind=ColumnKind.AGE),
+    ],
+    row=lambda k: (
+        k.id,
+        k.name,
+        k.user,
+        ",".join(k.scopes),
+        k.status,
+        k.created_at,
+        k.expires_at,
+        k.last_used_at,
+    ),
+    none="There are no access keys. This machine's own user needs none.",
+    none_matches="No access key matches.",
+    record=KeyView,
+)
+
+app = typer.Typer(help="Manage access keys.", no_args_is_help=True, rich_markup_mode=None)
+
+
+@app.command()
+def create(
+    name: Annotated[str, typer.Option(help="What the key is for.")],
+    scope: Annotated[
+        list[Scope] | None,
+        typer.Option(help="What it allows; repeatable. admin includes the others."),
+    ] = None,
+    user: Annotated[
+        str | None, typer.Option(help="User on whose behalf it acts; by default, NAME.")
+    ] = None,
+    expires: Annotated[
+        str | None, typer.Option(help="Time until it expires, such as 12h, 90d or 52w.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Create an access key and print it, once.
+
+    The first key closes the installation: from then on every request to the service needs one.
+    """
+    settings = prepare()
+    request = KeyRequest(
+        name, frozenset(scope or [Scope.READ]), user=user, expires_in_seconds=_seconds(expires)
+    )
+    key, view, is_first = run(_create(settings, request))
+    text = key.text.get_secret_value()
+    if as_json:
+        write_json(asdict(view) | {"key": text})
+    else:
+        write_line(text)
+    print_message("Store the key now: it is not shown again.")
+    if is_first:
+        print_message("From now on, every request to the service needs a key.")
+
+
+def _seconds(text: str | None) -> float | None:
+    """The duration that `--expires` names; None without one."""
+    if text is None:
+        return None
+    match = DURATION.fullmatch(text.strip())
+    if match is None:
+        raise InputError(f"--expires: {text!r} is not a duration such as 12h, 90d or 52w.")
+    return float(int(match["number"]) * UNIT_SECONDS[match["unit"]])
+
+
+@app.command("list")
+def list_(
+    *,
+    limit: LimitOption = DEFAULT_LIMIT,
+    cursor: CursorOption = None,
+    everything: AllOption = False,
+    format: FormatOption = ListFormat.TABLE,
+    as_json: ListJsonOption = False,
+) -> None:
+    """List access keys, including expired and revoked ones."""
+    settings = prepare()
+    request = ListRequest.of(
+        format, as_json=as_json, limit=limit, cursor=cursor, everything=everything
+    )
+    run(_list(settings, request))
+
+
+@app.command()
+def revoke(
+    key_id: Annotated[
+        str, typer.Argument(metavar="ID", help="Id of the key; see siteatlas keys list.")
+    ],
+) -> None:
+    """Revoke an access key and end its browser sessions."""
+    run(_revoke(prepare(), key_id))
+    print_message(f"Revoked {key_id}.")
+
+
+@app.command()
+def reset(
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
+) -> None:
+    """Delete all access keys: the service is open to this machine's user again, and to no other.
+
+    Running services on other addresses than loopback must be stopped first.
+    """
+    settings = prepare()
+    if not yes and not is_terminal(sys.stdin):
+        raise InputError("This deletes all access keys. Add --yes to confirm.")
+    if not yes:
+        typer.confirm("Delete all access keys?", abort=True, err=True)
+    print_message(f"Deleted {run(_reset(settings))} access keys.")
+
+
+@app.command()
+def generate() -> None:
+    """Print a new random key without storing it, for SITEATLAS_ADMIN_KEY_FILE."""
+    write_line(generate_key().text.get_secret_value())
+
+
+async def _create(settings: Settings, request: KeyRequest) -> tuple[KeyText, KeyView, bool]:
+    """Create a key for `siteatlas keys create`; the last value says whether it is the first."""
+    async with opened(settings), get_session() as session, session.begin():
+        is_first = not await any_key_made(session)
+        key = await create_key(session, request)
+        return key, await find_key_view(session, key.id), is_first
+
+
+async def _list(settings: Settings, request: ListRequest) -> None:
+    """Print the access keys for `siteatlas keys list`."""
+
+    async def fetch(limit: int, cursor: str | None) -> Page[KeyView]:
+        """Read one page of access keys for `siteatlas keys list`."""
+        async with get_session() as session, session.begin():
+            return await list_keys(session, limit=limit, cursor=cursor)
+
+    async with opened(settings):
+        await write_list(request, fetch, SHAPE)
+
+
+async def _revoke(settings: Settings, key_id: str) -> None:
+    """Revoke a key for `siteatlas keys revoke`."""
+    async with opened(settings), get_session() as session, session.begin():
+        await revoke_key(session, key_id)
+
+
+async def _reset(settings: Settings) -> int:
+    """Delete all keys for `siteatlas keys reset`; returns their number."""
+    async with opened(settings), get_session() as session, session.begin():
+        return await delete_all_keys(session)

@@ -1,0 +1,120 @@
+"""Every route against every kind of sender: nobody, wrong keys, and keys with each scope."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import httpx
+import pytest
+import pytest_asyncio
+from fastapi import FastAPI
+
+from siteatlas.access.authentication import is_public_path
+from siteatlas.access.marks import PUBLIC, READ, MarkedRoute, marked_routes, require_marks
+from siteatlas.access.scopes import Scope
+from siteatlas.main import create_app
+from siteatlas.settings import Settings
+from tests.fixtures.access import client_with, expire, make_key, revoke
+
+ROUTES = [
+    (method, route)
+    for route in marked_routes(create_app(Settings(), run_scheduler=False))
+    for method in sorted(route.methods or {"GET"})
+]
+PARAMETERS = {"{key_id}": "abcdefgh", "{domain}": "example.com"}
+SOME_UUID = "0d4f5cbb-6c5c-4b8e-9c0f-5d6a4f3a2b11"
+REFUSALS = {401, 403}
+
+
+def path_of(route: MarkedRoute) -> str:
+    """A path that leads to the route."""
+    path = route.path
+    for name, value in PARAMETERS.items():
+        path = path.replace(name, value)
+    path = re.sub(r"\{[^}]+\}", SOME_UUID, path)
+    return f"{path}/docs.js" if path == "/static" else path
+
+
+def scope_of(route: MarkedRoute) -> Scope | None:
+    (mark,) = route.marks
+    return mark.scope
+
+
+def named(route: tuple[str, MarkedRoute]) -> str:
+    return f"{route[0]} {route[1].path}"
+
+
+@pytest_asyncio.fixture
+async def closed_app(app: FastAPI) -> FastAPI:
+    await make_key(Scope.ADMIN, user="root")
+    return app
+
+
+async def outcome(app: FastAPI, route: tuple[str, MarkedRoute], key: str | None) -> httpx.Response:
+    async with client_with(app, key) as client:
+        return await client.request(route[0], path_of(route[1]))
+
+
+@pytest.mark.parametrize("route", ROUTES, ids=named)
+async def test_a_route_serves_whom_its_mark_names(
+    closed_app: FastAPI, route: tuple[str, MarkedRoute]
+):
+    needed = scope_of(route[1])
+    for scope in Scope:
+        key = await make_key(scope, user=scope.value)
+        status = (await outcome(closed_app, route, key)).status_code
+        allowed = needed is None or scope in {needed, Scope.ADMIN}
+        assert (status not in REFUSALS) is allowed, (scope, status)
+        assert status < 500
+
+
+@pytest.mark.parametrize("route", ROUTES, ids=named)
+async def test_a_route_refuses_senders_without_a_valid_key(
+    closed_app: FastAPI, route: tuple[str, MarkedRoute]
+):
+    expired, revoked = await make_key(Scope.ADMIN), await make_key(Scope.ADMIN)
+    await expire(expired)
+    await revoke(revoked)
+    expected = 401 if scope_of(route[1]) else None
+    for key in (None, "wrong", expired, revoked):
+        response = await outcome(closed_app, route, key)
+        assert response.status_code == (expected or response.status_code)
+        assert (response.status_code == 401) is (expected == 401)
+        if expected:
+            assert response.headers["content-type"] == "application/problem+json"
+            assert response.headers["www-authenticate"].startswith("Bearer ")
+
+
+def test_reading_needs_read_and_changing_does_not():
+    reads = {named(route) for route in ROUTES if scope_of(route[1]) is Scope.READ}
+    assert {name for name in reads if not name.startswith(("GET", "HEAD"))} == set()
+
+
+def test_every_route_has_exactly_one_mark():
+    assert len(ROUTES) > 25
+    assert [named(route) for route in ROUTES if len(route[1].marks) != 1] == []
+
+
+def test_what_is_public_is_what_is_served_without_asking_the_database():
+    public = {path_of(route) for _, route in ROUTES if scope_of(route) is None}
+    assert public == {path_of(route) for _, route in ROUTES if is_public_path(path_of(route))}
+    assert {path.split("/")[1] for path in public} <= {"health", "static", "login", "logout"}
+
+
+@pytest.mark.parametrize("marks", [[], [READ, PUBLIC]], ids=["none", "two"])
+def test_an_application_with_an_unmarked_route_does_not_start(marks: list[Any]):
+    app = create_app(Settings(), run_scheduler=False)
+
+    async def unmarked() -> None:
+        """Nobody said who may come here."""
+
+    app.add_api_route("/unmarked", unmarked, dependencies=marks)
+    with pytest.raises(AssertionError, match="/unmarked"):
+        require_marks(app)
+
+
+@pytest.mark.parametrize("path", ["/nothing", "/api/v3/nothing", "/static", "/healthy", "/health/"])
+async def test_what_is_not_there_is_not_told_to_strangers(closed_app: FastAPI, path: str):
+    async with client_with(closed_app) as client:
+        assert (await client.get(path)).status_code == 401

@@ -1,0 +1,184 @@
+"""Whose work a job or a site is, and who may change it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+import pytest
+import pytest_asyncio
+from fastapi import FastAPI
+from sqlalchemy import update
+
+from siteatlas.access.scopes import Scope
+from siteatlas.net.address import parse_site
+from siteatlas.queue.new_job import Priority
+from siteatlas.queue.submission import submit_site
+from siteatlas.storage.models import SYSTEM_USER_ID, Job, JobStatus
+from siteatlas.storage.session import get_session
+from tests.fixtures.access import client_with, make_key
+
+SCAN = "/api/v3/sitemap/scan"
+SITE = "/api/v3/domains/example.com"
+REFUSED = (403, "not_owner")
+
+
+@dataclass(frozen=True, slots=True)
+class Users:
+    """Two users who may scan, and an administrator."""
+
+    ann: httpx.AsyncClient
+    bob: httpx.AsyncClient
+    admin: httpx.AsyncClient
+
+
+@pytest_asyncio.fixture
+async def users(app: FastAPI) -> AsyncIterator[Users]:
+    async with (
+        client_with(app, await make_key(Scope.READ, Scope.SCAN, user="ann")) as ann,
+        client_with(app, await make_key(Scope.READ, Scope.SCAN, user="bob")) as bob,
+        client_with(app, await make_key(Scope.ADMIN, user="root")) as admin,
+    ):
+        yield Users(ann, bob, admin)
+
+
+async def scan(client: httpx.AsyncClient, site: str = "example.com", **more: Any) -> str:
+    response = await client.post(SCAN, json={"base_url": site, **more})
+    assert response.status_code == 202, response.text
+    return str(response.json()["job_id"])
+
+
+async def attempt(
+    client: httpx.AsyncClient, method: str, path: str, **more: Any
+) -> tuple[int, str]:
+    response = await client.request(method, path, **more)
+    body = response.json() if response.content else {}
+    return response.status_code, body.get("code", "")
+
+
+async def cancel(client: httpx.AsyncClient, job: str) -> tuple[int, str]:
+    return await attempt(client, "POST", f"/api/v3/jobs/{job}/cancel")
+
+
+async def test_users_have_ids_of_their_own(users: Users):
+    job, other = await scan(users.ann), await scan(users.bob, "example.org")
+    owners = [
+        (await users.ann.get(f"/api/v3/jobs/{one}")).json()["created_by"] for one in (job, other)
+    ]
+    assert len(set(owners)) == 2
+
+
+async def test_a_job_is_cancelled_by_the_user_whose_it_is(users: Users):
+    job = await scan(users.ann)
+    assert await cancel(users.bob, job) == REFUSED
+    assert await cancel(users.ann, job) == (200, "")
+
+
+async def test_a_job_that_another_user_joined_is_cancelled_by_an_admin_only(users: Users):
+    job = await scan(users.ann)
+    assert await scan(users.bob) == job
+    assert (await users.ann.get(f"/api/v3/jobs/{job}")).json()["shared"] is True
+    assert await cancel(users.bob, job) == REFUSED
+    assert await cancel(users.ann, job) == REFUSED
+    assert await cancel(users.admin, job) == (200, "")
+
+
+async def test_joining_one_s_own_job_shares_it_with_nobody(users: Users):
+    job = await scan(users.ann)
+    assert await scan(users.ann) == job
+    assert await cancel(users.ann, job) == (200, "")
+
+
+async def test_a_batch_that_joins_a_job_shares_it(users: Users):
+    job = await scan(users.ann)
+    batch = await users.bob.post(
+        "/api/v3/sitemap/batch/create", json={"domains": ["example.com", "example.org"]}
+    )
+    assert job in [item["job_id"] for item in batch.json()["items"]]
+    assert await cancel(users.ann, job) == REFUSED
+
+
+async def test_the_schedule_shares_no_job(users: Users):
+    job = await scan(users.ann)
+    async with get_session() as session, session.begin():
+        joined = await submit_site(
+            session,
+            parse_site("example.com"),
+            created_by=SYSTEM_USER_ID,
+            priority=Priority.SCHEDULED,
+        )
+    assert (str(joined.job_id), joined.deduplicated) == (job, True)
+    assert await cancel(users.ann, job) == (200, "")
+
+
+async def test_a_job_is_retried_by_the_user_whose_it_is(users: Users):
+    job = await scan(users.ann)
+    async with get_session() as session, session.begin():
+        await session.execute(update(Job).values(status=JobStatus.FAILED))
+    retry = f"/api/v3/jobs/{job}/retry"
+    assert await attempt(users.bob, "POST", retry) == REFUSED
+    assert (await attempt(users.ann, "POST", retry))[0] == 202
+
+
+@pytest.mark.parametrize("change", [{"paused": True}, {"scan_interval_hours": 1}])
+async def test_a_site_is_changed_by_the_user_whose_it_is(users: Users, change: dict[str, Any]):
+    await users.ann.post("/api/v3/domains", json={"domain": "example.com"})
+    assert await attempt(users.bob, "PATCH", SITE, json=change) == REFUSED
+    assert (await attempt(users.ann, "PATCH", SITE, json=change))[0] == 200
+    assert (await attempt(users.admin, "PATCH", SITE, json=change))[0] == 200
+
+
+async def test_a_site_is_removed_by_the_user_whose_it_is(users: Users):
+    await scan(users.ann)
+    assert await attempt(users.bob, "DELETE", SITE) == REFUSED
+    assert (await attempt(users.ann, "DELETE", SITE))[0] == 204
+
+
+async def test_a_site_with_a_job_of_others_is_removed_by_an_admin_only(users: Users):
+    await scan(users.ann)
+    await scan(users.bob)
+    assert await attempt(users.ann, "DELETE", SITE) == REFUSED
+    assert (await attempt(users.ann, "GET", SITE))[0] == 200
+    assert (await attempt(users.admin, "DELETE", SITE))[0] == 204
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ({}, 200),
+        ({"scan_interval_hours": 12}, 200),
+        ({"scan_interval_hours": 1}, 403),
+        ({"max_pages": 5}, 403),
+    ],
+)
+async def test_how_a_site_is_watched_is_not_changed_by_watching_it_too(
+    users: Users, body: dict[str, Any], expected: int
+):
+    mine = {"domain": "example.com", "scan_interval_hours": 12}
+    assert (await users.ann.post("/api/v3/domains", json=mine)).status_code == 201
+    response = await users.bob.post("/api/v3/domains", json={"domain": "example.com", **body})
+    assert response.status_code == expected
+    shown = (await users.ann.get(SITE)).json()
+    assert (shown["scan_interval_hours"], shown["max_pages"]) == (12, None)
+
+
+async def test_a_paused_site_is_not_resumed_by_another_user(users: Users):
+    await users.ann.post("/api/v3/domains", json={"domain": "example.com"})
+    await users.ann.patch(SITE, json={"paused": True})
+    body = {"base_url": "example.com", "watch": True}
+    assert await attempt(users.bob, "POST", SCAN, json=body) == REFUSED
+    assert await attempt(users.bob, "POST", "/api/v3/domains", json={"domain": "example.com"}) == (
+        REFUSED
+    )
+    assert (await users.ann.get(SITE)).json()["paused"] is True
+
+
+async def test_whoever_watches_a_site_that_nobody_watches_becomes_its_owner(users: Users):
+    await scan(users.ann)
+    assert (
+        await users.bob.post("/api/v3/domains", json={"domain": "example.com"})
+    ).status_code == 200
+    assert await attempt(users.ann, "PATCH", SITE, json={"paused": True}) == REFUSED
+    assert (await attempt(users.bob, "PATCH", SITE, json={"paused": True}))[0] == 200
