@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from typing import Any
 
@@ -9,6 +10,7 @@ import httpx
 import pytest
 import pytest_asyncio
 from fastapi import FastAPI
+from starlette.types import Message
 
 from siteatlas.access.authentication import is_public_path
 from siteatlas.access.marks import PUBLIC, READ, MarkedRoute, marked_routes, require_marks
@@ -25,6 +27,7 @@ ROUTES = [
 PARAMETERS = {"{key_id}": "abcdefgh", "{domain}": "example.com"}
 SOME_UUID = "0d4f5cbb-6c5c-4b8e-9c0f-5d6a4f3a2b11"
 REFUSALS = {401, 403}
+PATIENCE = 20.0
 
 
 def path_of(route: MarkedRoute) -> str:
@@ -52,8 +55,41 @@ async def closed_app(app: FastAPI) -> FastAPI:
 
 
 async def outcome(app: FastAPI, route: tuple[str, MarkedRoute], key: str | None) -> httpx.Response:
-    async with client_with(app, key) as client:
-        return await client.request(route[0], path_of(route[1]))
+    """The head of the response; a stream is left as soon as it begins."""
+    started: asyncio.Future[httpx.Response] = asyncio.get_running_loop().create_future()
+
+    async def send(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            started.set_result(httpx.Response(message["status"], headers=message["headers"]))
+
+    body: list[Message] = [{"type": "http.request", "body": b"", "more_body": False}]
+
+    async def receive() -> Message:
+        # After the body the client stays, and sends nothing.
+        if not body:
+            await asyncio.Event().wait()
+        return body.pop()
+
+    credentials = [] if key is None else [(b"authorization", f"Bearer {key}".encode())]
+    path = path_of(route[1])
+    scope = {
+        "type": "http",
+        "method": route[0],
+        "path": path,
+        "raw_path": path.encode(),
+        "query_string": b"",
+        "root_path": "",
+        "headers": [(b"host", b"localhost:8000"), *credentials],
+        "server": ("127.0.0.1", 8000),
+        "client": ("127.0.0.1", 1),
+    }
+    serving = asyncio.create_task(app(scope, receive, send))
+    try:
+        async with asyncio.timeout(PATIENCE):
+            return await started
+    finally:
+        serving.cancel()
+        await asyncio.gather(serving, return_exceptions=True)
 
 
 @pytest.mark.parametrize("route", ROUTES, ids=named)

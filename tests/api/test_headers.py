@@ -20,7 +20,7 @@ EXPECTED = {
 }
 ANSWERS = [
     ("GET", "/health", 200),
-    ("GET", "/", 307),
+    ("GET", "/", 503),
     ("GET", "/docs", 200),
     ("GET", "/openapi.json", 200),
     ("GET", "/static/docs.js", 200),
