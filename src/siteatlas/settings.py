@@ -229,6 +229,23 @@ class Settings(AccessSettings):
         env="SITEATLAS_SCAN_INTERVAL_HOURS",
         description="Hours between scans of a watched site; 0.016 is about one minute.",
     )
+    removal_confirm_minutes: float = setting(
+        Number(0, 10_080),
+        60,
+        env="SITEATLAS_REMOVAL_CONFIRM_MINUTES",
+        description=(
+            "Minutes after which a second read that misses a URL proves that it was removed, where "
+            "one complete scan is not enough."
+        ),
+    )
+    removal_hold_days: float = setting(
+        Number(0, 365),
+        7,
+        env="SITEATLAS_REMOVAL_HOLD_DAYS",
+        description=(
+            "Days after which URLs that are missing count as removed even if that is not proved."
+        ),
+    )
     keep_completed_jobs_days: float = setting(
         RETENTION_DAYS,
         30,

@@ -227,9 +227,11 @@ MUTATIONS = (
         f"{SESSIONS}::test_the_status_of_a_success_is_written_with_the_last_rows",
         Edit(
             "processor/publication.py",
-            "    await flush_batch(session, finished.batch, scan_id=scan.id)\n",
-            "    async with get_job_session() as other, other.begin():\n"
-            "        await flush_batch(other, finished.batch, scan_id=scan.id)\n",
+            "                await flush_batch(session, self.finished.batch, scan_id=self.end.scan.id)\n",
+            "                async with get_job_session() as other, other.begin():\n"
+            "                    await flush_batch(\n"
+            "                        other, self.finished.batch, scan_id=self.end.scan.id\n"
+            "                    )\n",
         ),
     ),
     mutation(
@@ -237,10 +239,10 @@ MUTATIONS = (
         f"{SESSIONS}::test_no_step_of_a_job_is_nested_in_another",
         Edit(
             "processor/publication.py",
-            "    stored = await _site_counts_to_publish(session, scan.domain_id, summary)\n",
-            "    async with get_job_session() as other, other.begin():\n"
-            "        await other.connection()\n"
-            "    stored = await _site_counts_to_publish(session, scan.domain_id, summary)\n",
+            "                summary = await self._summarise(session)\n",
+            "                async with get_job_session() as other, other.begin():\n"
+            "                    await other.connection()\n"
+            "                summary = await self._summarise(session)\n",
         ),
     ),
     mutation(

@@ -13,9 +13,10 @@ from siteatlas.processor.documents import OpenedScan
 from siteatlas.processor.stalled_writers import terminate_stalled_writers
 from siteatlas.queue.fence import Claim
 from siteatlas.queue.leases import report_progress
+from siteatlas.scanner.events import RobotsRead
 from siteatlas.storage.retry import retry_when_busy
 from siteatlas.storage.session import get_job_session
-from siteatlas.storage.statements.domain_results import record_origin
+from siteatlas.storage.statements.domain_results import record_first_origin
 from siteatlas.storage.statements.write_batch import WriteBatch, flush_batch
 
 
@@ -32,11 +33,14 @@ class FinishedScan:
     """The last batch of a finished scan, and the reasons why it is partial, if it is.
 
     `has_unrequested_documents`: some listed documents may not have been requested in any attempt.
+    `origin` is the one that answered, `robots` are the robots.txt files that were read.
     """
 
     batch: WriteBatch
     reasons: list[str]
     has_unrequested_documents: bool
+    origin: str | None = None
+    robots: tuple[RobotsRead, ...] = ()
 
 
 class BatchWriter:
@@ -86,7 +90,7 @@ class BatchWriter:
             async with get_job_session() as session, session.begin():
                 await flush_batch(session, batch, scan_id=self._scan.id)
                 if batch.origin is not None:
-                    await record_origin(session, self._scan.domain_id, batch.origin)
+                    await record_first_origin(session, self._scan.domain_id, batch.origin)
                 # Also checks the fence: raises LeaseLost if the claim is no longer held.
                 await report_progress(
                     session,

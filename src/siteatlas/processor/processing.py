@@ -11,6 +11,8 @@ import random
 from collections.abc import Iterable, Mapping
 from contextlib import aclosing, suppress
 from dataclasses import replace
+from datetime import timedelta
+from functools import partial
 from importlib import import_module
 from typing import Any
 from uuid import UUID
@@ -25,6 +27,7 @@ from siteatlas.errors import (
     JobCancelled,
     JobDataInvalid,
     LeaseLost,
+    NoSitemap,
     RateLimited,
     ScanError,
     ScanTimeout,
@@ -39,6 +42,7 @@ from siteatlas.net.from_settings import configured_proxy
 from siteatlas.net.politeness import Politeness
 from siteatlas.net.resolver import DnsResolver
 from siteatlas.processor.documents import OpenedScan
+from siteatlas.processor.fenced_steps import FencedSteps
 from siteatlas.processor.job_activity import JobActivity
 from siteatlas.processor.known_documents import build_scan_memory
 from siteatlas.processor.memory_budget import EntryMemoryBudget
@@ -55,6 +59,8 @@ from siteatlas.processor.recorder import (
     Recorder,
     record_events,
 )
+from siteatlas.processor.removals import RemovalRules
+from siteatlas.processor.scan_end import end_of_scan
 from siteatlas.queue.completion import MAX_POSTPONEMENTS, MAX_SNOOZES, postpone_seconds
 from siteatlas.queue.fence import Claim
 from siteatlas.queue.leases import assign_domain, report_start
@@ -96,6 +102,10 @@ class Processor:
         self._settings = settings
         self._policy = policy
         self._budget = EntryMemoryBudget()
+        self._removal_rules = RemovalRules(
+            confirm_after=timedelta(minutes=settings.removal_confirm_minutes),
+            hold_at_most=timedelta(days=settings.removal_hold_days),
+        )
         proxy = configured_proxy(settings)
         if proxy is not None:
             log.warning("egress_through_proxy", proxy=str(proxy))
@@ -167,14 +177,18 @@ class Processor:
         )
         try:
             with activity.mark_ending():
-                await self._scan(claim, address, scan, recorder, activity)
-            status, result = await publish(claim, scan, await recorder.finish())
+                failure = await self._scan(claim, address, scan, recorder, activity)
+            finished = await recorder.finish()
+            steps = FencedSteps(claim, activity, lease_seconds=self._settings.lease_seconds)
+            probe = partial(self._analyzer.probe_documents, address)
+            end = end_of_scan(steps, scan, finished, self._removal_rules, probe, failure)
+            status, result = await publish(steps, finished, end)
             log.info(
                 "scan_published",
                 scan_id=scan.id,
-                sitemaps=result["sitemap_count"],
-                urls=result["url_count"],
-                partial=result["partial"],
+                sitemaps=result.get("sitemap_count"),
+                urls=result.get("url_count"),
+                partial=result.get("partial"),
             )
             return status
         except (ScanError, AddressError):
@@ -194,8 +208,11 @@ class Processor:
         scan: OpenedScan,
         recorder: Recorder,
         activity: JobActivity,
-    ) -> None:
-        """Run the scanner with the options of the job and record its events."""
+    ) -> NoSitemap | None:
+        """Run the scanner with the options of the job and record its events.
+
+        Return the error if a known site has no sitemap any more: that may be the result.
+        """
         memory = await build_scan_memory(scan.known.by_id)
         scan.known.forget_rows()
         options = ScanOptions(
@@ -207,8 +224,15 @@ class Processor:
             manual_documents=scan.manual,
         )
         log.info("scan_started", scan_id=scan.id, resumed=scan.resumed)
-        async with aclosing(self._analyzer.scan(address, options, memory)) as events:
-            await record_events(events, recorder, activity)
+        try:
+            async with aclosing(self._analyzer.scan(address, options, memory)) as events:
+                await record_events(events, recorder, activity)
+        except NoSitemap as error:
+            if claim.document is not None or not scan.known.stored:
+                raise
+            recorder.reasons.insert(0, error.code)
+            return error
+        return None
 
     @retry_when_busy
     async def _open(self, claim: Claim, address: WebAddress) -> OpenedScan:

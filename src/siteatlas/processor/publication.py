@@ -1,12 +1,15 @@
 """The end of a scan: published with its counters, or recorded as failed, in one transaction.
 
-The job is written last: its row is locked only briefly, and a worker that has lost the job rolls
-back everything that it wrote before. `recount` updates the counters after an unpublished scan.
+The job is written last but for the number of the feed: its row is locked only briefly, and a worker
+that has lost the job rolls back everything that it wrote before. What must be known before that,
+such as which URLs were removed, is the work of `settlement`. `recount` updates the counters after
+an unpublished scan.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
 
@@ -15,6 +18,9 @@ from siteatlas.errors import DatabaseBusy, LeaseLost
 from siteatlas.meters import meters
 from siteatlas.processor.batch_writer import FinishedScan
 from siteatlas.processor.documents import OpenedScan
+from siteatlas.processor.fenced_steps import STEP_SECONDS, FencedSteps
+from siteatlas.processor.publication_events import EventWriter
+from siteatlas.processor.settlement import ScanEnd, Settled, Settlement
 from siteatlas.processor.stalled_writers import terminate_stalled_writers
 from siteatlas.queue.completion import (
     cancel_running,
@@ -27,95 +33,195 @@ from siteatlas.queue.completion import (
     release,
 )
 from siteatlas.queue.fence import Claim
-from siteatlas.storage.models import JobStatus, ScanState
+from siteatlas.scanner.problem_codes import ProblemCode
+from siteatlas.storage.models import JobStatus, ScanScope, ScanState
 from siteatlas.storage.retry import retry_when_busy
 from siteatlas.storage.session import AsyncSession, get_job_session
+from siteatlas.storage.statements.distinct_urls import count_distinct_urls
 from siteatlas.storage.statements.domain_results import (
     Publication,
+    count_domain,
     publish_scan,
     record_domain_failure,
 )
+from siteatlas.storage.statements.feed_numbers import announce_failure, number_scan
 from siteatlas.storage.statements.scan_summary import ScanSummary, summarise_scan
 from siteatlas.storage.statements.scans import ScanCounts, end_scan
 from siteatlas.storage.statements.unfinished import close_unfinished
-from siteatlas.storage.statements.urls import count_distinct_urls
 from siteatlas.storage.statements.write_batch import flush_batch
 
 MAX_LISTED_SITEMAPS = 100
-PUBLICATION_SECONDS = 300
+# So many URLs are counted in the final transaction, in a few milliseconds.
+FEW_URLS = 20_000
+
+Result = tuple[JobStatus, dict[str, Any]]
 
 
-@retry_when_busy(before_retry=terminate_stalled_writers)
-async def publish(
-    claim: Claim, scan: OpenedScan, finished: FinishedScan
-) -> tuple[JobStatus, dict[str, Any]]:
-    """Write the last rows, the counters and the status in one transaction.
+async def publish(steps: FencedSteps, finished: FinishedScan, end: ScanEnd) -> Result:
+    """Write the last rows, settle what changed, and publish the scan.
 
-    Return the status and the result of the job.
+    If nothing is to be settled, all of that is one transaction. Return the status and the result
+    of the job.
     """
-    await fair_loop().yield_to_interactive()
-    with meters.timed_write():
-        async with (
-            get_job_session(statement_seconds=PUBLICATION_SECONDS) as session,
-            session.begin(),
-        ):
-            counts, largest = await _publish_scan(session, claim, scan, finished)
-            result = _result(claim, scan, counts, finished.reasons, largest)
-            return await complete(session, claim, result), result
+    final = FinalTransaction(steps, finished, end)
+    written = await final.write_last_rows()
+    if not isinstance(written, ScanSummary):
+        return written
+    return await final.publish_settled(await _settle(steps, end, written))
 
 
-async def _publish_scan(
-    session: AsyncSession, claim: Claim, scan: OpenedScan, finished: FinishedScan
-) -> tuple[ScanCounts, list[dict[str, Any]]]:
-    """The counts of the scan, and its largest sitemaps."""
-    await flush_batch(session, finished.batch, scan_id=scan.id)
-    if finished.has_unrequested_documents:
-        await close_unfinished(session, scan.id, None)
-    summary = await summarise_scan(session, scan.id, scan.domain_id, MAX_LISTED_SITEMAPS)
-    stored = await _site_counts_to_publish(session, scan.domain_id, summary)
-    counts = ScanCounts(summary.sitemaps, summary.urls, min(summary.urls, stored.distinct_urls))
-    await publish_scan(
-        session,
-        Publication(scan.id, counts, finished.reasons, finished.batch.origin),
-        stored,
-        domain_id=scan.domain_id,
-        whole_site=claim.document is None,
+async def _settle(steps: FencedSteps, end: ScanEnd, summary: ScanSummary) -> Settled:
+    """Settle a scan, and count what its final transaction must not count."""
+    settled = await Settlement(steps, end, summary).run()
+    if not _must_count(summary):
+        return settled
+    distinct = await steps.read(
+        lambda session: count_distinct_urls(session, end.scan.domain_id, summary.stored_urls)
     )
-    return counts, summary.largest
+    return replace(settled, distinct_urls=distinct)
 
 
-async def _site_counts_to_publish(
-    session: AsyncSession, domain_id: UUID, summary: ScanSummary
-) -> ScanCounts:
-    """The counts of the whole site that a job publishes with its scan.
+@dataclass(frozen=True, slots=True)
+class FinalTransaction:
+    """The transaction that publishes a scan, or the one before it if something is to be settled."""
 
-    Distinct URLs are counted only if there are several documents: each lists a URL once.
-    """
-    distinct = summary.stored_urls
-    if summary.stored_sitemaps > 1:
-        distinct = await count_distinct_urls(session, domain_id)
-    return ScanCounts(summary.stored_sitemaps, summary.stored_urls, distinct)
+    steps: FencedSteps
+    finished: FinishedScan
+    end: ScanEnd
+
+    @retry_when_busy(before_retry=terminate_stalled_writers)
+    async def write_last_rows(self) -> Result | ScanSummary:
+        """Write the last batch and publish, or return the summary if something is to be settled."""
+        await fair_loop().yield_to_interactive()
+        with meters.timed_write():
+            async with get_job_session(statement_seconds=STEP_SECONDS) as session, session.begin():
+                await flush_batch(session, self.finished.batch, scan_id=self.end.scan.id)
+                if self.finished.has_unrequested_documents:
+                    await close_unfinished(session, self.end.scan.id, None)
+                if await self._is_widened(session):
+                    return await complete(session, self.steps.claim, {}), {}
+                summary = await self._summarise(session)
+                if self._needs_settling(summary):
+                    await self.steps.fence(session)
+                    return summary
+                return await self._publish(session, summary, Settled())
+
+    @retry_when_busy(before_retry=terminate_stalled_writers)
+    async def publish_settled(self, settled: Settled) -> Result:
+        """Publish a scan whose rows are all written."""
+        await fair_loop().yield_to_interactive()
+        with meters.timed_write():
+            async with get_job_session(statement_seconds=STEP_SECONDS) as session, session.begin():
+                if await self._is_widened(session):
+                    return await complete(session, self.steps.claim, {}), {}
+                return await self._publish(session, await self._summarise(session), settled)
+
+    async def _is_widened(self, session: AsyncSession) -> bool:
+        """Whether the whole site was requested while the job read one document.
+
+        Its scan is not published then: the next attempt continues it.
+        """
+        claim = self.steps.claim
+        if claim.document is None:
+            return False
+        return await predict_status(session, claim, JobStatus.COMPLETED) is JobStatus.PENDING
+
+    async def _summarise(self, session: AsyncSession) -> ScanSummary:
+        scan = self.end.scan
+        return await summarise_scan(session, scan.id, scan.domain_id, MAX_LISTED_SITEMAPS)
+
+    def _needs_settling(self, summary: ScanSummary) -> bool:
+        """Whether anything changed or may have vanished; if not, one transaction publishes."""
+        may_vanish = self.steps.claim.document is None and summary.unread
+        must_count = _must_count(summary) and summary.stored_urls > FEW_URLS
+        return bool(
+            summary.has_changes
+            or summary.has_leftovers
+            or summary.missing
+            or summary.removals_held_since
+            or may_vanish
+            or must_count
+            or self.end.failure
+        )
+
+    async def _publish(
+        self, session: AsyncSession, summary: ScanSummary, settled: Settled
+    ) -> Result:
+        """Write events, counters and the status of the job, then the number of the scan."""
+        claim, scan, reasons = self.steps.claim, self.end.scan, self.finished.reasons
+        is_complete = self.end.is_full and settled.incomplete <= settled.decision.gone.keys()
+        is_complete = is_complete and (bool(settled.incomplete) or not summary.incomplete)
+        is_baseline = is_complete and not summary.has_baseline
+        whole_site = claim.document is None
+        events = EventWriter(session, scan.id, scan.domain_id, summary)
+        await events.write_document_events(settled.decision, is_baseline=is_baseline)
+        origin = self.finished.origin if whole_site else None
+        await events.write_domain_events(settled.decision, origin, self.finished.robots)
+        publication = Publication(
+            scan.id,
+            scope=_scope(claim, reasons),
+            read=ScanCounts(summary.sitemaps, summary.urls, summary.urls),
+            stored=await self._counts(session, summary, settled),
+            reasons=reasons,
+            changes=settled.changes.by_kind,
+            held=settled.decision.held.count if summary.has_baseline else 0,
+            is_baseline=is_baseline,
+            origin=origin,
+        )
+        await publish_scan(session, publication, domain_id=scan.domain_id, whole_site=whole_site)
+        result = _result(claim, scan, publication, summary.largest)
+        status = await complete(session, claim, result)
+        _require_predicted_status(status, JobStatus.COMPLETED)
+        await number_scan(session, scan.id)
+        return status, result
+
+    async def _counts(
+        self, session: AsyncSession, summary: ScanSummary, settled: Settled
+    ) -> ScanCounts:
+        """The counts of the site. It usually grew by what came and shrank by what left."""
+        domain_id, distinct = self.end.scan.domain_id, settled.distinct_urls
+        sitemaps, urls = summary.stored_sitemaps, summary.stored_urls
+        if summary.returned or settled.decision.gone:
+            sitemaps, urls = await count_domain(session, domain_id)
+        if sitemaps <= 1:
+            distinct = urls
+        elif not _must_count(summary) and summary.last_distinct is not None:
+            distinct = summary.last_distinct + settled.changes.growth
+        elif distinct is None:
+            distinct = await count_distinct_urls(session, domain_id, urls)
+        return ScanCounts(sitemaps, urls, distinct)
+
+
+def _must_count(summary: ScanSummary) -> bool:
+    """Whether URLs were stored that are not in the feed, so that the change is unknown."""
+    known = summary.has_baseline and summary.last_distinct is not None
+    return not known or summary.silent > 0
+
+
+def _scope(claim: Claim, reasons: Collection[str]) -> ScanScope:
+    """How much of the site a scan covers."""
+    if claim.document is not None:
+        return ScanScope.DOCUMENT
+    return ScanScope.FILTERED if ProblemCode.URL_LIMIT.value in reasons else ScanScope.FULL
 
 
 def _result(
-    claim: Claim,
-    scan: OpenedScan,
-    counts: ScanCounts,
-    reasons: list[str],
-    largest: list[dict[str, Any]],
+    claim: Claim, scan: OpenedScan, publication: Publication, largest: list[dict[str, Any]]
 ) -> dict[str, Any]:
-    """The `result_data` of a job whose scan is published."""
+    """The `result_data` of a job whose scan is published: what this scan has read."""
+    read = publication.read
     return {
         "domain": scan.domain,
         "max_pages": claim.max_pages,
         "scan_id": scan.id,
-        "sitemap_count": counts.sitemaps,
-        "url_count": counts.urls,
-        "distinct_url_count": counts.distinct_urls,
-        "partial": bool(reasons),
-        "reasons": reasons,
+        "sitemap_count": read.sitemaps,
+        "url_count": read.urls,
+        "distinct_url_count": min(read.urls, publication.stored.distinct_urls),
+        "partial": bool(publication.reasons),
+        "reasons": publication.reasons,
+        "changes": publication.changes,
         "sitemaps": largest,
-        "sitemaps_truncated": counts.sitemaps > len(largest),
+        "sitemaps_truncated": read.sitemaps > len(largest),
     }
 
 
@@ -128,7 +234,9 @@ async def record_failure(claim: Claim, *, code: str, message: str, transient: bo
         site = claim.domain_id if claim.document is None else None
         await end_scan_with_job(session, claim.id, site, expected, code)
         status = await fail(session, claim, code=code, message=message, transient=transient)
-        return _require_predicted_status(status, expected)
+        _require_predicted_status(status, expected)
+        await announce_failed_job(session, claim.id, site, status, code)
+        return status
 
 
 @retry_when_busy
@@ -188,3 +296,14 @@ async def end_scan_with_job(
         await end_scan(session, job_id, ScanState.FAILED, code)
         if domain_id is not None and code is not None:
             await record_domain_failure(session, domain_id, code)
+
+
+async def announce_failed_job(
+    session: AsyncSession, job_id: int, domain_id: UUID | None, status: JobStatus, code: str | None
+) -> None:
+    """When a job failed for good, tell of it in the feed if its site is watched.
+
+    Takes a number of the feed: the transaction should end with this.
+    """
+    if status is JobStatus.FAILED and domain_id is not None and code is not None:
+        await announce_failure(session, domain_id, job_id, code)

@@ -92,6 +92,8 @@ class Recorder:
         for sitemap in done:
             self._listed.add(short_id(sitemap.id))
             self._ended.add(short_id(sitemap.id))
+        self._origin: str | None = None
+        self._robots: dict[str, RobotsRead] = {}
         self.reasons: list[str] = []
         self.url_count = sum(sitemap.read_count for sitemap in done)
 
@@ -116,8 +118,9 @@ class Recorder:
         match event:
             case RobotsRead():
                 log_robots(event)
+                self._robots[event.url] = event
             case SiteResolved():
-                self._batch.origin = event.origin
+                self._batch.origin = self._origin = event.origin
             case CandidateJudged():
                 self._record_candidate(event)
             case ProblemSeen():
@@ -365,8 +368,9 @@ class Recorder:
         """Wait for the writer. Return the last batch, to be written with the final status."""
         await self._writer.wait_written()
         # Listed documents stay unrequested after a limit, or a redirect to another document.
-        has_unrequested_documents = self._scan.resumed or len(self._listed) > len(self._ended)
-        return FinishedScan(self.next_batch(), self.reasons, has_unrequested_documents)
+        unrequested = self._scan.resumed or len(self._listed) > len(self._ended)
+        robots = tuple(self._robots.values())
+        return FinishedScan(self.next_batch(), self.reasons, unrequested, self._origin, robots)
 
     async def flush(self) -> None:
         """Write all collected rows, for a scan that is not published now."""

@@ -10,17 +10,18 @@ import asyncio
 from siteatlas.errors import DatabaseError
 from siteatlas.logs import get_logger
 from siteatlas.storage.session import AsyncSession, get_job_session
+from siteatlas.storage.statements.distinct_urls import count_distinct_urls
 from siteatlas.storage.statements.domain_results import (
     correct_domain_counts,
     count_domain,
     recorded_domain_counts,
 )
 from siteatlas.storage.statements.scans import ScanCounts, scanned_domain
-from siteatlas.storage.statements.urls import count_distinct_urls
 
 log = get_logger("processor")
 
-RECOUNT_SECONDS = 300
+# Less than the driver waits for a statement, so that the server stops it first.
+RECOUNT_SECONDS = 50
 
 
 class Recounts:
@@ -70,6 +71,6 @@ async def _recount(session: AsyncSession, job_id: int) -> None:
     sitemaps, urls = await count_domain(session, domain_id)
     if (sitemaps, urls) == (recorded.sitemaps, recorded.urls):
         return
-    distinct = await count_distinct_urls(session, domain_id) if sitemaps > 1 else urls
+    distinct = urls if sitemaps <= 1 else await count_distinct_urls(session, domain_id, urls)
     counts = ScanCounts(sitemaps, urls, distinct)
     await correct_domain_counts(session, domain_id, counts, instead_of=recorded)

@@ -16,6 +16,7 @@ from siteatlas.queue.new_job import SubmittedJob
 from siteatlas.queue.statuses import ACTIVE_STATUSES
 from siteatlas.storage.models import SITEMAP_JOB, Domain, Job, JobStatus, ScanState
 from siteatlas.storage.statements.domains import delete_domain, find_domain
+from siteatlas.storage.statements.feed_numbers import announce_deletion
 from siteatlas.storage.statements.scans import end_scan
 
 
@@ -50,7 +51,8 @@ async def remove_domain_and_jobs(
 ) -> None:
     """Delete a site: its waiting job is cancelled, a running one must be stopped first.
 
-    The site is locked before its jobs are looked at, so that none is added meanwhile.
+    The site is locked before its jobs are looked at, so that none is added meanwhile. The feed
+    tells of it under a number of its own, so the transaction should end with this.
     `check_owner` is called with the owner of each row, and whether it is shared; it raises if it
     may not be changed.
     """
@@ -68,6 +70,7 @@ async def remove_domain_and_jobs(
         check_owner(job.created_by, job.shared)
         await cancel(session, job.id)
     await delete_domain(session, domain)
+    await announce_deletion(session, domain.id, name)
 
 
 def _anyone(_created_by: UUID, _shared: bool) -> None:

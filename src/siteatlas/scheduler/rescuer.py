@@ -14,7 +14,7 @@ from typing import Any
 from siteatlas.errors import DatabaseUnavailable, SiteatlasError
 from siteatlas.logs import get_logger
 from siteatlas.meters import meters
-from siteatlas.processor.publication import end_scan_with_job
+from siteatlas.processor.publication import announce_failed_job, end_scan_with_job
 from siteatlas.processor.recount import Recounts
 from siteatlas.queue.claims import release_orphans, rescue
 from siteatlas.queue.statuses import FINAL_STATUSES, UNPUBLISHED
@@ -133,9 +133,13 @@ class Rescuer:
 
 async def _end_scans(session: AsyncSession, jobs: Iterable[Job]) -> list[_ReturnedJob]:
     """End the scans of rescued jobs that became final, and record failures on their domains."""
-    for job in jobs:
+    ended = list(jobs)
+    for job in ended:
         await end_scan_with_job(session, job.id, job.domain_id, job.status, job.error_code)
-    return [_ReturnedJob(job.id, job.status, _log_fields(job)) for job in jobs]
+    # Numbers of the feed come last, since everybody who publishes waits for them.
+    for job in ended:
+        await announce_failed_job(session, job.id, job.domain_id, job.status, job.error_code)
+    return [_ReturnedJob(job.id, job.status, _log_fields(job)) for job in ended]
 
 
 def _log_fields(job: Job) -> dict[str, Any]:

@@ -24,13 +24,14 @@ async def test_a_limited_scan_counts_what_it_read_also_on_a_known_site(known: bo
         job = await scan_server(server, max_pages=100)
     assert counts(job.result_data) == (100, 100, ["url_limit"])
     newest = max(await rows_of(Scan), key=lambda scan: scan.id)
-    assert (newest.url_count, newest.partial) == (100, True)
+    assert (newest.read_url_count, newest.partial, newest.scope) == (100, True, "filtered")
     read = [row.url_count for row in await rows_of(SitemapScan) if row.scan_id == newest.id]
     assert read == [100]
     (domain,) = await rows_of(Domain)
     (sitemap,) = await rows_of(Sitemap)
     stored = 200 if known else 100
     assert (domain.url_count, domain.distinct_url_count, sitemap.url_count) == (stored,) * 3
+    assert (newest.url_count, newest.distinct_url_count) == (stored,) * 2
 
 
 async def test_a_scan_does_not_count_urls_that_are_stored_but_no_longer_listed() -> None:
@@ -42,4 +43,4 @@ async def test_a_scan_does_not_count_urls_that_are_stored_but_no_longer_listed()
     assert job.result_data is not None
     assert [sitemap["url_count"] for sitemap in job.result_data["sitemaps"]] == [2]
     (domain,) = await rows_of(Domain)
-    assert (domain.url_count, domain.distinct_url_count) == (5, 5)
+    assert (domain.url_count, domain.distinct_url_count) == (2, 2)

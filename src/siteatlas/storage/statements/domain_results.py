@@ -9,25 +9,32 @@ from dataclasses import asdict, dataclass
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import bindparam, func, or_, select, update
+from sqlalchemy import bindparam, case, func, null, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from siteatlas.storage.models import LastScanStatus, SitemapStatus
+from siteatlas.storage.models import LastScanStatus, ScanScope, SitemapStatus
 from siteatlas.storage.statements.scans import PUBLISH, ScanCounts
 from siteatlas.storage.tables import DOMAINS, SITEMAPS
 
 # Statements of every scan are made once: making one costs as much as running it.
-COUNT_DOMAIN = select(
+COUNTS = (
     func.count()
-    .filter(or_(SITEMAPS.c.status == SitemapStatus.COMPLETED, SITEMAPS.c.url_count > 0))
+    .filter(
+        or_(SITEMAPS.c.status == SitemapStatus.COMPLETED, SITEMAPS.c.url_count > 0),
+        SITEMAPS.c.gone_at.is_(None),
+    )
     .label("sitemaps"),
     func.coalesce(func.sum(SITEMAPS.c.url_count), 0).label("urls"),
-).where(SITEMAPS.c.domain_id == bindparam("domain"))
+)
+COUNT_DOMAIN = select(*COUNTS).where(SITEMAPS.c.domain_id == bindparam("domain"))
 RECORDED_COUNTS = select(
     DOMAINS.c.sitemap_count, DOMAINS.c.url_count, DOMAINS.c.distinct_url_count
 ).where(DOMAINS.c.id == bindparam("of_domain"))
 _CHANGE = update(DOMAINS).where(DOMAINS.c.id == bindparam("of_domain"))
-RECORD_ORIGIN = _CHANGE.values(origin=bindparam("answered_at"))
+# A change of the origin is recorded with the scan that tells of it.
+RECORD_FIRST_ORIGIN = _CHANGE.where(DOMAINS.c.origin.is_(None)).values(
+    origin=bindparam("answered_at")
+)
 RECORD_COUNTS = _CHANGE.values(
     sitemap_count=bindparam("sitemaps"),
     url_count=bindparam("urls"),
@@ -46,10 +53,22 @@ RECORD_SUCCESS = RECORD_COUNTS.values(
     failures_in_a_row=0,
     origin=func.coalesce(bindparam("answered_at", type_=DOMAINS.c.origin.type), DOMAINS.c.origin),
 )
+_HELD = bindparam("held", type_=DOMAINS.c.missing_count.type)
+_REMOVALS = {
+    "missing_count": _HELD,
+    "removals_held_since": case(
+        (_HELD > 0, func.coalesce(DOMAINS.c.removals_held_since, func.now())), else_=null()
+    ),
+    "baseline_scan_id": func.coalesce(
+        DOMAINS.c.baseline_scan_id,
+        bindparam("baseline", type_=DOMAINS.c.baseline_scan_id.type),
+    ),
+}
 # Joined, so that the row of the scan is written, and locked, before that of its site.
 _PUBLISHED = PUBLISH.cte("published")
-PUBLISH_AND_RECORD_COUNTS = RECORD_COUNTS.where(DOMAINS.c.id == _PUBLISHED.c.domain_id)
-PUBLISH_AND_RECORD_SUCCESS = RECORD_SUCCESS.where(DOMAINS.c.id == _PUBLISHED.c.domain_id)
+_OF_PUBLISHED = DOMAINS.c.id == _PUBLISHED.c.domain_id
+PUBLISH_AND_RECORD_COUNTS = RECORD_COUNTS.where(_OF_PUBLISHED).values(**_REMOVALS)
+PUBLISH_AND_RECORD_SUCCESS = RECORD_SUCCESS.where(_OF_PUBLISHED).values(**_REMOVALS)
 RECORD_FAILURE = _CHANGE.values(
     last_scan_at=func.now(),
     last_scan_status=LastScanStatus.FAILED,
@@ -61,23 +80,41 @@ RECORD_FAILURE = _CHANGE.values(
 
 @dataclass(frozen=True, slots=True)
 class Publication:
-    """What a scan found, why it is partial, if it is, and the origin that answered, if new."""
+    """What a scan found, and what its site lists from now on.
+
+    `read` is what the scan read, `stored` what the site has. `reasons` say why the scan is partial,
+    if it is. `held` is the number of held removals. `is_baseline`: it is the first complete one.
+    """
 
     scan_id: int
-    counts: ScanCounts
+    scope: ScanScope
+    read: ScanCounts
+    stored: ScanCounts
     reasons: list[str]
-    origin: str | None
+    changes: dict[str, int]
+    held: int = 0
+    is_baseline: bool = False
+    origin: str | None = None
 
     def values(self) -> dict[str, Any]:
-        """The values of `PUBLISH`."""
-        read = {f"read_{name}": number for name, number in asdict(self.counts).items()}
-        own = {"of_scan": self.scan_id, "is_partial": bool(self.reasons), "why": self.reasons}
-        return own | read
+        """The values of `PUBLISH` and of the statement around it."""
+        return {
+            "of_scan": self.scan_id,
+            "its_scope": self.scope,
+            "is_partial": bool(self.reasons),
+            "why": self.reasons,
+            "read_sitemaps": self.read.sitemaps,
+            "read_urls": self.read.urls,
+            "changes": self.changes,
+            "held": self.held,
+            "baseline": self.scan_id if self.is_baseline else None,
+            **asdict(self.stored),
+        }
 
 
-async def record_origin(session: AsyncSession, domain_id: UUID, origin: str) -> None:
-    """Record which origin responds for a site."""
-    await session.execute(RECORD_ORIGIN, {"of_domain": domain_id, "answered_at": origin})
+async def record_first_origin(session: AsyncSession, domain_id: UUID, origin: str) -> None:
+    """Record which origin responds for a site, if none is known."""
+    await session.execute(RECORD_FIRST_ORIGIN, {"of_domain": domain_id, "answered_at": origin})
 
 
 async def count_domain(session: AsyncSession, domain_id: UUID) -> tuple[int, int]:
@@ -87,19 +124,14 @@ async def count_domain(session: AsyncSession, domain_id: UUID) -> tuple[int, int
 
 
 async def publish_scan(
-    session: AsyncSession,
-    publication: Publication,
-    stored: ScanCounts,
-    *,
-    domain_id: UUID,
-    whole_site: bool = True,
+    session: AsyncSession, publication: Publication, *, domain_id: UUID, whole_site: bool = True
 ) -> None:
-    """Publish a scan: readers see it from now on, and its site gets the new counters.
+    """Publish a scan but for its number: its site gets the new counters.
 
     The site also learns how the scan ended and which origin answered, if it was a scan of the
     whole site: one of a single document says nothing on that.
     """
-    values = publication.values() | {"of_domain": domain_id} | asdict(stored)
+    values = publication.values() | {"of_domain": domain_id}
     if not whole_site:
         await session.execute(PUBLISH_AND_RECORD_COUNTS, values)
         return

@@ -17,7 +17,7 @@ from siteatlas.storage.models import (
     SitemapScanState,
 )
 from siteatlas.storage.statements.unfinished import close_unfinished
-from siteatlas.storage.tables import FEED_HEAD, JOBS, SCANS
+from siteatlas.storage.tables import JOBS, SCANS
 
 # Statements of every scan are made once: making one costs as much as running it.
 _OF_JOB = select(
@@ -33,20 +33,19 @@ OPEN_NEW = (
     .on_conflict_do_nothing(index_elements=[SCANS.c.job_id])
     .returning(SCANS.c.id)
 )
-NEXT_NUMBER = update(FEED_HEAD).values(seq=FEED_HEAD.c.seq + 1).returning(FEED_HEAD.c.seq)
-_HEAD = NEXT_NUMBER.cte("head")
 PUBLISH = (
     update(SCANS)
     .where(SCANS.c.id == bindparam("of_scan"))
     .values(
         state=ScanState.PUBLISHED,
+        scope=bindparam("its_scope", type_=SCANS.c.scope.type),
         partial=bindparam("is_partial", type_=SCANS.c.partial.type),
         reasons=bindparam("why", type_=SCANS.c.reasons.type),
         sitemap_count=bindparam("read_sitemaps"),
-        url_count=bindparam("read_urls"),
-        distinct_url_count=bindparam("read_distinct_urls"),
-        finished_at=func.now(),
-        published_seq=select(_HEAD.c.seq).scalar_subquery(),
+        read_url_count=bindparam("read_urls"),
+        url_count=bindparam("urls"),
+        distinct_url_count=bindparam("distinct_urls"),
+        change_counts=bindparam("changes", type_=SCANS.c.change_counts.type),
     )
     .returning(SCANS.c.domain_id)
 )
@@ -54,7 +53,7 @@ PUBLISH = (
 
 @dataclass(frozen=True, slots=True)
 class ScanCounts:
-    """What a scan found, counted from its rows."""
+    """Documents and URLs of a site, or of a scan, counted from rows."""
 
     sitemaps: int
     urls: int
@@ -100,6 +99,7 @@ async def _start_over(session: AsyncSession, scan_id: int) -> None:
             partial=False,
             reasons=[],
             error_code=None,
+            removal_decision=None,
             started_at=func.now(),
             finished_at=None,
         )

@@ -80,18 +80,31 @@ def listed_state(row: Any) -> ColumnElement[Any]:
     )
 
 
+def merged_kind(earlier: Any, later: Any) -> ColumnElement[Any]:
+    """The kind of two changes of one entry, of which the first `before` and last `after` are kept.
+
+    What has moved stays so: the row that it moved from is removed already.
+    """
+    return case(
+        (later.after.is_(None), later.kind),
+        (earlier.kind == ChangeKind.MOVED, earlier.kind),
+        (earlier.before.is_not(None), ChangeKind.CHANGED.value),
+        (earlier.after.is_not(None), earlier.kind),
+        else_=later.kind,
+    )
+
+
 def merged_changes(statement: Insert) -> Insert:
     """An INSERT of changes that merges them with earlier ones of the same entries and scan."""
     new, old = statement.excluded, URL_CHANGES.c
-    kind = case(
-        (new.after.is_(None), new.kind),
-        (old.before.is_not(None), ChangeKind.CHANGED.value),
-        (old.after.is_not(None), old.kind),
-        else_=new.kind,
-    )
     return statement.on_conflict_do_update(
         index_elements=[old.scan_id, old.sitemap_id, old.url_hash],
-        set_={"kind": kind, "after": new.after, "not_after": new.not_after, "evidence": null()},
+        set_={
+            "kind": merged_kind(old, new),
+            "after": new.after,
+            "not_after": new.not_after,
+            "evidence": null(),
+        },
     )
 
 

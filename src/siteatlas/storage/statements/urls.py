@@ -25,7 +25,6 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from siteatlas.storage.models import Sitemap, SitemapUrl
 from siteatlas.storage.statements.url_parameters import unnested_rows
 from siteatlas.storage.statements.url_rows import UrlRows
 from siteatlas.storage.statements.url_stream import COLUMNS, copy_urls
@@ -146,13 +145,3 @@ async def load_some_entries(
     rows = (await session.execute(statement)).all()
     columns = list(zip(*rows, strict=True)) or [()] * len(LoadedEntries._fields)
     return LoadedEntries(*(list(column) for column in columns))
-
-
-async def count_distinct_urls(session: AsyncSession, domain_id: UUID) -> int:
-    """How many different URLs a site lists in all its documents."""
-    statement = (
-        select(func.count(SitemapUrl.url_hash.distinct()))
-        .join(Sitemap, Sitemap.id == SitemapUrl.sitemap_id)
-        .where(Sitemap.domain_id == domain_id, SitemapUrl.removed_at.is_(None))
-    )
-    return (await session.execute(statement)).scalar_one()

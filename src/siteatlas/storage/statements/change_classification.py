@@ -1,0 +1,310 @@
+"""What the changes of a scan mean for the site: kinds of arrivals and departures of URLs.
+
+Each read of a document tells what happened to its entries. Here that is compared with the other
+documents of the site, in batches and through the index on `url_hash`: a URL that is also listed
+elsewhere is a duplicate, one that is missing elsewhere has moved.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import (
+    ARRAY,
+    BigInteger,
+    ColumnElement,
+    Uuid,
+    and_,
+    bindparam,
+    case,
+    delete,
+    false,
+    func,
+    or_,
+    select,
+    tuple_,
+    update,
+)
+from sqlalchemy.dialects.postgresql import aggregate_order_by
+from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.sql.elements import Grouping
+from sqlalchemy.sql.selectable import CTE
+
+from siteatlas.storage.models import ChangeKind
+from siteatlas.storage.statements.removed_urls import removed_rows_counted
+from siteatlas.storage.statements.url_changes import listed_state
+from siteatlas.storage.tables import SITEMAP_URLS, SITEMAPS, URL_CHANGES
+
+CHANGES_PER_BATCH = 5_000
+# `moved` is final: what it moved from has been removed already.
+ARRIVALS = (ChangeKind.ADDED, ChangeKind.BACK, ChangeKind.DUPLICATE_ADDED)
+DEPARTURES = (ChangeKind.REMOVED, ChangeKind.EXPIRED, ChangeKind.DUPLICATE_REMOVED)
+NEWCOMERS = (*ARRIVALS, ChangeKind.MOVED)
+
+_SCAN = bindparam("of_scan", type_=BigInteger())
+_DOMAIN = bindparam("of_domain", type_=Uuid())
+_ENTRY = tuple_(URL_CHANGES.c.sitemap_id, URL_CHANGES.c.url_hash)
+_AFTER = tuple_(
+    bindparam("after_sitemap", type_=Uuid()), bindparam("after_hash", type_=BigInteger())
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ChangePosition:
+    """The key of the last change that was classified."""
+
+    sitemap_id: UUID
+    url_hash: int
+
+
+FIRST = ChangePosition(UUID(int=0), -(2**63))
+
+
+def _batch(kinds: tuple[ChangeKind, ...]) -> CTE:
+    """Some changes of the scan in the order of their keys; `chosen` are those of the kinds."""
+    keys = (URL_CHANGES.c.sitemap_id, URL_CHANGES.c.url_hash)
+    return (
+        select(*keys, URL_CHANGES.c.kind, URL_CHANGES.c.kind.in_(kinds).label("chosen"))
+        .where(URL_CHANGES.c.scan_id == _SCAN, _ENTRY > _AFTER)
+        .order_by(*keys)
+        .limit(CHANGES_PER_BATCH)
+        .cte("batch")
+    )
+
+
+def _is_same(one: Any, other: Any) -> ColumnElement[bool]:
+    """SQL condition: two rows are about the same entry."""
+    return and_(one.c.sitemap_id == other.c.sitemap_id, one.c.url_hash == other.c.url_hash)
+
+
+def _elsewhere(batch: CTE) -> CTE:
+    """The other rows of the site for the URLs of a batch, with what this scan changed in them."""
+    other, change = SITEMAP_URLS.alias("other"), URL_CHANGES.alias("other_change")
+    return (
+        select(
+            batch.c.sitemap_id,
+            batch.c.url_hash,
+            other.c.sitemap_id.label("other_id"),
+            other.c.removed_at.is_(None).label("is_listed"),
+            other.c.missing_scan_id.is_not(None).label("is_missing"),
+            change.c.kind.label("other_kind"),
+        )
+        .join(other, other.c.url_hash == batch.c.url_hash)
+        .join(SITEMAPS, SITEMAPS.c.id == other.c.sitemap_id)
+        .outerjoin(change, and_(change.c.scan_id == _SCAN, _is_same(change, other)))
+        .where(
+            batch.c.chosen,
+            other.c.sitemap_id != batch.c.sitemap_id,
+            SITEMAPS.c.domain_id == _DOMAIN,
+        )
+        .cte("elsewhere")
+    )
+
+
+def _any(condition: ColumnElement[bool]) -> ColumnElement[bool]:
+    """SQL aggregate: whether a condition is true for some row; false if there are none."""
+    return func.coalesce(func.bool_or(condition), false())
+
+
+def _arrivals(batch: CTE) -> CTE:
+    """For each arrival of a batch its kind in the site, and where it moved from."""
+    rows = _elsewhere(batch)
+    is_new = rows.c.other_kind.in_(NEWCOMERS)
+    stays = rows.c.is_listed & ~rows.c.is_missing & or_(rows.c.other_kind.is_(None), ~is_new)
+    comes_first = or_(
+        rows.c.other_kind == ChangeKind.MOVED, and_(is_new, rows.c.other_id < rows.c.sitemap_id)
+    )
+    leaves = or_(and_(rows.c.is_listed, rows.c.is_missing), rows.c.other_kind.in_(DEPARTURES))
+    # min() takes no uuid before PostgreSQL 18.
+    left_by = func.array_agg(
+        aggregate_order_by(rows.c.other_id, rows.c.other_id), type_=ARRAY(Uuid())
+    ).filter(leaves)
+    seen = (
+        select(
+            rows.c.sitemap_id,
+            rows.c.url_hash,
+            _any(stays | (rows.c.is_listed & func.coalesce(comes_first, false()))).label("stays"),
+            Grouping(left_by)[1].label("left_by"),
+            _any(~rows.c.is_listed).label("was_removed"),
+        )
+        .group_by(rows.c.sitemap_id, rows.c.url_hash)
+        .cte("seen")
+    )
+    return _arrivals_with_kinds(batch, seen)
+
+
+def _arrivals_with_kinds(batch: CTE, seen: CTE) -> CTE:
+    """The arrivals of a batch with their kinds, from what was seen of their URLs elsewhere."""
+    stays = func.coalesce(seen.c.stays, false())
+    kind = case(
+        (stays, ChangeKind.DUPLICATE_ADDED.value),
+        (seen.c.left_by.is_not(None), ChangeKind.MOVED.value),
+        (or_(batch.c.kind == ChangeKind.BACK, seen.c.was_removed), ChangeKind.BACK.value),
+        (_has_history(batch), ChangeKind.BACK.value),
+        else_=ChangeKind.ADDED.value,
+    )
+    moved_from = case((~stays, seen.c.left_by))
+    return (
+        select(
+            batch.c.sitemap_id,
+            batch.c.url_hash,
+            kind.label("kind"),
+            moved_from.label("moved_from"),
+        )
+        .outerjoin(seen, _is_same(seen, batch))
+        .where(batch.c.chosen)
+        .cte("arrivals")
+    )
+
+
+def _has_history(batch: CTE) -> ColumnElement[bool]:
+    """SQL condition: the entry was listed before, though its row is no longer kept."""
+    earlier = URL_CHANGES.alias("earlier")
+    return (
+        select(earlier.c.scan_id)
+        .where(_is_same(earlier, batch), earlier.c.scan_id != _SCAN)
+        .correlate(batch)
+        .exists()
+    )
+
+
+def _end_of(batch: CTE) -> Any:
+    """The statement around a batch: the key of its last change, and how many it has."""
+    return (
+        select(batch.c.sitemap_id, batch.c.url_hash, func.count().over().label("changes"))
+        .order_by(batch.c.sitemap_id.desc(), batch.c.url_hash.desc())
+        .limit(1)
+    )
+
+
+def _classify_arrivals() -> Any:
+    """Set the kinds of arrivals; remove the rows that URLs moved from, which is no other event."""
+    batch = _batch(ARRIVALS)
+    arrivals = _arrivals(batch)
+    place = and_(URL_CHANGES.c.scan_id == _SCAN, _is_same(URL_CHANGES, arrivals))
+    classified = update(URL_CHANGES).where(place, URL_CHANGES.c.kind != arrivals.c.kind)
+    previous = and_(
+        SITEMAP_URLS.c.sitemap_id == arrivals.c.moved_from,
+        SITEMAP_URLS.c.url_hash == arrivals.c.url_hash,
+    )
+    before = select(listed_state(SITEMAP_URLS.c)).where(previous).scalar_subquery()
+    left = (
+        update(SITEMAP_URLS)
+        .where(previous, SITEMAP_URLS.c.removed_at.is_(None))
+        .values(removed_at=func.now(), missing_scan_id=None)
+        .returning(SITEMAP_URLS.c.sitemap_id)
+        .cte("left_rows")
+    )
+    untold = delete(URL_CHANGES).where(
+        URL_CHANGES.c.scan_id == _SCAN,
+        URL_CHANGES.c.sitemap_id == arrivals.c.moved_from,
+        URL_CHANGES.c.url_hash == arrivals.c.url_hash,
+        URL_CHANGES.c.kind.in_(DEPARTURES),
+    )
+    return _end_of(batch).add_cte(
+        classified.values(
+            kind=arrivals.c.kind,
+            previous_sitemap_id=arrivals.c.moved_from,
+            before=func.coalesce(before, URL_CHANGES.c.before),
+        ).cte("classified"),
+        untold.cte("untold"),
+        removed_rows_counted(left).cte("counted"),
+    )
+
+
+def _classify_departures() -> Any:
+    """Set the kinds of departures: a URL that another document still lists stays in the site.
+
+    Of several departures of a URL in one scan, that with the lowest id tells of the URL.
+    """
+    batch = _batch(DEPARTURES)
+    rows = _elsewhere(batch)
+    tells = and_(rows.c.other_kind.in_(DEPARTURES), rows.c.other_id < rows.c.sitemap_id)
+    stays = (
+        select(rows.c.url_hash)
+        .where(_is_same(rows, batch), or_(rows.c.is_listed, tells))
+        .correlate(batch)
+        .exists()
+    )
+    kind = case(
+        (stays, ChangeKind.DUPLICATE_REMOVED.value),
+        (URL_CHANGES.c.evidence.is_(None), ChangeKind.EXPIRED.value),
+        else_=ChangeKind.REMOVED.value,
+    )
+    classified = (
+        update(URL_CHANGES)
+        .where(URL_CHANGES.c.scan_id == _SCAN, _is_same(URL_CHANGES, batch), batch.c.chosen)
+        .values(kind=kind)
+    )
+    return _end_of(batch).add_cte(classified.cte("classified"))
+
+
+CLASSIFY_ARRIVALS = _classify_arrivals()
+CLASSIFY_DEPARTURES = _classify_departures()
+COUNT_CHANGES = (
+    select(
+        URL_CHANGES.c.kind,
+        func.count().label("changes"),
+        func.count().filter(URL_CHANGES.c.before.is_not(None)).label("listed_before"),
+    )
+    .where(URL_CHANGES.c.scan_id == _SCAN)
+    .group_by(URL_CHANGES.c.kind)
+)
+
+
+async def classify_arrivals(
+    session: AsyncSession, scan_id: int, domain_id: UUID, after: ChangePosition
+) -> ChangePosition | None:
+    """Classify the arrivals of the next batch of changes; None if it was the last one."""
+    return await _classify(session, CLASSIFY_ARRIVALS, scan_id, domain_id, after)
+
+
+async def classify_departures(
+    session: AsyncSession, scan_id: int, domain_id: UUID, after: ChangePosition
+) -> ChangePosition | None:
+    """Classify the departures of the next batch of changes; None if it was the last one."""
+    return await _classify(session, CLASSIFY_DEPARTURES, scan_id, domain_id, after)
+
+
+async def _classify(
+    session: AsyncSession, statement: Any, scan_id: int, domain_id: UUID, after: ChangePosition
+) -> ChangePosition | None:
+    """Run the statement of a batch; return where the next one begins."""
+    values = {
+        "of_scan": scan_id,
+        "of_domain": domain_id,
+        "after_sitemap": after.sitemap_id,
+        "after_hash": after.url_hash,
+    }
+    last = (await session.execute(statement, values)).one_or_none()
+    if last is None or last.changes < CHANGES_PER_BATCH:
+        return None
+    return ChangePosition(last.sitemap_id, last.url_hash)
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeCounts:
+    """How many changes of URLs a scan has, by kind; `growth` is what they add to distinct URLs."""
+
+    by_kind: dict[str, int] = field(default_factory=dict)
+    growth: int = 0
+
+    @property
+    def have_departures(self) -> bool:
+        """Whether any entry has left its document."""
+        return any(kind in self.by_kind for kind in DEPARTURES)
+
+
+async def count_changes(session: AsyncSession, scan_id: int) -> ChangeCounts:
+    """Count the changes of a scan.
+
+    What came and left between two publications is told, but was never counted.
+    """
+    rows = (await session.execute(COUNT_CHANGES, {"of_scan": scan_id})).all()
+    came = sum(row.changes for row in rows if row.kind in (ChangeKind.ADDED, ChangeKind.BACK))
+    left = sum(
+        row.listed_before for row in rows if row.kind in (ChangeKind.REMOVED, ChangeKind.EXPIRED)
+    )
+    return ChangeCounts({str(row.kind): row.changes for row in rows}, came - left)
