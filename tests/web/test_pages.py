@@ -13,7 +13,7 @@ from tests.fixtures.web_pages import WebPage
 pytestmark = pytest.mark.usefixtures("database")
 
 PAGES = ["/", "/domains", "/changes", "/problems", "/jobs", "/system", "/scan"]
-TABS = ["summary", "tree", "urls", "changes", "problems", "scans", "settings"]
+TABS = ["summary", "tree", "urls", "changes", "problems", "scans", "robots", "settings"]
 
 
 def shop() -> SiteServer:

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import asdict, dataclass
 
 import typer
 
 from siteatlas.cli.terminal.options import JsonOption
 from siteatlas.cli.terminal.output import WIDE, Column, ColumnKind, write_json, write_table
-from siteatlas.setting_types import Secret
 from siteatlas.settings import environment_name
+from siteatlas.settings_display import displayed_value
 from siteatlas.settings_loading import LoadedSettings, load_settings
 
-PASSWORD = re.compile(r"(://[^:@/?]*):.*@")
-# Some proxies take a key in the place of the user name.
-CREDENTIALS = re.compile(r"://.*@")
-PASSWORD_IN_QUERY = re.compile(r"(?i)([?&][a-z_]*password=)[^&]*")
 COLUMNS = [
     Column("SETTING", kind=ColumnKind.NAME),
     Column("VALUE", kind=ColumnKind.PROSE),
@@ -57,23 +52,8 @@ def show(as_json: JsonOption = False) -> None:
 def settings_shown(loaded: LoadedSettings) -> list[SettingShown]:
     """All settings in the order in which they are declared."""
     return [
-        SettingShown(name, _value(name, value), environment_name(name), loaded.origins[name])
+        SettingShown(
+            name, displayed_value(name, value), environment_name(name), loaded.origins[name]
+        )
         for name, value in loaded.settings.items()
     ]
-
-
-def _value(name: str, value: object) -> str | int | float | None:
-    """The value of a setting as `siteatlas config show` prints it; secrets are masked."""
-    if isinstance(value, Secret):
-        shown = masked_url(value.get_secret_value())
-        return CREDENTIALS.sub("://***@", shown) if name == "proxy" else shown
-    if value is None or isinstance(value, (int, float)):
-        return value
-    return str(value)
-
-
-def masked_url(url: str) -> str:
-    """A URL as `siteatlas config show` prints it: the password masked, an invalid URL hidden."""
-    if "://" not in url:
-        return "***"
-    return PASSWORD_IN_QUERY.sub(r"\1***", PASSWORD.sub(r"\1:***@", url))

@@ -1,4 +1,4 @@
-"""One site, in tabs: summary, tree of sitemaps, URLs, changes, problems, scans, settings.
+"""One site, in tabs: summary, tree, URLs, changes, problems, scans, robots.txt, settings.
 
 Each tab is the same page with another value of `tab`, so that every view has an address.
 """
@@ -19,6 +19,7 @@ from siteatlas.errors import DomainNotFound, InputError
 from siteatlas.insights.candidates import list_candidates
 from siteatlas.insights.domains import DomainView, find_domain_view
 from siteatlas.insights.problems import ProblemFilter, list_problems
+from siteatlas.insights.robots_files import list_robots_files
 from siteatlas.insights.scan_history import recent_scans, urls_over_time
 from siteatlas.insights.scans import list_scans
 from siteatlas.insights.sitemap_tree import tree_children, tree_roots
@@ -37,6 +38,8 @@ from siteatlas.web.pages.domains import scan_mark
 from siteatlas.web.templating import redirect, render
 
 ROWS = 50
+ROBOTS_ROWS = 10
+OPENED_INDEXES = 5
 SUMMARY_DAYS = 90
 TABS = {
     "summary": "Summary",
@@ -45,6 +48,7 @@ TABS = {
     "changes": "Changes",
     "problems": "Problems",
     "scans": "Scans",
+    "robots": "robots.txt",
     "settings": "Settings",
 }
 
@@ -82,11 +86,8 @@ async def _summary(session: AsyncSession, site: DomainView, _request: Request) -
 async def _tree(session: AsyncSession, site: DomainView, request: Request) -> dict[str, Any]:
     """The roots, with the children of the first index."""
     roots = await tree_roots(session, site.id, cursor=request.query_params.get("cursor"))
-    opened = {
-        root.id: await tree_children(session, root.id)
-        for root in roots.items[:5]
-        if root.child_count
-    }
+    indexes = [root.id for root in roots.items if root.child_count][:OPENED_INDEXES]
+    opened = {index: await tree_children(session, index) for index in indexes}
     return {"roots": roots, "opened": opened}
 
 
@@ -138,6 +139,14 @@ async def _scans(session: AsyncSession, site: DomainView, request: Request) -> d
     return {"page": page, "next_href": _next_href(site, {"tab": "scans"}, page.next_cursor)}
 
 
+async def _robots(session: AsyncSession, site: DomainView, request: Request) -> dict[str, Any]:
+    """The versions of robots.txt, and what each of them changed."""
+    page = await list_robots_files(
+        session, site.id, limit=ROBOTS_ROWS, cursor=request.query_params.get("cursor")
+    )
+    return {"page": page, "next_href": _next_href(site, {"tab": "robots"}, page.next_cursor)}
+
+
 async def _settings(_session: AsyncSession, _site: DomainView, request: Request) -> dict[str, Any]:
     """The form with what is set."""
     return {"saved": "saved" in request.query_params, "fault": ""}
@@ -150,6 +159,7 @@ CONTENTS: dict[str, Callable[[AsyncSession, DomainView, Request], Awaitable[dict
     "changes": _changes,
     "problems": _problems,
     "scans": _scans,
+    "robots": _robots,
     "settings": _settings,
 }
 

@@ -7,6 +7,8 @@ from fastapi.responses import HTMLResponse
 
 from siteatlas.access.marks import READ
 from siteatlas.insights.workers import list_workers
+from siteatlas.settings import Settings, environment_name
+from siteatlas.settings_display import displayed_value
 from siteatlas.web.context import Context, ReadSession
 from siteatlas.web.templating import render
 
@@ -22,4 +24,17 @@ async def show_system(request: Request, session: ReadSession, context: Context) 
         workers=await list_workers(session),
         load=await context.queue_load.run(),
         database=await context.database_state.run(),
+        settings=_settings(context.settings),
     )
+
+
+def _settings(settings: Settings) -> list[tuple[str, object, str]]:
+    """Each setting: the name of its environment variable, its value, and whether it was set."""
+    return [
+        (
+            environment_name(name),
+            displayed_value(name, value),
+            "set" if name in settings.given else "default",
+        )
+        for name, value in settings.items()
+    ]
