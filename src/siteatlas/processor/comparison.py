@@ -8,11 +8,11 @@ import orjson
 
 from siteatlas.processor.documents import ScannedDocument
 from siteatlas.processor.entry_memory import ListedValues, Picked
-from siteatlas.processor.fingerprints import Fingerprints, date_numbers, text_numbers
+from siteatlas.processor.fingerprints import Fingerprints, text_numbers
 from siteatlas.scanner.events import EntryColumns
 from siteatlas.scanner.reading.lastmod_text import stored_texts
 from siteatlas.storage.hashes import url_hashes
-from siteatlas.storage.statements.url_rows import UrlColumns
+from siteatlas.storage.statements.url_rows import UrlColumns, date_numbers
 from siteatlas.storage.statements.write_batch import WriteBatch
 
 
@@ -31,7 +31,7 @@ class Comparison:
         listed = ListedValues(
             all_columns.url_hash,
             all_columns.fingerprint,
-            date_numbers(columns.lastmods),
+            all_columns.dates,
             text_numbers(all_columns.lastmod_text),
         )
         assert document.memory is not None
@@ -60,6 +60,7 @@ class Comparison:
             extras,
             prints,
             stored_texts(columns.lastmods, columns.listed_lastmods()),
+            date_numbers(columns.lastmods),
         )
 
 

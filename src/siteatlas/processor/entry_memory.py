@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from siteatlas.hash_arrays import HashArrays
-from siteatlas.processor.fingerprints import NO_DATE, NO_TEXT
+from siteatlas.processor.fingerprints import NO_TEXT
 from siteatlas.processor.lastmod_trust import DateSample
 from siteatlas.processor.memory_budget import MemoryBudget
 from siteatlas.processor.stored_entries import (
@@ -25,6 +25,7 @@ from siteatlas.processor.stored_entries import (
     SET_ASIDE,
     StoredEntries,
 )
+from siteatlas.storage.statements.url_rows import NO_DATE
 
 SEEN_BYTES = 75
 # Arrays grow by a sixteenth.
@@ -41,7 +42,7 @@ class ListedValues:
 
     hashes: list[int]
     fingerprints: list[int]
-    dates: list[float]
+    dates: list[int]
     texts: list[int] | None = None
 
 
@@ -122,8 +123,9 @@ class EntryMemory:
         positions: Sequence[int | None] = ()
         if len(self._stored):
             positions = self._stored.positions(listed.hashes)
-            if self._are_unchanged(listed, positions):
-                return Picked()
+            picked = None if None in positions else self._pick_stored(listed, positions)  # type: ignore[arg-type]
+            if picked is not None:
+                return picked
         elif self._takes_all(listed.hashes):
             return Picked(new=range(len(listed.hashes)))
         picked = self._pick_one_by_one(listed, positions or [None] * len(listed.hashes))
@@ -142,9 +144,10 @@ class EntryMemory:
         """Note URLs that are all new, to the document and to the store; else note none of them."""
         if self._is_over_budget():
             return False
-        if not self._seen.isdisjoint(hashes) or len(set(hashes)) < len(hashes):
+        different = set(hashes)
+        if len(different) < len(hashes) or not self._seen.isdisjoint(different):
             return False
-        self._seen.update(hashes)
+        self._seen |= different
         self._hold(len(hashes) * SEEN_BYTES)
         return True
 
@@ -154,22 +157,26 @@ class EntryMemory:
             self._more = HashArrays()
         return self._more is not None
 
-    def _are_unchanged(self, listed: ListedValues, positions: Sequence[int | None]) -> bool:
-        """Note URLs that are all stored as they are listed, each once; else note none of them."""
+    def _pick_stored(self, listed: ListedValues, positions: list[int]) -> Picked | None:
+        """`pick` for entries that are all stored and listed, each once; None if they are not."""
         stored = self._stored
-        if stored.texts is not None or listed.texts is not None or None in positions:
-            return False
-        known: Sequence[int] = positions  # type: ignore[assignment]
-        if any(map(stored.flags.__getitem__, known)) or len(set(known)) < len(known):
-            return False
-        if list(map(stored.fingerprints.__getitem__, known)) != listed.fingerprints:
-            return False
-        if list(map(stored.dates.__getitem__, known)) != listed.dates:
-            return False
-        for position in known:
+        if stored.texts is not None or listed.texts is not None:
+            return None
+        if any(map(stored.flags.__getitem__, positions)) or len(set(positions)) < len(positions):
+            return None
+        prints = list(map(stored.fingerprints.__getitem__, positions))
+        dates = list(map(stored.dates.__getitem__, positions))
+        picked, differing = Picked(), set[int]()
+        if prints != listed.fingerprints or dates != listed.dates:
+            pairs = zip(prints, listed.fingerprints, dates, listed.dates, strict=True)
+            differing = {n for n, (a, b, c, d) in enumerate(pairs) if a != b or c != d}
+            for index in sorted(differing):
+                self._compare(listed, index, positions[index], picked)
+        same = [place for n, place in enumerate(positions) if n not in differing]
+        for position in same if differing else positions:
             stored.flags[position] = SEEN
-        self._seen_stored += len(known)
-        return True
+        self._seen_stored += len(positions) - len(differing)
+        return picked
 
     def _pick_one_by_one(self, listed: ListedValues, positions: Sequence[int | None]) -> Picked:
         """`pick` for entries of which some are new, changed or repeated."""

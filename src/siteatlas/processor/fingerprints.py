@@ -7,7 +7,6 @@ entries: the next read of each document is then silent instead of reporting ever
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
 
 from xxhash import xxh3_64_intdigest
 
@@ -15,8 +14,6 @@ from siteatlas.storage.hashes import SIGN_BIT, TWO_TO_64, signed64
 
 READ_VERSION = 1
 CACHED_KINDS = 4_096
-# The date of an entry without one: before all others.
-NO_DATE = float("-inf")
 NO_TEXT = 0
 
 Kind = tuple[str | None, float | None]
@@ -63,11 +60,6 @@ class Fingerprints:
             else (h - TWO_TO_64 if (h := digest(text.encode())) >= SIGN_BIT else h)
             for kind, text in zip(kinds, texts, strict=True)
         ]
-
-
-def date_numbers(lastmods: Sequence[datetime | None]) -> list[float]:
-    """The dates of entries as seconds since 1970, to compare with those in the database."""
-    return [NO_DATE if moment is None else moment.timestamp() for moment in lastmods]
 
 
 def text_numbers(texts: Sequence[str | None]) -> list[int] | None:

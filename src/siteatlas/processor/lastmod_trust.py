@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from siteatlas.processor.fingerprints import NO_DATE
+from siteatlas.storage.statements.url_rows import NO_DATE
 
 MIN_DATED = 20
 MANY_MOVED = 0.9
@@ -44,12 +44,12 @@ class LastmodTrust(NamedTuple):
 class DateSample:
     """The dates of some entries of a document, compared with those of the read before."""
 
-    def __init__(self, before: Mapping[str, float] | None = None) -> None:
+    def __init__(self, before: Mapping[str, int] | None = None) -> None:
         self._before = {int(key): date for key, date in (before or {}).items()}
-        self._seen: dict[int, float] = {}
-        self._others: dict[int, float] = {}
+        self._seen: dict[int, int] = {}
+        self._others: dict[int, int] = {}
 
-    def note(self, hashes: Sequence[int], dates: Sequence[float]) -> None:
+    def note(self, hashes: Sequence[int], dates: Sequence[int]) -> None:
         """Note listed entries: those of the read before, and others as long as there is room."""
         for key, date in zip(hashes, dates, strict=True):
             if date == NO_DATE:
@@ -69,7 +69,7 @@ class DateSample:
         """How many of these have another date now."""
         return sum(1 for key, date in self._seen.items() if self._before[key] != date)
 
-    def stored(self) -> dict[str, float]:
+    def stored(self) -> dict[str, int]:
         """The sample for the next read."""
         pairs = [*self._seen.items(), *self._others.items()][:SAMPLE_SIZE]
         return {str(key): date for key, date in pairs}

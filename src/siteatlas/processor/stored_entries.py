@@ -32,7 +32,7 @@ class StoredEntries:
         self._index: dict[int, int] | None = {} if quick else None
         self._hashes = array("q")
         self.fingerprints = array("q")
-        self.dates = array("d")
+        self.dates = array("q")
         self.texts: array[int] | None = None
         self.flags = bytearray()
 
@@ -73,7 +73,7 @@ class StoredEntries:
             return list(map(self._index.get, hashes))
         return [index_of(self._hashes, key) for key in hashes]
 
-    def accept(self, position: int, fingerprint: int, date: float, text: int) -> None:
+    def accept(self, position: int, fingerprint: int, date: int, text: int) -> None:
         """Replace the values of an entry by those that will be stored."""
         self.fingerprints[position] = fingerprint
         self.dates[position] = date

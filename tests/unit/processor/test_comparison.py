@@ -11,12 +11,12 @@ import pytest
 from siteatlas.processor.comparison import Comparison, add_set_aside
 from siteatlas.processor.documents import ScannedDocument
 from siteatlas.processor.entry_memory import EntryMemory
-from siteatlas.processor.fingerprints import Fingerprints, date_numbers
+from siteatlas.processor.fingerprints import Fingerprints
 from siteatlas.processor.memory_budget import MemoryBudget
 from siteatlas.processor.stored_entries import StoredEntries
 from siteatlas.scanner.events import DiscoveryMethod, EntryColumns
 from siteatlas.storage.hashes import url_hash
-from siteatlas.storage.statements.url_rows import ROW_SIZE
+from siteatlas.storage.statements.url_rows import ROW_SIZE, date_numbers
 from siteatlas.storage.statements.urls import LoadedEntries
 from siteatlas.storage.statements.write_batch import WriteBatch
 

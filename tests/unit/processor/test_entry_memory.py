@@ -11,12 +11,12 @@ import pytest
 
 from siteatlas.processor import entry_memory
 from siteatlas.processor.entry_memory import EntryMemory, ListedValues
-from siteatlas.processor.fingerprints import NO_DATE
 from siteatlas.processor.memory_budget import MemoryBudget
 from siteatlas.processor.stored_entries import MISSING, REMOVED, StoredEntries
+from siteatlas.storage.statements.url_rows import NO_DATE
 from siteatlas.storage.statements.urls import LoadedEntries
 
-Value = tuple[float, int]
+Value = tuple[int, int]
 
 
 @pytest.fixture(autouse=True)
@@ -33,8 +33,8 @@ def numbers(count: int, seed: int = 7) -> list[int]:
 class Site:
     """Entries as stored, by hash: date and fingerprint, and flags; and as listed."""
 
-    stored: dict[int, tuple[float, int, int]] = field(default_factory=dict)
-    listed: list[tuple[int, float, int]] = field(default_factory=list)
+    stored: dict[int, tuple[int, int, int]] = field(default_factory=dict)
+    listed: list[tuple[int, int, int]] = field(default_factory=list)
 
     def entries(self, *, quick: bool) -> StoredEntries:
         found = StoredEntries(quick=quick)
@@ -79,10 +79,10 @@ def a_site(*, repeats: bool = True) -> Site:
     listed = keys[:500] + (random.choices(keys[:500], k=300) if repeats else [])
     random.shuffle(listed)
     site = Site(
-        listed=[(key, random.choice([NO_DATE, 1.0, 2.0]), random.randint(0, 1)) for key in listed]
+        listed=[(key, random.choice([NO_DATE, 1, 2]), random.randint(0, 1)) for key in listed]
     )
     for key in keys[200:]:
-        value = random.choice([NO_DATE, 1.0, 2.0]), random.randint(0, 1)
+        value = random.choice([NO_DATE, 1, 2]), random.randint(0, 1)
         site.stored[key] = (*value, random.choice([0, 0, 0, MISSING, REMOVED]))
     return site
 
@@ -163,7 +163,7 @@ def test_a_document_that_is_new_lists_each_url_once(most):
 @pytest.mark.parametrize("quick", [True, False])
 def test_entries_that_are_stored_as_they_are_listed_are_noted_all_the_same(quick):
     keys = numbers(500)
-    site = Site(dict.fromkeys(keys, (1.0, 1, 0)), [(key, 1.0, 1) for key in keys])
+    site = Site(dict.fromkeys(keys, (1, 1, 0)), [(key, 1, 1) for key in keys])
     memory = EntryMemory(MemoryBudget(10**9), site.entries(quick=quick))
     assert written(site, memory)[1] == set()
     assert (len(memory), len(memory.unseen())) == (500, 0)
@@ -173,7 +173,7 @@ def test_entries_that_are_stored_as_they_are_listed_are_noted_all_the_same(quick
 def test_no_more_entries_are_set_aside_than_the_limit(monkeypatch):
     monkeypatch.setattr(entry_memory, "MAX_SET_ASIDE", 10)
     keys = numbers(50)
-    site = Site(dict.fromkeys(keys, (2.0, 1, 0)), [(key, 1.0, 1) for key in keys])
+    site = Site(dict.fromkeys(keys, (2, 1, 0)), [(key, 1, 1) for key in keys])
     picked = EntryMemory(MemoryBudget(10**9), site.entries(quick=True)).pick(site.parts()[0])
     assert (len(picked.set_aside), len(picked.changed)) == (10, 40)
 
@@ -201,11 +201,11 @@ def bytes_held(stored: int, hashes: list[int], most: int, *, quick: bool) -> tup
     for first in range(0, stored, 500):
         known = [key + 1 for key in hashes[first : first + 500]]
         count = len(known)
-        entries.extend(LoadedEntries(known, known, [1.0] * count, [None] * count, [0] * count))
+        entries.extend(LoadedEntries(known, known, [1] * count, [None] * count, [0] * count))
     memory = EntryMemory(budget, entries)
     for first in range(stored, len(hashes), 500):
         new = [key + 1 for key in hashes[first : first + 500]]
-        memory.pick(ListedValues(new, new, [1.0] * len(new)))
+        memory.pick(ListedValues(new, new, [1] * len(new)))
     taken, _peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     return taken, budget.held

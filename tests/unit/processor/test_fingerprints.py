@@ -7,13 +7,8 @@ from typing import Any
 
 import pytest
 
-from siteatlas.processor.fingerprints import (
-    NO_DATE,
-    READ_VERSION,
-    Fingerprints,
-    date_numbers,
-    text_numbers,
-)
+from siteatlas.processor.fingerprints import READ_VERSION, Fingerprints, text_numbers
+from siteatlas.storage.statements.url_rows import NO_DATE, date_numbers
 
 NOON = datetime(2026, 11, 1, 12, tzinfo=UTC)
 
@@ -65,7 +60,11 @@ def test_entries_with_extras_do_not_change_the_fingerprints_of_others():
 
 def test_one_moment_in_two_time_zones_is_one_date():
     elsewhere = NOON.astimezone(timezone(timedelta(hours=5)))
-    assert date_numbers([NOON, elsewhere, None]) == [1793534400.0, 1793534400.0, NO_DATE]
+    assert date_numbers([NOON, elsewhere, None]) == [
+        846_849_600_000_000,
+        846_849_600_000_000,
+        NO_DATE,
+    ]
     assert date_numbers([NOON + timedelta(microseconds=1)]) != date_numbers([NOON])
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from siteatlas.processor.fingerprints import NO_DATE
 from siteatlas.processor.lastmod_trust import SAMPLE_SIZE, DateSample, LastmodTrust
+from siteatlas.storage.statements.url_rows import NO_DATE
 
 
 def after(*reads: tuple[int, int], trust: LastmodTrust | None = None) -> LastmodTrust:
@@ -39,18 +39,18 @@ def test_a_decision_starts_the_count_again():
 
 def test_a_sample_tells_how_many_of_its_dates_moved():
     first = DateSample()
-    first.note(range(100), [1.0] * 100)
+    first.note(range(100), [1] * 100)
     stored = first.stored()
     assert (len(stored), first.compared) == (SAMPLE_SIZE, 0)
     second = DateSample(stored)
-    second.note(range(200, 210), [1.0] * 10)
-    second.note(range(100), [2.0] * 5 + [1.0] * 95)
+    second.note(range(200, 210), [1] * 10)
+    second.note(range(100), [2] * 5 + [1] * 95)
     assert (second.compared, second.moved) == (SAMPLE_SIZE, 5)
     assert second.stored().keys() == stored.keys()
 
 
 def test_a_sample_replaces_entries_that_are_gone_and_leaves_out_undated_ones():
-    sample = DateSample({"1": 1.0, "2": 1.0})
-    sample.note([2, 3, 4], [1.0, NO_DATE, 5.0])
+    sample = DateSample({"1": 1, "2": 1})
+    sample.note([2, 3, 4], [1, NO_DATE, 5])
     assert (sample.compared, sample.moved) == (1, 0)
-    assert sample.stored() == {"2": 1.0, "4": 5.0}
+    assert sample.stored() == {"2": 1, "4": 5}

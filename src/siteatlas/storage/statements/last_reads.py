@@ -21,7 +21,7 @@ class LastRead(NamedTuple):
     validator_lies: int = 0
     lastmod_trusted: bool = True
     lastmod_streak: int = 0
-    lastmod_sample: Mapping[str, float] | None = None
+    lastmod_sample: Mapping[str, int] | None = None
 
 
 NEVER_READ = LastRead()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -13,6 +13,18 @@ KEYS_PER_STATEMENT = 10_000
 # About the memory of a row without its extras.
 ROW_SIZE = 400
 EARLIEST = datetime.min.replace(tzinfo=UTC)
+POSTGRES_EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
+MICROSECOND = timedelta(microseconds=1)
+# The date of an entry without one: before all others.
+NO_DATE = -(1 << 63)
+
+
+def date_numbers(lastmods: Iterable[datetime | None]) -> list[int]:
+    """Dates as PostgreSQL stores them: microseconds since 2000."""
+    return [
+        NO_DATE if moment is None else (moment - POSTGRES_EPOCH) // MICROSECOND
+        for moment in lastmods
+    ]
 
 
 class UrlRow(NamedTuple):
@@ -34,7 +46,10 @@ class UrlRow(NamedTuple):
 
 
 class UrlColumns(NamedTuple):
-    """Rows of one document, column by column, with the columns of `UrlRow`."""
+    """Rows of one document, column by column, with the columns of `UrlRow`.
+
+    `dates` are the numbers of `lastmod`.
+    """
 
     url_hash: list[int]
     url: list[str]
@@ -44,12 +59,15 @@ class UrlColumns(NamedTuple):
     extras: list[str | None]
     fingerprint: list[int]
     lastmod_text: list[str | None]
+    dates: list[int]
 
     @classmethod
     def of_rows(cls, rows: Iterable[UrlRow]) -> UrlColumns:
         """These rows as columns."""
         columns: list[Any] = [list(column) for column in zip(*rows, strict=True)]
-        return cls(*columns or [[] for _ in cls._fields])
+        columns = columns or [[] for _ in UrlRow._fields]
+        columns.append(date_numbers(columns[UrlRow._fields.index("lastmod")]))
+        return cls(*columns)
 
     def at(self, indexes: Sequence[int]) -> UrlColumns:
         """The rows at these indexes."""
@@ -58,7 +76,7 @@ class UrlColumns(NamedTuple):
 
     def row(self, index: int) -> UrlRow:
         """The row at an index."""
-        values: list[Any] = [column[index] for column in self]
+        values: list[Any] = [column[index] for column in self[:-1]]
         return UrlRow(*values)
 
 
@@ -79,6 +97,7 @@ class UrlRows:
     extras: list[str | None] = field(default_factory=list)
     fingerprint: list[int] = field(default_factory=list)
     lastmod_text: list[str | None] = field(default_factory=list)
+    dates: list[int] = field(default_factory=list)
     size: int = 0
     contested: bool = False
 
@@ -91,7 +110,9 @@ class UrlRows:
         if not count:
             return
         self.runs.append((sitemap_id, count))
-        self.size += count * ROW_SIZE + sum(len(extra) for extra in columns.extras if extra)
+        self.size += count * ROW_SIZE
+        if columns.extras.count(None) < count:
+            self.size += sum(len(extra) for extra in columns.extras if extra)
         for name, values in zip(columns._fields, columns, strict=True):
             getattr(self, name).extend(values)
 

@@ -8,9 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime, timedelta
-from functools import lru_cache
-from itertools import chain, islice, repeat
+from itertools import islice, repeat
 from struct import Struct
 from typing import Any
 from uuid import UUID
@@ -23,7 +21,7 @@ from siteatlas.aio.fairness import fair_loop
 from siteatlas.errors import DatabaseBusy, DatabaseError, DatabaseUnavailable
 from siteatlas.storage.faults import meaning_of_state
 from siteatlas.storage.models import SitemapUrl
-from siteatlas.storage.statements.url_rows import UrlRows
+from siteatlas.storage.statements.url_rows import NO_DATE, UrlRows, date_numbers
 
 COLUMNS = (
     "sitemap_id",
@@ -45,11 +43,9 @@ TRAILER = b"\xff\xff"
 NULL = b"\xff\xff\xff\xff"
 JSONB_VERSION = b"\x01"
 CACHED_KINDS = 4_096
-MICROSECOND = timedelta(microseconds=1)
-POSTGRES_EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
 
 _row_start = Struct(">hi16si").pack
-_hash_and_length = Struct(">qi").pack
+_row_head = Struct(">26sqi").pack
 _length = Struct(">i").pack
 _bigint = Struct(">iq").pack
 _real = Struct(">if").pack
@@ -122,17 +118,23 @@ async def stream(rows: UrlRows) -> AsyncIterator[bytes]:
 
 def encoded(rows: UrlRows) -> Iterator[bytes]:
     """The rows in chunks of a thousand."""
-    starts, hashes, endings = _starts(rows.runs), iter(rows.url_hash), _endings(rows)
+    starts, endings = _starts(rows.runs), PlainEndings()
     for first in range(0, len(rows), ROWS_PER_CHUNK):
-        urls = [url.encode() for url in rows.url[first : first + ROWS_PER_CHUNK]]
-        fields = zip(
-            islice(starts, len(urls)),
-            map(_hash_and_length, islice(hashes, len(urls)), map(len, urls)),
-            urls,
-            islice(endings, len(urls)),
-            strict=True,
-        )
-        yield b"".join(chain.from_iterable(fields))
+        yield _encoded_chunk(rows, slice(first, first + ROWS_PER_CHUNK), starts, endings)
+
+
+def _encoded_chunk(
+    rows: UrlRows, some: slice, starts: Iterator[bytes], endings: PlainEndings
+) -> bytes:
+    """Some of the rows. Column by column, because it runs for every new URL."""
+    urls = list(map(str.encode, rows.url[some]))
+    parts = [b""] * (4 * len(urls))
+    heads = islice(starts, len(urls))
+    parts[0::4] = map(_row_head, heads, rows.url_hash[some], map(len, urls))
+    parts[1::4] = urls
+    parts[2::4] = _copy_dates(rows.dates[some] or date_numbers(rows.lastmod[some]))
+    parts[3::4] = _copy_endings(rows, some, endings)
+    return b"".join(parts)
 
 
 def _starts(runs: Iterable[tuple[UUID, int]]) -> Iterator[bytes]:
@@ -141,34 +143,58 @@ def _starts(runs: Iterable[tuple[UUID, int]]) -> Iterator[bytes]:
         yield from repeat(_row_start(len(COLUMNS), 16, sitemap_id.bytes, 8), count)
 
 
-def _endings(rows: UrlRows) -> Iterator[bytes]:
-    """What comes after the URL, for each row."""
-    middles = map(_copy_attributes, rows.changefreq, rows.priority, rows.extras)
-    parts = zip(rows.lastmod, middles, rows.fingerprint, rows.lastmod_text, strict=True)
-    for lastmod, middle, fingerprint, listed in parts:
-        end = NULL if listed is None else _copy_field(listed.encode())
-        if lastmod is None:
-            yield NULL + middle + _bigint(8, fingerprint) + end
-        else:
-            passed = (lastmod - POSTGRES_EPOCH) // MICROSECOND
-            yield _bigint(8, passed) + middle + _bigint(8, fingerprint) + end
+def _copy_dates(dates: list[int]) -> list[bytes]:
+    """The column `lastmod` as fields of a binary COPY."""
+    if NO_DATE in dates:
+        return [NULL if date == NO_DATE else _bigint(8, date) for date in dates]
+    return list(map(_bigint, repeat(8), dates))
 
 
-def _copy_attributes(changefreq: str | None, priority: float | None, extras: str | None) -> bytes:
-    """The columns between `lastmod` and `fingerprint` as fields of a binary COPY."""
-    if extras is None:
-        return _copy_plain_attributes(changefreq, priority) + NULL
-    return _copy_plain_attributes(changefreq, priority) + _copy_field(
-        JSONB_VERSION + extras.encode()
+class PlainEndings(dict[tuple[str | None, float | None, int], bytes]):
+    """What comes after `lastmod` in a row without extras and without a text of its date.
+
+    Few combinations of frequency, priority and fingerprint occur, so each is encoded once.
+    """
+
+    def __missing__(self, kind: tuple[str | None, float | None, int]) -> bytes:
+        changefreq, priority, fingerprint = kind
+        ending = _copy_ending(changefreq, priority, None, fingerprint, None)
+        if len(self) < CACHED_KINDS:
+            self[kind] = ending
+        return ending
+
+
+def _copy_endings(rows: UrlRows, some: slice, plain: PlainEndings) -> list[bytes]:
+    """What comes after `lastmod`, for each row."""
+    frequencies, priorities = rows.changefreq[some], rows.priority[some]
+    extras, prints, texts = rows.extras[some], rows.fingerprint[some], rows.lastmod_text[some]
+    if extras.count(None) == len(extras) and texts.count(None) == len(texts):
+        return [plain[kind] for kind in zip(frequencies, priorities, prints, strict=True)]
+    return list(map(_copy_ending, frequencies, priorities, extras, prints, texts))
+
+
+def _copy_ending(
+    changefreq: str | None,
+    priority: float | None,
+    extras: str | None,
+    fingerprint: int,
+    lastmod_text: str | None,
+) -> bytes:
+    """The columns after `lastmod` as fields of a binary COPY."""
+    return b"".join(
+        (
+            _copy_text(changefreq),
+            NULL if priority is None else _real(4, priority),
+            NULL if extras is None else _copy_field(JSONB_VERSION + extras.encode()),
+            _bigint(8, fingerprint),
+            _copy_text(lastmod_text),
+        )
     )
 
 
-@lru_cache(maxsize=CACHED_KINDS)
-def _copy_plain_attributes(changefreq: str | None, priority: float | None) -> bytes:
-    """The columns `changefreq` and `priority` as fields of a binary COPY."""
-    return (NULL if changefreq is None else _copy_field(changefreq.encode())) + (
-        NULL if priority is None else _real(4, priority)
-    )
+def _copy_text(value: str | None) -> bytes:
+    """A text column as a field of a binary COPY."""
+    return NULL if value is None else _copy_field(value.encode())
 
 
 def _copy_field(value: bytes) -> bytes:

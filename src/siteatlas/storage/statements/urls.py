@@ -17,6 +17,7 @@ from sqlalchemy import (
     Integer,
     Text,
     case,
+    cast,
     func,
     literal,
     select,
@@ -26,7 +27,7 @@ from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from siteatlas.storage.statements.url_parameters import unnested_rows
-from siteatlas.storage.statements.url_rows import UrlRows
+from siteatlas.storage.statements.url_rows import NO_DATE, POSTGRES_EPOCH, UrlRows
 from siteatlas.storage.statements.url_stream import COLUMNS, copy_urls
 from siteatlas.storage.tables import SITEMAP_URLS
 
@@ -39,12 +40,12 @@ IS_MISSING, IS_REMOVED = 2, 4
 class LoadedEntries(NamedTuple):
     """Stored entries of a document, column by column.
 
-    `dates` are in seconds since 1970, minus infinity for an entry without one.
+    `dates` are those of `date_numbers`.
     """
 
     hashes: list[int]
     fingerprints: list[int]
-    dates: list[float]
+    dates: list[int]
     texts: list[str | None]
     flags: list[int]
 
@@ -100,7 +101,10 @@ async def update_urls(session: AsyncSession, rows: UrlRows) -> None:
 
 def _entry_columns() -> tuple[ColumnElement[Any], ...]:
     """The columns of `LoadedEntries`."""
+    # Exact up to the year 2255; after it, an entry may seem to be changed, and is compared again
+    # by the statement that updates it.
     seconds: ColumnElement[float] = func.date_part("epoch", SITEMAP_URLS.c.lastmod, type_=Double())
+    date = cast((seconds - POSTGRES_EPOCH.timestamp()) * 1_000_000.0, BigInteger())
     flags = case(
         (SITEMAP_URLS.c.removed_at.is_not(None), IS_REMOVED),
         (SITEMAP_URLS.c.missing_scan_id.is_not(None), IS_MISSING),
@@ -109,7 +113,7 @@ def _entry_columns() -> tuple[ColumnElement[Any], ...]:
     return (
         SITEMAP_URLS.c.url_hash,
         SITEMAP_URLS.c.fingerprint,
-        func.coalesce(seconds, literal(float("-inf"), Double())),
+        func.coalesce(date, literal(NO_DATE, BigInteger())),
         SITEMAP_URLS.c.lastmod_text,
         flags,
     )
@@ -120,7 +124,7 @@ async def load_entries(session: AsyncSession, sitemap_id: UUID) -> LoadedEntries
 
     Arrays instead of rows: the driver makes them several times faster.
     """
-    types: tuple[Any, ...] = (BigInteger(), BigInteger(), Double(), Text(), Integer())
+    types: tuple[Any, ...] = (BigInteger(), BigInteger(), BigInteger(), Text(), Integer())
     arrays = (
         func.array_agg(column, type_=ARRAY(type_))
         for column, type_ in zip(_entry_columns(), types, strict=True)
