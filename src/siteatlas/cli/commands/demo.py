@@ -10,13 +10,16 @@ from typing import Annotated
 
 import typer
 
+from siteatlas.aio.background import background_task
 from siteatlas.cli.commands.demo_tour import DemoScan, Tour, invitation, new_client, program_name
 from siteatlas.cli.hosting.listener import base_url, listen
 from siteatlas.cli.hosting.server import Service
 from siteatlas.cli.terminal.context import prepare
 from siteatlas.cli.terminal.errors import INTERRUPTED, run
 from siteatlas.cli.terminal.output import Column, ColumnKind, print_message, write_table
+from siteatlas.demo.changing import ChangingSite, keep_changing
 from siteatlas.demo.server import DemoServer
+from siteatlas.demo.sites import PLANS
 from siteatlas.setting_types import MAX_PORT
 from siteatlas.settings import Settings, default_data_dir
 
@@ -29,6 +32,7 @@ COLUMNS = [
     Column("REASON"),
 ]
 NAME_WIDTH = 10
+SCAN_SECONDS = 10.0
 
 app = typer.Typer(rich_markup_mode=None)
 
@@ -44,14 +48,23 @@ def demo(
     port: Annotated[
         int, typer.Option(min=0, max=MAX_PORT, help="Port to listen on; 0 picks a free port.")
     ] = 0,
+    changing: Annotated[
+        bool,
+        typer.Option(
+            "--changing",
+            help="Also serve a site that changes every few seconds, and scan it again and again.",
+        ),
+    ] = False,
 ) -> None:
     """Run the whole service on this machine, scan small demo sites and show the results.
 
-    The demo uses its own data directory. With --exit, the exit code is 1 if a result is unexpected.
+    The demo uses its own data directory. With --exit, the exit code is 1 if a result is unexpected,
+    and --changing has no effect.
     """
     settings = prepare(log_level="error", host="127.0.0.1", port=port)
+    journal = ChangingSite() if changing and not leave else None
     with listen(settings.host, settings.port) as listener:
-        scans = run(_demo(settings, listener, leave=leave))
+        scans = run(_demo(settings, listener, journal, leave=leave))
     if scans is None:
         raise typer.Exit(INTERRUPTED)
     raise typer.Exit(0 if all(scan.is_as_expected for scan in scans) else 1)
@@ -75,10 +88,10 @@ def demo_data_dir(data_dir: Path) -> Path:
 
 
 async def _demo(
-    settings: Settings, listener: socket.socket, *, leave: bool
+    settings: Settings, listener: socket.socket, journal: ChangingSite | None, *, leave: bool
 ) -> list[DemoScan] | None:
     """The scans of the demo sites; None if a signal ended the demo early."""
-    async with DemoServer() as server:
+    async with DemoServer(PLANS if journal is None else (*PLANS, journal.plan)) as server:
         own = demo_settings(settings, [site.host_port for site in server.sites])
         ready = asyncio.Event()
         service = Service(own)
@@ -92,10 +105,32 @@ async def _demo(
             service.stop()
         else:
             address = base_url(listener)
-            for line in invitation(address, server.sites, own.data_dir, program_name()):
+            lines = invitation(
+                address, server.sites, own.data_dir, program_name(), changing=journal is not None
+            )
+            for line in lines:
                 print_message(line)
+            if journal is not None:
+                return await _serve_changes(journal, address, server, serving, touring.result())
         await serving
         return touring.result() if toured else None
+
+
+async def _serve_changes(
+    journal: ChangingSite,
+    address: str,
+    server: DemoServer,
+    serving: asyncio.Task[None],
+    scans: list[DemoScan],
+) -> list[DemoScan]:
+    """Change the site of `siteatlas demo --changing` and scan it until the service is stopped."""
+    async with (
+        new_client(address) as client,
+        background_task(keep_changing(journal)),
+        background_task(Tour(client).scan_repeatedly(server.sites[-1], SCAN_SECONDS)),
+    ):
+        await serving
+    return scans
 
 
 async def _tour(ready: asyncio.Event, address: str, server: DemoServer) -> list[DemoScan]:

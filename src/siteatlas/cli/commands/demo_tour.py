@@ -6,7 +6,7 @@ import asyncio
 import shutil
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from shlex import quote
@@ -120,6 +120,13 @@ class Tour:
                 await asyncio.sleep(POLL_SECONDS)
         return scans
 
+    async def scan_repeatedly(self, site: DemoSite, seconds: float) -> None:
+        """Submit a site again and again, until cancelled; a service that stops is no error."""
+        while True:
+            await asyncio.sleep(seconds)
+            with suppress(aiohttp.ClientError):
+                await self._submit(site)
+
     async def _submit(self, site: DemoSite) -> str:
         """Submit a demo site to the API; returns the address of its job."""
         body = {"base_url": site.base_url}
@@ -184,12 +191,16 @@ def new_client(base_url: str) -> aiohttp.ClientSession:
     return aiohttp.ClientSession(base_url, timeout=limits, trust_env=False)
 
 
-def invitation(address: str, sites: Sequence[DemoSite], data_dir: Path, program: str) -> list[str]:
+def invitation(
+    address: str, sites: Sequence[DemoSite], data_dir: Path, program: str, *, changing: bool = False
+) -> list[str]:
     """What to try while the demo runs: commands with the real addresses, ready to be copied.
 
     The lines fit 80 columns, unless the data directory has a long name.
     """
     first, second = sites[0], sites[1]
+    own_data = f"  SITEATLAS_DATA_DIR={quote(str(data_dir))} \\"
+    follow = [own_data, f"    {program} changes --follow", ""] if changing else []
     return [
         "",
         "Try it in another terminal:",
@@ -200,9 +211,10 @@ def invitation(address: str, sites: Sequence[DemoSite], data_dir: Path, program:
         "    -H 'Content-Type: application/json' \\",
         f'    -d \'{{"base_url": "{second.base_url}"}}\'',
         "",
-        f"  SITEATLAS_DATA_DIR={quote(str(data_dir))} \\",
+        own_data,
         f"    {program} urls {first.host_port} --limit 10",
         "",
+        *follow,
         f"In a browser: {address}/api/v3/domains/{first.host_port}/sitemaps",
         f"All routes:   {address}/docs",
         "Ctrl-C stops the demo.",
