@@ -32,13 +32,19 @@ _statement_times = partial(Histogram, registry=None, buckets=STATEMENT_BUCKETS)
 
 @dataclass(slots=True)
 class Meters:
-    """Counts and seconds. `documents` is by outcome, `jobs_ended` by the status they ended in."""
+    """Counts and seconds.
+
+    `documents` is by outcome, `unchanged_documents` by how that was found out, `jobs_ended` by the
+    status they ended in, `changes` by the kind of event that was published.
+    """
 
     claims: int = 0
     rescues: int = 0
     lease_losses: int = 0
     jobs_ended: Counter[str] = field(default_factory=Counter)
     documents: Counter[str] = field(default_factory=Counter)
+    unchanged_documents: Counter[str] = field(default_factory=Counter)
+    changes: Counter[str] = field(default_factory=Counter)
     urls: int = 0
     fetched_bytes: int = 0
     loop_lag_seconds: float = 0.0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 import time
+from datetime import UTC, datetime
 from pathlib import Path
 
 import httpx
@@ -14,9 +15,11 @@ from prometheus_client.parser import text_string_to_metric_families
 from sqlalchemy import text
 
 from siteatlas.meters import meters
+from tests.fixtures.changes import add_published_scan
 from tests.fixtures.database import transaction
 from tests.fixtures.pipeline import pages, scan_server, urlset
 from tests.fixtures.queue import submit
+from tests.fixtures.records import add_domain
 from tests.fixtures.site_server import SiteServer
 
 
@@ -149,3 +152,28 @@ async def test_every_series_is_in_the_reference(client: httpx.AsyncClient, proje
 @pytest.fixture(autouse=True)
 def bound(database: object) -> None:
     """The tests submit and scan in this process."""
+
+
+async def test_the_feed_and_the_removals_that_it_holds_back_are_counted(client: httpx.AsyncClient):
+    async with transaction() as session:
+        held = {"removals_held_since": datetime.now(UTC), "missing_count": 7}
+        domain = await add_domain(session, **held)
+        await add_domain(session, "other.example", missing_count=3)
+        await add_published_scan(session, domain)
+    found = samples((await client.get("/metrics")).text)
+    assert {name: found[f"siteatlas_{name}"] for name in ("feed_head", "feed_retained_from")} == {
+        "feed_head": 1,
+        "feed_retained_from": 0,
+    }
+    assert (found["siteatlas_domains_held"], found["siteatlas_urls_held"]) == (1, 7)
+
+
+async def test_unchanged_documents_are_counted_by_reason(client: httpx.AsyncClient):
+    before = samples((await client.get("/metrics")).text)
+    async with SiteServer({"/sitemap.xml": urlset(pages("a", 3))}) as server:
+        await scan_server(server)
+        await scan_server(server)
+    after = samples((await client.get("/metrics")).text)
+    reasons = [name for name in after if name.startswith("siteatlas_documents_unchanged_total")]
+    assert len(reasons) == 2
+    assert sum(after[name] - before[name] for name in reasons) == 1

@@ -19,7 +19,8 @@ from siteatlas.insights.health import pool_state
 from siteatlas.insights.queue_load import QueueLoad
 from siteatlas.meters import Meters, meters
 from siteatlas.queue.statuses import FINAL_STATUSES
-from siteatlas.scanner.events import DocumentOutcome
+from siteatlas.scanner.events import DocumentOutcome, UnchangedBy
+from siteatlas.storage.models import ChangeKind, FeedEventKind
 
 MEDIA_TYPE = CONTENT_TYPE_PLAIN_0_0_4
 
@@ -74,6 +75,13 @@ class QueueCollector(Collector):
         yield _gauge("domains_overdue", "Watched sites that are due and not queued.", overdue)
         late = load.oldest_overdue_seconds
         yield _gauge("oldest_overdue_seconds", "Delay of the site that is overdue longest.", late)
+        yield _gauge("feed_head", "Last number of the change feed.", load.feed.head)
+        first = load.feed.retained_from
+        yield _gauge("feed_retained_from", "Number up to which events have been removed.", first)
+        held = load.feed.domains_held
+        yield _gauge("domains_held", "Sites whose removals are held back.", held)
+        missing = load.feed.urls_held
+        yield _gauge("urls_held", "Missing URLs of sites whose removals are held back.", missing)
 
 
 class BuildCollector(Collector):
@@ -119,6 +127,16 @@ class MetersCollector(Collector):
         yield _counters(
             "documents", "Documents read, by outcome.", "outcome", outcomes, counted.documents
         )
+        reasons = (reason.value for reason in UnchangedBy)
+        yield _counters(
+            "documents_unchanged",
+            "Unchanged documents, by how that was found out.",
+            "reason",
+            reasons,
+            counted.unchanged_documents,
+        )
+        kinds = (kind.value for kind in (*ChangeKind, *FeedEventKind))
+        yield _counters("changes", "Events published, by kind.", "kind", kinds, counted.changes)
         yield _counter("urls", "URLs read.", counted.urls)
         yield _counter("fetched_bytes", "Bytes fetched.", counted.fetched_bytes)
 

@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from sqlalchemy import Float, extract, func, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from siteatlas.insights.feed_load import FeedLoad, feed_load
 from siteatlas.insights.workers import ALIVE_SECONDS
 from siteatlas.queue.fair_order import pending_lines
 from siteatlas.queue.statuses import ACTIVE_STATUSES, FINAL_STATUSES
@@ -23,7 +24,8 @@ KEPT_SECONDS = 60.0
 class QueueLoad:
     """Jobs by status, the age of the oldest one that could run now, and the living workers.
 
-    A watched site is overdue when its time has come and no scan of it was queued.
+    A watched site is overdue when its time has come and no scan of it was queued. `feed` is the
+    state of the change feed.
     """
 
     jobs: dict[str, int]
@@ -31,6 +33,7 @@ class QueueLoad:
     workers: int
     domains_overdue: int
     oldest_overdue_seconds: float
+    feed: FeedLoad
 
 
 class EndedJobs:
@@ -57,6 +60,7 @@ async def queue_load(session: AsyncSession, ended: EndedJobs) -> QueueLoad:
         workers=await _living_workers(session),
         domains_overdue=overdue,
         oldest_overdue_seconds=oldest_overdue,
+        feed=await feed_load(session),
     )
 
 

@@ -23,6 +23,8 @@ def log_robots(event: RobotsRead) -> None:
 def log_and_count(event: DocumentClosed) -> None:
     """Log a document that the scan has read, and count it."""
     meters.documents[event.outcome.value] += 1
+    if event.unchanged_by is not None:
+        meters.unchanged_documents[event.unchanged_by.value] += 1
     meters.fetched_bytes += event.wire_bytes
     meters.fetch_duration.observe(event.seconds)
     log.info(
