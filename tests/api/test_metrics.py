@@ -156,8 +156,7 @@ def bound(database: object) -> None:
 
 async def test_the_feed_and_the_removals_that_it_holds_back_are_counted(client: httpx.AsyncClient):
     async with transaction() as session:
-        held = {"removals_held_since": datetime.now(UTC), "missing_count": 7}
-        domain = await add_domain(session, **held)
+        domain = await add_domain(session, removals_held_since=datetime.now(UTC), missing_count=7)
         await add_domain(session, "other.example", missing_count=3)
         await add_published_scan(session, domain)
     found = samples((await client.get("/metrics")).text)
