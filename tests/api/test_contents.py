@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from uuid import uuid4
 
 import httpx
 import pytest
 
+from siteatlas.storage.hashes import url_hash
 from siteatlas.storage.models import RobotsFile, SitemapLink
 from tests.fixtures.database import transaction
 from tests.fixtures.records import (
@@ -97,7 +99,7 @@ async def test_a_url_has_exactly_the_promised_fields(client: httpx.AsyncClient):
         await add_urls(session, sitemap.id, [(1, "https://example.com/a")], priority=0.8)
     (listed,) = await items(client, f"{SITE}/urls")
     promised = "url lastmod changefreq priority sitemap sitemap_id first_seen_at removed_at extras"
-    promised += " lastmod_text"
+    promised += " lastmod_text domain"
     assert sorted(listed) == sorted(promised.split())
     assert (listed["priority"], listed["sitemap"]) == (0.8, sitemap.url)
 
@@ -176,3 +178,51 @@ async def test_every_version_of_robots_txt_is_listed_with_what_it_changed(
     first = (await client.get(f"{SITE}/robots", params={"limit": "2"})).json()
     rest = await items(client, f"{SITE}/robots", cursor=first["next_cursor"])
     assert first["items"] + rest == found
+
+
+async def two_sites(path: str = "a") -> None:
+    """Two sites with one URL each that contains the path, and one other."""
+    async with transaction() as session:
+        for name in ("example.com", "example.org"):
+            sitemap = await add_sitemap(session, await add_domain(session, name))
+            rows = [(url_hash(url), url) for url in (f"https://{name}/{path}", f"https://{name}/z")]
+            await add_urls(session, sitemap.id, rows, lastmod=datetime(2026, 1, 31, tzinfo=UTC))
+
+
+async def test_urls_of_all_sites_are_searched(client: httpx.AsyncClient):
+    await two_sites()
+    found = await items(client, "/api/v3/urls", contains="/A")
+    assert {item["domain"] for item in found} == {"example.com", "example.org"}
+    (exact,) = await items(client, "/api/v3/urls", url="https://example.org/a")
+    assert (exact["domain"], exact["url"]) == ("example.org", "https://example.org/a")
+
+
+@pytest.mark.parametrize(
+    ("query", "count"),
+    [
+        ({"lastmod_from": "2026-01-31"}, 2),
+        ({"lastmod_from": "2026-01-31T00:00:01Z"}, 0),
+        ({"lastmod_to": "2026-01-31T00:00:00+01:00"}, 0),
+        ({"lastmod_to": "2026-02-01", "prefix": "https://example.com/a"}, 1),
+        ({"has": "images,news"}, 0),
+        ({"first_seen_from": "2001-01-01"}, 2),
+        ({"sitemap": "https://example.com/sitemap.xml"}, 2),
+        ({"sitemap": "https://example.com/other.xml"}, 0),
+    ],
+)
+async def test_the_filters_of_urls_are_parameters(
+    client: httpx.AsyncClient, query: dict[str, str], count: int
+):
+    await two_sites()
+    assert len(await items(client, f"{SITE}/urls", **query)) == count
+
+
+@pytest.mark.parametrize(
+    "query", [{"has": "pictures"}, {"lastmod_from": "yesterday"}, {"prefix": ""}, {"sort": "url"}]
+)
+async def test_a_filter_that_does_not_exist_is_refused(
+    client: httpx.AsyncClient, query: dict[str, str]
+):
+    await two_sites()
+    response = await client.get(f"{SITE}/urls", params=query)
+    assert (response.status_code, response.json()["code"]) == (422, "input_invalid")

@@ -12,7 +12,17 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
-from siteatlas.api.schemas import base, batches, domains, health, jobs, keys, problems, sitemaps
+from siteatlas.api.schemas import (
+    base,
+    batches,
+    domains,
+    health,
+    jobs,
+    keys,
+    problems,
+    sitemaps,
+    urls,
+)
 from siteatlas.main import create_app
 from siteatlas.settings import Settings
 from siteatlas.web.static_files import STATIC
@@ -20,10 +30,13 @@ from siteatlas.web.static_files import STATIC
 OPERATIONS = """
 DELETE /api/v3/domains/{domain}
 DELETE /api/v3/keys/{key_id}
+GET /api/v3/changes
 GET /api/v3/domains
 GET /api/v3/domains/{domain}
 GET /api/v3/domains/{domain}/candidates
+GET /api/v3/domains/{domain}/changes
 GET /api/v3/domains/{domain}/problems
+GET /api/v3/domains/{domain}/robots
 GET /api/v3/domains/{domain}/scans
 GET /api/v3/domains/{domain}/sitemaps
 GET /api/v3/domains/{domain}/urls
@@ -35,6 +48,7 @@ GET /api/v3/sitemap/batch/status/{batch_id}
 GET /api/v3/sitemap/status/{job_id}
 GET /api/v3/sitemaps/{sitemap_id}
 GET /api/v3/sitemaps/{sitemap_id}/urls
+GET /api/v3/urls
 GET /health
 GET /health/database
 GET /metrics
@@ -48,7 +62,7 @@ POST /api/v3/sitemap/scan
 """
 SHAPES = [
     shape
-    for module in (batches, domains, health, jobs, keys, problems, sitemaps)
+    for module in (batches, domains, health, jobs, keys, problems, sitemaps, urls)
     for shape in vars(module).values()
     if isinstance(shape, type)
     and issubclass(shape, base.AnswerShape | base.RequestShape)
@@ -154,7 +168,9 @@ def test_every_body_and_answer_has_an_example(document: dict[str, Any]):
     bare = [
         name
         for name, schema in document["components"]["schemas"].items()
-        if "examples" not in schema and name not in parts and not name.startswith(("Page", "Exam"))
+        if "examples" not in schema
+        and name not in parts
+        and not name.startswith(("Page", "UrlPage"))
     ]
     assert bare == []
 
@@ -201,7 +217,7 @@ def test_no_example_of_a_scan_limits_it(document: dict[str, Any], shape: str):
 
 
 def test_an_empty_page_of_a_search_is_explained(document: dict[str, Any]):
-    page = document["components"]["schemas"]["ExaminedPageAnswer_UrlAnswer_"]
+    page = document["components"]["schemas"]["UrlPageAnswer"]
     explained = page["properties"]["examined"]["description"]
     assert "may be empty" in explained
     assert "`next_cursor` is null" in explained

@@ -24,6 +24,7 @@ TAGS = [
     {"name": "jobs", "description": "The jobs of the queue."},
     {"name": "domains", "description": "Sites and what is stored about them."},
     {"name": "sitemaps", "description": "Single sitemaps."},
+    {"name": "urls", "description": "Stored URLs of all sites."},
     {"name": "changes", "description": "What was added, changed and removed."},
     {"name": "access", "description": "Access keys and the audit trail."},
     {"name": "operations", "description": "Health and metrics."},

@@ -20,6 +20,7 @@ from siteatlas.api.routers import (
     metrics,
     scans,
     sitemaps,
+    urls,
 )
 
 ROUTERS = (
@@ -29,6 +30,7 @@ ROUTERS = (
     domains.router,
     domain_contents.router,
     sitemaps.router,
+    urls.router,
     changes.router,
     keys.router,
     health.router,

@@ -1,7 +1,7 @@
 """Read statements for URLs, sitemap by sitemap, at the same cost for the first and the last page.
 
-No OFFSET and no COUNT. Filters have no index: a request examines at most 10,000 rows, reports how
-many it examined, and returns a cursor to continue.
+No OFFSET and no COUNT. Most filters have no index: a request examines at most 10,000 rows, reports
+how many it examined, and returns a cursor to continue. What the filters mean: `url_filters.py`.
 """
 
 from __future__ import annotations
@@ -10,13 +10,11 @@ from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import datetime
-from enum import StrEnum
-from typing import Any, assert_never
+from typing import Any
 from uuid import UUID
 
 from sqlalchemy import (
     ColumnElement,
-    FromClause,
     Select,
     Subquery,
     and_,
@@ -38,19 +36,14 @@ from siteatlas.insights.pages import (
     page_size,
     parse_bigint,
 )
+from siteatlas.insights.url_filters import UrlFilter, is_hit, is_in_sitemap
 from siteatlas.scanner.reading.lastmod_text import restored_text
-from siteatlas.storage.models import Sitemap, SitemapUrl
+from siteatlas.storage.hashes import url_hash
+from siteatlas.storage.models import Domain, Sitemap, SitemapUrl
 
 MAX_EXAMINED = 10_000
-FIRST_STEP_OF_SEARCH = 1_000
-
-
-class ListingState(StrEnum):
-    """Which URLs to show: listed URLs, removed URLs, or all."""
-
-    LISTED = "listed"
-    REMOVED = "removed"
-    ALL = "all"
+FIRST_STEP_OF_SEARCH = 2_000
+GROWTH_OF_STEPS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,13 +63,18 @@ class UrlView:
     removed_at: datetime | None
     extras: dict[str, Any] | None
     lastmod_text: str | None
+    domain: str
 
 
 @dataclass(frozen=True, slots=True)
 class UrlPage(Page[UrlView]):
-    """A page of URLs. The first one says which number of the change feed it is not older than."""
+    """A page of URLs. The first one says which number of the change feed it is not older than.
+
+    `total` is the number of all URLs of the list, on its first page and where a counter has it.
+    """
 
     as_of_seq: int | None = None
+    total: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,75 +86,118 @@ class PagePosition:
 
 
 @dataclass(frozen=True, slots=True)
-class UrlFilter:
-    """What to show; `contains` ignores case."""
+class FoundUrls:
+    """The URLs of one read, and the position behind them; None at the end of the list."""
 
-    contains: str | None = None
-    state: ListingState = ListingState.LISTED
+    views: list[UrlView]
+    place: PagePosition | None
+    examined: int
+
+
+@dataclass(frozen=True, slots=True)
+class UrlSource:
+    """The stored URLs of some documents, and which of them to show."""
+
+    sitemaps: ColumnElement[bool]
+    wanted: UrlFilter
+
+    def window(self, after: PagePosition | None, rows: int) -> Subquery:
+        """The next URLs after a position, at most `rows`, in the order of (sitemap, hash)."""
+        documents = and_(self.sitemaps, is_in_sitemap(self.wanted), Domain.deleted_at.is_(None))
+        if self.wanted.url is not None:
+            return _same_url(documents, self.wanted.url, after, rows)
+        return _next_rows(documents, after, rows)
 
 
 async def list_domain_urls(
     session: AsyncSession,
     domain_id: UUID,
+    wanted: UrlFilter = UrlFilter(),
     *,
-    contains: str | None = None,
-    state: ListingState = ListingState.LISTED,
     limit: int | None = None,
     cursor: str | None = None,
 ) -> UrlPage:
     """The URLs of a site in the order of (sitemap, hash)."""
-    scope = CursorScope("domain urls", (domain_id, contains, state.value))
-    wanted = UrlFilter(contains, state)
-    return await _list(session, Sitemap.domain_id == domain_id, scope, wanted, limit, cursor)
+    scope = CursorScope("domain urls", (domain_id, *wanted.key))
+    total = select(Domain.url_count).where(Domain.id == domain_id)
+    if wanted.sitemap is not None:
+        of_site = Sitemap.domain_id == domain_id
+        total = select(Sitemap.url_count).where(of_site, is_in_sitemap(wanted))
+    source = UrlSource(Sitemap.domain_id == domain_id, wanted)
+    return await _list(session, source, scope, total, limit, cursor)
 
 
 async def list_sitemap_urls(
     session: AsyncSession,
     sitemap_id: UUID,
+    wanted: UrlFilter = UrlFilter(),
     *,
-    contains: str | None = None,
-    state: ListingState = ListingState.LISTED,
     limit: int | None = None,
     cursor: str | None = None,
 ) -> UrlPage:
     """The URLs of one document in the order of their hash."""
-    scope = CursorScope("sitemap urls", (sitemap_id, contains, state.value))
-    wanted = UrlFilter(contains, state)
-    return await _list(session, Sitemap.id == sitemap_id, scope, wanted, limit, cursor)
+    scope = CursorScope("sitemap urls", (sitemap_id, *wanted.key))
+    total = select(Sitemap.url_count).where(Sitemap.id == sitemap_id)
+    source = UrlSource(Sitemap.id == sitemap_id, wanted)
+    return await _list(session, source, scope, total, limit, cursor)
+
+
+async def search_urls(
+    session: AsyncSession,
+    wanted: UrlFilter = UrlFilter(),
+    *,
+    limit: int | None = None,
+    cursor: str | None = None,
+) -> UrlPage:
+    """The URLs of all sites in the order of (sitemap, hash)."""
+    scope = CursorScope("all urls", wanted.key)
+    return await _list(session, UrlSource(true(), wanted), scope, None, limit, cursor)
 
 
 async def _list(
     session: AsyncSession,
-    sitemaps: ColumnElement[bool],
+    source: UrlSource,
     scope: CursorScope,
-    wanted: UrlFilter,
+    total: Select[int] | None,
     limit: int | None,
     cursor: str | None,
 ) -> UrlPage:
-    """Look at growing windows of rows until the page is full, the list ends or enough is read."""
-    # Before the rows, so that no change after this number is missing from the feed that follows.
-    as_of = (await read_head(session)).seq if cursor is None else None
-    size = page_size(limit)
-    room = PageCapacity(size)
+    """One page of a list of URLs; the first one has the total and the number of the feed."""
     place = scope.read(cursor, _parse_url_position)
-    step = FIRST_STEP_OF_SEARCH if wanted.contains else size + 1
+    as_of = known = None
+    if cursor is None:
+        # Before the rows, so that no change after this number is missing from the feed after them.
+        as_of = (await read_head(session)).seq
+        if total is not None and source.wanted.is_unfiltered:
+            known = (await session.execute(total)).scalar()
+    found = await read_urls(session, source, place, page_size(limit))
+    behind = None
+    if found.place is not None:
+        behind = scope.write(found.place.sitemap_id, found.place.url_hash)
+    return UrlPage(found.views, behind, found.examined, as_of, known)
+
+
+async def read_urls(
+    session: AsyncSession, source: UrlSource, place: PagePosition | None, size: int
+) -> FoundUrls:
+    """Look at growing windows of rows until the page is full, the list ends or enough is read."""
+    room = PageCapacity(size)
+    step = size + 1 if source.wanted.shows_most_rows else FIRST_STEP_OF_SEARCH
     views: list[UrlView] = []
     examined = 0
     while True:
         step = min(step, MAX_EXAMINED - examined)
-        window = _window(sitemaps, place, step)
-        statement = _hits_and_last(window, wanted, size - len(views))
+        statement = _hits_and_last(source.window(place, step), source.wanted, size - len(views))
         end, is_last = await _take_hits(session, statement, room, views)
         if end is None:
-            return UrlPage(views, None, examined, as_of)
+            return FoundUrls(views, None, examined)
         examined += end.place
         place = PagePosition(end.sitemap_id, end.url_hash)
         if is_last and end.place < step:
-            return UrlPage(views, None, examined, as_of)
+            return FoundUrls(views, None, examined)
         if room.is_full or examined == MAX_EXAMINED:
-            behind = scope.write(place.sitemap_id, place.url_hash)
-            return UrlPage(views, behind, examined, as_of)
-        step *= 2
+            return FoundUrls(views, place, examined)
+        step *= GROWTH_OF_STEPS
 
 
 async def _take_hits(
@@ -186,7 +227,7 @@ def _hits_and_last(window: Subquery, wanted: UrlFilter, need: int) -> Select[Any
     order = (window.c.sitemap_id, window.c.url_hash)
     marked = select(
         *window.c,
-        _is_hit(window, wanted).label("hit"),
+        is_hit(window.c, wanted).label("hit"),
         func.row_number().over(order_by=order).label("place"),
         func.lead(window.c.url_hash).over(order_by=order).is_(None).label("is_last"),
     ).subquery("marked")
@@ -198,8 +239,8 @@ def _hits_and_last(window: Subquery, wanted: UrlFilter, need: int) -> Select[Any
     )
 
 
-def _window(sitemaps: ColumnElement[bool], after: PagePosition | None, rows: int) -> Subquery:
-    """The next URLs after a position, at most `rows`, in the order of (sitemap, hash)."""
+def _next_rows(sitemaps: ColumnElement[bool], after: PagePosition | None, rows: int) -> Subquery:
+    """The URLs of documents behind a position, by their primary key."""
     start: ColumnElement[int] = literal(MIN_BIGINT)
     if after is not None:
         first = Sitemap.id > after.sitemap_id
@@ -215,42 +256,38 @@ def _window(sitemaps: ColumnElement[bool], after: PagePosition | None, rows: int
         .correlate(Sitemap)
         .lateral("listings")
     )
-    return (
-        select(
-            Sitemap.id.label("sitemap_id"),
-            Sitemap.url.label("sitemap"),
-            *_url_view_columns(listings),
-        )
-        .join_from(Sitemap, listings, true())
-        .where(sitemaps)
-        .order_by(Sitemap.id, listings.c.url_hash)
-        .limit(rows)
-        .subquery("examined")
+    found = _url_view_columns(listings.c).join_from(Sitemap, listings, true())
+    return _with_domain(found, sitemaps).order_by(listings.c.url_hash).limit(rows).subquery()
+
+
+def _same_url(
+    sitemaps: ColumnElement[bool], url: str, after: PagePosition | None, rows: int
+) -> Subquery:
+    """The rows of one URL in all documents behind a position, by the index on its hash."""
+    found = _url_view_columns(SitemapUrl.__table__.c).join_from(
+        Sitemap, SitemapUrl, SitemapUrl.sitemap_id == Sitemap.id
     )
+    conditions = [sitemaps, SitemapUrl.url_hash == url_hash(url)]
+    if after is not None:
+        conditions.append(Sitemap.id > after.sitemap_id)
+    return _with_domain(found, and_(*conditions)).limit(rows).subquery()
 
 
-def _url_view_columns(listings: FromClause) -> list[ColumnElement[Any]]:
+def _with_domain(rows: Select[Any], sitemaps: ColumnElement[bool]) -> Select[Any]:
+    """The rows of documents that meet a condition, with the name of their site, in order."""
+    joined = rows.join(Domain, Domain.id == Sitemap.domain_id)
+    return joined.where(sitemaps).order_by(Sitemap.id)
+
+
+def _url_view_columns(listings: Any) -> Select[Any]:
     """The columns that a read statement needs for a `UrlView`."""
     skipped = {"sitemap_id", "fingerprint", "missing_scan_id"}
-    return [column for column in listings.c if column.name not in skipped]
-
-
-def _is_hit(window: Subquery, wanted: UrlFilter) -> ColumnElement[bool]:
-    """SQL condition: a row of the window matches the filter for URLs."""
-    conditions: list[ColumnElement[bool]] = [true()]
-    if wanted.contains:
-        found = func.strpos(func.lower(window.c.url), func.lower(wanted.contains))
-        conditions.append(found > 0)
-    match wanted.state:
-        case ListingState.LISTED:
-            conditions.append(window.c.removed_at.is_(None))
-        case ListingState.REMOVED:
-            conditions.append(window.c.removed_at.is_not(None))
-        case ListingState.ALL:
-            pass
-        case _:
-            assert_never(wanted.state)
-    return and_(*conditions)
+    return select(
+        Sitemap.id.label("sitemap_id"),
+        Sitemap.url.label("sitemap"),
+        Domain.domain.label("domain"),
+        *(column for column in listings if column.name not in skipped),
+    )
 
 
 def _url_view(row: Any) -> UrlView:
@@ -267,4 +304,5 @@ def _url_view(row: Any) -> UrlView:
         removed_at=row.removed_at,
         extras=row.extras,
         lastmod_text=restored_text(row.lastmod, row.lastmod_text),
+        domain=row.domain,
     )

@@ -15,6 +15,7 @@ from siteatlas.insights.jobs import list_jobs
 from siteatlas.insights.page_reading import MAX_PAGE_BYTES
 from siteatlas.insights.pages import Page
 from siteatlas.insights.sitemaps import list_sitemaps
+from siteatlas.insights.url_filters import UrlFilter
 from siteatlas.insights.urls import list_domain_urls
 from siteatlas.storage.models import Domain
 from tests.fixtures.records import (
@@ -49,7 +50,7 @@ async def test_a_page_of_large_listings_ends_early_and_the_next_one_goes_on(
     domain = await site_with_large_listings(session)
     pages = await every_page(
         lambda cursor: list_domain_urls(
-            session, domain.id, contains=contains, limit=1000, cursor=cursor
+            session, domain.id, UrlFilter(contains), limit=1000, cursor=cursor
         )
     )
     urls = [view.url for page in pages for view in page]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from random import Random
+from typing import Any
 
 import pytest
 from sqlalchemy.ext.asyncio import AsyncSession
@@ -11,7 +12,14 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from siteatlas.errors import CursorInvalid
 from siteatlas.insights import urls
 from siteatlas.insights.pages import MAX_BIGINT, MIN_BIGINT, Page
-from siteatlas.insights.urls import ListingState, UrlView, list_domain_urls, list_sitemap_urls
+from siteatlas.insights.url_filters import ListingState, UrlExtra, UrlFilter
+from siteatlas.insights.urls import (
+    UrlView,
+    list_domain_urls,
+    list_sitemap_urls,
+    search_urls,
+)
+from siteatlas.storage.hashes import url_hash
 from siteatlas.storage.models import Domain
 from tests.fixtures.records import add_domain, add_sitemap, add_urls, every_page
 
@@ -116,7 +124,7 @@ async def test_removed_listings_are_shown_when_asked_for(
     await add_urls(
         session, sitemap.id, [(1, "https://example.com/gone")], removed_at=datetime.now(UTC)
     )
-    page = await list_domain_urls(session, domain.id, state=state)
+    page = await list_domain_urls(session, domain.id, UrlFilter(state=state))
     assert [view.url for view in page.items] == expected
 
 
@@ -125,7 +133,7 @@ async def test_a_text_filter_ignores_case_and_takes_wildcards_literally(session:
     sitemap = await add_sitemap(session, domain)
     listed = [(1, "https://example.com/Blog/100%25"), (2, "https://example.com/blogger")]
     await add_urls(session, sitemap.id, listed)
-    page = await list_domain_urls(session, domain.id, contains="BLOG/100%")
+    page = await list_domain_urls(session, domain.id, UrlFilter("BLOG/100%"))
     assert [view.url for view in page.items] == ["https://example.com/Blog/100%25"]
 
 
@@ -145,7 +153,7 @@ async def test_a_filter_examines_a_bounded_number_of_rows(
 
     async def read(cursor: str | None) -> Page[UrlView]:
         page = await list_domain_urls(
-            session, domain.id, contains="hit", limit=limit, cursor=cursor
+            session, domain.id, UrlFilter("hit"), limit=limit, cursor=cursor
         )
         seen.append(page)
         return page
@@ -161,4 +169,102 @@ async def test_a_cursor_of_another_filter_is_refused(session: AsyncSession):
     domain = await site_with_many_urls(session)
     page = await list_domain_urls(session, domain.id, limit=1)
     with pytest.raises(CursorInvalid):
-        await list_domain_urls(session, domain.id, contains="a", cursor=page.next_cursor)
+        await list_domain_urls(session, domain.id, UrlFilter("a"), cursor=page.next_cursor)
+
+
+DAY = datetime(2026, 3, 1, tzinfo=UTC)
+FILTERED: dict[str, dict[str, Any]] = {
+    "https://example.com/blog/a": {"lastmod": DAY, "extras": {"images": [{"loc": "x"}]}},
+    "https://example.com/blog/b": {"lastmod": DAY - timedelta(days=1)},
+    "https://example.com/Blog/c": {"first_seen_at": DAY, "extras": {"videos": [], "news": {}}},
+    "https://example.com/shop": {"extras": {"alternates": []}},
+}
+
+
+async def site_to_filter(session: AsyncSession) -> Domain:
+    """Four URLs that differ in what filters look at."""
+    domain = await add_domain(session)
+    sitemap = await add_sitemap(session, domain, url_count=4)
+    for url, columns in FILTERED.items():
+        await add_urls(session, sitemap.id, [(url_hash(url), url)], **columns)
+    return domain
+
+
+@pytest.mark.parametrize(
+    ("wanted", "expected"),
+    [
+        (UrlFilter(prefix="https://example.com/blog/"), {"blog/a", "blog/b"}),
+        (UrlFilter(prefix="https://example.com/_log"), set()),
+        (UrlFilter(url="https://example.com/shop"), {"shop"}),
+        (UrlFilter(url="https://example.com/sho"), set()),
+        (UrlFilter(lastmod_from=DAY), {"blog/a"}),
+        (UrlFilter(lastmod_to=DAY), {"blog/b"}),
+        (UrlFilter(lastmod_from=DAY - timedelta(days=1), lastmod_to=DAY), {"blog/b"}),
+        (UrlFilter(first_seen_to=DAY + timedelta(seconds=1)), {"Blog/c"}),
+        (UrlFilter(first_seen_to=DAY), set()),
+        (UrlFilter(has=frozenset({UrlExtra.IMAGES})), {"blog/a"}),
+        (UrlFilter(has=frozenset({UrlExtra.VIDEO, UrlExtra.NEWS})), {"Blog/c"}),
+        (UrlFilter(has=frozenset({UrlExtra.VIDEO, UrlExtra.IMAGES})), set()),
+        (UrlFilter(has=frozenset({UrlExtra.ALTERNATES})), {"shop"}),
+    ],
+)
+async def test_a_filter_shows_exactly_the_urls_that_it_describes(
+    session: AsyncSession, wanted: UrlFilter, expected: set[str]
+):
+    domain = await site_to_filter(session)
+    page = await list_domain_urls(session, domain.id, wanted)
+    assert {view.url.removeprefix("https://example.com/") for view in page.items} == expected
+    assert page.next_cursor is None
+
+
+async def test_a_sitemap_is_chosen_by_its_id_or_by_its_url(session: AsyncSession):
+    domain = await add_domain(session)
+    wanted, other = await add_sitemap(session, domain, "a"), await add_sitemap(session, domain, "b")
+    await add_urls(session, wanted.id, [(1, "https://example.com/a")])
+    await add_urls(session, other.id, [(1, "https://example.com/b")])
+    for name in (str(wanted.id), wanted.url):
+        page = await list_domain_urls(session, domain.id, UrlFilter(sitemap=name))
+        assert [view.url for view in page.items] == ["https://example.com/a"]
+
+
+async def test_one_url_is_found_in_every_document_page_by_page(session: AsyncSession):
+    domain = await add_domain(session)
+    url = "https://example.com/everywhere"
+    for n in range(5):
+        sitemap = await add_sitemap(session, domain, f"{n}.xml")
+        await add_urls(session, sitemap.id, [(url_hash(url), url), (n, f"{url}/{n}")])
+    wanted = UrlFilter(url=url)
+    pages = await every_page(
+        lambda cursor: list_domain_urls(session, domain.id, wanted, limit=2, cursor=cursor)
+    )
+    found = [view for page in pages for view in page]
+    assert {view.url for view in found} == {url}
+    assert len({view.sitemap_id for view in found}) == len(found) == 5
+
+
+async def test_a_search_covers_all_sites_but_deleted_ones(session: AsyncSession):
+    names = ("a.example", "b.example", "deleted.example")
+    for name in names:
+        deleted = datetime.now(UTC) if name.startswith("deleted") else None
+        domain = await add_domain(session, name, deleted_at=deleted)
+        sitemap = await add_sitemap(session, domain)
+        await add_urls(session, sitemap.id, [(1, f"https://{name}/x"), (2, f"https://{name}/y")])
+    page = await search_urls(session, UrlFilter("/x"))
+    assert {(view.domain, view.url) for view in page.items} == {
+        ("a.example", "https://a.example/x"),
+        ("b.example", "https://b.example/x"),
+    }
+
+
+async def test_the_total_comes_from_counters_and_only_without_a_filter(session: AsyncSession):
+    domain = await add_domain(session, url_count=70)
+    sitemap = await add_sitemap(session, domain, url_count=40)
+    await add_urls(
+        session, sitemap.id, [(1, "https://example.com/a"), (2, "https://example.com/b")]
+    )
+    first = await list_domain_urls(session, domain.id, limit=1)
+    later = await list_domain_urls(session, domain.id, limit=1, cursor=first.next_cursor)
+    of_sitemap = await list_domain_urls(session, domain.id, UrlFilter(sitemap=sitemap.url))
+    filtered = await list_domain_urls(session, domain.id, UrlFilter("a"))
+    assert (first.total, later.total, of_sitemap.total, filtered.total) == (70, None, 40, None)
+    assert (await list_sitemap_urls(session, sitemap.id)).total == 40

@@ -104,7 +104,7 @@ def test_a_wrong_rule_for_private_addresses_is_named(runner: CliRunner):
 @pytest.mark.parametrize(
     ("words", "usage"),
     [
-        ("urls", "urls [OPTIONS] SITE\n"),
+        ("urls", "urls [OPTIONS] [SITE]\n"),
         ("jobs watch", "jobs watch [OPTIONS] [JOB]\n"),
         ("domains add", "domains add [OPTIONS] SITE...\n"),
         ("scan", "scan [OPTIONS] SITE...\n"),

@@ -12,7 +12,8 @@ from siteatlas.api.schemas.batches import BatchStatusAnswer, DomainStatusAnswer
 from siteatlas.api.schemas.domain_problems import ProblemAnswer
 from siteatlas.api.schemas.domains import CandidateAnswer, DomainAnswer, ScanAnswer
 from siteatlas.api.schemas.jobs import AttemptAnswer, JobAnswer
-from siteatlas.api.schemas.sitemaps import SitemapAnswer, UrlAnswer
+from siteatlas.api.schemas.sitemaps import SitemapAnswer
+from siteatlas.api.schemas.urls import UrlAnswer
 from siteatlas.insights.batches import BatchItemView, BatchView
 from siteatlas.insights.candidates import CandidateView
 from siteatlas.insights.domains import DomainView

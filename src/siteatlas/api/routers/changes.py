@@ -26,7 +26,7 @@ JSON_LINES = "application/jsonl"
 DESCRIBED: dict[int | str, dict[str, Any]] = {
     200: {
         "description": "One page of events, as JSON or as JSON lines.",
-        "content": {JSON_LINES: {"schema": {"type": "string"}}},
+        "content": {JSON_LINES: {"schema": {"type": "string", "format": "binary"}}},
         "headers": {
             "ETag": {
                 "description": "On a page at the head: send it as `If-None-Match`.",

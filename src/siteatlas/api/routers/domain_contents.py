@@ -19,12 +19,8 @@ from siteatlas.api.schemas.domains import (
     ScanAnswer,
     ScansQuery,
 )
-from siteatlas.api.schemas.sitemaps import (
-    SitemapAnswer,
-    SitemapsQuery,
-    UrlPageAnswer,
-    UrlsQuery,
-)
+from siteatlas.api.schemas.sitemaps import SitemapAnswer, SitemapsQuery
+from siteatlas.api.schemas.urls import UrlPageAnswer, UrlsQuery
 from siteatlas.api.sessions import ReadSession
 from siteatlas.insights.candidates import CandidateView, list_candidates
 from siteatlas.insights.domains import find_domain_view
@@ -75,12 +71,7 @@ async def get_domain_urls(
     """The stored URLs of a site, sitemap by sitemap."""
     site = await find_domain_view(session, domain)
     return await list_domain_urls(
-        session,
-        site.id,
-        contains=query.contains,
-        state=query.state,
-        limit=query.limit,
-        cursor=query.cursor,
+        session, site.id, query.wanted, limit=query.limit, cursor=query.cursor
     )
 
 

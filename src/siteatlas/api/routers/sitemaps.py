@@ -9,7 +9,8 @@ from fastapi import APIRouter, Query
 
 from siteatlas.access.marks import READ
 from siteatlas.api.openapi import problems
-from siteatlas.api.schemas.sitemaps import SitemapAnswer, UrlPageAnswer, UrlsQuery
+from siteatlas.api.schemas.sitemaps import SitemapAnswer
+from siteatlas.api.schemas.urls import UrlPageAnswer, UrlsQuery
 from siteatlas.api.sessions import ReadSession
 from siteatlas.insights.sitemaps import SitemapView, find_sitemap
 from siteatlas.insights.urls import UrlPage, list_sitemap_urls
@@ -42,10 +43,5 @@ async def get_sitemap_urls(
     """The stored URLs of one sitemap."""
     sitemap = await find_sitemap(session, sitemap_id)
     return await list_sitemap_urls(
-        session,
-        sitemap.id,
-        contains=query.contains,
-        state=query.state,
-        limit=query.limit,
-        cursor=query.cursor,
+        session, sitemap.id, query.wanted, limit=query.limit, cursor=query.cursor
     )

@@ -1,4 +1,4 @@
-"""Models of sitemap documents and their URLs."""
+"""Models of sitemap documents."""
 
 from __future__ import annotations
 
@@ -18,10 +18,7 @@ from siteatlas.api.schemas.base import (
     AnswerShape,
     Count,
     Example,
-    FreeObject,
-    Line,
     Name,
-    PageAnswer,
     Paragraph,
     QueryShape,
     Seconds,
@@ -33,7 +30,6 @@ from siteatlas.api.schemas.base import (
     one_of,
 )
 from siteatlas.insights.sitemaps import MAX_PARENTS_SHOWN
-from siteatlas.insights.urls import ListingState
 from siteatlas.scanner.events import DiscoveryMethod
 from siteatlas.storage.models import SitemapStatus
 
@@ -66,62 +62,10 @@ class SitemapAnswer(AnswerShape):
     error: Paragraph | None
 
 
-class UrlAnswer(AnswerShape):
-    """One URL as listed by a document."""
-
-    url: Annotated[Url, Example("https://example.com/about")]
-    lastmod: Annotated[datetime | None, Example("2025-11-15T00:00:00Z")]
-    changefreq: Annotated[Word | None, Example("weekly")]
-    priority: Annotated[float | None, Example(0.5)]
-    sitemap: Annotated[Url, Example("https://example.com/sitemap.xml")]
-    sitemap_id: Annotated[UUID, Example(SITEMAP_ID)]
-    first_seen_at: Annotated[datetime, Example(LATER)]
-    removed_at: datetime | None = Field(
-        description="When it was proved that the sitemap no longer lists the URL; null if listed."
-    )
-    extras: Annotated[
-        FreeObject | None, Example({"images": [{"loc": "https://example.com/about.png"}]})
-    ]
-    lastmod_text: Annotated[Line | None, Example("2025-11-15")] = Field(
-        description="`lastmod` as listed, unless that is a full timestamp."
-    )
-
-
-class UrlPageAnswer(PageAnswer[UrlAnswer]):
-    """One page of URLs; with a filter it may be empty and still have a `next_cursor`."""
-
-    examined: SmallCount | None = Field(
-        description="Number of rows examined for this page, at most 10,000. With a filter, a page "
-        "may be empty; the list ends where `next_cursor` is null."
-    )
-    as_of_seq: Count | None = Field(
-        description="Only on the first page: continue with the change feed after this number when "
-        "all pages have been read."
-    )
-
-
 class SitemapsQuery(QueryShape):
     """Which documents to list."""
 
     type: Literal["standard", "index", "text", "rss", "atom"] | None = None
     status: Literal["pending", "completed", "failed", "complete", "error"] | None = Field(
         None, description="`complete` and `error` are accepted for `completed` and `failed`."
-    )
-
-
-class UrlsQuery(QueryShape):
-    """Which URLs to list."""
-
-    contains: str | None = Field(
-        None,
-        min_length=1,
-        max_length=500,
-        pattern=r"^[^\x00]*$",
-        description="Only URLs that contain this text, ignoring case. One request examines up to "
-        "10,000 rows; continue until `next_cursor` is null, even if a page is empty.",
-    )
-    state: ListingState = Field(
-        ListingState.LISTED,
-        description="Listed URLs, removed URLs, or all. A URL that is missing from its sitemap "
-        "stays listed until its removal is proved.",
     )

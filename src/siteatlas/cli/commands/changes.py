@@ -19,7 +19,12 @@ from siteatlas.cli.terminal.database import opened
 from siteatlas.cli.terminal.drawing import draw_line, terminal_width
 from siteatlas.cli.terminal.errors import run
 from siteatlas.cli.terminal.moments import FORMS, parse_moment
-from siteatlas.cli.terminal.options import AllOption, CursorOption, LimitOption
+from siteatlas.cli.terminal.options import (
+    AllOption,
+    CursorOption,
+    LimitOption,
+    OptionalSiteArgument,
+)
 from siteatlas.cli.terminal.output import (
     is_terminal,
     print_message,
@@ -70,10 +75,7 @@ app = typer.Typer(rich_markup_mode=None)
 
 @app.command()
 def changes(
-    site: Annotated[
-        str | None,
-        typer.Argument(metavar="SITE", help="A host such as example.com; all sites without it."),
-    ] = None,
+    site: OptionalSiteArgument = None,
     *,
     since: Annotated[
         str | None,

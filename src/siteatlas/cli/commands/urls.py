@@ -1,4 +1,4 @@
-"""`siteatlas urls`: the stored URLs of a site."""
+"""`siteatlas urls`: the stored URLs of a site, or of all."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from siteatlas.cli.terminal.options import (
     CursorOption,
     LimitOption,
     ListJsonOption,
-    SiteArgument,
+    OptionalSiteArgument,
 )
 from siteatlas.cli.terminal.output import (
     WIDE,
@@ -34,9 +34,23 @@ from siteatlas.cli.terminal.paged_list import (
     read_pages,
     write_list,
 )
+from siteatlas.cli.terminal.url_options import (
+    ContainsOption,
+    ExactUrlOption,
+    FirstSeenFromOption,
+    FirstSeenToOption,
+    HasOption,
+    LastmodFromOption,
+    LastmodToOption,
+    PrefixOption,
+    SitemapOption,
+    StateOption,
+    parse_extras,
+)
 from siteatlas.insights.domains import find_domain_view
 from siteatlas.insights.pages import DEFAULT_LIMIT, Page
-from siteatlas.insights.urls import ListingState, UrlView, list_domain_urls
+from siteatlas.insights.url_filters import ListingState, UrlFilter
+from siteatlas.insights.urls import UrlView, list_domain_urls, search_urls
 from siteatlas.settings import Settings
 from siteatlas.storage.session import get_session
 
@@ -61,8 +75,8 @@ SHAPE: TableLayout[UrlView] = TableLayout(
         Column("SITEMAP", kind=ColumnKind.URL, from_width=WIDE),
     ],
     row=lambda u: (u.url, u.lastmod, u.first_seen_at, u.changefreq, u.priority, u.sitemap),
-    none="The sitemaps of this site list no URL.",
-    none_matches="No URL of this site matches.",
+    none="The sitemaps list no URL.",
+    none_matches="No URL matches.",
     record=UrlView,
 )
 
@@ -71,24 +85,40 @@ app = typer.Typer(rich_markup_mode=None)
 
 @app.command()
 def urls(
-    site: SiteArgument,
+    site: OptionalSiteArgument = None,
     *,
-    contains: Annotated[str | None, typer.Option(help="Only URLs that contain this text.")] = None,
-    state: Annotated[
-        ListingState,
-        typer.Option(help="Only URLs in this state, or all. Removed URLs are not detected yet."),
-    ] = ListingState.LISTED,
+    contains: ContainsOption = None,
+    prefix: PrefixOption = None,
+    url: ExactUrlOption = None,
+    sitemap: SitemapOption = None,
+    lastmod_from: LastmodFromOption = None,
+    lastmod_to: LastmodToOption = None,
+    first_seen_from: FirstSeenFromOption = None,
+    first_seen_to: FirstSeenToOption = None,
+    has: HasOption = None,
+    state: StateOption = ListingState.LISTED,
     limit: LimitOption = DEFAULT_LIMIT,
     cursor: CursorOption = None,
     everything: AllOption = False,
     format: Annotated[UrlFormat, typer.Option(help="Output format.")] = UrlFormat.TABLE,
     as_json: ListJsonOption = False,
 ) -> None:
-    """List the stored URLs of SITE.
+    """List the stored URLs of SITE, or of all sites.
 
-    Example: siteatlas urls example.com --all --format urls > urls.txt
+    Example: siteatlas urls example.com --prefix https://example.com/blog/ --lastmod-from 7d
     """
-    settings = prepare()
+    wanted = UrlFilter(
+        contains=contains,
+        state=state,
+        prefix=prefix,
+        url=url,
+        sitemap=sitemap,
+        lastmod_from=lastmod_from,
+        lastmod_to=lastmod_to,
+        first_seen_from=first_seen_from,
+        first_seen_to=first_seen_to,
+        has=parse_extras(has),
+    )
     bare = format is UrlFormat.URLS and not as_json
     request = ListRequest.of(
         ListFormat.TABLE if bare else ListFormat(format.value),
@@ -97,31 +127,29 @@ def urls(
         cursor=cursor,
         everything=everything,
     )
-    run(_list(settings, site, request, contains, state, bare=bare))
+    run(_list(prepare(), site, request, wanted, bare=bare))
 
 
 async def _list(
-    settings: Settings,
-    site: str,
-    request: ListRequest,
-    contains: str | None,
-    state: ListingState,
-    *,
-    bare: bool,
+    settings: Settings, site: str | None, request: ListRequest, wanted: UrlFilter, *, bare: bool
 ) -> None:
-    """Print the stored URLs of a site for `siteatlas urls`."""
+    """Print stored URLs for `siteatlas urls`."""
     async with opened(settings):
-        async with get_session() as session, session.begin():
-            domain = await find_domain_view(session, site)
+        domain_id = None
+        if site is not None:
+            async with get_session() as session, session.begin():
+                domain_id = (await find_domain_view(session, site)).id
 
         async def fetch(limit: int, cursor: str | None) -> Page[UrlView]:
             """Read one page of stored URLs for `siteatlas urls`."""
             async with get_session() as session, session.begin():
+                if domain_id is None:
+                    return await search_urls(session, wanted, limit=limit, cursor=cursor)
                 return await list_domain_urls(
-                    session, domain.id, contains=contains, state=state, limit=limit, cursor=cursor
+                    session, domain_id, wanted, limit=limit, cursor=cursor
                 )
 
-        shape = SHAPE.filtered_by(contains, None if state is ListingState.LISTED else state)
+        shape = SHAPE.filtered_by(None if wanted == UrlFilter() else wanted)
         await (_write_plain_urls(request, fetch) if bare else write_list(request, fetch, shape))
 
 

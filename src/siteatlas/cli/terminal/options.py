@@ -29,6 +29,10 @@ class FailOn(StrEnum):
 
 
 SiteArgument = Annotated[str, typer.Argument(metavar="SITE", help="A host such as example.com.")]
+OptionalSiteArgument = Annotated[
+    str | None,
+    typer.Argument(metavar="SITE", help="A host such as example.com; all sites without it."),
+]
 JobArgument = Annotated[str, typer.Argument(metavar="JOB", help="Number or UUID of the job.")]
 FormatOption = Annotated[ListFormat, typer.Option("--format", help="Output format.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]

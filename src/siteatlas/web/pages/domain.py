@@ -23,7 +23,8 @@ from siteatlas.insights.robots_files import list_robots_files
 from siteatlas.insights.scan_history import recent_scans, urls_over_time
 from siteatlas.insights.scans import list_scans
 from siteatlas.insights.sitemap_tree import tree_children, tree_roots
-from siteatlas.insights.urls import ListingState, list_domain_urls
+from siteatlas.insights.url_filters import ListingState, UrlFilter
+from siteatlas.insights.urls import list_domain_urls
 from siteatlas.net.address import parse_site
 from siteatlas.queue.operator_actions import remove_domain_and_jobs
 from siteatlas.queue.submission import submit_site
@@ -99,8 +100,7 @@ async def _urls(session: AsyncSession, site: DomainView, request: Request) -> di
     page = await list_domain_urls(
         session,
         site.id,
-        contains=contains or None,
-        state=wanted,
+        UrlFilter(contains or None, wanted),
         limit=ROWS,
         cursor=asked.get("cursor"),
     )

@@ -12,6 +12,7 @@ from fastapi.responses import HTMLResponse
 from siteatlas.access.marks import READ
 from siteatlas.insights.sitemap_tree import tree_children
 from siteatlas.insights.sitemaps import find_sitemap
+from siteatlas.insights.url_filters import UrlFilter
 from siteatlas.insights.urls import list_sitemap_urls
 from siteatlas.web.context import ReadSession
 from siteatlas.web.explanations import explain
@@ -33,7 +34,7 @@ async def show_sitemap(
     """A document with its URLs, or with its children if it is an index."""
     sitemap = await find_sitemap(session, sitemap_id)
     page = await list_sitemap_urls(
-        session, sitemap_id, contains=contains.strip() or None, limit=ROWS, cursor=cursor
+        session, sitemap_id, UrlFilter(contains.strip() or None), limit=ROWS, cursor=cursor
     )
     kept = {"contains": contains, "cursor": page.next_cursor}
     return render(

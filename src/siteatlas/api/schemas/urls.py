@@ -1,0 +1,144 @@
+"""Models of stored URLs, and the filters of their lists."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Annotated
+from uuid import UUID
+
+from pydantic import AfterValidator, BaseModel, Field
+
+from siteatlas.api.schemas.base import (
+    LATER,
+    MAX_ADDRESS_CHARS,
+    SITEMAP_ID,
+    AnswerShape,
+    Count,
+    Example,
+    FreeObject,
+    Line,
+    Name,
+    PageAnswer,
+    QueryShape,
+    SmallCount,
+    Url,
+    Word,
+)
+from siteatlas.insights.url_filters import ListingState, UrlExtra, UrlFilter
+
+NO_NUL = r"^[^\x00]*$"
+ONE_EXTRA = "|".join(UrlExtra)
+
+
+class UrlAnswer(AnswerShape):
+    """One URL as listed by a document."""
+
+    url: Annotated[Url, Example("https://example.com/about")]
+    lastmod: Annotated[datetime | None, Example("2025-11-15T00:00:00Z")]
+    changefreq: Annotated[Word | None, Example("weekly")]
+    priority: Annotated[float | None, Example(0.5)]
+    sitemap: Annotated[Url, Example("https://example.com/sitemap.xml")]
+    sitemap_id: Annotated[UUID, Example(SITEMAP_ID)]
+    first_seen_at: Annotated[datetime, Example(LATER)]
+    removed_at: datetime | None = Field(
+        description="When it was proved that the sitemap no longer lists the URL; null if listed."
+    )
+    extras: Annotated[
+        FreeObject | None, Example({"images": [{"loc": "https://example.com/about.png"}]})
+    ]
+    lastmod_text: Annotated[Line | None, Example("2025-11-15")] = Field(
+        description="`lastmod` as listed, unless that is a full timestamp."
+    )
+    domain: Annotated[Name, Example("example.com")]
+
+
+class UrlPageAnswer(PageAnswer[UrlAnswer]):
+    """One page of URLs; with a filter it may be empty and still have a `next_cursor`."""
+
+    examined: SmallCount | None = Field(
+        description="Number of rows examined for this page, at most 10,000. With a filter, a page "
+        "may be empty; the list ends where `next_cursor` is null."
+    )
+    as_of_seq: Count | None = Field(
+        description="Only on the first page: continue with the change feed after this number when "
+        "all pages have been read."
+    )
+    total: Count | None = Field(
+        description="Only on the first page, and only without a filter other than `sitemap`: the "
+        "number of URLs in the list as of the last published scan."
+    )
+
+
+def _with_time_zone(moment: datetime) -> datetime:
+    """A time of a request; UTC if it names no time zone."""
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+Moment = Annotated[datetime, AfterValidator(_with_time_zone)]
+
+
+class UrlFilters(BaseModel):
+    """Which URLs to show."""
+
+    contains: str | None = Field(
+        None,
+        min_length=1,
+        max_length=500,
+        pattern=NO_NUL,
+        description="Only URLs that contain this text, ignoring case. One request examines up to "
+        "10,000 rows; continue until `next_cursor` is null, even if a page is empty.",
+    )
+    prefix: str | None = Field(
+        None,
+        min_length=1,
+        max_length=MAX_ADDRESS_CHARS,
+        pattern=NO_NUL,
+        description="Only URLs that start with this text.",
+    )
+    url: str | None = Field(
+        None,
+        min_length=1,
+        max_length=MAX_ADDRESS_CHARS,
+        pattern=NO_NUL,
+        description="Only this URL, exactly as listed; found at once through an index.",
+    )
+    sitemap: str | None = Field(
+        None,
+        min_length=1,
+        max_length=MAX_ADDRESS_CHARS,
+        pattern=NO_NUL,
+        description="Only URLs in the sitemap with this id or URL.",
+    )
+    lastmod_from: Moment | None = Field(
+        None, description="Only with a `lastmod` from this time on."
+    )
+    lastmod_to: Moment | None = Field(None, description="Only with a `lastmod` before this time.")
+    first_seen_from: Moment | None = Field(
+        None, description="Only URLs that were first seen from this time on."
+    )
+    first_seen_to: Moment | None = Field(
+        None, description="Only URLs that were first seen before this time."
+    )
+    has: str | None = Field(
+        None,
+        max_length=100,
+        pattern=f"^({ONE_EXTRA})(,({ONE_EXTRA}))*$",
+        description="Only URLs that have all of these extras, separated by commas.",
+        examples=["images,alternates"],
+    )
+    state: ListingState = Field(
+        ListingState.LISTED,
+        description="Listed URLs, removed URLs, or all. A URL that is missing from its sitemap "
+        "stays listed until its removal is proved.",
+    )
+
+    @property
+    def wanted(self) -> UrlFilter:
+        """The filter that these parameters describe."""
+        given = self.model_dump(include=set(UrlFilters.model_fields) - {"has"})
+        extras = self.has.split(",") if self.has else ()
+        return UrlFilter(**given, has=frozenset(map(UrlExtra, extras)))
+
+
+class UrlsQuery(UrlFilters, QueryShape):
+    """Which URLs to list."""
