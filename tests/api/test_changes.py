@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+from datetime import datetime
+from typing import Any
 
 import httpx
 import pytest
@@ -30,7 +32,9 @@ async def publish(name: str = "example.com", hashes: tuple[int, ...] = (1,)) -> 
         sitemap = await add_sitemap(session, domain)
         scan = await add_published_scan(session, domain)
         await add_event(session, domain, "sitemap_added", scan, sitemap_id=sitemap.id)
-        await add_changes(session, scan, sitemap, hashes, after={"lastmod": "2025-11-15"})
+        await add_changes(
+            session, scan, sitemap, hashes, after={"lastmod": "2025-11-15T00:00:00+00:00"}
+        )
 
 
 async def test_an_event_has_the_promised_fields(client: httpx.AsyncClient):
@@ -43,6 +47,40 @@ async def test_an_event_has_the_promised_fields(client: httpx.AsyncClient):
         event
     )
     assert (event["seq"], event["url"]) == (1, "https://example.com/1")
+
+
+@pytest.mark.parametrize(
+    ("stored", "lastmod", "text"),
+    [
+        ({"lastmod": "2025-11-15T00:00:00.000000+00:00"}, "2025-11-15T00:00:00Z", "2025-11-15"),
+        (
+            {"lastmod": "2025-11-15T00:00:00.000000+00:00", "lastmod_text": ""},
+            "2025-11-15T00:00:00Z",
+            None,
+        ),
+        ({"lastmod": "2025-11-15T10:30:00.000000+00:00"}, "2025-11-15T10:30:00Z", None),
+        ({"lastmod_text": "soon"}, None, "soon"),
+        ({"priority": 0.5}, None, None),
+    ],
+)
+async def test_dates_have_the_same_form_as_in_the_list_of_urls(
+    client: httpx.AsyncClient, stored: dict[str, object], lastmod: str | None, text: str | None
+):
+    async with transaction() as session:
+        domain = await add_domain(session)
+        sitemap = await add_sitemap(session, domain)
+        scan = await add_published_scan(session, domain)
+        await add_changes(session, scan, sitemap, [1], after=stored)
+        moment = stored.get("lastmod")
+        listed: dict[str, Any] = {
+            "lastmod": datetime.fromisoformat(str(moment)) if moment else None
+        }
+        listed["lastmod_text"] = stored.get("lastmod_text")
+        await add_urls(session, sitemap.id, [(1, "https://example.com/1")], **listed)
+    (event,) = (await client.get(FEED)).json()["items"]
+    (url,) = (await client.get("/api/v3/domains/example.com/urls")).json()["items"]
+    shown = (event["after"].get("lastmod"), event["after"].get("lastmod_text"))
+    assert shown == (url["lastmod"], url["lastmod_text"]) == (lastmod, text)
 
 
 async def test_the_feed_is_read_to_its_head_by_cursor(client: httpx.AsyncClient):

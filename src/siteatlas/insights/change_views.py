@@ -7,6 +7,8 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from siteatlas.scanner.reading.lastmod_text import restored_text
+
 # The same date in two forms is one field to a reader.
 FIELD_OF_KEY = {"lastmod_text": "lastmod"}
 FIELDS = ("lastmod", "changefreq", "priority", "extras")
@@ -60,6 +62,7 @@ class FeedPage:
 def change_view(row: Any) -> ChangeView:
     """The view of one row of the feed."""
     is_of_url = row.url is not None
+    before, after = _shown_state(row.before), _shown_state(row.after)
     return ChangeView(
         id=_change_id(row) if is_of_url else f"event-{row.event_id}",
         seq=row.number,
@@ -73,9 +76,9 @@ def change_view(row: Any) -> ChangeView:
         scan_id=row.scan_id,
         not_before=row.not_before,
         not_after=row.not_after,
-        before=row.before,
-        after=row.after,
-        fields=changed_fields(row.before, row.after),
+        before=before,
+        after=after,
+        fields=changed_fields(before, after),
         evidence=row.evidence,
         data=row.data,
     )
@@ -85,6 +88,18 @@ def _change_id(row: Any) -> str:
     """The id of a change: a scan changes an entry once."""
     entry = row.url_hash % (1 << HASH_BITS)
     return f"change-{row.scan_id}-{row.sitemap_id.hex}-{entry:016x}"
+
+
+def _shown_state(state: dict[str, Any] | None) -> dict[str, Any] | None:
+    """The values listed for a URL in the form that lists of URLs have, from the stored one."""
+    if not state or not {"lastmod", "lastmod_text"} & state.keys():
+        return state
+    moment = state.get("lastmod")
+    lastmod = None if moment is None else datetime.fromisoformat(moment)
+    listed = restored_text(lastmod, state.get("lastmod_text"))
+    dates = {"lastmod": lastmod, "lastmod_text": listed}
+    rest = {name: value for name, value in state.items() if name not in dates}
+    return {name: value for name, value in dates.items() if value is not None} | rest
 
 
 def changed_fields(before: dict[str, Any] | None, after: dict[str, Any] | None) -> list[str]:
