@@ -1,17 +1,16 @@
-"""Migrations form one line: each follows the one before it."""
+"""Migrations form one line: each revision has one number and follows the one before."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
 
-REVISION = re.compile(r'^revision = "(\d+)"\ndown_revision = (?:"(\d+)"|None)$', re.MULTILINE)
+ASSIGNED = re.compile(r'^(revision|down_revision) = "?(\w+)"?$', re.MULTILINE)
 
 
-def test_each_migration_follows_the_one_before(project: Path):
+def test_each_migration_follows_the_one_before(project: Path) -> None:
     folder = project / "src" / "siteatlas" / "storage" / "migrations" / "versions"
-    files = sorted(folder.glob("*.py"))
-    found = [match.groups() for file in files for match in REVISION.finditer(file.read_text())]
-    assert [file.name[:4] for file in files] == [revision for revision, _ in found]
-    revisions = [revision for revision, _ in found]
-    assert [before for _, before in found] == [None, *revisions[:-1]]
+    files = sorted(folder.glob("[0-9]*.py"))
+    found = [dict(ASSIGNED.findall(file.read_text(encoding="utf-8"))) for file in files]
+    assert [one["revision"] for one in found] == [file.name[:4] for file in files]
+    assert [one["down_revision"] for one in found[1:]] == [one["revision"] for one in found[:-1]]
