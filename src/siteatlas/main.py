@@ -13,12 +13,15 @@ from typing import Any
 
 from fastapi import FastAPI
 from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
 
 from siteatlas import __version__
+from siteatlas.access import login
 from siteatlas.access.authentication import AccessControl, Authentication
 from siteatlas.access.front import Front
 from siteatlas.access.headers import SecurityHeaders
 from siteatlas.access.installation import Installation
+from siteatlas.access.limits import AccessLimits
 from siteatlas.access.local_mode import LocalMode
 from siteatlas.access.marks import require_marks
 from siteatlas.access.request_headers import BrowserPages
@@ -70,6 +73,7 @@ def create_app(
     context = ApiContext(
         settings, policy or EgressPolicy.from_text(settings.egress_allow), installation
     )
+    control = _access_control(settings, installation, is_insecure=insecure_no_auth)
     app = FastAPI(
         title="Siteatlas",
         version=__version__,
@@ -82,27 +86,43 @@ def create_app(
         generate_unique_id_function=operation_id,
         # Otherwise the framework takes exporters from the environment and sends past our gate.
         telemetry={"auto_configure": False, "tracing": False, "metrics": False, "logs": False},
-        middleware=_middleware(
-            _access_control(settings, installation, is_insecure=insecure_no_auth)
-        ),
+        middleware=_middleware(settings, control),
         lifespan=_lifespan(context, run_scheduler=run_scheduler, database=database),
     )
     app.state.api = context
+    app.state.access = control
+    app.include_router(login.router)
     install_api(app)
     install_web(app, context)
     require_marks(app)
     return app
 
 
-def _middleware(control: AccessControl) -> list[Middleware]:
+def _middleware(settings: Settings, control: AccessControl) -> list[Middleware]:
     """The layers around the routes, the outermost first."""
     return [
         Middleware(RequestMetrics),
         Middleware(SecurityHeaders),
         Middleware(RequestBoundary),
         Middleware(RequestHeadLimits),
+        *_cross_origin(settings),
         Middleware(Authentication, control=control),
         Middleware(RequestBodyLimits, larger=LARGER_BODIES | LARGER_FORMS, takes_forms=is_page),
+    ]
+
+
+def _cross_origin(settings: Settings) -> list[Middleware]:
+    """CORS for the origins in the settings, with access keys only; none without any."""
+    if not settings.cors_origins:
+        return []
+    return [
+        Middleware(
+            CORSMiddleware,
+            allow_origins=settings.cors_origins.split(","),
+            allow_methods=["GET", "POST", "PATCH", "DELETE"],
+            allow_headers=["Authorization", "Content-Type"],
+            expose_headers=["Location", "Retry-After", "X-Request-Id"],
+        )
     ]
 
 
@@ -113,7 +133,9 @@ def _access_control(
     pages = BrowserPages(is_page)
     local = LocalMode(pages, host=settings.host, port=settings.port)
     front = Front.of(settings, local, pages)
-    return AccessControl(installation, local, front, is_insecure=is_insecure)
+    return AccessControl(
+        installation, local, front, AccessLimits(settings), is_insecure=is_insecure
+    )
 
 
 def _lifespan(

@@ -30,6 +30,7 @@ from siteatlas.web.static_files import STATIC
 OPERATIONS = """
 DELETE /api/v3/domains/{domain}
 DELETE /api/v3/keys/{key_id}
+GET /api/v3/audit
 GET /api/v3/changes
 GET /api/v3/domains
 GET /api/v3/domains/{domain}

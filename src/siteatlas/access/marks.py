@@ -15,6 +15,8 @@ from fastapi.routing import iter_route_contexts
 from starlette.requests import Request
 
 from siteatlas.access.identity import current_identity
+from siteatlas.access.limits import AccessLimits
+from siteatlas.access.request_headers import SAFE_METHODS
 from siteatlas.access.scopes import Scope
 from siteatlas.errors import ScopeMissing
 
@@ -26,7 +28,7 @@ class AccessMark:
     scope: Scope | None
 
     async def __call__(self, request: Request) -> None:
-        """Refuse a request whose identity lacks the scope."""
+        """Refuse a request whose identity lacks the scope, or has made too many."""
         if self.scope is None:
             return
         identity = await current_identity(request)
@@ -35,6 +37,8 @@ class AccessMark:
                 f"This request needs an access key with the scope {self.scope.value}.",
                 scope=self.scope.value,
             )
+        limits: AccessLimits = request.app.state.access.limits
+        await limits.count_request(identity, is_read=request.method in SAFE_METHODS)
 
 
 PUBLIC = Depends(AccessMark(None))

@@ -10,6 +10,7 @@ from siteatlas.access.marks import READ
 from siteatlas.api.openapi import openapi_of
 from siteatlas.api.problems import install_problem_handlers
 from siteatlas.api.routers import (
+    audit,
     batches,
     changes,
     domain_contents,
@@ -33,6 +34,7 @@ ROUTERS = (
     urls.router,
     changes.router,
     keys.router,
+    audit.router,
     health.router,
     metrics.router,
 )

@@ -60,6 +60,7 @@ class Retention:
     scans: int = 10
     change_days: float = 90
     removed_url_days: float = 365
+    audit_days: float = 365
 
     @classmethod
     def of(cls, settings: Settings) -> Self:
@@ -71,6 +72,7 @@ class Retention:
             scans=settings.keep_scans,
             change_days=settings.keep_changes_days,
             removed_url_days=settings.keep_removed_urls_days,
+            audit_days=settings.keep_audit_days,
         )
 
     def days_for(self, status: JobStatus) -> float:

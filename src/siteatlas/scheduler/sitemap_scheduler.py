@@ -44,9 +44,12 @@ from siteatlas.settings_loading import load_settings
 from siteatlas.storage.faults import translated_faults
 from siteatlas.storage.models import SYSTEM_USER_ID
 from siteatlas.storage.session import AsyncSession, get_background_session
+from siteatlas.storage.statements.audit import prune_audit_events
+from siteatlas.storage.statements.browser_sessions import prune_browser_sessions
 from siteatlas.storage.statements.deleted_domains import prune_deleted_domains
 from siteatlas.storage.statements.domain_results import record_domain_failure
 from siteatlas.storage.statements.domains import postpone_scan, take_due_domains
+from siteatlas.storage.statements.rate_limits import prune_rate_limits
 
 log = get_logger("scheduler")
 
@@ -340,6 +343,9 @@ async def _prune(keep: Retention) -> None:
         "prune_feed": partial(prune_feed, days=keep.change_days, kept_scans=keep.scans),
         "prune_removed_urls": partial(prune_removed_urls, days=keep.removed_url_days),
         "prune_deleted_domains": prune_deleted_domains,
+        "prune_browser_sessions": prune_browser_sessions,
+        "prune_rate_limits": prune_rate_limits,
+        "prune_audit_events": partial(prune_audit_events, days=keep.audit_days),
     }
     for name, prune_step in prune_steps.items():
         for _ in range(MAX_PRUNE_BATCHES):

@@ -11,6 +11,7 @@ from siteatlas.web.pages import (
     domain,
     domains,
     jobs,
+    login,
     overview,
     problems,
     scan,
@@ -33,6 +34,7 @@ ROUTERS = (
     scan.router,
     search.router,
     live.router,
+    login.router,
 )
 
 

@@ -6,7 +6,8 @@ from uuid import UUID
 
 from fastapi import APIRouter, Response, status
 
-from siteatlas.access.identity import CurrentUser
+from siteatlas.access.identity import CurrentIdentity
+from siteatlas.access.limits import CurrentLimits
 from siteatlas.access.marks import READ, SCAN
 from siteatlas.api.body_limits import KIB, ParsedBodyRoute
 from siteatlas.api.context import NO_WORKER, Context
@@ -51,16 +52,18 @@ async def create_site_batch(
     body: BatchRequest,
     response: Response,
     context: Context,
-    user: CurrentUser,
+    identity: CurrentIdentity,
+    limits: CurrentLimits,
     session: WriteSession,
 ) -> BatchCreated:
     """Queue all sites that can be scanned and report the others. Fails only if none can be."""
     entries = _entries(body.domains, context.policy)
+    await limits.require_queue_room(identity, sum(entry.address is not None for entry in entries))
     async with session.begin():
         batch_id = await create_batch(
             session,
             entries,
-            created_by=user,
+            created_by=identity.user_id,
             max_pages=body.max_pages,
             max_attempts=context.settings.max_attempts,
             interval_hours=context.settings.scan_interval_hours,

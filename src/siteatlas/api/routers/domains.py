@@ -7,6 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Query, Response, status
 
 from siteatlas.access.identity import CurrentIdentity, Identity
+from siteatlas.access.limits import CurrentLimits
 from siteatlas.access.marks import READ, SCAN
 from siteatlas.access.ownership import owner_check, require_owner, require_right_to_watch
 from siteatlas.api.addresses import parse_site_field
@@ -83,6 +84,7 @@ async def add_domain(
     response: Response,
     context: Context,
     identity: CurrentIdentity,
+    limits: CurrentLimits,
     session: WriteSession,
 ) -> DomainAdded:
     """Register and watch a site, and queue a scan. A known site is watched again.
@@ -90,6 +92,8 @@ async def add_domain(
     How a site is watched by another user is changed only with the scope `admin`.
     """
     address = parse_site_field("#/domain", body.domain, context.policy)
+    if body.watch:
+        await limits.require_queue_room(identity)
     async with session.begin():
         known = await find_domain(session, address.domain)
         require_right_to_watch(

@@ -7,6 +7,7 @@ from uuid import UUID
 from fastapi import APIRouter, Response, status
 
 from siteatlas.access.identity import CurrentIdentity, Identity
+from siteatlas.access.limits import CurrentLimits
 from siteatlas.access.marks import READ, SCAN
 from siteatlas.access.ownership import require_right_to_watch
 from siteatlas.api.addresses import parse_site_field
@@ -48,12 +49,17 @@ router = APIRouter(
     responses={202: LOCATION, **problems(409)},
 )
 async def scan_domain(
-    body: ScanRequest, response: Response, context: Context, identity: CurrentIdentity
+    body: ScanRequest,
+    response: Response,
+    context: Context,
+    identity: CurrentIdentity,
+    limits: CurrentLimits,
 ) -> ScanAccepted:
     """Queue a scan of a site, or join its pending or running scan."""
     address = parse_site_field("#/base_url", body.base_url, context.policy)
     if body.only_document and address.is_site_root:
         raise FieldRefused(("#/base_url", AddressError(DOCUMENT_URL_REQUIRED)))
+    await limits.require_queue_room(identity)
     job, worker_running = await _submit_scan(address, body, context, identity)
     context.wake_consumer()
     log.info("job_submitted", job_id=job.job_id, domain=job.domain, deduplicated=job.deduplicated)

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
 from uuid import UUID, uuid4
 
-from sqlalchemy import delete, exists, func, select, update
+from sqlalchemy import ColumnElement, delete, exists, func, select, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncSession
 
@@ -33,9 +35,14 @@ class StoredKey:
     is_use_due: bool
 
 
+def seconds_interval(seconds: Any) -> ColumnElement[timedelta]:
+    """The SQL interval of a number of seconds."""
+    return func.make_interval(0, 0, 0, 0, 0, 0, seconds)
+
+
 IS_EXPIRED = func.coalesce(ApiKey.expires_at <= func.now(), False)
 IS_USE_DUE = func.coalesce(
-    ApiKey.last_used_at < func.now() - func.make_interval(0, 0, 0, 0, 0, 0, USE_GRAIN_SECONDS),
+    ApiKey.last_used_at < func.now() - seconds_interval(USE_GRAIN_SECONDS),
     True,
 )
 KEY_COLUMNS = (
@@ -82,9 +89,7 @@ async def insert_key(
 ) -> bool:
     """Store a key; False if its id is taken."""
     expires_at = (
-        None
-        if expires_in_seconds is None
-        else func.now() + func.make_interval(0, 0, 0, 0, 0, 0, expires_in_seconds)
+        None if expires_in_seconds is None else func.now() + seconds_interval(expires_in_seconds)
     )
     statement = insert(ApiKey).values(
         id=ident,

@@ -13,6 +13,7 @@ from fastapi import APIRouter, Path, Query, Request
 from fastapi.responses import HTMLResponse, Response
 
 from siteatlas.access.identity import CurrentIdentity, Identity
+from siteatlas.access.limits import CurrentLimits
 from siteatlas.access.marks import READ, SCAN
 from siteatlas.access.ownership import owner_check, require_owner
 from siteatlas.errors import DomainNotFound, InputError
@@ -170,9 +171,10 @@ def _next_href(site: DomainView, kept: dict[str, str], cursor: str | None) -> st
 
 @router.post("/domains/{domain}/scan", dependencies=[SCAN])
 async def scan_domain_now(
-    context: Context, identity: CurrentIdentity, domain: DomainName
+    context: Context, identity: CurrentIdentity, limits: CurrentLimits, domain: DomainName
 ) -> Response:
     """Queue a scan of a site that is known, and show its job."""
+    await limits.require_queue_room(identity)
     number = await _scan(parse_site(domain).domain, context, identity)
     context.wake_consumer()
     return redirect(f"/jobs/{number}")

@@ -6,6 +6,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse, Response
 
 from siteatlas.access.identity import CurrentIdentity, Identity
+from siteatlas.access.limits import CurrentLimits
 from siteatlas.access.marks import READ, SCAN
 from siteatlas.access.ownership import require_right_to_watch
 from siteatlas.errors import AddressError, InputError, SiteatlasError
@@ -35,12 +36,13 @@ async def show_scan_form(request: Request) -> HTMLResponse:
 
 @router.post("/scan", dependencies=[SCAN])
 async def submit_scan_form(
-    request: Request, context: Context, identity: CurrentIdentity
+    request: Request, context: Context, identity: CurrentIdentity, limits: CurrentLimits
 ) -> Response:
     """Queue a scan of each site, then show its job, or the list of jobs if there are several."""
     form = await read_form(request)
     try:
         addresses = _addresses(form, context.policy)
+        await limits.require_queue_room(identity, len(addresses))
         numbers = [await _submit(address, form, context, identity) for address in addresses]
     except SiteatlasError as error:
         value = form.value("sites")

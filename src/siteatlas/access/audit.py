@@ -1,0 +1,87 @@
+"""The audit trail: who changed what, from where, with what result. No secrets, no request bodies.
+
+An event is written before the response is sent. Local mode has one user and keeps no trail.
+"""
+
+from __future__ import annotations
+
+from starlette.types import Message, Scope, Send
+
+from siteatlas.access.identity import Identity, identity_of
+from siteatlas.access.request_headers import SAFE_METHODS
+from siteatlas.errors import SiteatlasError
+from siteatlas.logs import get_logger
+from siteatlas.storage.session import get_session
+from siteatlas.storage.statements.audit import insert_audit_event
+
+CLIENT_ADDRESS = "siteatlas.client_address"
+ERROR_CODE = "siteatlas.error_code"
+REQUEST_ID = "siteatlas.request_id"
+MAX_TARGET_CHARS = 500
+
+log = get_logger("access")
+
+
+def is_audited(scope: Scope) -> bool:
+    """Whether a request is part of the trail: it changes something, and it is not local."""
+    identity = identity_of(scope)
+    return scope["method"] not in SAFE_METHODS and not (identity and identity.is_local)
+
+
+def audited(scope: Scope, send: Send) -> Send:
+    """ASGI `send` that records a request when its response begins."""
+
+    async def record_and_send(message: Message) -> None:
+        """Write the event of the request, then send the beginning of the response."""
+        if message["type"] == "http.response.start" and is_audited(scope):
+            await record(
+                scope,
+                identity_of(scope),
+                action=_action(scope),
+                target=_target(scope, message),
+                status=message["status"],
+                error_code=scope.get(ERROR_CODE),
+            )
+        await send(message)
+
+    return record_and_send
+
+
+async def record(
+    scope: Scope,
+    identity: Identity | None,
+    *,
+    action: str,
+    target: str | None,
+    status: int,
+    error_code: str | None = None,
+) -> None:
+    """Add an event; if the database is away, it is only logged."""
+    try:
+        async with get_session() as session, session.begin():
+            await insert_audit_event(
+                session,
+                user_id=identity and identity.user_id,
+                user_name=identity and identity.name,
+                key_id=identity and identity.key_id,
+                address=scope.get(CLIENT_ADDRESS),
+                action=action,
+                target=target,
+                status=int(status),
+                error_code=error_code,
+                request_id=scope.get(REQUEST_ID),
+            )
+    except SiteatlasError as error:
+        log.warning("audit_event_lost", action=action, target=target, error_code=error.code)
+
+
+def _action(scope: Scope) -> str:
+    """The name of the route, which is the operation id of the API."""
+    return str(getattr(scope.get("route"), "name", None) or scope["method"].lower())
+
+
+def _target(scope: Scope, message: Message) -> str:
+    """What was changed or made: the `Location` of the response, else the path."""
+    locations = [value for name, value in message.get("headers", ()) if name == b"location"]
+    path = locations[0].decode("latin-1") if locations else str(scope["path"])
+    return path.replace("\x00", "")[:MAX_TARGET_CHARS]

@@ -1,0 +1,106 @@
+"""Browser sessions: a login with an access key, kept as a row and a cookie.
+
+The cookie holds 32 random bytes; the row holds their hash. A session ends with its key, after 12
+hours without a request, and after seven days in any case.
+"""
+
+from __future__ import annotations
+
+import secrets
+from http.cookies import CookieError, SimpleCookie
+
+from starlette.responses import Response
+from starlette.types import Scope
+
+from siteatlas.access.identity import Identity
+from siteatlas.access.key_text import hash_secret
+from siteatlas.access.request_headers import header_values
+from siteatlas.access.scopes import granted_scopes
+from siteatlas.storage.session import get_autocommit_session, get_session
+from siteatlas.storage.statements.browser_sessions import (
+    end_browser_session,
+    end_browser_sessions,
+    find_browser_session,
+    insert_browser_session,
+    record_session_use,
+)
+
+IDLE_SECONDS = 12 * 3600.0
+TOTAL_SECONDS = 7 * 86400.0
+TOKEN_BYTES = 32
+COOKIE = "siteatlas_session"
+# A browser takes a cookie of this name only over TLS, for this host alone.
+TLS_COOKIE = f"__Host-{COOKIE}"
+
+
+async def open_session(identity: Identity) -> str:
+    """Open a session for the holder of a key; return the token for the cookie."""
+    assert identity.key_id is not None
+    token = secrets.token_urlsafe(TOKEN_BYTES)
+    async with get_session() as session, session.begin():
+        await insert_browser_session(
+            session,
+            token_hash=hash_secret(token),
+            key_id=identity.key_id,
+            total_seconds=TOTAL_SECONDS,
+        )
+    return token
+
+
+async def identify_by_session(token: str) -> Identity | None:
+    """Who opened the session of this token; None if it has ended, or its key is not valid."""
+    async with get_autocommit_session() as session:
+        found = await find_browser_session(session, hash_secret(token), IDLE_SECONDS)
+    if found is None:
+        return None
+    ident, key = found
+    if key.is_expired or key.is_revoked:
+        return None
+    if key.is_use_due:
+        async with get_session() as writing, writing.begin():
+            await record_session_use(writing, ident)
+    scopes = granted_scopes(key.scopes)
+    return Identity(key.user_id, key.user_name, scopes, key_id=key.id, session_id=ident)
+
+
+async def end_session(token: str) -> None:
+    """End the session of this token."""
+    async with get_session() as session, session.begin():
+        await end_browser_session(session, hash_secret(token))
+
+
+async def end_all_sessions(identity: Identity) -> int:
+    """End all sessions of a user; return their number."""
+    async with get_session() as session, session.begin():
+        return await end_browser_sessions(session, identity.user_id)
+
+
+def session_token(scope: Scope, *, is_tls: bool) -> str | None:
+    """The token in the cookie of a request; over TLS only the cookie that TLS protects counts."""
+    cookie = SimpleCookie()
+    try:
+        for header in header_values(scope, b"cookie"):
+            cookie.load(header.decode("latin-1"))
+    except CookieError:
+        return None
+    morsel = cookie.get(TLS_COOKIE if is_tls else COOKIE)
+    return None if morsel is None else morsel.value
+
+
+def set_session_cookie(response: Response, token: str, *, is_tls: bool) -> None:
+    """Give the token to the browser: no script reads it, no other site sends it along."""
+    response.set_cookie(
+        TLS_COOKIE if is_tls else COOKIE,
+        token,
+        max_age=int(TOTAL_SECONDS),
+        path="/",
+        secure=is_tls,
+        httponly=True,
+        samesite="lax",
+    )
+
+
+def clear_session_cookie(response: Response, *, is_tls: bool) -> None:
+    """Let the browser forget its session."""
+    name = TLS_COOKIE if is_tls else COOKIE
+    response.delete_cookie(name, path="/", secure=is_tls, httponly=True, samesite="lax")

@@ -1,0 +1,123 @@
+"""How often and how much: requests per key, failed logins per address, queued scans per user.
+
+What changes something, and what fails, is counted in PostgreSQL and holds over all processes; reads
+are counted per process, because a statement for each would double their cost. Local mode has no
+limits.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from typing import Annotated
+from uuid import UUID
+
+from fastapi import Depends, Request
+
+from siteatlas.access.identity import Identity
+from siteatlas.errors import TooManyFailedLogins, TooManyQueuedScans, TooManyRequests
+from siteatlas.queue.waiting_jobs import count_waiting
+from siteatlas.settings import Settings
+from siteatlas.storage.session import execute_autocommit, get_autocommit_session
+from siteatlas.storage.statements.rate_limits import TAKE, take_values
+
+FAILED_LOGINS_PER_MINUTE = 10
+MINUTE = 60.0
+QUEUE_RETRY_SECONDS = 60.0
+MAX_SUBJECTS = 10_000
+
+
+class ProcessLimit:
+    """A limit of requests a minute for each subject, in this process."""
+
+    def __init__(self, per_minute: int) -> None:
+        self._cost = MINUTE / per_minute
+        self._paid_off_at: OrderedDict[str, float] = OrderedDict()
+
+    def take(self, subject: str) -> float:
+        """Count a request; the seconds to wait if it is refused, else 0."""
+        now = time.monotonic()
+        paid_off_at = max(self._paid_off_at.get(subject, now), now) + self._cost
+        if paid_off_at > now + MINUTE:
+            return paid_off_at - MINUTE - now
+        self._paid_off_at[subject] = paid_off_at
+        self._paid_off_at.move_to_end(subject)
+        if len(self._paid_off_at) > MAX_SUBJECTS:
+            self._paid_off_at.popitem(last=False)
+        return 0.0
+
+
+class AccessLimits:
+    """The limits of one process."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._submits_per_minute = settings.submits_per_minute
+        self._max_queued = settings.max_queued_scans
+        self._reads = ProcessLimit(settings.reads_per_minute)
+        self._refused_until: OrderedDict[str, float] = OrderedDict()
+
+    async def count_request(self, identity: Identity, *, is_read: bool) -> None:
+        """Count a request; TooManyRequests if the key has made too many."""
+        if identity.is_local or identity.key_id is None:
+            return
+        if is_read:
+            wait = self._reads.take(identity.key_id)
+        else:
+            wait = await _take(f"submits:{identity.key_id}", self._submits_per_minute)
+        if wait:
+            raise TooManyRequests(retry_after=wait)
+
+    async def count_failed_login(self, address: str) -> None:
+        """Count a wrong key; TooManyFailedLogins if too many came from this address.
+
+        While an address is refused, nothing more is written for it.
+        """
+        wait = self._refused_until.get(address, 0.0) - time.monotonic()
+        if wait <= 0:
+            wait = await _take(f"failed:{address}", FAILED_LOGINS_PER_MINUTE)
+            if not wait:
+                return
+            self._remember_refusal(address, time.monotonic() + wait)
+        raise TooManyFailedLogins(retry_after=wait)
+
+    def _remember_refusal(self, address: str, until: float) -> None:
+        """Keep in mind until when an address is refused."""
+        self._refused_until[address] = until
+        self._refused_until.move_to_end(address)
+        if len(self._refused_until) > MAX_SUBJECTS:
+            self._refused_until.popitem(last=False)
+
+    async def require_queue_room(self, identity: Identity, sites: int = 1) -> None:
+        """Raise TooManyQueuedScans if the user cannot queue so many more scans."""
+        if identity.is_local:
+            return
+        if await _waiting_jobs(identity.user_id, self._max_queued) + sites > self._max_queued:
+            raise TooManyQueuedScans(
+                f"At most {self._max_queued:,} scans of a user may be queued. "
+                "Wait until some have ended.",
+                retry_after=QUEUE_RETRY_SECONDS,
+            )
+
+
+async def current_limits(request: Request) -> AccessLimits:
+    """The limits of the application, for routes that queue scans."""
+    limits: AccessLimits = request.app.state.access.limits
+    return limits
+
+
+CurrentLimits = Annotated[AccessLimits, Depends(current_limits)]
+
+
+async def _take(subject: str, per_minute: int) -> float:
+    """Count a request in the database; the seconds to wait if it is refused, else 0."""
+    values = take_values(subject, per_minute)
+    row = await execute_autocommit(TAKE, values)
+    if row.admitted:
+        return 0.0
+    return max(float(row.ahead_seconds or 0.0) + float(values["cost_seconds"]) - MINUTE, 0.001)
+
+
+async def _waiting_jobs(user_id: UUID, enough: int) -> int:
+    """How many jobs of a user are pending; counted no further than `enough`."""
+    async with get_autocommit_session() as session:
+        return await count_waiting(session, user_id, enough)

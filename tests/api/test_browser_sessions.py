@@ -1,0 +1,173 @@
+"""Logging in with a key: the cookie, what it opens, and how it ends."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import httpx
+import pytest
+from fastapi import FastAPI
+from sqlalchemy import func, select, update
+
+from siteatlas.access.login import safe_path
+from siteatlas.access.scopes import Scope
+from siteatlas.storage.models import BrowserSession
+from siteatlas.storage.session import Database, get_session
+from tests.fixtures.access import application, client_with, make_key, revoke
+
+JOBS = "/api/v3/jobs"
+COOKIE = "siteatlas_session"
+NAVIGATION = {"Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document", "Sec-Fetch-Site": "none"}
+
+
+async def log_in(client: httpx.AsyncClient, key: str, **fields: str) -> httpx.Response:
+    return await client.post("/login", data={"key": key, **fields})
+
+
+async def test_a_key_opens_a_session_that_a_browser_sends_along(app: FastAPI):
+    key = await make_key(Scope.READ)
+    async with client_with(app) as browser:
+        assert (await browser.get(JOBS)).status_code == 401
+        response = await log_in(browser, key, next="/jobs")
+        assert (response.status_code, response.headers["location"]) == (303, "/jobs")
+        assert (await browser.get(JOBS)).status_code == 200
+        refused = await browser.post("/api/v3/sitemap/scan", json={"base_url": "example.com"})
+        assert refused.json()["code"] == "scope_missing"
+
+
+async def test_the_cookie_is_kept_from_scripts_and_other_sites(app: FastAPI):
+    key = await make_key(Scope.READ)
+    async with client_with(app) as browser:
+        cookie = (await log_in(browser, key)).headers["set-cookie"]
+    name, _, rest = cookie.partition("=")
+    attributes = {part.strip().lower() for part in rest.split(";")[1:]}
+    assert name == COOKIE
+    assert {"httponly", "samesite=lax", "path=/"} <= attributes
+    assert "secure" not in attributes
+    assert key not in cookie
+
+
+async def test_behind_tls_the_cookie_is_bound_to_the_host(database: Database):
+    app = application(database, public_url="https://atlas.example.com")
+    key = await make_key(Scope.READ)
+    async with client_with(app, base_url="https://atlas.example.com") as browser:
+        cookie = (await log_in(browser, key)).headers["set-cookie"]
+        assert cookie.startswith(f"__Host-{COOKIE}=")
+        assert "secure" in cookie.lower()
+        assert (await browser.get(JOBS)).status_code == 200
+        stripped = {"Cookie": cookie.split(";")[0].removeprefix("__Host-")}
+        browser.cookies.clear()
+        assert (await browser.get(JOBS, headers=stripped)).status_code == 401
+
+
+async def test_the_token_is_stored_as_a_hash(app: FastAPI):
+    key = await make_key(Scope.READ)
+    async with client_with(app) as browser:
+        await log_in(browser, key)
+        token = browser.cookies[COOKIE]
+    async with get_session() as session, session.begin():
+        stored = (await session.execute(select(BrowserSession.token_hash))).scalar_one()
+    assert token.encode() not in stored
+    assert len(stored) == 32
+
+
+async def test_a_wrong_key_leads_back_to_the_form(app: FastAPI):
+    await make_key(Scope.READ)
+    async with client_with(app) as browser:
+        response = await log_in(browser, "wrong", next="/jobs")
+        assert response.headers["location"] == "/login?error=key_invalid&next=%2Fjobs"
+        assert "set-cookie" not in response.headers
+        page = await browser.get(response.headers["location"])
+    assert (page.status_code, "unknown or incomplete" in page.text) == (200, True)
+
+
+async def test_people_who_open_a_page_are_led_to_the_login(app: FastAPI):
+    await make_key(Scope.READ)
+    async with client_with(app) as browser:
+        page = await browser.get("/jobs", headers=NAVIGATION)
+        data = await browser.get(JOBS, headers=NAVIGATION)
+        program = await browser.get("/jobs")
+    assert (page.status_code, page.headers["location"]) == (303, "/login?next=/jobs")
+    assert (data.status_code, program.status_code) == (401, 401)
+
+
+async def test_logging_out_ends_the_session_on_the_server(app: FastAPI):
+    key = await make_key(Scope.READ)
+    async with client_with(app) as browser:
+        await log_in(browser, key)
+        token = browser.cookies[COOKIE]
+        assert (await browser.post("/logout")).headers["location"] == "/login"
+        assert COOKIE not in browser.cookies
+        stale = await browser.get(JOBS, headers={"Cookie": f"{COOKIE}={token}"})
+    assert stale.status_code == 401
+
+
+async def test_all_sessions_of_a_user_are_ended_at_once(app: FastAPI):
+    key, other = await make_key(Scope.READ), await make_key(Scope.READ, user="bob")
+    async with client_with(app) as one, client_with(app) as two, client_with(app) as bob:
+        await log_in(one, key)
+        await log_in(two, key)
+        await log_in(bob, other)
+        await one.post("/logout", data={"all": "1"})
+        statuses = [(await browser.get(JOBS)).status_code for browser in (one, two, bob)]
+    assert statuses == [401, 401, 200]
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"last_used_at": func.now() - timedelta(hours=12, seconds=1)},
+        {"expires_at": func.now() - timedelta(seconds=1)},
+    ],
+    ids=["idle", "total"],
+)
+async def test_a_session_ends_by_itself(app: FastAPI, values: dict[str, object]):
+    key = await make_key(Scope.READ)
+    async with client_with(app) as browser:
+        await log_in(browser, key)
+        async with get_session() as session, session.begin():
+            await session.execute(update(BrowserSession).values(values))
+        assert (await browser.get(JOBS)).status_code == 401
+
+
+async def test_a_session_ends_with_its_key(app: FastAPI):
+    key = await make_key(Scope.READ)
+    async with client_with(app) as browser:
+        await log_in(browser, key)
+        await revoke(key)
+        assert (await browser.get(JOBS)).status_code == 401
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Origin": "https://evil.example"},
+        {"Origin": "null"},
+        {"Sec-Fetch-Site": "cross-site"},
+        {"Sec-Fetch-Site": "same-site"},
+        {"Origin": "http://localhost:9000"},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("method", ["GET", "POST"])
+async def test_pages_of_other_origins_cannot_use_a_session(
+    app: FastAPI, method: str, headers: dict[str, str]
+):
+    key = await make_key(Scope.ADMIN)
+    async with client_with(app) as browser:
+        await log_in(browser, key)
+        await browser.get(JOBS)
+        response = await browser.request(method, "/api/v3/sitemap/scan", headers=headers)
+    assert (response.status_code, response.json()["code"]) == (403, "origin_refused")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["https://evil.example", "//evil.example", "/\\evil.example", "evil", "", "/login", "/a\r\nb"],
+)
+def test_the_login_leads_to_pages_of_this_service_only(text: str):
+    assert safe_path(text) == "/"
+
+
+def test_the_login_leads_on_to_the_page_that_was_asked_for():
+    assert safe_path("/domains/example.com?tab=urls") == "/domains/example.com?tab=urls"

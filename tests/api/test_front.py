@@ -1,0 +1,80 @@
+"""A closed installation: the names under which it is reached, and pages of other origins."""
+
+from __future__ import annotations
+
+import httpx
+import pytest
+from fastapi import FastAPI
+
+from siteatlas.access.scopes import Scope
+from siteatlas.storage.session import Database
+from tests.fixtures.access import application, client_with, make_key
+
+JOBS = "/api/v3/jobs"
+PUBLIC = "https://atlas.example.com"
+APP = "https://app.example.net"
+
+
+async def answer(app: FastAPI, key: str, host: str, **headers: str) -> httpx.Response:
+    names = {name.replace("_", "-"): value for name, value in headers.items()}
+    async with client_with(app, key) as client:
+        return await client.get(JOBS, headers={"Host": host, **names})
+
+
+async def test_any_host_is_served_with_a_key(app: FastAPI):
+    key = await make_key(Scope.READ)
+    assert (await answer(app, key, "atlas.example.com")).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("host", "headers", "status"),
+    [
+        ("atlas.example.com", {}, 200),
+        ("atlas.example.com", {"Origin": PUBLIC}, 200),
+        ("127.0.0.1:8000", {}, 200),
+        ("127.0.0.1:8000", {"Origin": PUBLIC}, 200),
+        ("atlas.example.com", {"Origin": "http://atlas.example.com"}, 403),
+        ("atlas.example.com", {"Origin": "https://evil.example"}, 403),
+        ("evil.example", {}, 403),
+        ("atlas.example.com.evil.example", {}, 403),
+    ],
+)
+async def test_with_a_public_address_only_its_host_is_served(
+    database: Database, host: str, headers: dict[str, str], status: int
+):
+    app = application(database, public_url=PUBLIC)
+    assert (await answer(app, await make_key(Scope.READ), host, **headers)).status_code == status
+
+
+async def test_cors_is_closed_unless_configured(app: FastAPI):
+    key = await make_key(Scope.READ)
+    preflight = {"Origin": APP, "Access-Control-Request-Method": "GET"}
+    async with client_with(app) as client:
+        refused = await client.options(JOBS, headers=preflight)
+    read = await answer(app, key, "localhost:8000", Origin=APP)
+    assert read.status_code == 403
+    for response in (refused, read):
+        assert not [name for name in response.headers if name.startswith("access-control")]
+
+
+async def test_a_configured_origin_uses_the_api_with_a_key_and_never_with_a_session(
+    database: Database,
+):
+    app = application(database, cors_origins=APP)
+    key = await make_key(Scope.READ)
+    preflight = {
+        "Origin": APP,
+        "Access-Control-Request-Method": "GET",
+        "Access-Control-Request-Headers": "authorization",
+    }
+    cross = {"Origin": APP, "Sec-Fetch-Site": "cross-site"}
+    async with client_with(app) as browser:
+        assert (await browser.options(JOBS, headers=preflight)).status_code == 200
+        await browser.post("/login", data={"key": key})
+        assert (await browser.get(JOBS)).status_code == 200
+        assert (await browser.get(JOBS, headers=cross)).status_code == 401
+        with_key = await browser.get(JOBS, headers={**cross, "Authorization": f"Bearer {key}"})
+        evil = await browser.get(JOBS, headers={"Origin": "https://evil.example"})
+    assert (with_key.status_code, with_key.headers["access-control-allow-origin"]) == (200, APP)
+    assert "access-control-allow-credentials" not in with_key.headers
+    assert evil.status_code == 403
