@@ -27,6 +27,7 @@ from siteatlas.access.marks import require_marks
 from siteatlas.access.request_headers import BrowserPages
 from siteatlas.aio.background import background_task
 from siteatlas.api.body_limits import RequestBodyLimits
+from siteatlas.api.compression import ApiCompression
 from siteatlas.api.context import ApiContext
 from siteatlas.api.head_limits import RequestHeadLimits
 from siteatlas.api.openapi import DESCRIPTION, TAGS
@@ -108,6 +109,7 @@ def _middleware(settings: Settings, control: AccessControl) -> list[Middleware]:
         *_cross_origin(settings),
         Middleware(Authentication, control=control),
         Middleware(RequestBodyLimits, larger=LARGER_BODIES | LARGER_FORMS, takes_forms=is_page),
+        Middleware(ApiCompression),
     ]
 
 

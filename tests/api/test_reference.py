@@ -36,11 +36,13 @@ GET /api/v3/domains
 GET /api/v3/domains/{domain}
 GET /api/v3/domains/{domain}/candidates
 GET /api/v3/domains/{domain}/changes
+GET /api/v3/domains/{domain}/export
 GET /api/v3/domains/{domain}/problems
 GET /api/v3/domains/{domain}/robots
 GET /api/v3/domains/{domain}/scans
 GET /api/v3/domains/{domain}/sitemaps
 GET /api/v3/domains/{domain}/urls
+GET /api/v3/export
 GET /api/v3/jobs
 GET /api/v3/jobs/{job_id}
 GET /api/v3/keys
@@ -165,7 +167,7 @@ def test_the_example_of_an_answer_leaves_out_only_what_may_be_missing():
 
 def test_every_body_and_answer_has_an_example(document: dict[str, Any]):
     parts = {"BatchItemAnswer", "DomainStatusAnswer", "PoolAnswer", "FieldProblem", "ListingState"}
-    parts |= {"FoundSitemap", "ProblemState", "SampleAnswer"}
+    parts |= {"ExportFormat", "Exported", "FoundSitemap", "ProblemState", "SampleAnswer"}
     bare = [
         name
         for name, schema in document["components"]["schemas"].items()

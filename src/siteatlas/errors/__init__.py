@@ -8,7 +8,8 @@ SiteatlasError
 ├── InputError                the input is invalid
 │   ├── AddressError          … as the address of a site
 │   ├── CursorInvalid         … as the cursor of a list
-│   └── CursorExpired         … as a position that the change feed no longer has
+│   ├── CursorExpired         … as a position that the change feed no longer has
+│   └── ParquetUnavailable    … as a format that is not installed
 ├── AccessError               the request is not allowed: its sender, origin or rate
 │   ├── KeyRequired           … without a valid access key
 │   └── TooManyRequests       … at this rate

@@ -101,6 +101,13 @@ class CursorExpired(InputError):
         return {"earliest_cursor": self.earliest_cursor} if self.earliest_cursor else {}
 
 
+class ParquetUnavailable(InputError):
+    """Parquet needs pyarrow. Install siteatlas[parquet], or export CSV or JSON Lines."""
+
+    code = "parquet_unavailable"
+    http_status = 501
+
+
 class AddressError(InputError):
     """This is not a valid site address."""
 

@@ -123,7 +123,7 @@ async def list_domain_urls(
     if wanted.sitemap is not None:
         of_site = Sitemap.domain_id == domain_id
         total = select(Sitemap.url_count).where(of_site, is_in_sitemap(wanted))
-    source = UrlSource(Sitemap.domain_id == domain_id, wanted)
+    source = source_of_urls(domain_id, wanted)
     return await _list(session, source, scope, total, limit, cursor)
 
 
@@ -142,6 +142,11 @@ async def list_sitemap_urls(
     return await _list(session, source, scope, total, limit, cursor)
 
 
+def source_of_urls(domain_id: UUID | None, wanted: UrlFilter) -> UrlSource:
+    """The URLs of a site, or of all sites."""
+    return UrlSource(true() if domain_id is None else Sitemap.domain_id == domain_id, wanted)
+
+
 async def search_urls(
     session: AsyncSession,
     wanted: UrlFilter = UrlFilter(),
@@ -151,7 +156,7 @@ async def search_urls(
 ) -> UrlPage:
     """The URLs of all sites in the order of (sitemap, hash)."""
     scope = CursorScope("all urls", wanted.key)
-    return await _list(session, UrlSource(true(), wanted), scope, None, limit, cursor)
+    return await _list(session, source_of_urls(None, wanted), scope, None, limit, cursor)
 
 
 async def _list(

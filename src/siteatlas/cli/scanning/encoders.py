@@ -13,13 +13,13 @@ from typing import Any
 
 import orjson
 
-from siteatlas.cli.terminal.csv_cells import csv_cell, is_plain_csv
 from siteatlas.cli.terminal.output import (
     JSON_OPTIONS,
     output_line,
     terminal_safe_json,
     url_lines,
 )
+from siteatlas.csv_cells import csv_cell, is_plain_csv
 from siteatlas.scanner.events import EntriesRead, EntryColumns
 from siteatlas.scanner.reading.lastmod_text import listed_texts
 

@@ -22,7 +22,7 @@ import orjson
 from siteatlas.cli.terminal.columns import Column as Column  # noqa: PLC0414 commands need one module for tables
 from siteatlas.cli.terminal.columns import ColumnKind as ColumnKind  # noqa: PLC0414 commands need one module for tables
 from siteatlas.cli.terminal.context import current
-from siteatlas.cli.terminal.csv_cells import csv_cell
+from siteatlas.csv_cells import csv_cell
 from siteatlas.logs import NOTICES, get_logger, stderr_is_json
 from siteatlas.safe_text import (
     BIDI_CONTROLS,

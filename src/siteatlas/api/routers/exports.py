@@ -1,0 +1,95 @@
+"""Exports: all URLs or changes of a site, or of all sites, as one file."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+from uuid import UUID
+
+from fastapi import APIRouter, Query, Response
+from fastapi.responses import StreamingResponse
+
+from siteatlas.access.marks import READ
+from siteatlas.api.openapi import problems
+from siteatlas.api.routers.domains import PREFIX, DomainName
+from siteatlas.api.schemas.exports import ExportQuery
+from siteatlas.api.sessions import ReadSession
+from siteatlas.errors import InputError
+from siteatlas.export.columns import Exported
+from siteatlas.export.encoding import MEDIA_TYPES
+from siteatlas.export.streaming import ExportRequest, begin_export
+from siteatlas.insights.domains import find_domain_view
+from siteatlas.insights.url_filters import UrlFilter
+
+FILE: dict[str, Any] = {"schema": {"type": "string", "format": "binary"}}
+DESCRIBED: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "The file, without a length. JSON Lines end with a line that has `end` set "
+        "to true.",
+        "content": {media_type.partition(";")[0]: FILE for media_type in MEDIA_TYPES.values()},
+        "headers": {
+            "Siteatlas-As-Of-Seq": {
+                "description": "Continue with the change feed after this number.",
+                "schema": {"type": "integer", "minimum": 0, "maximum": 2**63 - 1},
+            },
+            "Siteatlas-Schema": {
+                "description": "Name and version of the columns.",
+                "schema": {"type": "string", "maxLength": 64},
+            },
+        },
+    },
+}
+
+router = APIRouter(tags=["urls"])
+
+
+@router.get(
+    "/api/v3/export",
+    summary="Export the URLs or changes of all sites",
+    response_class=StreamingResponse,
+    responses={**DESCRIBED, **problems(410)},
+    dependencies=[READ],
+)
+async def export_all(query: Annotated[ExportQuery, Query()]) -> Response:
+    """All matching rows in one response that is produced while it is sent."""
+    return await _export_response(None, "all-sites", query)
+
+
+@router.get(
+    f"{PREFIX}/{{domain}}/export",
+    summary="Export the URLs or changes of a site",
+    response_class=StreamingResponse,
+    responses={**DESCRIBED, **problems(404, 410)},
+    dependencies=[READ],
+)
+async def export_domain(
+    domain: DomainName, query: Annotated[ExportQuery, Query()], session: ReadSession
+) -> Response:
+    """All matching rows in one response that is produced while it is sent."""
+    site = await find_domain_view(session, domain)
+    return await _export_response(site.id, site.domain.replace(":", "-"), query)
+
+
+async def _export_response(domain_id: UUID | None, name: str, query: ExportQuery) -> Response:
+    """The response that streams an export; a connection that is cut has no last chunk."""
+    _require_fitting_filters(query)
+    export = await begin_export(
+        ExportRequest(
+            query.what, query.format, domain_id, query.wanted, query.wanted_kinds, query.after
+        )
+    )
+    file = f"{name}-{query.what.value}.{query.format.value}"
+    headers = {
+        "Content-Disposition": f'attachment; filename="{file}"',
+        "Siteatlas-As-Of-Seq": str(export.metadata.as_of_seq),
+        "Siteatlas-Schema": export.metadata.schema,
+        "Siteatlas-Feed-Id": export.metadata.feed_id,
+    }
+    return StreamingResponse(export.content, headers=headers, media_type=query.format.media_type)
+
+
+def _require_fitting_filters(query: ExportQuery) -> None:
+    """Refuse filters of URLs with changes, and filters of changes with URLs."""
+    if query.what is Exported.CHANGES and query.wanted != UrlFilter():
+        raise InputError("With what=changes, use only after and kinds as filters.")
+    if query.what is Exported.URLS and (query.after is not None or query.kinds is not None):
+        raise InputError("after and kinds apply to what=changes only.")

@@ -1,0 +1,134 @@
+"""`siteatlas export`: stored URLs or changes as one file."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from siteatlas.cli.terminal.context import prepare
+from siteatlas.cli.terminal.database import opened
+from siteatlas.cli.terminal.errors import run
+from siteatlas.cli.terminal.options import OptionalSiteArgument
+from siteatlas.cli.terminal.output import is_terminal, print_message, write_bytes
+from siteatlas.cli.terminal.url_options import (
+    ContainsOption,
+    ExactUrlOption,
+    FirstSeenFromOption,
+    FirstSeenToOption,
+    HasOption,
+    LastmodFromOption,
+    LastmodToOption,
+    PrefixOption,
+    SitemapOption,
+    StateOption,
+    parse_extras,
+)
+from siteatlas.errors import InputError, OutputFailed
+from siteatlas.export.columns import Exported
+from siteatlas.export.encoding import ExportFormat
+from siteatlas.export.streaming import Export, ExportRequest, begin_export
+from siteatlas.insights.domains import find_domain_view
+from siteatlas.insights.url_filters import ListingState, UrlFilter
+from siteatlas.settings import Settings
+from siteatlas.storage.session import get_session
+
+OutputOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--output", "-o", metavar="FILE", help="Write to FILE, which appears once it is complete."
+    ),
+]
+
+app = typer.Typer(rich_markup_mode=None)
+
+
+@app.command()
+def export(
+    site: OptionalSiteArgument = None,
+    *,
+    what: Annotated[Exported, typer.Option(help="The URLs, or their changes.")] = Exported.URLS,
+    format: Annotated[
+        ExportFormat, typer.Option(help="Format; parquet needs siteatlas[parquet].")
+    ] = ExportFormat.CSV,
+    output: OutputOption = None,
+    contains: ContainsOption = None,
+    prefix: PrefixOption = None,
+    url: ExactUrlOption = None,
+    sitemap: SitemapOption = None,
+    lastmod_from: LastmodFromOption = None,
+    lastmod_to: LastmodToOption = None,
+    first_seen_from: FirstSeenFromOption = None,
+    first_seen_to: FirstSeenToOption = None,
+    has: HasOption = None,
+    state: StateOption = ListingState.LISTED,
+) -> None:
+    """Export all stored URLs of SITE, or of all sites, or their changes.
+
+    Example: siteatlas export example.com --format parquet -o urls.parquet
+    """
+    wanted = UrlFilter(
+        contains=contains,
+        state=state,
+        prefix=prefix,
+        url=url,
+        sitemap=sitemap,
+        lastmod_from=lastmod_from,
+        lastmod_to=lastmod_to,
+        first_seen_from=first_seen_from,
+        first_seen_to=first_seen_to,
+        has=parse_extras(has),
+    )
+    if what is Exported.CHANGES and wanted != UrlFilter():
+        raise InputError("The filters of URLs do not apply to changes.")
+    if output is None and format is ExportFormat.PARQUET and is_terminal(sys.stdout):
+        raise InputError("Parquet is not text: use --output FILE, or redirect the output.")
+    run(_export(prepare(), site, what, format, wanted, output))
+
+
+async def _export(
+    settings: Settings,
+    site: str | None,
+    what: Exported,
+    format: ExportFormat,
+    wanted: UrlFilter,
+    output: Path | None,
+) -> None:
+    """Write an export to a file or to stdout, for `siteatlas export`."""
+    async with opened(settings):
+        domain_id = None
+        if site is not None:
+            async with get_session() as session, session.begin():
+                domain_id = (await find_domain_view(session, site)).id
+        export = await begin_export(ExportRequest(what, format, domain_id, wanted))
+        await _write_export(export, output)
+    print_message(
+        f"Complete as of number {export.metadata.as_of_seq} of the change feed "
+        f"(schema {export.metadata.schema})."
+    )
+
+
+async def _write_export(export: Export, output: Path | None) -> None:
+    """Write the bytes of an export; a file gets its name when it is complete."""
+    if output is None:
+        async for part in export.content:
+            write_bytes(part)
+        return
+    unfinished = output.with_name(f".{output.name}.part")
+    try:
+        await _write_file(export.content, unfinished)
+        unfinished.replace(output)
+    except OSError as error:
+        raise OutputFailed(f"{output}: {error.strerror or error}") from error
+    finally:
+        unfinished.unlink(missing_ok=True)
+
+
+async def _write_file(content: AsyncIterator[bytes], path: Path) -> None:
+    """Write the bytes of an export to a new file."""
+    with path.open("wb") as file:
+        async for part in content:
+            file.write(part)

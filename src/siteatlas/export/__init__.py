@@ -1,0 +1,1 @@
+"""Exports of stored URLs and of changes, as CSV, JSON Lines and Parquet."""

@@ -1,0 +1,91 @@
+"""`siteatlas export`, and the page on DuckDB and pandas, run as they are written."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from siteatlas.storage.session import Database
+from tests.fixtures.commands import Machine
+from tests.fixtures.database import transaction
+from tests.fixtures.records import add_domain, add_sitemap, add_urls
+
+pytestmark = pytest.mark.slow
+PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "load-into-duckdb-and-pandas.md"
+TEXT = PAGE.read_text(encoding="utf-8")
+(PROGRAM,) = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
+(QUERIES,) = re.findall(r"```sql\n(.*?)```", TEXT, re.DOTALL)
+RUN_QUERIES = """
+import sys, json, duckdb
+for query in sys.argv[1].split(";")[:2]:
+    print(json.dumps(duckdb.sql(query).fetchall(), default=str))
+"""
+
+
+@pytest.fixture
+def machine(tmp_path: Path, database_url: str) -> Machine:
+    """A machine that uses the database of the test."""
+    return Machine(tmp_path, {"DATABASE_URL": database_url})
+
+
+async def add_site() -> None:
+    """A site with two sections, and an image."""
+    async with transaction() as session:
+        sitemap = await add_sitemap(session, await add_domain(session))
+        urls = [(n, f"https://example.com/blog/{n}") for n in range(3)]
+        await add_urls(session, sitemap.id, urls)
+        image = {"images": [{"loc": "https://example.com/a.png"}]}
+        await add_urls(session, sitemap.id, [(9, "https://example.com/shop/x")], extras=image)
+
+
+def run_python(code: str, *arguments: str, cwd: Path) -> str:
+    """The output of a program, in a process of its own."""
+    return subprocess.run(
+        [sys.executable, "-c", code, *arguments],
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    ).stdout
+
+
+async def test_the_page_on_duckdb_works_as_written(
+    database: Database, machine: Machine, tmp_path: Path
+):
+    await add_site()
+    file = tmp_path / "urls.parquet"
+    result = machine.run("export", "example.com", "--format", "parquet", "--output", str(file))
+    assert result.returncode == 0, result.stderr
+    sections, images = map(json.loads, run_python(RUN_QUERIES, QUERIES, cwd=tmp_path).splitlines())
+    assert [row[:2] for row in sections] == [["blog", 3], ["shop", 1]]
+    assert images == [["https://example.com/shop/x", "https://example.com/a.png"]]
+    assert run_python(PROGRAM, cwd=tmp_path).strip().endswith("changes?after=0")
+
+
+async def test_csv_goes_to_stdout_with_filters(database: Database, machine: Machine):
+    await add_site()
+    result = machine.run("export", "--contains", "/blog/")
+    assert result.returncode == 0, result.stderr
+    rows = list(csv.DictReader(result.stdout.splitlines()))
+    assert [row["url"] for row in rows] == [f"https://example.com/blog/{n}" for n in range(3)]
+    assert "as of number 0" in result.stderr
+
+
+async def test_a_file_that_cannot_be_written_is_not_left_behind(
+    database: Database, machine: Machine, tmp_path: Path
+):
+    await add_site()
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (folder / "urls.csv").mkdir()
+    result = machine.run("export", "example.com", "--output", str(folder / "urls.csv"))
+    assert result.returncode == 1
+    assert "urls.csv" in result.stderr
+    assert [path.name for path in folder.iterdir()] == ["urls.csv"]
