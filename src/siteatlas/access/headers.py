@@ -13,7 +13,8 @@ PERMISSIONS_POLICY = "camera=(), display-capture=(), geolocation=(), microphone=
 SECURITY_HEADERS: dict[bytes, bytes] = {
     b"content-security-policy": CONTENT_SECURITY_POLICY.encode(),
     b"x-content-type-options": b"nosniff",
-    b"referrer-policy": b"no-referrer",
+    # With `no-referrer`, browsers send `Origin: null` with our own forms.
+    b"referrer-policy": b"same-origin",
     b"cross-origin-opener-policy": b"same-origin",
     b"cross-origin-resource-policy": b"same-origin",
     b"permissions-policy": PERMISSIONS_POLICY.encode(),

@@ -1,0 +1,160 @@
+"""The dashboard as people use it, in Chromium."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-untyped]
+from playwright.sync_api import Browser, Page, expect
+
+from tests.browser.conftest import WatchedContext
+from tests.fixtures.commands import Service
+from tests.fixtures.site_server import SiteServer
+
+pytestmark = pytest.mark.slow
+
+PATIENCE = 30_000
+PATHS = ["/", "/domains", "/changes", "/problems", "/jobs", "/system", "/scan"]
+TABS = ["summary", "tree", "urls", "changes", "problems", "scans", "robots", "settings"]
+# Elements that reach beyond the window, unless a parent lets them scroll.
+WIDE_ELEMENTS = """width => [...document.querySelectorAll("body *")]
+  .filter(one => one.getBoundingClientRect().right > width && !one.closest(".scroll"))
+  .map(one => one.outerHTML.slice(0, 100)).slice(0, 5)"""
+
+
+def submit(page: Page, address: str) -> None:
+    """Scan a site through the dialog of the page."""
+    page.get_by_role("link", name="Scan a site").first.click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_label("Sites, one per line").fill(address)
+    dialog.get_by_role("button", name="Scan now").click()
+
+
+@pytest.fixture(scope="module")
+def scanned(chromium: Browser, service: Service, site: SiteServer) -> str:
+    """The name of a site that was scanned before the test."""
+    context = chromium.new_context()
+    page = context.new_page()
+    page.goto(service.address + "/")
+    submit(page, site.base)
+    expect(page.locator("h1 + .badge")).to_contain_text("completed", timeout=PATIENCE)
+    context.close()
+    return site.host_port
+
+
+def test_a_submitted_site_is_watched_live_to_its_end(
+    window: WatchedContext, service: Service, site: SiteServer
+):
+    page = window.open(service.address + "/")
+    submit(page, site.base)
+    page.wait_for_url(re.compile(r"/jobs/\d+$"))
+    expect(page.locator("h1 + .badge")).to_contain_text("completed", timeout=PATIENCE)
+    expect(page.locator("#job")).to_contain_text("65")
+    page.get_by_role("link", name="Open the site").click()
+    expect(page.locator("h1")).to_have_text(site.host_port)
+
+
+def test_the_tree_opens_and_leads_to_a_sitemap(
+    window: WatchedContext, service: Service, scanned: str
+):
+    page = window.open(f"{service.address}/domains/{scanned}?tab=tree")
+    page.get_by_role("link", name="/b.xml").click()
+    expect(page.locator("h1")).to_contain_text("/b.xml")
+    expect(page.locator("tbody tr")).to_have_count(5)
+
+
+def test_a_filter_is_in_the_address_and_the_back_button_undoes_it(
+    window: WatchedContext, service: Service, scanned: str
+):
+    page = window.open(f"{service.address}/domains/{scanned}?tab=urls")
+    expect(page.locator("tbody tr")).to_have_count(50)
+    page.get_by_label("URL contains").fill("page-59")
+    page.get_by_role("button", name="Filter").click()
+    expect(page.locator("tbody tr")).to_have_count(1)
+    assert "contains=page-59" in page.url
+    page.go_back()
+    expect(page.locator("tbody tr")).to_have_count(50)
+
+
+def test_a_new_job_appears_in_the_list_without_reloading(
+    window: WatchedContext, service: Service, site: SiteServer, scanned: str
+):
+    listed = window.open(f"{service.address}/jobs?domain={scanned}")
+    expect(listed.locator("[data-live]")).to_have_attribute("data-state", "live")
+    before = listed.locator("#job-rows tbody tr").count()
+    submit(window.open(service.address + "/"), site.base)
+    expect(listed.locator("#job-rows tbody tr")).to_have_count(before + 1, timeout=PATIENCE)
+
+
+def test_live_updates_can_be_paused(window: WatchedContext, service: Service):
+    page = window.open(service.address + "/")
+    live = page.locator("[data-live]")
+    expect(live).to_have_attribute("data-state", "live")
+    live.click()
+    expect(live).to_have_attribute("data-state", "paused")
+    page.keyboard.press("r")
+    expect(live).to_have_attribute("data-state", "live")
+
+
+def test_the_keyboard_alone_leads_to_everything(window: WatchedContext, service: Service):
+    page = window.open(service.address + "/")
+    page.keyboard.press("g")
+    page.keyboard.press("j")
+    page.wait_for_url("**/jobs")
+    page.keyboard.press("s")
+    expect(page.get_by_role("dialog")).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("dialog")).to_be_hidden()
+    page.keyboard.press("/")
+    expect(page.get_by_role("searchbox", name="Search")).to_be_focused()
+
+
+def test_a_chosen_theme_is_kept(window: WatchedContext, service: Service):
+    page = window.open(service.address + "/")
+    page.keyboard.press("t")
+    page.keyboard.press("t")
+    expect(page.locator("html")).to_have_attribute("data-theme", "dark")
+    page.reload()
+    expect(page.locator("html")).to_have_attribute("data-theme", "dark")
+
+
+def test_everything_works_without_javascript(
+    chromium: Browser, service: Service, site: SiteServer, scanned: str
+):
+    context = chromium.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto(f"{service.address}/")
+    page.get_by_role("link", name="Scan a site").first.click()
+    page.locator("main").get_by_label("Sites, one per line").fill(site.base)
+    page.locator("main").get_by_role("button", name="Scan now").click()
+    assert re.search(r"/jobs/\d+$", page.url)
+    page.goto(f"{service.address}/domains/{scanned}?tab=tree")
+    assert page.get_by_role("link", name="/b.xml").is_visible()
+    context.close()
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("width", [320, 1280])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_no_page_has_a_barrier_that_axe_finds_or_scrolls_sideways(
+    chromium: Browser, service: Service, scanned: str, scheme: str, width: int
+):
+    context = chromium.new_context(
+        color_scheme="dark" if scheme == "dark" else "light",
+        viewport={"width": width, "height": 800},
+    )
+    window, found = WatchedContext(context), {}
+    for path in [*PATHS, *(f"/domains/{scanned}?tab={tab}" for tab in TABS), "/jobs/1"]:
+        page = window.open(service.address + path)
+        if page.evaluate("document.documentElement.scrollWidth") > width:
+            found[path] = ["scrolls sideways", *page.evaluate(WIDE_ELEMENTS, width)]
+        results = Axe().run(page)
+        violations = results.response["violations"]
+        if violations:
+            nodes = [(one["id"], one["nodes"][0]["html"][:120]) for one in violations]
+            found[path] = [f"{name}: {html}" for name, html in nodes]
+        page.close()
+    context.close()
+    assert found == {}
+    assert window.faults == []
