@@ -240,10 +240,10 @@ class Recorder:
     def _replace_links(self, document: ScannedDocument, event: DocumentClosed) -> None:
         """Let what a completely read index no longer lists be unlinked from it.
 
-        Not after a limit: children beyond it are not reported.
+        It may have become a list of pages. Not after a limit: children beyond it are not reported.
         """
-        complete = event.outcome is DocumentOutcome.COMPLETE and event.type is SitemapType.INDEX
-        if complete and not LIMITS.intersection(self.reasons):
+        proves = event.outcome is DocumentOutcome.COMPLETE and LIMITS.isdisjoint(self.reasons)
+        if proves and SitemapType.INDEX in (event.type, document.last_read.type):
             self._batch.children[document.id] = document.listed_children()
 
     async def _look_up(self, urls: Sequence[str]) -> None:

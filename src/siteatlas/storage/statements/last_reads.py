@@ -22,6 +22,7 @@ class LastRead(NamedTuple):
     lastmod_trusted: bool = True
     lastmod_streak: int = 0
     lastmod_sample: Mapping[str, int] | None = None
+    type: str | None = None
 
 
 NEVER_READ = LastRead()
