@@ -1,0 +1,47 @@
+"""Plays the script: each scan, what the feed says of it, and a copy of the site from each position."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+import httpx
+
+from siteatlas.storage.models import Job
+from tests.fixtures.changing_site import ChangingSite
+from tests.fixtures.feed import FeedClient, Mirror, differences, told
+from tests.fixtures.passing_time import let_minutes_pass
+from tests.integration.changes.script import Step
+
+# Runs one scan of the script; whether that was disturbed.
+Run = Callable[[ChangingSite, int], Awaitable[tuple[Job, bool]]]
+
+
+class Performance:
+    """The script, scan by scan: the events of each, and a copy of the site from each position."""
+
+    def __init__(self, site: ChangingSite, http: httpx.AsyncClient, run: Run) -> None:
+        self._site = site
+        self._run = run
+        self._feed = FeedClient(http, site.host_port, limit=50)
+        self._mirrors: list[Mirror] = []
+        self.disturbed = 0
+
+    async def play(self, number: int, step: Step) -> None:
+        """One step: what the feed says of it must be the log, and every copy must be right."""
+        await let_minutes_pass(step.minutes)
+        expected = step.change(self._site)
+        before = await self._feed.head() if number else 0
+        job, was_disturbed = await self._run(self._site, number)
+        self.disturbed += was_disturbed
+        assert job.status == ("failed" if step.fails else "completed"), (step.name, job.error)
+        events = await self._feed.events(after=before)
+        wrong = differences(told(events, self._site.base), expected)
+        assert not wrong, f"{step.name}: {wrong}"
+        await self._check_mirrors(step)
+
+    async def _check_mirrors(self, step: Step) -> None:
+        self._mirrors.append(await Mirror.of(self._feed))
+        events = await self._feed.events()
+        for mirror in self._mirrors:
+            replayed = await mirror.replay(events, self._feed.document)
+            assert replayed == self._mirrors[-1].entries, (step.name, mirror.as_of)
