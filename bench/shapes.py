@@ -24,7 +24,6 @@ READERS = {
     "usp": "ultimate-sitemap-parser",
     "scrapy": "scrapy",
     "trafilatura": "trafilatura",
-    "advertools": "advertools",
 }
 
 
