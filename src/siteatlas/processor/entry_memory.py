@@ -13,6 +13,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from operator import ne
 
 from siteatlas.hash_arrays import HashArrays
 from siteatlas.processor.fingerprints import NO_TEXT
@@ -159,24 +160,35 @@ class EntryMemory:
 
     def _pick_stored(self, listed: ListedValues, positions: list[int]) -> Picked | None:
         """`pick` for entries that are all stored and listed, each once; None if they are not."""
-        stored = self._stored
-        if stored.texts is not None or listed.texts is not None:
-            return None
+        stored, picked = self._stored, Picked()
         if any(map(stored.flags.__getitem__, positions)) or len(set(positions)) < len(positions):
             return None
-        prints = list(map(stored.fingerprints.__getitem__, positions))
-        dates = list(map(stored.dates.__getitem__, positions))
-        picked, differing = Picked(), set[int]()
-        if prints != listed.fingerprints or dates != listed.dates:
-            pairs = zip(prints, listed.fingerprints, dates, listed.dates, strict=True)
-            differing = {n for n, (a, b, c, d) in enumerate(pairs) if a != b or c != d}
-            for index in sorted(differing):
-                self._compare(listed, index, positions[index], picked)
-        same = [place for n, place in enumerate(positions) if n not in differing]
-        for position in same if differing else positions:
-            stored.flags[position] = SEEN
+        differing = self._differing(listed, positions)
+        for index in differing:
+            self._compare(listed, index, positions[index], picked)
+        skipped = set(differing)
+        for index, position in enumerate(positions):
+            if index not in skipped:
+                stored.flags[position] = SEEN
         self._seen_stored += len(positions) - len(differing)
         return picked
+
+    def _differing(self, listed: ListedValues, positions: list[int]) -> list[int]:
+        """The indexes of listed entries that are not stored as they are listed."""
+        stored = self._stored
+        pairs = [
+            (list(map(stored.fingerprints.__getitem__, positions)), listed.fingerprints),
+            (list(map(stored.dates.__getitem__, positions)), listed.dates),
+        ]
+        if stored.texts is not None or listed.texts is not None:
+            none = [NO_TEXT] * len(positions)
+            known = none if stored.texts is None else list(map(stored.texts.__getitem__, positions))
+            pairs.append((known, none if listed.texts is None else listed.texts))
+        found: set[int] = set()
+        for before, now in pairs:
+            if before != now:
+                found.update(n for n, one in enumerate(map(ne, before, now)) if one)
+        return sorted(found)
 
     def _pick_one_by_one(self, listed: ListedValues, positions: Sequence[int | None]) -> Picked:
         """`pick` for entries of which some are new, changed or repeated."""
