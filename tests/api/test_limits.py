@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import ExitStack
+from dataclasses import replace
+from uuid import uuid4
 
 import pytest
 from fastapi import FastAPI
 
-from siteatlas.access.limits import FAILED_LOGINS_PER_MINUTE
-from siteatlas.access.scopes import Scope
+from siteatlas.access.identity import LOCAL_IDENTITY, Identity
+from siteatlas.access.limits import FAILED_LOGINS_PER_MINUTE, STREAMS_PER_SESSION, AccessLimits
+from siteatlas.access.scopes import ALL_SCOPES, Scope
+from siteatlas.errors import TooManyStreams
+from siteatlas.settings import Settings
 from siteatlas.storage.session import Database
 from tests.fixtures.access import application, client_with, make_key
 
@@ -116,3 +122,18 @@ async def test_forwarded_addresses_count_only_behind_a_trusted_proxy(database: D
 
     assert 429 not in await attempts("198.51.100.7")
     assert (await attempts("192.0.2.66"))[-1] == 429
+
+
+def test_event_streams_are_limited_per_session_and_counted_while_they_are_open():
+    limits = AccessLimits(Settings())
+    ann = Identity(uuid4(), "ann", ALL_SCOPES, key_id="abcdefgh")
+    bob = replace(ann, session_id=uuid4())
+    with ExitStack() as streams:
+        for _ in range(STREAMS_PER_SESSION):
+            limits.require_stream_room(ann)
+            streams.enter_context(limits.stream(ann))
+        with pytest.raises(TooManyStreams):
+            limits.require_stream_room(ann)
+        limits.require_stream_room(bob)
+        limits.require_stream_room(LOCAL_IDENTITY)
+    limits.require_stream_room(ann)

@@ -8,14 +8,21 @@ limits.
 from __future__ import annotations
 
 import time
-from collections import OrderedDict
+from collections import Counter, OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated
 from uuid import UUID
 
 from fastapi import Depends, Request
 
 from siteatlas.access.identity import Identity
-from siteatlas.errors import TooManyFailedLogins, TooManyQueuedScans, TooManyRequests
+from siteatlas.errors import (
+    TooManyFailedLogins,
+    TooManyQueuedScans,
+    TooManyRequests,
+    TooManyStreams,
+)
 from siteatlas.queue.waiting_jobs import count_waiting
 from siteatlas.settings import Settings
 from siteatlas.storage.session import execute_autocommit, get_autocommit_session
@@ -24,6 +31,8 @@ from siteatlas.storage.statements.rate_limits import TAKE, take_values
 FAILED_LOGINS_PER_MINUTE = 10
 MINUTE = 60.0
 QUEUE_RETRY_SECONDS = 60.0
+STREAMS_PER_SESSION = 10
+STREAM_RETRY_SECONDS = 10.0
 MAX_SUBJECTS = 10_000
 
 
@@ -55,6 +64,7 @@ class AccessLimits:
         self._max_queued = settings.max_queued_scans
         self._reads = ProcessLimit(settings.reads_per_minute)
         self._refused_until: OrderedDict[str, float] = OrderedDict()
+        self._streams: Counter[str] = Counter()
 
     async def count_request(self, identity: Identity, *, is_read: bool) -> None:
         """Count a request; TooManyRequests if the key has made too many."""
@@ -87,6 +97,23 @@ class AccessLimits:
         if len(self._refused_until) > MAX_SUBJECTS:
             self._refused_until.popitem(last=False)
 
+    def require_stream_room(self, identity: Identity) -> None:
+        """Raise TooManyStreams if the session has as many event streams as it may have."""
+        if not identity.is_local and self._streams[_holder(identity)] >= STREAMS_PER_SESSION:
+            raise TooManyStreams(retry_after=STREAM_RETRY_SECONDS)
+
+    @contextmanager
+    def stream(self, identity: Identity) -> Iterator[None]:
+        """Count an event stream while it is open."""
+        holder = _holder(identity)
+        self._streams[holder] += 1
+        try:
+            yield
+        finally:
+            self._streams[holder] -= 1
+            if not self._streams[holder]:
+                del self._streams[holder]
+
     async def require_queue_room(self, identity: Identity, sites: int = 1) -> None:
         """Raise TooManyQueuedScans if the user cannot queue so many more scans."""
         if identity.is_local:
@@ -97,6 +124,11 @@ class AccessLimits:
                 "Wait until some have ended.",
                 retry_after=QUEUE_RETRY_SECONDS,
             )
+
+
+def _holder(identity: Identity) -> str:
+    """Whose event streams are counted together: those of a session, or of a key without one."""
+    return str(identity.session_id or identity.key_id)
 
 
 async def current_limits(request: Request) -> AccessLimits:

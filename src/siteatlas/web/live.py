@@ -14,6 +14,8 @@ from fastapi import APIRouter, Request
 from fastapi.responses import StreamingResponse
 
 from siteatlas import __version__
+from siteatlas.access.identity import CurrentIdentity, Identity
+from siteatlas.access.limits import AccessLimits, CurrentLimits
 from siteatlas.access.marks import READ
 from siteatlas.errors import SiteatlasError, TooManyConnections
 from siteatlas.insights.activity import read_activity
@@ -76,12 +78,23 @@ class Broadcaster:
 
 
 @router.get("/events", dependencies=[READ])
-async def stream_events(request: Request) -> StreamingResponse:
+async def stream_events(
+    request: Request, identity: CurrentIdentity, limits: CurrentLimits
+) -> StreamingResponse:
     """The stream of one tab."""
     broadcaster: Broadcaster = request.app.state.broadcaster
-    return StreamingResponse(
-        _messages(broadcaster), media_type="text/event-stream", headers=HEADERS
-    )
+    limits.require_stream_room(identity)
+    messages = _limited(_messages(broadcaster), limits, identity)
+    return StreamingResponse(messages, media_type="text/event-stream", headers=HEADERS)
+
+
+async def _limited(
+    messages: AsyncIterator[str], limits: AccessLimits, identity: Identity
+) -> AsyncIterator[str]:
+    """The messages of a stream, which is counted while its response lasts."""
+    with limits.stream(identity):
+        async for message in messages:
+            yield message
 
 
 async def _messages(broadcaster: Broadcaster) -> AsyncIterator[str]:
