@@ -35,7 +35,7 @@ class Meters:
     """Counts and seconds.
 
     `documents` is by outcome, `unchanged_documents` by how that was found out, `jobs_ended` by the
-    status they ended in, `changes` by the kind of event that was published.
+    status they ended in, `changes` of URLs by kind, as published.
     """
 
     claims: int = 0

@@ -20,7 +20,7 @@ from siteatlas.insights.queue_load import QueueLoad
 from siteatlas.meters import Meters, meters
 from siteatlas.queue.statuses import FINAL_STATUSES
 from siteatlas.scanner.events import DocumentOutcome, UnchangedBy
-from siteatlas.storage.models import ChangeKind, FeedEventKind
+from siteatlas.storage.models import ChangeKind
 
 MEDIA_TYPE = CONTENT_TYPE_PLAIN_0_0_4
 
@@ -135,8 +135,8 @@ class MetersCollector(Collector):
             reasons,
             counted.unchanged_documents,
         )
-        kinds = (kind.value for kind in (*ChangeKind, *FeedEventKind))
-        yield _counters("changes", "Events published, by kind.", "kind", kinds, counted.changes)
+        kinds = (kind.value for kind in ChangeKind)
+        yield _counters("changes", "Changes of URLs published.", "kind", kinds, counted.changes)
         yield _counter("urls", "URLs read.", counted.urls)
         yield _counter("fetched_bytes", "Bytes fetched.", counted.fetched_bytes)
 
