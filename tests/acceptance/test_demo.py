@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from subprocess import Popen
 
@@ -37,3 +38,14 @@ def test_every_command_that_the_demo_prints_works(fresh_machine: Machine):
         if shutil.which("curl"):
             accepted = fresh_machine.execute(["sh", "-c", post])
             assert '"status":"pending"' in accepted.stdout
+
+
+@pytest.mark.slow
+def test_a_changing_site_gives_the_follower_something_to_print(fresh_machine: Machine):
+    with fresh_machine.process("demo", "--changing") as demo:
+        *_, follow = commands_of(words_of(demo))
+        assert follow.endswith("changes --follow")
+        command = ["timeout", "25", "sh", "-c", f"exec env {follow} --format jsonl"]
+        printed = fresh_machine.execute(command).stdout
+    kinds = {json.loads(line)["kind"] for line in printed.splitlines()}
+    assert "added" in kinds

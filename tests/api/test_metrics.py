@@ -176,3 +176,13 @@ async def test_unchanged_documents_are_counted_by_reason(client: httpx.AsyncClie
     reasons = [name for name in after if name.startswith("siteatlas_documents_unchanged_total")]
     assert len(reasons) == 2
     assert sum(after[name] - before[name] for name in reasons) == 1
+
+
+async def test_changes_of_published_scans_are_counted_by_kind(client: httpx.AsyncClient):
+    name = 'siteatlas_changes_total{kind="added"}'
+    async with SiteServer({"/sitemap.xml": urlset(pages("a", 3))}) as server:
+        await scan_server(server)
+        before = samples((await client.get("/metrics")).text)[name]
+        server.pages["/sitemap.xml"] = urlset(pages("a", 5))
+        await scan_server(server)
+    assert samples((await client.get("/metrics")).text)[name] - before == 2

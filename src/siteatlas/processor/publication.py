@@ -67,7 +67,11 @@ async def publish(steps: FencedSteps, finished: FinishedScan, end: ScanEnd) -> R
     written = await final.write_last_rows()
     if not isinstance(written, ScanSummary):
         return written
-    return await final.publish_settled(await _settle(steps, end, written))
+    settled = await _settle(steps, end, written)
+    status, result = await final.publish_settled(settled)
+    if status is JobStatus.COMPLETED:
+        meters.changes.update(settled.changes.by_kind)
+    return status, result
 
 
 async def _settle(steps: FencedSteps, end: ScanEnd, summary: ScanSummary) -> Settled:
