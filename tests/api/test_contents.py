@@ -226,3 +226,12 @@ async def test_a_filter_that_does_not_exist_is_refused(
     await two_sites()
     response = await client.get(f"{SITE}/urls", params=query)
     assert (response.status_code, response.json()["code"]) == (422, "input_invalid")
+
+
+async def test_the_history_of_a_url_has_its_entries(client: httpx.AsyncClient):
+    await two_sites()
+    response = await client.get(f"{SITE}/urls/history", params={"url": "https://example.com/a"})
+    answer = response.json()
+    assert (answer["items"], answer["next_cursor"]) == ([], None)
+    assert [entry["url"] for entry in answer["entries"]] == ["https://example.com/a"]
+    assert (await client.get(f"{SITE}/urls/history")).status_code == 422

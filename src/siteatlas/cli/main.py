@@ -37,6 +37,7 @@ COMMANDS = {
     "sitemaps": "List the stored sitemaps of a site.",
     "urls": "List the stored URLs of a site, or search all sites.",
     "export": "Export stored URLs or changes as CSV, JSON Lines or Parquet.",
+    "compare": "Compare the URLs of a site with a list or with another site.",
     "changes": "Print what was added, changed and removed.",
     "robots": "Print the stored robots.txt of a site, and how it changed.",
     "problems": "List the stored problems in a site's sitemaps.",

@@ -20,6 +20,7 @@ from siteatlas.api.schemas.domains import (
     ScansQuery,
 )
 from siteatlas.api.schemas.sitemaps import SitemapAnswer, SitemapsQuery
+from siteatlas.api.schemas.url_history import UrlHistoryAnswer, UrlHistoryQuery
 from siteatlas.api.schemas.urls import UrlPageAnswer, UrlsQuery
 from siteatlas.api.sessions import ReadSession
 from siteatlas.insights.candidates import CandidateView, list_candidates
@@ -29,6 +30,7 @@ from siteatlas.insights.problems import ProblemFilter, ProblemView, list_problem
 from siteatlas.insights.robots_files import RobotsFileView, list_robots_files
 from siteatlas.insights.scans import ScanView, list_scans
 from siteatlas.insights.sitemaps import SitemapView, list_sitemaps
+from siteatlas.insights.url_history import UrlHistoryPage, list_url_history
 from siteatlas.insights.urls import UrlPage, list_domain_urls
 from siteatlas.queue.statuses import parse_status
 
@@ -72,6 +74,23 @@ async def get_domain_urls(
     site = await find_domain_view(session, domain)
     return await list_domain_urls(
         session, site.id, query.wanted, limit=query.limit, cursor=query.cursor
+    )
+
+
+@router.get(
+    "/{domain}/urls/history",
+    summary="Show the history of a URL",
+    response_model=UrlHistoryAnswer,
+    responses=problems(404),
+    dependencies=[READ],
+)
+async def get_url_history(
+    domain: DomainName, query: Annotated[UrlHistoryQuery, Query()], session: ReadSession
+) -> UrlHistoryPage:
+    """Where a URL is or was listed, and every retained change of it, newest first."""
+    site = await find_domain_view(session, domain)
+    return await list_url_history(
+        session, site.id, query.url, limit=query.limit, cursor=query.cursor
     )
 
 

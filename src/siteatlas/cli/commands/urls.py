@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from siteatlas.cli.commands.url_history import print_history
 from siteatlas.cli.terminal.context import prepare
 from siteatlas.cli.terminal.database import opened
 from siteatlas.cli.terminal.errors import run
@@ -47,6 +48,7 @@ from siteatlas.cli.terminal.url_options import (
     StateOption,
     parse_extras,
 )
+from siteatlas.errors import InputError
 from siteatlas.insights.domains import find_domain_view
 from siteatlas.insights.pages import DEFAULT_LIMIT, Page
 from siteatlas.insights.url_filters import ListingState, UrlFilter
@@ -97,6 +99,10 @@ def urls(
     first_seen_to: FirstSeenToOption = None,
     has: HasOption = None,
     state: StateOption = ListingState.LISTED,
+    history: Annotated[
+        str | None,
+        typer.Option(metavar="URL", help="Print the history of this URL of SITE instead."),
+    ] = None,
     limit: LimitOption = DEFAULT_LIMIT,
     cursor: CursorOption = None,
     everything: AllOption = False,
@@ -119,6 +125,11 @@ def urls(
         first_seen_to=first_seen_to,
         has=parse_extras(has),
     )
+    if history is not None:
+        if site is None:
+            raise InputError("--history needs a site.")
+        run(print_history(prepare(), site, history, as_json=as_json))
+        return
     bare = format is UrlFormat.URLS and not as_json
     request = ListRequest.of(
         ListFormat.TABLE if bare else ListFormat(format.value),

@@ -1,0 +1,31 @@
+"""Models of the history of one URL."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from siteatlas.api.schemas.base import MAX_ADDRESS_CHARS, PageAnswer, QueryShape, declared
+from siteatlas.api.schemas.changes import ChangeAnswer
+from siteatlas.api.schemas.urls import NO_NUL, UrlAnswer
+from siteatlas.insights.pages import MAX_LIMIT
+
+
+class UrlHistoryAnswer(PageAnswer[ChangeAnswer]):
+    """The changes of one URL, newest first."""
+
+    entries: Annotated[list[UrlAnswer], declared(maxItems=MAX_LIMIT)] = Field(
+        description="Only on the first page: the URL in each sitemap that lists or listed it."
+    )
+
+
+class UrlHistoryQuery(QueryShape):
+    """The URL whose history to show."""
+
+    url: str = Field(
+        min_length=1,
+        max_length=MAX_ADDRESS_CHARS,
+        pattern=NO_NUL,
+        description="The URL, exactly as listed.",
+    )

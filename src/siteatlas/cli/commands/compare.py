@@ -1,0 +1,162 @@
+"""`siteatlas compare`: the stored URLs of a site beside a list, or beside another site."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import contextmanager
+from enum import StrEnum
+from itertools import islice
+from pathlib import Path
+from typing import Annotated
+from uuid import UUID
+
+import typer
+
+from siteatlas.cli.commands.url_comparison import UrlSide, Where, compared
+from siteatlas.cli.terminal.context import prepare
+from siteatlas.cli.terminal.database import opened
+from siteatlas.cli.terminal.errors import run
+from siteatlas.cli.terminal.options import SiteArgument
+from siteatlas.cli.terminal.output import print_message, url_lines, write_bytes
+from siteatlas.cli.terminal.site_list import STDIN
+from siteatlas.errors import InputError
+from siteatlas.insights.domains import find_domain_view
+from siteatlas.insights.url_filters import UrlFilter
+from siteatlas.insights.urls import read_urls, source_of_urls
+from siteatlas.settings import Settings
+from siteatlas.storage.session import get_session
+
+ROWS_PER_READ = 2_000
+LINES_PER_BATCH = 5_000
+SIGNS = {Where.SITE: "+", Where.OTHER: "-", Where.BOTH: "="}
+
+
+class Shown(StrEnum):
+    """Which URLs of a comparison to print."""
+
+    DIFFERENCES = "differences"
+    SITE = "site"
+    OTHER = "other"
+    BOTH = "both"
+    ALL = "all"
+
+
+app = typer.Typer(rich_markup_mode=None)
+
+
+@app.command()
+def compare(
+    site: SiteArgument,
+    other: Annotated[
+        str,
+        typer.Argument(
+            metavar="OTHER", help="A file with one URL per line, - for stdin, or another site."
+        ),
+    ],
+    *,
+    show: Annotated[
+        Shown,
+        typer.Option(
+            help="URLs that only the site has (site, +), only the other (other, -), both (=), the "
+            "first two (differences) or all. A single kind is printed without its sign."
+        ),
+    ] = Shown.DIFFERENCES,
+) -> None:
+    """Compare the stored URLs of SITE with a list of your own, or with another site.
+
+    A list is compared by whole URLs, another site by paths and queries. Each URL is printed once;
+    the counts go to stderr. Example: siteatlas compare example.com urls.txt --show other
+    """
+    run(_compare(prepare(), site, other, show))
+
+
+async def _compare(settings: Settings, site: str, other: str, show: Shown) -> None:
+    """Print a comparison for `siteatlas compare`."""
+    counts = Counter[Where]()
+    async with opened(settings):
+        with _list_file(other) as path:
+            key = _whole_url if path else _path_and_query
+            left = UrlSide(SiteUrls(await _domain_id(site)), key)
+            right = UrlSide(ListUrls(path) if path else SiteUrls(await _domain_id(other)), key)
+            async for where, urls in compared(left, right):
+                counts[where] += len(urls)
+                _write_urls(where, urls, show)
+    print_message(
+        f"Only in {site}: {counts[Where.SITE]}. Only in {other}: {counts[Where.OTHER]}. "
+        f"In both: {counts[Where.BOTH]}."
+    )
+
+
+async def _domain_id(site: str) -> UUID:
+    """The id of a site that `siteatlas compare` names."""
+    async with get_session() as session, session.begin():
+        return (await find_domain_view(session, site)).id
+
+
+@contextmanager
+def _list_file(other: str) -> Iterator[Path | None]:
+    """The file of a list, which is read twice; stdin is copied first. None for a site."""
+    if other != STDIN:
+        path = Path(other)
+        yield path if path.is_file() else None
+        return
+    with tempfile.NamedTemporaryFile() as copy:
+        shutil.copyfileobj(sys.stdin.buffer, copy)
+        copy.flush()
+        yield Path(copy.name)
+
+
+class SiteUrls:
+    """The listed URLs of a site, read in short transactions."""
+
+    def __init__(self, domain_id: UUID) -> None:
+        self._source = source_of_urls(domain_id, UrlFilter())
+
+    async def __call__(self) -> AsyncIterator[Sequence[str]]:
+        place = None
+        while True:
+            async with get_session() as session, session.begin():
+                found = await read_urls(session, self._source, place, ROWS_PER_READ)
+            yield [view.url for view in found.views]
+            place = found.place
+            if place is None:
+                return
+
+
+class ListUrls:
+    """The URLs of a file, one per line; blank lines are left out."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    async def __call__(self) -> AsyncIterator[Sequence[str]]:
+        try:
+            with self._path.open(encoding="utf-8-sig", errors="replace") as file:
+                lines = filter(None, map(str.strip, file))
+                while batch := list(islice(lines, LINES_PER_BATCH)):
+                    yield batch
+        except OSError as error:
+            raise InputError(f"{self._path}: {error.strerror or error}") from error
+
+
+def _whole_url(url: str) -> str:
+    """A URL by itself, as it is compared with a list."""
+    return url
+
+
+def _path_and_query(url: str) -> str:
+    """What a URL has after its host, as it is compared with that of another site."""
+    after_scheme = url.partition("://")[2]
+    return "/" + after_scheme.partition("/")[2]
+
+
+def _write_urls(where: Where, urls: list[str], show: Shown) -> None:
+    """Print the URLs of one kind if they are to be shown."""
+    if show.value == where.value:
+        write_bytes(url_lines(urls))
+    elif show is Shown.ALL or (show is Shown.DIFFERENCES and where is not Where.BOTH):
+        write_bytes(url_lines([f"{SIGNS[where]} {url}" for url in urls]))

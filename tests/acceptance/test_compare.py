@@ -1,0 +1,63 @@
+"""`siteatlas compare` and `siteatlas urls --history`; the page on comparing runs as written."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from siteatlas.storage.hashes import url_hash
+from siteatlas.storage.session import Database
+from tests.fixtures.commands import Machine
+from tests.fixtures.database import transaction
+from tests.fixtures.records import add_domain, add_sitemap, add_urls
+
+pytestmark = pytest.mark.slow
+PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "compare-with-your-own-list.md"
+COMMANDS = re.findall(r"```sh\nsiteatlas (.*?)\n```", PAGE.read_text(encoding="utf-8"))
+
+
+async def add_site(name: str, *paths: str) -> None:
+    """A site that lists these paths."""
+    async with transaction() as session:
+        sitemap = await add_sitemap(session, await add_domain(session, name))
+        urls = [f"https://{name}/{path}" for path in paths]
+        await add_urls(session, sitemap.id, [(url_hash(url), url) for url in urls])
+
+
+async def test_the_commands_of_the_page_compare(
+    database: Database, database_url: str, tmp_path: Path
+):
+    await add_site("example.com", "a", "b")
+    await add_site("staging.example.com", "b", "c")
+    machine = Machine(tmp_path, {"DATABASE_URL": database_url})
+    (tmp_path / "urls.txt").write_text("https://example.com/b\n\nhttps://example.com/mine\n" * 2)
+    plain, other, sites = [
+        machine.run(*shlex.split(command.replace("urls.txt", str(tmp_path / "urls.txt"))))
+        for command in COMMANDS
+    ]
+    assert plain.returncode == 0, plain.stderr
+    assert plain.stdout.splitlines() == ["+ https://example.com/a", "- https://example.com/mine"]
+    assert other.stdout == "https://example.com/mine\n"
+    assert sites.stdout.splitlines() == [
+        "+ https://example.com/a",
+        "- https://staging.example.com/c",
+    ]
+    assert "In both: 1." in sites.stderr
+
+
+async def test_the_history_of_a_url_is_printed(
+    database: Database, database_url: str, tmp_path: Path
+):
+    await add_site("example.com", "a")
+    machine = Machine(tmp_path, {"DATABASE_URL": database_url})
+    result = machine.run("urls", "example.com", "--history", "https://example.com/a")
+    assert result.returncode == 0, result.stderr
+    assert "first seen  https://example.com/sitemap.xml" in result.stdout
+    shown = machine.run("urls", "example.com", "--history", "https://example.com/a", "--json")
+    assert [entry["url"] for entry in json.loads(shown.stdout)["entries"]] == [
+        "https://example.com/a"
+    ]
