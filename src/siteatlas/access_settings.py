@@ -101,6 +101,15 @@ class AccessSettings:
             "local mode."
         ),
     )
+    failed_logins_per_minute: int = setting(
+        Integer(1, 1_000_000),
+        10,
+        env="SITEATLAS_FAILED_LOGINS_PER_MINUTE",
+        description=(
+            "Maximum number of wrong access keys per minute and address, over all processes; more "
+            "of them are answered with 429."
+        ),
+    )
     max_queued_scans: int = setting(
         Integer(1, 10_000_000),
         10_000,

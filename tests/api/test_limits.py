@@ -11,7 +11,7 @@ import pytest
 from fastapi import FastAPI
 
 from siteatlas.access.identity import LOCAL_IDENTITY, Identity
-from siteatlas.access.limits import FAILED_LOGINS_PER_MINUTE, STREAMS_PER_SESSION, AccessLimits
+from siteatlas.access.limits import STREAMS_PER_SESSION, AccessLimits
 from siteatlas.access.scopes import ALL_SCOPES, Scope
 from siteatlas.errors import TooManyStreams
 from siteatlas.settings import Settings
@@ -19,6 +19,7 @@ from siteatlas.storage.session import Database
 from tests.fixtures.access import application, client_with, make_key
 
 JOBS = "/api/v3/jobs"
+FAILED_LOGINS_PER_MINUTE = Settings().failed_logins_per_minute
 SCAN = "/api/v3/sitemap/scan"
 BATCH = "/api/v3/sitemap/batch/create"
 

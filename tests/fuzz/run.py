@@ -37,6 +37,7 @@ def main(arguments: list[str]) -> int:
             "SITEATLAS_SUBMITS_PER_MINUTE": "100000",
             "SITEATLAS_READS_PER_MINUTE": "1000000",
             "SITEATLAS_MAX_QUEUED_SCANS": "1000000",
+            "SITEATLAS_FAILED_LOGINS_PER_MINUTE": "1000000",
             # Nobody reads the log while the fuzzer runs, and a full pipe would stop the service.
             "SITEATLAS_LOG_LEVEL": "error",
         }

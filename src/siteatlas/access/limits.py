@@ -28,7 +28,6 @@ from siteatlas.settings import Settings
 from siteatlas.storage.session import execute_autocommit, get_autocommit_session
 from siteatlas.storage.statements.rate_limits import TAKE, take_values
 
-FAILED_LOGINS_PER_MINUTE = 10
 MINUTE = 60.0
 QUEUE_RETRY_SECONDS = 60.0
 STREAMS_PER_SESSION = 10
@@ -61,6 +60,7 @@ class AccessLimits:
 
     def __init__(self, settings: Settings) -> None:
         self._submits_per_minute = settings.submits_per_minute
+        self._failures_per_minute = settings.failed_logins_per_minute
         self._max_queued = settings.max_queued_scans
         self._reads = ProcessLimit(settings.reads_per_minute)
         self._refused_until: OrderedDict[str, float] = OrderedDict()
@@ -84,7 +84,7 @@ class AccessLimits:
         """
         wait = self._refused_until.get(address, 0.0) - time.monotonic()
         if wait <= 0:
-            wait = await _take(f"failed:{address}", FAILED_LOGINS_PER_MINUTE)
+            wait = await _take(f"failed:{address}", self._failures_per_minute)
             if not wait:
                 return
             self._remember_refusal(address, time.monotonic() + wait)
