@@ -19,6 +19,8 @@ FUZZER = str(Path(sys.executable).with_name("st"))
 CHOICES = str(Path(__file__).with_name("schemathesis.toml"))
 SECONDS = 60
 PATIENCE_SECONDS = 60
+# A request for changes may wait for 30 seconds.
+ANSWER_SECONDS = 40
 SCANNED_SITES = 2
 UNDECIDABLE = "positive_data_acceptance"
 
@@ -54,7 +56,7 @@ def fuzz(address: str, arguments: list[str]) -> int:
     """Run the fuzzer against a service."""
     command = [FUZZER, "--config-file", CHOICES, "run", f"{address}/openapi.json"]
     command += ["--checks", "all", "--exclude-checks", UNDECIDABLE]
-    command += ["--max-time", str(SECONDS), "--request-timeout", "10"]
+    command += ["--max-time", str(SECONDS), "--request-timeout", str(ANSWER_SECONDS)]
     return subprocess.run(
         [*command, *arguments], timeout=SECONDS + PATIENCE_SECONDS, check=False
     ).returncode
