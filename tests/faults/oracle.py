@@ -65,12 +65,18 @@ NEVER = {
         SELECT s.id FROM scans s LEFT JOIN sitemap_scans d
         ON d.scan_id = s.id AND d.state IN ('complete', 'unchanged', 'cut')
         WHERE s.state = 'published' GROUP BY s.id
-        HAVING s.url_count <> coalesce(sum(d.url_count), 0)
+        HAVING s.read_url_count <> coalesce(sum(d.url_count), 0)
         OR s.sitemap_count <> count(d.sitemap_id)""",
+    "the last scan of a site counts other URLs than the site": """
+        SELECT d.domain FROM domains d JOIN scans s
+        ON s.domain_id = d.id AND s.published_seq = d.last_published_seq
+        WHERE s.state = 'published' AND s.url_count <> d.url_count
+        AND NOT EXISTS (SELECT FROM scans l WHERE l.domain_id = d.id AND l.id > s.id)""",
     "the counter of a site is not that of its documents": """
         SELECT d.domain FROM domains d JOIN LATERAL (
             SELECT coalesce(sum(url_count), 0) AS urls,
-            count(*) FILTER (WHERE status = 'completed' OR url_count > 0) AS documents
+            count(*) FILTER (WHERE gone_at IS NULL AND (status = 'completed' OR url_count > 0))
+            AS documents
             FROM sitemaps WHERE domain_id = d.id
         ) s ON true WHERE d.last_scan_status IN ('completed', 'partial')
         AND NOT EXISTS (SELECT FROM scans WHERE domain_id = d.id AND state = 'running')
