@@ -105,7 +105,6 @@ class ParquetUnavailable(InputError):
     """Parquet needs pyarrow. Install siteatlas[parquet], or export CSV or JSON Lines."""
 
     code = "parquet_unavailable"
-    http_status = 501
 
 
 class AddressError(InputError):

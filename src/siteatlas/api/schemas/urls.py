@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 from typing import Annotated
 from uuid import UUID
 
-from pydantic import AfterValidator, BaseModel, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field
 
 from siteatlas.api.schemas.base import (
     LATER,
@@ -25,6 +26,8 @@ from siteatlas.api.schemas.base import (
     Word,
 )
 from siteatlas.insights.url_filters import ListingState, UrlExtra, UrlFilter
+
+NUMBER = re.compile(r"[+-]?[0-9.]+(e[+-]?[0-9]+)?", re.IGNORECASE)
 
 NO_NUL = r"^[^\x00]*$"
 ONE_EXTRA = "|".join(UrlExtra)
@@ -74,7 +77,14 @@ def _with_time_zone(moment: datetime) -> datetime:
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
-Moment = Annotated[datetime, AfterValidator(_with_time_zone)]
+def _not_a_number(value: object) -> object:
+    """Refuse seconds since 1970, which pydantic would take for a time."""
+    if isinstance(value, str) and NUMBER.fullmatch(value.strip()):
+        raise ValueError("not a date or time")
+    return value
+
+
+Moment = Annotated[datetime, BeforeValidator(_not_a_number), AfterValidator(_with_time_zone)]
 
 
 class UrlFilters(BaseModel):
