@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 import httpx
 import pytest
 
+from siteatlas.storage.models import Job
 from tests.fixtures.database import transaction
+from tests.fixtures.pipeline import rows_of
 from tests.fixtures.records import add_domain, add_job
 
 DOMAINS = "/api/v3/domains"
@@ -103,6 +107,31 @@ async def test_a_change_that_makes_no_sense_is_refused(
 ):
     response = await cut_off_client.patch(f"{DOMAINS}/example.com", json=change)
     assert (response.status_code, response.json()["code"]) == (422, "input_invalid")
+
+
+async def test_held_removals_are_released_by_a_scan(client: httpx.AsyncClient):
+    async with transaction() as session:
+        await add_domain(session, missing_count=31, removals_held_since=datetime.now(UTC))
+    response = await client.post(f"{DOMAINS}/www.example.com/release")
+    answer = response.json()
+    assert (response.status_code, answer["missing_count"], answer["deduplicated"]) == (
+        202,
+        31,
+        False,
+    )
+    again = (await client.post(f"{DOMAINS}/example.com/release")).json()
+    assert (again["job_id"], again["deduplicated"]) == (answer["job_id"], True)
+    (job,) = await rows_of(Job)
+    assert (job.job_metadata or {})["release_removals"] is True
+
+
+async def test_nothing_is_released_where_nothing_is_held(client: httpx.AsyncClient):
+    unknown = await client.post(f"{DOMAINS}/example.com/release")
+    assert (unknown.status_code, unknown.json()["code"]) == (404, "domain_not_found")
+    async with transaction() as session:
+        await add_domain(session)
+    refused = await client.post(f"{DOMAINS}/example.com/release")
+    assert (refused.status_code, refused.json()["code"]) == (409, "nothing_held")
 
 
 async def test_a_forgotten_site_is_gone(client: httpx.AsyncClient):

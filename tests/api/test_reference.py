@@ -58,6 +58,7 @@ GET /health/database
 GET /metrics
 PATCH /api/v3/domains/{domain}
 POST /api/v3/domains
+POST /api/v3/domains/{domain}/release
 POST /api/v3/jobs/{job_id}/cancel
 POST /api/v3/jobs/{job_id}/retry
 POST /api/v3/keys

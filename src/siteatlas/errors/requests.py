@@ -202,6 +202,12 @@ class JobActive(ConflictError):
     code = "job_active"
 
 
+class NothingHeld(ConflictError):
+    """No removals of this site are held, so there is nothing to release."""
+
+    code = "nothing_held"
+
+
 class JobStateConflict(ConflictError):
     """The current status of the job does not allow this action."""
 

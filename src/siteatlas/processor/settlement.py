@@ -8,7 +8,7 @@ later attempt continues where this one stopped. `publication` owns the transacti
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from uuid import UUID
@@ -27,6 +27,7 @@ from siteatlas.processor.removals import (
 )
 from siteatlas.processor.stored_decision import dump_decision, load_decision_from
 from siteatlas.processor.vanishing import Probe, VanishedDocuments, VanishingSearch
+from siteatlas.queue.held_removals import is_release_requested
 from siteatlas.storage.hashes import url_hash
 from siteatlas.storage.session import AsyncSession
 from siteatlas.storage.statements.change_classification import (
@@ -208,7 +209,8 @@ class Settlement:
         if not missing and not vanished:
             return RemovalDecision(), incomplete
         facts = await self._facts(missing, vanished, incomplete)
-        decision = decide_removals(facts, self._end.rules)
+        released = await self._steps.read(partial(is_release_requested, claim=self._steps.claim))
+        decision = decide_removals(facts, replace(self._end.rules, released=released))
         if decision.removals:
             dumped = dump_decision(decision)
             await self._steps.run(partial(store_decision, scan_id=self._scan_id, decision=dumped))

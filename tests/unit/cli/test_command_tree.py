@@ -42,7 +42,7 @@ def test_every_command_explains_itself(runner: CliRunner, name: str):
     ("noun", "verbs"),
     [
         ("jobs", {"list", "show", "watch", "retry", "cancel"}),
-        ("domains", {"add", "list", "show", "pause", "resume", "remove"}),
+        ("domains", {"add", "list", "show", "pause", "resume", "release", "remove"}),
         ("scheduler", {"run-once", "status"}),
         ("db", {"upgrade", "current"}),
         ("config", {"show"}),

@@ -1,7 +1,8 @@
-"""Sites: list, watch, change, remove."""
+"""Sites: list, watch, change, remove; release their held removals."""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Response, status
@@ -21,6 +22,7 @@ from siteatlas.api.schemas.domains import (
     DomainChange,
     DomainRequest,
     DomainsQuery,
+    ReleaseAnswer,
 )
 from siteatlas.api.sessions import ReadSession, WriteSession
 from siteatlas.errors import DomainNotFound
@@ -28,6 +30,7 @@ from siteatlas.insights.domains import DomainView, domain_view, find_domain_view
 from siteatlas.insights.pages import Page
 from siteatlas.logs import get_logger
 from siteatlas.net.address import WebAddress, parse_site
+from siteatlas.queue.held_removals import release_removals
 from siteatlas.queue.new_job import SubmittedJob
 from siteatlas.queue.operator_actions import remove_domain_and_jobs
 from siteatlas.queue.submission import watch_site
@@ -186,6 +189,38 @@ async def patch_domain(
     context.notify_scheduler()
     log.info("domain_changed", domain=view.domain)
     return view
+
+
+@router.post(
+    "/{domain}/release",
+    dependencies=[SCAN],
+    summary="Release held removals",
+    status_code=status.HTTP_202_ACCEPTED,
+    response_model=ReleaseAnswer,
+    responses=problems(404, 409),
+)
+async def release_held_removals(
+    domain: DomainName, context: Context, identity: CurrentIdentity, session: WriteSession
+) -> ReleaseAnswer:
+    """Queue a scan that removes all missing URLs of a site without further proof."""
+    async with session.begin():
+        found, job = await release_removals(
+            session,
+            parse_site(domain).domain,
+            created_by=identity.user_id,
+            max_attempts=context.settings.max_attempts,
+            check_owner=partial(require_owner, identity),
+        )
+        answer = ReleaseAnswer(
+            domain=found.domain,
+            missing_count=found.missing_count,
+            job_id=job.job_id,
+            status_url=STATUS_PATH.format(job_id=job.job_id),
+            deduplicated=job.deduplicated,
+        )
+    context.wake_consumer()
+    log.info("removals_released", domain=answer.domain)
+    return answer
 
 
 @router.delete(

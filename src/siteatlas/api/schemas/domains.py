@@ -136,6 +136,20 @@ class DomainAdded(DomainAnswer):
     )
 
 
+class ReleaseAnswer(AnswerShape):
+    """The scan that ends the hold of a site's removals."""
+
+    domain: Annotated[Name, Example("example.com")]
+    missing_count: Annotated[Count, Example(31)] = Field(
+        description="Number of URLs that are removed if the scan misses them too."
+    )
+    job_id: Annotated[UUID, Example(JOB_ID)]
+    status_url: Annotated[Line, Example(f"/api/v3/sitemap/status/{JOB_ID}")]
+    deduplicated: Annotated[bool, Example(False)] = Field(
+        description="Whether the active job of the site does it."
+    )
+
+
 class ScanAnswer(AnswerShape):
     """One scan of a site, across all attempts of its job."""
 

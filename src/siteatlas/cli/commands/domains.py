@@ -49,6 +49,7 @@ from siteatlas.insights.scans import changes_of_last_scan
 from siteatlas.insights.workers import any_worker_alive
 from siteatlas.net.address import WebAddress, parse_site
 from siteatlas.net.egress import EgressPolicy
+from siteatlas.queue.held_removals import release_removals
 from siteatlas.queue.new_job import SubmittedJob
 from siteatlas.queue.operator_actions import remove_domain_and_jobs
 from siteatlas.queue.submission import watch_site
@@ -223,6 +224,15 @@ def resume(site: SiteArgument, as_json: JsonOption = False) -> None:
 
 
 @app.command()
+def release(site: SiteArgument, as_json: JsonOption = False) -> None:
+    """Remove the missing URLs of SITE with its next scan, which is queued now."""
+    domain, job = run(_release(prepare(), site))
+    queued = "has been queued already" if job.deduplicated else "is queued"
+    line = f"Released the removals of {domain.domain}; the scan {queued} as job {job.id}."
+    _write_changed(domain, line, as_json=as_json)
+
+
+@app.command()
 def remove(
     site: SiteArgument,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
@@ -322,6 +332,18 @@ async def _set_paused(settings: Settings, site: str, *, paused: bool) -> DomainV
             raise DomainNotFound
         await change_domain(session, domain, paused=paused)
         return domain_view(domain)
+
+
+async def _release(settings: Settings, site: str) -> tuple[DomainView, SubmittedJob]:
+    """Release the held removals of a site, for `siteatlas domains release`."""
+    async with opened(settings), get_session() as session, session.begin():
+        domain, job = await release_removals(
+            session,
+            parse_site(site).domain,
+            created_by=LOCAL_USER_ID,
+            max_attempts=settings.max_attempts,
+        )
+        return domain_view(domain), job
 
 
 async def _remove(settings: Settings, site: str) -> str:
