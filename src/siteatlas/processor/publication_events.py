@@ -12,14 +12,14 @@ from uuid import UUID
 from siteatlas.processor.removals import RemovalDecision
 from siteatlas.processor.robots_history import robots_event_data, robots_text
 from siteatlas.scanner.events import RobotsRead
-from siteatlas.storage.models import FeedEventKind
+from siteatlas.storage.models import FeedEventKind, RemovalEvidence
 from siteatlas.storage.session import AsyncSession
 from siteatlas.storage.statements.feed_events import (
     add_baselines,
     add_document_events,
     add_domain_event,
 )
-from siteatlas.storage.statements.new_documents import find_new_documents, tell_silent_reads
+from siteatlas.storage.statements.new_documents import tell_new_documents, tell_silent_reads
 from siteatlas.storage.statements.robots_files import record_robots
 from siteatlas.storage.statements.scan_summary import ScanSummary
 from siteatlas.storage.statements.vanished_sitemaps import mark_gone, mark_returned
@@ -36,28 +36,33 @@ class EventWriter:
 
     async def write_document_events(self, decision: RemovalDecision, *, is_baseline: bool) -> None:
         """Documents that came, came back or are gone, and baselines."""
-        appeared = await self._appeared_documents()
-        gone = decision.gone
-        left = await mark_gone(self.session, list(gone))
-        if self.summary.has_baseline:
-            await self._add(FeedEventKind.SITEMAP_ADDED, appeared)
-            for evidence in set(gone.values()):
-                ids = [one for one in left if gone[one] is evidence]
-                await self._add(FeedEventKind.SITEMAP_GONE, ids, evidence=evidence.value)
         if is_baseline:
             await add_baselines(self.session, self.scan_id)
         elif self.summary.has_baseline and self.summary.silent:
             ids = await tell_silent_reads(self.session, self.scan_id, self.domain_id)
             await self._add(FeedEventKind.BASELINE, ids)
+        # Afterwards, for a document that is told of now has no silent read to tell of.
+        appeared = await self._appeared_documents()
+        left = await mark_gone(self.session, list(decision.gone))
+        if self.summary.has_baseline:
+            await self._add(FeedEventKind.SITEMAP_ADDED, appeared)
+            await self._add_gone(decision.gone, left)
 
     async def _appeared_documents(self) -> list[UUID]:
         """The documents that were gone and are back, and those that were never told of."""
         appeared: list[UUID] = []
         if self.summary.returned:
             appeared += await mark_returned(self.session, self.domain_id, self.scan_id)
-        if self.summary.new and self.summary.has_baseline:
-            appeared += await find_new_documents(self.session, self.scan_id, but=appeared)
+        if self.summary.new:
+            new = await tell_new_documents(self.session, self.scan_id)
+            appeared += [document for document in new if document not in appeared]
         return appeared
+
+    async def _add_gone(self, gone: Mapping[UUID, RemovalEvidence], left: list[UUID]) -> None:
+        """Write `sitemap_gone` with the evidence for each document."""
+        for evidence in set(gone.values()):
+            ids = [document for document in left if gone[document] is evidence]
+            await self._add(FeedEventKind.SITEMAP_GONE, ids, evidence=evidence.value)
 
     async def write_domain_events(
         self, decision: RemovalDecision, origin: str | None, robots: tuple[RobotsRead, ...]

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from uuid import UUID
 
-from sqlalchemy import BigInteger, Uuid, bindparam, select, update
+from sqlalchemy import BigInteger, Uuid, bindparam, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from siteatlas.storage.statements.scan_summary import IS_NEW, silent_read_untold
 from siteatlas.storage.tables import SITEMAP_SCANS, SITEMAPS
 
 _SCAN = bindparam("scan", type_=BigInteger())
-_OF_SCAN = (
-    select(SITEMAPS.c.id)
-    .join(SITEMAP_SCANS, SITEMAP_SCANS.c.sitemap_id == SITEMAPS.c.id)
-    .where(SITEMAP_SCANS.c.scan_id == _SCAN)
+TELL_NEW_DOCUMENTS = (
+    update(SITEMAPS)
+    .where(SITEMAP_SCANS.c.sitemap_id == SITEMAPS.c.id, SITEMAP_SCANS.c.scan_id == _SCAN, IS_NEW)
+    .values(baseline_scan_id=_SCAN)
+    .returning(SITEMAPS.c.id)
 )
-FIND_NEW = _OF_SCAN.where(IS_NEW)
 # Such a read may belong to a scan that was not published; this scan tells of it.
 TELL_SILENT_READS = (
     update(SITEMAPS)
@@ -27,12 +26,9 @@ TELL_SILENT_READS = (
 )
 
 
-async def find_new_documents(
-    session: AsyncSession, scan_id: int, *, but: Collection[UUID] = ()
-) -> list[UUID]:
-    """The documents that a scan has read and no published scan before."""
-    found = (await session.scalars(FIND_NEW, {"scan": scan_id})).all()
-    return [one for one in found if one not in but]
+async def tell_new_documents(session: AsyncSession, scan_id: int) -> list[UUID]:
+    """The documents that a scan has read and the feed has not told of; this scan does."""
+    return list((await session.scalars(TELL_NEW_DOCUMENTS, {"scan": scan_id})).all())
 
 
 async def tell_silent_reads(session: AsyncSession, scan_id: int, domain_id: UUID) -> list[UUID]:

@@ -38,23 +38,6 @@ _MAY_HAVE_VANISHED = or_(
 )
 
 
-def published_read_exists() -> Any:
-    """SQL condition: a published scan has read the document before."""
-    earlier, its_scan = SITEMAP_SCANS.alias("earlier"), SCANS.alias("its_scan")
-    return (
-        select(earlier.c.scan_id)
-        .join(its_scan, its_scan.c.id == earlier.c.scan_id)
-        .where(
-            earlier.c.sitemap_id == SITEMAPS.c.id,
-            earlier.c.scan_id != _SCAN,
-            earlier.c.state.in_(READ),
-            its_scan.c.published_seq.is_not(None),
-        )
-        .correlate(SITEMAPS)
-        .exists()
-    )
-
-
 def silent_read_untold() -> Any:
     """SQL condition: the last silent read of the document is not in the feed yet."""
     its_scan = SCANS.alias("silent_scan")
@@ -66,8 +49,8 @@ def silent_read_untold() -> Any:
     )
 
 
-# Documents that were read silently have a baseline instead.
-IS_NEW = and_(_STATE.in_(READ), SITEMAPS.c.baseline_scan_id.is_(None), ~published_read_exists())
+# All that the feed has told of, by a baseline or as added, have a scan that did.
+IS_NEW = and_(_STATE.in_(READ), SITEMAPS.c.baseline_scan_id.is_(None))
 
 # Statements of every scan are made once: making one costs as much as running it.
 _STORED = (
