@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from siteatlas.storage.models import Domain, FeedEvent, FeedHead, Scan, Sitemap, UrlChange
-from tests.fixtures.ended_scans import RULES, EndedSite, page, site_with_baseline
+from tests.fixtures.ended_scans import EndedSite, page, site_with_baseline
 from tests.fixtures.passing_time import let_minutes_pass
 from tests.fixtures.pipeline import rows_of
 
@@ -265,17 +263,6 @@ async def test_a_hold_ends_after_a_week() -> None:
     later = await site.scan(b="unread")
     await later.publish()
     assert await site.told(later) == ["removed /a00 /a.xml (timeout)"]
-
-
-async def test_a_user_can_end_a_hold() -> None:
-    site = await site_with_baseline(a=A, b=B)
-    scan = await site.scan(b="unread")
-    await site.miss(scan, "/a.xml", "/a00")
-    await scan.publish()
-    later = await site.scan(b="unread")
-    later.rules = replace(RULES, released=True)
-    await later.publish()
-    assert await site.told(later) == ["removed /a00 /a.xml (released)"]
 
 
 async def test_an_empty_document_needs_a_second_look_however_few_urls_it_had() -> None:
