@@ -7,6 +7,7 @@ elsewhere is a duplicate, one that is missing elsewhere has moved.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
@@ -24,13 +25,14 @@ from sqlalchemy import (
     func,
     or_,
     select,
+    true,
     tuple_,
     update,
 )
 from sqlalchemy.dialects.postgresql import aggregate_order_by
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.sql.elements import Grouping
-from sqlalchemy.sql.selectable import CTE
+from sqlalchemy.sql.selectable import CTE, FromClause, LateralFromClause
 
 from siteatlas.storage.models import ChangeKind
 from siteatlas.storage.statements.removed_urls import removed_rows_counted
@@ -79,27 +81,52 @@ def _is_same(one: Any, other: Any) -> ColumnElement[bool]:
     return and_(one.c.sitemap_id == other.c.sitemap_id, one.c.url_hash == other.c.url_hash)
 
 
-def _elsewhere(batch: CTE) -> CTE:
-    """The other rows of the site for the URLs of a batch, with what this scan changed in them."""
-    other, change = SITEMAP_URLS.alias("other"), URL_CHANGES.alias("other_change")
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """The rows of other documents for the URL of a change, with what this scan changed in them."""
+
+    other: FromClause
+    change: FromClause
+    batch: CTE
+
+    @property
+    def is_listed(self) -> ColumnElement[bool]:
+        return self.other.c.removed_at.is_(None)
+
+    @property
+    def is_missing(self) -> ColumnElement[bool]:
+        return self.other.c.missing_scan_id.is_not(None)
+
+    @property
+    def comes_first(self) -> ColumnElement[bool]:
+        """Of several rows of the same URL, one tells of the URL."""
+        return self.other.c.sitemap_id < self.batch.c.sitemap_id
+
+    def is_of(self, kinds: tuple[ChangeKind, ...]) -> ColumnElement[bool]:
+        """Whether this scan changed the row in one of these ways."""
+        return func.coalesce(self.change.c.kind.in_(kinds), false())
+
+
+def _elsewhere(batch: CTE, **results: Callable[[Rows], ColumnElement[Any]]) -> LateralFromClause:
+    """What the other documents of the site say of the URL of a change, by aggregate functions.
+
+    A lateral subquery, so that each URL is looked up in the index, however large the site is.
+    """
+    rows = Rows(SITEMAP_URLS.alias("other"), URL_CHANGES.alias("other_change"), batch)
     return (
-        select(
-            batch.c.sitemap_id,
-            batch.c.url_hash,
-            other.c.sitemap_id.label("other_id"),
-            other.c.removed_at.is_(None).label("is_listed"),
-            other.c.missing_scan_id.is_not(None).label("is_missing"),
-            change.c.kind.label("other_kind"),
+        select(*(result(rows).label(name) for name, result in results.items()))
+        .select_from(rows.other)
+        .join(SITEMAPS, SITEMAPS.c.id == rows.other.c.sitemap_id)
+        .outerjoin(
+            rows.change, and_(rows.change.c.scan_id == _SCAN, _is_same(rows.change, rows.other))
         )
-        .join(other, other.c.url_hash == batch.c.url_hash)
-        .join(SITEMAPS, SITEMAPS.c.id == other.c.sitemap_id)
-        .outerjoin(change, and_(change.c.scan_id == _SCAN, _is_same(change, other)))
         .where(
-            batch.c.chosen,
-            other.c.sitemap_id != batch.c.sitemap_id,
+            rows.other.c.url_hash == batch.c.url_hash,
+            rows.other.c.sitemap_id != batch.c.sitemap_id,
             SITEMAPS.c.domain_id == _DOMAIN,
         )
-        .cte("elsewhere")
+        .correlate(batch)
+        .lateral("elsewhere")
     )
 
 
@@ -108,44 +135,35 @@ def _any(condition: ColumnElement[bool]) -> ColumnElement[bool]:
     return func.coalesce(func.bool_or(condition), false())
 
 
+def _stays(rows: Rows) -> ColumnElement[bool]:
+    """Whether another document lists the URL and did before, or is the one that tells of it."""
+    known = and_(~rows.is_missing, ~rows.is_of(NEWCOMERS))
+    tells = or_(rows.is_of((ChangeKind.MOVED,)), and_(rows.is_of(NEWCOMERS), rows.comes_first))
+    return _any(and_(rows.is_listed, or_(known, tells)))
+
+
+def _left_by(rows: Rows) -> ColumnElement[Any]:
+    """The document that the URL has left, or is missing from; the first if there are several."""
+    leaves = or_(and_(rows.is_listed, rows.is_missing), rows.is_of(DEPARTURES))
+    key = rows.other.c.sitemap_id
+    # min() takes no uuid before PostgreSQL 18.
+    ids = func.array_agg(aggregate_order_by(key, key), type_=ARRAY(Uuid())).filter(leaves)
+    return Grouping(ids)[1]
+
+
 def _arrivals(batch: CTE) -> CTE:
     """For each arrival of a batch its kind in the site, and where it moved from."""
-    rows = _elsewhere(batch)
-    is_new = rows.c.other_kind.in_(NEWCOMERS)
-    stays = rows.c.is_listed & ~rows.c.is_missing & or_(rows.c.other_kind.is_(None), ~is_new)
-    comes_first = or_(
-        rows.c.other_kind == ChangeKind.MOVED, and_(is_new, rows.c.other_id < rows.c.sitemap_id)
+    seen = _elsewhere(
+        batch, stays=_stays, left_by=_left_by, was_removed=lambda rows: _any(~rows.is_listed)
     )
-    leaves = or_(and_(rows.c.is_listed, rows.c.is_missing), rows.c.other_kind.in_(DEPARTURES))
-    # min() takes no uuid before PostgreSQL 18.
-    left_by = func.array_agg(
-        aggregate_order_by(rows.c.other_id, rows.c.other_id), type_=ARRAY(Uuid())
-    ).filter(leaves)
-    seen = (
-        select(
-            rows.c.sitemap_id,
-            rows.c.url_hash,
-            _any(stays | (rows.c.is_listed & func.coalesce(comes_first, false()))).label("stays"),
-            Grouping(left_by)[1].label("left_by"),
-            _any(~rows.c.is_listed).label("was_removed"),
-        )
-        .group_by(rows.c.sitemap_id, rows.c.url_hash)
-        .cte("seen")
-    )
-    return _arrivals_with_kinds(batch, seen)
-
-
-def _arrivals_with_kinds(batch: CTE, seen: CTE) -> CTE:
-    """The arrivals of a batch with their kinds, from what was seen of their URLs elsewhere."""
-    stays = func.coalesce(seen.c.stays, false())
     kind = case(
-        (stays, ChangeKind.DUPLICATE_ADDED.value),
+        (seen.c.stays, ChangeKind.DUPLICATE_ADDED.value),
         (seen.c.left_by.is_not(None), ChangeKind.MOVED.value),
         (or_(batch.c.kind == ChangeKind.BACK, seen.c.was_removed), ChangeKind.BACK.value),
         (_has_history(batch), ChangeKind.BACK.value),
         else_=ChangeKind.ADDED.value,
     )
-    moved_from = case((~stays, seen.c.left_by))
+    moved_from = case((~seen.c.stays, seen.c.left_by))
     return (
         select(
             batch.c.sitemap_id,
@@ -153,7 +171,7 @@ def _arrivals_with_kinds(batch: CTE, seen: CTE) -> CTE:
             kind.label("kind"),
             moved_from.label("moved_from"),
         )
-        .outerjoin(seen, _is_same(seen, batch))
+        .join(seen, true())
         .where(batch.c.chosen)
         .cte("arrivals")
     )
@@ -220,24 +238,25 @@ def _classify_departures() -> Any:
     Of several departures of a URL in one scan, that with the lowest id tells of the URL.
     """
     batch = _batch(DEPARTURES)
-    rows = _elsewhere(batch)
-    tells = and_(rows.c.other_kind.in_(DEPARTURES), rows.c.other_id < rows.c.sitemap_id)
-    stays = (
-        select(rows.c.url_hash)
-        .where(_is_same(rows, batch), or_(rows.c.is_listed, tells))
-        .correlate(batch)
-        .exists()
+    seen = _elsewhere(
+        batch,
+        stays=lambda rows: _any(
+            or_(rows.is_listed, and_(rows.is_of(DEPARTURES), rows.comes_first))
+        ),
+    )
+    departures = (
+        select(batch.c.sitemap_id, batch.c.url_hash, seen.c.stays)
+        .join(seen, true())
+        .where(batch.c.chosen)
+        .cte("departures")
     )
     kind = case(
-        (stays, ChangeKind.DUPLICATE_REMOVED.value),
+        (departures.c.stays, ChangeKind.DUPLICATE_REMOVED.value),
         (URL_CHANGES.c.evidence.is_(None), ChangeKind.EXPIRED.value),
         else_=ChangeKind.REMOVED.value,
     )
-    classified = (
-        update(URL_CHANGES)
-        .where(URL_CHANGES.c.scan_id == _SCAN, _is_same(URL_CHANGES, batch), batch.c.chosen)
-        .values(kind=kind)
-    )
+    place = and_(URL_CHANGES.c.scan_id == _SCAN, _is_same(URL_CHANGES, departures))
+    classified = update(URL_CHANGES).where(place, URL_CHANGES.c.kind != kind).values(kind=kind)
     return _end_of(batch).add_cte(classified.cte("classified"))
 
 
