@@ -53,8 +53,9 @@ def _completion(condition: Any) -> Any:
             result_data=bindparam("result", type_=jobs.c.result_data.type),
             error=None,
             error_code=None,
-            finished_at=func.now(),
-            updated_at=func.now(),
+            # The end, not the start of a transaction that may have taken long.
+            finished_at=func.clock_timestamp(),
+            updated_at=func.clock_timestamp(),
             lease_until=None,
         )
         .returning(jobs.c.id.label("job_id"), *kept)

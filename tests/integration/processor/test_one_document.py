@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from siteatlas.storage.models import Domain, Job, Sitemap
+from siteatlas.storage.models import Domain, Job, Scan, Sitemap
 from tests.fixtures.pipeline import pages, rows_of, scan_server, settings_for, urlset, work
 from tests.fixtures.queue import job_of, submit
 from tests.fixtures.site_server import SiteServer
@@ -48,6 +48,10 @@ async def test_a_document_that_cannot_be_read_is_no_failure_of_the_site() -> Non
         await scan_server(server)
         job = await scan_document(server, "/missing.xml")
     assert (job.status, job.error_code) == ("failed", "http_not_found")
+    assert {scan.scope: scan.state for scan in await rows_of(Scan)} == {
+        "full": "published",
+        "document": "failed",
+    }
     (domain,) = await rows_of(Domain)
     assert (domain.last_scan_status, domain.failures_in_a_row) == ("completed", 0)
     assert domain.url_count == 5

@@ -5,13 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from uuid import UUID
 
-from sqlalchemy import bindparam, func, select, update
+from sqlalchemy import bindparam, case, func, select, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from siteatlas.errors import DatabaseBusy, JobCancelled, LeaseLost
 from siteatlas.storage.models import (
+    Job,
     Scan,
+    ScanScope,
     ScanState,
     SitemapScan,
     SitemapScanState,
@@ -120,10 +122,17 @@ async def end_scan(
     session: AsyncSession, job_id: int, state: ScanState, error_code: str | None
 ) -> None:
     """Record that the running scan of a job ended without being published; close its rows."""
+    document = select(Job.job_metadata["document"].astext).where(Job.id == job_id)
+    single = document.scalar_subquery().is_not(None)
     ended = await session.execute(
         update(Scan)
         .where(Scan.job_id == job_id, Scan.state == ScanState.RUNNING)
-        .values(state=state, error_code=error_code, finished_at=func.now())
+        .values(
+            state=state,
+            scope=case((single, ScanScope.DOCUMENT.value), else_=Scan.scope),
+            error_code=error_code,
+            finished_at=func.now(),
+        )
         .returning(Scan.id)
         .execution_options(synchronize_session=False)
     )
