@@ -126,9 +126,7 @@ def urls(
         has=parse_extras(has),
     )
     if history is not None:
-        if site is None:
-            raise InputError("--history needs a site.")
-        run(print_history(prepare(), site, history, as_json=as_json))
+        _show_history(site, history, as_json=as_json)
         return
     bare = format is UrlFormat.URLS and not as_json
     request = ListRequest.of(
@@ -139,6 +137,13 @@ def urls(
         everything=everything,
     )
     run(_list(prepare(), site, request, wanted, bare=bare))
+
+
+def _show_history(site: str | None, url: str, *, as_json: bool) -> None:
+    """Print the history of a URL for `siteatlas urls`; InputError without a site."""
+    if site is None:
+        raise InputError("--history needs a site.")
+    run(print_history(prepare(), site, url, as_json=as_json))
 
 
 async def _list(
