@@ -129,12 +129,9 @@ def urls(
         _show_history(site, history, as_json=as_json)
         return
     bare = format is UrlFormat.URLS and not as_json
+    shown = ListFormat.TABLE if bare else ListFormat(format.value)
     request = ListRequest.of(
-        ListFormat.TABLE if bare else ListFormat(format.value),
-        as_json=as_json,
-        limit=limit,
-        cursor=cursor,
-        everything=everything,
+        shown, as_json=as_json, limit=limit, cursor=cursor, everything=everything
     )
     run(_list(prepare(), site, request, wanted, bare=bare))
 
