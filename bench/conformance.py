@@ -99,7 +99,8 @@ def main() -> int:
     folder.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as site:
         lay_out(cases, Path(site))
-        with served(Path(site), free_port()) as base_url:
+        with served(Path(site), free_port()) as shown:
+            base_url = shown.base_url
             questions = [question(case, base_url) for case in cases]
             answers = {name: ask(name, folder, questions) for name in READERS}
     grades = {

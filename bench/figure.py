@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from statistics import median
 
 BASE = "usp"
-HEADINGS = ("what", "URLs", "seconds", "URLs/s", "against usp", "peak MB", "note")
+HEADINGS = ("what", "URLs", "seconds", "spread", "URLs/s", "against usp", "peak MB", "note")
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """How fast a program went through the site; `problem` says why there is no figure."""
+    """How fast a program went through the site; `problem` says why there is no figure.
+
+    Over several rounds, `seconds` is the median of `rounds` and `peak_mb` the highest peak.
+    """
 
     name: str
     urls: int = 0
@@ -19,10 +23,26 @@ class Figure:
     peak_mb: float = 0.0
     note: str = ""
     problem: str = ""
+    rounds: tuple[float, ...] = ()
 
     @property
     def urls_per_second(self) -> float:
         return self.urls / self.seconds if self.seconds else 0.0
+
+
+def over_rounds(figures: Sequence[Figure]) -> list[Figure]:
+    """One figure for each name, from one figure of every round; a problem in any round stays."""
+    names = dict.fromkeys(figure.name for figure in figures)
+    return [_over_rounds([f for f in figures if f.name == name]) for name in names]
+
+
+def _over_rounds(same: Sequence[Figure]) -> Figure:
+    failed = next((figure for figure in same if figure.problem), None)
+    if failed is not None:
+        return failed
+    seconds = tuple(figure.seconds for figure in same)
+    peak = max(figure.peak_mb for figure in same)
+    return replace(same[0], seconds=median(seconds), peak_mb=peak, rounds=seconds)
 
 
 def ratio(figure: Figure, figures: Sequence[Figure]) -> float | None:
@@ -67,16 +87,25 @@ def as_data(figures: Sequence[Figure]) -> list[dict[str, object]]:
 
 def _cells(figure: Figure, against: float | None) -> tuple[str, ...]:
     if figure.problem:
-        return (figure.name, "-", "-", "-", "-", "-", figure.problem)
+        return (figure.name, *["-"] * (len(HEADINGS) - 2), figure.problem)
     return (
         figure.name,
         f"{figure.urls:,}",
         f"{figure.seconds:.2f}",
+        _spread(figure),
         f"{figure.urls_per_second:,.0f}",
         f"{against:.2f} x" if against else "-",
         f"{figure.peak_mb:.0f}" if figure.peak_mb else "-",
         figure.note,
     )
+
+
+def _spread(figure: Figure) -> str:
+    """How far the fastest and the slowest round are from the median."""
+    if len(figure.rounds) < 2:  # noqa: PLR2004 - one round has no spread
+        return "-"
+    fastest, slowest = min(figure.rounds), max(figure.rounds)
+    return f"-{1 - fastest / figure.seconds:.0%} +{slowest / figure.seconds - 1:.0%}"
 
 
 def _line(row: Sequence[str], widths: Sequence[int]) -> str:

@@ -13,6 +13,7 @@ MIN_FILES = 10
 MAX_URLS_PER_FILE = 50_000
 NAMESPACE = "http://www.sitemaps.org/schemas/sitemap/0.9"
 HEAD = '<?xml version="1.0" encoding="UTF-8"?>\n'
+CHANGED_EVERY = 100
 SYLLABLES = ("ba", "der", "fin", "gol", "ka", "lum", "mer", "no", "pra", "ros", "ti", "vel", "zu")
 
 
@@ -26,6 +27,27 @@ def make_site(folder: Path, base_url: str, urls: int) -> Path:
     unfinished.mkdir(parents=True)
     _write_site(unfinished, base_url, urls)
     return unfinished.rename(site)
+
+
+def change_site(site: Path) -> Path:
+    """A copy of a site in which one entry of a hundred has another date; made once."""
+    changed = site.with_name(f"{site.name}-changed")
+    if changed.is_dir():
+        return changed
+    unfinished = changed.with_suffix(".unfinished")
+    shutil.rmtree(unfinished, ignore_errors=True)
+    shutil.copytree(site, unfinished)
+    for file in unfinished.glob("*.gz"):
+        text = gzip.decompress(file.read_bytes()).decode()
+        file.write_bytes(gzip.compress(_with_new_dates(text).encode(), compresslevel=6, mtime=0))
+    return unfinished.rename(changed)
+
+
+def _with_new_dates(text: str) -> str:
+    entries = text.split("<lastmod>")
+    for number in range(1, len(entries), CHANGED_EVERY):
+        entries[number] = "2027" + entries[number].removeprefix("2026")
+    return "<lastmod>".join(entries)
 
 
 def file_sizes(urls: int) -> list[int]:

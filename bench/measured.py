@@ -36,13 +36,17 @@ def peak_memory_mb(pid: int) -> float:
 
 
 def run_measured(
-    command: Sequence[str | Path], environment: Mapping[str, str], limit: float = 1800
+    command: Sequence[str | Path],
+    environment: Mapping[str, str],
+    limit: float = 1800,
+    *,
+    folder: Path | None = None,
 ) -> Measured:
-    """Run `command` with its output thrown away, for at most `limit` seconds."""
+    """Run `command` in `folder` with its output thrown away, for at most `limit` seconds."""
     with tempfile.TemporaryFile() as words:
         start = time.perf_counter()
         process = subprocess.Popen(
-            command, env=environment, stdout=subprocess.DEVNULL, stderr=words
+            command, env=environment, stdout=subprocess.DEVNULL, stderr=words, cwd=folder
         )
         peak = 0.0
         while process.poll() is None:

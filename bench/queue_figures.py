@@ -217,7 +217,7 @@ def submits_beside(folder: Path, urls: int, *, scans: int, workers: int) -> list
         _, service = stack.enter_context(serving(folder, allowed, workers=workers))
         threads = stack.enter_context(ThreadPoolExecutor(scans))
         waits = [
-            threads.submit(scan_and_wait, service, site, urls, SECONDS_BETWEEN_QUESTIONS)
+            threads.submit(scan_and_wait, service, site.base_url, urls, SECONDS_BETWEEN_QUESTIONS)
             for site in large
         ]
         times = list(submit_milliseconds(service, sites, waits))

@@ -1,6 +1,7 @@
 """Prints how Siteatlas and its peers go through one large site, as ratios of one run.
 
-Makes the site once under the system's temporary directory and serves it on loopback.
+Makes the site once under the system's temporary directory and serves it on loopback. All programs
+take turns, in several rounds; the figures are medians.
 """
 
 from __future__ import annotations
@@ -9,24 +10,29 @@ import argparse
 import json
 import sys
 import tempfile
+from dataclasses import asdict
 from pathlib import Path
 
-from bench.figure import Figure, as_data, standings, table
+from bench.figure import Figure, as_data, over_rounds, standings, table
 from bench.make_site import make_site
+from bench.node_peer import NAME as NODE_PEER
+from bench.node_peer import measure_node_peer
 from bench.peers import PEERS, measure_peer
 from bench.queue_figures import measure_queue, queue_table
 from bench.scan_command import measure_scan
 from bench.serve_command import measure_serve
-from bench.site_server import HOST, served
+from bench.site_server import HOST, ServedSite, served
 from bench.startup import measure_startup
 
-PARTS = (*PEERS, "scan", "serve", "queue", "startup")
+READERS = (*PEERS, NODE_PEER)
+PARTS = (*READERS, "scan", "serve", "queue", "startup")
 WITHOUT_SITE = {"queue", "startup"}
 
 
 def options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="make bench", description=__doc__)
     parser.add_argument("--urls", type=int, default=500_000, help="size of the site (500,000)")
+    parser.add_argument("--rounds", type=int, default=5, help="of all programs in turn (5)")
     parser.add_argument("--only", default=",".join(PARTS), help=f"some of {', '.join(PARTS)}")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there too")
     parser.add_argument("--port", type=int, default=18423, help="where the site is served (18423)")
@@ -37,15 +43,34 @@ def options() -> argparse.Namespace:
     return chosen
 
 
-def measure(part: str, folder: Path, base_url: str, urls: int) -> list[Figure]:
+def measure(part: str, folder: Path, shown: ServedSite, site: Path, urls: int) -> list[Figure]:
+    """The figures of one program in one round."""
     say(f"measuring {part} ...")
     match part:
         case "scan":
-            return [measure_scan(folder, base_url, urls)]
+            return [measure_scan(folder, shown.base_url, urls)]
         case "serve":
-            return measure_serve(folder, base_url, urls)
+            return measure_serve(folder, shown, site, urls)
+        case _ if part == NODE_PEER:
+            return [measure_node_peer(folder, shown.base_url, urls)]
         case _:
-            return [measure_peer(part, folder, base_url, urls)]
+            return [measure_peer(part, folder, shown.base_url, urls)]
+
+
+def measure_rounds(chosen: argparse.Namespace, folder: Path) -> list[Figure]:
+    """The figures of all programs that read the site, over all rounds."""
+    parts = [part for part in chosen.only if part not in WITHOUT_SITE]
+    if not parts:
+        return []
+    say(f"a site of {chosen.urls:,} URLs ...")
+    site = make_site(folder, f"http://{HOST}:{chosen.port}", chosen.urls)
+    figures: list[Figure] = []
+    with served(site, chosen.port) as shown:
+        for number in range(chosen.rounds):
+            say(f"round {number + 1} of {chosen.rounds}")
+            for part in parts:
+                figures += measure(part, folder, shown, site, chosen.urls)
+    return over_rounds(figures)
 
 
 def say(words: str) -> None:
@@ -56,25 +81,20 @@ def main() -> int:
     chosen = options()
     folder = Path(tempfile.gettempdir()) / "siteatlas-bench"
     folder.mkdir(exist_ok=True)
-    base_url = f"http://{HOST}:{chosen.port}"
-    say(f"a site of {chosen.urls:,} URLs ...")
-    site = make_site(folder, base_url, chosen.urls)
-    figures: list[Figure] = []
-    with served(site, chosen.port):
-        for part in chosen.only:
-            if part not in WITHOUT_SITE:
-                figures += measure(part, folder, base_url, chosen.urls)
+    figures = measure_rounds(chosen, folder)
     if figures:
-        print(table(figures), *standings(figures, PEERS), sep="\n")
-    if "queue" in chosen.only:
-        say("measuring queue ...")
-        print(queue_table(measure_queue(folder, chosen.urls)))
-    if "startup" in chosen.only:
-        say("measuring startup ...")
-        print(measure_startup())
+        print(table(figures), *standings(figures, READERS), sep="\n")
+    queue = measure_queue(folder, chosen.urls) if "queue" in chosen.only else []
+    if queue:
+        print(queue_table(queue))
+    startup = measure_startup() if "startup" in chosen.only else None
+    if startup:
+        print(startup)
     if chosen.json:
-        chosen.json.write_text(json.dumps(as_data(figures), indent=2) + "\n", encoding="utf-8")
-    return 1 if any(figure.problem for figure in figures) else 0
+        data = {"site": as_data(figures), "queue": [asdict(one) for one in queue]}
+        text = json.dumps(data | {"startup": startup}, indent=2)
+        chosen.json.write_text(f"{text}\n", encoding="utf-8")
+    return 1 if any(figure.problem for figure in figures if figure.name != NODE_PEER) else 0
 
 
 if __name__ == "__main__":

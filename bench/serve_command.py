@@ -1,6 +1,8 @@
 """Measures `siteatlas serve` on a fresh embedded database: submit a scan, wait until it is stored.
 
-Memory is that of the serving process; the processes of PostgreSQL are not counted.
+After the first scan, the unchanged site is scanned with and without validators, and then with one
+URL of a hundred changed. Memory is that of the serving process; the processes of PostgreSQL are not
+counted.
 """
 
 from __future__ import annotations
@@ -13,17 +15,22 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO
 from urllib.error import URLError
 from urllib.request import Request, urlopen
 
 from bench.figure import Figure
+from bench.make_site import change_site
 from bench.measured import last_words, our_command, peak_memory_mb
+from bench.site_server import ServedSite
 
 SECONDS_TO_START = 60
 SECONDS_TO_SCAN = 1800
 SECONDS_BETWEEN_QUESTIONS = 0.1
+SECONDS_BETWEEN_LOOKS = 0.02
+FIRST_NOTE = "siteatlas serve, stored in PostgreSQL"
 FINAL = {"completed", "failed", "cancelled"}
 
 
@@ -31,19 +38,29 @@ class ServeFailed(Exception):
     """The service did not do what was asked."""
 
 
-def measure_serve(folder: Path, base_url: str, urls: int) -> list[Figure]:
-    """The first scan of the site into an empty database, then a second one of the same site."""
+def measure_serve(folder: Path, shown: ServedSite, site: Path, urls: int) -> list[Figure]:
+    """The first scan of the site into an empty database, then scans of the same site."""
     try:
-        with serving(folder, base_url.removeprefix("http://")) as (pid, address):
-            first = scan_and_wait(address, base_url, urls)
-            memory = peak_memory_mb(pid)
-            second = scan_and_wait(address, base_url, urls)
+        with serving(folder, shown.base_url.removeprefix("http://")) as (pid, address):
+            figures = [
+                _serve_figure("serve", address, shown, urls, FIRST_NOTE),
+                _serve_figure("serve, unchanged", address, shown, urls, "with validators"),
+            ]
+            shown.show(site, validators=False)
+            figures.append(
+                _serve_figure("serve, equal bytes", address, shown, urls, "without validators")
+            )
+            shown.show(change_site(site), validators=False)
+            figures.append(_serve_figure("serve, 1 % changed", address, shown, urls, "dates"))
+            return [replace(figures[0], peak_mb=peak_memory_mb(pid)), *figures[1:]]
     except (ServeFailed, OSError) as error:
         return [Figure("serve", problem=str(error))]
-    return [
-        Figure("serve", urls, first, memory, "siteatlas serve, stored in PostgreSQL"),
-        Figure("serve again", urls, second, note="the same site, unchanged"),
-    ]
+    finally:
+        shown.show(site)
+
+
+def _serve_figure(name: str, address: str, shown: ServedSite, urls: int, note: str) -> Figure:
+    return Figure(name, urls, scan_and_wait(address, shown.base_url, urls), note=note)
 
 
 @contextmanager
@@ -113,7 +130,7 @@ def wait_until_healthy(process: subprocess.Popen[bytes], address: str, log: Path
 
 
 def scan_and_wait(
-    address: str, base_url: str, urls: int, pause: float = SECONDS_BETWEEN_QUESTIONS
+    address: str, base_url: str, urls: int, pause: float = SECONDS_BETWEEN_LOOKS
 ) -> float:
     """Submit a scan and wait for its end; the seconds from the one to the other."""
     start = time.perf_counter()

@@ -24,6 +24,7 @@ READERS = {
     "usp": "ultimate-sitemap-parser",
     "scrapy": "scrapy",
     "trafilatura": "trafilatura",
+    "advertools": "advertools",
 }
 
 

@@ -1,20 +1,29 @@
-"""Serves the files of a folder on loopback, in a process of its own."""
+"""Serves the files of a folder on loopback, in a process of its own.
+
+What it serves can be changed while it runs: `ServedSite` replaces the folder, and switches the
+validators off, which are `Last-Modified` and the responses 304 that follow from it.
+"""
 
 from __future__ import annotations
 
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 from urllib.error import URLError
 from urllib.request import urlopen
 
 HOST = "127.0.0.1"
 SECONDS_TO_START = 10
+CURRENT = "current"
+WITHOUT_VALIDATORS = "without-validators"
 
 
 class QuietFiles(SimpleHTTPRequestHandler):
@@ -23,21 +32,56 @@ class QuietFiles(SimpleHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
 
+    def send_head(self) -> Any:
+        """Ignore what the client has, if the server gives no validators."""
+        if self._is_without_validators():
+            del self.headers["If-Modified-Since"]
+        return super().send_head()
+
+    def send_header(self, keyword: str, value: str) -> None:
+        """Leave out the validator, if the server gives none."""
+        if keyword != "Last-Modified" or not self._is_without_validators():
+            super().send_header(keyword, value)
+
+    def _is_without_validators(self) -> bool:
+        return (Path(self.directory).parent / WITHOUT_VALIDATORS).exists()
+
     def log_message(self, format: str, *arguments: object) -> None:
         """Say nothing."""
 
 
+@dataclass(frozen=True, slots=True)
+class ServedSite:
+    """A running server; `folder` is the one that it looks into."""
+
+    base_url: str
+    folder: Path
+
+    def show(self, site: Path, *, validators: bool = True) -> None:
+        """Serve the files of `site` from now on."""
+        link = self.folder / f"{CURRENT}.new"
+        link.symlink_to(site.resolve())
+        link.replace(self.folder / CURRENT)
+        flag = self.folder / WITHOUT_VALIDATORS
+        if validators:
+            flag.unlink(missing_ok=True)
+        else:
+            flag.touch()
+
+
 @contextmanager
-def served(folder: Path, port: int) -> Iterator[str]:
-    """Serve `folder` while the block runs; gives the base URL."""
-    base_url = f"http://{HOST}:{port}"
-    process = subprocess.Popen([sys.executable, __file__, str(folder), str(port)])
-    try:
-        _wait_until_it_answers(process, f"{base_url}/robots.txt")
-        yield base_url
-    finally:
-        process.terminate()
-        process.wait()
+def served(site: Path, port: int) -> Iterator[ServedSite]:
+    """Serve the files of `site` while the block runs."""
+    with tempfile.TemporaryDirectory() as name:
+        running = ServedSite(f"http://{HOST}:{port}", Path(name))
+        running.show(site)
+        process = subprocess.Popen([sys.executable, __file__, f"{name}/{CURRENT}", str(port)])
+        try:
+            _wait_until_it_answers(process, f"{running.base_url}/robots.txt")
+            yield running
+        finally:
+            process.terminate()
+            process.wait()
 
 
 def _wait_until_it_answers(process: subprocess.Popen[bytes], url: str) -> None:

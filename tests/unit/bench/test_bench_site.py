@@ -4,21 +4,30 @@ from __future__ import annotations
 
 import gzip
 import socket
+from email.utils import formatdate
 from pathlib import Path
-from urllib.request import urlopen
+from urllib.request import Request, urlopen
 
 import pytest
 
-from bench.figure import Figure, as_data, table
-from bench.make_site import file_sizes, make_site
+from bench.figure import Figure, as_data, over_rounds, table
+from bench.make_site import change_site, file_sizes, make_site
 from bench.site_server import served
 
 BASE = "http://127.0.0.1:9000"
 
 
-def listed(site: Path) -> list[str]:
+def lines_with(tag: str, site: Path) -> list[str]:
     texts = [gzip.decompress(file.read_bytes()).decode() for file in sorted(site.glob("*.gz"))]
-    return [line.strip() for text in texts for line in text.splitlines() if "<loc>" in line]
+    return [line.strip() for text in texts for line in text.splitlines() if f"<{tag}>" in line]
+
+
+def listed(site: Path) -> list[str]:
+    return lines_with("loc", site)
+
+
+def dates(site: Path) -> list[str]:
+    return lines_with("lastmod", site)
 
 
 @pytest.mark.parametrize("urls", [7, 100_000, 500_000, 5_000_000])
@@ -52,9 +61,43 @@ def test_the_site_is_served_as_it_was_made(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
     site = make_site(tmp_path, f"http://127.0.0.1:{port}", 50)
-    with served(site, port) as base_url, urlopen(f"{base_url}/part-000.xml.gz") as answer:
+    with served(site, port) as shown, urlopen(f"{shown.base_url}/part-000.xml.gz") as answer:
         assert answer.headers["Content-Encoding"] is None
         assert answer.read() == (site / "part-000.xml.gz").read_bytes()
+
+
+def test_the_site_can_be_changed_while_it_is_served(tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    site = make_site(tmp_path, f"http://127.0.0.1:{port}", 500)
+    changed = change_site(site)
+    address = f"http://127.0.0.1:{port}/part-000.xml.gz"
+    with served(site, port) as shown:
+        with urlopen(address) as answer:
+            assert answer.headers["Last-Modified"]
+        shown.show(changed, validators=False)
+        with urlopen(Request(address, headers={"If-Modified-Since": formatdate()})) as answer:
+            assert answer.headers["Last-Modified"] is None
+            assert answer.read() == (changed / "part-000.xml.gz").read_bytes()
+
+
+def test_one_entry_of_a_hundred_is_changed(tmp_path):
+    site = make_site(tmp_path, BASE, 2_000)
+    before, after = dates(site), dates(change_site(site))
+    assert len(before) == len(after) == 2_000
+    assert sum(one != other for one, other in zip(before, after, strict=True)) == 20
+
+
+def test_figures_of_rounds_are_medians_with_their_spread():
+    figures = [Figure("scan", 10, seconds, peak) for seconds, peak in ((2, 70), (5, 80), (4, 60))]
+    (figure,) = over_rounds(figures)
+    assert (figure.seconds, figure.peak_mb, figure.rounds) == (4, 80, (2, 5, 4))
+    assert "-50% +25%" in table([figure])
+
+
+def test_a_program_that_fails_in_one_round_has_no_figure():
+    (figure,) = over_rounds([Figure("usp", 10, 2), Figure("usp", problem="found 3 pages")])
+    assert figure.problem == "found 3 pages"
 
 
 def test_the_table_gives_ratios_against_the_peer():
