@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-from pathlib import Path
 
 import pytest
 
@@ -30,9 +29,10 @@ NO_DATABASE = {
     ],
 )
 def test_a_command_that_cannot_start_says_so_in_json(
-    tmp_path: Path, arguments: list[str], environment: dict[str, str], code: str
+    arguments: list[str], environment: dict[str, str], code: str
 ):
-    ended = Machine(tmp_path, JSON | environment).run(*arguments)
+    with data_directory() as folder:
+        ended = Machine(folder, JSON | environment).run(*arguments)
     lines = [json.loads(line) for line in ended.stderr.splitlines()]
     assert ended.returncode in {2, 4}
     assert code in {line.get("error_code") for line in lines}
