@@ -16,7 +16,7 @@ from siteatlas.api.openapi import problems
 from siteatlas.errors import DatabaseError
 from siteatlas.insights.metrics import MEDIA_TYPE, process_metrics, queue_metrics
 
-MAX_METRICS_CHARS = 100_000
+MAX_METRICS_CHARS = 200_000
 TEXT = {"schema": {"type": "string", "maxLength": MAX_METRICS_CHARS}}
 DESCRIBED: dict[int | str, dict[str, Any]] = {
     200: {"description": "Metrics in the Prometheus text format.", "content": {"text/plain": TEXT}}
