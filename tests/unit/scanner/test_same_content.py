@@ -187,6 +187,7 @@ async def test_a_scan_that_ends_while_it_holds_a_body_leaves_nothing(site, make_
     scanning.cancel()
     await asyncio.wait([scanning])
     await wait_until(lambda: held_bytes().memory == 0)
+    assert (scanning.cancelled(), held_bytes().memory) == (True, 0)
 
 
 async def test_a_document_that_moved_is_read_again(site, make_analyzer):
