@@ -13,7 +13,7 @@ from siteatlas.processor.documents import OpenedScan
 from siteatlas.processor.stalled_writers import terminate_stalled_writers
 from siteatlas.queue.fence import Claim
 from siteatlas.queue.leases import report_progress
-from siteatlas.scanner.events import RobotsRead
+from siteatlas.scanner.events import RobotsRead, SitemapsSkipped
 from siteatlas.storage.retry import retry_when_busy
 from siteatlas.storage.session import get_job_session
 from siteatlas.storage.statements.domain_results import record_first_origin
@@ -34,6 +34,7 @@ class FinishedScan:
 
     `has_unrequested_documents`: some listed documents may not have been requested in any attempt.
     `origin` is the one that answered, `robots` are the robots.txt files that were read.
+    `skipped_sitemaps` is how many children of indexes a filter left out, None without a filter.
     """
 
     batch: WriteBatch
@@ -41,6 +42,7 @@ class FinishedScan:
     has_unrequested_documents: bool
     origin: str | None = None
     robots: tuple[RobotsRead, ...] = ()
+    skipped_sitemaps: SitemapsSkipped | None = None
 
 
 class BatchWriter:

@@ -9,6 +9,7 @@ import orjson
 from siteatlas.processor.documents import ScannedDocument
 from siteatlas.processor.entry_memory import ListedValues, Picked
 from siteatlas.processor.fingerprints import Fingerprints, text_numbers
+from siteatlas.processor.url_breakdown import UrlBreakdown
 from siteatlas.scanner.events import EntryColumns
 from siteatlas.scanner.reading.lastmod_text import stored_texts
 from siteatlas.storage.hashes import url_hashes
@@ -36,6 +37,8 @@ class Comparison:
         )
         assert document.memory is not None
         picked = document.memory.pick(listed)
+        document.breakdown = document.breakdown or UrlBreakdown()
+        document.breakdown.add(all_columns.url, all_columns.dates, picked.repeated)
         if len(picked.new) == len(listed.hashes):
             batch.new_urls.append(document.id, all_columns)
             return

@@ -1,7 +1,7 @@
 """What is kept in memory of a document while it is read: its URLs and what is stored for them.
 
-Sets and dicts are fast and take about 75 and 170 bytes per URL. They are used as long as all open
-documents of the process together fit the budget; beyond that, arrays are used, with about 9 and 26
+Sets and dicts are fast and take about 75 and 150 bytes per URL. They are used as long as all open
+documents of the process together fit the budget; beyond that, arrays are used, with about 9 and 16
 bytes per URL. They are slower, but no document has to wait for another.
 
 Of several listings of a URL the one with the latest date counts, whatever their order, so that a
@@ -13,6 +13,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import compress, count
 from operator import ne
 
 from siteatlas.hash_arrays import HashArrays
@@ -123,7 +124,7 @@ class EntryMemory:
         before = len(self._seen) + (len(self._more) if self._more else 0)
         positions: Sequence[int | None] = ()
         if len(self._stored):
-            positions = self._stored.positions(listed.hashes)
+            positions = self._find_stored(listed.hashes)
             picked = None if None in positions else self._pick_stored(listed, positions)  # type: ignore[arg-type]
             if picked is not None:
                 return picked
@@ -158,36 +159,40 @@ class EntryMemory:
             self._more = HashArrays()
         return self._more is not None
 
-    def _pick_stored(self, listed: ListedValues, positions: list[int]) -> Picked | None:
+    def _find_stored(self, hashes: Sequence[int]) -> range | list[int | None]:
+        """The positions of URLs among the stored entries, whose index may grow."""
+        before = self._stored.size
+        found = self._stored.positions(hashes, short_of_memory=self._budget.spent)
+        self._hold(self._stored.size - before)
+        return found
+
+    def _pick_stored(self, listed: ListedValues, positions: range | list[int]) -> Picked | None:
         """`pick` for entries that are all stored and listed, each once; None if they are not."""
         stored, picked = self._stored, Picked()
-        if any(map(stored.flags.__getitem__, positions)) or len(set(positions)) < len(positions):
+        if any(_at(stored.flags, positions)) or not _are_different(positions):
             return None
         differing = self._differing(listed, positions)
         for index in differing:
             self._compare(listed, index, positions[index], picked)
-        skipped = set(differing)
-        for index, position in enumerate(positions):
-            if index not in skipped:
-                stored.flags[position] = SEEN
+        stored.mark_seen(positions)
         self._seen_stored += len(positions) - len(differing)
         return picked
 
-    def _differing(self, listed: ListedValues, positions: list[int]) -> list[int]:
+    def _differing(self, listed: ListedValues, positions: range | list[int]) -> list[int]:
         """The indexes of listed entries that are not stored as they are listed."""
         stored = self._stored
         pairs = [
-            (list(map(stored.fingerprints.__getitem__, positions)), listed.fingerprints),
-            (list(map(stored.dates.__getitem__, positions)), listed.dates),
+            (_at(stored.fingerprints, positions), listed.fingerprints),
+            (_at(stored.dates, positions), listed.dates),
         ]
         if stored.texts is not None or listed.texts is not None:
             none = [NO_TEXT] * len(positions)
-            known = none if stored.texts is None else list(map(stored.texts.__getitem__, positions))
+            known = none if stored.texts is None else _at(stored.texts, positions)
             pairs.append((known, none if listed.texts is None else listed.texts))
         found: set[int] = set()
         for before, now in pairs:
             if before != now:
-                found.update(n for n, one in enumerate(map(ne, before, now)) if one)
+                found.update(compress(count(), map(ne, before, now)))
         return sorted(found)
 
     def _pick_one_by_one(self, listed: ListedValues, positions: Sequence[int | None]) -> Picked:
@@ -287,3 +292,14 @@ class EntryMemory:
         """Reserve memory in the budget for the entries of the document."""
         self._held += size
         self._budget.reserve(size)
+
+
+def _at(values: array[int] | bytearray, positions: range | list[int]) -> list[int]:
+    """The values at some positions."""
+    if isinstance(positions, range):
+        return list(values[positions.start : positions.stop])
+    return list(map(values.__getitem__, positions))
+
+
+def _are_different(positions: range | list[int]) -> bool:
+    return isinstance(positions, range) or len(set(positions)) == len(positions)

@@ -99,12 +99,13 @@ async def load_document(document: ScannedDocument, budget: MemoryBudget) -> None
     if document.fresh:
         document.memory = EntryMemory(budget)
         return
-    stored = StoredEntries(quick=not budget.spent)
+    in_parts = budget.spent
+    stored = StoredEntries(in_order=in_parts)
     async with get_job_session() as session, session.begin():
         document.last_read = await load_last_read(session, document.id)
-        if stored.is_quick:
+        if not in_parts:
             stored.extend(await load_entries(session, document.id))
-    if not stored.is_quick:
+    if in_parts:
         await _load_in_parts(document.id, stored)
     last = document.last_read
     in_doubt = last.lastmod_streak > 0 or not last.lastmod_trusted

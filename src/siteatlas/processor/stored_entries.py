@@ -1,14 +1,15 @@
 """What is stored of the entries of a document, loaded while it is read.
 
-Entries have positions, in the order in which they were loaded. The values are in arrays; only how
-a position is found differs: by a dict, at about 150 bytes per URL, or by bisection in a sorted
-array, at 8 bytes. Which one is used is for `entry_memory` to decide.
+Entries have positions, in the order in which they were loaded. That is the order in which they were
+first listed, unless memory is short, so usually each listed URL is at the position behind the last
+one, or not far from it. An index is made for the first URL that is not: a dict, or arrays that take
+less memory.
 """
 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import compress
 
 from siteatlas.hash_arrays import index_of
@@ -18,18 +19,39 @@ from siteatlas.storage.statements.urls import IS_MISSING, IS_REMOVED, LoadedEntr
 SEEN, MISSING, REMOVED, SET_ASIDE = 1, IS_MISSING, IS_REMOVED, 8
 DICT_BYTES = 150
 ITEM_BYTES = 8
-# Arrays grow by a sixteenth. Per entry: fingerprint, date and flags.
-VALUE_BYTES = 2 * ITEM_BYTES + 2
+# Arrays grow by a sixteenth. Per entry: hash, fingerprint, date and flags.
+VALUE_BYTES = 3 * ITEM_BYTES + 2
+# The database may store some pages of entries in another order than they were listed in.
+NEARBY = 2_000
 # For `bytes.translate`: 1 for listed entries that were not seen, or for those not missing yet.
 UNSEEN = bytes(not flags & (SEEN | REMOVED) for flags in range(256))
 NEWLY_MISSING = bytes(not flags & (SEEN | REMOVED | MISSING) for flags in range(256))
+WITH_SEEN = bytes(flags | SEEN for flags in range(256))
+
+
+class SortedIndex:
+    """Positions by hash in two arrays, for memory that is short."""
+
+    bytes_per_entry = 2 * ITEM_BYTES
+
+    def __init__(self, hashes: array[int]) -> None:
+        order = sorted(range(len(hashes)), key=hashes.__getitem__)
+        self._positions = array("q", order)
+        self._hashes = array("q", map(hashes.__getitem__, order))
+
+    def get(self, key: int) -> int | None:
+        """The position of a hash."""
+        index = index_of(self._hashes, key)
+        return None if index is None else self._positions[index]
 
 
 class StoredEntries:
-    """The stored entries of one document. `quick`: with a dict."""
+    """The stored entries of one document. `in_order`: loaded in the order of their hashes."""
 
-    def __init__(self, *, quick: bool = True) -> None:
-        self._index: dict[int, int] | None = {} if quick else None
+    def __init__(self, *, in_order: bool = False) -> None:
+        self._in_order = in_order
+        self._index: dict[int, int] | SortedIndex | None = None
+        self._next = 0
         self._hashes = array("q")
         self.fingerprints = array("q")
         self.dates = array("q")
@@ -40,38 +62,69 @@ class StoredEntries:
         return len(self.flags)
 
     @property
-    def is_quick(self) -> bool:
-        """Whether positions are found by a dict."""
-        return self._index is not None
-
-    @property
     def size(self) -> int:
         """The approximate memory of the entries, in bytes."""
-        index = DICT_BYTES if self.is_quick else ITEM_BYTES
+        index = 0
+        if self._index is not None:
+            is_dict = isinstance(self._index, dict)
+            index = DICT_BYTES if is_dict else SortedIndex.bytes_per_entry
         texts = ITEM_BYTES if self.texts is not None else 0
         return len(self) * (index + VALUE_BYTES + texts)
 
     def extend(self, page: LoadedEntries) -> None:
-        """Add entries; their hashes are greater than all previous ones unless `quick`."""
+        """Add entries; if `in_order`, their hashes are greater than all previous ones."""
         first = len(self)
-        if self._index is None:
-            self._hashes.extend(page.hashes)
-        else:
-            self._index.update({key: first + n for n, key in enumerate(page.hashes)})
+        self._hashes.extend(page.hashes)
         self.fingerprints.extend(page.fingerprints)
         self.dates.extend(page.dates)
         self.flags.extend(page.flags)
-        texts = text_numbers(page.texts)
+        texts = None if page.texts is None else text_numbers(page.texts)
         if texts is not None and self.texts is None:
             self.texts = array("q", bytes(ITEM_BYTES * first))
         if self.texts is not None:
             self.texts.extend(texts or bytes(len(page.hashes)))
 
-    def positions(self, hashes: Sequence[int]) -> list[int | None]:
-        """The positions of URLs; None for those that are not stored."""
-        if self._index is not None:
-            return list(map(self._index.get, hashes))
-        return [index_of(self._hashes, key) for key in hashes]
+    def positions(
+        self, hashes: Sequence[int], *, short_of_memory: bool = False
+    ) -> range | list[int | None]:
+        """The positions of URLs; None for those that are not stored.
+
+        A range if they follow each other as they were loaded.
+        """
+        first, end = self._next, self._next + len(hashes)
+        if self._hashes[first:end] == array("q", hashes):
+            self._next = end
+            return range(first, end)
+        return self._look_up(hashes, short_of_memory=short_of_memory)
+
+    def _look_up(self, hashes: Sequence[int], *, short_of_memory: bool) -> list[int | None]:
+        """The positions of URLs, each behind the one before or somewhere else."""
+        stored, end = self._hashes, len(self)
+        found: list[int | None] = []
+        for key in hashes:
+            position: int | None = self._next
+            if self._next >= end or stored[self._next] != key:
+                position = self._find(key, short_of_memory=short_of_memory)
+            found.append(position)
+            if position is not None:
+                self._next = position + 1
+        return found
+
+    def _find(self, key: int, *, short_of_memory: bool) -> int | None:
+        """The position of a URL that is not behind the one before."""
+        if self._in_order:
+            return index_of(self._hashes, key)
+        if self._index is None:
+            try:
+                return self._hashes.index(key, max(0, self._next - NEARBY), self._next + NEARBY)
+            except ValueError:
+                self._index = self._make_index(short_of_memory=short_of_memory)
+        return self._index.get(key)
+
+    def _make_index(self, *, short_of_memory: bool) -> dict[int, int] | SortedIndex:
+        if short_of_memory:
+            return SortedIndex(self._hashes)
+        return dict(zip(self._hashes, range(len(self)), strict=True))
 
     def accept(self, position: int, fingerprint: int, date: int, text: int) -> None:
         """Replace the values of an entry by those that will be stored."""
@@ -79,6 +132,15 @@ class StoredEntries:
         self.dates[position] = date
         if self.texts is not None:
             self.texts[position] = text
+
+    def mark_seen(self, positions: range | list[int]) -> None:
+        """Note that entries were seen."""
+        if isinstance(positions, range):
+            run = slice(positions.start, positions.stop)
+            self.flags[run] = self.flags[run].translate(WITH_SEEN)
+            return
+        for position in positions:
+            self.flags[position] |= SEEN
 
     def count_unseen(self) -> int:
         """How many listed entries were not seen."""
@@ -97,5 +159,4 @@ class StoredEntries:
         return self._selected(NEWLY_MISSING)
 
     def _selected(self, table: bytes) -> array[int]:
-        keys: Iterable[int] = self._hashes if self._index is None else self._index
-        return array("q", compress(keys, self.flags.translate(table)))
+        return array("q", compress(self._hashes, self.flags.translate(table)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from datetime import UTC, datetime
 from uuid import uuid4
 
@@ -44,7 +45,8 @@ def stored_as(**values) -> StoredEntries:
     )
     dates = date_numbers([values.get("lastmod")])
     entries = StoredEntries()
-    entries.extend(LoadedEntries([url_hash(URL)], prints, dates, [values.get("lastmod_text")], [0]))
+    hashes, texts = array("q", [url_hash(URL)]), [values.get("lastmod_text")]
+    entries.extend(LoadedEntries(hashes, array("q", prints), array("q", dates), texts, bytes(1)))
     return entries
 
 

@@ -19,6 +19,7 @@ from siteatlas.scanner.events import (
     DocumentOutcome,
     EntriesRead,
     KnownDocument,
+    ProblemSeen,
     ScanMemory,
     SitemapType,
     UnchangedBy,
@@ -222,6 +223,28 @@ async def test_an_unchanged_document_counts_towards_the_url_limit(site, make_ana
     record = await scan(site, make_analyzer, known(first, entry_count=3), options=options)
     assert record.outcomes == {"/s.xml": "unchanged", "/t.xml": "cut url_limit"}
     assert record.urls == OTHER[:1]
+
+
+async def test_a_scan_that_exceeds_its_limit_by_an_unchanged_document_says_so(site, make_analyzer):
+    asked, read = asyncio.Event(), asyncio.Event()
+
+    async def not_modified(_request: web.BaseRequest) -> web.Response:
+        asked.set()
+        await read.wait()
+        return web.Response(status=304)
+
+    async def wait_for_the_other(_request: web.BaseRequest) -> web.Response:
+        await asked.wait()
+        asyncio.get_running_loop().call_later(0.1, read.set)
+        return web.Response(body=urlset_of(OTHER))
+
+    site.pages |= {"/robots.txt": "Sitemap: /s.xml\nSitemap: /t.xml", "/s.xml": urlset_of(PAGES)}
+    first = (await scan(site, make_analyzer)).all(DocumentClosed)[0]
+    site.pages |= {"/s.xml": not_modified, "/t.xml": wait_for_the_other}
+    document = known(first, entry_count=3, validators=Validators('"v1"'), may_send_validators=True)
+    record = await scan(site, make_analyzer, document, options=ScanOptions(max_urls=4))
+    assert record.outcomes == {"/s.xml": "unchanged", "/t.xml": "complete"}
+    assert [problem.code for problem in record.all(ProblemSeen)] == ["url_limit"]
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from siteatlas.logs import DRIVER_NOISE, configure_logging
-from siteatlas.storage.statements.url_stream import _copy_time_limit
+from siteatlas.storage.copying import copy_time_limit
 
 
 class LateDriver:
@@ -44,7 +44,7 @@ def logged() -> Iterator[io.StringIO]:
 
 async def test_a_loss_that_is_told_after_the_copy_ended_is_ignored(logged: io.StringIO):
     driver = LateDriver()
-    async with _copy_time_limit(driver):
+    async with copy_time_limit(driver, 30):
         driver.lose()
     await asyncio.sleep(0)
     assert logged.getvalue() == ""
@@ -54,7 +54,7 @@ async def test_a_loss_during_the_copy_ends_it():
     driver = LateDriver()
 
     async def copy() -> None:
-        async with _copy_time_limit(driver):
+        async with copy_time_limit(driver, 30):
             driver.lose()
             await asyncio.Event().wait()
 

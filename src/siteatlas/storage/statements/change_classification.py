@@ -1,8 +1,8 @@
 """What the changes of a scan mean for the site: kinds of arrivals and departures of URLs.
 
 Each read of a document tells what happened to its entries. Here that is compared with the other
-documents of the site, in batches and through the index on `url_hash`: a URL that is also listed
-elsewhere is a duplicate, one that is missing elsewhere has moved.
+documents of the site, in batches: a URL that is also listed elsewhere is a duplicate, one that is
+missing elsewhere has moved. `other_entries` finds what other documents list.
 """
 
 from __future__ import annotations
@@ -32,21 +32,20 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import aggregate_order_by
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.sql.elements import Grouping
-from sqlalchemy.sql.selectable import CTE, FromClause, LateralFromClause
+from sqlalchemy.sql.selectable import CTE, FromClause
 
 from siteatlas.storage.models import ChangeKind
+from siteatlas.storage.statements.other_entries import Lookup, other_entries
 from siteatlas.storage.statements.removed_urls import removed_rows_counted
 from siteatlas.storage.statements.url_changes import listed_state
-from siteatlas.storage.tables import SITEMAP_URLS, SITEMAPS, URL_CHANGES
+from siteatlas.storage.tables import SITEMAP_URLS, URL_CHANGES
 
-CHANGES_PER_BATCH = 5_000
 # `moved` is final: what it moved from has been removed already.
 ARRIVALS = (ChangeKind.ADDED, ChangeKind.BACK, ChangeKind.DUPLICATE_ADDED)
 DEPARTURES = (ChangeKind.REMOVED, ChangeKind.EXPIRED, ChangeKind.DUPLICATE_REMOVED)
 NEWCOMERS = (*ARRIVALS, ChangeKind.MOVED)
 
 _SCAN = bindparam("of_scan", type_=BigInteger())
-_DOMAIN = bindparam("of_domain", type_=Uuid())
 _ENTRY = tuple_(URL_CHANGES.c.sitemap_id, URL_CHANGES.c.url_hash)
 _AFTER = tuple_(
     bindparam("after_sitemap", type_=Uuid()), bindparam("after_hash", type_=BigInteger())
@@ -64,14 +63,14 @@ class ChangePosition:
 FIRST = ChangePosition(UUID(int=0), -(2**63))
 
 
-def _batch(kinds: tuple[ChangeKind, ...]) -> CTE:
+def _batch(kinds: tuple[ChangeKind, ...], lookup: Lookup) -> CTE:
     """Some changes of the scan in the order of their keys; `chosen` are those of the kinds."""
     keys = (URL_CHANGES.c.sitemap_id, URL_CHANGES.c.url_hash)
     return (
         select(*keys, URL_CHANGES.c.kind, URL_CHANGES.c.kind.in_(kinds).label("chosen"))
         .where(URL_CHANGES.c.scan_id == _SCAN, _ENTRY > _AFTER)
         .order_by(*keys)
-        .limit(CHANGES_PER_BATCH)
+        .limit(lookup.changes_per_batch)
         .cte("batch")
     )
 
@@ -87,7 +86,7 @@ class Rows:
 
     other: FromClause
     change: FromClause
-    batch: CTE
+    entries: CTE
 
     @property
     def is_listed(self) -> ColumnElement[bool]:
@@ -100,33 +99,40 @@ class Rows:
     @property
     def comes_first(self) -> ColumnElement[bool]:
         """Of several rows of the same URL, one tells of the URL."""
-        return self.other.c.sitemap_id < self.batch.c.sitemap_id
+        return self.other.c.sitemap_id < self.entries.c.sitemap_id
 
     def is_of(self, kinds: tuple[ChangeKind, ...]) -> ColumnElement[bool]:
         """Whether this scan changed the row in one of these ways."""
         return func.coalesce(self.change.c.kind.in_(kinds), false())
 
 
-def _elsewhere(batch: CTE, **results: Callable[[Rows], ColumnElement[Any]]) -> LateralFromClause:
-    """What the other documents of the site say of the URL of a change, by aggregate functions.
+def _elsewhere(batch: CTE, lookup: Lookup, **results: Callable[[Rows], ColumnElement[Any]]) -> CTE:
+    """What the other documents of the site say of the URLs of a batch, by aggregate functions.
 
-    A lateral subquery, so that each URL is looked up in the index, however large the site is.
+    URLs that no other document has are left out. A lateral subquery gets the rows, so that each is
+    found by its key, however many there seem to be.
     """
-    rows = Rows(SITEMAP_URLS.alias("other"), URL_CHANGES.alias("other_change"), batch)
-    return (
-        select(*(result(rows).label(name) for name, result in results.items()))
-        .select_from(rows.other)
-        .join(SITEMAPS, SITEMAPS.c.id == rows.other.c.sitemap_id)
-        .outerjoin(
-            rows.change, and_(rows.change.c.scan_id == _SCAN, _is_same(rows.change, rows.other))
-        )
+    entries = other_entries(batch, lookup)
+    found = (
+        select(SITEMAP_URLS)
         .where(
-            rows.other.c.url_hash == batch.c.url_hash,
-            rows.other.c.sitemap_id != batch.c.sitemap_id,
-            SITEMAPS.c.domain_id == _DOMAIN,
+            SITEMAP_URLS.c.sitemap_id == entries.c.other_id,
+            SITEMAP_URLS.c.url_hash == entries.c.url_hash,
         )
-        .correlate(batch)
-        .lateral("elsewhere")
+        .limit(1)
+        .correlate(entries)
+        .lateral("other")
+    )
+    rows = Rows(found, URL_CHANGES.alias("other_change"), entries)
+    own_change = and_(rows.change.c.scan_id == _SCAN, _is_same(rows.change, found))
+    keys = (entries.c.sitemap_id, entries.c.url_hash)
+    return (
+        select(*keys, *(result(rows).label(name) for name, result in results.items()))
+        .select_from(entries)
+        .join(found, true())
+        .outerjoin(rows.change, own_change)
+        .group_by(*keys)
+        .cte("elsewhere")
     )
 
 
@@ -151,10 +157,14 @@ def _left_by(rows: Rows) -> ColumnElement[Any]:
     return Grouping(ids)[1]
 
 
-def _arrivals(batch: CTE) -> CTE:
+def _arrivals(batch: CTE, lookup: Lookup) -> CTE:
     """For each arrival of a batch its kind in the site, and where it moved from."""
     seen = _elsewhere(
-        batch, stays=_stays, left_by=_left_by, was_removed=lambda rows: _any(~rows.is_listed)
+        batch,
+        lookup,
+        stays=_stays,
+        left_by=_left_by,
+        was_removed=lambda rows: _any(~rows.is_listed),
     )
     kind = case(
         (seen.c.stays, ChangeKind.DUPLICATE_ADDED.value),
@@ -171,7 +181,8 @@ def _arrivals(batch: CTE) -> CTE:
             kind.label("kind"),
             moved_from.label("moved_from"),
         )
-        .join(seen, true())
+        .select_from(batch)
+        .outerjoin(seen, _is_same(seen, batch))
         .where(batch.c.chosen)
         .cte("arrivals")
     )
@@ -197,10 +208,10 @@ def _end_of(batch: CTE) -> Any:
     )
 
 
-def _classify_arrivals() -> Any:
+def _classify_arrivals(lookup: Lookup) -> Any:
     """Set the kinds of arrivals; remove the rows that URLs moved from, which is no other event."""
-    batch = _batch(ARRIVALS)
-    arrivals = _arrivals(batch)
+    batch = _batch(ARRIVALS, lookup)
+    arrivals = _arrivals(batch, lookup)
     place = and_(URL_CHANGES.c.scan_id == _SCAN, _is_same(URL_CHANGES, arrivals))
     classified = update(URL_CHANGES).where(place, URL_CHANGES.c.kind != arrivals.c.kind)
     previous = and_(
@@ -232,21 +243,23 @@ def _classify_arrivals() -> Any:
     )
 
 
-def _classify_departures() -> Any:
+def _classify_departures(lookup: Lookup) -> Any:
     """Set the kinds of departures: a URL that another document still lists stays in the site.
 
     Of several departures of a URL in one scan, that with the lowest id tells of the URL.
     """
-    batch = _batch(DEPARTURES)
+    batch = _batch(DEPARTURES, lookup)
     seen = _elsewhere(
         batch,
+        lookup,
         stays=lambda rows: _any(
             or_(rows.is_listed, and_(rows.is_of(DEPARTURES), rows.comes_first))
         ),
     )
     departures = (
         select(batch.c.sitemap_id, batch.c.url_hash, seen.c.stays)
-        .join(seen, true())
+        .select_from(batch)
+        .outerjoin(seen, _is_same(seen, batch))
         .where(batch.c.chosen)
         .cte("departures")
     )
@@ -260,8 +273,8 @@ def _classify_departures() -> Any:
     return _end_of(batch).add_cte(classified.cte("classified"))
 
 
-CLASSIFY_ARRIVALS = _classify_arrivals()
-CLASSIFY_DEPARTURES = _classify_departures()
+CLASSIFY_ARRIVALS = {lookup: _classify_arrivals(lookup) for lookup in Lookup}
+CLASSIFY_DEPARTURES = {lookup: _classify_departures(lookup) for lookup in Lookup}
 COUNT_CHANGES = (
     select(
         URL_CHANGES.c.kind,
@@ -273,32 +286,41 @@ COUNT_CHANGES = (
 )
 
 
+@dataclass(frozen=True, slots=True)
+class Classification:
+    """Which changes to classify: those of a scan of a site, and how to look up other entries."""
+
+    scan_id: int
+    domain_id: UUID
+    lookup: Lookup = Lookup.PROBE_KEYS
+
+
 async def classify_arrivals(
-    session: AsyncSession, scan_id: int, domain_id: UUID, after: ChangePosition
+    session: AsyncSession, of: Classification, after: ChangePosition
 ) -> ChangePosition | None:
     """Classify the arrivals of the next batch of changes; None if it was the last one."""
-    return await _classify(session, CLASSIFY_ARRIVALS, scan_id, domain_id, after)
+    return await _classify(session, CLASSIFY_ARRIVALS[of.lookup], of, after)
 
 
 async def classify_departures(
-    session: AsyncSession, scan_id: int, domain_id: UUID, after: ChangePosition
+    session: AsyncSession, of: Classification, after: ChangePosition
 ) -> ChangePosition | None:
     """Classify the departures of the next batch of changes; None if it was the last one."""
-    return await _classify(session, CLASSIFY_DEPARTURES, scan_id, domain_id, after)
+    return await _classify(session, CLASSIFY_DEPARTURES[of.lookup], of, after)
 
 
 async def _classify(
-    session: AsyncSession, statement: Any, scan_id: int, domain_id: UUID, after: ChangePosition
+    session: AsyncSession, statement: Any, of: Classification, after: ChangePosition
 ) -> ChangePosition | None:
     """Run the statement of a batch; return where the next one begins."""
     values = {
-        "of_scan": scan_id,
-        "of_domain": domain_id,
+        "of_scan": of.scan_id,
+        "of_domain": of.domain_id,
         "after_sitemap": after.sitemap_id,
         "after_hash": after.url_hash,
     }
     last = (await session.execute(statement, values)).one_or_none()
-    if last is None or last.changes < CHANGES_PER_BATCH:
+    if last is None or last.changes < of.lookup.changes_per_batch:
         return None
     return ChangePosition(last.sitemap_id, last.url_hash)
 

@@ -5,9 +5,7 @@ Twice as fast as an INSERT on the server, with a third of the work in this proce
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Iterable, Iterator
-from contextlib import asynccontextmanager
 from itertools import islice, repeat
 from struct import Struct
 from typing import Any
@@ -18,8 +16,8 @@ from sqlalchemy import literal, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from siteatlas.aio.fairness import fair_loop
-from siteatlas.errors import DatabaseBusy, DatabaseError, DatabaseUnavailable
-from siteatlas.storage.faults import meaning_of_state
+from siteatlas.errors import DatabaseBusy
+from siteatlas.storage.copying import copy_fault, copy_time_limit
 from siteatlas.storage.models import SitemapUrl
 from siteatlas.storage.statements.url_rows import NO_DATE, UrlRows, date_numbers
 
@@ -58,7 +56,7 @@ async def copy_urls(session: AsyncSession, rows: UrlRows) -> None:
     if not driver.is_in_transaction():
         await session.execute(BEGINNING)
     try:
-        async with _copy_time_limit(driver):
+        async with copy_time_limit(driver, COPY_SECONDS):
             await driver.copy_to_table(
                 SitemapUrl.__tablename__, source=stream(rows), columns=COLUMNS, format="binary"
             )
@@ -66,46 +64,13 @@ async def copy_urls(session: AsyncSession, rows: UrlRows) -> None:
         rows.contested = True
         raise DatabaseBusy from error
     except BaseException as error:
-        own = _meaning(error, driver)
+        own = copy_fault(error, driver)
         if not isinstance(own, DatabaseBusy):
             # The driver may be in the middle of the copy and cannot run other statements.
             await connection.invalidate()
         if own is None:
             raise
         raise own from error
-
-
-@asynccontextmanager
-async def _copy_time_limit(driver: Any) -> AsyncIterator[None]:
-    """The time limit of a COPY statement: TimeoutError, at once if the connection is lost.
-
-    The driver itself would keep waiting for buffer space.
-    """
-    loop = asyncio.get_running_loop()
-    under_way = True
-    async with asyncio.timeout(COPY_SECONDS) as limit:
-
-        def expire_copy(_driver: Any) -> None:
-            """End a COPY statement whose connection is lost; called by the driver."""
-            # The call comes in a later iteration of the loop: the copy may have ended meanwhile.
-            if under_way and not limit.expired():
-                limit.reschedule(loop.time())
-
-        driver.add_termination_listener(expire_copy)
-        try:
-            yield
-        finally:
-            under_way = False
-            driver.remove_termination_listener(expire_copy)
-
-
-def _meaning(error: BaseException, driver: Any) -> DatabaseError | None:
-    """Our own error for what ended a copy; None for a bug of ours and for a cancel."""
-    if isinstance(error, asyncpg.PostgresError):
-        return meaning_of_state(error.sqlstate or "")
-    lost = isinstance(error, (TimeoutError, OSError, asyncpg.InternalClientError))
-    lost = lost or (isinstance(error, asyncpg.InterfaceError) and driver.is_closed())
-    return DatabaseUnavailable() if lost else None
 
 
 async def stream(rows: UrlRows) -> AsyncIterator[bytes]:
