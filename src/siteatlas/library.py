@@ -2,6 +2,7 @@
 
 `scan` is for asynchronous programs, `scan_sync` for all others. Both read only as fast as the
 caller iterates, stop when the caller stops, and report what could not be read.
+`library_arguments` checks their arguments.
 """
 
 from __future__ import annotations
@@ -23,25 +24,17 @@ from collections.abc import (
 )
 from contextlib import aclosing, closing, contextmanager, suppress
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import date, datetime
 from itertools import repeat, starmap
 from queue import SimpleQueue
-from typing import Any, Literal, get_args
+from typing import Any
 
 from siteatlas.aio.loop_local import LoopLocal
-from siteatlas.errors import (
-    ConfigurationError,
-    InputError,
-    PartialScan,
-    SiteatlasError,
-    UrlLimitReached,
-)
-from siteatlas.net.address import WebAddress, parse_site
-from siteatlas.net.egress import EgressPolicy
+from siteatlas.errors import PartialScan, SiteatlasError
+from siteatlas.library_arguments import Probe, ScanCall, check_call
 from siteatlas.net.politeness import Politeness
 from siteatlas.scanner.analyzer import USER_AGENT, SitemapAnalyzer
 from siteatlas.scanner.events import EntriesRead, ScanEvent
-from siteatlas.scanner.options import ScanOptions
 from siteatlas.scanner.reading.lastmod_text import listed_texts
 from siteatlas.scanner.report import ReportBuilder, ScanReport
 
@@ -56,10 +49,6 @@ __all__ = [
 ]
 
 MAX_QUEUED_EVENTS = 4
-MAX_USER_AGENT_CHARS = 400
-ALLOW_WORDS = "allow must be a list of strings such as '127.0.0.1:8000'."
-
-Probe = Literal["auto", "full"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +75,7 @@ class PartialScanWarning(UserWarning):
 class AsyncScan(AsyncIterable[Entry]):
     """The entries of a scan that is read with `async for`, and its report."""
 
-    def __init__(self, call: _ScanCall) -> None:
+    def __init__(self, call: ScanCall) -> None:
         self._builder = ReportBuilder(call.report_name)
         self._entries = _scan_entries(call, self._builder)
 
@@ -109,7 +98,7 @@ class AsyncScan(AsyncIterable[Entry]):
 class SyncScan(Iterable[Entry]):
     """The entries of a scan that is read with `for`, and its report."""
 
-    def __init__(self, call: _ScanCall) -> None:
+    def __init__(self, call: ScanCall) -> None:
         self._builder = ReportBuilder(call.report_name)
         self._entries = _scan_sync_entries(call, self._builder)
 
@@ -138,6 +127,9 @@ def scan(
     user_agent: str = USER_AGENT,
     probe: Probe = "auto",
     strict: bool = False,
+    sitemaps: Iterable[str] = (),
+    skip_sitemaps: Iterable[str] = (),
+    sitemaps_since: date | None = None,
 ) -> AsyncScan:
     """The entries of all sitemaps of `site`, as they are read; `only` reads just the one named.
 
@@ -145,9 +137,13 @@ def scan(
     When some could not be read completely, a PartialScanWarning comes after the last entry, or
     PartialScan is raised if `strict`. `allow` names hosts of your own as HOST:PORT; they may be
     private and are read without a pause.
+
+    Of the children of an index, only those are read whose addresses match one of the patterns
+    `sitemaps`, if any, and none of `skip_sitemaps`, and whose `lastmod`, if any, is not before
+    `sitemaps_since`.
     """
     return AsyncScan(
-        _check_call(
+        check_call(
             site,
             only=only,
             max_urls=max_urls,
@@ -155,6 +151,9 @@ def scan(
             user_agent=user_agent,
             probe=probe,
             strict=strict,
+            sitemaps=sitemaps,
+            skip_sitemaps=skip_sitemaps,
+            sitemaps_since=sitemaps_since,
         )
     )
 
@@ -168,13 +167,16 @@ def scan_sync(
     user_agent: str = USER_AGENT,
     probe: Probe = "auto",
     strict: bool = False,
+    sitemaps: Iterable[str] = (),
+    skip_sitemaps: Iterable[str] = (),
+    sitemaps_since: date | None = None,
 ) -> SyncScan:
     """Like `scan`, for programs without an event loop, and for notebooks, which have one.
 
     The scan runs in a separate thread and ends with the loop that reads it, even on `break`.
     """
     return SyncScan(
-        _check_call(
+        check_call(
             site,
             only=only,
             max_urls=max_urls,
@@ -182,101 +184,24 @@ def scan_sync(
             user_agent=user_agent,
             probe=probe,
             strict=strict,
+            sitemaps=sitemaps,
+            skip_sitemaps=skip_sitemaps,
+            sitemaps_since=sitemaps_since,
         )
     )
-
-
-@dataclass(frozen=True, slots=True)
-class _ScanCall:
-    """The checked arguments of a call of `scan` or `scan_sync`."""
-
-    address: WebAddress
-    policy: EgressPolicy
-    options: ScanOptions
-    user_agent: str
-    strict: bool
-
-    @property
-    def report_name(self) -> str:
-        """The name of the site in the report of `scan` and `scan_sync`."""
-        return self.address.domain if self.address.is_site_root else self.address.url
-
-
-def _check_call(
-    site: str,
-    *,
-    only: bool,
-    max_urls: int | None,
-    allow: Iterable[str],
-    user_agent: str,
-    probe: Probe,
-    strict: bool,
-) -> _ScanCall:
-    """Check the arguments of `scan` or `scan_sync`; raise InputError for invalid ones."""
-    _check_arguments(site, max_urls, probe)
-    _check_boolean_arguments(only=only, strict=strict)
-    _check_user_agent(user_agent)
-    address = parse_site(site)
-    policy = _parse_allow_argument(allow)
-    policy.check(address)
-    if only and address.is_site_root:
-        raise InputError("only=True needs the address of a sitemap, not of a site.")
-    document = address.url if only else None
-    options = ScanOptions(max_urls=max_urls, probe=probe, only_document=document)
-    return _ScanCall(address, policy, options, user_agent, strict)
-
-
-def _check_arguments(site: object, max_urls: int | None, probe: object) -> None:
-    """Refuse arguments of `scan` and `scan_sync` that no type checker saw."""
-    if not isinstance(site, str):
-        raise InputError("site must be a string such as 'example.com'.")
-    if max_urls is not None and (type(max_urls) is not int or max_urls < 1):
-        raise InputError("max_urls must be a positive integer, or None.")
-    if probe not in get_args(Probe):
-        raise InputError("probe must be 'auto' or 'full'.")
-
-
-def _check_boolean_arguments(**flags: object) -> None:
-    """Refuse flags of `scan` and `scan_sync` that are not booleans."""
-    for name, value in flags.items():
-        if not isinstance(value, bool):
-            raise InputError(f"{name} must be True or False.")
-
-
-def _check_user_agent(user_agent: object) -> None:
-    """Refuse a `user_agent` argument of `scan` and `scan_sync` that no header can hold."""
-    if not isinstance(user_agent, str) or not user_agent.strip():
-        raise InputError("user_agent must be a string such as 'my-program/1.0 (me@example.com)'.")
-    if len(user_agent) > MAX_USER_AGENT_CHARS:
-        raise InputError(f"user_agent must have at most {MAX_USER_AGENT_CHARS} characters.")
-    if not (user_agent.isascii() and user_agent.isprintable()):
-        raise InputError("user_agent must be ASCII, on one line and without control characters.")
-
-
-def _parse_allow_argument(allow: object) -> EgressPolicy:
-    entries = [allow] if isinstance(allow, str) else allow
-    if not isinstance(entries, Iterable):
-        raise InputError(ALLOW_WORDS)
-    texts = list(entries)
-    if not all(isinstance(text, str) for text in texts):
-        raise InputError(ALLOW_WORDS)
-    try:
-        return EgressPolicy().with_allowed(*texts)
-    except ConfigurationError as error:
-        raise InputError(f"allow: {error.message}") from error
 
 
 # All scans of one event loop share their politeness.
 _politeness = LoopLocal(Politeness)
 
 
-def _scan_events(call: _ScanCall) -> AsyncGenerator[ScanEvent, None]:
+def _scan_events(call: ScanCall) -> AsyncGenerator[ScanEvent, None]:
     """The scanner events of one call of `scan` or `scan_sync`."""
     analyzer = SitemapAnalyzer(call.policy, _politeness.get(), user_agent=call.user_agent)
     return analyzer.scan(call.address, call.options)
 
 
-async def _scan_entries(call: _ScanCall, builder: ReportBuilder) -> AsyncGenerator[Entry, None]:
+async def _scan_entries(call: ScanCall, builder: ReportBuilder) -> AsyncGenerator[Entry, None]:
     """The entries that `scan` returns; each event is also added to its report."""
     with _report_outcome(builder):
         async with aclosing(_scan_events(call)) as events:
@@ -288,7 +213,7 @@ async def _scan_entries(call: _ScanCall, builder: ReportBuilder) -> AsyncGenerat
     _check_complete(call, builder.report)
 
 
-def _scan_sync_entries(call: _ScanCall, builder: ReportBuilder) -> Generator[Entry, None, None]:
+def _scan_sync_entries(call: ScanCall, builder: ReportBuilder) -> Generator[Entry, None, None]:
     """The entries that `scan_sync` returns; each event is also added to its report."""
     with _report_outcome(builder), closing(_ThreadedScan(call)) as reading:
         for event in reading.thread_events():
@@ -315,13 +240,12 @@ def _report_outcome(builder: ReportBuilder) -> Iterator[None]:
         builder.sort_sitemaps()
 
 
-def _check_complete(call: _ScanCall, report: ScanReport) -> None:
+def _check_complete(call: ScanCall, report: ScanReport) -> None:
     """Warn of an incomplete result, or raise if the caller is strict.
 
-    Reaching the caller's own limit causes no warning.
+    Reaching the caller's own limit, or using a filter, causes no warning.
     """
-    asked_for = {UrlLimitReached.code} if call.options.max_urls is not None else set()
-    if set(report.reasons) <= asked_for:
+    if set(report.reasons) <= call.expected_reasons:
         return
     if call.strict:
         raise PartialScan(_partial_scan_message(report), report=report)
@@ -344,7 +268,7 @@ def _entries_of_event(event: EntriesRead) -> list[Entry]:
 class _ThreadedScan:
     """The scan of `scan_sync`: in a thread with its own event loop, a few events ahead."""
 
-    def __init__(self, call: _ScanCall) -> None:
+    def __init__(self, call: ScanCall) -> None:
         self._call = call
         self._found: SimpleQueue[ScanEvent | BaseException | None] = SimpleQueue()
         self._room = asyncio.Semaphore(MAX_QUEUED_EVENTS)

@@ -104,6 +104,12 @@ async def test_the_reason_of_a_failure_is_raised_in_the_loop(empty_site: SiteSer
         [entry async for entry in scan(empty_site.base, allow=[empty_site.host_port])]
 
 
+def test_chosen_sitemaps_are_read_without_a_warning(site: SiteServer):
+    entries = scan_sync(site.base, allow=[site.host_port], skip_sitemaps="*", strict=True)
+    list(entries)
+    assert entries.report.reasons == ["sitemaps_filtered"]
+
+
 def test_private_addresses_are_refused_unless_they_are_named(site: SiteServer):
     with pytest.raises(EgressDenied):
         next(scan_sync(site.base))

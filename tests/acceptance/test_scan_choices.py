@@ -59,6 +59,22 @@ def test_only_the_named_document_is_read(here: Machine, site: SiteServer, allowe
     assert site.paths == ["/robots.txt", "/a.xml"]
 
 
+def test_chosen_sitemaps_of_an_index_are_read_and_the_others_counted(
+    here: Machine, site: SiteServer, allowed
+):
+    address = f"{site.base}/index.xml"
+    chosen = ("--sitemaps", "*/child*", "--skip-sitemaps", "*/missing*")
+    result = here.run("scan", address, "--only", "--json", *chosen, *allowed)
+    assert result.returncode == 0, result.stderr
+    report = json.loads(result.stdout)
+    assert (report["url_count"], report["reasons"]) == (1, ["sitemaps_filtered"])
+    assert report["skipped_sitemaps"] == {"by_address": 1, "by_date": 0}
+    assert "/missing.xml" not in site.paths
+    assert "not read because of the filter: 1 sitemap by address" in result.stderr
+    refused = here.run("scan", address, "--sitemaps", "x" * 201, *allowed)
+    assert (refused.returncode, "1 to 200 characters" in refused.stderr) == (2, True)
+
+
 def test_a_partial_scan_fails_when_that_is_asked_for(here: Machine, site: SiteServer, allowed):
     assert here.run("scan", site.base, *allowed).returncode == 0
     assert here.run("scan", site.base, "--fail-on", "partial", *allowed).returncode == 1

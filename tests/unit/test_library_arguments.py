@@ -8,7 +8,7 @@ import pytest
 
 from siteatlas import scan, scan_sync
 from siteatlas.errors import ConfigurationError, EgressDenied, InputError
-from siteatlas.library import MAX_USER_AGENT_CHARS
+from siteatlas.library_arguments import MAX_USER_AGENT_CHARS
 from siteatlas.settings_loading import load_settings
 
 NONSENSE: list[tuple[Any, dict[str, Any], str]] = [
@@ -29,6 +29,13 @@ NONSENSE: list[tuple[Any, dict[str, Any], str]] = [
     ("example.com", {"allow": b"a:1"}, "allow must be"),
     ("example.com", {"allow": 5}, "allow must be"),
     ("example.com", {"allow": None}, "allow must be"),
+    ("example.com", {"sitemaps": [5]}, "sitemaps must be a list of strings"),
+    ("example.com", {"sitemaps": None}, "sitemaps must be a list of strings"),
+    ("example.com", {"sitemaps": ["*"] * 21}, "At most 20 patterns"),
+    ("example.com", {"sitemaps": "x" * 201}, "must have 1 to 200 characters"),
+    ("example.com", {"skip_sitemaps": [""]}, "must have 1 to 200 characters"),
+    ("example.com", {"skip_sitemaps": 7}, "skip_sitemaps must be a list of strings"),
+    ("example.com", {"sitemaps_since": "2026-01-31"}, "sitemaps_since must be a date"),
     ("example.com", {"user_agent": 5}, "user_agent must be"),
     ("example.com", {"user_agent": None}, "user_agent must be"),
     ("example.com", {"user_agent": " "}, "user_agent must be"),

@@ -66,9 +66,9 @@ def _added_documents() -> Any:
 def _widen_statement() -> Any:
     """Make a job satisfy one more submission, in one statement: many may join at once.
 
-    No limit counts as the highest limit; the whole site includes any single document. A running job
-    is changed only if it reads one document and the whole site is requested: it returns to the
-    queue at the end of its attempt. Returns no row if there is nothing to change.
+    No limit counts as the highest limit; the whole site includes any single document and whatever
+    a filter chooses. A running job is changed only if it reads less than is requested: it returns
+    to the queue at the end of its attempt. Returns no row if there is nothing to change.
     """
     is_pending = Job.status == JobStatus.PENDING
     may_widen = bindparam("may_widen_running", type_=Boolean()) & (
@@ -79,6 +79,7 @@ def _widen_statement() -> Any:
     wider = limit.is_not(None) & (requested_limit.is_(None) | (requested_limit > limit))
     requested_document = bindparam("requested_document", type_=Text())
     whole = Job.job_metadata["document"].astext.is_not(None) & requested_document.is_(None)
+    unfiltered = requested_document.is_(None) & _has_other_filter()
     requested_priority = bindparam("requested_priority", type_=SmallInteger())
     base_url = bindparam("requested_base_url", type_=Text())
     no_document = func.jsonb_build_object(
@@ -90,26 +91,37 @@ def _widen_statement() -> Any:
         "documents",
         _added_documents().op("||")(func.jsonb_build_array(Job.job_metadata["document"])),
     )
+    no_filter = func.jsonb_build_object("child_filter", null())
     new_limit = func.jsonb_build_object("max_pages", requested_limit)
     return (
         update(Job)
         .where(Job.id == bindparam("of_job"))
         .where(
-            (is_pending & (wider | whole | (requested_priority < Job.priority)))
-            | (may_widen & whole)
+            (is_pending & (wider | whole | unfiltered | (requested_priority < Job.priority)))
+            | (may_widen & (whole | unfiltered))
         )
         .values(
             result_data=case((wider, Job.result_data.op("||")(new_limit)), else_=Job.result_data),
-            job_metadata=case(
-                (whole, Job.job_metadata.op("||")(no_document)), else_=Job.job_metadata
-            ),
-            progress=case((is_pending & whole, 0.0), else_=Job.progress),
+            job_metadata=_merged(whole, no_document, _merged(unfiltered, no_filter)),
+            progress=case((is_pending & (whole | unfiltered), 0.0), else_=Job.progress),
             priority=func.least(Job.priority, requested_priority),
             updated_at=func.now(),
         )
         .returning(Job)
         .execution_options(synchronize_session=False, populate_existing=True)
     )
+
+
+def _has_other_filter() -> Any:
+    """Whether a job has a filter, and the submission that joins it has none or another one."""
+    requested_filter = bindparam("requested_filter", type_=JSONB(none_as_null=True))
+    child_filter = Job.job_metadata["child_filter"]
+    return child_filter.astext.is_not(None) & child_filter.is_distinct_from(requested_filter)
+
+
+def _merged(condition: Any, changes: Any, metadata: Any = Job.job_metadata) -> Any:
+    """The metadata of a job with these changes if the condition holds."""
+    return case((condition, metadata.op("||")(changes)), else_=metadata)
 
 
 WIDEN = _widen_statement()
@@ -189,16 +201,23 @@ def _satisfies(job: Job, new: NewJob) -> bool:
     document = (job.job_metadata or {}).get("document")
     narrower = limit is not None and (new.max_pages is None or new.max_pages > limit)
     reads_one_document = document is not None and new.document is None
-    return not narrower and not reads_one_document and new.priority >= job.priority
+    reads_less = reads_one_document or _is_filtered_otherwise(job, new)
+    return not narrower and not reads_less and new.priority >= job.priority
 
 
 def _must_widen_running(job: Job, new: NewJob) -> bool:
     """Whether a running job reads less than a user requests; a scheduled scan can wait for it."""
-    return (
-        new.document is None
-        and (job.job_metadata or {}).get("document") is not None
-        and new.priority < Priority.SCHEDULED
-    )
+    if new.document is not None or new.priority >= Priority.SCHEDULED:
+        return False
+    reads_one_document = (job.job_metadata or {}).get("document") is not None
+    return reads_one_document or _is_filtered_otherwise(job, new)
+
+
+def _is_filtered_otherwise(job: Job, new: NewJob) -> bool:
+    """Whether the job has a filter, and the request for the site has none or another one."""
+    child_filter = (job.job_metadata or {}).get("child_filter")
+    requested = new.child_filter.as_dict() if new.child_filter else None
+    return child_filter is not None and new.document is None and child_filter != requested
 
 
 async def join(session: AsyncSession, new: NewJob) -> Job | None:
@@ -231,7 +250,7 @@ def _reads_only_document(job: Job, document: str) -> bool:
 async def _join_and_widen(session: AsyncSession, new: NewJob) -> Job | None:
     """The active job of the site; while it is pending, it is extended to the wider of the requests.
 
-    So is a running one that reads one document, unless the request is a scheduled scan.
+    So is a running one that reads less than its site, unless the request is a scheduled scan.
     """
     job = await _active(session, new.domain)
     if job is None or (job.status != JobStatus.PENDING and not _must_widen_running(job, new)):
@@ -241,6 +260,7 @@ async def _join_and_widen(session: AsyncSession, new: NewJob) -> Job | None:
         "requested_limit": new.max_pages,
         "requested_priority": int(new.priority),
         "requested_document": new.document,
+        "requested_filter": new.child_filter.as_dict() if new.child_filter else None,
         "requested_base_url": new.base_url,
         "may_widen_running": new.priority < Priority.SCHEDULED,
     }

@@ -10,6 +10,7 @@ from uuid import UUID
 
 from sqlalchemy import Row
 
+from siteatlas.scanner.child_filter import ChildFilter
 from siteatlas.settings import DEFAULT_MAX_ATTEMPTS
 from siteatlas.storage.models import Job, JobStatus
 
@@ -35,6 +36,7 @@ class NewJob:
     priority: Priority = Priority.INTERACTIVE
     max_attempts: int = DEFAULT_MAX_ATTEMPTS
     job_id: UUID | None = None
+    child_filter: ChildFilter | None = None
 
     def columns(self) -> dict[str, Any]:
         """The values of the row; `result_data` holds the site and its limit from the start."""
@@ -47,6 +49,8 @@ class NewJob:
             "result_data": {"domain": self.domain, "max_pages": self.max_pages},
             "job_metadata": {"base_url": self.base_url, "document": self.document},
         }
+        if self.child_filter is not None:
+            values["job_metadata"]["child_filter"] = self.child_filter.as_dict()
         return values | ({"job_id": self.job_id} if self.job_id else {})
 
 

@@ -43,13 +43,14 @@ _HELD = (
 _OPENED = (
     insert(SCANS)
     .from_select(
-        ["job_id", "job_uuid", "domain_id", "created_by", "max_pages"],
+        ["job_id", "job_uuid", "domain_id", "created_by", "max_pages", "scope"],
         select(
             _HELD.c.id,
             _HELD.c.job_id,
             _DOMAIN,
             _HELD.c.created_by,
             bound("page_limit", type_=SCANS.c.max_pages.type),
+            bound("scan_scope", type_=SCANS.c.scope.type),
         ).where(_HELD.c.cancel_requested_at.is_(None)),
     )
     .on_conflict_do_nothing(index_elements=[SCANS.c.job_id])
@@ -107,6 +108,7 @@ async def open_new_scan(
         "of_domain": claim.domain_id,
         "domain": claim.domain_id,
         "page_limit": claim.max_pages,
+        "scan_scope": claim.scope,
     }
     rows = (await session.execute(OPEN, values)).all()
     if not rows:

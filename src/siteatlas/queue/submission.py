@@ -16,11 +16,13 @@ from siteatlas.errors import ConflictError
 from siteatlas.net.address import WebAddress
 from siteatlas.queue.dedup import find_sufficient_jobs, join
 from siteatlas.queue.new_job import NewJob, Priority, SubmittedJob
+from siteatlas.scanner.child_filter import ChildFilter
 from siteatlas.settings import DEFAULT_MAX_ATTEMPTS
 from siteatlas.storage.models import Domain, Job
 from siteatlas.storage.models.job import ACTIVE_CONDITION as ACTIVE_PREDICATE
 from siteatlas.storage.statements.domains import (
     DEFAULT_INTERVAL_HOURS,
+    add_tags,
     register_domain,
     registration,
     registration_values,
@@ -93,11 +95,12 @@ async def submit_site(
     priority: Priority = Priority.INTERACTIVE,
     document: str | None = None,
     max_attempts: int = DEFAULT_MAX_ATTEMPTS,
+    child_filter: ChildFilter | None = None,
 ) -> SubmittedJob:
     """Register the site of an address and queue a scan of it, or join the active one.
 
     A watched site is scanned again one interval from now, its own or `interval_hours`; only a
-    scan of a single document leaves the time of its next scan as it is.
+    scan of a single document, or with a filter, leaves the time of its next scan as it is.
     """
     submission = build_submission(
         address,
@@ -108,6 +111,7 @@ async def submit_site(
         priority=priority,
         document=document,
         max_attempts=max_attempts,
+        child_filter=child_filter,
     )
     row = (await session.execute(submission.statement, submission.values)).one()
     return submission.queued(row) or await join_active_job(session, submission, row.domain_id)
@@ -123,6 +127,7 @@ def build_submission(
     priority: Priority = Priority.INTERACTIVE,
     document: str | None = None,
     max_attempts: int = DEFAULT_MAX_ATTEMPTS,
+    child_filter: ChildFilter | None = None,
 ) -> SiteSubmission:
     """The statement that `submit_site` executes, for callers that run it in autocommit mode."""
     new_job = NewJob(
@@ -133,10 +138,12 @@ def build_submission(
         document=document,
         priority=priority,
         max_attempts=max_attempts,
+        child_filter=child_filter,
     )
-    whole_site = document is None
     # The address of a document does not determine where scans of the site start.
-    statement = REGISTER_AND_INSERT[watch, address.scheme_given and whole_site, whole_site]
+    scheme_given = address.scheme_given and document is None
+    whole_site = document is None and child_filter is None
+    statement = REGISTER_AND_INSERT[watch, scheme_given, whole_site]
     domain_values = registration_values(
         address, created_by=created_by, default_interval_hours=interval_hours
     )
@@ -164,6 +171,7 @@ async def watch_site(
     default_interval_hours: float = DEFAULT_INTERVAL_HOURS,
     max_pages: int | None = None,
     max_attempts: int = DEFAULT_MAX_ATTEMPTS,
+    tags: Sequence[str] = (),
 ) -> tuple[Domain, SubmittedJob]:
     """Watch a site from now on and queue a first scan. Return the domain and the job."""
     domain = await register_domain(
@@ -175,6 +183,8 @@ async def watch_site(
         scan_interval_hours=scan_interval_hours,
         default_interval_hours=default_interval_hours,
     )
+    if tags:
+        await add_tags(session, domain, tags)
     new = NewJob(
         domain=domain.domain,
         base_url=scan_address(address),

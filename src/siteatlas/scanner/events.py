@@ -254,8 +254,9 @@ class DocumentClosed(NamedTuple):
 
     `is_window`: it lists only recent entries (a feed, news, a ResourceSync change list), so that an
     entry that it no longer lists has expired; False for an unchanged document, which was not read.
-    `proves_removals` is False if the end of a complete document may have been lost unnoticed, so
-    that only what it does list is certain; it then has no validators and no hash.
+    `proves_removals` is False if the end of a complete document may have been lost unnoticed, or if
+    the filter of the scan left out children of an index, so that only what was reported of it is
+    certain; it then has no validators and no hash.
     `validators_lied`: the validators are those of the last complete read, but the content differs.
     """
 
@@ -291,6 +292,16 @@ class ProblemSeen(NamedTuple):
     detail: str | None = None
 
 
+class SitemapsSkipped(NamedTuple):
+    """How many children of indexes the filter of the scan left out; at the end of such a scan.
+
+    After a restart of the scan, those that are listed by documents read before are not counted.
+    """
+
+    by_address: int = 0
+    by_date: int = 0
+
+
 class SiteResolved(NamedTuple):
     """The origin that serves the site, such as `https://www.example.com`."""
 
@@ -307,6 +318,7 @@ ScanEvent = (
     | ChildrenFound
     | DocumentClosed
     | ProblemSeen
+    | SitemapsSkipped
 )
 
 # Receives an event; waits while the consumer is behind.

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from siteatlas.scanner.child_filter import ChildFilter
+
 MAX_DOCUMENTS = 10_000
 
 
@@ -16,6 +18,7 @@ class ScanOptions:
     scan has stored. `only_document` scans exactly that sitemap and its children.
     `manual_documents` are sitemaps that a person named earlier; they are read in addition to what
     the site names. `robots_sitemaps` False passes over the Sitemap lines of robots.txt.
+    `child_filter` chooses which children of indexes are read.
     `find_duplicates` notes URLs that a document lists twice, for about a fifteenth more time;
     the recorder knows already.
     """
@@ -31,3 +34,4 @@ class ScanOptions:
     urls_done: int = 0
     robots_sitemaps: bool = True
     find_duplicates: bool = False
+    child_filter: ChildFilter | None = None

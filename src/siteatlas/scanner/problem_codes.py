@@ -241,6 +241,11 @@ class ProblemCode(StrEnum):
         ProblemGroup.SCAN,
         "robots.txt names more than 10,000 sitemaps; the rest were not read",
     )
+    SITEMAPS_FILTERED = (
+        "sitemaps_filtered",
+        ProblemGroup.SCAN,
+        "the scan was requested with a filter for the children of indexes; others were not read",
+    )
 
     SOFT_404 = (
         "soft_404",
@@ -271,6 +276,16 @@ class ProblemCode(StrEnum):
         "done_before",
         ProblemGroup.CANDIDATE,
         "an earlier attempt of this scan has already read it; seen only by library users",
+    )
+    FILTERED_ADDRESS = (
+        "filtered_address",
+        ProblemGroup.CANDIDATE,
+        "an index lists it, and the filter of the scan leaves it out by its address",
+    )
+    FILTERED_DATE = (
+        "filtered_date",
+        ProblemGroup.CANDIDATE,
+        "an index lists it with a `lastmod` before the date from which the scan reads sitemaps",
     )
     NOT_FETCHED = (
         "not_fetched",

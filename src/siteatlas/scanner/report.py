@@ -27,6 +27,7 @@ from siteatlas.scanner.events import (
     ProblemSeen,
     RobotsRead,
     ScanEvent,
+    SitemapsSkipped,
     SiteResolved,
 )
 
@@ -78,7 +79,11 @@ class Problem:
 
 @dataclass(slots=True)
 class ScanReport:
-    """The object that `scan --json` prints."""
+    """The object that `scan --json` prints.
+
+    `skipped_sitemaps` counts the children of indexes that the filter of the scan left out; None
+    without a filter.
+    """
 
     site: str
     status: str = "processing"
@@ -89,6 +94,7 @@ class ScanReport:
     sitemaps: list[SitemapSeen] = field(default_factory=list)
     candidates: list[CandidateSeen] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
+    skipped_sitemaps: dict[str, int] | None = None
 
     def lose(self, code: str) -> None:
         """Mark the scan report as partial; the code says why."""
@@ -184,9 +190,8 @@ class ReportBuilder:
             case CandidateJudged():
                 self.requested.pop(event.url, None)
                 self.report.candidates.append(_candidate_seen(event))
-            case ProblemSeen():
-                self.report.problems.append(Problem(event.code, event.url, event.detail))
-                self.report.lose(event.code)
+            case ProblemSeen() | SitemapsSkipped():
+                self._add_problem(event)
             case RobotsRead():
                 self.robots = event
                 self._order.add_urls(_robots_sitemaps(event))
@@ -244,6 +249,14 @@ class ReportBuilder:
             Problem(code, event.url, None, count, self._samples(event, code))
             for code, count in event.problems.items()
         )
+
+    def _add_problem(self, event: ProblemSeen | SitemapsSkipped) -> None:
+        """Add to the scan report why it does not show the whole site."""
+        if isinstance(event, SitemapsSkipped):
+            self.report.skipped_sitemaps = event._asdict()
+            return
+        self.report.problems.append(Problem(event.code, event.url, event.detail))
+        self.report.lose(event.code)
 
     def _samples(self, event: DocumentClosed, code: str) -> tuple[ProblemSample, ...]:
         """The samples of a problem for the scan report; none after the first documents."""

@@ -16,6 +16,7 @@ from siteatlas.scanner.events import (
     ProblemSeen,
     RobotsRead,
     ScanEvent,
+    SitemapsSkipped,
     SiteResolved,
 )
 
@@ -49,7 +50,7 @@ class ScanSummary:
                 self._close_sitemap(event)
             case RobotsRead() | SiteResolved() | CandidateJudged() | ChildrenFound():
                 pass
-            case ProblemSeen() | DocumentRequested():
+            case ProblemSeen() | DocumentRequested() | SitemapsSkipped():
                 pass
             case _:
                 assert_never(event)

@@ -107,11 +107,11 @@ def test_at_most_20_links_of_a_page_are_followed():
     ],
 )
 def test_no_page_takes_long(text):
-    started = time.perf_counter()
+    started = time.process_time()
     links_of_page(tags_of(text, "link"), "sitemap")
     hints_in(COMMENT.sub("", text))
     title_of(text)
-    assert time.perf_counter() - started < 1
+    assert time.process_time() - started < 1
 
 
 @pytest.mark.parametrize(

@@ -50,6 +50,7 @@ def test_the_report_has_exactly_the_promised_fields():
         "sitemaps",
         "candidates",
         "problems",
+        "skipped_sitemaps",
     ]
 
 

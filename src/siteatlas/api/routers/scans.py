@@ -17,16 +17,18 @@ from siteatlas.api.openapi import LOCATION, problems
 from siteatlas.api.problems import FieldRefused
 from siteatlas.api.schemas.jobs import JobStatusAnswer, ScanAccepted, ScanRequest
 from siteatlas.api.sessions import SingleReadSession
-from siteatlas.errors import AddressError, JobActive
+from siteatlas.errors import AddressError, InputError, JobActive
 from siteatlas.insights.jobs import JobView, find_job
 from siteatlas.logs import get_logger
 from siteatlas.net.address import WebAddress
 from siteatlas.queue.new_job import SubmittedJob
 from siteatlas.queue.submission import SiteSubmission, build_submission, join_active_job
+from siteatlas.scanner.child_filter import ChildFilter
 from siteatlas.storage.retry import retry_when_busy
 from siteatlas.storage.session import execute_autocommit, get_autocommit_session, get_session
 from siteatlas.storage.statements.domains import find_domain
 
+NO_FILTER_OF_DOCUMENT = "only_document cannot be combined with a filter for sitemaps."
 DOCUMENT_URL_REQUIRED = "With only_document, base_url must be the address of a sitemap."
 OTHER_DOCUMENT_ACTIVE = (
     "A scan of another document of this site is active. Try again when it has ended."
@@ -59,8 +61,11 @@ async def scan_domain(
     address = parse_site_field("#/base_url", body.base_url, context.policy)
     if body.only_document and address.is_site_root:
         raise FieldRefused(("#/base_url", AddressError(DOCUMENT_URL_REQUIRED)))
+    child_filter = ChildFilter.of(body.sitemaps, body.skip_sitemaps, body.sitemaps_since)
+    if body.only_document and child_filter is not None:
+        raise FieldRefused(("#/only_document", InputError(NO_FILTER_OF_DOCUMENT)))
     await limits.require_queue_room(identity)
-    job, worker_running = await _submit_scan(address, body, context, identity)
+    job, worker_running = await _submit_scan(address, body, child_filter, context, identity)
     context.wake_consumer()
     log.info("job_submitted", job_id=job.job_id, domain=job.domain, deduplicated=job.deduplicated)
     status_url = STATUS_PATH.format(job_id=job.job_id)
@@ -78,7 +83,11 @@ async def scan_domain(
 
 @retry_when_busy
 async def _submit_scan(
-    address: WebAddress, body: ScanRequest, context: Context, identity: Identity
+    address: WebAddress,
+    body: ScanRequest,
+    child_filter: ChildFilter | None,
+    context: Context,
+    identity: Identity,
 ) -> tuple[SubmittedJob, bool]:
     """Submit the site of a scan request; return the job, and whether a worker is running."""
     submission = build_submission(
@@ -89,6 +98,7 @@ async def _submit_scan(
         document=address.url if body.only_document else None,
         interval_hours=context.settings.scan_interval_hours,
         max_attempts=context.settings.max_attempts,
+        child_filter=child_filter,
     )
     if body.watch and not identity.is_admin:
         await _check_right_to_watch(address, identity)

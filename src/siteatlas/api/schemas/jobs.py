@@ -14,6 +14,7 @@ from siteatlas.api.schemas.base import (
     LATER,
     MAX_ADDRESS_CHARS,
     MAX_PAGES,
+    NO_NUL,
     NOON,
     SITEMAP_COUNT,
     SITEMAP_ID,
@@ -33,6 +34,7 @@ from siteatlas.api.schemas.base import (
     Share,
     SitemapTypeWord,
     SmallCount,
+    TagFilter,
     Url,
     Word,
     declared,
@@ -40,6 +42,8 @@ from siteatlas.api.schemas.base import (
     one_of,
     response_example,
 )
+from siteatlas.api.schemas.urls import Moment
+from siteatlas.scanner.child_filter import MAX_PATTERN_CHARS, MAX_PATTERNS
 from siteatlas.storage.models import AttemptOutcome
 
 StatusWord = Literal[
@@ -54,6 +58,13 @@ class FoundSitemap(AnswerShape):
     url: Url
     type: SitemapTypeWord
     url_count: Count
+
+
+class SkippedSitemaps(AnswerShape):
+    """How many sitemaps of indexes the filter of a scan left out."""
+
+    by_address: Annotated[Count, Example(12)]
+    by_date: Annotated[Count, Example(0)]
 
 
 class ScanResult(AnswerShape):
@@ -92,6 +103,9 @@ class ScanResult(AnswerShape):
     sitemaps_truncated: Annotated[bool | None, Example(False)] = Field(
         None, description="Whether `sitemaps` is incomplete; `sitemap_count` counts all documents."
     )
+    skipped_sitemaps: SkippedSitemaps | None = Field(
+        None, description="What the filter of the scan left out; absent without a filter."
+    )
 
 
 def _only_scan_result(schema: dict[str, Any]) -> None:
@@ -106,6 +120,12 @@ ResultData = Annotated[
 ]
 
 
+Patterns = Annotated[
+    tuple[Annotated[str, Field(min_length=1, max_length=MAX_PATTERN_CHARS, pattern=NO_NUL)], ...],
+    Field(max_length=MAX_PATTERNS, strict=False),
+]
+
+
 class ScanRequest(RequestShape):
     """A site to scan."""
 
@@ -114,6 +134,7 @@ class ScanRequest(RequestShape):
             {"base_url": "example.com"},
             {"base_url": "https://www.example.com/sitemap.xml", "watch": True},
             {"base_url": "https://www.example.com/news.xml", "only_document": True},
+            {"base_url": "example.com", "sitemaps": ["*/blog-*"], "sitemaps_since": NOON},
         )
     )
 
@@ -131,6 +152,21 @@ class ScanRequest(RequestShape):
         False,
         description="Read only the sitemap at `base_url`, and its children if it is an index. "
         "Everything else that is stored for the site stays unchanged.",
+    )
+    sitemaps: Patterns = Field(
+        (),
+        description="Of the sitemaps that an index lists, read only those whose URL matches one of "
+        "these patterns. `*` stands for any characters, `?` for one, `[ab]` for one of a set; a "
+        "pattern must match the whole URL.",
+    )
+    skip_sitemaps: Patterns = Field(
+        (), description="Do not read sitemaps of an index whose URL matches one of these patterns."
+    )
+    sitemaps_since: Moment | None = Field(
+        None,
+        strict=False,
+        description="Do not read sitemaps that an index lists with a `lastmod` before this time. "
+        "Those without a `lastmod` are read. Without a time zone, the time is in UTC.",
     )
 
 
@@ -202,7 +238,7 @@ class JobDetailAnswer(JobAnswer):
     ]
 
 
-class JobsQuery(QueryShape):
+class JobsQuery(QueryShape, TagFilter):
     """Which jobs to list."""
 
     status: StatusWord | None = Field(

@@ -22,7 +22,10 @@ from siteatlas.cli.scanning.arguments import (
     QuietOption,
     RateOption,
     SinceOption,
+    SitemapsOption,
+    SitemapsSinceOption,
     SitesArgument,
+    SkipSitemapsOption,
     TimeoutOption,
     UserAgentOption,
     VerboseOption,
@@ -34,6 +37,7 @@ from siteatlas.cli.scanning.live_view import LiveView
 from siteatlas.cli.scanning.messages import (
     print_filtered_count,
     print_scan_error,
+    print_skipped_sitemaps,
     print_summary,
     print_summary_line,
     print_unfetched_children,
@@ -56,6 +60,7 @@ from siteatlas.errors import (
     PartialScan,
 )
 from siteatlas.net.egress import EgressPolicy
+from siteatlas.scanner.child_filter import ChildFilter
 from siteatlas.scanner.options import ScanOptions
 
 app = typer.Typer(rich_markup_mode=None)
@@ -75,6 +80,9 @@ def scan(
     since: SinceOption = None,
     include: IncludeOption = None,
     exclude: ExcludeOption = None,
+    sitemaps: SitemapsOption = None,
+    skip_sitemaps: SkipSitemapsOption = None,
+    sitemaps_since: SitemapsSinceOption = None,
     allow: AllowOption = None,
     user_agent: UserAgentOption = None,
     header: HeaderOption = None,
@@ -87,10 +95,7 @@ def scan(
 
     Example: siteatlas scan example.com --format urls > urls.txt
     """
-    if verbose:
-        say_more()
-    if quiet:
-        say_less()
+    _set_verbosity(verbose=verbose, quiet=quiet)
     chosen = scan_format(format, as_json=as_json)
     settings = prepare(user_agent=user_agent)
     usual = EgressPolicy.from_text(settings.egress_allow)
@@ -103,6 +108,7 @@ def scan(
         robots_unreachable=settings.robots_unreachable,
         # A list of URLs should be fast; a report should show every problem.
         find_duplicates=chosen not in STREAMED or bool(current().verbosity),
+        child_filter=ChildFilter.of(sitemaps, skip_sitemaps, sitemaps_since),
     )
     analyzer = scan_analyzer(settings, policy, header or [], rate)
     targets = ScanTargets(analyzer, policy, usual, options, only=only)
@@ -110,8 +116,15 @@ def scan(
     kept = None if wanted.keeps_all else max_urls
     request = ScanRequest(chosen, output, kept, wanted, timeout, fail_on)
     with quiet_interrupts():
-        code = run(_scan(request, targets, first, sites))
-    raise typer.Exit(code)
+        raise typer.Exit(run(_scan(request, targets, first, sites)))
+
+
+def _set_verbosity(*, verbose: bool, quiet: bool) -> None:
+    """Apply `--verbose` and `--quiet` of `siteatlas scan`."""
+    if verbose:
+        say_more()
+    if quiet:
+        say_less()
 
 
 def _is_one(sites: list[str]) -> bool:
@@ -213,6 +226,7 @@ def _say_ends(runner: ScanRunner, targets: ScanTargets, *, many: bool) -> None:
         else:
             print_summary_line(ended.builder.report, ended.seconds)
         print_unfetched_children(ended.builder.report)
+        print_skipped_sitemaps(ended.builder.report)
 
 
 def _say_written(runner: ScanRunner, request: ScanRequest) -> None:

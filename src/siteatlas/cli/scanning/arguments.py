@@ -22,7 +22,7 @@ class Probe(StrEnum):
 
 
 def _read_since(text: str) -> datetime:
-    """Parse the date given with `siteatlas scan --since`."""
+    """Parse the date given with `--since` or `--sitemaps-since` of `siteatlas scan`."""
     moment = read_date(text.strip())
     if moment is None:
         raise typer.BadParameter("expected a date such as 2026-01-31 or 2026-01-31T08:00:00Z.")
@@ -84,6 +84,30 @@ ExcludeOption = Annotated[
     list[str] | None,
     typer.Option(
         metavar="PATTERN", help="Leave out URLs that match PATTERN, such as '*.pdf'. Repeatable."
+    ),
+]
+SitemapsOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="PATTERN",
+        help="Of the sitemaps in an index, read only those whose URL matches PATTERN, such as "
+        "'*/blog-*'. Repeatable.",
+    ),
+]
+SkipSitemapsOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="PATTERN",
+        help="Do not read sitemaps in an index whose URL matches PATTERN, such as '*/tag-*'. "
+        "Repeatable.",
+    ),
+]
+SitemapsSinceOption = Annotated[
+    datetime | None,
+    typer.Option(
+        metavar="DATE",
+        parser=_read_since,
+        help="Do not read sitemaps that an index lists with a lastmod before DATE.",
     ),
 ]
 AllowOption = Annotated[

@@ -27,6 +27,7 @@ FIELDS = ("url", "lastmod", "changefreq", "priority", "sitemap", "extras", "last
 SITE = "site"
 LINE_OPTIONS = JSON_OPTIONS | orjson.OPT_APPEND_NEWLINE
 ESCAPED_IN_JSON = re.compile(r"[\"\\\x00-\x1f\ud800-\udfff]")
+UNESCAPED_IN_JSON = bytes(set(range(0x20, 0x7F)) - set(b'"\\'))
 PLAIN_DATES = re.compile(r"(?:[0-9][0-9T:.Z-]*,)*")
 
 # Receives the name of the site and some of its entries.
@@ -128,7 +129,7 @@ def _is_plain_json(urls: list[str]) -> bool:
     """Whether these scanned URLs need no escaping in JSON."""
     joined = "".join(urls)
     if joined.isascii():
-        return '"' not in joined and "\\" not in joined and joined.isprintable()
+        return not joined.encode().translate(None, UNESCAPED_IN_JSON)
     return ESCAPED_IN_JSON.search(joined) is None
 
 

@@ -6,8 +6,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from fnmatch import translate
 
+from siteatlas.scanner.child_filter import any_of_patterns
 from siteatlas.scanner.events import EntryColumns
 
 
@@ -27,7 +27,7 @@ class EntryFilter:
         cls, since: datetime | None, include: Sequence[str], exclude: Sequence[str]
     ) -> EntryFilter:
         """The filter that these patterns describe: `*`, `?` and `[…]` over the whole URL."""
-        return cls(since, _any_of(include), _any_of(exclude))
+        return cls(since, any_of_patterns(include), any_of_patterns(exclude))
 
     @property
     def keeps_all(self) -> bool:
@@ -60,8 +60,3 @@ class EntryFilter:
             self.undated += 1
             return False
         return lastmod >= self.since
-
-
-def _any_of(patterns: Sequence[str]) -> re.Pattern[str] | None:
-    """One expression for the patterns of `--include` or `--exclude`; None if there are none."""
-    return re.compile("|".join(map(translate, patterns))) if patterns else None

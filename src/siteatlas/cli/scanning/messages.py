@@ -115,6 +115,17 @@ def print_unfetched_children(report: ScanReport) -> None:
         print_message(f"Read one: siteatlas scan --only {shlex.quote(readable)}")
 
 
+def print_skipped_sitemaps(report: ScanReport) -> None:
+    """Print how many sitemaps of indexes the filter of the scan left out, and why."""
+    skipped = report.skipped_sitemaps or {}
+    by_address, by_date = skipped.get("by_address", 0), skipped.get("by_date", 0)
+    if by_address or by_date:
+        print_message(
+            f"{report.site}: not read because of the filter: {counted(by_address, 'sitemap')} by "
+            f"address, {counted(by_date, 'sitemap')} by date."
+        )
+
+
 def print_filtered_count(wanted: EntryFilter) -> None:
     """Print how many URLs the filters left out, with advice if no URL matched `--include`."""
     if not wanted.left_out:

@@ -29,6 +29,7 @@ from siteatlas.scanner.events import (
     Emit,
     ProblemSeen,
     ScanMemory,
+    SitemapsSkipped,
     Verdict,
 )
 from siteatlas.scanner.options import ScanOptions
@@ -60,6 +61,7 @@ class Crawl:
         self._reported: Counter[str] = Counter()
         self._refused: set[str] = set()
         self._links_left = options.max_documents * LINKS_PER_DOCUMENT
+        self._left_out: Counter[ProblemCode] = Counter()
         self.frontier = Frontier(
             site.host, max_documents=options.max_documents, max_depth=options.max_depth
         )
@@ -139,6 +141,13 @@ class Crawl:
         if self._reported[f"problem {code}"] == 1:
             await self._emit(ProblemSeen(code.value, url))
 
+    def skipped_sitemaps(self) -> SitemapsSkipped:
+        """How many children of indexes the filter has left out so far."""
+        return SitemapsSkipped(
+            by_address=self._left_out[ProblemCode.FILTERED_ADDRESS],
+            by_date=self._left_out[ProblemCode.FILTERED_DATE],
+        )
+
     async def run(self, visitor: Visitor) -> None:
         """Visit all queued candidates and those found on the way, several at a time."""
         async with asyncio.TaskGroup() as group:
@@ -187,17 +196,21 @@ class Crawl:
         parent_url: str,
         children: Iterable[ChildLink],
         client: HttpClient,
-    ) -> None:
+    ) -> bool:
         """Queue the children of an index that may be read, and report only those.
 
         Consumers must not be made to store more than a scan reads. Once the document limit is
-        reached, the children of later indexes are ignored.
+        reached, the children of later indexes are ignored. Return whether the filter of the scan
+        left out any.
         """
         links: list[ChildLink] = []
+        left_out = False
         parent_host = parse_url(parent_url).host
         async for child, address in self._until_document_limit(children, parent_url):
             candidate = await self._child_candidate(child, address, parent, parent_url, parent_host)
-            if candidate is not None and await self._follow_child(candidate, client):
+            if candidate is not None and await self._leave_out(candidate):
+                left_out = True
+            elif candidate is not None and await self._follow_child(candidate, client):
                 url = candidate.address.url
                 links.append(child if url == child.url else ChildLink(url, child.lastmod))
             if len(links) >= LINKS_PER_EVENT:
@@ -205,6 +218,19 @@ class Crawl:
                 links.clear()
         if links:
             await self._emit(ChildrenFound(parent_url, tuple(links)))
+        return left_out
+
+    async def _leave_out(self, candidate: CrawlCandidate) -> bool:
+        """Whether the filter of the scan leaves out a child, which is then reported as skipped."""
+        wanted = self._options.child_filter
+        if wanted is None:
+            return False
+        reason = wanted.refusal(candidate.address.url, candidate.listed_lastmod)
+        if reason is None:
+            return False
+        self._left_out[reason] += 1
+        await self.skip(candidate, reason)
+        return True
 
     async def _until_document_limit(
         self, children: Iterable[ChildLink], parent_url: str

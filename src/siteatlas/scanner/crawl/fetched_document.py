@@ -13,13 +13,17 @@ from siteatlas.scanner.reading.duplicates import DuplicateUrls
 
 @dataclass(slots=True, kw_only=True)
 class FetchedDocument(DocumentReading):
-    """The state of one visit; `claimed_url` is the target of a redirect that it reads."""
+    """The state of one visit; `claimed_url` is the target of a redirect that it reads.
+
+    `children_left_out`: the filter of the scan left out some of what an index lists.
+    """
 
     candidate: CrawlCandidate
     placement: Placement | None = None
     duplicates: DuplicateUrls | None = None
     unsent: EntryColumns = field(default_factory=EntryColumns)
     children_found: int = 0
+    children_left_out: bool = False
     claimed_url: str | None = None
 
     @classmethod

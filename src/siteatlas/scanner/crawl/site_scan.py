@@ -66,11 +66,15 @@ class SiteScan:
 
     async def run(self) -> None:
         """Scan the site; raises when not one document could be read."""
+        if self._options.child_filter is not None:
+            await self._crawl.report_problem(ProblemCode.SITEMAPS_FILTERED)
         async with AsyncExitStack() as stack:
             if self._options.only_document is not None:
                 await self._scan_one_document(self._options.only_document, stack)
             else:
                 await self._scan_site(stack)
+        if self._options.child_filter is not None:
+            await self._emit(self._crawl.skipped_sitemaps())
         if not self._crawl.documents_read:
             raise self._failure_reason()
 

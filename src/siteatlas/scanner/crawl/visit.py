@@ -44,6 +44,7 @@ from siteatlas.scanner.events import (
     EntriesRead,
     EntryColumns,
     KnownDocument,
+    ProblemSeen,
     ScanMemory,
     UnchangedBy,
     Verdict,
@@ -59,7 +60,8 @@ log = get_logger("scanner")
 ENTRIES_PER_EVENT = 500
 NOT_MODIFIED = 304
 
-FollowChildren = Callable[[CrawlCandidate, str, Iterable[ChildLink], HttpClient], Awaitable[None]]
+# Returns whether a filter left out some of the children.
+FollowChildren = Callable[[CrawlCandidate, str, Iterable[ChildLink], HttpClient], Awaitable[bool]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,7 +247,8 @@ class Visitor:
             await self._emit(opened)
         if result.children:
             reading.children_found += len(result.children)
-            await self._follow(reading.candidate, reading.url, result.children, self._client)
+            if await self._follow(reading.candidate, reading.url, result.children, self._client):
+                reading.children_left_out = True
         if result.columns.urls:
             kept = self._budget.admit(len(result.columns))
             columns = result.columns.head(kept)
@@ -272,7 +275,8 @@ class Visitor:
         reader = reading.reader
         assert reader is not None
         validators = validators_in(response)
-        reading.proves_removals = response.is_framed or reader.shows_its_end
+        is_whole = response.is_framed or reader.shows_its_end
+        reading.proves_removals = is_whole and not reading.children_left_out
         if reading.proves_removals:
             reading.validators = validators
         known = self._known.at(reading.url)
@@ -316,7 +320,9 @@ class Visitor:
         content_hash = ContentHash.parse(known.content_hash)
         if content_hash is not None:
             self._frontier.is_new_content(content_hash.content)
-        self._budget.admit(known.entry_count)
+        if self._budget.admit(known.entry_count) < known.entry_count:
+            # Documents that are read beside it have used up the limit since it was requested.
+            await self._emit(ProblemSeen(ProblemCode.URL_LIMIT.value, reading.url))
         await self._emit_verdict(
             reading.candidate, Verdict.ACCEPTED, ProblemCode.UNCHANGED, reading=reading
         )
