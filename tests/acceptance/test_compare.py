@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 
 from siteatlas.storage.hashes import url_hash
+from siteatlas.storage.models import FeedHead, UrlChange
 from siteatlas.storage.session import Database
 from tests.fixtures.commands import Machine
 from tests.fixtures.database import transaction
-from tests.fixtures.records import add_domain, add_sitemap, add_urls
+from tests.fixtures.records import add_domain, add_job, add_scan, add_sitemap, add_urls
 
 pytestmark = pytest.mark.slow
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "compare-with-your-own-list.md"
@@ -61,3 +62,35 @@ async def test_the_history_of_a_url_is_printed(
     assert [entry["url"] for entry in json.loads(shown.stdout)["entries"]] == [
         "https://example.com/a"
     ]
+
+
+async def test_two_scans_or_a_list_are_compared_but_not_both(
+    database: Database, database_url: str, tmp_path: Path
+):
+    async with transaction() as session:
+        domain = await add_domain(session, baseline_scan_id=1)
+        sitemap = await add_sitemap(session, domain)
+        scans = [
+            await add_scan(session, domain, await add_job(session, domain), published_seq=number)
+            for number in (1, 2)
+        ]
+        url = "https://example.com/new"
+        session.add(
+            UrlChange(
+                scan_id=scans[1].id,
+                sitemap_id=sitemap.id,
+                url_hash=url_hash(url),
+                kind="added",
+                url=url,
+                after={},
+            )
+        )
+        (await session.get_one(FeedHead, 1)).seq = 2
+        first, last = (str(scan.id) for scan in scans)
+    machine = Machine(tmp_path, {"DATABASE_URL": database_url})
+    result = machine.run("compare", "example.com", "--from", first, "--to", last)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout == f"+ {url}\n"
+    assert "added: 1." in result.stderr
+    refused = machine.run("compare", "example.com", "--from", first)
+    assert (refused.returncode, "both --from and --to" in refused.stderr) == (2, True)

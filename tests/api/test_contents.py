@@ -235,3 +235,24 @@ async def test_the_history_of_a_url_has_its_entries(client: httpx.AsyncClient):
     assert (answer["items"], answer["next_cursor"]) == ([], None)
     assert [entry["url"] for entry in answer["entries"]] == ["https://example.com/a"]
     assert (await client.get(f"{SITE}/urls/history")).status_code == 422
+
+
+async def test_sections_are_counted(client: httpx.AsyncClient):
+    counts = {"sections": {"/a/": 2}, "other": 1, "months": {}, "other_months": 0, "undated": 3}
+    async with transaction() as session:
+        domain = await add_domain(session)
+        await add_sitemap(session, domain, url_breakdown=counts)
+    response = await client.get(f"{SITE}/sections", params={"limit": 1})
+    assert response.json() == {
+        "url_count": 3,
+        "sitemap_count": 1,
+        "complete": True,
+        "sections": [{"section": "/a/", "url_count": 2}],
+        "other_url_count": 1,
+        "months": [],
+        "other_month_url_count": 0,
+        "undated_url_count": 3,
+    }
+    for limit in ("0", "201", "x"):
+        refused = await client.get(f"{SITE}/sections", params={"limit": limit})
+        assert (refused.status_code, refused.json()["code"]) == (422, "input_invalid")

@@ -34,10 +34,14 @@ from tests.faults.twins import claim_without_skip_locked, rescue_by_age, write_w
 from tests.fixtures.pipeline import pages, settings_for, submit_server, urlset, work
 from tests.fixtures.queue import change, let_lease_expire, submit, take_one
 from tests.fixtures.site_server import SiteServer
+from tests.fixtures.waiting import wait_until
 
 pytestmark = [pytest.mark.faults_short, pytest.mark.usefixtures("bound")]
 
 LEASE = 60.0
+WAITING_FOR_LOCKS = (
+    "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+)
 ClaimVerb = Callable[[AsyncSession, str, int, float], Awaitable[list[Claim]]]
 RescueVerb = Callable[[AsyncSession], Awaitable[list[Any]]]
 
@@ -58,7 +62,7 @@ async def two_workers_claim_at_once(verb: ClaimVerb, eyes: Eyes) -> None:
     async with get_background_session() as session, session.begin():
         claims = await verb(session, "one", 1, LEASE)
         other = asyncio.create_task(in_own_session(lambda s: verb(s, "two", 1, LEASE)))
-        await asyncio.sleep(0.3)
+        await wait_until(lambda: has_ended_or_waits(other, eyes))
     claims += await other
     for one in claims:
         with suppress(LeaseLost):
@@ -70,6 +74,11 @@ async def two_workers_claim_at_once(verb: ClaimVerb, eyes: Eyes) -> None:
         "INSERT INTO scans (job_id, job_uuid, domain_id, created_by, state, published_seq) "
         "SELECT id, job_id, domain_id, created_by, 'published', seq FROM jobs, head"
     )
+
+
+async def has_ended_or_waits(claiming: asyncio.Task[Any], eyes: Eyes) -> bool:
+    """Whether a claim has ended, or waits for the lock of another one."""
+    return claiming.done() or bool(await eyes.rows(WAITING_FOR_LOCKS))
 
 
 async def in_own_session(work: Callable[[AsyncSession], Awaitable[Any]]) -> Any:

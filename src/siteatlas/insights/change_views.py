@@ -62,7 +62,7 @@ class FeedPage:
 def change_view(row: Any) -> ChangeView:
     """The view of one row of the feed."""
     is_of_url = row.url is not None
-    before, after = _shown_state(row.before), _shown_state(row.after)
+    before, after = shown_state(row.before), shown_state(row.after)
     return ChangeView(
         id=_change_id(row) if is_of_url else f"event-{row.event_id}",
         seq=row.number,
@@ -90,7 +90,7 @@ def _change_id(row: Any) -> str:
     return f"change-{row.scan_id}-{row.sitemap_id.hex}-{entry:016x}"
 
 
-def _shown_state(state: dict[str, Any] | None) -> dict[str, Any] | None:
+def shown_state(state: dict[str, Any] | None) -> dict[str, Any] | None:
     """The values listed for a URL in the form that lists of URLs have, from the stored one."""
     if not state or not {"lastmod", "lastmod_text"} & state.keys():
         return state

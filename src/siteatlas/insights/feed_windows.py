@@ -36,6 +36,7 @@ from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.types import TypeEngine
 
 from siteatlas.insights.feed_positions import FeedPosition
+from siteatlas.insights.tagged_domains import tagged_domains
 from siteatlas.storage.models import ChangeKind, FeedEventKind, Scan
 from siteatlas.storage.tables import DOMAINS, FEED_EVENTS, SCANS, SITEMAPS, URL_CHANGES
 
@@ -68,14 +69,16 @@ DONE = bindparam("done", type_=BigInteger())
 UPPER = bindparam("upper", type_=BigInteger())
 ROWS = bindparam("rows", type_=BigInteger())
 OF_DOMAIN = bindparam("of_domain", type_=Uuid())
+OF_TAG = bindparam("of_tag", type_=Text())
 
 
 @dataclass(frozen=True, slots=True)
 class FeedFilter:
-    """Which events to show: of one site or of all, of some kinds or of all."""
+    """Which events to show: of one site, of those that have a tag now, or of all; which kinds."""
 
     domain_id: UUID | None = None
     kinds: frozenset[str] | None = None
+    tag: str | None = None
 
     @property
     def shows_events(self) -> bool:
@@ -95,6 +98,7 @@ class WindowShape:
     has_events: bool
     has_urls: bool
     of_domain: bool
+    of_tag: bool
     of_kinds: bool
     behind_event: bool
     behind_entry: bool
@@ -119,6 +123,7 @@ class FeedWindow:
             has_events=self.wanted.shows_events and self.start.entry is None,
             has_urls=self.wanted.shows_urls,
             of_domain=self.wanted.domain_id is not None,
+            of_tag=self.wanted.tag is not None,
             of_kinds=self.wanted.kinds is not None,
             behind_event=self.start.event_id is not None,
             behind_entry=self.start.entry is not None,
@@ -135,6 +140,8 @@ class FeedWindow:
         given: dict[str, Any] = {"done": self.start.done, "upper": self.upper, "rows": self.rows}
         if shape.of_domain:
             given["of_domain"] = self.wanted.domain_id
+        if shape.of_tag:
+            given["of_tag"] = self.wanted.tag
         if shape.of_kinds:
             given["of_kinds"] = sorted(self.wanted.kinds or ())
         if shape.behind_event:
@@ -151,6 +158,8 @@ def number_at(wanted: FeedFilter, done: int, upper: int, place: int) -> Select[A
     )
     if wanted.domain_id is not None:
         numbers = numbers.where(Scan.domain_id == wanted.domain_id)
+    if wanted.tag is not None:
+        numbers = numbers.where(Scan.domain_id.in_(tagged_domains(wanted.tag)))
     return numbers.order_by(Scan.published_seq).offset(place - 1).limit(1)
 
 
@@ -207,6 +216,8 @@ def _numbers(shape: WindowShape) -> Subquery:
     )
     if shape.of_domain:
         scans = scans.where(SCANS.c.domain_id == OF_DOMAIN)
+    if shape.of_tag:
+        scans = scans.where(SCANS.c.domain_id.in_(tagged_domains(OF_TAG)))
     return scans.subquery("numbers")
 
 
@@ -227,6 +238,8 @@ def _numbered_events(shape: WindowShape) -> Select[Any]:
     rows = _behind_event(rows.where(columns.seq > DONE, columns.seq <= UPPER), shape)
     if shape.of_domain:
         rows = rows.where(columns.domain_id == OF_DOMAIN)
+    if shape.of_tag:
+        rows = rows.where(columns.domain_id.in_(tagged_domains(OF_TAG)))
     return rows.order_by(columns.seq, columns.id).limit(ROWS)
 
 

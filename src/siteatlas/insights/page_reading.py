@@ -18,6 +18,8 @@ from siteatlas.insights.pages import Page
 
 MAX_PAGE_BYTES = 4 * 1024 * 1024
 FIRST_ROWS = 50
+# Between two parts of a long page, the event loop answers other requests.
+MAX_ROWS_AT_ONCE = 1_000
 # Names of fields, numbers, times and identifiers of one item.
 ITEM_BYTES = 200
 STREAMED = {"yield_per": FIRST_ROWS}
@@ -49,7 +51,8 @@ class PageCapacity:
         if not self._taken:
             return min(left + 1, FIRST_ROWS)
         average = self._bytes // self._taken + 1
-        return max(1, min(left, (MAX_PAGE_BYTES - self._bytes) // average) + 1)
+        likely = min(left, (MAX_PAGE_BYTES - self._bytes) // average) + 1
+        return max(1, min(likely, MAX_ROWS_AT_ONCE))
 
 
 async def read_page(
@@ -95,12 +98,11 @@ async def stream_rows(
 
 def view_bytes(view: Any) -> int:
     """About how many bytes a view takes on its page."""
-    values = (getattr(view, name) for name in view.__slots__)
-    return ITEM_BYTES + sum(map(_view_field_bytes, values))
-
-
-def _view_field_bytes(value: Any) -> int:
-    """About how many bytes the value of one field of a view takes on its page."""
-    if isinstance(value, str):
-        return len(value) if value.isascii() else len(value.encode())
-    return len(orjson.dumps(value, default=str)) if isinstance(value, (dict, list)) else 0
+    size = ITEM_BYTES
+    for name in view.__slots__:
+        value = getattr(view, name)
+        if isinstance(value, str):
+            size += len(value) if value.isascii() else len(value.encode())
+        elif isinstance(value, (dict, list)):
+            size += len(orjson.dumps(value, default=str))
+    return size

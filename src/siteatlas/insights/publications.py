@@ -51,12 +51,20 @@ async def list_publications(
     scans = _published_scans(domain_id, kinds, before)
     statement: Select[*tuple[object, ...]] = scans
     if not kinds and domain_id is None:
-        both = union_all(scans, _removed_sites(before)).subquery("both")
+        # Each part by its index: the server would sort the whole union.
+        parts = (_newest(part, page_size(limit) + 1) for part in (scans, _removed_sites(before)))
+        both = union_all(*parts).subquery("both")
         statement = select(*both.c)
     statement = statement.order_by(statement.selected_columns["seq"].desc())
     return await read_page(
         session, statement, page_size(limit), PublicationView, lambda row: scope.write(row.seq)
     )
+
+
+def _newest(part: Select[*tuple[object, ...]], rows: int) -> Select[*tuple[object, ...]]:
+    """The newest rows of one part of the list."""
+    ordered = part.order_by(part.selected_columns["seq"].desc()).limit(rows).subquery()
+    return select(*ordered.c)
 
 
 def _published_scans(
@@ -92,8 +100,8 @@ def _removed_sites(before: int | None) -> Select[*tuple[object, ...]]:
         cast(FeedEvent.kind, Text).label("state"),
         literal(value=False).label("partial"),
         FeedEvent.created_at.label("at"),
-        null().label("scan_id"),
-        null().label("url_count"),
+        cast(null(), Scan.id.type).label("scan_id"),
+        cast(null(), Scan.url_count.type).label("url_count"),
         null().cast(JSONB).label("change_counts"),
     ).where(FeedEvent.seq.is_not(None))
     return statement if before is None else statement.where(FeedEvent.seq < before)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -26,6 +26,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from siteatlas.errors import InputError
 from siteatlas.insights.feed_positions import read_head
 from siteatlas.insights.page_reading import PageCapacity, stream_rows
 from siteatlas.insights.pages import (
@@ -36,7 +37,9 @@ from siteatlas.insights.pages import (
     page_size,
     parse_bigint,
 )
-from siteatlas.insights.url_filters import UrlFilter, is_hit, is_in_sitemap
+from siteatlas.insights.past_urls import Moment, as_of, find_past_number
+from siteatlas.insights.tagged_domains import has_tag
+from siteatlas.insights.url_filters import ListingState, UrlFilter, is_hit, is_in_sitemap
 from siteatlas.scanner.reading.lastmod_text import restored_text
 from siteatlas.storage.hashes import url_hash
 from siteatlas.storage.models import Domain, Sitemap, SitemapUrl
@@ -96,17 +99,23 @@ class FoundUrls:
 
 @dataclass(frozen=True, slots=True)
 class UrlSource:
-    """The stored URLs of some documents, and which of them to show."""
+    """The stored URLs of some documents, and which of them to show.
+
+    `at_seq` is the number of the change feed whose state is shown; None for the present.
+    """
 
     sitemaps: ColumnElement[bool]
     wanted: UrlFilter
+    at_seq: int | None = None
 
     def window(self, after: PagePosition | None, rows: int) -> Subquery:
         """The next URLs after a position, at most `rows`, in the order of (sitemap, hash)."""
         documents = and_(self.sitemaps, is_in_sitemap(self.wanted), Domain.deleted_at.is_(None))
         if self.wanted.url is not None:
-            return _same_url(documents, self.wanted.url, after, rows)
-        return _next_rows(documents, after, rows)
+            found = _same_url(documents, self.wanted.url, after, rows)
+        else:
+            found = _next_rows(documents, after, rows)
+        return found if self.at_seq is None else as_of(found, self.at_seq)
 
 
 async def list_domain_urls(
@@ -114,10 +123,13 @@ async def list_domain_urls(
     domain_id: UUID,
     wanted: UrlFilter = UrlFilter(),
     *,
+    at: Moment | None = None,
     limit: int | None = None,
     cursor: str | None = None,
 ) -> UrlPage:
-    """The URLs of a site in the order of (sitemap, hash)."""
+    """The URLs of a site in the order of (sitemap, hash), now or as they were."""
+    if at is not None:
+        return await _list_past_urls(session, domain_id, wanted, at, limit, cursor)
     scope = CursorScope("domain urls", (domain_id, *wanted.key))
     total = select(Domain.url_count).where(Domain.id == domain_id)
     if wanted.sitemap is not None:
@@ -125,6 +137,22 @@ async def list_domain_urls(
         total = select(Sitemap.url_count).where(of_site, is_in_sitemap(wanted))
     source = source_of_urls(domain_id, wanted)
     return await _list(session, source, scope, total, limit, cursor)
+
+
+async def _list_past_urls(
+    session: AsyncSession,
+    domain_id: UUID,
+    wanted: UrlFilter,
+    at: Moment,
+    limit: int | None,
+    cursor: str | None,
+) -> UrlPage:
+    """The URLs of a site as they were. A cursor belongs to the number of its first page."""
+    number = await find_past_number(session, domain_id, at)
+    scope = CursorScope("past urls", (domain_id, number, *wanted.key))
+    source = source_of_urls(domain_id, wanted, at_seq=number)
+    page = await _list(session, source, scope, None, limit, cursor)
+    return page if page.as_of_seq is None else replace(page, as_of_seq=number)
 
 
 async def list_sitemap_urls(
@@ -142,21 +170,32 @@ async def list_sitemap_urls(
     return await _list(session, source, scope, total, limit, cursor)
 
 
-def source_of_urls(domain_id: UUID | None, wanted: UrlFilter) -> UrlSource:
-    """The URLs of a site, or of all sites."""
-    return UrlSource(true() if domain_id is None else Sitemap.domain_id == domain_id, wanted)
+def source_of_urls(
+    domain_id: UUID | None,
+    wanted: UrlFilter,
+    tag: str | None = None,
+    *,
+    at_seq: int | None = None,
+) -> UrlSource:
+    """The URLs of a site, also as they were at a number, or of all sites or those with a tag."""
+    if at_seq is not None and wanted.state is not ListingState.LISTED:
+        raise InputError("At a past time or number, only listed URLs are known.")
+    if domain_id is not None:
+        return UrlSource(Sitemap.domain_id == domain_id, wanted, at_seq)
+    return UrlSource(true() if tag is None else has_tag(tag), wanted)
 
 
 async def search_urls(
     session: AsyncSession,
     wanted: UrlFilter = UrlFilter(),
     *,
+    tag: str | None = None,
     limit: int | None = None,
     cursor: str | None = None,
 ) -> UrlPage:
-    """The URLs of all sites in the order of (sitemap, hash)."""
-    scope = CursorScope("all urls", wanted.key)
-    return await _list(session, source_of_urls(None, wanted), scope, None, limit, cursor)
+    """The URLs of all sites, or of those with a tag, in the order of (sitemap, hash)."""
+    scope = CursorScope("all urls", (tag, *wanted.key))
+    return await _list(session, source_of_urls(None, wanted, tag), scope, None, limit, cursor)
 
 
 async def _list(
@@ -169,17 +208,17 @@ async def _list(
 ) -> UrlPage:
     """One page of a list of URLs; the first one has the total and the number of the feed."""
     place = scope.read(cursor, _parse_url_position)
-    as_of = known = None
+    as_of_seq = known = None
     if cursor is None:
         # Before the rows, so that no change after this number is missing from the feed after them.
-        as_of = (await read_head(session)).seq
+        as_of_seq = (await read_head(session)).seq
         if total is not None and source.wanted.is_unfiltered:
             known = (await session.execute(total)).scalar()
     found = await read_urls(session, source, place, page_size(limit))
     behind = None
     if found.place is not None:
         behind = scope.write(found.place.sitemap_id, found.place.url_hash)
-    return UrlPage(found.views, behind, found.examined, as_of, known)
+    return UrlPage(found.views, behind, found.examined, as_of_seq, known)
 
 
 async def read_urls(
@@ -268,14 +307,21 @@ def _next_rows(sitemaps: ColumnElement[bool], after: PagePosition | None, rows: 
 def _same_url(
     sitemaps: ColumnElement[bool], url: str, after: PagePosition | None, rows: int
 ) -> Subquery:
-    """The rows of one URL in all documents behind a position, by the index on its hash."""
-    found = _url_view_columns(SitemapUrl.__table__.c).join_from(
-        Sitemap, SitemapUrl, SitemapUrl.sitemap_id == Sitemap.id
+    """The documents behind a position, at most `rows`, each with its row of a URL if it has one."""
+    key = literal(url_hash(url))
+    listing = (
+        select(SitemapUrl)
+        .where(SitemapUrl.sitemap_id == Sitemap.id, SitemapUrl.url_hash == key)
+        .limit(1)
+        .correlate(Sitemap)
+        .lateral("listing")
     )
-    conditions = [sitemaps, SitemapUrl.url_hash == url_hash(url)]
     if after is not None:
-        conditions.append(Sitemap.id > after.sitemap_id)
-    return _with_domain(found, and_(*conditions)).limit(rows).subquery()
+        sitemaps = and_(sitemaps, Sitemap.id > after.sitemap_id)
+    others = [column for column in listing.c if column.name != "url_hash"]
+    found = _url_view_columns([key.label("url_hash"), *others])
+    joined = found.join_from(Sitemap, listing, true(), isouter=True)
+    return _with_domain(joined, sitemaps).limit(rows).subquery()
 
 
 def _with_domain(rows: Select[Any], sitemaps: ColumnElement[bool]) -> Select[Any]:

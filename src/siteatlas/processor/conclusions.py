@@ -8,13 +8,31 @@ brought up to date silently (decision 0035).
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from siteatlas.processor.comparison import add_set_aside
 from siteatlas.processor.documents import OpenedScan, ScannedDocument
 from siteatlas.processor.entry_memory import EntryMemory
 from siteatlas.processor.fingerprints import READ_VERSION
 from siteatlas.processor.lastmod_trust import LastmodTrust
 from siteatlas.scanner.events import DocumentClosed, DocumentOutcome, UnchangedBy
+from siteatlas.scanner.problem_codes import ProblemCode
 from siteatlas.storage.statements.write_batch import WriteBatch
+
+# Reasons for which children of an index may not have been reported.
+LIMITS = frozenset(
+    (
+        ProblemCode.DOCUMENT_LIMIT,
+        ProblemCode.DEPTH_LIMIT,
+        ProblemCode.CROSS_HOST_CAP,
+        ProblemCode.SITEMAPS_FILTERED,
+    )
+)
+
+
+def shows_all_children(event: DocumentClosed, reasons: Collection[str]) -> bool:
+    """Whether all that an index lists was reported; not after a limit, and not with a filter."""
+    return event.outcome is DocumentOutcome.COMPLETE and LIMITS.isdisjoint(reasons)
 
 
 def is_silent(document: ScannedDocument, scan: OpenedScan) -> bool:
@@ -47,8 +65,17 @@ def conclude(
         "url_count": memory.listed_count,
         "missing_count": memory.missing_count,
     }
+    _keep_breakdown(document, event)
     if event.outcome is DocumentOutcome.COMPLETE:
         _conclude_complete(document, memory, event, scan, batch)
+
+
+def _keep_breakdown(document: ScannedDocument, event: DocumentClosed) -> None:
+    """Store how the entries of a read are distributed, if it is complete or the best so far."""
+    is_best = document.last_read.read_version is None or event.outcome is DocumentOutcome.COMPLETE
+    if is_best:
+        breakdown = document.breakdown
+        document.changes["url_breakdown"] = {} if breakdown is None else breakdown.stored()
 
 
 def _conclude_complete(

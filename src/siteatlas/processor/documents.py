@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import asyncio
+from collections.abc import Coroutine, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 from uuid import UUID, uuid4
 
 from siteatlas.processor.entry_memory import EntryMemory
 from siteatlas.processor.idle_documents import IdleDocuments
+from siteatlas.processor.url_breakdown import UrlBreakdown
 from siteatlas.safe_text import unaltered
 from siteatlas.scanner.events import (
     DiscoveryMethod,
@@ -52,10 +54,11 @@ class ScannedDocument:
 
     `stored` documents have a row; `fresh` ones had none before this attempt, so no URLs either.
     `redirected` ones are found under more than one URL.
-    `memory` is there while it is read, `last_read` what earlier reads have left; `tally` holds the
-    problems that show only in comparison. `set_aside` are entries that wait for a later listing of
-    their URL, `child_ids` the ids of what an index lists, 16 bytes each. These are None if there is
-    nothing, since thousands of documents may wait.
+    `loading` sets `last_read`, which is what earlier reads have left, and `memory`, which is there
+    while it is read, as is `breakdown`. `tally` holds the problems that show only in comparison.
+    `set_aside` are entries that wait for a later listing of their URL, `child_ids` the ids of what
+    an index lists, 16 bytes each. These are None if there is nothing, since thousands of documents
+    may wait.
     """
 
     id: UUID
@@ -65,7 +68,9 @@ class ScannedDocument:
     stored: bool
     fresh: bool
     changes: dict[str, Any] = field(default_factory=dict)
+    loading: asyncio.Task[None] | None = None
     memory: EntryMemory | None = None
+    breakdown: UrlBreakdown | None = None
     last_read: LastRead = NEVER_READ
     set_aside: dict[int, UrlRow] | None = None
     child_ids: bytearray | None = None
@@ -79,6 +84,7 @@ class ScannedDocument:
         """Whether only its id must be kept in memory: an index lists it, and it has a row."""
         return (
             self.stored
+            and self.loading is None
             and self.memory is None
             and self.closed is None
             and not self.changes
@@ -140,9 +146,27 @@ class ScannedDocument:
         ids = bytes(self.child_ids or b"")
         return [UUID(bytes=ids[first : first + 16]) for first in range(0, len(ids), 16)]
 
+    def start_loading(self, steps: Coroutine[Any, Any, None]) -> None:
+        """Load in the background what is stored of the document."""
+        self.loading = asyncio.create_task(steps, name=f"load {self.id}")
+
+    async def wait_loaded(self) -> None:
+        """Wait until what is stored of the document is loaded."""
+        if self.loading is not None:
+            await self.loading
+            self.loading = None
+
+    async def abandon(self) -> None:
+        """Stop loading, and drop what is only needed while the document is read."""
+        if self.loading is not None:
+            self.loading.cancel()
+            await asyncio.gather(self.loading, return_exceptions=True)
+            self.loading = None
+        self.forget()
+
     def forget(self) -> None:
         """Drop what is only needed while the document is read."""
-        self.set_aside = self.child_ids = None
+        self.set_aside = self.child_ids = self.breakdown = None
         if self.memory is not None:
             self.memory.release()
             self.memory = None

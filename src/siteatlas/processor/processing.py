@@ -222,6 +222,7 @@ class Processor:
             robots_unreachable=self._settings.robots_unreachable,
             only_document=claim.document,
             manual_documents=scan.manual,
+            child_filter=claim.child_filter,
         )
         log.info("scan_started", scan_id=scan.id, resumed=scan.resumed)
         try:
@@ -268,7 +269,11 @@ class Processor:
                 (new.id, False)
                 if new
                 else await open_scan(
-                    session, job_id=claim.id, domain_id=domain_id, max_pages=claim.max_pages
+                    session,
+                    job_id=claim.id,
+                    domain_id=domain_id,
+                    max_pages=claim.max_pages,
+                    scope=claim.scope,
                 )
             )
             known = await load_sitemaps(session, domain_id, scan_id, resumed=resumed)

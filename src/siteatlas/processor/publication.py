@@ -51,6 +51,8 @@ from siteatlas.storage.statements.unfinished import close_unfinished
 from siteatlas.storage.statements.write_batch import flush_batch
 
 MAX_LISTED_SITEMAPS = 100
+# Reasons for which a scan of a site has the scope `filtered`.
+FILTERS = frozenset((ProblemCode.URL_LIMIT.value, ProblemCode.SITEMAPS_FILTERED.value))
 # So many URLs are counted in the final transaction, in a few milliseconds.
 FEW_URLS = 20_000
 
@@ -121,12 +123,12 @@ class FinalTransaction:
                 return await self._publish(session, await self._summarise(session), settled)
 
     async def _is_widened(self, session: AsyncSession) -> bool:
-        """Whether the whole site was requested while the job read one document.
+        """Whether the whole site was requested while the job read only a part of it.
 
         Its scan is not published then: the next attempt continues it.
         """
         claim = self.steps.claim
-        if claim.document is None:
+        if not claim.is_narrow:
             return False
         return await predict_status(session, claim, JobStatus.COMPLETED) is JobStatus.PENDING
 
@@ -174,6 +176,8 @@ class FinalTransaction:
         )
         await publish_scan(session, publication, domain_id=scan.domain_id, whole_site=whole_site)
         result = _result(claim, scan, publication, summary.largest)
+        if self.finished.skipped_sitemaps is not None:
+            result["skipped_sitemaps"] = self.finished.skipped_sitemaps._asdict()
         status = await complete(session, claim, result)
         _require_predicted_status(status, JobStatus.COMPLETED)
         await number_scan(session, scan.id)
@@ -206,7 +210,7 @@ def _scope(claim: Claim, reasons: Collection[str]) -> ScanScope:
     """How much of the site a scan covers."""
     if claim.document is not None:
         return ScanScope.DOCUMENT
-    return ScanScope.FILTERED if ProblemCode.URL_LIMIT.value in reasons else ScanScope.FULL
+    return ScanScope.FULL if FILTERS.isdisjoint(reasons) else ScanScope.FILTERED
 
 
 def _result(

@@ -18,8 +18,9 @@ from siteatlas.hash_arrays import FEW_ARRAYS, HashArrays
 from siteatlas.logs import get_logger
 from siteatlas.meters import meters
 from siteatlas.processor.batch_writer import BatchWriter, FinishedScan, ProgressSnapshot
+from siteatlas.processor.candidate_rows import candidate_row
 from siteatlas.processor.comparison import Comparison
-from siteatlas.processor.conclusions import conclude, is_silent
+from siteatlas.processor.conclusions import conclude, is_silent, shows_all_children
 from siteatlas.processor.documents import DocumentRegistry, OpenedScan, ScannedDocument
 from siteatlas.processor.idle_documents import short_id
 from siteatlas.processor.job_activity import JobActivity
@@ -27,7 +28,6 @@ from siteatlas.processor.known_documents import load_document
 from siteatlas.processor.memory_budget import EntryMemoryBudget
 from siteatlas.processor.scan_log import log_and_count, log_robots
 from siteatlas.queue.fence import Claim
-from siteatlas.safe_text import storable
 from siteatlas.scanner.events import (
     CandidateJudged,
     ChildLink,
@@ -41,6 +41,7 @@ from siteatlas.scanner.events import (
     ProblemSeen,
     RobotsRead,
     ScanEvent,
+    SitemapsSkipped,
     SitemapType,
     SiteResolved,
 )
@@ -60,10 +61,6 @@ CHILDREN_PER_CHUNK = 50
 FLUSH_BYTES = 4 * 1024 * 1024
 FLUSH_SECONDS = 2.0
 IDLE_SECONDS = 2.0
-# Reasons for which children of an index may not have been reported.
-LIMITS = frozenset(
-    (ProblemCode.DOCUMENT_LIMIT, ProblemCode.DEPTH_LIMIT, ProblemCode.CROSS_HOST_CAP)
-)
 START_PROGRESS = 0.05
 READING_PROGRESS = 0.9
 
@@ -94,6 +91,7 @@ class Recorder:
             self._ended.add(short_id(sitemap.id))
         self._origin: str | None = None
         self._robots: dict[str, RobotsRead] = {}
+        self._skipped_sitemaps: SitemapsSkipped | None = None
         self.reasons: list[str] = []
         self.url_count = sum(sitemap.read_count for sitemap in done)
 
@@ -123,7 +121,7 @@ class Recorder:
                 self._batch.origin = self._origin = event.origin
             case CandidateJudged():
                 self._record_candidate(event)
-            case ProblemSeen():
+            case ProblemSeen() | SitemapsSkipped():
                 self._record_problem(event)
             case DocumentRequested():
                 pass  # used only for live progress
@@ -142,27 +140,19 @@ class Recorder:
         """Add the row of a judged candidate to the write batch of the job."""
         if event.reason == ProblemCode.DONE_BEFORE:
             return  # an earlier attempt at this scan recorded more detail
-        url = storable(event.url)
-        key = url_hash(url)
-        self._batch.candidates[key] = {
-            "domain_id": self._scan.domain_id,
-            "url_hash": key,
-            "url": url,
-            "method": event.method.value,
-            "verdict": event.verdict.value,
-            "reason": event.reason,
-            "type": event.type.value if event.type else None,
-            "http_status": event.http_status,
-            "scan_id": self._scan.id,
-        }
+        row = candidate_row(event, self._scan)
+        self._batch.candidates[row["url_hash"]] = row
 
-    def _record_problem(self, event: ProblemSeen) -> None:
+    def _record_problem(self, event: ProblemSeen | SitemapsSkipped) -> None:
         """Log a problem of the scan and record it as a reason why the stored scan is partial."""
+        if isinstance(event, SitemapsSkipped):
+            self._skipped_sitemaps = event
+            return
         log.warning("scan_problem", code=event.code, url=event.url, detail=event.detail)
         self._record_partial_reason(event.code)
 
     async def _open_document(self, event: DocumentOpened) -> None:
-        """Add an opened document to the batch and load its stored entries for comparison."""
+        """Add an opened document to the batch; start to load its entries beside other work."""
         await self._look_up([event.url, event.requested_url])
         document = self._resolve_redirect(event.url, event.requested_url, event.method)
         document.found_by(event.method)
@@ -171,8 +161,8 @@ class Recorder:
             document.changes["lastmod"] = event.listed_lastmod
         # A document may be opened again after a redirect: its memory is returned to the budget
         # before the stored entries are loaded again (decision 0021).
-        document.forget()
-        await load_document(document, self._budget.documents)
+        await document.abandon()
+        document.start_loading(load_document(document, self._budget.documents))
         document.clear_validators()
         self._open[document.id] = document
         self._add_pending(document)
@@ -200,6 +190,7 @@ class Recorder:
         """Add the entries that differ from the stored ones to the write batch of the job."""
         document = self._documents.find(event.url)
         assert document is not None
+        await document.wait_loaded()
         async with fair_loop().time_slice():
             self._comparison.classify(document, event.columns, self._batch)
         self._report_changes(document)
@@ -213,6 +204,7 @@ class Recorder:
         await self._look_up([event.url, event.requested_url])
         document = self._resolve_redirect(event.url, event.requested_url, event.method)
         document.found_by(event.method)
+        await document.wait_loaded()
         conclude(document, event, self._scan, self._batch)
         self._report_changes(document)
         self._replace_links(document, event)
@@ -240,10 +232,10 @@ class Recorder:
     def _replace_links(self, document: ScannedDocument, event: DocumentClosed) -> None:
         """Let what a completely read index no longer lists be unlinked from it.
 
-        It may have become a list of pages. Not after a limit: children beyond it are not reported.
+        It may have become a list of pages.
         """
-        proves = event.outcome is DocumentOutcome.COMPLETE and LIMITS.isdisjoint(self.reasons)
-        if proves and SitemapType.INDEX in (event.type, document.last_read.type):
+        was_index = SitemapType.INDEX in (event.type, document.last_read.type)
+        if was_index and shows_all_children(event, self.reasons):
             self._batch.children[document.id] = document.listed_children()
 
     async def _look_up(self, urls: Sequence[str]) -> None:
@@ -370,7 +362,14 @@ class Recorder:
         # Listed documents stay unrequested after a limit, or a redirect to another document.
         unrequested = self._scan.resumed or len(self._listed) > len(self._ended)
         robots = tuple(self._robots.values())
-        return FinishedScan(self.next_batch(), self.reasons, unrequested, self._origin, robots)
+        return FinishedScan(
+            self.next_batch(),
+            self.reasons,
+            unrequested,
+            self._origin,
+            robots,
+            self._skipped_sitemaps,
+        )
 
     async def flush(self) -> None:
         """Write all collected rows, for a scan that is not published now."""
@@ -383,7 +382,7 @@ class Recorder:
         self._budget.free(self._held_bytes)
         self._held_bytes = 0
         for document in self._open.values():
-            document.forget()
+            await document.abandon()
 
 
 async def record_events(

@@ -7,10 +7,11 @@ later attempt continues where this one stopped. `publication` owns the transacti
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
+from typing import Protocol
 from uuid import UUID
 
 from siteatlas.errors import SiteatlasError
@@ -34,6 +35,7 @@ from siteatlas.storage.statements.change_classification import (
     FIRST,
     ChangeCounts,
     ChangePosition,
+    Classification,
     classify_arrivals,
     classify_departures,
     count_changes,
@@ -49,6 +51,7 @@ from siteatlas.storage.statements.missing_urls import (
     load_oldest_reads,
     store_decision,
 )
+from siteatlas.storage.statements.other_entries import load_site_size
 from siteatlas.storage.statements.removed_urls import GROUPS_PER_BATCH, Removal, remove_urls
 from siteatlas.storage.statements.scan_summary import ScanSummary
 from siteatlas.storage.statements.vanished_sitemaps import (
@@ -62,7 +65,13 @@ from siteatlas.storage.statements.vanished_sitemaps import (
 
 log = get_logger("processor")
 
-Classify = Callable[[AsyncSession, int, UUID, ChangePosition], Awaitable[ChangePosition | None]]
+
+class Classify(Protocol):
+    """Classifies the next batch of changes; returns its end, None if it was the last one."""
+
+    def __call__(
+        self, session: AsyncSession, of: Classification, after: ChangePosition
+    ) -> Awaitable[ChangePosition | None]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,14 +142,17 @@ class Settlement:
 
     async def _classify(self, classify: Classify) -> None:
         """Classify the changes of the scan, batch by batch."""
+        what = await self._steps.read(self._plan_classification)
         position: ChangePosition | None = FIRST
         while position is not None:
-            position = await self._steps.run(partial(self._classify_batch, classify, position))
+            position = await self._steps.run(partial(classify, of=what, after=position))
 
-    async def _classify_batch(
-        self, classify: Classify, after: ChangePosition, session: AsyncSession
-    ) -> ChangePosition | None:
-        return await classify(session, self._scan_id, self._domain_id, after)
+    async def _plan_classification(self, session: AsyncSession) -> Classification:
+        """How to classify, by the number of changes and the size of the site."""
+        changes = await count_changes(session, self._scan_id)
+        size = await load_site_size(session, self._domain_id)
+        lookup = size.lookup(sum(changes.by_kind.values()))
+        return Classification(self._scan_id, self._domain_id, lookup)
 
     async def _count_changes(self) -> ChangeCounts:
         return await self._steps.read(partial(count_changes, scan_id=self._scan_id))

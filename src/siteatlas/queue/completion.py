@@ -66,10 +66,13 @@ def _completion(condition: Any) -> Any:
     return insert(attempts).from_select(names, record).returning(attempts.c.job_id)
 
 
-# A job for one document reads the whole site next if a submission requested that.
-WIDENED = JOBS.c.job_metadata["document"].astext.is_(None)
+# A job for one document reads the whole site next if a submission requested that; so does one with
+# a filter.
+WIDENED_DOCUMENT = JOBS.c.job_metadata["document"].astext.is_(None)
+WIDENED_FILTER = JOBS.c.job_metadata["child_filter"].astext.is_(None)
 COMPLETE = _completion(IS_CLAIM_HOLDER)
-COMPLETE_DOCUMENT = _completion(IS_CLAIM_HOLDER & ~WIDENED)
+COMPLETE_DOCUMENT = _completion(IS_CLAIM_HOLDER & ~WIDENED_DOCUMENT)
+COMPLETE_FILTERED = _completion(IS_CLAIM_HOLDER & ~WIDENED_FILTER)
 
 
 def backoff_seconds(attempt: int, jitter: float) -> float:
@@ -87,19 +90,25 @@ def postpone_seconds(times_before: int, jitter: float) -> float:
 async def complete(session: AsyncSession, claim: Claim, result_data: dict[str, Any]) -> JobStatus:
     """Complete the job; a late cancellation request is ignored. LeaseLost if not the claim holder.
 
-    A job that read one document while the whole site was requested becomes pending again.
+    A job that read a part of its site while the whole was requested becomes pending again.
     """
     values = {**claim.fenced, "result": result_data}
-    statement = COMPLETE if claim.document is None else COMPLETE_DOCUMENT
-    if (await session.execute(statement, values)).first() is not None:
+    if (await session.execute(_completion_of(claim), values)).first() is not None:
         return JobStatus.COMPLETED
-    if claim.document is None:
+    if not claim.is_narrow:
         raise LeaseLost
     return await _continue_with_site(session, claim)
 
 
+def _completion_of(claim: Claim) -> Any:
+    """The statement that completes a job, unless the whole site was requested meanwhile."""
+    if claim.document is not None:
+        return COMPLETE_DOCUMENT
+    return COMPLETE if claim.child_filter is None else COMPLETE_FILTERED
+
+
 async def _continue_with_site(session: AsyncSession, claim: Claim) -> JobStatus:
-    """Requeue a job that has read one document, since the whole site was requested meanwhile."""
+    """Requeue a job that read a part of its site, since the whole was requested meanwhile."""
     job = await _end(session, claim, _requeue_values(claim))
     await record_attempts(session, [job], outcome="released", error_code="widened", refunded=True)
     return job.status
@@ -216,8 +225,10 @@ def _cancel_requested() -> Any:
 
 
 def _widened(claim: Claim) -> Any:
-    """Whether the whole site was requested while the job read one document."""
-    return false() if claim.document is None else WIDENED
+    """Whether the whole site was requested while the job read only a part of it."""
+    if claim.document is not None:
+        return WIDENED_DOCUMENT
+    return false() if claim.child_filter is None else WIDENED_FILTER
 
 
 def _status_after(claim: Claim, outcome: JobStatus) -> Any:

@@ -25,7 +25,8 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import JSONB
 
-from siteatlas.storage.models import Job, JobStatus
+from siteatlas.scanner.child_filter import ChildFilter
+from siteatlas.storage.models import Job, JobStatus, ScanScope
 from siteatlas.storage.tables import JOBS
 
 # The job still has the fence of the claim. The names of parameters must differ from those of the
@@ -98,6 +99,19 @@ class Claim:
     created_at: datetime
     priority: int = 0
     alone: bool = False
+    child_filter: ChildFilter | None = None
+
+    @property
+    def is_narrow(self) -> bool:
+        """Whether less than the whole site is requested, which a later submission may change."""
+        return self.document is not None or self.child_filter is not None
+
+    @property
+    def scope(self) -> ScanScope:
+        """How much of the site is requested."""
+        if self.document is not None:
+            return ScanScope.DOCUMENT
+        return ScanScope.FULL if self.child_filter is None else ScanScope.FILTERED
 
     @property
     def fenced(self) -> dict[str, Any]:
@@ -124,6 +138,7 @@ class Claim:
             created_at=job.created_at,
             priority=job.priority,
             alone=job.alone,
+            child_filter=ChildFilter.stored(metadata.get("child_filter")),
         )
 
 

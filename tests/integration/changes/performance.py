@@ -8,7 +8,7 @@ import httpx
 
 from siteatlas.storage.models import Job
 from tests.fixtures.changing_site import ChangingSite
-from tests.fixtures.feed import FeedClient, Mirror, differences, told
+from tests.fixtures.feed import FeedClient, Mirror, differences, told, with_differences
 from tests.fixtures.passing_time import let_minutes_pass
 from tests.integration.changes.script import Step
 
@@ -38,6 +38,21 @@ class Performance:
         wrong = differences(told(events, self._site.base), expected)
         assert not wrong, f"{step.name}: {wrong}"
         await self._check_mirrors(step)
+
+    async def check_past_states(self) -> None:
+        """What is listed at each position now must be what was listed then."""
+        for mirror in self._mirrors:
+            assert await self._feed.past_listing(mirror.as_of) == (mirror.as_of, mirror.entries)
+
+    async def check_comparisons(self) -> None:
+        """The first and the last state with the differences of scans must be those between."""
+        scans = await self._feed.scans()
+        known = [mirror for mirror in self._mirrors if mirror.as_of in scans]
+        pairs = [(known[0], mirror) for mirror in known[1:]]
+        pairs += [(mirror, known[-1]) for mirror in known[1:]]
+        for first, last in pairs:
+            found = await self._feed.differences(scans[first.as_of], scans[last.as_of])
+            assert with_differences(first.entries, found) == last.entries, (first, last)
 
     async def _check_mirrors(self, step: Step) -> None:
         self._mirrors.append(await Mirror.of(self._feed))

@@ -1,15 +1,16 @@
-"""A client that reads the listing while scans are published, and then the feed, has what we have."""
+"""A client that reads the listing, or an export, while scans are published, and then the feed."""
 
 from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Awaitable, Callable
 
 import httpx
 import pytest
 
 from tests.fixtures.changing_site import ChangingSite
-from tests.fixtures.feed import FeedClient, Mirror
+from tests.fixtures.feed import FeedClient, Listing, Mirror
 from tests.integration.changes.runs import scan
 
 pytestmark = [pytest.mark.usefixtures("database"), pytest.mark.slow, pytest.mark.timeout(120)]
@@ -35,7 +36,10 @@ async def scan_while_it_changes(site: ChangingSite, chance: random.Random) -> No
         assert (await scan(site)).status == "completed"
 
 
-async def test_listing_and_feed_together_give_the_stored_state(client: httpx.AsyncClient):
+@pytest.mark.parametrize("start", [FeedClient.listing, FeedClient.exported])
+async def test_what_a_client_starts_with_and_the_feed_give_the_stored_state(
+    start: Callable[[FeedClient], Awaitable[tuple[int, Listing]]], client: httpx.AsyncClient
+):
     chance = random.Random(1504)
     async with ChangingSite() as site:
         site.add("/index.xml", children=list(DOCUMENTS))
@@ -46,7 +50,7 @@ async def test_listing_and_feed_together_give_the_stored_state(client: httpx.Asy
         scanning = asyncio.create_task(scan_while_it_changes(site, chance))
         mirrors = []
         while not scanning.done():
-            mirrors.append(await Mirror.of(feed))
+            mirrors.append(Mirror(*await start(feed)))
         await scanning
     events = await feed.events()
     _, stored = await feed.listing()

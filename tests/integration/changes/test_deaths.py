@@ -11,7 +11,7 @@ from tests.fixtures.deaths import mortal_jobs
 from tests.fixtures.feed import FeedClient, Mirror, differences, told
 from tests.integration.changes.runs import finish, scan, start_and_die
 
-pytestmark = [pytest.mark.usefixtures("database"), pytest.mark.slow, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.usefixtures("database"), pytest.mark.slow, pytest.mark.timeout(300)]
 
 MANY = [f"/many{number:05d}" for number in range(150)]
 NEW = [f"/new{number:05d}" for number in range(130)]

@@ -51,4 +51,6 @@ async def test_the_feed_is_the_log_of_the_script(run: Run, client: httpx.AsyncCl
         with mortal_jobs():
             for number, step in enumerate(STEPS):
                 await performance.play(number, step)
+        await performance.check_past_states()
+        await performance.check_comparisons()
     assert performance.disturbed >= (0 if run is undisturbed else 10)

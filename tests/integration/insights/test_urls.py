@@ -242,6 +242,21 @@ async def test_one_url_is_found_in_every_document_page_by_page(session: AsyncSes
     assert len({view.sitemap_id for view in found}) == len(found) == 5
 
 
+async def test_one_url_is_found_behind_many_documents_that_do_not_list_it(
+    session: AsyncSession, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(urls, "FIRST_STEP_OF_SEARCH", 2)
+    monkeypatch.setattr(urls, "MAX_EXAMINED", 4)
+    domain = await add_domain(session)
+    ids = [(await add_sitemap(session, domain, f"{n}.xml")).id for n in range(11)]
+    url = "https://example.com/rare"
+    await add_urls(session, max(ids), [(url_hash(url), url)])
+    pages = await every_page(
+        lambda cursor: search_urls(session, UrlFilter(url=url), limit=10, cursor=cursor)
+    )
+    assert [len(page) for page in pages] == [0, 0, 1]
+
+
 async def test_a_search_covers_all_sites_but_deleted_ones(session: AsyncSession):
     names = ("a.example", "b.example", "deleted.example")
     for name in names:

@@ -22,6 +22,7 @@ from siteatlas.storage.models import (
     UrlChange,
 )
 from siteatlas.storage.statements import change_classification, removed_urls
+from siteatlas.storage.statements.other_entries import Lookup, SiteSize
 from tests.fixtures.database import transaction
 from tests.fixtures.ended_scans import HOST, EndedScan, EndedSite, site_with_baseline
 from tests.fixtures.passing_time import let_minutes_pass
@@ -94,14 +95,18 @@ async def test_two_changes_of_an_entry_keep_the_first_state_and_the_last() -> No
     )
 
 
-async def test_many_changes_are_settled_in_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("lookup", list(Lookup))
+async def test_many_changes_are_settled_in_batches(
+    lookup: Lookup, monkeypatch: pytest.MonkeyPatch
+) -> None:
     site = await site_with_baseline(a=A, b=B, c=[])
     monkeypatch.setattr(removed_urls, "URLS_PER_BATCH", 4)
     monkeypatch.setattr(settlement, "GROUPS_PER_BATCH", 1)
-    monkeypatch.setattr(change_classification, "CHANGES_PER_BATCH", 4)
-    small = change_classification._classify_arrivals()
+    monkeypatch.setattr(SiteSize, "lookup", lambda *_: lookup)
+    monkeypatch.setattr(Lookup, "changes_per_batch", 4)
+    small = {lookup: change_classification._classify_arrivals(lookup)}
     monkeypatch.setattr(change_classification, "CLASSIFY_ARRIVALS", small)
-    small = change_classification._classify_departures()
+    small = {lookup: change_classification._classify_departures(lookup)}
     monkeypatch.setattr(change_classification, "CLASSIFY_DEPARTURES", small)
     small = removed_urls._removal(whole_documents=False)
     monkeypatch.setattr(removed_urls, "REMOVE_MISSING", small)

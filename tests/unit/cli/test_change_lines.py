@@ -82,8 +82,29 @@ def test_each_scan_has_one_heading():
             ["  * sitemap_added https://e/b.xml"],
         ),
         (
-            event("removals_held", None, data={"count": 12, "documents": [1, 2], "text": "a\nb"}),
-            ["  ! removals_held", "      count: 12, documents: 2"],
+            event("baseline", None, sitemap="https://e/b.xml", data={"url_count": 1_200}),
+            ["  * baseline https://e/b.xml", "      first read: 1,200 URLs"],
+        ),
+        (
+            event(
+                "removals_held",
+                None,
+                data={
+                    "count": 1,
+                    "documents": [{"sitemap": "https://e/b.xml", "reason": "unread"}],
+                    "more_documents": 3,
+                },
+            ),
+            [
+                "  ! removals_held",
+                "      1 URL missing, but not proved to be removed",
+                "      https://e/b.xml could list them, but was not read",
+                "      and 3 more sitemaps",
+            ],
+        ),
+        (
+            event("robots_changed", None, data={"url": "https://e/", "lines": [1], "t": "a\nb"}),
+            ["  * robots_changed", "      url: https://e/, lines: 1"],
         ),
         (event("of another version"), ["  ? https://example.com/a"]),
     ],

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from uuid import uuid4
 
 import pytest
 
+from siteatlas.errors import DatabaseUnavailable
 from siteatlas.processor.documents import DocumentRegistry, ScannedDocument
 from siteatlas.processor.entry_memory import EntryMemory, ListedValues
 from siteatlas.processor.memory_budget import MemoryBudget
@@ -179,3 +181,42 @@ def test_the_kinds_of_extras_in_a_document_are_flagged(extras, flags):
     document = listed()
     document.flag_extras(extras)
     assert document.changes == dict.fromkeys(flags, True)
+
+
+async def fails() -> None:
+    raise DatabaseUnavailable("gone")
+
+
+async def test_a_failure_to_load_a_document_is_raised_when_its_entries_are_needed():
+    document = listed()
+    document.start_loading(fails())
+    with pytest.raises(DatabaseUnavailable):
+        await document.wait_loaded()
+
+
+async def test_loading_that_is_stopped_has_ended():
+    ended = asyncio.Event()
+
+    async def loads() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    document = listed()
+    document.start_loading(loads())
+    await asyncio.sleep(0)
+    await document.abandon()
+    assert ended.is_set()
+    await document.wait_loaded()
+
+
+async def test_a_document_that_is_being_loaded_is_not_idle():
+    registry = DocumentRegistry([])
+    document = registry.listed(URL, DiscoveryMethod.SITEMAP_INDEX)
+    document.start_loading(asyncio.sleep(60))
+    registry.mark_stored([document.id])
+    assert registry.find(URL) is document
+    await document.abandon()
+    registry.mark_stored([document.id])
+    assert registry.find(URL) is not document

@@ -8,14 +8,14 @@ from dataclasses import replace
 from typing import Annotated, Any
 
 import orjson
-import xxhash
 from fastapi import APIRouter, Query, Request, Response, status
 
 from siteatlas.access.marks import READ
 from siteatlas.api.context import Context
+from siteatlas.api.entity_tags import entity_tag
 from siteatlas.api.openapi import problems
 from siteatlas.api.routers.domains import PREFIX, DomainName
-from siteatlas.api.schemas.changes import ChangesQuery, FeedPageAnswer
+from siteatlas.api.schemas.changes import AllChangesQuery, ChangesQuery, FeedPageAnswer
 from siteatlas.insights.change_views import FeedPage
 from siteatlas.insights.changes import list_changes
 from siteatlas.insights.domains import find_domain_view
@@ -48,7 +48,7 @@ router = APIRouter(tags=["changes"])
     responses={**DESCRIBED, **problems(410)},
 )
 async def get_changes(
-    query: Annotated[ChangesQuery, Query()],
+    query: Annotated[AllChangesQuery, Query()],
     request: Request,
     response: Response,
     context: Context,
@@ -100,7 +100,8 @@ async def _read_page(
     """Read one page of the feed in one snapshot; no connection is held afterwards."""
     async with get_snapshot_session() as session:
         site = None if domain is None else await find_domain_view(session, domain)
-        wanted = FeedFilter(None if site is None else site.id, query.wanted_kinds)
+        tag = query.wanted_tag if isinstance(query, AllChangesQuery) else None
+        wanted = FeedFilter(None if site is None else site.id, query.wanted_kinds, tag)
         return await list_changes(session, wanted, after=after, cursor=cursor, limit=query.limit)
 
 
@@ -124,8 +125,7 @@ def _page_response(
 def _page_tag(page: FeedPage, request: Request, *, as_lines: bool) -> str:
     """The ETag of a page at the head: it changes with the next publication."""
     parts = (request.url.path, request.url.query, page.feed_id, page.retained_from, page.to_seq)
-    text = "\x1f".join(map(str, (*parts, as_lines)))
-    return f'"{xxhash.xxh3_128_hexdigest(text.encode("utf-8", "surrogatepass"))}"'
+    return entity_tag(*parts, as_lines)
 
 
 def _json_lines(page: FeedPage) -> Iterator[bytes]:

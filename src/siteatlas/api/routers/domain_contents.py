@@ -19,16 +19,20 @@ from siteatlas.api.schemas.domains import (
     ScanAnswer,
     ScansQuery,
 )
+from siteatlas.api.schemas.scan_comparison import CompareQuery, ComparisonAnswer
+from siteatlas.api.schemas.sections import SectionsAnswer, SectionsQuery
 from siteatlas.api.schemas.sitemaps import SitemapAnswer, SitemapsQuery
 from siteatlas.api.schemas.url_history import UrlHistoryAnswer, UrlHistoryQuery
-from siteatlas.api.schemas.urls import UrlPageAnswer, UrlsQuery
+from siteatlas.api.schemas.urls import DomainUrlsQuery, UrlPageAnswer
 from siteatlas.api.sessions import ReadSession
 from siteatlas.insights.candidates import CandidateView, list_candidates
 from siteatlas.insights.domains import find_domain_view
 from siteatlas.insights.pages import Page
 from siteatlas.insights.problems import ProblemFilter, ProblemView, list_problems
 from siteatlas.insights.robots_files import RobotsFileView, list_robots_files
+from siteatlas.insights.scan_comparison import ComparisonPage, compare_scans
 from siteatlas.insights.scans import ScanView, list_scans
+from siteatlas.insights.sections import SectionsView, domain_sections
 from siteatlas.insights.sitemaps import SitemapView, list_sitemaps
 from siteatlas.insights.url_history import UrlHistoryPage, list_url_history
 from siteatlas.insights.urls import UrlPage, list_domain_urls
@@ -65,15 +69,20 @@ async def get_domain_sitemaps(
     dependencies=[READ],
     summary="List the URLs of a site",
     response_model=UrlPageAnswer,
-    responses=problems(404),
+    responses=problems(404, 410),
 )
 async def get_domain_urls(
-    domain: DomainName, query: Annotated[UrlsQuery, Query()], session: ReadSession
+    domain: DomainName, query: Annotated[DomainUrlsQuery, Query()], session: ReadSession
 ) -> UrlPage:
-    """The stored URLs of a site, sitemap by sitemap."""
+    """The stored URLs of a site, sitemap by sitemap, now or as they were."""
     site = await find_domain_view(session, domain)
     return await list_domain_urls(
-        session, site.id, query.wanted, limit=query.limit, cursor=query.cursor
+        session,
+        site.id,
+        query.wanted,
+        at=query.moment,
+        limit=query.limit,
+        cursor=query.cursor,
     )
 
 
@@ -92,6 +101,21 @@ async def get_url_history(
     return await list_url_history(
         session, site.id, query.url, limit=query.limit, cursor=query.cursor
     )
+
+
+@router.get(
+    "/{domain}/sections",
+    dependencies=[READ],
+    summary="Count the URLs of a site by section and month",
+    response_model=SectionsAnswer,
+    responses=problems(404),
+)
+async def get_domain_sections(
+    domain: DomainName, query: Annotated[SectionsQuery, Query()], session: ReadSession
+) -> SectionsView:
+    """The largest sections of a site, and its URLs by the month of their `lastmod`."""
+    site = await find_domain_view(session, domain)
+    return await domain_sections(session, site.id, limit=query.limit)
 
 
 @router.get(
@@ -140,6 +164,27 @@ async def get_domain_scans(
     """The scans of a site, newest first."""
     site = await find_domain_view(session, domain)
     return await list_scans(session, site.id, limit=query.limit, cursor=query.cursor)
+
+
+@router.get(
+    "/{domain}/compare",
+    dependencies=[READ],
+    summary="Compare two scans of a site",
+    response_model=ComparisonAnswer,
+    responses=problems(404, 410),
+)
+async def get_scan_comparison(
+    domain: DomainName, query: Annotated[CompareQuery, Query()], session: ReadSession
+) -> ComparisonPage:
+    """What differs between the URLs after two scans of a site, sitemap by sitemap."""
+    site = await find_domain_view(session, domain)
+    return await compare_scans(
+        session,
+        site.id,
+        (query.from_scan, query.to_scan),
+        limit=query.limit,
+        cursor=query.cursor,
+    )
 
 
 @router.get(

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Query
 
 from siteatlas.access.marks import READ
 from siteatlas.api.openapi import problems
-from siteatlas.api.schemas.urls import UrlPageAnswer, UrlsQuery
+from siteatlas.api.schemas.urls import AllUrlsQuery, UrlPageAnswer
 from siteatlas.api.sessions import ReadSession
 from siteatlas.insights.urls import UrlPage, search_urls
 
@@ -22,6 +22,8 @@ router = APIRouter(prefix="/api/v3/urls", tags=["urls"])
     responses=problems(),
     dependencies=[READ],
 )
-async def get_urls(query: Annotated[UrlsQuery, Query()], session: ReadSession) -> UrlPage:
+async def get_urls(query: Annotated[AllUrlsQuery, Query()], session: ReadSession) -> UrlPage:
     """The stored URLs of all sites, sitemap by sitemap."""
-    return await search_urls(session, query.wanted, limit=query.limit, cursor=query.cursor)
+    return await search_urls(
+        session, query.wanted, tag=query.wanted_tag, limit=query.limit, cursor=query.cursor
+    )

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Annotated, Literal
 from uuid import UUID
 
-from pydantic import Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from siteatlas.api.schemas.base import (
     LATER,
@@ -18,6 +18,7 @@ from siteatlas.api.schemas.base import (
     FreeObject,
     Name,
     QueryShape,
+    TagFilter,
     Url,
     Word,
     declared,
@@ -105,7 +106,34 @@ class FeedPageAnswer(AnswerShape):
     )
 
 
-class ChangesQuery(QueryShape):
+class KindsFilter(BaseModel):
+    """Which kinds of events to show."""
+
+    kinds: str | None = Field(
+        None,
+        max_length=1000,
+        pattern=f"^({ONE_KIND})(,({ONE_KIND}))*$",
+        description="Only events of these kinds, separated by commas.",
+        examples=["added,removed"],
+    )
+
+    @property
+    def wanted_kinds(self) -> frozenset[str] | None:
+        """The kinds to show; None for all."""
+        return None if self.kinds is None else frozenset(self.kinds.split(","))
+
+
+class AtomQuery(KindsFilter):
+    """Which of the newest events of a site to show."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class AllAtomQuery(AtomQuery, TagFilter):
+    """Which of the newest events of all sites to show."""
+
+
+class ChangesQuery(QueryShape, KindsFilter):
     """Which part of the change feed to read."""
 
     after: int | None = Field(
@@ -114,13 +142,6 @@ class ChangesQuery(QueryShape):
         le=MAX_BIGINT,
         description="Only events after this number, such as `as_of_seq` or `to_seq`. Not together "
         "with `cursor`. Without either, the feed is read from the oldest event.",
-    )
-    kinds: str | None = Field(
-        None,
-        max_length=1000,
-        pattern=f"^({ONE_KIND})(,({ONE_KIND}))*$",
-        description="Only events of these kinds, separated by commas.",
-        examples=["added,removed"],
     )
     wait: float = Field(
         0,
@@ -133,7 +154,6 @@ class ChangesQuery(QueryShape):
         "json", description="`jsonl`: one event per line; the last line has `end` set to true."
     )
 
-    @property
-    def wanted_kinds(self) -> frozenset[str] | None:
-        """The kinds to show; None for all."""
-        return None if self.kinds is None else frozenset(self.kinds.split(","))
+
+class AllChangesQuery(ChangesQuery, TagFilter):
+    """Which part of the change feed of all sites to read."""

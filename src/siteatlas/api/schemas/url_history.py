@@ -6,9 +6,9 @@ from typing import Annotated
 
 from pydantic import Field
 
-from siteatlas.api.schemas.base import MAX_ADDRESS_CHARS, PageAnswer, QueryShape, declared
+from siteatlas.api.schemas.base import MAX_ADDRESS_CHARS, NO_NUL, PageAnswer, QueryShape, declared
 from siteatlas.api.schemas.changes import ChangeAnswer
-from siteatlas.api.schemas.urls import NO_NUL, UrlAnswer
+from siteatlas.api.schemas.urls import UrlAnswer
 from siteatlas.insights.pages import MAX_LIMIT
 
 

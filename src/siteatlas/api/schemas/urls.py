@@ -12,6 +12,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, Field
 from siteatlas.api.schemas.base import (
     LATER,
     MAX_ADDRESS_CHARS,
+    NO_NUL,
     SITEMAP_ID,
     AnswerShape,
     Count,
@@ -22,14 +23,16 @@ from siteatlas.api.schemas.base import (
     PageAnswer,
     QueryShape,
     SmallCount,
+    TagFilter,
     Url,
     Word,
 )
+from siteatlas.errors import InputError
+from siteatlas.insights.pages import MAX_BIGINT
 from siteatlas.insights.url_filters import ListingState, UrlExtra, UrlFilter
 
 NUMBER = re.compile(r"[+-]?[0-9.]+(e[+-]?[0-9]+)?", re.IGNORECASE)
 
-NO_NUL = r"^[^\x00]*$"
 ONE_EXTRA = "|".join(UrlExtra)
 
 
@@ -79,7 +82,9 @@ def _with_time_zone(moment: datetime) -> datetime:
 
 def _not_a_number(value: object) -> object:
     """Refuse seconds since 1970, which pydantic would take for a time."""
-    if isinstance(value, str) and NUMBER.fullmatch(value.strip()):
+    if isinstance(value, (int, float)) or (
+        isinstance(value, str) and NUMBER.fullmatch(value.strip())
+    ):
         raise ValueError("not a date or time")
     return value
 
@@ -152,3 +157,34 @@ class UrlFilters(BaseModel):
 
 class UrlsQuery(UrlFilters, QueryShape):
     """Which URLs to list."""
+
+
+class AllUrlsQuery(UrlsQuery, TagFilter):
+    """Which URLs of all sites to list."""
+
+
+class PastMoment(BaseModel):
+    """When the URLs of a site were as they are to be shown."""
+
+    at: Moment | None = Field(
+        None,
+        description="Show the URLs that were listed at this time, with the values that they had. "
+        "The change feed must be retained since then.",
+    )
+    at_seq: int | None = Field(
+        None,
+        ge=0,
+        le=MAX_BIGINT,
+        description="The same, at this number of the change feed. Use either `at` or `at_seq`.",
+    )
+
+    @property
+    def moment(self) -> datetime | int | None:
+        """The time or the number; None for the present."""
+        if self.at is not None and self.at_seq is not None:
+            raise InputError("Use either at or at_seq, not both.")
+        return self.at if self.at_seq is None else self.at_seq
+
+
+class DomainUrlsQuery(PastMoment, UrlsQuery):
+    """Which URLs of a site to list, and when."""

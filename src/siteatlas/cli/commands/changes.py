@@ -13,11 +13,11 @@ from typing import Annotated
 import typer
 
 from siteatlas.cli.terminal.change_lines import ChangeLines, StyledLine
-from siteatlas.cli.terminal.choices import complete_choice
 from siteatlas.cli.terminal.context import prepare
 from siteatlas.cli.terminal.database import opened
 from siteatlas.cli.terminal.drawing import draw_line, terminal_width
 from siteatlas.cli.terminal.errors import run
+from siteatlas.cli.terminal.kind_options import KindsOption, parse_kinds
 from siteatlas.cli.terminal.moments import FORMS, parse_moment
 from siteatlas.cli.terminal.options import (
     AllOption,
@@ -32,12 +32,13 @@ from siteatlas.cli.terminal.output import (
     write_json_lines,
     write_line,
 )
+from siteatlas.cli.terminal.tag_options import TagFilterOption, require_site_or_tag
 from siteatlas.errors import DatabaseError, InputError
 from siteatlas.insights.change_views import ChangeView, FeedPage
 from siteatlas.insights.changes import list_changes, number_before
 from siteatlas.insights.domains import find_domain_view
 from siteatlas.insights.feed_positions import read_head
-from siteatlas.insights.feed_windows import EVENT_KINDS, URL_KINDS, FeedFilter
+from siteatlas.insights.feed_windows import FeedFilter
 from siteatlas.insights.pages import DEFAULT_LIMIT, MAX_LIMIT
 from siteatlas.safe_text import printable
 from siteatlas.settings import Settings
@@ -46,7 +47,6 @@ from siteatlas.storage.session import get_session, get_snapshot_session
 FOLLOW_SECONDS = 1.0
 OUTAGE_SECONDS = 5.0
 USUAL_SINCE = "7d"
-KINDS = sorted(URL_KINDS | EVENT_KINDS)
 FIELDS = [field.name for field in fields(ChangeView)]
 
 
@@ -68,6 +68,7 @@ class FeedRequest:
     cursor: str | None
     limit: int | None
     follow: bool
+    tag: str | None = None
 
 
 app = typer.Typer(rich_markup_mode=None)
@@ -84,14 +85,8 @@ def changes(
             help=f"Only changes since: {FORMS}. Default: {USUAL_SINCE}, with --follow now.",
         ),
     ] = None,
-    kinds: Annotated[
-        str | None,
-        typer.Option(
-            metavar="KINDS",
-            help="Only these kinds, separated by commas, such as added,removed.",
-            autocompletion=complete_choice(KINDS),
-        ),
-    ] = None,
+    kinds: KindsOption = None,
+    tag: TagFilterOption = None,
     follow: Annotated[
         bool, typer.Option("--follow", "-f", help="Wait for further changes and print them.")
     ] = False,
@@ -104,28 +99,20 @@ def changes(
 
     Example: siteatlas changes example.com --since 2d --kinds added,removed
     """
+    require_site_or_tag(site, tag)
     if since is not None and cursor is not None:
         raise InputError("Use either --since or --cursor, not both.")
     when = since or (None if follow or cursor else USUAL_SINCE)
     request = FeedRequest(
         site=site,
-        kinds=_parse_kinds(kinds),
+        kinds=parse_kinds(kinds),
         since=None if when is None else parse_moment(when, datetime.now(UTC)),
         cursor=cursor,
         limit=None if everything or follow else limit,
         follow=follow,
+        tag=tag,
     )
     run(_print_feed(prepare(), request, _feed_writer(format)))
-
-
-def _parse_kinds(text: str | None) -> frozenset[str] | None:
-    """The kinds that `siteatlas changes` shows; None for all."""
-    if text is None:
-        return None
-    given = {word.strip() for word in text.split(",")}
-    if unknown := sorted(given - set(KINDS)):
-        raise typer.BadParameter(f"{', '.join(unknown)}: use some of {', '.join(KINDS)}.")
-    return frozenset(given)
 
 
 async def _print_feed(
@@ -165,7 +152,7 @@ async def _find_start(request: FeedRequest) -> tuple[FeedFilter, int | None]:
     """The site to show, and the number behind which `siteatlas changes` starts."""
     async with get_snapshot_session() as session:
         domain_id = (await find_domain_view(session, request.site)).id if request.site else None
-        wanted = FeedFilter(domain_id, request.kinds)
+        wanted = FeedFilter(domain_id, request.kinds, request.tag)
         if request.cursor is not None:
             return wanted, None
         if isinstance(request.since, int):

@@ -1,4 +1,4 @@
-"""`siteatlas compare`: the stored URLs of a site beside a list, or beside another site."""
+"""`siteatlas compare`: the stored URLs of a site beside a list, another site or another scan."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from uuid import UUID
 
 import typer
 
+from siteatlas.cli.commands.scan_differences import print_scan_differences
 from siteatlas.cli.commands.url_comparison import UrlSide, Where, compared
 from siteatlas.cli.terminal.context import prepare
 from siteatlas.cli.terminal.database import opened
@@ -52,12 +53,21 @@ app = typer.Typer(rich_markup_mode=None)
 def compare(
     site: SiteArgument,
     other: Annotated[
-        str,
+        str | None,
         typer.Argument(
             metavar="OTHER", help="A file with one URL per line, - for stdin, or another site."
         ),
-    ],
+    ] = None,
     *,
+    from_scan: Annotated[
+        int | None,
+        typer.Option(
+            "--from", metavar="SCAN", min=1, help="Compare two scans of SITE: the earlier one."
+        ),
+    ] = None,
+    to_scan: Annotated[
+        int | None, typer.Option("--to", metavar="SCAN", min=1, help="The later scan.")
+    ] = None,
     show: Annotated[
         Shown,
         typer.Option(
@@ -66,12 +76,18 @@ def compare(
         ),
     ] = Shown.DIFFERENCES,
 ) -> None:
-    """Compare the stored URLs of SITE with a list of your own, or with another site.
+    """Compare the stored URLs of SITE with a list of your own, another site, or two scans.
 
     A list is compared by whole URLs, another site by paths and queries. Each URL is printed once;
-    the counts go to stderr. Example: siteatlas compare example.com urls.txt --show other
+    the counts go to stderr. Differences of two scans have the signs of siteatlas changes.
+    Example: siteatlas compare example.com urls.txt --show other
     """
-    run(_compare(prepare(), site, other, show))
+    if other is not None and from_scan is None and to_scan is None:
+        run(_compare(prepare(), site, other, show))
+    elif other is None and from_scan is not None and to_scan is not None:
+        run(print_scan_differences(prepare(), site, (from_scan, to_scan)))
+    else:
+        raise InputError("Use either OTHER, or both --from and --to.")
 
 
 async def _compare(settings: Settings, site: str, other: str, show: Shown) -> None:

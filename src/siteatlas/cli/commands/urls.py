@@ -35,7 +35,9 @@ from siteatlas.cli.terminal.paged_list import (
     read_pages,
     write_list,
 )
+from siteatlas.cli.terminal.tag_options import TagFilterOption, require_site_or_tag
 from siteatlas.cli.terminal.url_options import (
+    AtOption,
     ContainsOption,
     ExactUrlOption,
     FirstSeenFromOption,
@@ -51,6 +53,7 @@ from siteatlas.cli.terminal.url_options import (
 from siteatlas.errors import InputError
 from siteatlas.insights.domains import find_domain_view
 from siteatlas.insights.pages import DEFAULT_LIMIT, Page
+from siteatlas.insights.past_urls import Moment
 from siteatlas.insights.url_filters import ListingState, UrlFilter
 from siteatlas.insights.urls import UrlView, list_domain_urls, search_urls
 from siteatlas.settings import Settings
@@ -99,6 +102,8 @@ def urls(
     first_seen_to: FirstSeenToOption = None,
     has: HasOption = None,
     state: StateOption = ListingState.LISTED,
+    tag: TagFilterOption = None,
+    at: AtOption = None,
     history: Annotated[
         str | None,
         typer.Option(metavar="URL", help="Print the history of this URL of SITE instead."),
@@ -129,11 +134,11 @@ def urls(
         _show_history(site, history, as_json=as_json)
         return
     bare = format is UrlFormat.URLS and not as_json
-    shown = ListFormat.TABLE if bare else ListFormat(format.value)
+    form = ListFormat.TABLE if bare else ListFormat(format.value)
     request = ListRequest.of(
-        shown, as_json=as_json, limit=limit, cursor=cursor, everything=everything
+        form, as_json=as_json, limit=limit, cursor=cursor, everything=everything
     )
-    run(_list(prepare(), site, request, wanted, bare=bare))
+    run(_list(prepare(), site, request, wanted, at, tag=tag, bare=bare))
 
 
 def _show_history(site: str | None, url: str, *, as_json: bool) -> None:
@@ -144,9 +149,19 @@ def _show_history(site: str | None, url: str, *, as_json: bool) -> None:
 
 
 async def _list(
-    settings: Settings, site: str | None, request: ListRequest, wanted: UrlFilter, *, bare: bool
+    settings: Settings,
+    site: str | None,
+    request: ListRequest,
+    wanted: UrlFilter,
+    at: Moment | None,
+    *,
+    tag: str | None,
+    bare: bool,
 ) -> None:
     """Print stored URLs for `siteatlas urls`."""
+    require_site_or_tag(site, tag)
+    if site is None and at is not None:
+        raise InputError("--at needs a site.")
     async with opened(settings):
         domain_id = None
         if site is not None:
@@ -157,12 +172,12 @@ async def _list(
             """Read one page of stored URLs for `siteatlas urls`."""
             async with get_session() as session, session.begin():
                 if domain_id is None:
-                    return await search_urls(session, wanted, limit=limit, cursor=cursor)
+                    return await search_urls(session, wanted, tag=tag, limit=limit, cursor=cursor)
                 return await list_domain_urls(
-                    session, domain_id, wanted, limit=limit, cursor=cursor
+                    session, domain_id, wanted, at=at, limit=limit, cursor=cursor
                 )
 
-        shape = SHAPE.filtered_by(None if wanted == UrlFilter() else wanted)
+        shape = SHAPE.filtered_by(None if wanted == UrlFilter() else wanted, tag)
         await (_write_plain_urls(request, fetch) if bare else write_list(request, fetch, shape))
 
 

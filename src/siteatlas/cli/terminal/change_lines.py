@@ -30,6 +30,13 @@ URL_KINDS = {
 }
 UNKNOWN_KIND = ("?", "", "")
 WARNINGS = {"removals_held", "scan_failed", "lastmod_distrusted"}
+# Why a document is in the way of removals.
+HOLD_REASONS = {
+    "unread": "could list them, but was not read",
+    "vanished": "listed them, and is no longer found",
+    "empty": "listed them, and lists nothing any more",
+    "unconfirmed": "listed them; a later scan has to confirm that it no longer does",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,15 +91,14 @@ class ChangeLines:
             yield StyledLine(self._fitted(INDENT, detail))
 
     def _event_lines(self, event: ChangeView) -> Iterator[StyledLine]:
-        """The event of a document or a domain, with the simple values of its data."""
+        """The event of a document or a domain, with what its data says."""
         is_warning = event.kind in WARNINGS
         sign = WARNING_SIGN if is_warning else EVENT_SIGN
         subject = event.sitemap or ""
         style = "yellow" if is_warning else ""
         yield StyledLine(self._fitted(f"  {sign} {event.kind} ", subject).rstrip(), style)
-        details = _event_details(event.data or {})
-        if details:
-            yield StyledLine(self._fitted(INDENT, details))
+        for detail in _event_details(event.kind, event.data or {}):
+            yield StyledLine(self._fitted(INDENT, detail))
 
     def _fitted(self, before: str, middle: str, after: str = "") -> str:
         """A line of the feed, its middle shortened to the width of the terminal."""
@@ -121,7 +127,31 @@ def _listed(state: dict[str, Any] | None, name: str) -> str:
     return cell_text(value or values.get(name))
 
 
-def _event_details(data: dict[str, Any]) -> str:
+def _event_details(kind: str, data: dict[str, Any]) -> Iterator[str]:
+    """What is printed below an event of a document or a domain."""
+    if kind == "baseline":
+        yield f"first read: {_counted(data.get('url_count') or 0, 'URL')}"
+    elif kind == "removals_held":
+        yield from _held_details(data)
+    elif values := _simple_values(data):
+        yield values
+
+
+def _held_details(data: dict[str, Any]) -> Iterator[str]:
+    """How many URLs wait for a proof, and which documents stand in the way."""
+    yield f"{_counted(data.get('count') or 0, 'URL')} missing, but not proved to be removed"
+    for document in data.get("documents") or ():
+        reason = str(document.get("reason"))
+        yield f"{document.get('sitemap')} {HOLD_REASONS.get(reason, reason)}"
+    if more := data.get("more_documents"):
+        yield f"and {_counted(more, 'more sitemap')}"
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def _simple_values(data: dict[str, Any]) -> str:
     """The values of an event that fit a line; lists are counted, longer texts left out."""
     shown = []
     for name, value in data.items():

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from siteatlas.cli.terminal.choices import complete_choice
-from siteatlas.cli.terminal.moments import TIME_FORMS, parse_time
+from siteatlas.cli.terminal.moments import FORMS, TIME_FORMS, parse_moment, parse_time
 from siteatlas.insights.url_filters import ListingState, UrlExtra
 
 EXTRAS = [extra.value for extra in UrlExtra]
@@ -17,6 +17,11 @@ EXTRAS = [extra.value for extra in UrlExtra]
 def _parse_filter_time(text: str) -> datetime:
     """The time that an option of a filter gives."""
     return parse_time(text, datetime.now(UTC))
+
+
+def _parse_past_moment(text: str) -> datetime | int:
+    """The time or the number that `--at` gives."""
+    return parse_moment(text, datetime.now(UTC))
 
 
 def _time_option(name: str, help: str) -> object:
@@ -55,6 +60,12 @@ HasOption = Annotated[
         metavar="EXTRAS",
         help=f"Only URLs that have all of these, separated by commas: {', '.join(EXTRAS)}.",
         autocompletion=complete_choice(EXTRAS),
+    ),
+]
+AtOption = Annotated[
+    datetime | None,
+    typer.Option(
+        "--at", metavar="WHEN", parser=_parse_past_moment, help=f"The URLs of SITE as of: {FORMS}."
     ),
 ]
 StateOption = Annotated[ListingState, typer.Option(help="Listed URLs, removed URLs, or all.")]

@@ -91,6 +91,12 @@ class UrlChange(Base):
     __table_args__ = (
         one_of("kind", ChangeKind),
         Index("ix_url_changes_sitemap_id_url_hash_scan_id", "sitemap_id", "url_hash", "scan_id"),
+        Index(
+            "ix_url_changes_previous_sitemap_id_url_hash",
+            "previous_sitemap_id",
+            "url_hash",
+            postgresql_where=text("previous_sitemap_id IS NOT NULL"),
+        ),
     )
 
     scan_id: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)

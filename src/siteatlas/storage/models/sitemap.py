@@ -31,7 +31,8 @@ class Sitemap(Base):
     silent read, or the one that told of a new document. `lastmod_streak` and `lastmod_sample`
     (dates by hash) decide whether the dates of entries are trusted, see `processor.lastmod_trust`.
     `vanished_at` is when a scan first found that nothing names the document any more or that it
-    answers 404 or 410; once that is confirmed, `gone_at` is set.
+    answers 404 or 410; once that is confirmed, `gone_at` is set. `url_breakdown` counts the URLs
+    of the last complete read by section and month, see `processor.url_breakdown`.
     """
 
     __tablename__ = "sitemaps"
@@ -89,6 +90,7 @@ class Sitemap(Base):
     vanished_scan_id: Mapped[int | None]
     vanished_at: Mapped[datetime | None]
     gone_at: Mapped[datetime | None]
+    url_breakdown: Mapped[dict[str, Any] | None]
 
 
 class SitemapLink(Base):
@@ -111,13 +113,11 @@ class SitemapUrl(Base):
     No foreign keys: they would halve the rate of writing. Domain, job and owner are those of the
     sitemap. `fingerprint` covers all values listed for the URL. `missing_scan_id` is the first scan
     whose complete read of the document no longer showed the URL; `removed_at` is set once that is
-    proved. `lastmod_text` is null where
-    `lastmod` was listed in its usual form; see `listed_dates`.
+    proved. `lastmod_text` is null where `lastmod` was listed in its usual form; see `listed_dates`.
     """
 
     __tablename__ = "sitemap_urls"
     __table_args__ = (
-        Index("ix_sitemap_urls_url_hash", "url_hash"),
         Index(
             "ix_sitemap_urls_removed_at",
             "removed_at",

@@ -55,6 +55,7 @@ _OF_DOMAIN = select(
     DOMAINS.c.domain,
     _KIND.label("kind"),
     _DATA.label("data"),
+    func.now().label("not_after"),
 ).where(DOMAINS.c.id == bindparam("of_domain", type_=Uuid()))
 INSERT_DOMAIN_EVENT = insert(FEED_EVENTS).from_select(
     [column.name for column in _OF_DOMAIN.selected_columns], _OF_DOMAIN

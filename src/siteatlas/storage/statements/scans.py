@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from uuid import UUID
 
-from sqlalchemy import bindparam, case, func, select, update
+from sqlalchemy import Update, bindparam, case, func, select, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncSession
 
@@ -15,9 +15,11 @@ from siteatlas.storage.models import (
     Scan,
     ScanScope,
     ScanState,
+    Sitemap,
     SitemapScan,
     SitemapScanState,
 )
+from siteatlas.storage.statements.known_sitemaps import INDEX
 from siteatlas.storage.statements.unfinished import close_unfinished
 from siteatlas.storage.tables import JOBS, SCANS
 
@@ -28,10 +30,11 @@ _OF_JOB = select(
     bindparam("of_domain", type_=SCANS.c.domain_id.type),
     JOBS.c.created_by,
     bindparam("page_limit", type_=SCANS.c.max_pages.type),
+    bindparam("scan_scope", type_=SCANS.c.scope.type),
 ).where(JOBS.c.id == bindparam("of_job"))
 OPEN_NEW = (
     insert(SCANS)
-    .from_select(["job_id", "job_uuid", "domain_id", "created_by", "max_pages"], _OF_JOB)
+    .from_select(["job_id", "job_uuid", "domain_id", "created_by", "max_pages", "scope"], _OF_JOB)
     .on_conflict_do_nothing(index_elements=[SCANS.c.job_id])
     .returning(SCANS.c.id)
 )
@@ -68,36 +71,61 @@ async def open_scan(
     job_id: int,
     domain_id: UUID,
     max_pages: int | None,
+    scope: ScanScope = ScanScope.FULL,
 ) -> tuple[int, bool]:
     """The scan of a job and whether an earlier attempt left work to continue.
 
     One that had ended (its job was retried) starts over. Whether the job is still ours is for the
     caller to ask, at the end of the transaction: a lock on the job would stop its heartbeat.
     """
-    values = {"of_job": job_id, "of_domain": domain_id, "page_limit": max_pages}
+    values = {
+        "of_job": job_id,
+        "of_domain": domain_id,
+        "page_limit": max_pages,
+        "scan_scope": scope,
+    }
     scan_id = (await session.execute(OPEN_NEW, values)).scalar()
-    return (scan_id, False) if scan_id is not None else await continue_scan(session, job_id)
+    return (scan_id, False) if scan_id is not None else await continue_scan(session, job_id, scope)
 
 
-async def continue_scan(session: AsyncSession, job_id: int) -> tuple[int, bool]:
+async def continue_scan(
+    session: AsyncSession, job_id: int, scope: ScanScope = ScanScope.FULL
+) -> tuple[int, bool]:
     """The scan that an earlier attempt opened, and whether that left work to continue."""
-    statement = select(Scan.id, Scan.state).where(Scan.job_id == job_id)
+    statement = select(Scan.id, Scan.state, Scan.scope).where(Scan.job_id == job_id)
     scan = (await session.execute(statement)).one_or_none()
     if scan is None:
         raise LeaseLost  # the job is gone
     if scan.state == ScanState.RUNNING:
+        if scan.scope != scope:
+            await _change_scope(session, scan.id, scan.scope, scope)
         return scan.id, True
-    await _start_over(session, scan.id)
+    await _start_over(session, scan.id, scope)
     return scan.id, False
 
 
-async def _start_over(session: AsyncSession, scan_id: int) -> None:
+async def _change_scope(
+    session: AsyncSession, scan_id: int, before: ScanScope, scope: ScanScope
+) -> None:
+    """Continue a scan with another scope, since its job was extended.
+
+    Nothing is known of the children that a filter left out, so the indexes are read again.
+    """
+    await session.execute(update(Scan).where(Scan.id == scan_id).values(scope=scope))
+    if before == ScanScope.FILTERED:
+        is_index = (Sitemap.id == SitemapScan.sitemap_id) & (Sitemap.type == INDEX)
+        index = select(Sitemap.id).where(is_index).exists()
+        await session.execute(_reset_documents(scan_id).where(index))
+
+
+async def _start_over(session: AsyncSession, scan_id: int, scope: ScanScope) -> None:
     """Reset an existing scan and its `sitemap_scans` rows, to read the site from the beginning."""
     restarted = await session.execute(
         update(Scan)
         .where(Scan.id == scan_id)
         .values(
             state=ScanState.RUNNING,
+            scope=scope,
             partial=False,
             reasons=[],
             error_code=None,
@@ -110,7 +138,12 @@ async def _start_over(session: AsyncSession, scan_id: int) -> None:
     )
     if restarted.scalar() is None:
         raise DatabaseBusy  # retention removed it meanwhile; the next try opens a new one
-    await session.execute(
+    await session.execute(_reset_documents(scan_id))
+
+
+def _reset_documents(scan_id: int) -> Update:
+    """The statement that puts documents of a scan back on its frontier."""
+    return (
         update(SitemapScan)
         .where(SitemapScan.scan_id == scan_id)
         .values(state=SitemapScanState.PENDING, error_code=None, http_status=None)

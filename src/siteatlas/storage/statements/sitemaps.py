@@ -134,6 +134,7 @@ READ_COLUMNS = (
     "read_version",
     "baseline_scan_id",
     "is_window",
+    "url_breakdown",
 )
 # A commit whose answer was lost may have left the row before its document was read.
 INSERT_READ = _READ_ROW.on_conflict_do_update(
