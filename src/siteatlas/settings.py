@@ -32,16 +32,23 @@ SETTINGS_FILE = "siteatlas.toml"
 MIN_INTERVAL_HOURS = 0.016
 MAX_INTERVAL_HOURS = 8760
 DEFAULT_MAX_ATTEMPTS = 5
+SYSTEM_DATA_DIR = Path("/var/lib/siteatlas")
 
 
 def default_data_dir(environment: Mapping[str, str] | None = None) -> Path:
     """Where the embedded server keeps its files; for root, a directory other users can reach."""
     environment = os.environ if environment is None else environment
     if os.geteuid() == 0:
-        return Path("/var/lib/siteatlas")
+        return SYSTEM_DATA_DIR
+    if environment.get("XDG_DATA_HOME") and sys.platform != "darwin":
+        return Path(environment["XDG_DATA_HOME"]) / "siteatlas"
+    try:
+        home = Path.home()
+    except RuntimeError:  # a user id of a container, without an entry in the user database
+        return SYSTEM_DATA_DIR
     if sys.platform == "darwin":
-        return Path.home() / "Library" / "Application Support" / "siteatlas"
-    return Path(environment.get("XDG_DATA_HOME") or Path.home() / ".local" / "share") / "siteatlas"
+        return home / "Library" / "Application Support" / "siteatlas"
+    return home / ".local" / "share" / "siteatlas"
 
 
 RETENTION_DAYS = Number(above=0, greatest=36_500)
@@ -286,7 +293,17 @@ class Settings(AccessSettings):
         RETENTION_DAYS,
         365,
         env="SITEATLAS_KEEP_REMOVED_URLS_DAYS",
-        description="Number of days to keep URLs that their sitemaps no longer list.",
+        description="Number of days to keep URLs that their sitemaps no longer list; at least as "
+        "long as changes are kept.",
+    )
+    keep_deliveries_days: float = setting(
+        RETENTION_DAYS,
+        30,
+        env="SITEATLAS_KEEP_DELIVERIES_DAYS",
+        description=(
+            "Number of days to keep the log of webhook deliveries; of each webhook, at most the "
+            "last 10,000 attempts."
+        ),
     )
     robots_unreachable: Literal["retry", "proceed"] = setting(
         Choice("retry", "proceed"),

@@ -10,10 +10,12 @@ from siteatlas.access.marks import READ
 from siteatlas.api.openapi import openapi_of
 from siteatlas.api.problems import install_problem_handlers
 from siteatlas.api.routers import (
+    atom,
     audit,
     batches,
     changes,
     domain_contents,
+    domain_imports,
     domains,
     exports,
     health,
@@ -23,6 +25,7 @@ from siteatlas.api.routers import (
     scans,
     sitemaps,
     urls,
+    webhooks,
 )
 
 ROUTERS = (
@@ -30,11 +33,14 @@ ROUTERS = (
     batches.router,
     jobs.router,
     domains.router,
+    domain_imports.router,
     domain_contents.router,
     sitemaps.router,
     urls.router,
     exports.router,
     changes.router,
+    atom.router,
+    webhooks.router,
     keys.router,
     audit.router,
     health.router,

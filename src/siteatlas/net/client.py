@@ -12,8 +12,6 @@ import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from errno import ECONNREFUSED
-from types import TracebackType
-from typing import Any, Self
 
 import aiohttp
 from yarl import URL
@@ -41,19 +39,15 @@ from siteatlas.net.faults import (
     map_exception,
     retry_after_seconds,
 )
-from siteatlas.net.framing import BoundedConnector
-from siteatlas.net.gate import Gate, choose_connect_target
+from siteatlas.net.gate import GatedClient, choose_connect_target, request_options
 from siteatlas.net.limits import FetchLimits
 from siteatlas.net.operator_headers import checked_headers
 from siteatlas.net.politeness import Politeness
 from siteatlas.net.proxy import Proxy
-from siteatlas.net.resolver import DnsResolver, Resolver
-from siteatlas.net.response import CHUNK_BYTES, Response, TimeLimit
+from siteatlas.net.resolver import Resolver
+from siteatlas.net.response import Response, TimeLimit
 from siteatlas.net.waiting import current_waits
 
-MAX_CONNECTIONS = 64
-MAX_HEADER_FIELDS = 128
-MAX_HEADER_FIELD_BYTES = 16 * 1024
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
 NOT_MODIFIED = 304
 PARTIAL_CONTENT = 206
@@ -66,7 +60,7 @@ OnRedirect = Callable[[WebAddress, WebAddress], None]
 ValidatorsOf = Callable[[WebAddress], tuple[str | None, str | None]]
 
 
-class HttpClient:
+class HttpClient(GatedClient):
     """Fetches documents for one scan; use it with `async with`.
 
     `headers` are sent only to hosts that the policy lists as the operator's own. `tls` replaces the
@@ -86,41 +80,16 @@ class HttpClient:
         tls: ssl.SSLContext | None = None,
         proxy: Proxy | None = None,
     ) -> None:
-        self._policy = policy
+        super().__init__(policy, limits, user_agent=user_agent, resolver=resolver, tls=tls)
         self._proxy = proxy
         self._politeness = politeness
-        self._limits = limits
-        self._user_agent = user_agent
         self._own_headers = checked_headers(headers or {})
-        self._tls = tls
-        self._gate = Gate(
-            policy,
-            resolver or DnsResolver(),
-            timeout=limits.dns,
-            cache_seconds=limits.dns_cache,
-        )
-        self._session: aiohttp.ClientSession | None = None
         self._answering: set[str] = set()
         self.on_redirect: OnRedirect | None = None
 
     def check(self, address: WebAddress) -> None:
         """Raise EgressDenied if the address shows by itself that it may not be contacted."""
         self._policy.check(address)
-
-    async def __aenter__(self) -> Self:
-        self._session = self._open_session()
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if self._session is not None:
-            await self._session.close()
-            await self._gate.close()
-            self._session = None
 
     @asynccontextmanager
     async def get(
@@ -255,7 +224,7 @@ class HttpClient:
             with choose_connect_target(address, proxy, ips=ips) as target:
                 async with asyncio.timeout(min(budget.left, self._response_timeout)):
                     raw = await self._session.get(
-                        url, allow_redirects=False, **_request_options(headers, address, proxy)
+                        url, allow_redirects=False, **request_options(headers, address, proxy)
                     )
                 try:
                     self._gate.verify_peers(target)
@@ -309,55 +278,6 @@ class HttpClient:
         """Count a failed connection or a timeout against the host; any response shows it is up."""
         if isinstance(fault, (ConnectionFailed, Timeout)):
             self._politeness.record(address, ok=False, own=own)
-
-    def _open_session(self) -> aiohttp.ClientSession:
-        """The aiohttp session of this client, whose connections all pass the egress gate."""
-        limits = self._limits
-        connector = BoundedConnector(
-            resolver=self._gate,
-            use_dns_cache=False,
-            socket_factory=self._gate.open_socket,
-            limit=MAX_CONNECTIONS,
-            ssl=self._tls or True,
-        )
-        return aiohttp.ClientSession(
-            connector=connector,
-            cookie_jar=aiohttp.DummyCookieJar(),
-            headers={"User-Agent": self._user_agent, "Accept": "*/*"},
-            timeout=aiohttp.ClientTimeout(
-                total=None,
-                connect=limits.dns + limits.connect,
-                sock_connect=limits.connect,
-                sock_read=limits.first_byte,
-            ),
-            trust_env=False,
-            auto_decompress=False,
-            middlewares=(_named_faults,),
-            read_bufsize=CHUNK_BYTES,
-            max_field_size=MAX_HEADER_FIELD_BYTES,
-            max_headers=MAX_HEADER_FIELDS,
-        )
-
-
-async def _named_faults(
-    request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
-) -> aiohttp.ClientResponse:
-    """Translate faults before aiohttp sees them: it would silently send the request again."""
-    try:
-        return await handler(request)
-    except LIBRARY_FAULTS as error:
-        raise map_exception(error) from error
-
-
-def _request_options(
-    headers: Mapping[str, str], address: WebAddress, proxy: Proxy | None
-) -> dict[str, Any]:
-    """Headers and proxy of a request; over HTTPS, the site does not see what is for the proxy."""
-    if proxy is None:
-        return {"headers": headers}
-    if address.url.startswith("https:"):
-        return {"headers": headers, "proxy": proxy.url, "proxy_headers": proxy.headers}
-    return {"headers": {**headers, **proxy.headers}, "proxy": proxy.url}
 
 
 def _conditions(etag: str | None, last_modified: str | None) -> dict[str, str]:

@@ -1,6 +1,7 @@
-"""The egress gate: every lookup and every socket of the HTTP client is checked here.
+"""The egress gate: every lookup and every socket of an HTTP client is checked here.
 
-Owns what aiohttp may resolve and open. The rules are in `egress.py`.
+Owns what aiohttp may resolve and open, and the base of the clients that connect only through the
+gate. The rules are in `egress.py`.
 """
 
 from __future__ import annotations
@@ -8,24 +9,35 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+import ssl
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, Self
 
+import aiohttp
 from aiohttp import AddrInfoType
 from aiohttp.abc import AbstractResolver, ResolveResult
 
 from siteatlas.errors import DnsError, DnsNameUnknown, EgressDenied, ProxyFailed
 from siteatlas.net.address import WebAddress
 from siteatlas.net.egress import EgressPolicy, note_denial
+from siteatlas.net.faults import LIBRARY_FAULTS, map_exception
+from siteatlas.net.framing import BoundedConnector
+from siteatlas.net.limits import FetchLimits
 from siteatlas.net.proxy import Proxy
 from siteatlas.net.ranges import read_ip
-from siteatlas.net.resolver import Resolver
+from siteatlas.net.resolver import DnsResolver, Resolver
+from siteatlas.net.response import CHUNK_BYTES
 
 MAX_CACHED_NAMES = 256
 MAX_LOOKUPS = 4
 MAX_ADDRESSES = 4
+MAX_CONNECTIONS = 64
+MAX_HEADER_FIELDS = 128
+MAX_HEADER_FIELD_BYTES = 16 * 1024
 _FAMILIES = (socket.AF_INET, socket.AF_INET6)
 
 
@@ -212,3 +224,99 @@ def _peer(opened: socket.socket) -> tuple[str, int] | None:
     except OSError:
         return None
     return str(name[0]), int(name[1])
+
+
+class GatedClient:
+    """A client whose connections all pass the egress gate; they are open during `async with`.
+
+    `tls` replaces the default trust store.
+    """
+
+    def __init__(
+        self,
+        policy: EgressPolicy,
+        limits: FetchLimits,
+        *,
+        user_agent: str,
+        resolver: Resolver | None = None,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        self._policy = policy
+        self._limits = limits
+        self._user_agent = user_agent
+        self._tls = tls
+        self._gate = Gate(
+            policy,
+            resolver or DnsResolver(),
+            timeout=limits.dns,
+            cache_seconds=limits.dns_cache,
+        )
+        self._session: aiohttp.ClientSession | None = None
+
+    async def __aenter__(self) -> Self:
+        self._session = _open_session(
+            self._gate, self._limits, user_agent=self._user_agent, tls=self._tls
+        )
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._session is not None:
+            await self._session.close()
+            await self._gate.close()
+            self._session = None
+
+
+def _open_session(
+    gate: Gate, limits: FetchLimits, *, user_agent: str, tls: ssl.SSLContext | None = None
+) -> aiohttp.ClientSession:
+    """A session whose connections all pass the egress gate."""
+    connector = BoundedConnector(
+        resolver=gate,
+        use_dns_cache=False,
+        socket_factory=gate.open_socket,
+        limit=MAX_CONNECTIONS,
+        ssl=tls or True,
+    )
+    return aiohttp.ClientSession(
+        connector=connector,
+        cookie_jar=aiohttp.DummyCookieJar(),
+        headers={"User-Agent": user_agent, "Accept": "*/*"},
+        timeout=aiohttp.ClientTimeout(
+            total=None,
+            connect=limits.dns + limits.connect,
+            sock_connect=limits.connect,
+            sock_read=limits.first_byte,
+        ),
+        trust_env=False,
+        auto_decompress=False,
+        middlewares=(_named_faults,),
+        read_bufsize=CHUNK_BYTES,
+        max_field_size=MAX_HEADER_FIELD_BYTES,
+        max_headers=MAX_HEADER_FIELDS,
+    )
+
+
+async def _named_faults(
+    request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
+) -> aiohttp.ClientResponse:
+    """Translate faults before aiohttp sees them: it would silently send the request again."""
+    try:
+        return await handler(request)
+    except LIBRARY_FAULTS as error:
+        raise map_exception(error) from error
+
+
+def request_options(
+    headers: Mapping[str, str], address: WebAddress, proxy: Proxy | None
+) -> dict[str, Any]:
+    """Headers and proxy of a request; over HTTPS, the site does not see what is for the proxy."""
+    if proxy is None:
+        return {"headers": headers}
+    if address.url.startswith("https:"):
+        return {"headers": headers, "proxy": proxy.url, "proxy_headers": proxy.headers}
+    return {"headers": {**headers, **proxy.headers}, "proxy": proxy.url}

@@ -61,6 +61,7 @@ class Retention:
     change_days: float = 90
     removed_url_days: float = 365
     audit_days: float = 365
+    delivery_days: float = 30
 
     @classmethod
     def of(cls, settings: Settings) -> Self:
@@ -73,7 +74,13 @@ class Retention:
             change_days=settings.keep_changes_days,
             removed_url_days=settings.keep_removed_urls_days,
             audit_days=settings.keep_audit_days,
+            delivery_days=settings.keep_deliveries_days,
         )
+
+    @property
+    def days_for_removed_urls(self) -> float:
+        """At least as long as their changes, by which the URLs of a past time are found."""
+        return max(self.removed_url_days, self.change_days)
 
     def days_for(self, status: JobStatus) -> float:
         """How long a job with this final status is kept."""

@@ -38,6 +38,7 @@ from siteatlas.queue.retention import (
 from siteatlas.queue.submission import submit_site
 from siteatlas.scheduler.clocks import TICK, DueClock, TickTimes
 from siteatlas.scheduler.consumer import Consumer
+from siteatlas.scheduler.deliveries import DeliveryLoop
 from siteatlas.scheduler.liveness import Liveness, run_until
 from siteatlas.settings import Settings
 from siteatlas.settings_loading import load_settings
@@ -50,6 +51,7 @@ from siteatlas.storage.statements.deleted_domains import prune_deleted_domains
 from siteatlas.storage.statements.domain_results import record_domain_failure
 from siteatlas.storage.statements.domains import postpone_scan, take_due_domains
 from siteatlas.storage.statements.rate_limits import prune_rate_limits
+from siteatlas.storage.statements.webhook_deliveries import prune_deliveries
 
 log = get_logger("scheduler")
 
@@ -84,6 +86,8 @@ class SitemapScheduler:
         self._working: asyncio.Task[None] | None = None
         self._due_clock = DueClock(self._enqueue_due)
         self._watching: asyncio.Task[None] | None = None
+        self._deliveries = DeliveryLoop(settings, policy)
+        self._delivering: asyncio.Task[None] | None = None
         self._liveness = Liveness(settings.lease_seconds, meters)
 
     @property
@@ -142,6 +146,7 @@ class SitemapScheduler:
         meters.record_poll()
         self._working = asyncio.create_task(self._consumer.run(self._stop), name="consumer")
         self._watching = asyncio.create_task(self._due_clock.run(), name="due clock")
+        self._delivering = asyncio.create_task(self._deliveries.run(), name="webhooks")
         for task in self._tasks():
             task.add_done_callback(self._note_end)
         log.info("scheduler_started", interval_minutes=minutes, worker_id=self.worker_id)
@@ -161,8 +166,9 @@ class SitemapScheduler:
         """Stop the clock, let the consumer release its jobs, and wait for it."""
         self._stopping = True
         await self._consumer.stop_claiming()
-        if self._watching is not None:
-            self._watching.cancel()
+        for task in (self._watching, self._delivering):
+            if task is not None:
+                task.cancel()
         if self._clock.running:
             self._clock.shutdown(wait=False)
         self._stop.set()
@@ -170,8 +176,9 @@ class SitemapScheduler:
         log.info("scheduler_stopped", worker_id=self.worker_id)
 
     def _tasks(self) -> list[asyncio.Task[None]]:
-        """The tasks of the scheduler that were started: the consumer and the clock of due sites."""
-        return [task for task in (self._working, self._watching) if task is not None]
+        """The tasks that were started: the consumer, the clock of due sites, and deliveries."""
+        tasks = (self._working, self._watching, self._delivering)
+        return [task for task in tasks if task is not None]
 
     def _note_end(self, task: asyncio.Task[None]) -> None:
         """Log the end of a task; without the consumer the clock must not claim jobs either."""
@@ -341,11 +348,12 @@ async def _prune(keep: Retention) -> None:
         "prune_workers": prune_workers,
         "raise_retained_from": partial(raise_retained_from, days=keep.change_days),
         "prune_feed": partial(prune_feed, days=keep.change_days, kept_scans=keep.scans),
-        "prune_removed_urls": partial(prune_removed_urls, days=keep.removed_url_days),
+        "prune_removed_urls": partial(prune_removed_urls, days=keep.days_for_removed_urls),
         "prune_deleted_domains": prune_deleted_domains,
         "prune_browser_sessions": prune_browser_sessions,
         "prune_rate_limits": prune_rate_limits,
         "prune_audit_events": partial(prune_audit_events, days=keep.audit_days),
+        "prune_deliveries": partial(prune_deliveries, days=keep.delivery_days),
     }
     for name, prune_step in prune_steps.items():
         for _ in range(MAX_PRUNE_BATCHES):

@@ -22,6 +22,8 @@ from siteatlas.storage.models import (
     SitemapScan,
     SitemapUrl,
     UrlChange,
+    WebhookDelivery,
+    WebhookEndpoint,
 )
 
 
@@ -43,3 +45,5 @@ SITEMAP_LINKS = table_of(SitemapLink)
 SITEMAP_SCANS = table_of(SitemapScan)
 SITEMAP_URLS = table_of(SitemapUrl)
 URL_CHANGES = table_of(UrlChange)
+WEBHOOK_DELIVERIES = table_of(WebhookDelivery)
+WEBHOOK_ENDPOINTS = table_of(WebhookEndpoint)

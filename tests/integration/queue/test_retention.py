@@ -23,6 +23,7 @@ from siteatlas.storage.models import (
     Domain,
     Job,
     Scan,
+    ScanScope,
     Sitemap,
     SitemapLink,
     SitemapScan,
@@ -191,4 +192,4 @@ async def test_a_scan_that_was_restarted_meanwhile_is_not_deleted() -> None:
 async def test_a_scan_that_retention_has_removed_is_not_restarted() -> None:
     async with get_background_session() as session, session.begin():
         with pytest.raises(DatabaseBusy):
-            await _start_over(session, 1)
+            await _start_over(session, 1, ScanScope.FULL)

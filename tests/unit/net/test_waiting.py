@@ -59,10 +59,11 @@ async def test_a_job_with_a_running_request_is_not_idle():
 
 @pytest.mark.slow
 async def test_the_end_of_the_running_request_leaves_the_others_waiting():
-    politeness, observer = Politeness(0.3, 2), Observer()
+    politeness, observer = Politeness(1.5, 2), Observer()
     with observe_waits(observer.waits):
         await asyncio.gather(request(politeness, hold=0.1), request(politeness))
-    assert observer.idle == [pytest.approx(0.2, abs=0.1)]
+    (idle,) = observer.idle
+    assert 0 < idle < 1.5
 
 
 async def test_a_job_that_waits_for_a_connection_of_others_does_not_know_how_long():

@@ -19,6 +19,12 @@ from siteatlas.storage.models.robots_file import RobotsFile
 from siteatlas.storage.models.scan import Scan, ScanScope, ScanState, SitemapScan, SitemapScanState
 from siteatlas.storage.models.sitemap import Sitemap, SitemapLink, SitemapStatus, SitemapUrl
 from siteatlas.storage.models.user import LOCAL_USER_ID, SYSTEM_USER_ID, User
+from siteatlas.storage.models.webhook import (
+    DisabledReason,
+    MessageType,
+    WebhookDelivery,
+    WebhookEndpoint,
+)
 from siteatlas.storage.models.worker import Worker
 
 __all__ = [
@@ -34,6 +40,7 @@ __all__ = [
     "BrowserSession",
     "Candidate",
     "ChangeKind",
+    "DisabledReason",
     "Domain",
     "DomainProblem",
     "FeedEvent",
@@ -43,6 +50,7 @@ __all__ = [
     "JobAttempt",
     "JobStatus",
     "LastScanStatus",
+    "MessageType",
     "RateLimit",
     "RemovalEvidence",
     "RobotsFile",
@@ -57,5 +65,7 @@ __all__ = [
     "SitemapUrl",
     "UrlChange",
     "User",
+    "WebhookDelivery",
+    "WebhookEndpoint",
     "Worker",
 ]

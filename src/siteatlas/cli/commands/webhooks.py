@@ -1,0 +1,389 @@
+"""`siteatlas webhooks`: whom to tell of what was published."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import Annotated, Any
+from uuid import UUID
+
+import typer
+
+from siteatlas.access.command_audit import record_command
+from siteatlas.cli.terminal.confirmation import YesOption, require_confirmation
+from siteatlas.cli.terminal.context import prepare
+from siteatlas.cli.terminal.database import opened
+from siteatlas.cli.terminal.errors import run
+from siteatlas.cli.terminal.moments import FORMS, parse_moment
+from siteatlas.cli.terminal.options import (
+    AllOption,
+    CursorOption,
+    FormatOption,
+    JsonOption,
+    LimitOption,
+    ListJsonOption,
+)
+from siteatlas.cli.terminal.output import (
+    WIDE,
+    Column,
+    ColumnKind,
+    ListFormat,
+    print_message,
+    write_details,
+    write_json,
+    write_line,
+)
+from siteatlas.cli.terminal.paged_list import ListRequest, TableLayout, write_list
+from siteatlas.errors import InputError
+from siteatlas.insights.pages import DEFAULT_LIMIT, Page
+from siteatlas.insights.webhooks import (
+    DeliveryView,
+    WebhookView,
+    find_webhook,
+    list_deliveries,
+    list_webhooks,
+)
+from siteatlas.net.egress import EgressPolicy
+from siteatlas.notify.endpoints import (
+    FEED_TYPES,
+    EndpointRequest,
+    change_endpoint,
+    create_endpoint,
+    delete_endpoint,
+    deliver_test,
+    replay,
+    rotate_secret,
+)
+from siteatlas.settings import Settings
+from siteatlas.storage.models import LOCAL_USER_ID
+from siteatlas.storage.session import AsyncSession, get_session
+from siteatlas.storage.statements.webhook_deliveries import NewDelivery
+
+ALL_SITES = "all"
+STORE_IT = "Store the secret now: it is not shown again."
+WEBHOOKS: TableLayout[WebhookView] = TableLayout(
+    columns=[
+        Column("ID", kind=ColumnKind.NAME),
+        Column("URL", kind=ColumnKind.URL),
+        Column("TYPES", from_width=WIDE),
+        Column("SITES"),
+        Column("STATUS", kind=ColumnKind.STATUS),
+        Column("BEHIND", kind=ColumnKind.COUNT),
+        Column("DELIVERED", kind=ColumnKind.AGE),
+    ],
+    row=lambda w: (
+        w.id,
+        w.url,
+        ",".join(w.types),
+        ",".join(w.domains or [ALL_SITES]),
+        w.status,
+        w.head_seq - w.delivered_seq,
+        w.last_delivered_at,
+    ),
+    none="There are no webhooks.",
+    none_matches="No webhook matches.",
+    record=WebhookView,
+)
+DELIVERIES: TableLayout[DeliveryView] = TableLayout(
+    columns=[
+        Column("WHEN", kind=ColumnKind.AGE),
+        Column("TYPE"),
+        Column("SITE"),
+        Column("NUMBER", kind=ColumnKind.COUNT),
+        Column("ATTEMPT", kind=ColumnKind.COUNT),
+        Column("STATUS", kind=ColumnKind.COUNT),
+        Column("ERROR"),
+        Column("MESSAGE", kind=ColumnKind.NAME, from_width=WIDE),
+    ],
+    row=lambda d: (
+        d.created_at,
+        d.type,
+        d.domain,
+        d.seq,
+        d.attempt,
+        d.http_status,
+        d.error_code,
+        d.message_id,
+    ),
+    none="Nothing has been sent to this webhook yet.",
+    none_matches="No delivery matches.",
+    record=DeliveryView,
+)
+
+WebhookArgument = Annotated[
+    UUID, typer.Argument(metavar="ID", help="Id of the webhook; see siteatlas webhooks list.")
+]
+TypesOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--type",
+        metavar="TYPE",
+        help=f"Only messages of this type; repeatable. Types: {', '.join(FEED_TYPES)}.",
+    ),
+]
+SitesOption = Annotated[
+    list[str] | None,
+    typer.Option("--site", metavar="SITE", help="Only about this site; repeatable."),
+]
+DescriptionOption = Annotated[str | None, typer.Option(help="What the webhook is for.")]
+
+app = typer.Typer(help="Manage webhooks.", no_args_is_help=True, rich_markup_mode=None)
+
+
+@app.command()
+def create(
+    url: Annotated[
+        str, typer.Argument(metavar="URL", help="Address that messages are sent to by POST.")
+    ],
+    types: TypesOption = None,
+    sites: SitesOption = None,
+    description: DescriptionOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Create a webhook and print its secret, once. It is told of what is published from now on."""
+    settings = prepare()
+    request = EndpointRequest(url, types, sites, description or "")
+    view, secret = run(_create(settings, request))
+    if as_json:
+        write_json(asdict(view) | {"secret": secret})
+    else:
+        write_line(secret)
+        print_message(f"Created webhook {view.id}.")
+    print_message(STORE_IT)
+
+
+@app.command("list")
+def list_(
+    *,
+    limit: LimitOption = DEFAULT_LIMIT,
+    cursor: CursorOption = None,
+    everything: AllOption = False,
+    format: FormatOption = ListFormat.TABLE,
+    as_json: ListJsonOption = False,
+) -> None:
+    """List webhooks, including disabled ones."""
+    settings = prepare()
+    request = ListRequest.of(
+        format, as_json=as_json, limit=limit, cursor=cursor, everything=everything
+    )
+
+    async def fetch(limit: int, cursor: str | None) -> Page[WebhookView]:
+        """Read one page of webhooks for `siteatlas webhooks list`."""
+        async with get_session() as session, session.begin():
+            return await list_webhooks(session, limit=limit, cursor=cursor)
+
+    run(_print_list(settings, request, fetch, WEBHOOKS))
+
+
+@app.command()
+def show(webhook_id: WebhookArgument, as_json: JsonOption = False) -> None:
+    """Show what a webhook is told, how far it got, and whether deliveries fail."""
+    view = run(_find(prepare(), webhook_id))
+    if as_json:
+        write_json(view)
+        return
+    details = asdict(view) | {"types": ", ".join(view.types)}
+    details["domains"] = ", ".join(view.domains or [ALL_SITES])
+    write_details((name.replace("_", " "), value) for name, value in details.items())
+
+
+@app.command()
+def change(
+    webhook_id: WebhookArgument,
+    *,
+    url: Annotated[
+        str | None, typer.Option(help="Address that messages are sent to by POST.")
+    ] = None,
+    types: TypesOption = None,
+    sites: SitesOption = None,
+    all_sites: Annotated[bool, typer.Option("--all-sites", help="About all sites.")] = False,
+    description: DescriptionOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Change what a webhook is told, or its address. The next message is tried at once."""
+    if sites and all_sites:
+        raise InputError("Use either --site or --all-sites, not both.")
+    given: dict[str, Any] = {
+        "url": url,
+        "types": types,
+        "domains": sites,
+        "description": description,
+    }
+    changes = {name: value for name, value in given.items() if value is not None}
+    if all_sites:
+        changes["domains"] = None
+    if not changes:
+        raise InputError("Nothing to change: use --url, --type, --site or --description.")
+    _write_changed(run(_apply(prepare(), webhook_id, changes)), "Changed", as_json=as_json)
+
+
+@app.command()
+def enable(webhook_id: WebhookArgument, as_json: JsonOption = False) -> None:
+    """Deliver to a disabled webhook again, from where deliveries stopped."""
+    view = run(_apply(prepare(), webhook_id, {"enabled": True}))
+    _write_changed(view, "Enabled", as_json=as_json)
+
+
+@app.command()
+def disable(webhook_id: WebhookArgument, as_json: JsonOption = False) -> None:
+    """Stop deliveries to a webhook."""
+    view = run(_apply(prepare(), webhook_id, {"enabled": False}))
+    _write_changed(view, "Disabled", as_json=as_json)
+
+
+@app.command()
+def rotate(webhook_id: WebhookArgument) -> None:
+    """Replace the secret and print the new one, once. The old one is also used for 24 hours."""
+    write_line(run(_rotate(prepare(), webhook_id)))
+    print_message(STORE_IT)
+
+
+@app.command("replay")
+def replay_(
+    webhook_id: WebhookArgument,
+    since: Annotated[str, typer.Option(metavar="WHEN", help=f"From when: {FORMS}.")],
+    as_json: JsonOption = False,
+) -> None:
+    """Deliver the messages after a time or a number of the change feed again."""
+    settings, when = prepare(), parse_moment(since, datetime.now(UTC))
+    start = {"after_seq": when} if isinstance(when, int) else {"since": when}
+
+    async def move(session: AsyncSession) -> None:
+        """Set the position of the webhook back, for `siteatlas webhooks replay`."""
+        await replay(session, webhook_id, **start)
+
+    view = run(_change(settings, webhook_id, "webhooks replay", move))
+    line = f"Messages after number {view.delivered_seq} are delivered again."
+    write_json(view) if as_json else print_message(line)
+
+
+@app.command("test")
+def send_test(webhook_id: WebhookArgument, as_json: JsonOption = False) -> None:
+    """Send a test message now; exits with 1 unless the receiver accepts it."""
+    settings = prepare()
+    delivery = run(_test(settings, webhook_id))
+    outcome = delivery.http_status or delivery.error_code
+    if as_json:
+        write_json(delivery)
+    elif delivery.delivered:
+        print_message(f"Delivered in {delivery.seconds:.2f} s (status {outcome}).")
+    else:
+        print_message(f"Not delivered ({outcome}).")
+    if not delivery.delivered:
+        raise typer.Exit(1)
+
+
+@app.command()
+def deliveries(
+    webhook_id: WebhookArgument,
+    *,
+    failed: Annotated[bool, typer.Option("--failed", help="Only failed attempts.")] = False,
+    limit: LimitOption = DEFAULT_LIMIT,
+    cursor: CursorOption = None,
+    everything: AllOption = False,
+    format: FormatOption = ListFormat.TABLE,
+    as_json: ListJsonOption = False,
+) -> None:
+    """List the attempts to deliver messages to a webhook, newest first."""
+    settings, wanted = prepare(), False if failed else None
+    request = ListRequest.of(
+        format, as_json=as_json, limit=limit, cursor=cursor, everything=everything
+    )
+
+    async def fetch(limit: int, cursor: str | None) -> Page[DeliveryView]:
+        """Read one page of attempts for `siteatlas webhooks deliveries`."""
+        async with get_session() as session, session.begin():
+            return await list_deliveries(
+                session, webhook_id, delivered=wanted, limit=limit, cursor=cursor
+            )
+
+    run(_print_list(settings, request, fetch, DELIVERIES.filtered_by(wanted)))
+
+
+@app.command()
+def delete(
+    webhook_id: WebhookArgument,
+    yes: YesOption = False,
+) -> None:
+    """Delete a webhook and the log of its deliveries."""
+    settings = prepare()
+    require_confirmation(f"Delete webhook {webhook_id}?", "This deletes the webhook.", yes=yes)
+    run(_delete(settings, webhook_id))
+    print_message(f"Deleted webhook {webhook_id}.")
+
+
+def _write_changed(view: WebhookView, action: str, *, as_json: bool) -> None:
+    """Report a webhook that was changed: a line, or the webhook as JSON."""
+    if as_json:
+        write_json(view)
+    else:
+        print_message(f"{action} webhook {view.id}; it is {view.status}.")
+
+
+async def _print_list(
+    settings: Settings, request: ListRequest, fetch: Any, layout: TableLayout[Any]
+) -> None:
+    """Print a list of webhooks or deliveries."""
+    async with opened(settings):
+        await write_list(request, fetch, layout)
+
+
+async def _create(settings: Settings, request: EndpointRequest) -> tuple[WebhookView, str]:
+    """Create a webhook of the local user for `siteatlas webhooks create`."""
+    policy = EgressPolicy.from_text(settings.egress_allow)
+    async with opened(settings), get_session() as session, session.begin():
+        created = await create_endpoint(session, request, policy, LOCAL_USER_ID)
+        await record_command(session, "webhooks create", str(created.id))
+        return await find_webhook(session, created.id), created.secret
+
+
+async def _find(settings: Settings, webhook_id: UUID) -> WebhookView:
+    """Read a webhook for `siteatlas webhooks show`."""
+    async with opened(settings), get_session() as session, session.begin():
+        return await find_webhook(session, webhook_id)
+
+
+async def _change(
+    settings: Settings,
+    webhook_id: UUID,
+    command: str,
+    act: Callable[[AsyncSession], Awaitable[None]],
+) -> WebhookView:
+    """Do something with a webhook on behalf of a command; the webhook as it is then."""
+    async with opened(settings), get_session() as session, session.begin():
+        await act(session)
+        await record_command(session, command, str(webhook_id))
+        return await find_webhook(session, webhook_id)
+
+
+async def _apply(settings: Settings, webhook_id: UUID, changes: dict[str, Any]) -> WebhookView:
+    """Change a webhook for `siteatlas webhooks change`, `enable` or `disable`."""
+    policy = EgressPolicy.from_text(settings.egress_allow)
+
+    async def apply(session: AsyncSession) -> None:
+        """Change the webhook."""
+        await change_endpoint(session, webhook_id, policy, changes)
+
+    return await _change(settings, webhook_id, "webhooks change", apply)
+
+
+async def _rotate(settings: Settings, webhook_id: UUID) -> str:
+    """Replace the secret of a webhook for `siteatlas webhooks rotate`."""
+    async with opened(settings), get_session() as session, session.begin():
+        await record_command(session, "webhooks rotate", str(webhook_id))
+        return await rotate_secret(session, webhook_id)
+
+
+async def _test(settings: Settings, webhook_id: UUID) -> NewDelivery:
+    """Send a test message for `siteatlas webhooks test`."""
+    async with opened(settings):
+        policy = EgressPolicy.from_text(settings.egress_allow)
+        return await deliver_test(webhook_id, settings, policy)
+
+
+async def _delete(settings: Settings, webhook_id: UUID) -> None:
+    """Delete a webhook for `siteatlas webhooks delete`."""
+    async with opened(settings), get_session() as session, session.begin():
+        await delete_endpoint(session, webhook_id)
+        await record_command(session, "webhooks delete", str(webhook_id))

@@ -1,0 +1,105 @@
+"""Sends one POST request through the egress gate: no redirects, no retries, no politeness.
+
+For receivers that asked for it, such as webhooks. The address is checked at every request. The
+status is returned, whatever it is; the body of the response is of no interest. Errors are raised.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+import aiohttp
+from yarl import URL
+
+from siteatlas.errors import EgressDenied
+from siteatlas.net.address import WebAddress
+from siteatlas.net.egress import EgressPolicy
+from siteatlas.net.faults import LIBRARY_FAULTS, map_exception, retry_after_seconds
+from siteatlas.net.gate import (
+    ConnectTarget,
+    GatedClient,
+    choose_connect_target,
+    request_options,
+)
+from siteatlas.net.limits import FetchLimits
+from siteatlas.net.proxy import Proxy
+from siteatlas.net.resolver import Resolver
+
+# The status decides; a body that is longer or slower costs the connection.
+MAX_IGNORED_BYTES = 16 * 1024
+IGNORED_SECONDS = 1.0
+NO_CACHE = FetchLimits(dns_cache=0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class PostResult:
+    """The status of a response, and how long the receiver asks us to wait."""
+
+    status: int
+    retry_after: float | None
+
+
+class PostClient(GatedClient):
+    """Sends requests to one address; use it with `async with`.
+
+    With a `proxy`, hosts that the policy does not list as the operator's own are requested through
+    it. Names are looked up and checked for every new connection.
+    """
+
+    def __init__(
+        self,
+        address: WebAddress,
+        policy: EgressPolicy,
+        *,
+        user_agent: str,
+        seconds: float,
+        resolver: Resolver | None = None,
+        tls: ssl.SSLContext | None = None,
+        proxy: Proxy | None = None,
+    ) -> None:
+        limits = replace(NO_CACHE, first_byte=seconds)
+        super().__init__(
+            policy.for_site(address), limits, user_agent=user_agent, resolver=resolver, tls=tls
+        )
+        self._address = address
+        self._seconds = seconds
+        self._proxy = None if self._policy.is_own(address) else proxy
+
+    async def post(self, body: bytes, headers: Mapping[str, str]) -> PostResult:
+        """Send a body and wait for the response; ScanError or EgressDenied if there is none."""
+        address = self._address
+        self._policy.require(address)
+        url = URL(address.url, encoded=True)
+        if (url.raw_host, url.port) != (address.host, address.port):
+            raise EgressDenied
+        try:
+            with choose_connect_target(address, self._proxy) as target:
+                async with asyncio.timeout(self._seconds):
+                    return await self._exchange(url, body, headers, target)
+        except LIBRARY_FAULTS as error:
+            raise map_exception(error) from error
+
+    async def _exchange(
+        self, url: URL, body: bytes, headers: Mapping[str, str], target: ConnectTarget
+    ) -> PostResult:
+        """Send the request and wait for the status."""
+        if self._session is None:
+            raise RuntimeError("PostClient must be entered with `async with`")
+        options = request_options(headers, self._address, self._proxy)
+        async with self._session.post(url, data=body, allow_redirects=False, **options) as raw:
+            self._gate.verify_peers(target)
+            await _ignore_body(raw)
+            return PostResult(raw.status, retry_after_seconds(raw.headers.get("Retry-After")))
+
+
+async def _ignore_body(raw: aiohttp.ClientResponse) -> None:
+    """Read a short body, so that the connection can be used again; else close the connection."""
+    with suppress(*LIBRARY_FAULTS):
+        async with asyncio.timeout(IGNORED_SECONDS):
+            await raw.content.read(MAX_IGNORED_BYTES)
+    if not raw.content.at_eof():
+        raw.close()
