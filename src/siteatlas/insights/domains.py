@@ -14,6 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from siteatlas.errors import DomainNotFound
 from siteatlas.insights.page_reading import read_page
 from siteatlas.insights.pages import CursorScope, Page, page_size, text_key
+from siteatlas.insights.tagged_domains import has_tag
 from siteatlas.insights.views import select_view
 from siteatlas.net.address import parse_site
 from siteatlas.storage.models import Domain, LastScanStatus
@@ -55,6 +56,7 @@ class DomainView:
     missing_count: int
     removals_held_since: datetime | None
     last_published_seq: int | None
+    tags: list[str]
     created_by: UUID
     created_at: datetime
     updated_at: datetime
@@ -74,11 +76,12 @@ async def list_domains(
     watched: bool | None = None,
     state: DomainState | None = None,
     contains: str | None = None,
+    tag: str | None = None,
     limit: int | None = None,
     cursor: str | None = None,
 ) -> Page[DomainView]:
     """Sites by name; `contains` is a part of the host."""
-    scope = CursorScope("domains", (watched, state and state.value, contains))
+    scope = CursorScope("domains", (watched, state and state.value, contains, tag))
     after = scope.read(cursor, text_key)
     size = page_size(limit)
     statement = select_view(DomainView, Domain).where(Domain.deleted_at.is_(None))
@@ -88,6 +91,8 @@ async def list_domains(
         statement = statement.where(_in_state(state))
     if contains:
         statement = statement.where(func.strpos(Domain.domain, contains.lower()) > 0)
+    if tag is not None:
+        statement = statement.where(has_tag(tag))
     if after is not None:
         statement = statement.where(Domain.domain > after)
     statement = statement.order_by(Domain.domain)

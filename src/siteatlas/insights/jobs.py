@@ -20,6 +20,7 @@ from siteatlas.insights.pages import (
     page_size,
     parse_bigint,
 )
+from siteatlas.insights.tagged_domains import tagged_domains
 from siteatlas.insights.views import select_view
 from siteatlas.net.address import parse_site
 from siteatlas.queue.statuses import parse_status
@@ -96,13 +97,14 @@ async def list_jobs(
     *,
     status: str | None = None,
     domain: str | None = None,
+    tag: str | None = None,
     limit: int | None = None,
     cursor: str | None = None,
 ) -> Page[JobView]:
     """Jobs, newest first; `domain` is what a person types, `status` may be an older word."""
     wanted = parse_status(status) if status is not None else None
     site = parse_site(domain).domain if domain is not None else None
-    scope = CursorScope("jobs", (wanted and wanted.value, site))
+    scope = CursorScope("jobs", (wanted and wanted.value, site, tag))
     before = scope.read(cursor, bigint_key)
     size = page_size(limit)
     statement = _jobs().order_by(Job.id.desc())
@@ -111,6 +113,8 @@ async def list_jobs(
     if site is not None:
         owner = select(Domain.id).where(Domain.domain == site).scalar_subquery()
         statement = statement.where(Job.domain_id == owner)
+    if tag is not None:
+        statement = statement.where(Job.domain_id.in_(tagged_domains(tag)))
     if before is not None:
         statement = statement.where(Job.id < before)
     return await read_page(session, statement, size, JobView, lambda row: scope.write(row.id))

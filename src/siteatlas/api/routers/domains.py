@@ -37,7 +37,13 @@ from siteatlas.queue.submission import watch_site
 from siteatlas.storage.models import Domain
 from siteatlas.storage.retry import retry_when_busy
 from siteatlas.storage.session import AsyncSession, get_session
-from siteatlas.storage.statements.domains import change_domain, find_domain, register_domain
+from siteatlas.storage.statements.domains import (
+    add_tags,
+    change_domain,
+    find_domain,
+    register_domain,
+)
+from siteatlas.tags import parse_tags
 
 PREFIX = "/api/v3/domains"
 
@@ -66,7 +72,11 @@ async def get_domains(
 ) -> Page[DomainView]:
     """All sites, ordered by name."""
     return await list_domains(
-        session, watched=query.watched, limit=query.limit, cursor=query.cursor
+        session,
+        watched=query.watched,
+        tag=query.wanted_tag,
+        limit=query.limit,
+        cursor=query.cursor,
     )
 
 
@@ -95,6 +105,7 @@ async def add_domain(
     How a site is watched by another user is changed only with the scope `admin`.
     """
     address = parse_site_field("#/domain", body.domain, context.policy)
+    tags = parse_tags(body.tags)
     if body.watch:
         await limits.require_queue_room(identity)
     async with session.begin():
@@ -104,8 +115,10 @@ async def add_domain(
             known,
             scan_interval_hours=body.scan_interval_hours,
             max_pages=body.max_pages,
+            tags=tags,
         )
         domain, job = await _register(session, address, body, context, identity)
+        await add_tags(session, domain, tags)
         view = domain_view(domain)
         worker_running = job is None or await context.has_live_worker(session)
     context.wake_consumer()
@@ -175,7 +188,7 @@ async def patch_domain(
     identity: CurrentIdentity,
     session: WriteSession,
 ) -> DomainView:
-    """Watch or pause a site, or change its scan interval or URL limit.
+    """Watch or pause a site, or change its scan interval, URL limit or tags.
 
     A new interval counts from the last scan, or from now if there was none.
     """

@@ -27,6 +27,8 @@ from siteatlas.api.schemas.base import (
     Seconds,
     SitemapTypeWord,
     SmallCount,
+    Tag,
+    TagFilter,
     Url,
     Word,
     declared,
@@ -36,9 +38,12 @@ from siteatlas.api.schemas.base import (
 from siteatlas.scanner.events import DiscoveryMethod, Verdict
 from siteatlas.settings import MAX_INTERVAL_HOURS, MIN_INTERVAL_HOURS
 from siteatlas.storage.models import LastScanStatus, ScanScope, ScanState
+from siteatlas.tags import MAX_TAGS, parse_tags
 
 MAX_ROBOTS_CHARS = 1_000_000
 INTERVAL = "Hours between scans; 0.016 is about one minute."
+MAX_SHOWN_TAGS = 1_000
+Tags = Annotated[list[Tag], Field(max_length=MAX_TAGS)]
 IntervalHours = Annotated[
     float,
     Field(ge=MIN_INTERVAL_HOURS, le=MAX_INTERVAL_HOURS, allow_inf_nan=False),
@@ -56,6 +61,7 @@ class DomainRequest(RequestShape):
     watch: bool = Field(True, description="False registers the site without watching it.")
     scan_interval_hours: IntervalHours | None = Field(None, description=INTERVAL)
     max_pages: MaxPages | None = None
+    tags: Tags = Field([], description="Tags to add; those that the site has are kept.")
 
 
 class DomainChange(RequestShape):
@@ -71,6 +77,7 @@ class DomainChange(RequestShape):
         None, description=f"{INTERVAL} A new interval counts from the last scan, or from now."
     )
     max_pages: MaxPages | None = None
+    tags: Tags | None = Field(None, description="All tags of the site; an empty list removes them.")
 
     @model_validator(mode="after")
     def _check_changes(self) -> Self:
@@ -83,7 +90,8 @@ class DomainChange(RequestShape):
 
     def changes(self) -> dict[str, Any]:
         """The fields that the request sets, with their values."""
-        return self.model_dump(exclude_unset=True)
+        given = self.model_dump(exclude_unset=True)
+        return given if self.tags is None else given | {"tags": parse_tags(self.tags)}
 
 
 class DomainAnswer(AnswerShape):
@@ -116,6 +124,9 @@ class DomainAnswer(AnswerShape):
     )
     last_published_seq: Annotated[Count | None, Example(7)] = Field(
         description="Number of the last published scan in the change feed."
+    )
+    tags: Annotated[list[Word], declared(maxItems=MAX_SHOWN_TAGS), Example(["shop"])] = Field(
+        description="Sorted, in lower case."
     )
     created_by: Annotated[UUID, Example(USER_ID)]
     created_at: Annotated[datetime, Example(NOON)]
@@ -217,7 +228,7 @@ class RobotsQuery(QueryShape):
     """Which versions to list."""
 
 
-class DomainsQuery(QueryShape):
+class DomainsQuery(QueryShape, TagFilter):
     """Which sites to list."""
 
     watched: bool | None = None

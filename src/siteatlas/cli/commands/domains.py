@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from siteatlas.cli.commands.adding_domains import WatchOptions, add_file, add_sites
 from siteatlas.cli.scanning.messages import shown_site
 from siteatlas.cli.terminal.choices import counted
+from siteatlas.cli.terminal.confirmation import YesOption, require_confirmation
 from siteatlas.cli.terminal.context import prepare
 from siteatlas.cli.terminal.database import opened
 from siteatlas.cli.terminal.errors import report, run
@@ -29,7 +32,6 @@ from siteatlas.cli.terminal.output import (
     Column,
     ColumnKind,
     ListFormat,
-    is_terminal,
     print_message,
     write_details,
     write_json,
@@ -37,6 +39,7 @@ from siteatlas.cli.terminal.output import (
 from siteatlas.cli.terminal.paged_list import ListRequest, TableLayout, write_list
 from siteatlas.cli.terminal.site_list import MAX_LINE_CHARS, STDIN, site_in_line
 from siteatlas.cli.terminal.tables import relative_time
+from siteatlas.cli.terminal.tag_options import TagFilterOption, TagsOption
 from siteatlas.errors import AddressError, DomainNotFound, InputError
 from siteatlas.insights.domains import (
     DomainView,
@@ -46,13 +49,11 @@ from siteatlas.insights.domains import (
 )
 from siteatlas.insights.pages import DEFAULT_LIMIT, Page
 from siteatlas.insights.scans import changes_of_last_scan
-from siteatlas.insights.workers import any_worker_alive
 from siteatlas.net.address import WebAddress, parse_site
 from siteatlas.net.egress import EgressPolicy
 from siteatlas.queue.held_removals import release_removals
 from siteatlas.queue.new_job import SubmittedJob
 from siteatlas.queue.operator_actions import remove_domain_and_jobs
-from siteatlas.queue.submission import watch_site
 from siteatlas.settings import MAX_INTERVAL_HOURS, MIN_INTERVAL_HOURS, Settings
 from siteatlas.storage.models import LOCAL_USER_ID
 from siteatlas.storage.session import get_session
@@ -60,6 +61,7 @@ from siteatlas.storage.statements.domains import (
     change_domain,
     find_domain,
 )
+from siteatlas.tags import parse_tags
 
 SHAPE: TableLayout[DomainView] = TableLayout(
     columns=[
@@ -90,40 +92,26 @@ SHAPE: TableLayout[DomainView] = TableLayout(
 app = typer.Typer(help="Manage sites.", no_args_is_help=True, rich_markup_mode=None)
 
 
-@dataclass(frozen=True, slots=True)
-class WatchOptions:
-    """How the sites that are added are watched."""
-
-    interval_hours: float | None
-    max_urls: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class AddedDomain:
-    """A site that is watched from now on, and the job of its next scan."""
-
-    domain: DomainView
-    job: SubmittedJob
-    interval_hours: float
-
-    def line(self) -> str:
-        """What `siteatlas domains` did with a site, in one line."""
-        which = "its first scan" if self.domain.last_scan_at is None else "a scan"
-        done = "has been queued already" if self.job.deduplicated else "is queued"
-        watching = f"Watching {self.domain.domain} every {self.interval_hours:g} h"
-        return f"{watching}; {which} {done} as job {self.job.id}."
-
-
 @app.command()
 def add(
     sites: Annotated[
-        list[str],
+        list[str] | None,
         typer.Argument(
             metavar="SITE",
             help="A host such as example.com, or - to read a list of sites from stdin, one per "
             "line. Repeatable.",
         ),
-    ],
+    ] = None,
+    file: Annotated[
+        Path | None,
+        typer.Option(
+            "--file",
+            "-f",
+            metavar="FILE",
+            help="Add the sites in FILE: one per line, or CSV with the columns url, interval "
+            "(hours) and tags.",
+        ),
+    ] = None,
     interval_hours: Annotated[
         float | None,
         typer.Option(
@@ -136,6 +124,7 @@ def add(
         int | None,
         typer.Option(min=1, max=50_000_000, help="Maximum number of URLs stored per scan."),
     ] = None,
+    tag: TagsOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Watch sites: scan each one now, then at regular intervals.
@@ -143,11 +132,22 @@ def add(
     Exit with 1 if a site cannot be added; the others are still added.
     """
     settings = prepare()
-    typed = list(dict.fromkeys(_typed(sites)))
+    watching = WatchOptions(interval_hours, max_urls, parse_tags(tag or []))
+    if file is not None:
+        _refuse_with_file(sites, max_urls)
+        added = run(add_file(settings, file, watching, as_json=as_json))
+        raise typer.Exit(0 if added else 1)
+    typed = list(dict.fromkeys(_typed(sites or [])))
     addresses = _usable(typed, EgressPolicy.from_text(settings.egress_allow))
     if addresses:
-        run(_add(settings, addresses, WatchOptions(interval_hours, max_urls), as_json=as_json))
+        run(add_sites(settings, addresses, watching, as_json=as_json))
     raise typer.Exit(0 if len(addresses) == len(typed) else 1)
+
+
+def _refuse_with_file(sites: list[str] | None, max_urls: int | None) -> None:
+    """Refuse arguments of `siteatlas domains add` that do not apply to a file."""
+    if sites or max_urls is not None:
+        raise InputError("--file cannot be combined with SITE or --max-urls.")
 
 
 def _typed(sites: list[str]) -> Iterator[str]:
@@ -186,6 +186,7 @@ def list_(
         bool | None,
         typer.Option("--watched/--unwatched", help="Only watched sites, or only unwatched ones."),
     ] = None,
+    tag: TagFilterOption = None,
     limit: LimitOption = DEFAULT_LIMIT,
     cursor: CursorOption = None,
     everything: AllOption = False,
@@ -197,7 +198,7 @@ def list_(
     request = ListRequest.of(
         format, as_json=as_json, limit=limit, cursor=cursor, everything=everything
     )
-    run(_list(settings, request, watched))
+    run(_list(settings, request, watched, tag))
 
 
 @app.command()
@@ -208,16 +209,31 @@ def show(site: SiteArgument, as_json: JsonOption = False) -> None:
 
 
 @app.command()
+def tag(
+    site: SiteArgument,
+    tags: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="TAG", help="All tags of the site; none removes them."),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Set the tags of SITE."""
+    domain = run(_change(prepare(), site, tags=parse_tags(tags or [])))
+    shown = ", ".join(domain.tags) or "none"
+    _write_changed(domain, f"Tags of {domain.domain}: {shown}.", as_json=as_json)
+
+
+@app.command()
 def pause(site: SiteArgument, as_json: JsonOption = False) -> None:
     """Pause scheduled scans of SITE."""
-    domain = run(_set_paused(prepare(), site, paused=True))
+    domain = run(_change(prepare(), site, paused=True))
     _write_changed(domain, f"Paused {domain.domain}.", as_json=as_json)
 
 
 @app.command()
 def resume(site: SiteArgument, as_json: JsonOption = False) -> None:
     """Resume scheduled scans of SITE."""
-    domain = run(_set_paused(prepare(), site, paused=False))
+    domain = run(_change(prepare(), site, paused=False))
     due = domain.next_scan_at
     when = f"; next scan: {relative_time(due, datetime.now(UTC))}" if due else ""
     _write_changed(domain, f"Resumed {domain.domain}{when}.", as_json=as_json)
@@ -235,14 +251,15 @@ def release(site: SiteArgument, as_json: JsonOption = False) -> None:
 @app.command()
 def remove(
     site: SiteArgument,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
+    yes: YesOption = False,
 ) -> None:
     """Remove SITE and everything stored about it."""
     settings = prepare()
-    if not yes and not is_terminal(sys.stdin):
-        raise InputError("Removing a site also removes its history. Add --yes to confirm.")
-    if not yes:
-        typer.confirm(f"Remove {site} with its sitemaps, URLs and history?", abort=True, err=True)
+    require_confirmation(
+        f"Remove {site} with its sitemaps, URLs and history?",
+        "Removing a site also removes its history.",
+        yes=yes,
+    )
     print_message(f"Removed {run(_remove(settings, site))}.")
 
 
@@ -270,51 +287,18 @@ def _write_changed(domain: DomainView, line: str, *, as_json: bool) -> None:
         print_message(line)
 
 
-async def _add(
-    settings: Settings, addresses: list[WebAddress], watching: WatchOptions, *, as_json: bool
+async def _list(
+    settings: Settings, request: ListRequest, watched: bool | None, tag: str | None
 ) -> None:
-    """Add each site in its own transaction, so that reported sites are really added."""
-    added: list[AddedDomain] = []
-    async with opened(settings):
-        for address in addresses:
-            added.append(await _add_one(settings, address, watching))
-            if not as_json:
-                print_message(added[-1].line())
-        async with get_session() as session, session.begin():
-            served = await any_worker_alive(session)
-    if as_json:
-        items = [asdict(one.domain) | {"job_id": one.job.job_id} for one in added]
-        write_json(items[0] if len(items) == 1 else {"items": items, "next_cursor": None})
-    if not served:
-        print_message("No worker is running. Start one: siteatlas serve")
-
-
-async def _add_one(settings: Settings, address: WebAddress, watching: WatchOptions) -> AddedDomain:
-    """Watch one site for `siteatlas domains add` and queue its scan, in one transaction."""
-    async with get_session() as session, session.begin():
-        domain, job = await watch_site(
-            session,
-            address,
-            created_by=LOCAL_USER_ID,
-            scan_interval_hours=watching.interval_hours,
-            default_interval_hours=settings.scan_interval_hours,
-            max_pages=watching.max_urls,
-            max_attempts=settings.max_attempts,
-        )
-        interval = domain.scan_interval_hours or settings.scan_interval_hours
-        return AddedDomain(domain_view(domain), job, interval)
-
-
-async def _list(settings: Settings, request: ListRequest, watched: bool | None) -> None:
     """Print the stored sites for `siteatlas domains list`."""
 
     async def fetch(limit: int, cursor: str | None) -> Page[DomainView]:
         """Read one page of stored sites for `siteatlas domains list`."""
         async with get_session() as session, session.begin():
-            return await list_domains(session, watched=watched, limit=limit, cursor=cursor)
+            return await list_domains(session, watched=watched, tag=tag, limit=limit, cursor=cursor)
 
     async with opened(settings):
-        await write_list(request, fetch, SHAPE.filtered_by(watched))
+        await write_list(request, fetch, SHAPE.filtered_by(watched, tag))
 
 
 async def _find(settings: Settings, site: str) -> tuple[DomainView, dict[str, int] | None]:
@@ -324,13 +308,15 @@ async def _find(settings: Settings, site: str) -> tuple[DomainView, dict[str, in
         return domain, await changes_of_last_scan(session, domain.id)
 
 
-async def _set_paused(settings: Settings, site: str, *, paused: bool) -> DomainView:
-    """Pause or resume the scheduled scans of a site, for `siteatlas domains`."""
+async def _change(
+    settings: Settings, site: str, *, paused: bool | None = None, tags: list[str] | None = None
+) -> DomainView:
+    """Pause or resume the scheduled scans of a site or set its tags, for `siteatlas domains`."""
     async with opened(settings), get_session() as session, session.begin():
         domain = await find_domain(session, parse_site(site).domain, lock=True)
         if domain is None:
             raise DomainNotFound
-        await change_domain(session, domain, paused=paused)
+        await change_domain(session, domain, paused=paused, tags=tags)
         return domain_view(domain)
 
 

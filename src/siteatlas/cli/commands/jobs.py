@@ -42,6 +42,7 @@ from siteatlas.cli.terminal.output import (
 )
 from siteatlas.cli.terminal.paged_list import ListRequest, TableLayout, write_list
 from siteatlas.cli.terminal.progress import ProgressLine
+from siteatlas.cli.terminal.tag_options import TagFilterOption
 from siteatlas.errors import JobNotFound
 from siteatlas.insights.jobs import (
     AttemptView,
@@ -104,6 +105,7 @@ def list_(
         ),
     ] = None,
     domain: Annotated[str | None, typer.Option(help="Only jobs for this site.")] = None,
+    tag: TagFilterOption = None,
     limit: LimitOption = DEFAULT_LIMIT,
     cursor: CursorOption = None,
     everything: AllOption = False,
@@ -115,7 +117,7 @@ def list_(
     request = ListRequest.of(
         format, as_json=as_json, limit=limit, cursor=cursor, everything=everything
     )
-    run(_list(settings, request, status, domain))
+    run(_list(settings, request, status, domain, tag))
 
 
 @app.command()
@@ -187,7 +189,11 @@ def _write_changed(job: JobView, *, as_json: bool) -> None:
 
 
 async def _list(
-    settings: Settings, request: ListRequest, status: str | None, domain: str | None
+    settings: Settings,
+    request: ListRequest,
+    status: str | None,
+    domain: str | None,
+    tag: str | None,
 ) -> None:
     """Print the jobs for `siteatlas jobs list`."""
 
@@ -195,11 +201,11 @@ async def _list(
         """Read one page of jobs for `siteatlas jobs list`."""
         async with get_session() as session, session.begin():
             return await list_jobs(
-                session, status=status, domain=domain, limit=limit, cursor=cursor
+                session, status=status, domain=domain, tag=tag, limit=limit, cursor=cursor
             )
 
     async with opened(settings):
-        await write_list(request, fetch, SHAPE.filtered_by(status, domain))
+        await write_list(request, fetch, SHAPE.filtered_by(status, domain, tag))
 
 
 async def _find(settings: Settings, ident: str) -> tuple[JobView, list[AttemptView]]:

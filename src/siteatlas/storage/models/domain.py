@@ -6,7 +6,8 @@ from datetime import datetime
 from enum import StrEnum
 from uuid import UUID
 
-from sqlalchemy import Double, ForeignKey, Index, Integer, func, text
+from sqlalchemy import Double, ForeignKey, Index, Integer, Text, func, text
+from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.orm import Mapped, mapped_column
 
 from siteatlas.storage.models.base import Base, CreatedAt, TextEnum
@@ -40,6 +41,7 @@ class Domain(Base):
         Index(
             "ix_domains_deleted_at", "deleted_at", postgresql_where=text("deleted_at IS NOT NULL")
         ),
+        Index("ix_domains_tags", "tags", postgresql_using="gin"),
         Index(
             "ix_domains_removals_held",
             "removals_held_since",
@@ -67,6 +69,7 @@ class Domain(Base):
     baseline_scan_id: Mapped[int | None]
     removals_held_since: Mapped[datetime | None]
     last_published_seq: Mapped[int | None]
+    tags: Mapped[list[str]] = mapped_column(ARRAY(Text()), server_default=text("'{}'"))
     created_by: Mapped[UUID] = mapped_column(ForeignKey("users.id"))
     created_at: Mapped[CreatedAt]
     updated_at: Mapped[CreatedAt]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from itertools import product
 from typing import Any
@@ -26,6 +26,12 @@ async def find_domain(session: AsyncSession, domain: str, *, lock: bool = False)
     if lock:
         statement = statement.with_for_update().execution_options(populate_existing=True)
     return (await session.execute(statement)).scalar_one_or_none()
+
+
+async def find_domains(session: AsyncSession, names: Sequence[str]) -> Sequence[Domain]:
+    """The sites of these names that are stored and not deleted."""
+    statement = select(Domain).where(Domain.domain.in_(names), Domain.deleted_at.is_(None))
+    return (await session.execute(statement)).scalars().all()
 
 
 async def register_domain(
@@ -65,7 +71,7 @@ def registration_values(
     """The parameters of `registration`."""
     return {
         "its_name": address.domain,
-        "its_base_url": _base_url(address),
+        "its_base_url": base_url_of(address),
         "its_creator": created_by,
         "its_max_pages": max_pages,
         "its_interval": scan_interval_hours,
@@ -85,7 +91,7 @@ def registration(*, watch: bool, scheme_given: bool, scanned_now: bool = False) 
         base_url=bindparam("its_base_url"),
         created_by=bindparam("its_creator"),
         watched=watch,
-        next_scan_at=_hours_from_now(func.coalesce(given, default)) if watch else None,
+        next_scan_at=hours_from_now(func.coalesce(given, default)) if watch else None,
         max_pages=bindparam("its_max_pages"),
         scan_interval_hours=given,
     )
@@ -97,7 +103,7 @@ def registration(*, watch: bool, scheme_given: bool, scanned_now: bool = False) 
     }
     if scheme_given:
         kept["base_url"] = row.excluded.base_url
-    one_interval_away = _hours_from_now(func.coalesce(given, Domain.scan_interval_hours, default))
+    one_interval_away = hours_from_now(func.coalesce(given, Domain.scan_interval_hours, default))
     if scanned_now:
         kept["next_scan_at"] = _next_scan_if_watched(one_interval_away)
     if watch:
@@ -112,7 +118,7 @@ def registration(*, watch: bool, scheme_given: bool, scanned_now: bool = False) 
     return row.on_conflict_do_update(index_elements=[Domain.domain], set_=kept)
 
 
-def _base_url(address: WebAddress) -> str:
+def base_url_of(address: WebAddress) -> str:
     """Where later scans begin; without a scheme when none was given, so that both are tried."""
     return address.origin + "/" if address.scheme_given else address.origin.split("://", 1)[1]
 
@@ -129,13 +135,13 @@ async def register_domains(
     In the order of their names, so that two lists of the same sites cannot wait for each other.
     """
     rows = [
-        {"domain": address.domain, "base_url": _base_url(address), "created_by": created_by}
+        {"domain": address.domain, "base_url": base_url_of(address), "created_by": created_by}
         for address in sorted(addresses, key=lambda address: address.domain)
     ]
     interval = func.coalesce(Domain.scan_interval_hours, default_interval_hours)
     kept = {
         "updated_at": func.now(),
-        "next_scan_at": _next_scan_if_watched(_hours_from_now(interval)),
+        "next_scan_at": _next_scan_if_watched(hours_from_now(interval)),
     }
     statement = (
         insert(Domain)
@@ -146,7 +152,7 @@ async def register_domains(
     return {row.domain: row.id for row in (await session.execute(statement)).all()}
 
 
-def _hours_from_now(hours: ColumnElement[Any]) -> ColumnElement[datetime]:
+def hours_from_now(hours: ColumnElement[Any]) -> ColumnElement[datetime]:
     """SQL value: now plus the scan interval of a domain."""
     return func.now() + _scan_interval(hours)
 
@@ -176,6 +182,7 @@ async def change_domain(
     paused: bool | None = None,
     scan_interval_hours: float | None = None,
     max_pages: int | None = None,
+    tags: Sequence[str] | None = None,
 ) -> None:
     """Change the given settings of a site and leave the others.
 
@@ -192,7 +199,16 @@ async def change_domain(
         domain.paused = paused
     if max_pages is not None:
         domain.max_pages = max_pages
+    if tags is not None:
+        domain.tags = list(tags)
     domain.updated_at = func.now()
+    await session.flush()
+    await session.refresh(domain)
+
+
+async def add_tags(session: AsyncSession, domain: Domain, tags: Iterable[str]) -> None:
+    """Give a site further tags; its row is locked by the statement that found it."""
+    domain.tags = sorted({*domain.tags, *tags})
     await session.flush()
     await session.refresh(domain)
 
@@ -247,7 +263,7 @@ async def take_due_domains(
         update(Domain)
         .where(Domain.id == due.c.id)
         .values(
-            next_scan_at=_hours_from_now(
+            next_scan_at=hours_from_now(
                 func.coalesce(Domain.scan_interval_hours, default_interval_hours)
             )
         )
