@@ -1,0 +1,80 @@
+"""The Atom feed over HTTP: the newest events first, at most 100, and conditional requests."""
+
+from __future__ import annotations
+
+import httpx
+from lxml import etree
+
+from tests.fixtures.changes import add_changes, add_event, add_published_scan
+from tests.fixtures.database import transaction
+from tests.fixtures.records import add_domain, add_sitemap
+
+FEED = "/api/v3/changes.atom"
+OF_SITE = "/api/v3/domains/example.com/changes.atom"
+NAMES = {"a": "http://www.w3.org/2005/Atom"}
+
+
+async def publish(name: str, *scans: int) -> None:
+    """A site with scans that have so many changes, with URLs that count on from scan to scan."""
+    async with transaction() as session:
+        domain = await add_domain(session, name)
+        sitemap = await add_sitemap(session, domain)
+        first = 0
+        for count in scans:
+            scan = await add_published_scan(session, domain)
+            await add_changes(session, scan, sitemap, range(first, first + count))
+            first += count
+
+
+def titles(answer: httpx.Response) -> list[str]:
+    assert answer.status_code == 200
+    assert answer.headers["content-type"].startswith("application/atom+xml")
+    entries = etree.fromstring(answer.content).iterfind("a:entry", NAMES)
+    return [str(entry.findtext("a:title", namespaces=NAMES)) for entry in entries]
+
+
+async def test_the_newest_publications_come_first(client: httpx.AsyncClient):
+    await publish("example.com", 1, 0, 2)
+    found = titles(await client.get(FEED))
+    assert found == [f"added: https://example.com/{number}" for number in (1, 2, 0)]
+
+
+async def test_a_feed_has_at_most_100_entries_however_large_a_scan(client: httpx.AsyncClient):
+    await publish("example.com", 3, 150)
+    found = titles(await client.get(FEED))
+    assert len(found) == 100
+    assert not {f"added: https://example.com/{number}" for number in range(3)} & set(found)
+
+
+async def test_the_feed_of_a_site_has_only_its_events(client: httpx.AsyncClient):
+    await publish("example.com", 1)
+    await publish("other.example", 2)
+    async with transaction() as session:
+        gone = await add_domain(session, "third.example")
+        await add_event(session, gone, "scan_failed")
+    assert titles(await client.get(OF_SITE)) == ["added: https://example.com/0"]
+    assert len(titles(await client.get(FEED))) == 4
+    assert titles(await client.get(FEED))[0] == "scan_failed: third.example"
+
+
+async def test_kinds_are_a_filter(client: httpx.AsyncClient):
+    await publish("example.com", 2)
+    assert titles(await client.get(FEED, params={"kinds": "removed"})) == []
+    assert len(titles(await client.get(FEED, params={"kinds": "added,removed"}))) == 2
+
+
+async def test_a_feed_is_sent_again_only_after_a_publication(client: httpx.AsyncClient):
+    await publish("example.com", 1)
+    first = await client.get(OF_SITE)
+    again = await client.get(OF_SITE, headers={"If-None-Match": first.headers["etag"]})
+    assert (again.status_code, again.content) == (304, b"")
+    await publish("other.example", 1)
+    later = await client.get(OF_SITE, headers={"If-None-Match": first.headers["etag"]})
+    assert later.status_code == 200
+    assert later.headers["etag"] != first.headers["etag"]
+
+
+async def test_unknown_sites_and_parameters_are_refused(client: httpx.AsyncClient):
+    assert (await client.get(OF_SITE)).status_code == 404
+    assert (await client.get(FEED, params={"kinds": "nonsense"})).status_code == 422
+    assert (await client.get(FEED, params={"limit": "5"})).status_code == 422
