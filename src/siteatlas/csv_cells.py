@@ -16,6 +16,8 @@ _ORDINARY = re.compile(rf"https?://[^\"{DISRUPTIVE}]*+")
 
 def csv_cell(text: str) -> str:
     """One quoted cell; a text that a spreadsheet would calculate starts with an apostrophe."""
+    if not text or _ORDINARY.fullmatch(text):
+        return f'"{text}"'
     if _FORMULA.search(text) or _FIRST_BLANK.match(text):
         text = "'" + text
     return '"' + text.replace('"', '""') + '"'

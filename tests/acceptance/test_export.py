@@ -9,12 +9,15 @@ import subprocess
 import sys
 from pathlib import Path
 
+import httpx
 import pytest
+from sqlalchemy import text
 
 from siteatlas.storage.session import Database
 from tests.fixtures.commands import Machine
 from tests.fixtures.database import transaction
 from tests.fixtures.records import add_domain, add_sitemap, add_urls
+from tests.fixtures.waiting import wait_until
 
 pytestmark = pytest.mark.slow
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "load-into-duckdb-and-pandas.md"
@@ -89,3 +92,56 @@ async def test_a_file_that_cannot_be_written_is_not_left_behind(
     assert result.returncode == 1
     assert "urls.csv" in result.stderr
     assert [path.name for path in folder.iterdir()] == ["urls.csv"]
+
+
+CUT_OTHERS = """
+    SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+    WHERE datname = current_database() AND pid <> pg_backend_pid()
+"""
+MANY = 150_000
+ADD_MANY = """
+    INSERT INTO sitemap_urls (sitemap_id, url_hash, url, fingerprint, first_seen_at)
+    SELECT :sitemap, n, 'https://example.com/' || repeat('x', 100) || n, 1, now()
+    FROM generate_series(1, :urls) n
+"""
+
+
+async def add_large_site() -> None:
+    """A site whose export does not fit the buffers of a connection."""
+    async with transaction() as session:
+        sitemap = await add_sitemap(session, await add_domain(session))
+        await session.execute(text(ADD_MANY), {"sitemap": sitemap.id, "urls": MANY})
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("form", ["csv", "jsonl", "parquet"])
+async def test_a_transfer_that_is_cut_is_noticed_by_the_client(
+    form: str, database: Database, machine: Machine
+):
+    await add_large_site()
+    with machine.service("--no-scheduler") as service:
+        path = f"{service.address}/api/v3/domains/example.com/export?format={form}"
+        with httpx.stream("GET", path, timeout=60) as response:
+            assert response.status_code == 200
+            chunks = response.iter_raw()
+            next(chunks)
+            service.process.kill()
+            with pytest.raises(httpx.RemoteProtocolError):
+                for _ in chunks:
+                    pass
+
+
+@pytest.mark.timeout(180)
+async def test_a_command_that_is_cut_off_its_database_leaves_no_file(
+    database: Database, machine: Machine, tmp_path: Path
+):
+    await add_large_site()
+    folder = tmp_path / "out"
+    folder.mkdir()
+    file = folder / "urls.csv"
+    with machine.process("export", "example.com", "--output", str(file)) as command:
+        await wait_until(lambda: any(path.stat().st_size for path in folder.iterdir()))
+        async with transaction() as session:
+            await session.execute(text(CUT_OTHERS))
+        assert command.wait(120) != 0
+    assert list(folder.iterdir()) == []

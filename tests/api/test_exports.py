@@ -76,7 +76,7 @@ async def test_an_unknown_site_is_not_found(client: httpx.AsyncClient):
     assert (response.status_code, response.json()["code"]) == (404, "domain_not_found")
 
 
-@pytest.mark.parametrize("path", [f"{SITE}/urls", f"{SITE}/export"])
+@pytest.mark.parametrize("path", [f"{SITE}/urls", f"{SITE}/export", "/domains", "/static/app.css"])
 async def test_answers_are_compressed_for_those_who_ask(client: httpx.AsyncClient, path: str):
     await add_site()
     plain = await client.get(path, headers={"Accept-Encoding": "identity"})
@@ -85,7 +85,7 @@ async def test_answers_are_compressed_for_those_who_ask(client: httpx.AsyncClien
         assert response.headers["content-encoding"] == "gzip"
         assert "accept-encoding" in response.headers["vary"].lower()
         sent = b"".join([part async for part in response.aiter_raw()])
-    assert len(sent) < len(plain.content) / 3
+    assert len(sent) < len(plain.content) / 2
     assert gzip.decompress(sent) == plain.content
 
 
@@ -95,3 +95,15 @@ async def test_parquet_is_not_compressed_again(client: httpx.AsyncClient):
         f"{SITE}/export", params={"format": "parquet"}, headers={"Accept-Encoding": "gzip"}
     )
     assert "content-encoding" not in response.headers
+
+
+async def test_head_reads_no_rows(client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch):
+    async def read_rows(*_arguments: object) -> None:
+        raise AssertionError("rows were read")
+
+    await add_site()
+    monkeypatch.setattr("siteatlas.export.streaming.read_urls", read_rows)
+    for path in (f"{SITE}/export", "/api/v3/export"):
+        response = await client.head(path)
+        assert (response.status_code, response.content) == (200, b"")
+        assert response.headers["siteatlas-schema"] == "urls/1"

@@ -49,13 +49,23 @@ class ExportMetadata:
 
 
 class Encoder(Protocol):
-    """Makes the bytes of one export; `start`, then each batch, then `end`."""
+    """Makes the bytes of one export; `start`, then some rows at a time, then `end`.
+
+    `rows` is quick and runs on the event loop; `group` and `end` may take long.
+    """
+
+    @property
+    def has_group(self) -> bool:
+        """Whether enough rows are collected for `group`."""
 
     def start(self) -> bytes:
         """The bytes before the first row."""
 
     def rows(self, views: Sequence[Any]) -> bytes:
         """The bytes of some rows; may be empty while rows are collected."""
+
+    def group(self) -> bytes:
+        """The bytes of the rows that were collected."""
 
     def end(self) -> bytes:
         """The bytes after the last row."""
@@ -80,6 +90,8 @@ def create_encoder(format: ExportFormat, schema: ExportSchema, metadata: ExportM
 class CsvEncoder:
     """CSV: one header line, every cell quoted, no cell that a spreadsheet would calculate."""
 
+    has_group = False
+
     def __init__(self, columns: Sequence[ExportColumn]) -> None:
         self._columns = columns
 
@@ -94,6 +106,10 @@ class CsvEncoder:
             for view in views
         )
         return "".join(lines).encode("utf-8", "backslashreplace")
+
+    def group(self) -> bytes:
+        """Nothing: rows are not collected."""
+        return b""
 
     def end(self) -> bytes:
         """Nothing: a CSV file has no place for an end mark."""
@@ -124,6 +140,8 @@ def _time_text(value: datetime) -> str:
 class JsonLinesEncoder:
     """JSON Lines: one object per row with the fields of the API, and a last line that ends it."""
 
+    has_group = False
+
     def __init__(self, metadata: ExportMetadata) -> None:
         self._metadata = metadata
         self._count = 0
@@ -136,6 +154,10 @@ class JsonLinesEncoder:
         """One line per row."""
         self._count += len(views)
         return b"".join(orjson.dumps(view, default=str, option=JSON_OPTIONS) for view in views)
+
+    def group(self) -> bytes:
+        """Nothing: rows are not collected."""
+        return b""
 
     def end(self) -> bytes:
         """The line that proves that none is missing."""

@@ -1,33 +1,43 @@
 """Reads what is exported batch by batch, each in a short transaction, and encodes it.
 
 No transaction and no connection is held while a batch is encoded or sent, however slow the reader
-is. A batch is encoded in a thread, so that other requests are answered meanwhile.
+is. Rows are encoded on the event loop in short time slices, between which requests are answered: a
+thread would take the interpreter from the loop for 5 ms each time that the loop waits.
 """
 
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
 
+from siteatlas.aio.fairness import fair_loop
+from siteatlas.errors import InputError
 from siteatlas.export.columns import SCHEMAS, Exported
-from siteatlas.export.encoding import ExportFormat, ExportMetadata, create_encoder
+from siteatlas.export.encoding import Encoder, ExportFormat, ExportMetadata, create_encoder
 from siteatlas.insights.changes import read_changes
 from siteatlas.insights.feed_positions import FeedHeadView, read_head, start_position
 from siteatlas.insights.feed_windows import FeedFilter
 from siteatlas.insights.pages import MAX_LIMIT
+from siteatlas.insights.past_urls import Moment, find_past_number, require_past_number
 from siteatlas.insights.url_filters import UrlFilter
-from siteatlas.insights.urls import read_urls, source_of_urls
-from siteatlas.storage.session import get_session, get_snapshot_session
+from siteatlas.insights.urls import UrlSource, read_urls, source_of_urls
+from siteatlas.storage.session import AsyncSession, get_session, get_snapshot_session
 
 ROWS_PER_BATCH = 2_000
+# Encoded in about two milliseconds.
+ROWS_PER_SLICE = 100
 
 
 @dataclass(frozen=True, slots=True)
 class ExportRequest:
-    """What to export: the URLs of a site or of all, or their changes after a number."""
+    """What to export: the URLs of a site, of those with a tag or of all, or their changes.
+
+    The URLs of a site can also be exported as they were `at` a time or a number.
+    """
 
     what: Exported
     format: ExportFormat
@@ -35,6 +45,8 @@ class ExportRequest:
     urls: UrlFilter = UrlFilter()
     kinds: frozenset[str] | None = None
     after: int | None = None
+    tag: str | None = None
+    at: Moment | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,38 +61,71 @@ async def begin_export(request: ExportRequest) -> Export:
     """Begin an export. What can be refused is refused here, before the first byte."""
     async with get_session() as session, session.begin():
         head = await read_head(session)
+        past = await _past_number(session, request)
     if request.what is Exported.CHANGES:
         start_position(head, after=request.after, cursor=None)
     schema = SCHEMAS[request.what]
-    metadata = ExportMetadata(schema.label, head.seq, str(head.feed_id))
+    as_of_seq = head.seq if past is None else past
+    metadata = ExportMetadata(schema.label, as_of_seq, str(head.feed_id))
     encoder = create_encoder(request.format, schema, metadata)
+    batches = _batches(request, head, past)
 
     async def content() -> AsyncIterator[bytes]:
         """The bytes of the export; they end before its end if reading fails."""
         yield encoder.start()
-        async for views in _batches(request, head):
-            if made := await asyncio.to_thread(encoder.rows, views):
+        async for views in batches:
+            if made := b"".join([part async for part in _encoded(encoder, views)]):
                 yield made
+            if encoder.has_group:
+                yield await asyncio.to_thread(encoder.group)
         yield await asyncio.to_thread(encoder.end)
 
     return Export(metadata, content())
 
 
-def _batches(request: ExportRequest, head: FeedHeadView) -> AsyncIterator[Sequence[Any]]:
+async def _encoded(encoder: Encoder, views: Sequence[Any]) -> AsyncIterator[bytes]:
+    """The bytes of a batch, made in time slices."""
+    for first in range(0, len(views), ROWS_PER_SLICE):
+        async with fair_loop().time_slice():
+            made = encoder.rows(views[first : first + ROWS_PER_SLICE])
+        yield made
+
+
+async def _past_number(session: AsyncSession, request: ExportRequest) -> int | None:
+    """The number whose state is exported; None for the present."""
+    if request.at is None:
+        return None
+    if request.domain_id is None:
+        raise InputError("A past time or number needs a site.")
+    return await find_past_number(session, request.domain_id, request.at)
+
+
+def _batches(
+    request: ExportRequest, head: FeedHeadView, past: int | None
+) -> AsyncIterator[Sequence[Any]]:
     """The rows of an export, batch by batch."""
     if request.what is Exported.URLS:
-        return _url_batches(request)
+        wanted = request.urls
+        return _url_batches(source_of_urls(request.domain_id, wanted, request.tag, at_seq=past))
     return _change_batches(request, head)
 
 
-async def _url_batches(request: ExportRequest) -> AsyncIterator[Sequence[Any]]:
-    """The URLs of an export, in the order of their list."""
-    source, place = source_of_urls(request.domain_id, request.urls), None
+async def _url_batches(source: UrlSource) -> AsyncIterator[Sequence[Any]]:
+    """The URLs of an export, in the order of their list.
+
+    Raises PastStateUnavailable if changes that the state needs have been removed meanwhile.
+    """
+    place = None
     while True:
         async with get_session() as session, session.begin():
+            if source.at_seq is not None:
+                await require_past_number(session, source.at_seq)
             found = await read_urls(session, source, place, ROWS_PER_BATCH)
         yield found.views
         place = found.place
+        # The statement of each batch is made of hundreds of objects in reference cycles, which would
+        # wait long for the collector of this process.
+        gc.collect(1)
         if place is None:
             return
 
@@ -92,7 +137,7 @@ async def _change_batches(
 
     Raises CursorExpired if changes that are still to be read have been removed meanwhile.
     """
-    wanted = FeedFilter(request.domain_id, request.kinds)
+    wanted = FeedFilter(request.domain_id, request.kinds, request.tag)
     after, cursor = request.after, None
     while True:
         async with get_snapshot_session() as session:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Annotated, Any
 from uuid import UUID
 
-from fastapi import APIRouter, Query, Response
+from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import StreamingResponse
 
 from siteatlas.access.marks import READ
 from siteatlas.api.openapi import problems
+from siteatlas.api.problems import HEAD_ONLY
 from siteatlas.api.routers.domains import PREFIX, DomainName
-from siteatlas.api.schemas.exports import ExportQuery
+from siteatlas.api.schemas.exports import AllExportQuery, ExportQuery
 from siteatlas.api.sessions import ReadSession
 from siteatlas.errors import InputError
 from siteatlas.export.columns import Exported
@@ -49,9 +50,9 @@ router = APIRouter(tags=["urls"])
     responses={**DESCRIBED, **problems(410)},
     dependencies=[READ],
 )
-async def export_all(query: Annotated[ExportQuery, Query()]) -> Response:
+async def export_all(request: Request, query: Annotated[AllExportQuery, Query()]) -> Response:
     """All matching rows in one response that is produced while it is sent."""
-    return await _export_response(None, "all-sites", query)
+    return await _export_response(request, None, "all-sites", query, query.wanted_tag)
 
 
 @router.get(
@@ -62,19 +63,35 @@ async def export_all(query: Annotated[ExportQuery, Query()]) -> Response:
     dependencies=[READ],
 )
 async def export_domain(
-    domain: DomainName, query: Annotated[ExportQuery, Query()], session: ReadSession
+    request: Request,
+    domain: DomainName,
+    query: Annotated[ExportQuery, Query()],
+    session: ReadSession,
 ) -> Response:
     """All matching rows in one response that is produced while it is sent."""
     site = await find_domain_view(session, domain)
-    return await _export_response(site.id, site.domain.replace(":", "-"), query)
+    return await _export_response(request, site.id, site.domain.replace(":", "-"), query)
 
 
-async def _export_response(domain_id: UUID | None, name: str, query: ExportQuery) -> Response:
+async def _export_response(
+    request: Request,
+    domain_id: UUID | None,
+    name: str,
+    query: ExportQuery,
+    tag: str | None = None,
+) -> Response:
     """The response that streams an export; a connection that is cut has no last chunk."""
     _require_fitting_filters(query)
     export = await begin_export(
         ExportRequest(
-            query.what, query.format, domain_id, query.wanted, query.wanted_kinds, query.after
+            query.what,
+            query.format,
+            domain_id,
+            query.wanted,
+            query.wanted_kinds,
+            query.after,
+            tag,
+            query.moment,
         )
     )
     file = f"{name}-{query.what.value}.{query.format.value}"
@@ -84,12 +101,15 @@ async def _export_response(domain_id: UUID | None, name: str, query: ExportQuery
         "Siteatlas-Schema": export.metadata.schema,
         "Siteatlas-Feed-Id": export.metadata.feed_id,
     }
+    if request.scope.get(HEAD_ONLY):
+        return Response(headers=headers, media_type=query.format.media_type)
     return StreamingResponse(export.content, headers=headers, media_type=query.format.media_type)
 
 
 def _require_fitting_filters(query: ExportQuery) -> None:
     """Refuse filters of URLs with changes, and filters of changes with URLs."""
-    if query.what is Exported.CHANGES and query.wanted != UrlFilter():
+    has_url_filter = query.wanted != UrlFilter() or query.moment is not None
+    if query.what is Exported.CHANGES and has_url_filter:
         raise InputError("With what=changes, use only after and kinds as filters.")
     if query.what is Exported.URLS and (query.after is not None or query.kinds is not None):
         raise InputError("after and kinds apply to what=changes only.")

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from pydantic import ConfigDict, Field
 
+from siteatlas.api.schemas.base import TagFilter
 from siteatlas.api.schemas.changes import ONE_KIND
-from siteatlas.api.schemas.urls import UrlFilters
+from siteatlas.api.schemas.urls import PastMoment, UrlFilters
 from siteatlas.export.columns import Exported
 from siteatlas.export.encoding import ExportFormat
 from siteatlas.insights.pages import MAX_BIGINT
 
 
-class ExportQuery(UrlFilters):
+class ExportQuery(PastMoment, UrlFilters):
     """What to export, and in which format. The filters of URLs do not apply to changes."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -38,3 +39,7 @@ class ExportQuery(UrlFilters):
     def wanted_kinds(self) -> frozenset[str] | None:
         """The kinds of changes to export; None for all."""
         return None if self.kinds is None else frozenset(self.kinds.split(","))
+
+
+class AllExportQuery(ExportQuery, TagFilter):
+    """What to export of all sites, or of those with a tag."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -12,9 +13,12 @@ import typer
 from siteatlas.cli.terminal.context import prepare
 from siteatlas.cli.terminal.database import opened
 from siteatlas.cli.terminal.errors import run
+from siteatlas.cli.terminal.kind_options import KindsOption, parse_kinds
 from siteatlas.cli.terminal.options import OptionalSiteArgument
 from siteatlas.cli.terminal.output import is_terminal, print_message, write_bytes
+from siteatlas.cli.terminal.tag_options import TagFilterOption, require_site_or_tag
 from siteatlas.cli.terminal.url_options import (
+    AtOption,
     ContainsOption,
     ExactUrlOption,
     FirstSeenFromOption,
@@ -65,6 +69,13 @@ def export(
     first_seen_to: FirstSeenToOption = None,
     has: HasOption = None,
     state: StateOption = ListingState.LISTED,
+    tag: TagFilterOption = None,
+    at: AtOption = None,
+    after: Annotated[
+        int | None,
+        typer.Option(min=0, metavar="NUMBER", help="Only changes after this number of the feed."),
+    ] = None,
+    kinds: KindsOption = None,
 ) -> None:
     """Export all stored URLs of SITE, or of all sites, or their changes.
 
@@ -82,28 +93,31 @@ def export(
         first_seen_to=first_seen_to,
         has=parse_extras(has),
     )
-    if what is Exported.CHANGES and wanted != UrlFilter():
+    request = ExportRequest(what, format, None, wanted, parse_kinds(kinds), after, tag, at)
+    _require_fitting_options(request, output)
+    require_site_or_tag(site, tag)
+    run(_export(prepare(), site, request, output))
+
+
+def _require_fitting_options(request: ExportRequest, output: Path | None) -> None:
+    """Refuse options of URLs with changes and the reverse, and Parquet on a terminal."""
+    if request.what is Exported.CHANGES and (request.urls != UrlFilter() or request.at is not None):
         raise InputError("The filters of URLs do not apply to changes.")
-    if output is None and format is ExportFormat.PARQUET and is_terminal(sys.stdout):
+    if request.what is Exported.URLS and (request.kinds is not None or request.after is not None):
+        raise InputError("--after and --kinds apply to --what changes only.")
+    if output is None and request.format is ExportFormat.PARQUET and is_terminal(sys.stdout):
         raise InputError("Parquet is not text: use --output FILE, or redirect the output.")
-    run(_export(prepare(), site, what, format, wanted, output))
 
 
 async def _export(
-    settings: Settings,
-    site: str | None,
-    what: Exported,
-    format: ExportFormat,
-    wanted: UrlFilter,
-    output: Path | None,
+    settings: Settings, site: str | None, request: ExportRequest, output: Path | None
 ) -> None:
     """Write an export to a file or to stdout, for `siteatlas export`."""
     async with opened(settings):
-        domain_id = None
         if site is not None:
             async with get_session() as session, session.begin():
-                domain_id = (await find_domain_view(session, site)).id
-        export = await begin_export(ExportRequest(what, format, domain_id, wanted))
+                request = replace(request, domain_id=(await find_domain_view(session, site)).id)
+        export = await begin_export(request)
         await _write_export(export, output)
     print_message(
         f"Complete as of number {export.metadata.as_of_seq} of the change feed "
