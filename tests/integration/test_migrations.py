@@ -256,3 +256,26 @@ async def test_an_installation_of_the_version_before_stays_open_and_its_jobs_are
         jobs = (await connection.execute(select(Job.shared))).scalars().all()
     assert keys == 0
     assert jobs == [False] * len(jobs) != []
+
+
+async def test_documents_without_counts_by_section_are_read_again_in_full(old_database: Database):
+    def note_versions(connection: Connection) -> None:
+        connection.execute(text("UPDATE sitemaps SET etag = '\"x\"', content_hash = 'x'"))
+
+    def versions(connection: Connection) -> dict[str, tuple[Any, ...]]:
+        known = select(Sitemap.type, Sitemap.etag, Sitemap.content_hash, Sitemap.url_breakdown)
+        return {row[0]: tuple(row[1:]) for row in connection.execute(known)}
+
+    await upgrade_schema(old_database.engine, "0010")
+    await on(old_database, note_versions)
+    await upgrade_schema(old_database.engine, "0011")
+    found = await on(old_database, versions)
+    assert found == {"index": ('"x"', "x", None), "standard": (None, None, None)}
+
+
+async def test_sites_of_the_version_before_have_no_tags(old_database: Database):
+    await upgrade_schema(old_database.engine, "0012")
+    await upgrade_schema(old_database.engine)
+    async with old_database.engine.connect() as connection:
+        tags = (await connection.execute(select(Domain.tags))).scalars().all()
+    assert tags == [[]] * len(tags) != []

@@ -35,3 +35,9 @@ class OutputClosed(OutputFailed):
 
     code = "output_closed"
     exit_code = 0
+
+
+class BackupInvalid(SiteatlasError):
+    """The file is not a backup of Siteatlas, or it is incomplete or damaged."""
+
+    code = "backup_invalid"

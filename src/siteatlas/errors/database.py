@@ -86,6 +86,19 @@ class SchemaNewer(DatabaseError):
     code = "schema_newer"
 
 
+class DatabaseNotEmpty(DatabaseError):
+    """The database contains data. Add --replace to delete it and restore the backup instead."""
+
+    code = "database_not_empty"
+    transient = False
+
+
+class DatabaseInUse(DatabaseError):
+    """Workers are using this database. Stop all processes of Siteatlas, then try again."""
+
+    code = "database_in_use"
+
+
 class EmbeddedServerUnavailable(DatabaseUnavailable):
     """The embedded PostgreSQL does not respond."""
 

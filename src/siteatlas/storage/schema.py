@@ -37,14 +37,14 @@ def needed_revision() -> str:
     return head
 
 
-def _migrate(connection: Connection, revision: str) -> None:
+def migrate(connection: Connection, revision: str) -> None:
     """Run all steps in one transaction, behind a lock: several processes may start at once.
 
     It may take its time; the limits of requests, which stand on a direct connection, do not hold.
     """
     connection.execute(select(*(func.set_config(name, "0", True) for name in LIMITS)))
     connection.execute(select(func.pg_advisory_xact_lock(UPGRADE_LOCK)))
-    _check_known(_read_revision(connection))
+    check_known(read_revision(connection))
     config = _config()
     config.attributes["connection"] = connection
     if revision == BASE:
@@ -57,24 +57,24 @@ async def upgrade_schema(engine: AsyncEngine, revision: str | None = None) -> No
     """Upgrade the database to the revision that this code needs; tests pass an earlier one."""
     with translated_faults():
         async with engine.begin() as connection:
-            await connection.run_sync(_migrate, revision or needed_revision())
+            await connection.run_sync(migrate, revision or needed_revision())
 
 
 async def downgrade_schema(engine: AsyncEngine) -> None:
     """Drop all tables; used by tests of the migrations."""
     with translated_faults():
         async with engine.begin() as connection:
-            await connection.run_sync(_migrate, BASE)
+            await connection.run_sync(migrate, BASE)
 
 
 async def current_revision(engine: AsyncEngine) -> str | None:
     """The revision that the database has; None when it has no schema of ours."""
     with translated_faults():
         async with engine.connect() as connection:
-            return await connection.run_sync(_read_revision)
+            return await connection.run_sync(read_revision)
 
 
-def _read_revision(connection: Connection) -> str | None:
+def read_revision(connection: Connection) -> str | None:
     """The schema revision in `alembic_version`; DatabaseError if there are several."""
     heads = MigrationContext.configure(connection).get_current_heads()
     if len(heads) > 1:
@@ -85,7 +85,7 @@ def _read_revision(connection: Connection) -> str | None:
     return heads[0] if heads else None
 
 
-def _check_known(current: str | None) -> None:
+def check_known(current: str | None) -> None:
     """Raise SchemaNewer for a revision that this version has no migration for."""
     known = {script.revision for script in ScriptDirectory.from_config(_config()).walk_revisions()}
     if current is not None and current not in known:
@@ -100,7 +100,7 @@ def check_revision(current: str | None) -> None:
     needed = needed_revision()
     if current == needed:
         return
-    _check_known(current)
+    check_known(current)
     raise SchemaOutdated(
         f"The database schema is at {current or 'nothing'}, this version needs {needed}. "
         "Run: siteatlas db upgrade"

@@ -80,7 +80,7 @@ async def test_a_socket_directory_taken_by_another_user_is_left_alone(place, mad
 def test_data_of_another_major_version_is_refused_with_what_to_do(copied_dir):
     (copied_dir / "postgres" / "PG_VERSION").write_text("16\n")
     with pytest.raises(
-        EmbeddedVersionMismatch, match=r"PostgreSQL 16.*SITEATLAS_DATA_DIR.*DATABASE_URL"
+        EmbeddedVersionMismatch, match=r"PostgreSQL 16.*db upgrade-server.*DATABASE_URL"
     ):
         quiet(copied_dir).acquire()
 

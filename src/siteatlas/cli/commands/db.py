@@ -1,20 +1,27 @@
-"""`siteatlas db`: the schema of the database."""
+"""`siteatlas db`: the schema of the database, backups, and the version of the embedded server."""
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
 
 import typer
 
+from siteatlas.cli.hosting.database_copies import backup_database, restore_database
 from siteatlas.cli.terminal.context import prepare
 from siteatlas.cli.terminal.errors import run
 from siteatlas.cli.terminal.options import JsonOption
-from siteatlas.cli.terminal.output import print_message, write_details, write_json
+from siteatlas.cli.terminal.output import is_terminal, print_message, write_details, write_json
+from siteatlas.errors import InputError
 from siteatlas.settings import Settings
+from siteatlas.storage.backup.files import STANDARD_STREAM
 from siteatlas.storage.schema import current_revision, needed_revision, upgrade_schema
+from siteatlas.storage.server_upgrade import upgrade_embedded_server
 from siteatlas.storage.startup import open_storage
 
-app = typer.Typer(help="Manage the database schema.", no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(help="Manage the database.", no_args_is_help=True, rich_markup_mode=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +53,70 @@ def current(as_json: JsonOption = False) -> None:
     state = run(_load_state(prepare()))
     _write(state, as_json=as_json)
     raise typer.Exit(0 if state.up_to_date else 1)
+
+
+@app.command()
+def backup(
+    file: Annotated[
+        str,
+        typer.Argument(metavar="FILE", help="File to write, replaced if it exists; - for stdout."),
+    ],
+) -> None:
+    """Back up the whole database to a file, while the service goes on.
+
+    The file holds everything that is stored, including secrets of webhooks and hashes of access
+    keys; only its owner can read it.
+    """
+    if file == STANDARD_STREAM and is_terminal(sys.stdout):
+        raise InputError("A backup is not text: name a FILE, or redirect the output.")
+    rows = run(backup_database(prepare(), file))
+    print_message(f"Backed up {_rows_in_words(rows)}.")
+
+
+@app.command()
+def restore(
+    file: Annotated[str, typer.Argument(metavar="FILE", help="Backup to read; - for stdin.")],
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Delete the data that the database contains.")
+    ] = False,
+) -> None:
+    """Restore a backup, of this or an earlier version of Siteatlas.
+
+    Stop all processes first. Running jobs go back to the queue. Readers of the change feed must
+    read the current state again.
+    """
+    rows = run(restore_database(prepare(), file, replace=replace))
+    print_message(f"Restored {_rows_in_words(rows)}.")
+
+
+@app.command("upgrade-server")
+def upgrade_server(
+    programs: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="Directory of the PostgreSQL programs that wrote the data, such as "
+            "/usr/lib/postgresql/17/bin; by default, those of the installed package.",
+        ),
+    ] = None,
+) -> None:
+    """Upgrade the data directory of the embedded server to its current major version.
+
+    Stop all processes first. The old data is kept next to the new, so that twice the space is
+    needed.
+    """
+    upgrade = run(upgrade_embedded_server(prepare(), programs, print_message))
+    print_message(
+        f"Upgraded from PostgreSQL {upgrade.old_major} to {upgrade.new_major}: "
+        f"{_rows_in_words(upgrade.rows)}. The old data is in {upgrade.kept}; delete it when you no "
+        "longer need it."
+    )
+
+
+def _rows_in_words(rows: dict[str, int]) -> str:
+    """What a backup contains, for a message."""
+    shown = {"domains": "sites", "sitemap_urls": "URLs", "jobs": "jobs"}
+    return ", ".join(f"{rows.get(table, 0):,} {word}" for table, word in shown.items())
 
 
 def _write(state: SchemaState, *, as_json: bool) -> None:

@@ -56,6 +56,23 @@ def installed_programs() -> Programs:
     )
 
 
+def programs_of_major(major: str, named: Path | None = None) -> Programs:
+    """The programs of another major version: those in the directory `named`, else the wheel's."""
+    spec = importlib.util.find_spec(PACKAGE)
+    places = (spec.submodule_search_locations or ()) if spec else ()
+    in_wheel = [Path(p, name) for p in places for name in (f"pginstall{major}", "pginstall")]
+    for folder in in_wheel if named is None else [named.resolve().parent, named.resolve()]:
+        programs = Programs(folder)
+        is_there = Path(programs.path("postgres")).is_file()
+        if is_there and programs.version().partition(".")[0] == major:
+            return programs
+    where = named or f"the package {DISTRIBUTION}"
+    raise EmbeddedBinaryMissing(
+        f"There are no programs of PostgreSQL {major} in {where}. Install PostgreSQL {major} and "
+        f"name its programs: siteatlas db upgrade-server --programs /usr/lib/postgresql/{major}/bin"
+    )
+
+
 def programs_for(user: ServerUser, data_dir: Path) -> Programs:
     """Programs that `user` can run: the wheel's own, or a copy of them in the data directory."""
     installed = installed_programs()

@@ -86,13 +86,19 @@ class Cluster:
     """The data directory of the embedded server and the processes on it."""
 
     def __init__(
-        self, data_dir: Path, announce: Callable[[str], None], user_name: str | None = None
+        self,
+        data_dir: Path,
+        announce: Callable[[str], None],
+        user_name: str | None = None,
+        programs: Programs | None = None,
     ) -> None:
         self.data_dir = data_dir
         self.path = data_dir / "postgres"
         self._start_log = data_dir / "postgres.log"
         self._announce = announce
         self._user_name = user_name
+        # Those of the major version that wrote the directory, if that is not the current one.
+        self._programs = programs
 
     @property
     def user(self) -> ServerUser:
@@ -138,16 +144,20 @@ class Cluster:
 
     def _check_version(self) -> None:
         """Refuse a data directory that another major version of PostgreSQL wrote."""
-        try:
-            written_by = read_owned(self.data_dir, self.path.name, "PG_VERSION").strip()
-        except FileNotFoundError:
-            return
-        if written_by != str(MAJOR_VERSION):
+        written_by = self.written_major()
+        if self._programs is None and written_by not in {None, str(MAJOR_VERSION)}:
             raise EmbeddedVersionMismatch(
                 f"{self.path} was written by PostgreSQL {written_by}, but this version of "
-                f"siteatlas brings PostgreSQL {MAJOR_VERSION}. Use the version of siteatlas that "
-                f"wrote it, or name another directory with SITEATLAS_DATA_DIR. {REMEDY}"
+                f"siteatlas brings PostgreSQL {MAJOR_VERSION}. Convert it with: "
+                f"siteatlas db upgrade-server. {REMEDY}"
             )
+
+    def written_major(self) -> str | None:
+        """The major version of PostgreSQL that wrote the data directory; None if it is new."""
+        try:
+            return read_owned(self.data_dir, self.path.name, "PG_VERSION").strip()
+        except FileNotFoundError:
+            return None
 
     def _start(self, leftover: Postmaster | None) -> int:
         """Start the embedded PostgreSQL, with initdb if it is new; return its process id."""
@@ -156,7 +166,7 @@ class Cluster:
         if is_new:
             user.require_name()
         check_reach(self.data_dir, user)
-        programs = programs_for(user, self.data_dir)
+        programs = self._programs or programs_for(user, self.data_dir)
         socket_dir = make_socket_directory(self.data_dir, user)
         self._write_settings(socket_dir)
         if is_new:

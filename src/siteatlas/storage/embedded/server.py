@@ -19,7 +19,7 @@ from urllib.parse import quote
 
 from siteatlas.errors import EmbeddedServerError
 from siteatlas.logs import get_logger
-from siteatlas.storage.embedded.binaries import installed_programs
+from siteatlas.storage.embedded.binaries import Programs, installed_programs
 from siteatlas.storage.embedded.cluster import DATABASE, START_SECONDS, STOP_SECONDS, Cluster
 from siteatlas.storage.embedded.deadline import Deadline
 from siteatlas.storage.embedded.filesystem import directory_faults, make_data_dir
@@ -36,6 +36,11 @@ def announce_to_log(text: str) -> None:
     log.info("embedded_server", text=text)
 
 
+def written_major(data_dir: Path) -> str | None:
+    """The major version of PostgreSQL that wrote a data directory; None if there is no database."""
+    return Cluster(data_dir, announce_to_log).written_major()
+
+
 class EmbeddedServer:
     """A PostgreSQL server of our own, started by its first user and stopped by its last.
 
@@ -50,10 +55,11 @@ class EmbeddedServer:
         *,
         announce: Callable[[str], None] = announce_to_log,
         user_name: str | None = None,
+        programs: Programs | None = None,
     ) -> None:
         self.data_dir = data_dir.expanduser().resolve()
         self._announce = announce
-        self._cluster = Cluster(self.data_dir, announce, user_name)
+        self._cluster = Cluster(self.data_dir, announce, user_name, programs)
         self._count = 0
         self._users: int | None = None
         self._socket_dir: Path | None = None

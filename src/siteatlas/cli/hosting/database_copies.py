@@ -1,0 +1,41 @@
+"""Backs up and restores the database of a command; the contents are `storage.backup`'s business."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from siteatlas.access.command_audit import record_command
+from siteatlas.cli.terminal.database import opened
+from siteatlas.cli.terminal.output import print_message
+from siteatlas.queue.restored_jobs import refuse_while_workers_run, requeue_restored_jobs
+from siteatlas.settings import Settings
+from siteatlas.storage.backup.archive import ArchiveReader
+from siteatlas.storage.backup.files import STANDARD_STREAM, backup_source, backup_target
+from siteatlas.storage.backup.restoring import restore_backup
+from siteatlas.storage.backup.writing import write_backup
+from siteatlas.storage.startup import open_storage
+from siteatlas.storage.statements.audit import AuditConnection
+
+
+async def backup_database(settings: Settings, file: str) -> dict[str, int]:
+    """Back up for `siteatlas db backup`; returns the number of rows by table."""
+    async with opened(settings) as database:
+        with backup_target(file) as target:
+            return await write_backup(database, target)
+
+
+async def restore_database(settings: Settings, file: str, *, replace: bool) -> dict[str, int]:
+    """Restore for `siteatlas db restore`; returns the number of rows by table."""
+    name = None if file == STANDARD_STREAM else Path(file).name
+
+    async def finish(connection: AuditConnection) -> None:
+        """Requeue running jobs, and leave a trace of the restore."""
+        await requeue_restored_jobs(connection)
+        await record_command(connection, "db restore", name)
+
+    with backup_source(file) as source:
+        reader = ArchiveReader(source)
+        async with open_storage(settings, announce=print_message, check_schema=False) as database:
+            return await restore_backup(
+                database, reader, replace=replace, check=refuse_while_workers_run, finish=finish
+            )

@@ -1,0 +1,1 @@
+"""Backup and restore of the whole database, as one file that any PostgreSQL can take back."""

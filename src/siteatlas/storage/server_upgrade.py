@@ -1,0 +1,118 @@
+"""Moves the data of the embedded server to the major version that this program brings.
+
+A backup is written with the old programs and restored with the new ones, as between any two
+servers. `embedded` runs the servers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from siteatlas.errors import DatabaseInUse, EmbeddedServerError, InputError
+from siteatlas.settings import Settings
+from siteatlas.storage.backup.archive import ArchiveReader
+from siteatlas.storage.backup.files import backup_source, backup_target
+from siteatlas.storage.backup.restoring import restore_backup
+from siteatlas.storage.backup.writing import write_backup
+from siteatlas.storage.embedded.binaries import MAJOR_VERSION, Programs, programs_of_major
+from siteatlas.storage.embedded.postmaster import Postmaster
+from siteatlas.storage.embedded.server import EmbeddedServer, written_major
+from siteatlas.storage.schema import upgrade_schema
+from siteatlas.storage.session import Database, create_database
+
+Announce = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class ServerUpgrade:
+    """What an upgrade did: `kept` is the directory with the old data."""
+
+    old_major: str
+    new_major: str
+    kept: Path
+    rows: dict[str, int]
+
+
+async def upgrade_embedded_server(
+    settings: Settings, programs_dir: Path | None, announce: Announce
+) -> ServerUpgrade:
+    """Convert the data directory; if that fails, it is as it was."""
+    data_dir = settings.data_dir.expanduser().resolve()
+    old_major = _old_major(settings, data_dir)
+    programs = programs_of_major(old_major, programs_dir)
+    backup = data_dir / f"postgres-{old_major}.backup"
+    announce(f"Backing up the data of PostgreSQL {old_major}")
+    async with _running(settings, announce, programs) as database:
+        await upgrade_schema(database.engine)
+        with backup_target(str(backup)) as target:
+            await write_backup(database, target)
+    kept = _set_aside(data_dir, old_major)
+    try:
+        announce(f"Restoring it with PostgreSQL {MAJOR_VERSION}")
+        rows = await _restore(settings, announce, backup)
+    except BaseException:
+        shutil.rmtree(data_dir / "postgres", ignore_errors=True)
+        kept.rename(data_dir / "postgres")
+        raise
+    finally:
+        backup.unlink(missing_ok=True)
+    return ServerUpgrade(old_major, str(MAJOR_VERSION), kept, rows)
+
+
+def _old_major(settings: Settings, data_dir: Path) -> str:
+    """The major version that wrote the data directory; InputError if there is nothing to do."""
+    if settings.database_url is not None:
+        raise InputError("DATABASE_URL is set, but only the embedded server can be upgraded.")
+    major = written_major(data_dir)
+    if major is None:
+        raise InputError(f"There is no database in {data_dir}.")
+    if major == str(MAJOR_VERSION):
+        raise InputError(f"The database in {data_dir} is one of PostgreSQL {major} already.")
+    return major
+
+
+def _set_aside(data_dir: Path, major: str) -> Path:
+    """Give the stopped old data directory another name."""
+    old, kept = data_dir / "postgres", data_dir / f"postgres-{major}"
+    found = Postmaster.of(old)
+    if found is not None and found.lives:
+        raise DatabaseInUse
+    if kept.exists():
+        raise EmbeddedServerError(f"{kept} exists already. Move it away and try again.")
+    return old.rename(kept)
+
+
+async def _restore(settings: Settings, announce: Announce, backup: Path) -> dict[str, int]:
+    """Restore the backup with the current programs; nothing is lost, so the feed goes on."""
+    with backup_source(str(backup)) as source:
+        reader = ArchiveReader(source)
+        async with _running(settings, announce) as database:
+            return await restore_backup(
+                database, reader, check=_nothing, finish=_nothing, renew_feed=False
+            )
+
+
+async def _nothing(_connection: Any) -> None:
+    """No further step."""
+
+
+@asynccontextmanager
+async def _running(
+    settings: Settings, announce: Announce, programs: Programs | None = None
+) -> AsyncIterator[Database]:
+    """The embedded server with these programs, or the current ones, while the block runs."""
+    server = EmbeddedServer(
+        settings.data_dir, announce=announce, user_name=settings.server_user, programs=programs
+    )
+    database = create_database(await asyncio.to_thread(server.acquire), behind_pooler=False)
+    try:
+        yield database
+    finally:
+        await database.close()
+        await asyncio.to_thread(server.release)

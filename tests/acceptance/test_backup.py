@@ -1,0 +1,99 @@
+"""`siteatlas db backup` and `restore`, and the trace of commands in `siteatlas audit`."""
+
+from __future__ import annotations
+
+import json
+import stat
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from siteatlas.storage.session import Database
+from tests.fixtures.commands import COMMAND, PATIENCE, Machine
+from tests.fixtures.database import transaction
+from tests.fixtures.records import add_domain
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
+
+
+@pytest.fixture
+def machine(tmp_path: Path, database_url: str) -> Machine:
+    """A machine that uses the database of the test."""
+    return Machine(tmp_path, {"DATABASE_URL": database_url})
+
+
+def actions(machine: Machine) -> list[str]:
+    """What the audit trail tells, oldest first."""
+    return [event["action"] for event in reversed(machine.json("audit")["items"])]
+
+
+async def test_a_backup_is_one_private_file_and_can_be_restored(
+    database: Database, machine: Machine, tmp_path: Path
+):
+    async with transaction() as session:
+        await add_domain(session, "kept.example")
+    file = tmp_path / "siteatlas.backup"
+    file.write_text("an older backup")
+    assert machine.run("db", "backup", str(file)).stderr.endswith("1 sites, 0 URLs, 0 jobs.\n")
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert sorted(path.name for path in tmp_path.iterdir()) == [file.name]
+    async with transaction() as session:
+        await add_domain(session, "late.example")
+    refused = machine.run("db", "restore", str(file))
+    assert refused.returncode == 4
+    assert "database_not_empty" in refused.stderr
+    assert machine.run("db", "restore", str(file), "--replace").returncode == 0
+    (site,) = machine.json("domains", "list")["items"]
+    assert site["domain"] == "kept.example"
+    assert actions(machine) == ["db restore"]
+
+
+async def test_a_backup_goes_through_pipes(database: Database, machine: Machine):
+    async with transaction() as session:
+        await add_domain(session, "piped.example")
+    written = subprocess.run(
+        [COMMAND, "db", "backup", "-"],
+        env=machine.environment,
+        capture_output=True,
+        timeout=PATIENCE,
+        check=True,
+    )
+    subprocess.run(
+        [COMMAND, "db", "restore", "-", "--replace"],
+        env=machine.environment,
+        input=written.stdout,
+        timeout=PATIENCE,
+        check=True,
+    )
+    assert machine.json("domains", "list")["items"][0]["domain"] == "piped.example"
+
+
+async def test_a_file_that_cannot_be_written_or_read_is_named(
+    database: Database, machine: Machine, tmp_path: Path
+):
+    lost = str(tmp_path / "nowhere" / "file")
+    written = machine.run("db", "backup", lost)
+    assert written.returncode == 1
+    assert "output_failed" in written.stderr
+    assert lost in written.stderr
+    read = machine.run("db", "restore", lost)
+    assert read.returncode == 2
+    assert lost in read.stderr
+    no_backup = tmp_path / "text"
+    no_backup.write_text("not a backup")
+    assert "backup_invalid" in machine.run("db", "restore", str(no_backup)).stderr
+
+
+async def test_commands_that_manage_keys_leave_a_trace(database: Database, machine: Machine):
+    key = machine.json("keys", "create", "--name", "laptop", "--scope", "admin")
+    assert machine.run("keys", "revoke", key["id"]).returncode == 0
+    assert machine.run("keys", "reset", "--yes").returncode == 0
+    assert actions(machine) == ["keys create", "keys revoke", "keys reset"]
+    listed = machine.run("audit", "--format", "jsonl").stdout
+    assert key["key"].split("_")[2] not in listed
+    event = json.loads(listed.splitlines()[-1])
+    assert (event["target"], event["status"]) == (key["id"], 200)
+    assert event["user_name"]
+    assert event["address"]
+    assert "No event matches." in machine.run("audit", "--user", "nobody-else").stderr
