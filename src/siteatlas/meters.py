@@ -35,7 +35,7 @@ class Meters:
     """Counts and seconds.
 
     `documents` is by outcome, `unchanged_documents` by how that was found out, `jobs_ended` by the
-    status they ended in, `changes` of URLs by kind, as published.
+    status they ended in, `changes` of URLs by kind, as published, `webhook_attempts` by outcome.
     """
 
     claims: int = 0
@@ -47,6 +47,7 @@ class Meters:
     changes: Counter[str] = field(default_factory=Counter)
     urls: int = 0
     fetched_bytes: int = 0
+    webhook_attempts: Counter[str] = field(default_factory=Counter)
     loop_lag_seconds: float = 0.0
     longest_loop_lag_seconds: float = 0.0
     heartbeat_at: float | None = None

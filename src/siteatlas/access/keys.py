@@ -30,6 +30,8 @@ from siteatlas.storage.statements.api_keys import (
 )
 
 MAX_NAME_CHARS = 100
+MAX_EXPIRY_DAYS = 3650
+SECONDS_A_DAY = 86400.0
 ADMIN_KEY_NAME = "SITEATLAS_ADMIN_KEY_FILE"
 ADMIN_USER = "admin"
 # Compared with when there is no such key, so that an unknown id takes as long as a wrong secret.

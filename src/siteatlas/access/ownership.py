@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from uuid import UUID
 
@@ -40,6 +40,7 @@ def require_right_to_watch(
     *,
     scan_interval_hours: float | None = None,
     max_pages: int | None = None,
+    tags: Iterable[str] = (),
 ) -> None:
     """Raise NotOwner if watching a site would change how another user watches it.
 
@@ -48,5 +49,7 @@ def require_right_to_watch(
     if known is None or not known.watched:
         return
     changes_interval = scan_interval_hours not in (None, known.scan_interval_hours)
-    if known.paused or changes_interval or max_pages not in (None, known.max_pages):
+    changes_tags = not set(tags) <= set(known.tags)
+    changes_limit = max_pages not in (None, known.max_pages)
+    if known.paused or changes_interval or changes_limit or changes_tags:
         require_owner(identity, known.created_by)

@@ -82,6 +82,11 @@ class QueueCollector(Collector):
         yield _gauge("domains_held", "Sites whose removals are held back.", held)
         missing = load.feed.urls_held
         yield _gauge("urls_held", "Missing URLs of sites whose removals are held back.", missing)
+        endpoints = load.webhooks.endpoints
+        yield _gauges("webhooks", "Webhooks by status.", "status", endpoints)
+        behind = load.webhooks.behind
+        yield _gauge("webhooks_behind", "Numbers by which the slowest webhook is behind.", behind)
+        yield _gauge("database_bytes", "Disk space of the database.", load.database_bytes)
 
 
 class BuildCollector(Collector):
@@ -139,6 +144,13 @@ class MetersCollector(Collector):
         yield _counters("changes", "Changes of URLs published.", "kind", kinds, counted.changes)
         yield _counter("urls", "URLs read.", counted.urls)
         yield _counter("fetched_bytes", "Bytes fetched.", counted.fetched_bytes)
+        yield _counters(
+            "webhook_attempts",
+            "Attempts to deliver webhook messages, by outcome.",
+            "outcome",
+            ("delivered", "failed"),
+            counted.webhook_attempts,
+        )
 
     def _process_state_metrics(self) -> Iterator[Metric]:
         """Prometheus metrics of the connection pool, event loop and heartbeat."""

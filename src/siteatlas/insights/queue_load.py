@@ -11,6 +11,7 @@ from sqlalchemy import Float, extract, func, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from siteatlas.insights.feed_load import FeedLoad, feed_load
+from siteatlas.insights.webhooks import WebhookLoad, webhook_load
 from siteatlas.insights.workers import ALIVE_SECONDS
 from siteatlas.queue.fair_order import pending_lines
 from siteatlas.queue.statuses import ACTIVE_STATUSES, FINAL_STATUSES
@@ -18,6 +19,7 @@ from siteatlas.storage.models import SITEMAP_JOB, Domain, Job, JobStatus, Worker
 from siteatlas.storage.statements.domains import SCHEDULED
 
 KEPT_SECONDS = 60.0
+DATABASE_SIZE = select(func.pg_database_size(func.current_database()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +27,8 @@ class QueueLoad:
     """Jobs by status, the age of the oldest one that could run now, and the living workers.
 
     A watched site is overdue when its time has come and no scan of it was queued. `feed` is the
-    state of the change feed.
+    state of the change feed, `webhooks` that of the endpoints that are told of it,
+    `database_bytes` the disk space of the database.
     """
 
     jobs: dict[str, int]
@@ -34,6 +37,8 @@ class QueueLoad:
     domains_overdue: int
     oldest_overdue_seconds: float
     feed: FeedLoad
+    webhooks: WebhookLoad
+    database_bytes: int
 
 
 class EndedJobs:
@@ -61,6 +66,8 @@ async def queue_load(session: AsyncSession, ended: EndedJobs) -> QueueLoad:
         domains_overdue=overdue,
         oldest_overdue_seconds=oldest_overdue,
         feed=await feed_load(session),
+        webhooks=await webhook_load(session),
+        database_bytes=int(await session.scalar(DATABASE_SIZE) or 0),
     )
 
 

@@ -42,9 +42,9 @@ def test_every_command_explains_itself(runner: CliRunner, name: str):
     ("noun", "verbs"),
     [
         ("jobs", {"list", "show", "watch", "retry", "cancel"}),
-        ("domains", {"add", "list", "show", "pause", "resume", "release", "remove"}),
+        ("domains", {"add", "tag", "list", "show", "pause", "resume", "release", "remove"}),
         ("scheduler", {"run-once", "status"}),
-        ("db", {"upgrade", "current"}),
+        ("db", {"upgrade", "current", "backup", "restore", "upgrade-server"}),
         ("config", {"show"}),
     ],
 )
@@ -106,7 +106,8 @@ def test_a_wrong_rule_for_private_addresses_is_named(runner: CliRunner):
     [
         ("urls", "urls [OPTIONS] [SITE]\n"),
         ("jobs watch", "jobs watch [OPTIONS] [JOB]\n"),
-        ("domains add", "domains add [OPTIONS] SITE...\n"),
+        ("domains add", "domains add [OPTIONS] [SITE...]\n"),
+        ("domains tag", "domains tag [OPTIONS] SITE [TAG...]\n"),
         ("scan", "scan [OPTIONS] SITE...\n"),
         ("help", "help [OPTIONS] [COMMAND...]\n"),
     ],

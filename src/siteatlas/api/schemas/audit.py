@@ -10,6 +10,7 @@ from pydantic import Field
 
 from siteatlas.api.schemas.base import (
     JOB_ID,
+    NO_NUL,
     NOON,
     USER_ID,
     AnswerShape,
@@ -47,6 +48,6 @@ class AuditQuery(QueryShape):
         None,
         min_length=1,
         max_length=100,
-        pattern=r"^[^\x00]*$",
+        pattern=NO_NUL,
         description="Only events of the user with this name.",
     )

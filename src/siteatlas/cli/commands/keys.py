@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import re
-import sys
 from dataclasses import asdict
 from typing import Annotated
 
 import typer
 
+from siteatlas.access.command_audit import record_command
 from siteatlas.access.key_text import KeyText, generate_key
 from siteatlas.access.keys import KeyRequest, create_key
 from siteatlas.access.keys import revoke as revoke_key
 from siteatlas.access.scopes import Scope
+from siteatlas.cli.terminal.confirmation import YesOption, require_confirmation
 from siteatlas.cli.terminal.context import prepare
 from siteatlas.cli.terminal.database import opened
 from siteatlas.cli.terminal.errors import run
@@ -29,7 +30,6 @@ from siteatlas.cli.terminal.output import (
     Column,
     ColumnKind,
     ListFormat,
-    is_terminal,
     print_message,
     write_json,
     write_line,
@@ -147,17 +147,14 @@ def revoke(
 
 @app.command()
 def reset(
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
+    yes: YesOption = False,
 ) -> None:
     """Delete all access keys: the service is open to this machine's user again, and to no other.
 
     Running services on other addresses than loopback must be stopped first.
     """
     settings = prepare()
-    if not yes and not is_terminal(sys.stdin):
-        raise InputError("This deletes all access keys. Add --yes to confirm.")
-    if not yes:
-        typer.confirm("Delete all access keys?", abort=True, err=True)
+    require_confirmation("Delete all access keys?", "This deletes all access keys.", yes=yes)
     print_message(f"Deleted {run(_reset(settings))} access keys.")
 
 
@@ -172,6 +169,7 @@ async def _create(settings: Settings, request: KeyRequest) -> tuple[KeyText, Key
     async with opened(settings), get_session() as session, session.begin():
         is_first = not await any_key_made(session)
         key = await create_key(session, request)
+        await record_command(session, "keys create", key.id)
         return key, await find_key_view(session, key.id), is_first
 
 
@@ -191,9 +189,11 @@ async def _revoke(settings: Settings, key_id: str) -> None:
     """Revoke a key for `siteatlas keys revoke`."""
     async with opened(settings), get_session() as session, session.begin():
         await revoke_key(session, key_id)
+        await record_command(session, "keys revoke", key_id)
 
 
 async def _reset(settings: Settings) -> int:
     """Delete all keys for `siteatlas keys reset`; returns their number."""
     async with opened(settings), get_session() as session, session.begin():
+        await record_command(session, "keys reset")
         return await delete_all_keys(session)

@@ -7,14 +7,16 @@ from typing import Any
 
 from sqlalchemy import delete, func, select
 from sqlalchemy.dialects.postgresql import insert
-from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession
 
 from siteatlas.storage.models import AuditEvent
 
 PRUNED_PER_CALL = 5000
 
+AuditConnection = AsyncConnection
 
-async def insert_audit_event(session: AsyncSession, **values: Any) -> None:
+
+async def insert_audit_event(session: AsyncSession | AuditConnection, **values: Any) -> None:
     """Add one event."""
     await session.execute(insert(AuditEvent).values(**values))
 

@@ -1,0 +1,135 @@
+"""The checks of `siteatlas doctor`: what is right, what is wrong, and what to do about it."""
+
+from __future__ import annotations
+
+import socket
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from siteatlas.access.keys import KeyRequest, create_key
+from siteatlas.access.scopes import Scope
+from siteatlas.cli.hosting import doctor
+from siteatlas.cli.hosting.doctor import (
+    Finding,
+    State,
+    check_access,
+    check_disk,
+    check_network,
+    check_port,
+)
+from siteatlas.cli.hosting.doctor_database import check_database
+from siteatlas.setting_types import Secret
+from siteatlas.settings import Settings
+from siteatlas.storage.schema import upgrade_schema
+from siteatlas.storage.session import Database, bind_database, create_database
+from tests.fixtures.database import PREFIX, PostgresServer, transaction
+from tests.fixtures.first_schema import FIRST
+from tests.fixtures.pooler import running_pooler
+from tests.fixtures.queue import submit
+from tests.fixtures.site_server import SiteServer
+
+OWN_SERVER = Settings(database_url=Secret("postgresql://db.example/siteatlas"))
+
+
+async def findings_of(database: Database, settings: Settings = OWN_SERVER) -> dict[str, Finding]:
+    findings, _ = await check_database(settings, database)
+    return {finding.check: finding for finding in findings}
+
+
+async def test_a_database_that_is_set_up_well_has_nothing_to_do(database: Database):
+    found = await findings_of(database)
+    assert list(found) == ["database", "schema", "clock", "rights", "pooler", "workers"]
+    assert {finding.state for finding in found.values()} == {State.OK}
+    assert found["database"].message.startswith("PostgreSQL ")
+
+
+async def test_jobs_without_a_worker_are_noticed(database: Database):
+    await submit("waiting.example")
+    workers = (await findings_of(database))["workers"]
+    assert workers.state is State.WARN
+    assert "siteatlas worker" in str(workers.advice)
+
+
+async def test_the_first_key_closes_the_installation(database: Database):
+    assert (await check_database(OWN_SERVER, database))[1] is False
+    async with transaction() as session:
+        await create_key(session, KeyRequest("ann", frozenset({Scope.READ})))
+    assert (await check_database(OWN_SERVER, database))[1] is True
+
+
+async def test_an_old_schema_is_named_with_the_command(postgres_server: PostgresServer):
+    name = f"{PREFIX}_doctor"
+    await postgres_server.run(f"CREATE DATABASE {name}")
+    old = postgres_server.open(name)
+    try:
+        await upgrade_schema(old.engine, FIRST)
+        schema = (await findings_of(old))["schema"]
+    finally:
+        await old.close()
+        await postgres_server.drop(name)
+    assert (schema.state, schema.advice) == (State.FAIL, "Run: siteatlas db upgrade")
+
+
+@pytest.mark.pgbouncer
+@pytest.mark.slow
+async def test_a_pooler_is_recognized(
+    pgbouncer_program: str, postgres_server: PostgresServer, database_name: str
+):
+    with running_pooler(pgbouncer_program, postgres_server.admin_url) as pooler:
+        pooled = create_database(pooler.url_of(database_name))
+        bind_database(pooled)
+        try:
+            found = await findings_of(pooled)
+        finally:
+            bind_database(None)
+            await pooled.close()
+    assert "transaction mode" in found["pooler"].message
+
+
+def test_an_address_that_others_can_reach_needs_a_key_and_tls(tmp_path: Path):
+    public = Settings(host="0.0.0.0")
+    assert check_access(Settings(), is_closed=False).state is State.OK
+    without_key = check_access(public, is_closed=False)
+    assert without_key.state is State.FAIL
+    assert "siteatlas keys create" in str(without_key.advice)
+    without_tls = check_access(public, is_closed=True)
+    assert without_tls.state is State.WARN
+    assert "SITEATLAS_PUBLIC_URL" in str(without_tls.advice)
+    behind_proxy = replace(public, public_url="https://siteatlas.example.com")
+    assert check_access(behind_proxy, is_closed=True).state is State.OK
+    no_file = replace(public, admin_key_file=tmp_path / "nothing")
+    assert check_access(no_file, is_closed=True).state is State.FAIL
+
+
+def test_a_port_of_another_program_is_named():
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        settings = Settings(port=other.getsockname()[1])
+        assert check_port(settings).state is State.FAIL
+    assert check_port(settings).state is State.OK
+
+
+def test_a_full_disk_is_noticed_before_postgresql_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    settings = Settings(data_dir=tmp_path / "not" / "there" / "yet")
+    assert str(settings.data_dir) in check_disk(settings).message
+    monkeypatch.setattr(doctor, "FREE_WARN", 10**18)
+    assert check_disk(settings).state is State.WARN
+    monkeypatch.setattr(doctor, "FREE_FAIL", 10**18)
+    assert check_disk(settings).state is State.FAIL
+
+
+async def test_a_site_is_requested_as_scans_do():
+    async with SiteServer({"/robots.txt": ""}) as site:
+        base = f"http://{site.host_port}"
+        refused = await check_network(Settings(), base)
+        allowed = await check_network(Settings(egress_allow=site.host_port), base)
+    assert [(one.check, one.state) for one in refused] == [
+        ("dns", State.OK),
+        ("egress", State.FAIL),
+    ]
+    assert "SITEATLAS_EGRESS_ALLOW" in str(refused[1].advice)
+    assert [one.state for one in allowed] == [State.OK, State.OK]
+    assert "HTTP status 200" in allowed[1].message
