@@ -73,7 +73,7 @@ def test_there_is_no_default_password(project):
 
 
 @pytest.mark.parametrize(
-    "page", ["README.md", "docker-compose.yml", "Dockerfile", "docs/how-to/run-as-a-service.md"]
+    "page", ["README.md", "docker-compose.yml", "Dockerfile", "docs/how-to/deploy.md"]
 )
 def test_what_was_never_run_is_said_where_it_is_offered(project, page):
     text = (project / page).read_text(encoding="utf-8")
@@ -112,6 +112,35 @@ def test_everything_that_is_installed_is_checked_by_hash(dockerfile):
     installs = re.findall(r"pip install .*", dockerfile)
     unchecked = [i for i in installs if "--require-hashes" not in i and "--no-deps" not in i]
     assert unchecked == []
+
+
+def test_the_api_is_reached_without_a_relay_and_asks_for_the_key_of_a_secret(services, project):
+    assert [name for name, service in services.items() if "network_mode" in service] == []
+    api = services["api"]
+    assert api["environment"]["SITEATLAS_HOST"] == "0.0.0.0"
+    (secret,) = api["secrets"]
+    assert api["environment"]["SITEATLAS_ADMIN_KEY_FILE"] == f"/run/secrets/{secret}"
+    composition = yaml.safe_load((project / "docker-compose.yml").read_text(encoding="utf-8"))
+    assert composition["secrets"] == {secret: {"file": "./secrets/admin-key"}}
+    assert "/secrets/" in (project / ".gitignore").read_text(encoding="utf-8").splitlines()
+
+
+def test_the_units_run_commands_of_ours_with_settings_that_exist(project):
+    known = {environment_name(field) for field in DECLARATIONS}
+    units = sorted((project / "deploy" / "systemd").glob("*.service"))
+    assert len(units) == 3
+    for unit in units:
+        text = unit.read_text(encoding="utf-8")
+        assert "User=siteatlas" in text
+        assert set(re.findall(r"^Environment=(\w+)=", text, re.MULTILINE)) <= known
+        assert re.search(r"^ExecStart=.*/siteatlas -q (serve|worker|db backup)", text, re.MULTILINE)
+
+
+def test_the_files_of_reverse_proxies_name_settings_that_exist(project):
+    known = {environment_name(field) for field in DECLARATIONS}
+    for path in (project / "deploy").glob("*/*"):
+        named = re.findall(r"SITEATLAS_\w+", path.read_text(encoding="utf-8"))
+        assert set(named) <= known, path
 
 
 @pytest.mark.slow

@@ -18,7 +18,7 @@ from siteatlas.cli.hosting.listener import BACKLOG, quiet_accept_faults
 from siteatlas.cli.terminal.database import opened
 from siteatlas.cli.terminal.signals import stop_on_signals
 from siteatlas.errors import DatabaseUnavailable
-from siteatlas.main import create_app
+from siteatlas.main import create_app, end_waiting
 from siteatlas.net.egress import EgressPolicy
 from siteatlas.process import freeze_startup_objects
 from siteatlas.scanner.reading.document import load_readers
@@ -138,6 +138,6 @@ class Service:
                 insecure_no_auth=self._insecure_no_auth,
             )
             limits = ConnectionLimits.of(self._settings)
-            self._server = WebServer(app, on_ready, limits, app.state.api.feed.close)
+            self._server = WebServer(app, on_ready, limits, partial(end_waiting, app))
             with quiet_accept_faults():
                 await self._server.serve(sockets=[listener])
