@@ -8,7 +8,11 @@ from subprocess import Popen
 
 import pytest
 
-from tests.fixtures.commands import Machine
+from tests.fixtures.commands import Machine, Service
+from tests.fixtures.waiting import block_until
+
+# It makes a database and scans ten sites, some of them twelve times.
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 
 
 def words_of(demo: Popen[str]) -> list[str]:
@@ -30,7 +34,7 @@ def commands_of(lines: list[str]) -> list[str]:
 
 def test_every_command_that_the_demo_prints_works(fresh_machine: Machine):
     with fresh_machine.process("demo") as demo:
-        scan, post, urls = commands_of(words_of(demo))
+        scan, post, urls, _follow = commands_of(words_of(demo))
         scanned = fresh_machine.execute(["sh", "-c", scan])
         assert (scanned.returncode, "1,200 URLs" in scanned.stderr) == (0, True), scanned.stderr
         stored = fresh_machine.execute(["sh", "-c", urls])
@@ -40,12 +44,48 @@ def test_every_command_that_the_demo_prints_works(fresh_machine: Machine):
             assert '"status":"pending"' in accepted.stdout
 
 
-@pytest.mark.slow
 def test_a_changing_site_gives_the_follower_something_to_print(fresh_machine: Machine):
-    with fresh_machine.process("demo", "--changing") as demo:
+    with fresh_machine.process("demo") as demo:
         *_, follow = commands_of(words_of(demo))
         assert follow.endswith("changes --follow")
         command = ["timeout", "25", "sh", "-c", f"exec env {follow} --format jsonl"]
         printed = fresh_machine.execute(command).stdout
     kinds = {json.loads(line)["kind"] for line in printed.splitlines()}
     assert "added" in kinds
+
+
+def test_the_demo_opens_onto_a_dashboard_with_something_to_show(fresh_machine: Machine):
+    with fresh_machine.process("demo") as demo:
+        lines = words_of(demo)
+        address = address_of(lines)
+        service = Service(demo, address)
+        changes = service.ask("/api/v3/changes?limit=1000")["items"]
+        sites = service.ask("/api/v3/domains")["items"]
+        block_until(lambda: running_jobs(service) != [], seconds=10)
+    assert len(sites) == 10
+    assert {"added", "removed", "moved", "changed"} <= {change["kind"] for change in changes}
+    assert len({change["seq"] for change in changes}) > 10
+
+
+def test_a_demo_without_changing_sites_leaves_its_sites_alone(fresh_machine: Machine):
+    with fresh_machine.process("demo", "--no-changing") as demo:
+        service = Service(demo, address_of(words_of(demo)))
+        assert len(service.ask("/api/v3/domains")["items"]) == 7
+        assert running_jobs(service) == []
+
+
+def address_of(lines: list[str]) -> str:
+    """The address of the dashboard, which is announced before anything is scanned."""
+    (place, first), *_ = [
+        (place, line.removeprefix("Dashboard: ").rstrip("/"))
+        for place, line in enumerate(lines)
+        if line.startswith("Dashboard: ")
+    ]
+    assert place < next(n for n, line in enumerate(lines) if line.startswith("Scanning"))
+    return first
+
+
+def running_jobs(service: Service) -> list[object]:
+    """The jobs that run now."""
+    jobs: list[object] = service.ask("/api/v3/jobs?status=processing")["items"]
+    return jobs

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import timedelta
 from itertools import cycle
 
@@ -22,20 +23,42 @@ from siteatlas.demo.documents import (
 from siteatlas.demo.sites import MISSING, TOPICS, SiteContent, SitePlan, robots
 
 CHANGE_SECONDS = 3.0
-GUIDES, REVIEWS = "guides", "reviews"
-PAGES_AT_FIRST = 30
-BROKEN = page("The database of this shop is busy", status=500)
+BROKEN = page("The database of this site is busy", status=500)
+
+
+@dataclass(frozen=True, slots=True)
+class ChangingPlan:
+    """What a changing site is about: its two sections, their size, and how many pages come at once.
+
+    Pages come and go in the first section, and move from there to the second.
+    """
+
+    name: str
+    story: str
+    sections: tuple[str, str]
+    pages: int = 30
+    added: int = 3
+
+
+JOURNAL = ChangingPlan(
+    "journal", "changes every few seconds: pages come, move, change and go", ("guides", "reviews")
+)
+MARKET = ChangingPlan(
+    "market", "changes by dozens of pages at a time", ("offers", "stalls"), pages=90, added=36
+)
 
 
 class ChangingSite:
-    """Two sitemaps, guides and reviews, whose pages change with every step."""
+    """Two sitemaps whose pages change with every step."""
 
-    def __init__(self) -> None:
+    def __init__(self, plan: ChangingPlan = JOURNAL) -> None:
+        self._plan = plan
+        self._busy, self._calm = plan.sections
         self._base = ""
         self._clock = 0
-        self._added = PAGES_AT_FIRST
+        self._added = plan.pages
         # The page number and the step that gave it its date.
-        self._pages: dict[str, dict[int, int]] = {GUIDES: {}, REVIEWS: {}}
+        self._pages: dict[str, dict[int, int]] = {section: {} for section in plan.sections}
         self._is_broken = False
         self._closed_paths = 1
         self._documents: dict[str, ServedDocument] = {}
@@ -44,7 +67,7 @@ class ChangingSite:
     @property
     def plan(self) -> SitePlan:
         """The site before it has an address."""
-        return SitePlan("journal", "with --changing: pages come, move, change and go", self._build)
+        return SitePlan(self._plan.name, self._plan.story, self._build)
 
     def step(self) -> str:
         """Change something, and return what."""
@@ -56,23 +79,23 @@ class ChangingSite:
     def _cycle(self) -> tuple[Callable[[], str], ...]:
         """The steps, in their order."""
         return (
-            self._add_guides,
-            self._date_guide,
-            self._drop_guides,
-            self._move_guide,
-            self._add_guides,
-            self._break_reviews,
-            self._add_guides,
-            self._mend_reviews,
+            self._add_pages,
+            self._date_page,
+            self._drop_pages,
+            self._move_page,
+            self._add_pages,
+            self._break_section,
+            self._add_pages,
+            self._mend_section,
             self._close_path,
-            self._drop_review,
+            self._drop_page,
         )
 
     def _build(self, base: str) -> SiteContent:
         """The content at first; it is replaced while the site is served."""
         self._base = base
         for section in self._pages:
-            self._pages[section] = dict.fromkeys(range(PAGES_AT_FIRST), 0)
+            self._pages[section] = dict.fromkeys(range(self._plan.pages), 0)
         self._serve()
         count = sum(map(len, self._pages.values()))
         return SiteContent(self._documents, MISSING, expected_urls=count, expected_sitemaps=2)
@@ -81,67 +104,67 @@ class ChangingSite:
         """Write all documents anew."""
         closed = [f"Disallow: /private-{n}/" for n in range(self._closed_paths)]
         named = [f"Sitemap: {self._base}/{section}.xml" for section in self._pages]
-        self._documents["/"] = page("A journal that is never finished")
+        self._documents["/"] = page(f"A {self._plan.name} that is never finished")
         self._documents["/robots.txt"] = robots(*closed, *named)
         for section, pages in self._pages.items():
             entries = [self._entry(section, number, at) for number, at in pages.items()]
             self._documents[f"/{section}.xml"] = xml(urlset_text(entries))
         if self._is_broken:
-            self._documents[f"/{REVIEWS}.xml"] = BROKEN
+            self._documents[f"/{self._calm}.xml"] = BROKEN
 
     def _entry(self, section: str, number: int, changed_at: int) -> Entry:
         """One page of the changing site; a page keeps its address when it moves."""
-        kind = REVIEWS if section == REVIEWS and number < PAGES_AT_FIRST else GUIDES
+        kind = section if number < self._plan.pages else self._busy
         lastmod = (
             FIRST_DAY + timedelta(days=number % 28 + changed_at % DAYS_WITH_CHANGES)
         ).isoformat()
         return Entry(f"{self._base}/{kind}/{TOPICS[number % 8]}-{number:03d}", lastmod)
 
-    def _add_guides(self) -> str:
-        """Add three guides."""
-        numbers = range(self._added, self._added + 3)
-        self._pages[GUIDES] |= dict.fromkeys(numbers, self._clock)
+    def _add_pages(self) -> str:
+        """Add pages to the first section."""
+        numbers = range(self._added, self._added + self._plan.added)
+        self._pages[self._busy] |= dict.fromkeys(numbers, self._clock)
         self._added += len(numbers)
-        return "added 3 guides"
+        return f"added {len(numbers)} {self._busy}"
 
-    def _date_guide(self) -> str:
-        """Give the newest guide another date."""
-        self._pages[GUIDES][max(self._pages[GUIDES])] = self._clock
-        return "changed a guide"
+    def _date_page(self) -> str:
+        """Give the newest page of the first section another date."""
+        self._pages[self._busy][max(self._pages[self._busy])] = self._clock
+        return f"changed one of the {self._busy}"
 
-    def _drop_guides(self) -> str:
-        """Drop the oldest guides, as many as were added in a cycle."""
-        guides = self._pages[GUIDES]
-        for number in sorted(guides)[: max(1, len(guides) - PAGES_AT_FIRST)]:
-            del guides[number]
-        return "dropped guides"
+    def _drop_pages(self) -> str:
+        """Drop the oldest pages of the first section, as many as were added in a cycle."""
+        pages = self._pages[self._busy]
+        for number in sorted(pages)[: max(1, len(pages) - self._plan.pages)]:
+            del pages[number]
+        return f"dropped {self._busy}"
 
-    def _move_guide(self) -> str:
-        """List the newest guide among the reviews instead."""
-        number = max(self._pages[GUIDES])
-        self._pages[REVIEWS][number] = self._pages[GUIDES].pop(number)
-        return "moved a guide to the reviews"
+    def _move_page(self) -> str:
+        """List the newest page of the first section in the second instead."""
+        number = max(self._pages[self._busy])
+        self._pages[self._calm][number] = self._pages[self._busy].pop(number)
+        return f"moved one of the {self._busy} to the {self._calm}"
 
-    def _break_reviews(self) -> str:
-        """Answer requests for the reviews with an error."""
+    def _break_section(self) -> str:
+        """Answer requests for the second section with an error."""
         self._is_broken = True
-        return "broke the reviews"
+        return f"broke the {self._calm}"
 
-    def _mend_reviews(self) -> str:
-        """Serve the reviews again."""
+    def _mend_section(self) -> str:
+        """Serve the second section again."""
         self._is_broken = False
-        return "mended the reviews"
+        return f"mended the {self._calm}"
 
     def _close_path(self) -> str:
         """Add a line to robots.txt, or start again with one."""
         self._closed_paths = self._closed_paths % 5 + 1
         return "changed robots.txt"
 
-    def _drop_review(self) -> str:
-        """Drop the oldest review."""
-        reviews = self._pages[REVIEWS]
-        del reviews[min(reviews)]
-        return "dropped a review"
+    def _drop_page(self) -> str:
+        """Drop the oldest page of the second section."""
+        pages = self._pages[self._calm]
+        del pages[min(pages)]
+        return f"dropped one of the {self._calm}"
 
 
 async def keep_changing(site: ChangingSite, seconds: float = CHANGE_SECONDS) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import socket
 from collections.abc import Sequence
@@ -116,9 +117,13 @@ def listening_socket(number: int) -> socket.socket:
 
 def application(content: SiteContent) -> web.Application:
     """A web application that serves the content of one site."""
+    turn = asyncio.Lock()
 
     async def answer(request: web.Request) -> web.Response:
         """Respond to a request for any path of a demo site."""
+        if content.seconds_per_answer:
+            async with turn:
+                await asyncio.sleep(content.seconds_per_answer)
         document = content.documents.get(request.path, content.otherwise)
         return demo_response(document, request.headers.get("If-None-Match"))
 

@@ -32,7 +32,10 @@ TOPICS = ("harbour", "forest", "market", "bridge", "garden", "museum", "railway"
 
 @dataclass(frozen=True, slots=True)
 class SiteContent:
-    """All answers of one site and the result that a scan of it must have."""
+    """All answers of one site and the result that a scan of it must have.
+
+    A site with `seconds_per_answer` answers one request at a time.
+    """
 
     documents: Mapping[str, ServedDocument]
     otherwise: ServedDocument
@@ -41,6 +44,7 @@ class SiteContent:
     expected_status: Literal["completed", "failed"] = "completed"
     expected_partial: bool = False
     expected_error_code: str | None = None
+    seconds_per_answer: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,6 +191,30 @@ def single_page_app(base: str) -> SiteContent:
     return _content_without_sitemap({}, page(f"The application at {base}"))
 
 
+def archive(base: str) -> SiteContent:
+    """48 sitemaps, one for each month of four years, from a server that takes its time."""
+    months = [f"{year}-{month:02d}" for year in range(2022, 2026) for month in range(1, 13)]
+    documents = {
+        "/": page("The archive of the harbour master"),
+        "/robots.txt": robots(f"Sitemap: {base}/sitemap.xml"),
+        "/sitemap.xml": xml(index_text({f"{base}/{month}.xml": f"{month}-28" for month in months})),
+    }
+    for place, month in enumerate(months):
+        entries = [
+            Entry(f"{base}/log/{month}/{TOPICS[n % 8]}-{n:03d}", f"{month}-{n % 28 + 1:02d}")
+            for n in range(120 + place * 37 % 80)
+        ]
+        documents[f"/{month}.xml"] = xml(urlset_text(entries))
+    count = sum(120 + place * 37 % 80 for place in range(len(months)))
+    return SiteContent(
+        documents,
+        MISSING,
+        expected_urls=count,
+        expected_sitemaps=len(months) + 1,
+        seconds_per_answer=0.5,
+    )
+
+
 def _content_without_sitemap(
     documents: Mapping[str, ServedDocument], otherwise: ServedDocument
 ) -> SiteContent:
@@ -210,3 +238,5 @@ PLANS = (
     SitePlan("card", "no sitemap at all: the scan fails and gives the reason", without_sitemap),
     SitePlan("app", "answers every path with a page: no sitemap is believed", single_page_app),
 )
+# Only in a demo that keeps serving: its scan lasts half a minute.
+SLOW_PLAN = SitePlan("archive", "answers slowly: watch its scan while it runs", archive)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from itertools import pairwise
 
-from siteatlas.demo.changing import ChangingSite
+from siteatlas.demo.changing import JOURNAL, MARKET, ChangingSite
 from siteatlas.demo.sites import SiteContent
 
 BASE = "http://127.0.7.8:8765"
@@ -27,6 +27,12 @@ def test_every_step_changes_something():
         site.step()
         seen.append(served(content))
     assert all(before != after for before, after in pairwise(seen))
+
+
+def test_two_changing_sites_have_no_section_in_common():
+    content = [ChangingSite(plan).plan.build(BASE) for plan in (JOURNAL, MARKET)]
+    paths = [{path for path in served(each) if path.endswith(".xml")} for each in content]
+    assert paths == [{"/guides.xml", "/reviews.xml"}, {"/offers.xml", "/stalls.xml"}]
 
 
 def test_it_adds_drops_moves_and_breaks_pages():

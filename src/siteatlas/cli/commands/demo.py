@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from siteatlas.aio.background import background_task
+from siteatlas.cli.commands.demo_living import HISTORY_SCANS, LivingSites
 from siteatlas.cli.commands.demo_tour import DemoScan, Tour, invitation, new_client, program_name
 from siteatlas.cli.hosting.listener import base_url, listen
 from siteatlas.cli.hosting.server import Service
 from siteatlas.cli.terminal.context import prepare
 from siteatlas.cli.terminal.errors import INTERRUPTED, run
 from siteatlas.cli.terminal.output import Column, ColumnKind, print_message, write_table
-from siteatlas.demo.changing import ChangingSite, keep_changing
-from siteatlas.demo.server import DemoServer
+from siteatlas.demo.server import DemoServer, DemoSite
 from siteatlas.demo.sites import PLANS
 from siteatlas.setting_types import MAX_PORT
 from siteatlas.settings import Settings, default_data_dir
@@ -32,7 +32,6 @@ COLUMNS = [
     Column("REASON"),
 ]
 NAME_WIDTH = 10
-SCAN_SECONDS = 10.0
 
 app = typer.Typer(rich_markup_mode=None)
 
@@ -51,20 +50,20 @@ def demo(
     changing: Annotated[
         bool,
         typer.Option(
-            "--changing",
-            help="Also serve a site that changes every few seconds, and scan it again and again.",
+            help="Also serve sites that change while the demo runs and a slow one, and scan them "
+            "again and again, so that the dashboard has something to show.",
         ),
-    ] = False,
+    ] = True,
 ) -> None:
     """Run the whole service on this machine, scan small demo sites and show the results.
 
     The demo uses its own data directory. With --exit, the exit code is 1 if a result is unexpected,
-    and --changing has no effect.
+    and there are no changing sites.
     """
     settings = prepare(log_level="error", host="127.0.0.1", port=port)
-    journal = ChangingSite() if changing and not leave else None
+    living = LivingSites() if changing and not leave else None
     with listen(settings.host, settings.port) as listener:
-        scans = run(_demo(settings, listener, journal, leave=leave))
+        scans = run(_demo(settings, listener, living, leave=leave))
     if scans is None:
         raise typer.Exit(INTERRUPTED)
     raise typer.Exit(0 if all(scan.is_as_expected for scan in scans) else 1)
@@ -88,15 +87,16 @@ def demo_data_dir(data_dir: Path) -> Path:
 
 
 async def _demo(
-    settings: Settings, listener: socket.socket, journal: ChangingSite | None, *, leave: bool
+    settings: Settings, listener: socket.socket, living: LivingSites | None, *, leave: bool
 ) -> list[DemoScan] | None:
     """The scans of the demo sites; None if a signal ended the demo early."""
-    async with DemoServer(PLANS if journal is None else (*PLANS, journal.plan)) as server:
+    async with DemoServer(PLANS if living is None else (*PLANS, *living.plans)) as server:
         own = demo_settings(settings, [site.host_port for site in server.sites])
         ready = asyncio.Event()
         service = Service(own)
+        address = base_url(listener)
         serving = asyncio.create_task(service.run(listener, ready.set))
-        touring = asyncio.create_task(_tour(ready, base_url(listener), server))
+        touring = asyncio.create_task(_tour(ready, address, server.sites, living, leave=leave))
         await asyncio.wait([serving, touring], return_when=asyncio.FIRST_COMPLETED)
         toured = touring.done()
         if not toured:
@@ -104,53 +104,68 @@ async def _demo(
         elif leave or touring.exception() is not None:
             service.stop()
         else:
-            address = base_url(listener)
-            lines = invitation(
-                address, server.sites, own.data_dir, program_name(), changing=journal is not None
-            )
-            for line in lines:
-                print_message(line)
-            if journal is not None:
-                return await _serve_changes(journal, address, server, serving, touring.result())
+            _print_invitation(address, server.sites, own.data_dir, changing=living is not None)
+            if living is not None:
+                await _keep_living(living, address, server.sites, serving)
         await serving
         return touring.result() if toured else None
 
 
-async def _serve_changes(
-    journal: ChangingSite,
-    address: str,
-    server: DemoServer,
-    serving: asyncio.Task[None],
-    scans: list[DemoScan],
-) -> list[DemoScan]:
-    """Change the site of `siteatlas demo --changing` and scan it until the service is stopped."""
+def _print_invitation(
+    address: str, sites: Sequence[DemoSite], data_dir: Path, *, changing: bool
+) -> None:
+    """Print what to try while the demo runs."""
+    for line in invitation(address, sites, data_dir, program_name(), changing=changing):
+        print_message(line)
+
+
+async def _keep_living(
+    living: LivingSites, address: str, sites: Sequence[DemoSite], serving: asyncio.Task[None]
+) -> None:
+    """Change and scan the sites of the demo until the service is stopped."""
     async with (
         new_client(address) as client,
-        background_task(keep_changing(journal)),
-        background_task(Tour(client).scan_repeatedly(server.sites[-1], SCAN_SECONDS)),
+        living.kept_going(Tour(client, watch=True), sites[len(PLANS) :]),
     ):
-        await serving
-    return scans
+        await asyncio.wait([serving])
 
 
-async def _tour(ready: asyncio.Event, address: str, server: DemoServer) -> list[DemoScan]:
+async def _tour(
+    ready: asyncio.Event,
+    address: str,
+    sites: Sequence[DemoSite],
+    living: LivingSites | None,
+    *,
+    leave: bool,
+) -> list[DemoScan]:
     """Once the service is ready, scan the demo sites through its API and print the results."""
     await ready.wait()
+    if not leave:
+        print_message(f"Dashboard: {address}/")
     async with new_client(address) as client:
-        tour = Tour(client)
+        tour = Tour(client, watch=not leave)
         known = await tour.known_sites()
         if known:
             print_message(f"{known} sites known from before.")
-        print_message(f"Scanning {len(server.sites)} demo sites through {address}")
-        scans = await tour.scan(server.sites)
+        fixed = sites[: len(PLANS)]
+        print_message(f"Scanning {len(fixed)} demo sites through {address}")
+        scans = await tour.scan(fixed)
+        if living is not None:
+            print_message(f"Scanning the changing sites {HISTORY_SCANS} times")
+            await living.make_history(tour, sites[len(PLANS) :])
+    _print_results(sites, scans)
+    return scans
+
+
+def _print_results(sites: Sequence[DemoSite], scans: Sequence[DemoScan]) -> None:
+    """Print the table of the scans, what each site is about, and what was unexpected."""
     write_table(COLUMNS, map(_result_row, scans))
     print_message("")
-    for site in server.sites:
+    for site in sites:
         print_message(f"{site.name:<{NAME_WIDTH}}{site.story}")
     for scan in scans:
         if not scan.is_as_expected:
             print_message(f"{scan.site.name} did not end as expected: {scan.site.expected_status}.")
-    return scans
 
 
 def _result_row(scan: DemoScan) -> list[object]:

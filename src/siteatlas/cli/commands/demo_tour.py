@@ -96,10 +96,11 @@ class DemoScan:
 
 
 class Tour:
-    """A client of the API, like any other program."""
+    """A client of the API, like any other program; it may ask for the sites to be watched."""
 
-    def __init__(self, client: aiohttp.ClientSession) -> None:
+    def __init__(self, client: aiohttp.ClientSession, *, watch: bool = False) -> None:
         self._client = client
+        self._watch = watch
 
     async def known_sites(self) -> int:
         """How many sites the service knows."""
@@ -120,16 +121,24 @@ class Tour:
                 await asyncio.sleep(POLL_SECONDS)
         return scans
 
-    async def scan_repeatedly(self, site: DemoSite, seconds: float) -> None:
-        """Submit a site again and again, until cancelled; a service that stops is no error."""
+    async def scan_once(self, site: DemoSite) -> None:
+        """Submit a site and wait for the end of its scan, without showing its progress."""
+        address = await self._submit(site)
         while True:
-            await asyncio.sleep(seconds)
-            with suppress(aiohttp.ClientError):
-                await self._submit(site)
+            if DemoScan(site, await self._fetch_job(address)).ended:
+                return
+            await asyncio.sleep(POLL_SECONDS)
+
+    async def scan_repeatedly(self, site: DemoSite, pause: float) -> None:
+        """Scan a site again and again, until cancelled; a service that stops is no error."""
+        while True:
+            with suppress(aiohttp.ClientError, TimeoutError):
+                await self.scan_once(site)
+            await asyncio.sleep(pause)
 
     async def _submit(self, site: DemoSite) -> str:
         """Submit a demo site to the API; returns the address of its job."""
-        body = {"base_url": site.base_url}
+        body = {"base_url": site.base_url, "watch": self._watch}
         async with self._client.post("/api/v3/sitemap/scan", json=body) as answer:
             answer.raise_for_status()
             return str((await answer.json())["status_url"])
@@ -215,8 +224,8 @@ def invitation(
         f"    {program} urls {first.host_port} --limit 10",
         "",
         *follow,
-        f"In a browser: {address}/api/v3/domains/{first.host_port}/sitemaps",
-        f"All routes:   {address}/docs",
+        f"Dashboard:  {address}/",
+        f"All routes: {address}/docs",
         "Ctrl-C stops the demo.",
     ]
 
