@@ -27,13 +27,13 @@ from siteatlas.access.marks import require_marks
 from siteatlas.access.request_headers import BrowserPages
 from siteatlas.aio.background import background_task
 from siteatlas.api.body_limits import RequestBodyLimits
-from siteatlas.api.compression import ApiCompression
+from siteatlas.api.compression import Compression
 from siteatlas.api.context import ApiContext
 from siteatlas.api.head_limits import RequestHeadLimits
 from siteatlas.api.openapi import DESCRIPTION, TAGS
 from siteatlas.api.request_boundary import RequestBoundary
 from siteatlas.api.request_metrics import RequestMetrics
-from siteatlas.api.routers.batches import LARGER_BODIES
+from siteatlas.api.routers import batches, domain_imports
 from siteatlas.api.routes import install_api, operation_id
 from siteatlas.logs import configure_logging
 from siteatlas.meters import watch_loop_lag
@@ -47,6 +47,8 @@ from siteatlas.storage.startup import open_storage
 from siteatlas.web.pages.scan import LARGER_FORMS
 from siteatlas.web.routes import install_web
 from siteatlas.web.static_files import is_page
+
+LARGER_BODIES = batches.LARGER_BODIES | domain_imports.LARGER_BODIES | LARGER_FORMS
 
 
 def create_app(
@@ -108,8 +110,8 @@ def _middleware(settings: Settings, control: AccessControl) -> list[Middleware]:
         Middleware(RequestHeadLimits),
         *_cross_origin(settings),
         Middleware(Authentication, control=control),
-        Middleware(RequestBodyLimits, larger=LARGER_BODIES | LARGER_FORMS, takes_forms=is_page),
-        Middleware(ApiCompression),
+        Middleware(RequestBodyLimits, larger=LARGER_BODIES, takes_forms=is_page),
+        Middleware(Compression),
     ]
 
 
@@ -146,7 +148,7 @@ def _lifespan(
     """The lifespan of the application: database, event loop monitoring and scheduler."""
 
     @asynccontextmanager
-    async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         """Start what the application requires, and stop it in reverse order."""
         self_check()
         async with AsyncExitStack() as stack:
@@ -157,12 +159,18 @@ def _lifespan(
             else:
                 bind_database(database)
             await stack.enter_async_context(background_task(watch_loop_lag()))
-            stack.callback(context.feed.close)
+            stack.callback(end_waiting, app)
             if run_scheduler:
                 await stack.enter_async_context(_run_scheduler_in_lifespan(context))
             yield
 
     return lifespan
+
+
+def end_waiting(app: FastAPI) -> None:
+    """End the requests that wait for something to happen, because the service stops."""
+    app.state.api.feed.close()
+    app.state.broadcaster.close()
 
 
 @asynccontextmanager

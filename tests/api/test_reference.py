@@ -30,16 +30,21 @@ from siteatlas.web.static_files import STATIC
 OPERATIONS = """
 DELETE /api/v3/domains/{domain}
 DELETE /api/v3/keys/{key_id}
+DELETE /api/v3/webhooks/{webhook_id}
 GET /api/v3/audit
 GET /api/v3/changes
+GET /api/v3/changes.atom
 GET /api/v3/domains
 GET /api/v3/domains/{domain}
 GET /api/v3/domains/{domain}/candidates
 GET /api/v3/domains/{domain}/changes
+GET /api/v3/domains/{domain}/changes.atom
+GET /api/v3/domains/{domain}/compare
 GET /api/v3/domains/{domain}/export
 GET /api/v3/domains/{domain}/problems
 GET /api/v3/domains/{domain}/robots
 GET /api/v3/domains/{domain}/scans
+GET /api/v3/domains/{domain}/sections
 GET /api/v3/domains/{domain}/sitemaps
 GET /api/v3/domains/{domain}/urls
 GET /api/v3/domains/{domain}/urls/history
@@ -53,17 +58,26 @@ GET /api/v3/sitemap/status/{job_id}
 GET /api/v3/sitemaps/{sitemap_id}
 GET /api/v3/sitemaps/{sitemap_id}/urls
 GET /api/v3/urls
+GET /api/v3/webhooks
+GET /api/v3/webhooks/{webhook_id}
+GET /api/v3/webhooks/{webhook_id}/deliveries
 GET /health
 GET /health/database
 GET /metrics
 PATCH /api/v3/domains/{domain}
+PATCH /api/v3/webhooks/{webhook_id}
 POST /api/v3/domains
+POST /api/v3/domains/import
 POST /api/v3/domains/{domain}/release
 POST /api/v3/jobs/{job_id}/cancel
 POST /api/v3/jobs/{job_id}/retry
 POST /api/v3/keys
 POST /api/v3/sitemap/batch/create
 POST /api/v3/sitemap/scan
+POST /api/v3/webhooks
+POST /api/v3/webhooks/{webhook_id}/replay
+POST /api/v3/webhooks/{webhook_id}/rotate-secret
+POST /api/v3/webhooks/{webhook_id}/test
 """
 SHAPES = [
     shape
@@ -161,7 +175,8 @@ def test_the_examples_of_a_shape_fit_it(shape: type[base.AnswerShape]):
 
 def test_the_example_of_an_answer_leaves_out_only_what_may_be_missing():
     example = base.response_example(jobs.ScanResult)
-    assert set(jobs.ScanResult.model_fields) - set(example) == {"known_sitemap_count"}
+    missing = {"known_sitemap_count", "skipped_sitemaps"}
+    assert set(jobs.ScanResult.model_fields) - set(example) == missing
     required = base.response_example(sitemaps.SitemapAnswer)
     assert list(required) == list(sitemaps.SitemapAnswer.model_fields)
     assert (required["url_count"], required["error"]) == (12, None)

@@ -1,7 +1,7 @@
 """Statements are built with SQLAlchemy; SQL as text stands in migrations only.
 
-One file goes past SQLAlchemy to the driver: `storage/statements/url_stream.py`, which sends new listings by
-COPY (decision 0014).
+Two files go past SQLAlchemy to the driver: `storage/statements/url_stream.py`, which sends new listings by
+COPY (decision 0014), and `storage/backup/bulk_commands.py`, which copies whole tables (decision 0044).
 """
 
 from __future__ import annotations
@@ -39,6 +39,13 @@ TAKE_STATEMENTS = {
 EXCEPTIONS = {
     # Checks a pooled connection by a simple query, which a pooler forwards as a whole.
     "storage/session.py": {"execute"},
+    "storage/backup/bulk_commands.py": {
+        "copy_from_table",
+        "copy_to_table",
+        "driver_connection",
+        "get_raw_connection",
+        "text",
+    },
     "storage/statements/url_stream.py": {
         "copy_to_table",
         "driver_connection",

@@ -23,6 +23,7 @@ SESSION_MAKERS = SESSIONS | {"AsyncSession", "async_sessionmaker", "Session", "s
 # They run their transaction again when it lost against another one, or when they have waited for a
 # publication, each time in a new session.
 RETRIED = {
+    "atom.py": {"_atom_response"},
     "changes.py": {"_read_page"},
     "scans.py": {"_submit_scan", "_check_right_to_watch", "_join_active_scan"},
     "domains.py": {"_remove_domain_with_retries"},

@@ -9,14 +9,16 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 
 import pytest
+from playwright.sync_api import Browser
 
 from tests.fixtures.browser import load_page
 from tests.fixtures.commands import Machine
 from tests.fixtures.embedded import data_directory
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 
 REBOUND = "rebound.example"
+OWN_JOBS = "fetch('/api/v3/jobs').then(r => r.json()).then(page => page.items.length)"
 PAGE = """<!doctype html><title>hostile</title><body><form id="form" method="post"
  action="{target}/scan" target="frame" enctype="application/x-www-form-urlencoded">
 <input name="sites" value="example.com"></form><iframe name="frame"></iframe><pre id="out"></pre>
@@ -24,9 +26,10 @@ PAGE = """<!doctype html><title>hostile</title><body><form id="form" method="pos
 const target = "{target}", scan = target + "/api/v3/sitemap/scan";
 const body = JSON.stringify({{base_url: "example.com"}});
 const tries = {{
-  read: () => fetch(target + "/api/v3/jobs").then(r => r.text()),
-  json: () => fetch(scan, {{method: "POST", body, headers: {{"Content-Type": "application/json"}}}}),
-  plain: () => fetch(scan, {{method: "POST", body, mode: "no-cors"}}).then(r => r.type),
+  read: () => fetch(target + "/api/v3/jobs", {{credentials: "include"}}).then(r => r.text()),
+  json: () => fetch(scan, {{method: "POST", body, credentials: "include",
+    headers: {{"Content-Type": "application/json"}}}}),
+  plain: () => fetch(scan, {{method: "POST", body, mode: "no-cors", credentials: "include"}}).then(r => r.type),
   health: () => fetch(target + "/health").then(r => r.json()),
 }};
 (async () => {{
@@ -80,11 +83,38 @@ def test_a_page_of_another_origin_starts_no_scan_and_reads_nothing(
             page = load_page(chromium_program, f"http://{REBOUND}:{hostile}/", rules)
         assert "<title>finished</title>" in page.html
         (out,) = re.findall(r'<pre id="out">([^<]*)</pre>', page.html)
-        results = dict(part.split("=", 1) for part in out.strip(";").split(";"))
-        assert {name: results[name] for name in ("read", "json", "health")} == {
-            "read": "failed",
-            "json": "failed",
-            "health": "failed",
-        }
-        assert results["plain"] in {"failed", "done opaque"}
+        check_attempts(out)
         assert service.ask("/api/v3/jobs")["items"] == []
+
+
+def check_attempts(out: str) -> None:
+    """All attempts of the hostile page failed, as far as it can see."""
+    results = dict(part.split("=", 1) for part in out.strip(";").split(";"))
+    assert {name: results[name] for name in ("read", "json", "health")} == {
+        "read": "failed",
+        "json": "failed",
+        "health": "failed",
+    }
+    assert results["plain"] in {"failed", "done opaque"}
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"], ids=["same site", "another site"])
+def test_a_page_of_another_origin_cannot_use_the_session_of_a_browser(chromium: Browser, host: str):
+    """A page on another port of the same host is of the same site: it sends the cookie along."""
+    with data_directory() as folder:
+        machine = Machine(folder)
+        key = machine.json("keys", "create", "--name", "ann", "--scope", "admin")["key"]
+        with machine.service("--no-scheduler") as service, hostile_site(service.address) as hostile:
+            context = chromium.new_context()
+            page = context.new_page()
+            page.goto(f"{service.address}/login")
+            page.get_by_label("Access key").fill(key)
+            page.get_by_role("button", name="Log in").click()
+            page.wait_for_url(f"{service.address}/")
+            assert page.evaluate(OWN_JOBS) == 0
+            stranger = context.new_page()
+            stranger.goto(f"http://{host}:{hostile}/")
+            stranger.wait_for_function("document.title === 'finished'")
+            check_attempts(stranger.locator("#out").inner_text())
+            assert page.evaluate(OWN_JOBS) == 0
+            context.close()

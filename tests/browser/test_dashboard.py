@@ -3,19 +3,31 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-untyped]
 from playwright.sync_api import Browser, Page, expect
 
 from tests.browser.conftest import WatchedContext
-from tests.fixtures.commands import Service
+from tests.fixtures.commands import Machine, Service
+from tests.fixtures.embedded import data_directory
 from tests.fixtures.site_server import SiteServer
 
 pytestmark = pytest.mark.slow
 
 PATIENCE = 30_000
-PATHS = ["/", "/domains", "/changes", "/problems", "/jobs", "/system", "/scan"]
+PATHS = [
+    "/",
+    "/domains",
+    "/changes",
+    "/problems",
+    "/jobs",
+    "/webhooks",
+    "/system",
+    "/keys",
+    "/scan",
+]
 TABS = ["summary", "tree", "urls", "changes", "problems", "scans", "robots", "settings"]
 # Elements that reach beyond the window, unless a parent lets them scroll.
 WIDE_ELEMENTS = """width => [...document.querySelectorAll("body *")]
@@ -43,6 +55,13 @@ def scanned(chromium: Browser, service: Service, site: SiteServer) -> str:
     return site.host_port
 
 
+@pytest.fixture(scope="module")
+def waiting() -> Iterator[Service]:
+    """A service without a worker: its jobs wait."""
+    with data_directory() as folder, Machine(folder).service("--no-scheduler") as running:
+        yield running
+
+
 def test_a_submitted_site_is_watched_live_to_its_end(
     window: WatchedContext, service: Service, site: SiteServer
 ):
@@ -61,7 +80,9 @@ def test_the_tree_opens_and_leads_to_a_sitemap(
     page = window.open(f"{service.address}/domains/{scanned}?tab=tree")
     page.get_by_role("link", name="/b.xml").click()
     expect(page.locator("h1")).to_contain_text("/b.xml")
-    expect(page.locator("tbody tr")).to_have_count(5)
+    expect(
+        page.get_by_role("table", name="URLs of this sitemap").locator("tbody tr")
+    ).to_have_count(5)
 
 
 def test_a_filter_is_in_the_address_and_the_back_button_undoes_it(
@@ -110,6 +131,61 @@ def test_the_keyboard_alone_leads_to_everything(window: WatchedContext, service:
     expect(page.get_by_role("searchbox", name="Search")).to_be_focused()
 
 
+def test_a_site_is_scanned_with_the_keyboard_alone(
+    window: WatchedContext, service: Service, site: SiteServer
+):
+    page = window.open(service.address + "/")
+    page.keyboard.press("Tab")
+    expect(page.get_by_role("link", name="Skip to the content")).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(page.locator("#content")).to_be_focused()
+    page.keyboard.press("s")
+    page.keyboard.type(site.base)
+    button = page.get_by_role("dialog").get_by_role("button", name="Scan now")
+    for _ in range(6):
+        if button.evaluate("one => one === document.activeElement"):
+            break
+        page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    page.wait_for_url(re.compile(r"/jobs/\d+$"))
+
+
+def test_a_job_is_cancelled_and_retried(
+    window: WatchedContext, waiting: Service, chromium: Browser
+):
+    page = window.open(waiting.address + "/")
+    submit(page, "example.com")
+    page.get_by_role("button", name="Cancel", exact=True).last.click()
+    expect(page.locator("h1 + .badge")).to_contain_text("cancelled")
+    page.get_by_role("button", name="Retry").click()
+    expect(page.locator("h1 + .badge")).to_contain_text("waiting")
+
+
+def test_an_action_applies_to_all_jobs_that_match_the_filter(
+    window: WatchedContext, waiting: Service
+):
+    page = window.open(waiting.address + "/")
+    submit(page, "a.example b.example c.example")
+    page.goto(waiting.address + "/jobs?status=pending")
+    page.get_by_role("button", name=re.compile(r"Cancel all \d+ waiting jobs")).click()
+    expect(page.locator("main")).to_contain_text("No job matches these filters.")
+    shared = window.open(waiting.address + "/jobs?status=cancelled&domain=b.example")
+    expect(shared.locator("#job-rows tbody tr")).to_have_count(1)
+    shared.keyboard.press("Escape")
+    shared.wait_for_url("**/jobs")
+
+
+def test_the_page_of_patterns_has_no_barrier_that_axe_finds(chromium: Browser):
+    with data_directory() as folder:
+        machine = Machine(folder, {"SITEATLAS_LOG_LEVEL": "debug"})
+        with machine.service("--no-scheduler") as service:
+            for scheme in ("light", "dark"):
+                context = chromium.new_context(color_scheme="dark" if scheme == "dark" else "light")
+                page = WatchedContext(context).open(service.address + "/_patterns")
+                assert Axe().run(page).response["violations"] == []
+                context.close()
+
+
 def test_a_chosen_theme_is_kept(window: WatchedContext, service: Service):
     page = window.open(service.address + "/")
     page.keyboard.press("t")
@@ -135,8 +211,7 @@ def test_everything_works_without_javascript(
 
 
 @pytest.mark.timeout(180)
-@pytest.mark.parametrize("width", [320, 1280])
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize(("scheme", "width"), [("light", 320), ("dark", 1280)])
 def test_no_page_has_a_barrier_that_axe_finds_or_scrolls_sideways(
     chromium: Browser, service: Service, scanned: str, scheme: str, width: int
 ):

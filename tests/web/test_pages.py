@@ -6,13 +6,25 @@ import httpx
 import pytest
 
 from siteatlas.storage.models import Domain, Sitemap
+from siteatlas.storage.session import Database
+from tests.fixtures.access import application, client_with
 from tests.fixtures.pipeline import index, pages, rows_of, scan_server, urlset
 from tests.fixtures.site_server import SiteServer
 from tests.fixtures.web_pages import WebPage
 
 pytestmark = pytest.mark.usefixtures("database")
 
-PAGES = ["/", "/domains", "/changes", "/problems", "/jobs", "/system", "/scan"]
+PAGES = [
+    "/",
+    "/domains",
+    "/changes",
+    "/problems",
+    "/jobs",
+    "/webhooks",
+    "/system",
+    "/keys",
+    "/scan",
+]
 TABS = ["summary", "tree", "urls", "changes", "problems", "scans", "robots", "settings"]
 
 
@@ -167,3 +179,76 @@ async def test_a_program_gets_problem_details_where_a_browser_gets_a_page(
     response = await client.get("/no/such/page", headers={"Accept": "application/json"})
     assert response.headers["content-type"] == "application/problem+json"
     assert response.json()["code"] == "not_found"
+
+
+async def test_the_page_of_patterns_is_for_development_only(
+    client: httpx.AsyncClient, database: Database
+):
+    assert (await client.get("/_patterns")).status_code == 404
+    app = application(database, log_level="debug")
+    async with client_with(app) as developer:
+        page = await page_at(developer, "/_patterns")
+    assert len(page.find("//svg")) >= 5
+
+
+@pytest.mark.parametrize("days", ["1", "7", "30", "90", "", "junk"])
+async def test_the_overview_shows_the_changes_of_a_range(client: httpx.AsyncClient, days: str):
+    content = {"/robots.txt": "Sitemap: {base}/a.xml\n", "/a.xml": urlset(pages("a", 5))}
+    async with SiteServer(content) as server:
+        await scan_server(server)
+        server.pages["/a.xml"] = urlset(pages("a", 9))
+        await scan_server(server)
+    page = await page_at(client, f"/?days={days}")
+    (title,) = page.find("//rect[@class='added']/title/text()")
+    assert title.endswith("4 added, 0 removed")
+
+
+async def test_an_index_that_lists_itself_is_shown_as_a_tree(client: httpx.AsyncClient):
+    content = {
+        "/robots.txt": "Sitemap: {base}/index.xml\n",
+        "/index.xml": index(["{base}/other.xml", "{base}/a.xml"]),
+        "/other.xml": index(["{base}/other.xml", "{base}/index.xml", "{base}/a.xml"]),
+        "/a.xml": urlset(pages("a", 3)),
+    }
+    async with SiteServer(content) as server:
+        await scan_server(server)
+    (site,) = await rows_of(Domain)
+    page = await page_at(client, f"/domains/{site.domain}?tab=tree")
+    shown = page.words("//main")
+    assert [name for name in ("index.xml", "other.xml", "a.xml") if name not in shown] == [], shown
+
+
+async def test_a_sitemap_and_the_tree_show_how_many_urls_were_listed_before(
+    client: httpx.AsyncClient,
+):
+    content = {
+        "/robots.txt": "Sitemap: {base}/a.xml\n",
+        "/a.xml": urlset(pages("a", 3)),
+    }
+    async with SiteServer(content) as server:
+        await scan_server(server)
+        server.pages["/a.xml"] = urlset(pages("a", 5))
+        await scan_server(server)
+    (site,), (document,) = await rows_of(Domain), await rows_of(Sitemap)
+    tree = await page_at(client, f"/domains/{site.domain}?tab=tree")
+    page = await page_at(client, f"/sitemaps/{document.id}")
+    for shown in (tree, page):
+        assert len(shown.find("//main//svg[@class='chart spark']//polyline")) == 1
+    reads = "//section[.//h2[.='Last reads']]//tbody/tr/td[@class='number'][1]/text()"
+    assert page.find(reads) == ["5", "3"]
+
+
+async def test_the_summary_shows_sections_and_months(client: httpx.AsyncClient):
+    entries = [("{base}/shop/" + str(n), "2026-03-05") for n in range(6)]
+    entries += [("{base}/blog/" + str(n), "2026-01-20") for n in range(3)]
+    listed = "".join(f"<url><loc>{url}</loc><lastmod>{day}</lastmod></url>" for url, day in entries)
+    content = {"/robots.txt": "Sitemap: {base}/a.xml\n", "/a.xml": f"<urlset>{listed}</urlset>"}
+    async with SiteServer(content) as server:
+        await scan_server(server)
+    (site,) = await rows_of(Domain)
+    page = await page_at(client, f"/domains/{site.domain}")
+    assert page.find("//table[@class='bars']//a/text()") == ["/shop/", "/blog/"]
+    titles = page.find("//section[@aria-labelledby='months-title']//title/text()")
+    assert titles == ["2026-01: 3", "2026-03: 6"]
+    months = page.words("//section[@aria-labelledby='months-title']")
+    assert "0 URLs without a date" in months

@@ -16,6 +16,7 @@ from fastapi import Depends, Path, Request
 from siteatlas.access.installation import Installation
 from siteatlas.api.database_checks import DatabaseProbe
 from siteatlas.api.feed_watcher import FeedWatcher
+from siteatlas.insights.changes_over_time import ChangesOverTime
 from siteatlas.insights.health import DatabaseState, database_state
 from siteatlas.insights.queue_load import EndedJobs, QueueLoad, queue_load
 from siteatlas.insights.workers import any_worker_alive
@@ -40,6 +41,7 @@ class ApiContext:
     scheduler_is_alive: Callable[[], bool] | None = None
     database_state: DatabaseProbe[DatabaseState] = field(init=False)
     queue_load: DatabaseProbe[QueueLoad] = field(init=False)
+    changes_over_time: ChangesOverTime = field(init=False, default_factory=ChangesOverTime)
     feed: FeedWatcher = field(init=False, default_factory=FeedWatcher)
     _worker_seen_until: float = field(init=False, default=0.0)
 

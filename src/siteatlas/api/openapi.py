@@ -26,13 +26,14 @@ TAGS = [
     {"name": "sitemaps", "description": "Single sitemaps."},
     {"name": "urls", "description": "Stored URLs of all sites."},
     {"name": "changes", "description": "What was added, changed and removed."},
+    {"name": "webhooks", "description": "Whom to tell of what was published."},
     {"name": "access", "description": "Access keys and the audit trail."},
     {"name": "operations", "description": "Health and metrics."},
 ]
 LOCATION: dict[str, Any] = {
     "headers": {
         "Location": {
-            "description": "URL of the job, batch or site.",
+            "description": "URL of what was created: a job, batch, site, key or webhook.",
             "schema": {"type": "string", "maxLength": 500},
         }
     }

@@ -14,6 +14,7 @@ import orjson
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
+from fastapi.routing import iter_route_contexts
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.routing import Match
@@ -40,6 +41,8 @@ CHALLENGE = 'Bearer realm="siteatlas"'
 MAX_FIELD_ERRORS = 100
 MAX_POINTER_CHARS = 200
 REQUEST_ID = "siteatlas.request_id"
+# Set in the scope of a HEAD request, which routes see as GET.
+HEAD_ONLY = "siteatlas.head_only"
 ERROR_CODE = "siteatlas.error_code"
 # The attribute of `app.state` that renders problem details as a page, if there are pages.
 ERROR_PAGE = "error_page"
@@ -151,8 +154,19 @@ async def _on_http_error(request: Request, error: Exception) -> Response:
 
 
 def allowed_methods(request: Request) -> list[str]:
-    """The HTTP methods that the routes accept for the path of a request."""
+    """The HTTP methods that the routes accept for the path of a request.
+
+    Of a path that is also a name, such as `/api/v3/domains/import`, those of the path.
+    """
     scope = {key: request.scope[key] for key in ("type", "path", "headers", "root_path")}
+    named = {
+        method
+        for context in iter_route_contexts(request.app.routes)
+        if context.path == scope["path"]
+        for method in context.methods or ()
+    }
+    if named:
+        return [method for method in METHODS if method in named]
     return [
         method
         for method in METHODS

@@ -6,7 +6,7 @@ from uuid import uuid4
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from siteatlas.api.problems import ERROR_CODE, REQUEST_ID, problem, unexpected
+from siteatlas.api.problems import ERROR_CODE, HEAD_ONLY, REQUEST_ID, problem, unexpected
 from siteatlas.errors import SiteatlasError
 from siteatlas.logs import Throttle, get_logger, job_context
 
@@ -33,6 +33,7 @@ class RequestBoundary:
         head_only = scope["method"] == "HEAD"
         if head_only:
             scope["method"] = "GET"
+            scope[HEAD_ONLY] = True
 
         async def send_with_id(message: Message) -> None:
             """ASGI `send` that adds the request id, and omits the body of the response to HEAD."""

@@ -5,10 +5,12 @@
 SiteatlasError
 ├── ConfigurationError        a setting, an option or the environment is invalid
 ├── OutputFailed              the output cannot be written
+├── BackupInvalid             the file is not a complete backup
 ├── InputError                the input is invalid
 │   ├── AddressError          … as the address of a site
 │   ├── CursorInvalid         … as the cursor of a list
 │   ├── CursorExpired         … as a position that the change feed no longer has
+│   ├── PastStateUnavailable  … as a past time whose URLs are not known
 │   └── ParquetUnavailable    … as a format that is not installed
 ├── AccessError               the request is not allowed: its sender, origin or rate
 │   ├── KeyRequired           … without a valid access key

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from typing import ClassVar
+from typing import Any, ClassVar
 
 
 class SiteatlasError(Exception):
@@ -19,7 +19,7 @@ class SiteatlasError(Exception):
         super().__init__(self.message)
 
     @property
-    def details(self) -> dict[str, str]:
+    def details(self) -> dict[str, Any]:
         """What a program needs to react to this error, beyond its code."""
         return {}
 

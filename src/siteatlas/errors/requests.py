@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from siteatlas.errors.base import SiteatlasError
 
 
@@ -11,6 +13,18 @@ class InputError(SiteatlasError):
     code = "input_invalid"
     http_status = 422
     exit_code = 2
+
+
+class TagInvalid(InputError):
+    """A tag has 1 to 50 letters, digits and . _ : / - and begins with a letter or a digit."""
+
+    code = "tag_invalid"
+
+
+class TooManyTags(InputError):
+    """A request may name at most 20 tags for a site."""
+
+    code = "too_many_tags"
 
 
 class PayloadTooLarge(InputError):
@@ -101,6 +115,26 @@ class CursorExpired(InputError):
         return {"earliest_cursor": self.earliest_cursor} if self.earliest_cursor else {}
 
 
+class PastStateUnavailable(InputError):
+    """The URLs at this time or number are not known. Ask for a later one.
+
+    `earliest_seq` is the first number of the change feed at which they are: after the last
+    baseline of the site, and as long as the feed is retained.
+    """
+
+    code = "past_state_unavailable"
+    http_status = 410
+
+    def __init__(self, message: str | None = None, *, earliest_seq: int = 0) -> None:
+        super().__init__(message)
+        self.earliest_seq = earliest_seq
+
+    @property
+    def details(self) -> dict[str, Any]:
+        """The first number, as a member of the problem details."""
+        return {"earliest_seq": self.earliest_seq} if self.earliest_seq else {}
+
+
 class ParquetUnavailable(InputError):
     """Parquet needs pyarrow. Install siteatlas[parquet], or export CSV or JSON Lines."""
 
@@ -183,10 +217,22 @@ class SitemapNotFound(NotFoundError):
     code = "sitemap_not_found"
 
 
+class ScanNotFound(NotFoundError):
+    """This site has no published scan with this number."""
+
+    code = "scan_not_found"
+
+
 class KeyNotFound(NotFoundError):
     """There is no access key with this id."""
 
     code = "key_not_found"
+
+
+class WebhookNotFound(NotFoundError):
+    """There is no webhook with this id."""
+
+    code = "webhook_not_found"
 
 
 class ConflictError(SiteatlasError):
@@ -206,6 +252,12 @@ class NothingHeld(ConflictError):
     """No removals of this site are held, so there is nothing to release."""
 
     code = "nothing_held"
+
+
+class TooManyWebhooks(ConflictError):
+    """There are 1,000 webhooks already. Delete one first."""
+
+    code = "too_many_webhooks"
 
 
 class JobStateConflict(ConflictError):

@@ -1,4 +1,4 @@
-"""What the overview shows: totals of all sites, changes per day, running jobs, sites in trouble.
+"""What the overview shows: totals of all sites, latest changes, sites in trouble.
 
 Totals come from the counters of domains and scans; no statement reads URL rows.
 """
@@ -7,18 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import date, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import BigInteger, Date, Text, cast, func, or_, select
+from sqlalchemy import Text, cast, false, func, literal_column, or_, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from siteatlas.storage.models import ChangeKind, Domain, LastScanStatus, Scan, ScanState
+from siteatlas.storage.models import Domain, LastScanStatus, Scan, ScanState
 
 ATTENTION_ROWS = 8
 LATEST_ROWS = 12
-ADDED = (ChangeKind.ADDED, ChangeKind.BACK)
-REMOVED = (ChangeKind.REMOVED, ChangeKind.EXPIRED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,16 +29,6 @@ class Totals:
     sitemaps: int
     missing_urls: int
     failing: int
-
-
-@dataclass(frozen=True, slots=True)
-class DailyChanges:
-    """URLs that were added and removed on one day, by the clock of the database."""
-
-    day: date
-    added: int
-    removed: int
-    scans: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +52,7 @@ class TroubledDomain:
     failures_in_a_row: int
     missing_count: int
     last_scan_at: datetime | None
+    reasons: list[str]
 
 
 async def totals(session: AsyncSession) -> Totals:
@@ -80,32 +69,11 @@ async def totals(session: AsyncSession) -> Totals:
     return Totals(*(int(value) for value in (await session.execute(statement)).one()))
 
 
-async def changes_per_day(session: AsyncSession, days: int) -> list[DailyChanges]:
-    """What was added and removed on each of the last days, also on days without a scan."""
-    day = cast(Scan.finished_at, Date)
-    statement = (
-        select(day, _sum_of(ADDED), _sum_of(REMOVED), func.count())
-        .where(
-            Scan.state == ScanState.PUBLISHED,
-            Scan.finished_at >= func.now() - timedelta(days=days),
-        )
-        .group_by(day)
-    )
-    found = {
-        row[0]: DailyChanges(row[0], int(row[1]), int(row[2]), row[3])
-        for row in await session.execute(statement)
-    }
-    today: date = (await session.execute(select(cast(func.now(), Date)))).scalar_one()
-    wanted = (today - timedelta(days=back) for back in range(days - 1, -1, -1))
-    return [found.get(one, DailyChanges(one, 0, 0, 0)) for one in wanted]
-
-
-def _sum_of(kinds: tuple[ChangeKind, ...]) -> Any:
-    """The changes of these kinds, summed over scans."""
-    counts = [
-        func.coalesce(cast(Scan.change_counts[kind.value].astext, BigInteger), 0) for kind in kinds
-    ]
-    return func.coalesce(func.sum(sum(counts[1:], counts[0])), 0)
+async def has_history(session: AsyncSession) -> bool:
+    """Whether the first scan that is kept began more than a day ago."""
+    first = select(Scan.started_at).order_by(Scan.id).limit(1).scalar_subquery()
+    statement = select(func.coalesce(first < func.now() - timedelta(days=1), false()))
+    return bool((await session.execute(statement)).scalar_one())
 
 
 async def latest_changes(session: AsyncSession, limit: int = LATEST_ROWS) -> list[PublishedScan]:
@@ -137,6 +105,7 @@ async def domains_in_trouble(
             Domain.failures_in_a_row,
             Domain.missing_count,
             Domain.last_scan_at,
+            func.coalesce(_last_reasons(), literal_column("'[]'::jsonb")),
         )
         .where(
             Domain.deleted_at.is_(None),
@@ -149,3 +118,15 @@ async def domains_in_trouble(
         .limit(limit)
     )
     return [TroubledDomain(*row) for row in await session.execute(statement)]
+
+
+def _last_reasons() -> Any:
+    """Why the last scan of a site is partial."""
+    return (
+        select(Scan.reasons)
+        .where(Scan.domain_id == Domain.id, Scan.state == ScanState.PUBLISHED)
+        .order_by(Scan.id.desc())
+        .limit(1)
+        .correlate(Domain)
+        .scalar_subquery()
+    )

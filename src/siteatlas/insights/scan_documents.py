@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
-from uuid import UUID
 
-from sqlalchemy import case, select
+from sqlalchemy import case
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from siteatlas.insights.scans import ScanView
+from siteatlas.insights.sitemap_history import DocumentRead
 from siteatlas.insights.views import select_view
 from siteatlas.storage.models import Scan, Sitemap, SitemapScan, SitemapScanState
 
@@ -18,18 +17,10 @@ TROUBLED = (SitemapScanState.UNREAD, SitemapScanState.CUT)
 
 
 @dataclass(frozen=True, slots=True)
-class ScanDocumentView:
-    """One document in one scan."""
+class ScanDocumentView(DocumentRead):
+    """One document in one scan, with its address."""
 
-    sitemap_id: UUID
     url: str
-    state: SitemapScanState
-    http_status: int | None
-    error_code: str | None
-    url_count: int
-    wire_bytes: int
-    seconds: float
-    finished_at: datetime | None
 
 
 async def find_scan_of_job(session: AsyncSession, job_id: int) -> ScanView | None:
@@ -40,24 +31,14 @@ async def find_scan_of_job(session: AsyncSession, job_id: int) -> ScanView | Non
 
 
 async def list_scan_documents(session: AsyncSession, scan_id: int) -> list[ScanDocumentView]:
-    """Documents of a scan: those that could not be read first, then the latest ones."""
+    """Documents of a scan: those that could not be read, the latest ones, those that wait."""
     statement = (
-        select(
-            SitemapScan.sitemap_id,
-            Sitemap.url,
-            SitemapScan.state,
-            SitemapScan.http_status,
-            SitemapScan.error_code,
-            SitemapScan.url_count,
-            SitemapScan.wire_bytes,
-            SitemapScan.seconds,
-            SitemapScan.finished_at,
-        )
+        select_view(ScanDocumentView, SitemapScan, url=Sitemap.url)
         .join(Sitemap, Sitemap.id == SitemapScan.sitemap_id)
         .where(SitemapScan.scan_id == scan_id)
         .order_by(
             case((SitemapScan.state.in_(TROUBLED), 0), else_=1),
-            SitemapScan.finished_at.desc().nulls_first(),
+            SitemapScan.finished_at.desc().nulls_last(),
             Sitemap.url,
         )
         .limit(MAX_DOCUMENTS_SHOWN)

@@ -10,6 +10,7 @@ from uuid import UUID
 from sqlalchemy import ARRAY, Uuid, func, literal, select, true
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from siteatlas.insights.views import select_view
 from siteatlas.storage.models import Scan, ScanState
 
 STRIP_SCANS = 20
@@ -35,18 +36,6 @@ class ScanPoint:
         return (self.finished_at - self.started_at).total_seconds() if self.finished_at else 0.0
 
 
-COLUMNS = (
-    Scan.id,
-    Scan.domain_id,
-    Scan.state,
-    Scan.partial,
-    Scan.started_at,
-    Scan.finished_at,
-    Scan.url_count,
-    Scan.change_counts,
-)
-
-
 async def recent_scans(
     session: AsyncSession, domain_ids: Sequence[UUID], count: int = STRIP_SCANS
 ) -> dict[UUID, list[ScanPoint]]:
@@ -56,7 +45,7 @@ async def recent_scans(
     given = literal(list(domain_ids), ARRAY(Uuid()))
     sites = select(func.unnest(given).label("id")).subquery("sites")
     latest = (
-        select(*COLUMNS)
+        select_view(ScanPoint, Scan)
         .where(Scan.domain_id == sites.c.id, Scan.state != ScanState.RUNNING)
         .order_by(Scan.id.desc())
         .limit(count)
@@ -73,7 +62,7 @@ async def recent_scans(
 async def urls_over_time(session: AsyncSession, domain_id: UUID, days: int) -> list[ScanPoint]:
     """The published scans of a site in the last days, the oldest first; at most `MAX_POINTS`."""
     statement = (
-        select(*COLUMNS)
+        select_view(ScanPoint, Scan)
         .where(
             Scan.domain_id == domain_id,
             Scan.state == ScanState.PUBLISHED,

@@ -11,6 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from siteatlas.insights.page_reading import read_page
 from siteatlas.insights.pages import CursorScope, Page, page_size, text_key
+from siteatlas.scanner.events import DiscoveryMethod, SitemapType
 from siteatlas.storage.models import Sitemap, SitemapLink, SitemapStatus
 
 CHILDREN_SHOWN = 100
@@ -38,10 +39,17 @@ class TreeNode:
 async def tree_roots(
     session: AsyncSession, domain_id: UUID, *, cursor: str | None = None
 ) -> Page[TreeNode]:
-    """The documents that no index lists."""
+    """The documents that no index lists, and the indexes that were found without another index.
+
+    Indexes may list each other; without the second rule, such a site would have no root.
+    """
     listed = exists().where(SitemapLink.child_id == Sitemap.id)
+    is_entrance = (Sitemap.type == SitemapType.INDEX) & (
+        Sitemap.discovery_method != DiscoveryMethod.SITEMAP_INDEX
+    )
+    scope = CursorScope("roots", (domain_id,))
     return await _nodes(
-        session, CursorScope("roots", (domain_id,)), cursor, Sitemap.domain_id == domain_id, ~listed
+        session, scope, cursor, Sitemap.domain_id == domain_id, ~listed | is_entrance
     )
 
 

@@ -1,1 +1,1 @@
-"""What browsers are served in addition to the API: currently the offline reference at `/docs`."""
+"""What browsers are served in addition to the API: the dashboard, and the offline reference."""

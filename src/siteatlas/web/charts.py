@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from markupsafe import Markup, escape
 
 SPARK_WIDTH, SPARK_HEIGHT = 96, 24
-STRIP_BAR, STRIP_GAP, STRIP_HEIGHT = 5, 2, 24
-BARS_WIDTH, BARS_HEIGHT, BARS_MARGIN = 640, 160, 18
+STRIP_BAR, STRIP_STEP, STRIP_HEIGHT = 5, 7, 24
+BARS_WIDTH, BARS_HEIGHT = 640, 160
 HISTOGRAM_HEIGHT = 140
 MIN_BAR = 1.5
 
@@ -28,10 +28,10 @@ class ScanMark:
 
 
 @dataclass(frozen=True, slots=True)
-class DayChange:
-    """What was added and removed on one day."""
+class PeriodBar:
+    """What was added and removed in one hour or day."""
 
-    day: str
+    name: str
     added: int
     removed: int
 
@@ -64,53 +64,65 @@ def sparkline(values: Sequence[int], *, label: str) -> Markup:
 
 def scan_strip(marks: Sequence[ScanMark], *, label: str) -> Markup:
     """One bar for each of the last scans; its height is the duration, its colour the result."""
-    longest = max([mark.seconds for mark in marks], default=0) or 1
     bars = Markup("").join(
         _rect(
             mark.result,
-            place * (STRIP_BAR + STRIP_GAP),
-            max(5.0, mark.seconds / longest * STRIP_HEIGHT),
+            place * STRIP_STEP,
+            height,
             base=STRIP_HEIGHT,
             width=STRIP_BAR,
             title=mark.title,
         )
-        for place, mark in enumerate(marks)
+        for place, (mark, height) in enumerate(_strip_heights(marks))
     )
-    width = max(1, len(marks)) * (STRIP_BAR + STRIP_GAP)
-    return _svg("chart spark", width, STRIP_HEIGHT, label, bars, fixed=True)
+    return _strip(bars, len(marks), label)
 
 
-def change_bars(days: Sequence[DayChange], *, label: str) -> Markup:
-    """Bars per day: what was added above the line, what was removed below it."""
-    if not days:
+def small_scan_strip(marks: Sequence[ScanMark], *, label: str) -> Markup:
+    """The same for long lists: one path for each colour, without tooltips, a tenth of the size."""
+    paths: dict[str, list[str]] = {}
+    for place, (mark, height) in enumerate(_strip_heights(marks)):
+        bar = f"M{place * STRIP_STEP} {STRIP_HEIGHT}v-{height:.0f}h{STRIP_BAR}v{height:.0f}z"
+        paths.setdefault(mark.result, []).append(bar)
+    drawn = Markup("").join(
+        Markup('<path class="{}" d="{}"/>').format(result, "".join(bars))
+        for result, bars in paths.items()
+    )
+    return _strip(drawn, len(marks), label)
+
+
+def _strip_heights(marks: Sequence[ScanMark]) -> list[tuple[ScanMark, float]]:
+    """Each scan with the height of its bar."""
+    longest = max([mark.seconds for mark in marks], default=0) or 1
+    return [(mark, max(5.0, mark.seconds / longest * STRIP_HEIGHT)) for mark in marks]
+
+
+def _strip(bars: Markup, count: int, label: str) -> Markup:
+    return _svg("chart spark", max(1, count) * STRIP_STEP, STRIP_HEIGHT, label, bars, fixed=True)
+
+
+def change_bars(bars: Sequence[PeriodBar], *, label: str) -> Markup:
+    """Bars over time: what was added above the line, what was removed below it."""
+    if not bars:
         return Markup("")
-    top = max(1, *(day.added for day in days), *(day.removed for day in days))
+    top = max(1, *(bar.added for bar in bars), *(bar.removed for bar in bars))
     middle = BARS_HEIGHT / 2
-    room = middle - BARS_MARGIN
-    step = BARS_WIDTH / len(days)
+    step = BARS_WIDTH / len(bars)
     width = max(2.0, step * 0.7)
-    parts = [
-        Markup('<line class="axis" x1="0" x2="{}" y1="{}" y2="{}"/>').format(
-            BARS_WIDTH, middle, middle
-        )
-    ]
-    for place, day in enumerate(days):
+    parts = [_axis(middle)]
+    for place, bar in enumerate(bars):
         x = place * step + (step - width) / 2
-        title = f"{day.day}: {day.added:,} added, {day.removed:,} removed"
-        if day.added:
-            height = max(MIN_BAR, day.added / top * room)
+        title = f"{bar.name}: {bar.added:,} added, {bar.removed:,} removed"
+        if bar.added:
+            height = max(MIN_BAR, bar.added / top * middle)
             parts.append(_rect("added", x, height, base=middle, width=width, title=title))
-        if day.removed:
-            height = max(MIN_BAR, day.removed / top * room)
+        if bar.removed:
+            height = max(MIN_BAR, bar.removed / top * middle)
             parts.append(
                 _rect("removed", x, height, base=middle + height, width=width, title=title)
             )
-    parts += [
-        _text(0, BARS_HEIGHT, days[0].day),
-        _text(BARS_WIDTH, BARS_HEIGHT, days[-1].day, "end"),
-    ]
-    parts.append(_text(0, 10, f"+{top:,}"))
-    return _svg("chart", BARS_WIDTH, BARS_HEIGHT, label, Markup("").join(parts))
+    image = _svg("chart wide", BARS_WIDTH, BARS_HEIGHT, label, Markup("").join(parts))
+    return _labelled(image, bars[0].name, f"scale: {top:,} URLs", bars[-1].name)
 
 
 def histogram(values: Sequence[NamedValue], *, label: str) -> Markup:
@@ -120,31 +132,21 @@ def histogram(values: Sequence[NamedValue], *, label: str) -> Markup:
     top = max(1, *(each.value for each in values))
     step = BARS_WIDTH / len(values)
     width = max(1.0, step * 0.8)
-    room = HISTOGRAM_HEIGHT - 2 * BARS_MARGIN
-    base = HISTOGRAM_HEIGHT - BARS_MARGIN
     bars = [
         _rect(
             "bar",
             place * step + (step - width) / 2,
-            max(MIN_BAR, each.value / top * room),
-            base=base,
+            max(MIN_BAR, each.value / top * HISTOGRAM_HEIGHT),
+            base=HISTOGRAM_HEIGHT,
             width=width,
             title=f"{each.name}: {each.value:,}",
         )
         for place, each in enumerate(values)
         if each.value
     ]
-    axis = Markup('<line class="axis" x1="0" x2="{}" y1="{}" y2="{}"/>').format(
-        BARS_WIDTH, base, base
-    )
-    names = [
-        _text(0, HISTOGRAM_HEIGHT, values[0].name),
-        _text(BARS_WIDTH, HISTOGRAM_HEIGHT, values[-1].name, "end"),
-        _text(0, 10, f"{top:,}"),
-    ]
-    return _svg(
-        "chart", BARS_WIDTH, HISTOGRAM_HEIGHT, label, Markup("").join([axis, *bars, *names])
-    )
+    body = Markup("").join([*bars, _axis(HISTOGRAM_HEIGHT)])
+    image = _svg("chart wide", BARS_WIDTH, HISTOGRAM_HEIGHT, label, body)
+    return _labelled(image, values[0].name, f"highest: {top:,}", values[-1].name)
 
 
 def share_bar(share: float, *, label: str) -> Markup:
@@ -166,17 +168,26 @@ def _rect(kind: str, x: float, height: float, *, base: float, width: float, titl
     ).format(kind, x, base - height, width, height, title)
 
 
-def _text(x: float, y: float, text: str, anchor: str = "start") -> Markup:
-    return Markup('<text x="{:.0f}" y="{:.0f}" text-anchor="{}">{}</text>').format(
-        x, y - 3, anchor, text
-    )
+def _axis(y: float) -> Markup:
+    """A line from the left to the right."""
+    return Markup('<line class="axis" x1="0" x2="{}" y1="{}" y2="{}"/>').format(BARS_WIDTH, y, y)
+
+
+def _labelled(image: Markup, first: str, middle: str, last: str) -> Markup:
+    """An image with words below it, which keep their size where the image is narrow."""
+    return Markup(
+        '<div class="plot">{}<div class="plot-words"><span>{}</span><span>{}</span><span>{}</span>'
+        "</div></div>"
+    ).format(image, first, middle, last)
 
 
 def _svg(
     kind: str, width: float, height: float, label: str, body: Markup, *, fixed: bool = False
 ) -> Markup:
-    """An SVG image with a text for those who cannot see it."""
-    given = Markup(' width="{:.0f}" height="{:.0f}"').format(width, height) if fixed else Markup("")
+    """An SVG image with a text for those who cannot see it; one that is not fixed is stretched."""
+    given = Markup(' preserveAspectRatio="none"')
+    if fixed:
+        given = Markup(' width="{:.0f}" height="{:.0f}"').format(width, height)
     return Markup(
         '<svg class="{}" viewBox="0 0 {:.0f} {:.0f}" role="img" aria-label="{}"{}>{}</svg>'
     ).format(kind, width, height, escape(label), given, body)

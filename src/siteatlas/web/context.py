@@ -7,6 +7,8 @@ from typing import Annotated, Protocol, TypeVar
 
 from fastapi import Depends, Request
 
+from siteatlas.access.installation import Installation
+from siteatlas.insights.changes_over_time import ChangesOverTime
 from siteatlas.insights.health import DatabaseState
 from siteatlas.insights.queue_load import QueueLoad
 from siteatlas.net.egress import EgressPolicy
@@ -28,6 +30,8 @@ class Services(Protocol):
 
     settings: Settings
     policy: EgressPolicy
+    installation: Installation
+    changes_over_time: ChangesOverTime
 
     @property
     def database_state(self) -> Probe[DatabaseState]:

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from urllib.parse import urlsplit
 
+from markupsafe import Markup
+
 THIN_SPACE = "\u2009"
 MINUS = "\u2212"
 NOTHING = "\u2013"
@@ -43,6 +45,12 @@ TONES = {
     "accepted": Tone("good", "✓", "accepted"),
     "rejected": Tone("waiting", "✕", "rejected"),
     "skipped": Tone("waiting", "⊘", "skipped"),
+    "delivered": Tone("good", "✓", "delivered"),
+    "failing": Tone("bad", "✕", "failing"),
+    "disabled": Tone("waiting", "‖", "disabled"),
+    "active": Tone("good", "✓", "active"),
+    "expired": Tone("waiting", "⌛", "expired"),
+    "revoked": Tone("moved", "⊘", "revoked"),
     "gone": Tone("bad", "✕", "gone"),
 }
 
@@ -50,6 +58,15 @@ TONES = {
 def tone(state: str | None) -> Tone:
     """How a state looks."""
     return TONES.get(state or "never", Tone("waiting", "·", str(state)))
+
+
+def code_spans(text: str) -> Markup:
+    """A sentence whose parts between backticks are code."""
+    parts = text.split("`")
+    return Markup("").join(
+        Markup("<code>{}</code>").format(part) if place % 2 else part
+        for place, part in enumerate(parts)
+    )
 
 
 def number(value: float | None) -> str:

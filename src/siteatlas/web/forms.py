@@ -6,6 +6,8 @@ from urllib.parse import parse_qs
 
 from fastapi import Request
 
+from siteatlas.errors import InputError
+
 MAX_FIELDS = 1_000
 
 
@@ -22,6 +24,24 @@ class Form:
     def many(self, name: str) -> list[str]:
         """All values of a field that can be given several times."""
         return [value.strip() for value in self._values.get(name, []) if value.strip()]
+
+    def number(self, name: str, what: str, *, least: float, most: float) -> float | None:
+        """A number within these bounds; None for an empty field. `what` names it in the error."""
+        text = self.value(name)
+        try:
+            value = float(text or least)
+        except ValueError:
+            value = -1.0
+        if not least <= value <= most:
+            raise InputError(f"{what} must be a number from {least:,} to {most:,}.")
+        return value if text else None
+
+    def whole_number(self, name: str, what: str, *, most: int) -> int | None:
+        """A whole number above zero; None for an empty field."""
+        value = self.number(name, what, least=1, most=most)
+        if value is not None and not value.is_integer():
+            raise InputError(f"{what} must be a whole number.")
+        return None if value is None else int(value)
 
     def is_checked(self, name: str) -> bool:
         """Whether a checkbox is checked."""

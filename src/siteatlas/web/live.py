@@ -7,8 +7,7 @@ it, and nothing is polled while no tab is open.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import suppress
+from collections.abc import AsyncGenerator, AsyncIterator
 
 from fastapi import APIRouter, Request
 from fastapi.responses import StreamingResponse
@@ -38,28 +37,53 @@ class Broadcaster:
         self._mark = ""
         self._changed = asyncio.Event()
         self._listeners = 0
-        self._task: asyncio.Task[None] | None = None
+        self._polling: asyncio.Task[None] | None = None
+        self._closed = False
 
-    async def listen(self) -> AsyncIterator[str]:
-        """The mark now, then each new one; an empty text when nothing changed for a while."""
+    async def listen(self) -> AsyncGenerator[str, None]:
+        """The mark now, then each new one; an empty text when nothing changed for a while.
+
+        A listener that is slow misses marks in between, but never the last one.
+        """
+        self._begin()
+        sent: str | None = None
+        try:
+            while not self._closed:
+                if self._mark != sent:
+                    sent = self._mark
+                    yield sent
+                elif not await self._change_within(KEEP_ALIVE_SECONDS):
+                    yield ""
+        finally:
+            self._end()
+
+    def close(self) -> None:
+        """End all streams, now and later: the service stops."""
+        self._closed = True
+        self._wake_all()
+
+    def _begin(self) -> None:
+        """Count a listener; the first one starts the poll."""
         if self._listeners >= MAX_STREAMS:
             raise TooManyConnections
         self._listeners += 1
-        if self._task is None:
-            self._task = asyncio.create_task(self._poll())
+        if self._polling is None:
+            self._polling = asyncio.create_task(self._poll(), name="live updates")
+
+    def _end(self) -> None:
+        """A listener is gone; the last one stops the poll."""
+        self._listeners -= 1
+        if not self._listeners and self._polling is not None:
+            self._polling.cancel()
+            self._polling = None
+
+    async def _change_within(self, seconds: float) -> bool:
+        """Wait until the mark changes; False if it does not in time."""
         try:
-            yield self._mark
-            while True:
-                with suppress(TimeoutError):
-                    await asyncio.wait_for(self._changed.wait(), KEEP_ALIVE_SECONDS)
-                    yield self._mark
-                    continue
-                yield ""
-        finally:
-            self._listeners -= 1
-            if not self._listeners and self._task is not None:
-                self._task.cancel()
-                self._task = None
+            await asyncio.wait_for(self._changed.wait(), seconds)
+        except TimeoutError:
+            return False
+        return True
 
     async def _poll(self) -> None:
         """Read the mark every second; an outage is no reason to stop."""
@@ -72,9 +96,13 @@ class Broadcaster:
                 mark = self._mark
             if mark != self._mark:
                 self._mark = mark
-                self._changed.set()
-                self._changed = asyncio.Event()
+                self._wake_all()
             await asyncio.sleep(POLL_SECONDS)
+
+    def _wake_all(self) -> None:
+        """Wake all listeners, once."""
+        self._changed.set()
+        self._changed = asyncio.Event()
 
 
 @router.get("/events", dependencies=[READ])

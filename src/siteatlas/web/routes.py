@@ -11,13 +11,16 @@ from siteatlas.web.pages import (
     domain,
     domains,
     jobs,
+    keys,
     login,
     overview,
+    patterns,
     problems,
     scan,
     search,
     sitemap,
     system,
+    webhooks,
 )
 from siteatlas.web.static_files import install_static_files
 from siteatlas.web.templating import render_error
@@ -31,6 +34,8 @@ ROUTERS = (
     jobs.router,
     problems.router,
     system.router,
+    webhooks.router,
+    keys.router,
     scan.router,
     search.router,
     live.router,
@@ -45,4 +50,6 @@ def install_web(app: FastAPI, services: Services) -> None:
     app.state.broadcaster = live.Broadcaster()
     for router in ROUTERS:
         app.include_router(router)
+    if services.settings.log_level == "debug":
+        app.include_router(patterns.router)
     install_static_files(app)

@@ -15,6 +15,8 @@ from markupsafe import Markup
 from starlette.types import Scope
 
 from siteatlas import __version__
+from siteatlas.access.authentication import AccessControl
+from siteatlas.access.identity import identity_of
 from siteatlas.web import charts, formatting
 from siteatlas.web.static_files import STATIC
 
@@ -25,8 +27,10 @@ NAVIGATION = (
     ("/changes", "Changes"),
     ("/problems", "Problems"),
     ("/jobs", "Jobs"),
+    ("/webhooks", "Webhooks"),
     ("/system", "System"),
 )
+ADMIN_NAVIGATION = (("/keys", "Keys"),)
 
 
 @cache
@@ -40,6 +44,7 @@ def environment() -> Environment:
         undefined=StrictUndefined,
     )
     made.filters |= {
+        "code_spans": formatting.code_spans,
         "number": formatting.number,
         "signed": formatting.signed,
         "size": formatting.size,
@@ -53,6 +58,7 @@ def environment() -> Environment:
         "charts": charts,
         "plural": formatting.plural,
         "navigation": NAVIGATION,
+        "admin_navigation": ADMIN_NAVIGATION,
         "version": __version__,
         "when": when,
     }
@@ -63,13 +69,28 @@ def render(
     request: Request, template: str, *, status_code: int = 200, **values: Any
 ) -> HTMLResponse:
     """A page, or the part of one that a template holds."""
-    text = environment().get_template(template).render(path=request.url.path, **values)
+    text = _rendered(template, request.scope, values)
     return HTMLResponse(text, status_code)
 
 
 def render_error(scope: Scope, body: Mapping[str, Any]) -> str:
     """The page of a failed request; `body` are its problem details."""
-    return environment().get_template("error.html").render(path=scope["path"], problem=body)
+    return _rendered("error.html", scope, {"problem": body})
+
+
+def _rendered(template: str, scope: Scope, values: Mapping[str, Any]) -> str:
+    """The text of a template, which knows the path and who looks at it."""
+    known = {
+        "path": scope["path"],
+        "viewer": identity_of(scope),
+        "is_open_to_all": _is_open_to_all(scope["app"].state.access),
+    }
+    return environment().get_template(template).render(known | dict(values))
+
+
+def _is_open_to_all(control: AccessControl) -> bool:
+    """Whether the service was started without authentication and no key was made since."""
+    return control.is_insecure and not control.installation.known
 
 
 def redirect(location: str) -> RedirectResponse:

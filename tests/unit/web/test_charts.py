@@ -7,21 +7,23 @@ from lxml import etree
 from markupsafe import Markup
 
 from siteatlas.web.charts import (
-    DayChange,
     NamedValue,
+    PeriodBar,
     ScanMark,
     change_bars,
     histogram,
     scan_strip,
     share_bar,
+    small_scan_strip,
     sparkline,
 )
 
 DRAWN = [
     sparkline([1, 5, 3], label="URLs"),
     scan_strip([ScanMark("ok", 1.0, "first"), ScanMark("fail", 2.0, "second")], label="Scans"),
-    change_bars([DayChange("1 Mar", 5, 0), DayChange("2 Mar", 0, 2)], label="Changes"),
+    change_bars([PeriodBar("1 Mar", 5, 0), PeriodBar("2 Mar", 0, 2)], label="Changes"),
     histogram([NamedValue("2025-01", 4), NamedValue("2025-02", 0)], label="Months"),
+    small_scan_strip([ScanMark("ok", 1.0, ""), ScanMark("fail", 2.0, "")], label="Scans"),
     share_bar(0.5, label="Share"),
 ]
 
@@ -33,7 +35,7 @@ def place(element: etree._Element, name: str) -> float:
 
 @pytest.mark.parametrize("drawn", DRAWN)
 def test_a_chart_is_well_formed_has_a_label_and_no_inline_style(drawn: Markup):
-    image = etree.fromstring(str(drawn))
+    image = next(etree.fromstring(str(drawn)).iter("svg"))
     assert image.get("role") == "img"
     assert image.get("aria-label")
     assert image.xpath("//@style") == []
@@ -49,9 +51,9 @@ def test_one_value_is_no_line():
 
 
 def test_additions_stand_above_the_line_and_removals_below_it():
-    image = etree.fromstring(str(change_bars([DayChange("1 Mar", 4, 2)], label="Changes")))
+    image = etree.fromstring(str(change_bars([PeriodBar("1 Mar", 4, 2)], label="Changes")))
     axis = place(next(image.iter("line")), "y1")
-    added, removed = image.findall("rect")
+    added, removed = image.iter("rect")
     assert place(added, "y") + place(added, "height") == pytest.approx(axis, abs=0.1)
     assert place(removed, "y") == pytest.approx(axis, abs=0.1)
     assert place(added, "height") == pytest.approx(2 * place(removed, "height"), abs=0.2)
@@ -63,3 +65,10 @@ def test_every_scan_of_the_strip_has_a_tooltip():
     assert [title.text for title in image.iter("title")] == ["scan 1.0", "scan 2.0", "scan 4.0"]
     heights = [place(bar, "height") for bar in image.iter("rect")]
     assert heights == sorted(heights)
+
+
+def test_the_small_strip_has_the_bars_of_the_large_one():
+    marks = [ScanMark(("ok", "fail")[n % 2], float(n + 1), "") for n in range(20)]
+    image = etree.fromstring(str(small_scan_strip(marks, label="Scans")))
+    paths = {path.get("class"): path.get("d", "").count("M") for path in image.iter("path")}
+    assert paths == {"ok": 10, "fail": 10}

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from siteatlas.web.formatting import (
+    code_spans,
     duration,
     exact,
     number,
@@ -88,3 +89,8 @@ def test_a_noun_agrees_with_its_count():
         "1 child",
         "2 children",
     )
+
+
+def test_what_is_between_backticks_is_shown_as_code_and_escaped():
+    shown = code_spans("an `&` that is read as `&amp;`, <b>")
+    assert shown == ("an <code>&amp;</code> that is read as <code>&amp;amp;</code>, &lt;b&gt;")

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Response, status
 
-from siteatlas.access.keys import KeyRequest, create_key, revoke
+from siteatlas.access.keys import SECONDS_A_DAY, KeyRequest, create_key, revoke
 from siteatlas.access.marks import ADMIN
 from siteatlas.access.scopes import requested_scopes
 from siteatlas.api.body_limits import ParsedBodyRoute
@@ -20,7 +20,6 @@ from siteatlas.insights.pages import Page
 from siteatlas.logs import get_logger
 
 PREFIX = "/api/v3/keys"
-SECONDS_A_DAY = 86400.0
 
 log = get_logger("api")
 router = APIRouter(prefix=PREFIX, tags=["access"], route_class=ParsedBodyRoute)

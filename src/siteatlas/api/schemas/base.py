@@ -16,10 +16,13 @@ from pydantic.config import JsonDict
 from siteatlas.insights.pages import DEFAULT_LIMIT, MAX_BIGINT, MAX_CURSOR_CHARS, MAX_LIMIT
 from siteatlas.scanner.events import SitemapType
 from siteatlas.storage.models import JobStatus
+from siteatlas.tags import MAX_TAG_CHARS, TAG_PATTERN, parse_tag
 
 MAX_INT = 2**31 - 1
 MAX_PAGES = 50_000_000
 MAX_ADDRESS_CHARS = 2048
+# PostgreSQL stores no NUL in text or JSON.
+NO_NUL = r"^[^\x00]*$"
 
 JOB_ID = "0d4f5cbb-6c5c-4b8e-9c0f-5d6a4f3a2b11"
 DOMAIN_ID = "7f1f7c4e-52a9-4a55-8a4e-0a3c1b7f9d20"
@@ -90,6 +93,9 @@ FreeObject = dict[str, Any]
 JobStatusWord = Annotated[str, one_of(JobStatus)]
 SitemapTypeWord = Annotated[str, one_of(SitemapType)]
 
+Tag = Annotated[
+    str, Field(min_length=1, max_length=MAX_TAG_CHARS, pattern=TAG_PATTERN, examples=["shop"])
+]
 MaxPages = Annotated[int, Field(ge=1, le=MAX_PAGES)]
 
 
@@ -117,6 +123,17 @@ class QueryShape(BaseModel):
         max_length=MAX_CURSOR_CHARS,
         description="`next_cursor` of the previous page, with the same filters.",
     )
+
+
+class TagFilter(BaseModel):
+    """A filter of a list over several sites."""
+
+    tag: Tag | None = Field(None, description="Only of sites that have this tag.")
+
+    @property
+    def wanted_tag(self) -> str | None:
+        """The tag to filter by, as it is stored."""
+        return None if self.tag is None else parse_tag(self.tag)
 
 
 class AnswerShape(BaseModel):

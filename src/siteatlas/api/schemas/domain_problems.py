@@ -11,6 +11,7 @@ from pydantic import Field
 from siteatlas.api.schemas.base import (
     LATER,
     MAX_ADDRESS_CHARS,
+    NO_NUL,
     NOON,
     SITEMAP_ID,
     AnswerShape,
@@ -73,7 +74,7 @@ class ProblemsQuery(QueryShape):
         None,
         min_length=1,
         max_length=MAX_ADDRESS_CHARS,
-        pattern=r"^[^\x00]*$",
+        pattern=NO_NUL,
         description="Only problems in the sitemap with this URL.",
     )
     state: ProblemState = Field(

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field
 
-from siteatlas.access.keys import MAX_NAME_CHARS
+from siteatlas.access.keys import MAX_EXPIRY_DAYS, MAX_NAME_CHARS
 from siteatlas.access.scopes import Scope
 from siteatlas.api.schemas.base import (
     LATER,
@@ -24,7 +24,6 @@ from siteatlas.api.schemas.base import (
 )
 
 KEY_ID = "k3m9qa7d"
-MAX_EXPIRY_DAYS = 3650
 KEY_STATUSES = ("active", "expired", "revoked")
 PRINTABLE_NAME = r"^[^\x00-\x1f\x7f-\x9f]*\S[^\x00-\x1f\x7f-\x9f]*$"
 

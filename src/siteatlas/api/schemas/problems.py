@@ -6,7 +6,15 @@ from typing import Annotated
 
 from pydantic import ConfigDict, Field
 
-from siteatlas.api.schemas.base import AnswerShape, Line, SmallCount, Word, declared, examples
+from siteatlas.api.schemas.base import (
+    AnswerShape,
+    Count,
+    Line,
+    SmallCount,
+    Word,
+    declared,
+    examples,
+)
 from siteatlas.insights.pages import MAX_CURSOR_CHARS
 
 NOT_FOUND = {
@@ -59,4 +67,7 @@ class Problem(AnswerShape):
     )
     earliest_cursor: Annotated[str, declared(maxLength=MAX_CURSOR_CHARS)] | None = Field(
         None, description="With `cursor_expired`: the oldest position in the change feed."
+    )
+    earliest_seq: Count | None = Field(
+        None, description="With `past_state_unavailable`: the first number that can be asked for."
     )

@@ -10,12 +10,12 @@ from fastapi import APIRouter, Path, Request
 from fastapi.responses import HTMLResponse
 
 from siteatlas.access.marks import READ
-from siteatlas.insights.overview import changes_per_day
+from siteatlas.insights.changes_over_time import Period
 from siteatlas.insights.publications import list_publications, read_publication
 from siteatlas.storage.models import ChangeKind
 from siteatlas.storage.session import AsyncSession
-from siteatlas.web.charts import DayChange
-from siteatlas.web.context import ReadSession
+from siteatlas.web.context import Context, ReadSession
+from siteatlas.web.pages.overview import change_bars_of
 from siteatlas.web.templating import render
 
 ROWS = 50
@@ -27,14 +27,14 @@ router = APIRouter(include_in_schema=False)
 
 
 @router.get("/changes", dependencies=[READ], response_class=HTMLResponse)
-async def show_changes(request: Request, session: ReadSession) -> HTMLResponse:
+async def show_changes(request: Request, session: ReadSession, context: Context) -> HTMLResponse:
     """Publications of all sites."""
-    daily = await changes_per_day(session, DAYS)
+    changes = await context.changes_over_time.read(session, Period.DAY, DAYS)
     return render(
         request,
         "changes.html",
-        daily=[DayChange(f"{day.day:%-d %b}", day.added, day.removed) for day in daily],
-        any_changes=any(day.added or day.removed for day in daily),
+        bars=change_bars_of(changes, Period.DAY),
+        any_changes=any(one.added or one.removed for one in changes),
         days=DAYS,
         **await publications(session, request, "/changes", {}),
     )

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Annotated, Any
 from urllib.parse import urlencode
+from uuid import UUID
 
 from fastapi import APIRouter, Path, Query, Request
 from fastapi.responses import HTMLResponse, Response
@@ -16,33 +17,41 @@ from siteatlas.access.identity import CurrentIdentity, Identity
 from siteatlas.access.limits import CurrentLimits
 from siteatlas.access.marks import READ, SCAN
 from siteatlas.access.ownership import owner_check, require_owner
-from siteatlas.errors import DomainNotFound, InputError
+from siteatlas.errors import DomainNotFound
 from siteatlas.insights.candidates import list_candidates
 from siteatlas.insights.domains import DomainView, find_domain_view
+from siteatlas.insights.pages import Page
 from siteatlas.insights.problems import ProblemFilter, list_problems
 from siteatlas.insights.robots_files import list_robots_files
 from siteatlas.insights.scan_history import recent_scans, urls_over_time
 from siteatlas.insights.scans import list_scans
-from siteatlas.insights.sitemap_tree import tree_children, tree_roots
+from siteatlas.insights.sections import MonthView, SectionsView, domain_sections
+from siteatlas.insights.sitemap_tree import TreeNode, tree_children, tree_roots
 from siteatlas.insights.url_filters import ListingState, UrlFilter
 from siteatlas.insights.urls import list_domain_urls
 from siteatlas.net.address import parse_site
 from siteatlas.queue.operator_actions import remove_domain_and_jobs
 from siteatlas.queue.submission import submit_site
+from siteatlas.settings import MAX_INTERVAL_HOURS, MIN_INTERVAL_HOURS
 from siteatlas.storage.retry import retry_when_busy
 from siteatlas.storage.session import AsyncSession, get_session
 from siteatlas.storage.statements.domains import change_domain, find_domain
+from siteatlas.web.charts import NamedValue
 from siteatlas.web.context import Context, ReadSession, Services
 from siteatlas.web.explanations import explain
 from siteatlas.web.forms import Form, read_form
 from siteatlas.web.pages.changes import publications
 from siteatlas.web.pages.domains import scan_mark
+from siteatlas.web.pages.scan import MAX_PAGES
+from siteatlas.web.pages.sitemap import url_trends
 from siteatlas.web.templating import redirect, render
 
 ROWS = 50
 ROBOTS_ROWS = 10
 OPENED_INDEXES = 5
 SUMMARY_DAYS = 90
+SECTIONS_SHOWN = 8
+MONTHS_SHOWN = 36
 TABS = {
     "summary": "Summary",
     "tree": "Tree",
@@ -75,7 +84,10 @@ async def _summary(session: AsyncSession, site: DomainView, _request: Request) -
     points = await urls_over_time(session, site.id, SUMMARY_DAYS)
     recent = (await recent_scans(session, [site.id]))[site.id]
     candidates = await list_candidates(session, site.id, limit=ROWS)
+    distribution = await domain_sections(session, site.id, limit=SECTIONS_SHOWN)
     return {
+        "distribution": distribution,
+        "months": [NamedValue(one.month, one.url_count) for one in _shown_months(distribution)],
         "points": points,
         "strip": [scan_mark(point) for point in recent],
         "last": recent[-1] if recent else None,
@@ -85,12 +97,32 @@ async def _summary(session: AsyncSession, site: DomainView, _request: Request) -
     }
 
 
+def _shown_months(distribution: SectionsView) -> list[MonthView]:
+    """The last months that have URLs, with those in between that have none."""
+    counts = {one.month: one.url_count for one in distribution.months}
+    if not counts:
+        return []
+    year, month = (int(part) for part in max(counts).split("-"))
+    names = []
+    for _ in range(MONTHS_SHOWN):
+        names.append(f"{year:04d}-{month:02d}")
+        year, month = (year, month - 1) if month > 1 else (year - 1, 12)
+    first = max(min(counts), names[-1])
+    return [MonthView(name, counts.get(name, 0)) for name in reversed(names) if name >= first]
+
+
 async def _tree(session: AsyncSession, site: DomainView, request: Request) -> dict[str, Any]:
-    """The roots, with the children of the first index."""
+    """The roots, with the children of the first indexes and of those that these list."""
     roots = await tree_roots(session, site.id, cursor=request.query_params.get("cursor"))
-    indexes = [root.id for root in roots.items if root.child_count][:OPENED_INDEXES]
-    opened = {index: await tree_children(session, index) for index in indexes}
-    return {"roots": roots, "opened": opened}
+    opened: dict[UUID, Page[TreeNode]] = {}
+    nodes = list(roots.items)
+    while nodes and len(opened) < OPENED_INDEXES:
+        node = nodes.pop(0)
+        if node.child_count and node.id not in opened:
+            opened[node.id] = await tree_children(session, node.id)
+            nodes += opened[node.id].items
+    shown = [roots, *opened.values()]
+    return {"roots": roots, "opened": opened, "trends": await url_trends(session, shown)}
 
 
 async def _urls(session: AsyncSession, site: DomainView, request: Request) -> dict[str, Any]:
@@ -213,22 +245,11 @@ def _changed_settings(form: Form) -> dict[str, Any]:
     return {
         "watched": form.is_checked("watched"),
         "paused": form.is_checked("paused"),
-        "scan_interval_hours": _positive(form.value("interval"), "The interval", float),
-        "max_pages": _positive(form.value("max_pages"), "The most URLs to store", int),
+        "scan_interval_hours": form.number(
+            "interval", "The interval", least=MIN_INTERVAL_HOURS, most=MAX_INTERVAL_HOURS
+        ),
+        "max_pages": form.whole_number("max_pages", "The most URLs to store", most=MAX_PAGES),
     }
-
-
-def _positive(text: str, what: str, kind: Callable[[str], Any]) -> Any:
-    """A number above zero, or None for an empty field."""
-    if not text:
-        return None
-    try:
-        value = kind(text)
-    except ValueError as error:
-        raise InputError(f"{what} must be a number.") from error
-    if value <= 0:
-        raise InputError(f"{what} must be above zero.")
-    return value
 
 
 @retry_when_busy

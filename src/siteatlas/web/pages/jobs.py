@@ -13,7 +13,7 @@ from siteatlas.access.marks import READ, SCAN
 from siteatlas.access.ownership import is_own, require_owner
 from siteatlas.errors import InputError
 from siteatlas.insights.candidates import list_candidates
-from siteatlas.insights.jobs import find_job, list_attempts, list_jobs
+from siteatlas.insights.jobs import JobView, find_job, list_attempts, list_jobs
 from siteatlas.insights.scan_documents import find_scan_of_job, list_scan_documents
 from siteatlas.processor.recount import recount_site
 from siteatlas.queue.operator_actions import cancel, retry
@@ -91,6 +91,7 @@ async def show_job(request: Request, session: ReadSession, job_id: JobIdent) -> 
         scan=scan,
         phase=_phase(job.status, job.progress),
         phases=PHASES,
+        durations=_durations(job),
         documents=await list_scan_documents(session, scan.id) if scan else [],
         attempts=await list_attempts(session, job.id),
         candidates=candidates,
@@ -106,6 +107,13 @@ def _phase(status: JobStatus, progress: float) -> int:
     if status is JobStatus.PROCESSING:
         return 2 if progress >= 0.95 else 1  # noqa: PLR2004 - reading ends there
     return len(PHASES) - 1
+
+
+def _durations(job: JobView) -> list[float | None]:
+    """How long the job waited and how long it was read, as far as that is known."""
+    waited = job.started_at - job.created_at if job.started_at and job.attempt == 1 else None
+    read = job.finished_at - job.started_at if job.finished_at and job.started_at else None
+    return [time.total_seconds() if time else None for time in (waited, read, None, None)]
 
 
 @router.post("/jobs/{job_id}/{action}", dependencies=[SCAN])

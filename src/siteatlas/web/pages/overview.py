@@ -2,25 +2,36 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter, Request
+from collections.abc import Sequence
+from datetime import UTC
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request
 from fastapi.responses import HTMLResponse
 
 from siteatlas.access.marks import READ
+from siteatlas.insights.changes_over_time import Period, PeriodChanges
 from siteatlas.insights.jobs import list_jobs
 from siteatlas.insights.overview import (
-    changes_per_day,
     domains_in_trouble,
+    has_history,
     latest_changes,
     totals,
 )
 from siteatlas.storage.models import JobStatus
 from siteatlas.storage.session import AsyncSession
-from siteatlas.web.charts import DayChange
+from siteatlas.web.charts import PeriodBar
 from siteatlas.web.context import Context, ReadSession
 from siteatlas.web.templating import render
 
-RANGES = {"7": "7 days", "30": "30 days", "90": "90 days"}
-DEFAULT_RANGE = "30"
+# The length of the chart: its name, and what a bar stands for.
+RANGES = {
+    "1": ("24 hours", Period.HOUR, 24),
+    "7": ("7 days", Period.DAY, 7),
+    "30": ("30 days", Period.DAY, 30),
+    "90": ("90 days", Period.DAY, 90),
+}
+FIRST_RANGE, USUAL_RANGE = "1", "30"
 RUNNING_ROWS = 6
 
 router = APIRouter(include_in_schema=False)
@@ -28,27 +39,44 @@ router = APIRouter(include_in_schema=False)
 
 @router.get("/", dependencies=[READ], response_class=HTMLResponse)
 async def show_overview(
-    request: Request, session: ReadSession, context: Context, days: str = DEFAULT_RANGE
+    request: Request,
+    session: ReadSession,
+    context: Context,
+    days: Annotated[str, Query(max_length=16)] = "",
 ) -> HTMLResponse:
-    """Totals of all sites, changes per day, running jobs, latest changes, sites in trouble."""
-    chosen = days if days in RANGES else DEFAULT_RANGE
-    load = await context.queue_load.run()
-    daily = await changes_per_day(session, int(chosen))
+    """Totals of all sites, changes over time, running jobs, latest changes, sites in trouble."""
+    chosen = days if days in RANGES else await _fitting_range(session)
+    _, period, count = RANGES[chosen]
+    changes = await context.changes_over_time.read(session, period, count)
     return render(
         request,
         "overview.html",
         totals=await totals(session),
-        load=load,
-        ranges=RANGES,
+        load=await context.queue_load.run(),
+        ranges={value: name for value, (name, _, _) in RANGES.items()},
         chosen=chosen,
-        daily=[DayChange(f"{day.day:%-d %b}", day.added, day.removed) for day in daily],
-        added=sum(day.added for day in daily),
-        removed=sum(day.removed for day in daily),
-        scans=sum(day.scans for day in daily),
+        period=period.value,
+        bars=change_bars_of(changes, period),
+        added=sum(one.added for one in changes),
+        removed=sum(one.removed for one in changes),
+        scans=sum(one.scans for one in changes),
         running=await _running(session),
         latest=await latest_changes(session),
         troubled=await domains_in_trouble(session),
     )
+
+
+async def _fitting_range(session: AsyncSession) -> str:
+    """The usual range, or on the first day of an installation one in which that day has a shape."""
+    return USUAL_RANGE if await has_history(session) else FIRST_RANGE
+
+
+def change_bars_of(changes: Sequence[PeriodChanges], period: Period) -> list[PeriodBar]:
+    """Changes over time as the bars of a chart."""
+    form = "%H:%M" if period is Period.HOUR else "%-d %b"
+    return [
+        PeriodBar(f"{one.start.astimezone(UTC):{form}}", one.added, one.removed) for one in changes
+    ]
 
 
 async def _running(session: AsyncSession) -> list[object]:

@@ -70,16 +70,6 @@ def _address(line: str, policy: EgressPolicy) -> WebAddress:
         raise InputError(f"{line}: {error.message}") from error
 
 
-def _max_pages(form: Form) -> int | None:
-    """The limit that was entered, if any."""
-    text = form.value("max_pages")
-    if not text:
-        return None
-    if not text.isdecimal() or not 1 <= int(text) <= MAX_PAGES:
-        raise InputError(f"The most URLs to store is a number from 1 to {MAX_PAGES:,}.")
-    return int(text)
-
-
 @retry_when_busy
 async def _submit(address: WebAddress, form: Form, context: Services, identity: Identity) -> int:
     """Queue a scan of one site, or join its active one; return the number of the job."""
@@ -90,7 +80,7 @@ async def _submit(address: WebAddress, form: Form, context: Services, identity: 
             session,
             address,
             created_by=identity.user_id,
-            max_pages=_max_pages(form),
+            max_pages=form.whole_number("max_pages", "The most URLs to store", most=MAX_PAGES),
             watch=form.is_checked("watch"),
             interval_hours=context.settings.scan_interval_hours,
             max_attempts=context.settings.max_attempts,

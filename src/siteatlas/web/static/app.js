@@ -13,14 +13,15 @@
   const applyTheme = (theme) => {
     if (theme === "auto") root.removeAttribute("data-theme");
     else root.dataset.theme = theme;
-    const button = one("[data-theme-button]");
-    if (button) button.textContent = `Theme: ${theme}`;
+    const name = one("[data-theme-name]");
+    if (name) name.textContent = theme;
   };
   let theme = store.get("theme") || "auto";
   const nextTheme = () => {
     theme = THEMES[(THEMES.indexOf(theme) + 1) % THEMES.length];
     store.set("theme", theme);
     applyTheme(theme);
+    redrawCharts();
   };
 
   // Live updates: panels refetch themselves when the stream says that something changed.
@@ -39,12 +40,43 @@
     showLive(paused ? "paused" : "live");
     if (!paused) window.htmx?.trigger("#live", "changed");
   };
+  // Opened here, once all scripts have run: htmx may start before its extension is loaded. A stream
+  // that ends is opened again by the extension; one that never began is tried again here.
+  let streaming = false;
+  let opening = false;
+  const RETRY_MS = 5000;
   document.addEventListener("htmx:sse:after:connection", () => {
+    streaming = true;
     if (!paused) showLive("live");
   });
-  for (const name of ["htmx:sse:error", "htmx:sse:close"]) {
+  for (const name of ["htmx:sse:before:connection", "htmx:sse:error", "htmx:sse:close"]) {
     document.addEventListener(name, () => { if (!paused) showLive("lost"); });
   }
+  document.addEventListener("htmx:sse:before:connection", () => { streaming = true; });
+  document.addEventListener("htmx:sse:close", () => { streaming = false; });
+  const openStream = () => {
+    const live = one("#live");
+    if (!live || !window.htmx || streaming || opening || document.hidden) return;
+    opening = true;
+    const opened = window.htmx.ajax("GET", "/events", { source: live });
+    opened.catch(() => {}).finally(() => { opening = false; });
+  };
+  document.addEventListener("hello", (event) => {
+    const version = one("#live")?.dataset.version;
+    if (version && event.detail.data !== version) showReload(event.detail.data);
+  });
+  const showReload = (version) => {
+    const toasts = one("#toasts");
+    if (!toasts || toasts.childElementCount) return;
+    const toast = document.createElement("div");
+    toast.className = "toast";
+    toast.append(`Version ${version} is running now. `);
+    const link = document.createElement("a");
+    link.href = location.href;
+    link.textContent = "Reload the page";
+    toast.append(link);
+    toasts.append(toast);
+  };
   document.addEventListener("htmx:sse:before:message", (event) => {
     if (paused) event.preventDefault();
   });
@@ -69,6 +101,16 @@
     }
   };
 
+  // A colour of the style sheet as the canvas needs it: for the theme in use, without variables.
+  const colour = (value) => {
+    const probe = document.createElement("span");
+    probe.style.color = value;
+    document.body.append(probe);
+    const resolved = getComputedStyle(probe).color;
+    probe.remove();
+    return resolved;
+  };
+
   // Large charts of values over time, drawn by uPlot from the table behind each of them.
   const drawCharts = () => {
     for (const figure of document.querySelectorAll("[data-timechart]:not([data-drawn])")) {
@@ -78,22 +120,44 @@
       const x = rows.map((row) => Date.parse(one("time", row).dateTime) / 1000);
       const y = rows.map((row) => Number(row.lastElementChild.dataset.value));
       const box = one(".timechart", figure);
-      const colour = (name) => getComputedStyle(root).getPropertyValue(name).trim();
-      const axis = { stroke: colour("--muted"), grid: { stroke: colour("--line"), width: 1 },
-        ticks: { stroke: colour("--line") } };
+      const axis = { stroke: colour("var(--muted)"),
+        grid: { stroke: colour("var(--line)"), width: 1 }, ticks: { stroke: colour("var(--line)") } };
       const size = () => ({ width: box.clientWidth, height: 240 });
       const plot = new window.uPlot({
         ...size(),
-        legend: { show: true, live: true },
+        legend: { show: false },
+        hooks: { setCursor: [(it) => showPoint(figure, x[it.cursor.idx], y[it.cursor.idx])] },
         scales: { y: { range: (_plot, _low, high) => [0, Math.max(1, high * 1.1)] } },
-        axes: [axis, { ...axis, size: 72,
+        axes: [{ ...axis, space: 72, values: timeMarks }, { ...axis, size: 72,
           values: (_plot, ticks) => ticks.map((each) => each.toLocaleString("en")) }],
-        series: [{}, { label: figure.dataset.timechart, stroke: colour("--accent"), width: 1.5,
-          fill: `${colour("--accent")}22`, points: { show: true, size: 6 },
-          value: (_plot, value) => (value == null ? "" : value.toLocaleString("en")) }],
+        series: [{}, { label: figure.dataset.timechart, stroke: colour("var(--accent)"), width: 1.5,
+          fill: colour("color-mix(in srgb, var(--accent) 14%, transparent)"), points: { show: true, size: 6 } }],
       }, [x, y], box);
       new ResizeObserver(() => plot.setSize(size())).observe(box);
     }
+  };
+  // The axis of time: hours and minutes below two days, else dates.
+  const clock = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit" });
+  const calendar = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short" });
+  const moment = new Intl.DateTimeFormat("en-GB", { dateStyle: "medium", timeStyle: "medium" });
+  const timeMarks = (plot, marks) => {
+    const words = plot.scales.x.max - plot.scales.x.min < 172800 ? clock : calendar;
+    return marks.map((mark, place) => {
+      const text = words.format(mark * 1000);
+      return place && text === words.format(marks[place - 1] * 1000) ? "" : text;
+    });
+  };
+  const showPoint = (figure, time, value) => {
+    const readout = one("[data-readout]", figure.parentElement);
+    if (!readout || value == null) return;
+    readout.textContent = `${moment.format(time * 1000)}: ${value.toLocaleString("en")} URLs`;
+  };
+  const redrawCharts = () => {
+    for (const figure of document.querySelectorAll("[data-drawn]")) {
+      delete figure.dataset.drawn;
+      one(".timechart", figure).replaceChildren();
+    }
+    drawCharts();
   };
 
   // Dialog to scan a site; without JavaScript the button is a link to a page with the same form.
@@ -105,7 +169,8 @@
     return true;
   };
 
-  const GO = { o: "/", d: "/domains", c: "/changes", p: "/problems", j: "/jobs", s: "/system" };
+  const GO = { o: "/", d: "/domains", c: "/changes", p: "/problems", j: "/jobs", s: "/system",
+    k: "/keys", w: "/webhooks" };
   let waitingForPlace = false;
   const keys = {
     "/": () => one("#search")?.focus(),
@@ -115,7 +180,9 @@
     "?": () => one("#keys-dialog")?.showModal(),
   };
   document.addEventListener("keydown", (event) => {
-    const typing = event.target.closest?.("input, textarea, select, dialog");
+    // A dialog that was closed a moment ago may still have the focus.
+    const typing = event.target.closest?.("input, textarea, select, dialog") &&
+      !event.target.closest("dialog:not([open])");
     if (event.ctrlKey || event.metaKey || event.altKey || typing) return;
     if (waitingForPlace) {
       waitingForPlace = false;
@@ -137,10 +204,21 @@
     const all = on("[data-select-all]");
     if (all) for (const box of document.querySelectorAll("input[data-select]")) box.checked = all.checked;
   });
+  document.addEventListener("submit", (event) => {
+    const question = event.submitter?.dataset.confirm;
+    if (question && !window.confirm(question)) event.preventDefault();
+  });
   document.addEventListener("change", (event) => {
     if (event.target.matches?.("[data-submit]")) event.target.form?.requestSubmit();
   });
-  document.addEventListener("htmx:after:swap", () => { tick(); drawCharts(); });
+  // Lists that a person reads are not replaced under their eyes: a link says that there is more.
+  const showNews = () => {
+    const newest = Number(one("#new-mark")?.dataset.newest);
+    const shown = Number(one("#publications")?.dataset.shown);
+    const link = one("[data-news]");
+    if (link) link.hidden = !(newest > shown);
+  };
+  document.addEventListener("htmx:after:swap", () => { tick(); drawCharts(); showNews(); });
 
   const start = () => {
     applyTheme(theme);
@@ -148,8 +226,11 @@
     tick();
     drawCharts();
     setInterval(tick, 1000);
+    setTimeout(openStream);
+    setInterval(openStream, RETRY_MS);
+    document.addEventListener("visibilitychange", openStream);
   };
   applyTheme(theme);
-  if (document.readyState === "loading") document.addEventListener("DOMContentLoaded", start);
-  else start();
+  if (document.readyState === "complete") start();
+  else document.addEventListener("DOMContentLoaded", start);
 })();

@@ -1,0 +1,181 @@
+"""Takes the screenshots of the dashboard from a demo of its own.
+
+`python -m docs.screenshots` writes those of the documentation; with `--all FOLDER` it writes every
+page in light and dark, narrow and wide, to be looked at after a change of the style sheet.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from playwright.sync_api import Browser, Page, sync_playwright
+
+IMAGES = Path(__file__).resolve().parent / "images"
+COMMAND = str(Path(sys.executable).with_name("siteatlas"))
+ENV = "/usr/bin/env"
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+WIDE, NARROW = 1280, 320
+HEIGHT = 800
+STOP_SECONDS = 30
+# A demo of this age has a history with a shape.
+DEMO_SECONDS = 60
+CHANGING_SITE, SLOW_SITE, FAILING_SITE, SHOP = (f"127.0.7.{n}:8765" for n in (9, 10, 6, 1))
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """A page of the demo, and how it is shown."""
+
+    name: str
+    path: str
+    scheme: str = "light"
+    width: int = WIDE
+    height: int = HEIGHT
+    whole: bool = False
+
+
+DOCUMENTED = (
+    Picture("dashboard-overview", "/", height=860),
+    Picture("dashboard-site", f"/domains/{CHANGING_SITE}", scheme="dark", height=980),
+    Picture("dashboard-job", "/jobs?status=processing", height=700),
+)
+PAGES = {
+    "overview": "/",
+    "domains": "/domains",
+    "changes": "/changes",
+    "problems": "/problems",
+    "jobs": "/jobs",
+    "webhooks": "/webhooks",
+    "system": "/system",
+    "keys": "/keys",
+    "scan": "/scan",
+    "login": "/login",
+    "error": "/no-such-page",
+    "patterns": "/_patterns",
+    "failed": f"/domains/{FAILING_SITE}",
+    **{
+        f"site-{tab}": f"/domains/{CHANGING_SITE}?tab={tab}"
+        for tab in ("summary", "urls", "changes", "problems", "scans", "robots", "settings")
+    },
+    "site-tree": f"/domains/{SHOP}?tab=tree",
+    "job": "/jobs?status=processing",
+    "job-failed": "/jobs?status=failed",
+}
+
+
+def main() -> None:
+    """Take the screenshots of the documentation, or of all pages."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--all", type=Path, metavar="FOLDER", dest="folder")
+    parser.add_argument("--address", help="a demo that is already running")
+    options = parser.parse_args()
+    pictures = DOCUMENTED if options.folder is None else tuple(_every_picture())
+    folder = options.folder or IMAGES
+    folder.mkdir(parents=True, exist_ok=True)
+    with running_demo(options.address) as address, chromium() as browser:
+        for picture in pictures:
+            take(browser, address, picture, folder / f"{picture.name}.png")
+
+
+def _every_picture() -> Iterator[Picture]:
+    """Every page in both colour schemes and both widths."""
+    for name, path in PAGES.items():
+        for scheme in ("light", "dark"):
+            for width in (WIDE, NARROW):
+                yield Picture(f"{name}-{scheme}-{width}", path, scheme, width, whole=True)
+
+
+@contextmanager
+def running_demo(address: str | None) -> Iterator[str]:
+    """The address of a demo with something to show."""
+    if address is not None:
+        yield address
+        return
+    folder = Path(tempfile.mkdtemp(prefix="siteatlas-screenshots-"))
+    folder.chmod(0o755)
+    process = subprocess.Popen(
+        [ENV, f"SITEATLAS_DATA_DIR={folder}", COMMAND, "demo"],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        address = _announced_address(process)
+        time.sleep(DEMO_SECONDS)
+        yield address
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=STOP_SECONDS)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _announced_address(process: subprocess.Popen[str]) -> str:
+    """The address that the demo prints once it is complete."""
+    assert process.stderr is not None
+    said = ""
+    for line in process.stderr:
+        said += line
+        if line.startswith("Ctrl-C"):
+            return str(re.findall(r"^Dashboard: +(\S+)/$", said, re.MULTILINE)[0])
+    raise SystemExit(f"The demo did not start:\n{said}")
+
+
+@contextmanager
+def chromium() -> Iterator[Browser]:
+    """Chromium of the system; it refuses its sandbox to root."""
+    program = next(filter(None, map(shutil.which, BROWSERS)), None)
+    if program is None:
+        raise SystemExit("Chromium is not installed.")
+    arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=program, args=arguments)
+        yield browser
+        browser.close()
+
+
+def take(browser: Browser, address: str, picture: Picture, file: Path) -> None:
+    """Open a page and write what it looks like."""
+    context = browser.new_context(
+        color_scheme="dark" if picture.scheme == "dark" else "light",
+        viewport={"width": picture.width, "height": picture.height},
+        reduced_motion="reduce",
+    )
+    page = context.new_page()
+    page.goto(address + picture.path)
+    if picture.path.startswith("/jobs?"):
+        _open_first_job(page)
+    _wait_for_scripts(page)
+    page.screenshot(path=file, full_page=picture.whole)
+    context.close()
+    print(f"{file.name}: {file.stat().st_size / 1000:.0f} kB")
+
+
+def _wait_for_scripts(page: Page) -> None:
+    """Wait until the stream is open and the chart is drawn, where there are any."""
+    for needed, made in (("[data-live]", "[data-live][data-state=live]"), (".timechart", "canvas")):
+        if page.locator(needed).count():
+            page.locator(made).first.wait_for()
+
+
+def _open_first_job(page: Page) -> None:
+    """Go on from a list of jobs to the first of them, once there is one."""
+    link = page.locator("#job-rows tbody a").first
+    link.wait_for()
+    link.click()
+    page.wait_for_url(re.compile(r"/jobs/\d+$"))
+
+
+if __name__ == "__main__":
+    main()
