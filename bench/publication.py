@@ -212,6 +212,7 @@ async def measure_publication(folder: Path, urls: int, changes: int) -> Publicat
         taken, scan_id = await _read_scan(site)
         await change(site, scan_id, changes)
         async with database.engine.execution_options(isolation_level="AUTOCOMMIT").connect() as one:
+            await one.execute(text("SET statement_timeout = 0"))
             await one.execute(text("VACUUM ANALYZE sitemap_urls, url_changes, sitemaps"))
         steps = FencedSteps(taken, JobActivity(), lease_seconds=LEASE_SECONDS)
         opened = OpenedScan(scan_id, site.domain_id, HOST, False, KnownSitemaps())

@@ -216,10 +216,7 @@ def submits_beside(folder: Path, urls: int, *, scans: int, workers: int) -> list
         sites = stack.enter_context(tiny_sites(SUBMIT_SITES))
         _, service = stack.enter_context(serving(folder, allowed, workers=workers))
         threads = stack.enter_context(ThreadPoolExecutor(scans))
-        waits = [
-            threads.submit(scan_and_wait, service, site.base_url, urls, SECONDS_BETWEEN_QUESTIONS)
-            for site in large
-        ]
+        waits = [threads.submit(scan_and_wait, service, site.base_url, urls) for site in large]
         times = list(submit_milliseconds(service, sites, waits))
         for wait in waits:
             wait.result()

@@ -15,8 +15,10 @@ from pathlib import Path
 
 from bench.figure import Figure, as_data, over_rounds, standings, table
 from bench.make_site import make_site
+from bench.measured import compile_ours
 from bench.node_peer import NAME as NODE_PEER
 from bench.node_peer import measure_node_peer
+from bench.page_times import measure_pages
 from bench.peers import PEERS, measure_peer
 from bench.queue_figures import measure_queue, queue_table
 from bench.scan_command import measure_scan
@@ -25,8 +27,10 @@ from bench.site_server import HOST, ServedSite, served
 from bench.startup import measure_startup
 
 READERS = (*PEERS, NODE_PEER)
-PARTS = (*READERS, "scan", "serve", "queue", "startup")
-WITHOUT_SITE = {"queue", "startup"}
+PARTS = (*READERS, "scan", "serve", "queue", "startup", "pages")
+# The one large site of the dashboard has ten times as many URLs as that of the readers.
+PAGE_SHARE = 10
+WITHOUT_SITE = {"queue", "startup", "pages"}
 
 
 def options() -> argparse.Namespace:
@@ -81,6 +85,7 @@ def main() -> int:
     chosen = options()
     folder = Path(tempfile.gettempdir()) / "siteatlas-bench"
     folder.mkdir(exist_ok=True)
+    compile_ours()
     figures = measure_rounds(chosen, folder)
     if figures:
         print(table(figures), *standings(figures, READERS), sep="\n")
@@ -90,9 +95,12 @@ def main() -> int:
     startup = measure_startup() if "startup" in chosen.only else None
     if startup:
         print(startup)
+    pages = measure_pages(PAGE_SHARE * chosen.urls) if "pages" in chosen.only else None
+    if pages:
+        print(pages["text"])
     if chosen.json:
         data = {"site": as_data(figures), "queue": [asdict(one) for one in queue]}
-        text = json.dumps(data | {"startup": startup}, indent=2)
+        text = json.dumps(data | {"startup": startup, "pages": pages and pages["pages"]}, indent=2)
         chosen.json.write_text(f"{text}\n", encoding="utf-8")
     return 1 if any(figure.problem for figure in figures if figure.name != NODE_PEER) else 0
 
