@@ -13,19 +13,26 @@ READY := $(VENV)/.ready
 READY_DEV := $(VENV)/.ready-dev
 # pip shows its progress on a terminal and is quiet elsewhere.
 PIP := $(BIN)/python -m pip --disable-pip-version-check $(shell [ -t 2 ] || echo --quiet)
+# They wait for leases, retries and processes, so two cores have work for three. In the order of their
+# folders: the files with the slowest tests come first, so that no process is left with one of them.
+TEST_PROCESSES ?= 3
 # The tests of `make test-fast`; narrower: make test-fast FAST_TESTS=tests/unit/net
 FAST_TESTS ?= tests/unit tests/architecture
 # Two processes for all of them; for a few, starting the processes would take longer than the tests.
 FAST_PROCESSES := $(if $(filter file,$(origin FAST_TESTS)),-n 2,-p no:xdist)
 # Excludes tests that a pooler cannot affect (query plans, startup refusals) or that run their own.
-POOLED_TESTS := tests/integration tests/acceptance tests/faults --ignore=tests/integration/embedded \
+# Of the acceptance tests, those with several processes, long transactions or large answers.
+POOLED_TESTS := tests/integration tests/faults tests/web/test_live.py \
+	tests/acceptance/test_commands.py tests/acceptance/test_changes.py tests/acceptance/test_export.py \
+	tests/acceptance/test_webhooks.py tests/acceptance/test_worker_group.py \
+	--ignore=tests/integration/embedded \
 	--ignore=tests/integration/test_startup_refusals.py --ignore=tests/integration/test_pooler_refusals.py \
 	--ignore=tests/faults/test_plans.py --ignore=tests/faults/test_retention_plans.py \
 	--ignore=tests/faults/test_queue_machine.py --ignore=tests/faults/test_broken_twins.py
 COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header
 
 .DEFAULT_GOAL := help
-.PHONY: demo run test test-fast test-pooled test-versions test-wheel faults fuzz mutations reports check format docs bench bench-shapes conformance lock dist clean help
+.PHONY: demo run test test-fast test-pooled test-versions test-wheel faults fuzz mutations reports check format docs screenshots bench bench-shapes conformance sbom lock dist clean help
 
 demo: $(READY) ## scan small demo sites on this machine and show the results
 	$(BIN)/siteatlas demo $(ARGS)
@@ -34,8 +41,8 @@ run: $(READY) ## serve the API on this machine and run queued jobs
 	$(BIN)/siteatlas serve $(ARGS)
 
 test: $(READY_DEV) ## run the tests
-	@echo "All tests take about 8 minutes on two cores. Some of them: make test ARGS=\"tests/unit -k robots\""
-	$(BIN)/python -m pytest -n 2 --dist loadfile $(ARGS)
+	@echo "All tests take about 12 minutes on two cores. Some of them: make test ARGS=\"tests/unit -k robots\""
+	$(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 test-fast: $(READY_DEV) ## run the tests that need no PostgreSQL and do not sleep, in seconds
 	$(BIN)/python -m pytest -q -p no:schemathesis $(FAST_PROCESSES) -m "not slow" --durations=5 --durations-min=0.3 $(FAST_TESTS) $(ARGS)
@@ -43,7 +50,7 @@ test-fast: $(READY_DEV) ## run the tests that need no PostgreSQL and do not slee
 test-pooled: $(READY_DEV) ## run the PostgreSQL tests through PgBouncer
 	@if PATH="$$PATH:/usr/sbin" command -v pgbouncer >/dev/null; then \
 		echo "PostgreSQL tests through PgBouncer in transaction mode:"; \
-		SITEATLAS_TEST_POOLED=1 $(BIN)/python -m pytest -n 2 --dist loadfile $(POOLED_TESTS) $(ARGS); \
+		SITEATLAS_TEST_POOLED=1 $(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder $(POOLED_TESTS) $(ARGS); \
 	elif [ -n "$$SITEATLAS_REQUIRE_PGBOUNCER" ]; then \
 		echo "pgbouncer is required but was not found."; exit 1; \
 	else \
@@ -97,6 +104,9 @@ format: $(READY_DEV) ## format and auto-fix
 docs: $(READY_DEV) ## generate pages from the code and from test markers
 	$(BIN)/python -m docs.generate $(ARGS)
 
+screenshots: $(READY_DEV) ## take the screenshots of the documentation from the demo, with Chromium
+	$(BIN)/python -m docs.screenshots $(ARGS)
+
 bench: $(READY_DEV) ## benchmark against other tools on this machine
 	$(BIN)/python -m bench.run $(ARGS)
 
@@ -105,6 +115,9 @@ bench-shapes: $(READY_DEV) ## compare how fast each shape of sitemap is read, be
 
 conformance: $(READY_DEV) ## run other tools on the test corpus and generate the comparison page
 	$(BIN)/python -m bench.conformance $(ARGS)
+
+sbom: $(READY) ## write a software bill of materials (CycloneDX) to build/siteatlas.cdx.json
+	$(BIN)/python scripts/sbom.py build/siteatlas.cdx.json
 
 lock: $(READY_DEV) ## re-lock dependencies
 	$(COMPILE) pyproject.toml -o requirements.lock $(ARGS)

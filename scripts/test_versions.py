@@ -1,8 +1,9 @@
 """Runs the tests that need no database on several Pythons, given by name or path.
 
 Without arguments it takes the oldest and the newest supported Python that it finds, and the
-system's own. Each gets an environment of its own, build/python-<version>, from the locked
-requirements. With --require it fails unless a Python 3.12 or later is among them.
+system's own, except for that of `make test`. Each gets an environment of its own,
+build/python-<version>, from the locked requirements. With --require it fails unless a Python 3.12
+or later is among them.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ NEWER = (3, 12)
 NEWEST_MINOR = 15
 SYSTEM = Path("/usr/bin/python3")
 PROJECT = Path(__file__).resolve().parent.parent
+MAKE_TEST = PROJECT / ".venv" / "bin" / "python"
 LOCK = PROJECT / "requirements-dev.lock"
 TESTS = ("tests/unit", "tests/architecture")
 PROBE = "import sys, ensurepip, venv; print(*sys.version_info[:3], sys.implementation.name)"
@@ -88,6 +90,10 @@ def outermost(found: dict[Version, Path]) -> list[Version]:
         return []
     system = {version for version, path in found.items() if path == SYSTEM}
     chosen = sorted({min(found), max(found)} | system)
+    of_make_test, _ = probe(MAKE_TEST)
+    if of_make_test in chosen and len(chosen) > 1:
+        print(f"`make test` runs on {text_of(of_make_test)}.")
+        chosen.remove(of_make_test)
     others = [
         f"{path} ({text_of(version)})" for version, path in found.items() if version not in chosen
     ]

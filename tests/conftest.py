@@ -15,6 +15,8 @@ import pytest
 import structlog
 
 PROJECT = Path(__file__).resolve().parent.parent
+# The fixtures that reach the database through PgBouncer when they are told to.
+POOLED_FIXTURES = {"machine", "pgbouncer_program", "postgres_server", "way"}
 refused_addresses: list[str] = []
 
 
@@ -44,6 +46,18 @@ sys.addaudithook(refuse_foreign_connections)
 # Modules and tests that are loaded stay until the end; visiting them again and again costs a fifth
 # of the time of `make test-fast`.
 gc.disable()
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Through a pooler, run only the tests that `SITEATLAS_TEST_POOLED` changes."""
+    if not os.environ.get("SITEATLAS_TEST_POOLED"):
+        return
+    changed, same = [], []
+    for item in items:
+        is_same = POOLED_FIXTURES.isdisjoint(getattr(item, "fixturenames", ()))
+        (same if is_same else changed).append(item)
+    config.hook.pytest_deselected(items=same)
+    items[:] = changed
 
 
 def pytest_collection_finish() -> None:
