@@ -123,8 +123,8 @@ async def _url_batches(source: UrlSource) -> AsyncIterator[Sequence[Any]]:
             found = await read_urls(session, source, place, ROWS_PER_BATCH)
         yield found.views
         place = found.place
-        # The statement of each batch is made of hundreds of objects in reference cycles, which would
-        # wait long for the collector of this process.
+        # The statement of each batch consists of hundreds of objects in reference cycles, which
+        # would wait long for the garbage collector of this process.
         gc.collect(1)
         if place is None:
             return
