@@ -52,7 +52,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Through a pooler, run only the tests that `SITEATLAS_TEST_POOLED` changes."""
     if not os.environ.get("SITEATLAS_TEST_POOLED"):
         return
-    changed, same = [], []
+    changed: list[pytest.Item] = []
+    same: list[pytest.Item] = []
     for item in items:
         is_same = POOLED_FIXTURES.isdisjoint(getattr(item, "fixturenames", ()))
         (same if is_same else changed).append(item)
