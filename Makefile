@@ -16,6 +16,9 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check $(shell [ -t 2 ] || echo
 # They wait for leases, retries and processes, so two cores have work for three. In the order of their
 # folders: the files with the slowest tests come first, so that no process is left with one of them.
 TEST_PROCESSES ?= 3
+# If set, as in .ci/run, up to three tests that failed are run again, alone.
+RETRY_FAILED ?=
+ON_FAILURE := $(if $(RETRY_FAILED),|| $(BIN)/python scripts/retry_failed.py $$?)
 # The tests of `make test-fast`; narrower: make test-fast FAST_TESTS=tests/unit/net
 FAST_TESTS ?= tests/unit tests/architecture
 # Two processes for all of them; for a few, starting the processes would take longer than the tests.
@@ -42,7 +45,7 @@ run: $(READY) ## serve the API on this machine and run queued jobs
 
 test: $(READY_DEV) ## run the tests
 	@echo "All tests take about 12 minutes on two cores. Some of them: make test ARGS=\"tests/unit -k robots\""
-	$(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder $(ARGS)
+	$(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder $(ARGS) $(ON_FAILURE)
 
 test-fast: $(READY_DEV) ## run the tests that need no PostgreSQL and do not sleep, in seconds
 	$(BIN)/python -m pytest -q -p no:schemathesis $(FAST_PROCESSES) -m "not slow" --durations=5 --durations-min=0.3 $(FAST_TESTS) $(ARGS)
@@ -50,7 +53,7 @@ test-fast: $(READY_DEV) ## run the tests that need no PostgreSQL and do not slee
 test-pooled: $(READY_DEV) ## run the PostgreSQL tests through PgBouncer
 	@if PATH="$$PATH:/usr/sbin" command -v pgbouncer >/dev/null; then \
 		echo "PostgreSQL tests through PgBouncer in transaction mode:"; \
-		SITEATLAS_TEST_POOLED=1 $(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder $(POOLED_TESTS) $(ARGS); \
+		export SITEATLAS_TEST_POOLED=1; $(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder $(POOLED_TESTS) $(ARGS) $(ON_FAILURE); \
 	elif [ -n "$$SITEATLAS_REQUIRE_PGBOUNCER" ]; then \
 		echo "pgbouncer is required but was not found."; exit 1; \
 	else \

@@ -22,6 +22,8 @@ SYSTEM = Path("/usr/bin/python3")
 PROJECT = Path(__file__).resolve().parent.parent
 MAKE_TEST = PROJECT / ".venv" / "bin" / "python"
 LOCK = PROJECT / "requirements-dev.lock"
+RETRY = PROJECT / "scripts" / "retry_failed.py"
+TESTS_FAILED = 1
 TESTS = ("tests/unit", "tests/architecture")
 PROBE = "import sys, ensurepip, venv; print(*sys.version_info[:3], sys.implementation.name)"
 
@@ -118,7 +120,11 @@ def run(version: Version, interpreter: Path) -> tuple[bool, float]:
         "loadfile",
         *TESTS,
     ]
-    ok = ok and call([*tests, "-q", "-o", f"cache_dir={folder / 'pytest'}"])
+    cache = folder / "pytest"
+    ok = ok and (
+        call([*tests, "-q", "-o", f"cache_dir={cache}"])
+        or call([folder / "bin" / "python", RETRY, str(TESTS_FAILED), cache])
+    )
     return ok, time.monotonic() - started
 
 
