@@ -61,7 +61,10 @@ class ApiContext:
             self.wake()
 
     def notify_scheduler(self) -> None:
-        """Notify the scheduler of this process, if there is one, that a site may be due earlier."""
+        """Notify the scheduler of this process, if there is one, that something may be due earlier.
+
+        A site that is watched, or a webhook that was created or changed.
+        """
         if self.reschedule is not None:
             self.reschedule()
 

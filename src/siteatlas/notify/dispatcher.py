@@ -76,8 +76,8 @@ class Dispatcher:
         if free <= 0:
             return True
         async with self._transaction() as session:
-            claimed = await claim_endpoints(session, free)
-            is_needed = bool(claimed) or await any_endpoint_enabled(session)
+            is_needed = await any_endpoint_enabled(session)
+            claimed = await claim_endpoints(session, free) if is_needed else []
         for endpoint in claimed:
             task = asyncio.create_task(self._serve(endpoint), name=f"webhook {endpoint.id}")
             self._serving[task] = endpoint

@@ -110,8 +110,9 @@ class SitemapScheduler:
         self._consumer.wake()
 
     def reschedule(self) -> None:
-        """A site may be due earlier than it was."""
+        """A site may be due earlier than it was, or a webhook may have messages."""
         self._due_clock.look()
+        self._deliveries.look()
 
     async def start(self) -> None:
         """Start the clock and the consumer."""

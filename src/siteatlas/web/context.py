@@ -45,7 +45,7 @@ class Services(Protocol):
         """Wake the consumer of this process after a job was committed."""
 
     def notify_scheduler(self) -> None:
-        """Notify the scheduler of this process that a site may be due earlier."""
+        """Notify the scheduler of this process that a site or webhook may be due earlier."""
 
 
 async def _services(request: Request) -> Services:

@@ -92,6 +92,7 @@ async def post_webhook(
     async with session.begin():
         created = await create_endpoint(session, request, context.policy, identity.user_id)
         view = await find_webhook(session, created.id)
+    context.notify_scheduler()
     log.info("webhook_created", webhook_id=str(created.id))
     response.headers["Location"] = f"{PREFIX}/{created.id}"
     return WebhookCreated(**dict(WebhookAnswer.model_validate(view)), secret=created.secret)
@@ -124,6 +125,7 @@ async def patch_webhook(
     async with session.begin():
         await change_endpoint(session, webhook_id, context.policy, changes)
         view = await find_webhook(session, webhook_id)
+    context.notify_scheduler()
     log.info("webhook_changed", webhook_id=str(webhook_id))
     return view
 

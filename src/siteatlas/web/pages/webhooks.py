@@ -86,6 +86,7 @@ async def create_webhook_on_page(
 ) -> HTMLResponse:
     """Create a webhook and show its secret."""
     created = await _create(_endpoint_request(await read_form(request)), context, identity.user_id)
+    context.notify_scheduler()
     log.info("webhook_created", webhook_id=str(created.id))
     return render(request, "webhook_created.html", ident=created.id, secret=created.secret)
 
@@ -111,6 +112,7 @@ async def act_on_webhook(context: Context, webhook_id: UUID, action: str) -> Res
         await deliver_test(webhook_id, context.settings, context.policy)
     else:
         await _act(webhook_id, action, context)
+        context.notify_scheduler()
         log.info("webhook_changed", webhook_id=str(webhook_id), action=action)
     return redirect("/webhooks" if action == "delete" else f"/webhooks/{webhook_id}")
 
