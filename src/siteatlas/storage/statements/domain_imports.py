@@ -7,18 +7,42 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import case, func, literal_column
+from sqlalchemy import (
+    ARRAY,
+    BindParameter,
+    Double,
+    Text,
+    Uuid,
+    bindparam,
+    case,
+    func,
+    literal,
+    literal_column,
+    select,
+)
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from siteatlas.net.address import WebAddress
 from siteatlas.storage.models import Domain
 from siteatlas.storage.statements.domains import base_url_of, hours_from_now
+from siteatlas.storage.tables import DOMAINS
 
 # A row that was inserted, not updated, has no version before it.
 IS_NEW: Any = literal_column("domains.xmax = 0")
 ALL_TAGS: Any = literal_column(
     "ARRAY(SELECT DISTINCT tag FROM unnest(domains.tags || excluded.tags) AS tag ORDER BY tag)"
+)
+# Tags contain no commas.
+TAG_SEPARATOR = ","
+COLUMNS = (
+    "domain",
+    "base_url",
+    "created_by",
+    "watched",
+    "next_scan_at",
+    "scan_interval_hours",
+    "tags",
 )
 
 
@@ -41,28 +65,29 @@ class WatchedSite:
     is_new: bool
 
 
-async def watch_domains(
-    session: AsyncSession,
-    sites: Sequence[ImportedSite],
-    *,
-    created_by: UUID,
-    default_interval_hours: float,
-) -> list[WatchedSite]:
-    """Watch these sites, each of which has another domain; known ones keep the tags they have.
+def _watch_statement() -> Any:
+    """The statement that watches listed sites; made once, because building it takes long.
 
     In the order of their names, so that two lists of the same sites cannot wait for each other.
     """
-    if not sites:
-        return []
-    rows = [
-        _row(site, created_by, default_interval_hours)
-        for site in sorted(sites, key=lambda site: site.address.domain)
-    ]
-    new = insert(Domain).values(rows)
-    interval = func.coalesce(
-        new.excluded.scan_interval_hours, Domain.scan_interval_hours, default_interval_hours
-    )
-    statement = new.on_conflict_do_update(
+    arrays: dict[str, BindParameter[Any]] = {
+        name: bindparam(f"p_{name}", type_=ARRAY(of))
+        for name, of in {"domain": Text, "base_url": Text, "hours": Double, "tags": Text}.items()
+    }
+    listed = func.unnest(*arrays.values()).table_valued(*arrays, name="listed").render_derived().c
+    usual: BindParameter[float] = bindparam("p_default_hours", type_=Double())
+    rows = select(
+        listed.domain,
+        listed.base_url,
+        bindparam("p_created_by", type_=Uuid()),
+        literal(True),
+        hours_from_now(func.coalesce(listed.hours, usual)),
+        listed.hours,
+        func.string_to_array(listed.tags, TAG_SEPARATOR),
+    ).order_by(listed.domain)
+    new = insert(DOMAINS).from_select(list(COLUMNS), rows)
+    interval = func.coalesce(new.excluded.scan_interval_hours, Domain.scan_interval_hours, usual)
+    return new.on_conflict_do_update(
         index_elements=[Domain.domain],
         set_={
             "updated_at": func.now(),
@@ -77,18 +102,25 @@ async def watch_domains(
             "tags": ALL_TAGS,
         },
     ).returning(Domain.id, Domain.domain, Domain.max_pages, IS_NEW.label("is_new"))
-    return [WatchedSite(*row) for row in await session.execute(statement)]
 
 
-def _row(site: ImportedSite, created_by: UUID, default_interval_hours: float) -> dict[str, Any]:
-    """The row of a site that is not stored yet."""
-    interval = func.coalesce(site.scan_interval_hours, default_interval_hours)
-    return {
-        "domain": site.address.domain,
-        "base_url": base_url_of(site.address),
-        "created_by": created_by,
-        "watched": True,
-        "next_scan_at": hours_from_now(interval),
-        "scan_interval_hours": site.scan_interval_hours,
-        "tags": list(site.tags),
+WATCH = _watch_statement()
+
+
+async def watch_domains(
+    session: AsyncSession,
+    sites: Sequence[ImportedSite],
+    *,
+    created_by: UUID,
+    default_interval_hours: float,
+) -> list[WatchedSite]:
+    """Watch these sites, each of which has another domain; known ones keep the tags they have."""
+    parameters = {
+        "p_domain": [site.address.domain for site in sites],
+        "p_base_url": [base_url_of(site.address) for site in sites],
+        "p_hours": [site.scan_interval_hours for site in sites],
+        "p_tags": [TAG_SEPARATOR.join(site.tags) for site in sites],
+        "p_created_by": created_by,
+        "p_default_hours": default_interval_hours,
     }
+    return [WatchedSite(*row) for row in await session.execute(WATCH, parameters)]
