@@ -94,9 +94,9 @@ async def test_a_file_that_cannot_be_written_is_not_left_behind(
     assert [path.name for path in folder.iterdir()] == ["urls.csv"]
 
 
-CUT_OTHERS = """
+CUT_WAITING = """
     SELECT pg_terminate_backend(pid) FROM pg_stat_activity
-    WHERE datname = current_database() AND pid <> pg_backend_pid()
+    WHERE datname = current_database() AND wait_event_type = 'Lock'
 """
 MANY = 150_000
 ADD_MANY = """
@@ -141,7 +141,13 @@ async def test_a_command_that_is_cut_off_its_database_leaves_no_file(
     file = folder / "urls.csv"
     with machine.process("export", "example.com", "--output", str(file)) as command:
         await wait_until(lambda: any(path.stat().st_size for path in folder.iterdir()))
+        # Between two statements, a lost connection would simply be replaced.
         async with transaction() as session:
-            await session.execute(text(CUT_OTHERS))
+            await session.execute(text("LOCK TABLE sitemap_urls"))
+
+            async def cut() -> bool:
+                return (await session.execute(text(CUT_WAITING))).scalar() is not None
+
+            await wait_until(cut)
         assert command.wait(120) != 0
     assert list(folder.iterdir()) == []
