@@ -35,9 +35,9 @@ async def test_a_webhook_is_disabled_enabled_and_deleted(client: httpx.AsyncClie
     (stored,) = await rows_of(WebhookEndpoint)
     base = f"/webhooks/{stored.id}"
     assert (await client.post(f"{base}/disable")).headers["location"] == base
-    assert "Somebody disabled it." in WebPage(await client.get(base)).words()
+    assert "is disabled" in WebPage(await client.get(base)).words()
     await client.post(f"{base}/enable")
-    assert "gets no messages" not in WebPage(await client.get(base)).words()
+    assert "is disabled" not in WebPage(await client.get(base)).words()
     assert (await client.post(f"{base}/delete")).headers["location"] == "/webhooks"
     assert await rows_of(WebhookEndpoint) == []
 

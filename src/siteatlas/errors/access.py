@@ -35,7 +35,7 @@ class ScopeMissing(AccessError):
 
 
 class NotOwner(AccessError):
-    """This belongs to another user. Changing it needs the scope admin."""
+    """This belongs to another user. Changing it requires the scope admin."""
 
     code = "not_owner"
 

@@ -16,7 +16,7 @@ class InputError(SiteatlasError):
 
 
 class TagInvalid(InputError):
-    """A tag has 1 to 50 letters, digits and . _ : / - and begins with a letter or a digit."""
+    """A tag has 1 to 50 characters (letters, digits, . _ : / -); the first is a letter or digit."""
 
     code = "tag_invalid"
 
@@ -116,7 +116,7 @@ class CursorExpired(InputError):
 
 
 class PastStateUnavailable(InputError):
-    """The URLs at this time or number are not known. Ask for a later one.
+    """The URLs at this time or sequence number are not known. Choose a later one.
 
     `earliest_seq` is the first number of the change feed at which they are: after the last
     baseline of the site, and as long as the feed is retained.

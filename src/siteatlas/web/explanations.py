@@ -15,15 +15,15 @@ from siteatlas.scanner.problem_codes import ProblemCode
 ADVICE = {
     "no_sitemap": "Open the site in a browser and look for a sitemap. If you know its address, "
     "submit that instead of the host.",
-    "robots_unreachable": "Nothing may be read before robots.txt has answered. Try again later, or "
+    "robots_unreachable": "Nothing is read until robots.txt can be fetched. Try again later, or "
     "set SITEATLAS_ROBOTS_UNREACHABLE=proceed.",
-    "blocked": "The site refuses automated readers. Ask its operator to allow the user "
+    "blocked": "The site blocks automated clients. Ask its operator to allow the user "
     "agent of this installation.",
     "rate_limited": "The site asked for a pause; the job continues by itself when it is over.",
     "dns_name_unknown": "Check the spelling of the host.",
     "truncated": "The transfer ended early. The next scan reads the document again.",
     "xml_malformed": "The document is read up to the error. Ask the site to correct it.",
-    "payment_required": "The site asks for payment from automated readers.",
+    "payment_required": "The site requires payment from automated clients.",
     "timeout": "The site answered too slowly. Try again when it is less busy.",
     "egress_denied": "The address leads into a private network. If it is yours, add it to "
     "SITEATLAS_EGRESS_ALLOW.",

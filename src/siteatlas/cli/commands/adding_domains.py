@@ -43,7 +43,7 @@ class AddedDomain:
     def line(self) -> str:
         """What `siteatlas domains` did with a site, in one line."""
         which = "its first scan" if self.domain.last_scan_at is None else "a scan"
-        done = "has been queued already" if self.job.deduplicated else "is queued"
+        done = "was already queued" if self.job.deduplicated else "is queued"
         watching = f"Watching {self.domain.domain} every {self.interval_hours:g} h"
         return f"{watching}; {which} {done} as job {self.job.id}."
 

@@ -71,15 +71,16 @@ def compare(
     show: Annotated[
         Shown,
         typer.Option(
-            help="URLs that only the site has (site, +), only the other (other, -), both (=), the "
-            "first two (differences) or all. A single kind is printed without its sign."
+            help="Which URLs to print: only in the site (site, +), only in the other (other, -), "
+            "in both (both, =), the first two (differences), or all. A single kind is printed "
+            "without its sign."
         ),
     ] = Shown.DIFFERENCES,
 ) -> None:
-    """Compare the stored URLs of SITE with a list of your own, another site, or two scans.
+    """Compare the stored URLs of SITE with a file or another site, or compare two of its scans.
 
-    A list is compared by whole URLs, another site by paths and queries. Each URL is printed once;
-    the counts go to stderr. Differences of two scans have the signs of siteatlas changes.
+    Files are compared by full URL, sites by path and query. Each URL is printed once; the counts
+    go to stderr. Differences between scans use the same signs as siteatlas changes.
     Example: siteatlas compare example.com urls.txt --show other
     """
     if other is not None and from_scan is None and to_scan is None:

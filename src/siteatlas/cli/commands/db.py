@@ -62,7 +62,7 @@ def backup(
         typer.Argument(metavar="FILE", help="File to write, replaced if it exists; - for stdout."),
     ],
 ) -> None:
-    """Back up the whole database to a file, while the service goes on.
+    """Back up the whole database to a file; the service can keep running.
 
     The file holds everything that is stored, including secrets of webhooks and hashes of access
     keys; only its owner can read it.
@@ -77,7 +77,7 @@ def backup(
 def restore(
     file: Annotated[str, typer.Argument(metavar="FILE", help="Backup to read; - for stdin.")],
     replace: Annotated[
-        bool, typer.Option("--replace", help="Delete the data that the database contains.")
+        bool, typer.Option("--replace", help="Replace the existing data in the database.")
     ] = False,
 ) -> None:
     """Restore a backup, of this or an earlier version of Siteatlas.
@@ -102,8 +102,8 @@ def upgrade_server(
 ) -> None:
     """Upgrade the data directory of the embedded server to its current major version.
 
-    Stop all processes first. The old data is kept next to the new, so that twice the space is
-    needed.
+    Stop all processes first. The old data is kept next to the new data, so twice the space
+    is needed.
     """
     upgrade = run(upgrade_embedded_server(prepare(), programs, print_message))
     print_message(

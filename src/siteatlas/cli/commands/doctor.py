@@ -40,7 +40,7 @@ def doctor(
 ) -> None:
     """Check the setup: database, schema, privileges, network, disk, clocks, ports.
 
-    Each line says ok, warn or fail, and what to do. Exit with 1 if a check failed.
+    Each line shows ok, warn or fail, with advice if needed. Exit with 1 if a check fails.
     """
     findings = run(_examine(prepare(), None if offline else site))
     worst = max((finding.state for finding in findings), key=list(State).index)

@@ -241,9 +241,9 @@ def resume(site: SiteArgument, as_json: JsonOption = False) -> None:
 
 @app.command()
 def release(site: SiteArgument, as_json: JsonOption = False) -> None:
-    """Remove the missing URLs of SITE with its next scan, which is queued now."""
+    """Queue a scan of SITE that removes its missing URLs."""
     domain, job = run(_release(prepare(), site))
-    queued = "has been queued already" if job.deduplicated else "is queued"
+    queued = "was already queued" if job.deduplicated else "is queued"
     line = f"Released the removals of {domain.domain}; the scan {queued} as job {job.id}."
     _write_changed(domain, line, as_json=as_json)
 

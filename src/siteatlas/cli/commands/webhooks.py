@@ -141,7 +141,7 @@ def create(
     description: DescriptionOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Create a webhook and print its secret, once. It is told of what is published from now on."""
+    """Create a webhook and print its secret once. It receives everything published from now on."""
     settings = prepare()
     request = EndpointRequest(url, types, sites, description or "")
     view, secret = run(_create(settings, request))
@@ -178,7 +178,7 @@ def list_(
 
 @app.command()
 def show(webhook_id: WebhookArgument, as_json: JsonOption = False) -> None:
-    """Show what a webhook is told, how far it got, and whether deliveries fail."""
+    """Show a webhook: its messages, its position, and whether deliveries fail."""
     view = run(_find(prepare(), webhook_id))
     if as_json:
         write_json(view)
@@ -201,7 +201,7 @@ def change(
     description: DescriptionOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Change what a webhook is told, or its address. The next message is tried at once."""
+    """Change the address or the messages of a webhook. The next delivery is attempted at once."""
     if sites and all_sites:
         raise InputError("Use either --site or --all-sites, not both.")
     given: dict[str, Any] = {
@@ -234,7 +234,7 @@ def disable(webhook_id: WebhookArgument, as_json: JsonOption = False) -> None:
 
 @app.command()
 def rotate(webhook_id: WebhookArgument) -> None:
-    """Replace the secret and print the new one, once. The old one is also used for 24 hours."""
+    """Replace the secret and print the new one once. The old one stays valid for 24 hours."""
     write_line(run(_rotate(prepare(), webhook_id)))
     print_message(STORE_IT)
 
@@ -245,7 +245,7 @@ def replay_(
     since: Annotated[str, typer.Option(metavar="WHEN", help=f"From when: {FORMS}.")],
     as_json: JsonOption = False,
 ) -> None:
-    """Deliver the messages after a time or a number of the change feed again."""
+    """Deliver the messages after a time or a sequence number of the change feed again."""
     settings, when = prepare(), parse_moment(since, datetime.now(UTC))
     start = {"after_seq": when} if isinstance(when, int) else {"since": when}
 
@@ -254,7 +254,7 @@ def replay_(
         await replay(session, webhook_id, **start)
 
     view = run(_change(settings, webhook_id, "webhooks replay", move))
-    line = f"Messages after number {view.delivered_seq} are delivered again."
+    line = f"Messages after sequence number {view.delivered_seq} will be delivered again."
     write_json(view) if as_json else print_message(line)
 
 

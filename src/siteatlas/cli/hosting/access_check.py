@@ -27,7 +27,7 @@ async def check_access(settings: Settings, *, insecure_no_auth: bool = False) ->
     if not insecure_no_auth:
         raise BindRefused(
             f"{settings.host} is not a loopback address, so the service needs an access key. "
-            f"Make one with: {MAKE_KEY}"
+            f"Create one with: {MAKE_KEY}"
         )
     print_warning(INSECURE.format(host=settings.host), style="bold red")
     return installation

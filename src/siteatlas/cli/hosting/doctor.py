@@ -102,7 +102,7 @@ def check_access(settings: Settings, *, is_closed: bool | None) -> Finding:
         return ok("access", f"Listens on {settings.host}; {LOCAL_ACCESS[is_closed]}.")
     if is_closed is False and file is None:
         message = f"{settings.host} can be reached from other machines, but there is no key."
-        return fail("access", message, f"Make one: {MAKE_KEY}")
+        return fail("access", message, f"Create one: {MAKE_KEY}")
     if not settings.public_url.startswith("https:"):
         message = f"{settings.host} can be reached from other machines without TLS."
         advice = "Put a reverse proxy with TLS in front and set SITEATLAS_PUBLIC_URL to its https"

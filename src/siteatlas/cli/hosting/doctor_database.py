@@ -41,7 +41,7 @@ def _check_server(setup: ServerSetup) -> Finding:
     if setup.is_read_only:
         return fail("database", f"{message} It is read-only.", "Use the primary server.")
     if setup.latency_seconds > SLOW_SECONDS:
-        advice = "Every document of a scan needs several answers: run workers near the database."
+        advice = "A scan needs several round trips per document: run workers near the database."
         return warn("database", message, advice)
     return ok("database", message)
 
@@ -71,10 +71,10 @@ def _check_clock(setup: ServerSetup) -> Finding:
 def _check_rights(rights: RoleRights) -> Finding:
     """Whether the role may write, and whether it may upgrade the schema."""
     if not rights.can_write:
-        message = f"The role {rights.role} may not write to the tables."
+        message = f"The role {rights.role} cannot write to the tables."
         return fail("rights", message, "Make it the owner of the database or schema.")
     if not rights.is_owner:
-        message = f"The role {rights.role} may write, but does not own the tables."
+        message = f"The role {rights.role} can write to the tables but does not own them."
         return warn("rights", message, "Run siteatlas db upgrade with the role that owns them.")
     return ok("rights", f"The role {rights.role} owns the tables.")
 
@@ -83,9 +83,10 @@ def _check_pooler(setup: ServerSetup, *, is_pooled: bool) -> Finding:
     """How the server is reached."""
     if is_pooled:
         return ok(
-            "pooler", "Through a pooler in transaction mode; run siteatlas db upgrade past it."
+            "pooler",
+            "Through a pooler in transaction mode; run siteatlas db upgrade directly.",
         )
-    return ok("pooler", f"Direct; the server takes {setup.max_connections} connections.")
+    return ok("pooler", f"Direct; the server allows {setup.max_connections} connections.")
 
 
 async def _check_workers() -> Finding:
@@ -93,7 +94,7 @@ async def _check_workers() -> Finding:
     async with get_session() as session, session.begin():
         alive = [worker for worker in await list_workers(session) if worker.alive]
         waiting = await count_waiting(session)
-    message = f"{len(alive)} processes run jobs; {waiting} jobs are pending."
+    message = f"Processes running jobs: {len(alive)}; pending jobs: {waiting}."
     if waiting and not alive:
         return warn("workers", message, "Start siteatlas serve or siteatlas worker.")
     return ok("workers", message)

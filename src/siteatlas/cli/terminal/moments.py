@@ -11,7 +11,7 @@ _AGE = re.compile(r"(\d{1,6})\s*(s|min|m|h|d|w)", re.ASCII)
 _NUMBER = re.compile(r"\d{1,18}", re.ASCII)
 _SECONDS = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400, "w": 604800}
 TIME_FORMS = "2h, 3d, 2026-01-31 or 2026-01-31T12:00"
-FORMS = "2h, 3d, 2026-01-31, 2026-01-31T12:00, or a number of the feed"
+FORMS = "2h, 3d, 2026-01-31, 2026-01-31T12:00, or a sequence number of the feed"
 
 
 def parse_moment(text: str, now: datetime) -> datetime | int:

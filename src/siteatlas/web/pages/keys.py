@@ -34,7 +34,7 @@ from siteatlas.web.templating import redirect, render
 ROWS = 50
 SCOPES = {
     Scope.READ: "see everything except keys and the audit trail",
-    Scope.SCAN: "submit and watch sites, cancel own jobs",
+    Scope.SCAN: "submit and watch sites, cancel your own jobs",
     Scope.ADMIN: "everything, including keys",
 }
 
