@@ -153,10 +153,14 @@ async def test_an_error_is_a_page_with_its_code_and_a_way_back(
     assert page.find("//main//a[@href='/']")
 
 
-async def test_a_page_without_a_database_says_so(cut_off_client: httpx.AsyncClient):
-    response = await cut_off_client.get("/domains")
+async def test_a_page_without_a_database_says_so_and_can_be_tried_again(
+    cut_off_client: httpx.AsyncClient,
+):
+    response = await cut_off_client.get("/domains?sort=name&contains=%C3%A9")
     assert response.status_code == 503
     assert "text/html" in response.headers["content-type"]
+    (link,) = WebPage(response).find("//main//a[.='Try again']")
+    assert link.get("href") == "/domains?sort=name&contains=%C3%A9"
 
 
 async def test_a_hostile_name_is_shown_as_text(client: httpx.AsyncClient):

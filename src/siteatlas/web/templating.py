@@ -6,7 +6,9 @@ import hashlib
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from functools import cache
+from http import HTTPStatus
 from typing import Any
+from urllib.parse import quote
 
 from fastapi import Request
 from fastapi.responses import HTMLResponse, RedirectResponse
@@ -75,7 +77,16 @@ def render(
 
 def render_error(scope: Scope, body: Mapping[str, Any]) -> str:
     """The page of a failed request; `body` are its problem details."""
-    return _rendered("error.html", scope, {"problem": body})
+    is_temporary = body["status"] == HTTPStatus.SERVICE_UNAVAILABLE and scope["method"] == "GET"
+    retry_href = _address_of(scope) if is_temporary else None
+    return _rendered("error.html", scope, {"problem": body, "retry_href": retry_href})
+
+
+def _address_of(scope: Scope) -> str:
+    """The path and the query of a request. Two slashes would begin the name of a host."""
+    query = scope["query_string"].decode("latin-1")
+    path = "/" + quote(scope["path"]).lstrip("/")
+    return f"{path}?{query}" if query else path
 
 
 def _rendered(template: str, scope: Scope, values: Mapping[str, Any]) -> str:

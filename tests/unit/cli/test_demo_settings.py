@@ -20,3 +20,4 @@ def test_the_demo_uses_its_embedded_database_and_may_scan_only_its_sites():
     own = demo_settings(settings, ["127.0.7.1:4000", "127.0.7.2:4001"])
     assert own.database_url is None
     assert own.egress_allow == "127.0.7.1:4000,127.0.7.2:4001"
+    assert own.given == {"data_dir", "egress_allow"}

@@ -76,6 +76,7 @@ def demo_settings(settings: Settings, allowed: list[str]) -> Settings:
         database_url=None,
         data_dir=demo_data_dir(settings.data_dir),
         egress_allow=",".join(allowed),
+        given=settings.given | {"data_dir", "egress_allow"},
     )
 
 
