@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 import aiohttp
 from yarl import URL
 
-from siteatlas.errors import EgressDenied
+from siteatlas.errors import EgressDenied, SiteatlasError
 from siteatlas.net.address import WebAddress
 from siteatlas.net.egress import EgressPolicy
 from siteatlas.net.faults import LIBRARY_FAULTS, map_exception, retry_after_seconds
@@ -78,28 +78,29 @@ class PostClient(GatedClient):
             raise EgressDenied
         try:
             with choose_connect_target(address, self._proxy) as target:
-                async with asyncio.timeout(self._seconds):
-                    return await self._exchange(url, body, headers, target)
+                return await self._exchange(url, body, headers, target)
         except LIBRARY_FAULTS as error:
             raise map_exception(error) from error
 
     async def _exchange(
         self, url: URL, body: bytes, headers: Mapping[str, str], target: ConnectTarget
     ) -> PostResult:
-        """Send the request and wait for the status."""
+        """Send the request and wait for the status, which decides: the body changes nothing."""
         if self._session is None:
             raise RuntimeError("PostClient must be entered with `async with`")
         options = request_options(headers, self._address, self._proxy)
-        async with self._session.post(url, data=body, allow_redirects=False, **options) as raw:
+        async with asyncio.timeout(self._seconds):
+            raw = await self._session.post(url, data=body, allow_redirects=False, **options)
+        try:
             self._gate.verify_peers(target)
             await _ignore_body(raw)
-            return PostResult(raw.status, retry_after_seconds(raw.headers.get("Retry-After")))
+        finally:
+            raw.close()
+        return PostResult(raw.status, retry_after_seconds(raw.headers.get("Retry-After")))
 
 
 async def _ignore_body(raw: aiohttp.ClientResponse) -> None:
-    """Read a short body, so that the connection can be used again; else close the connection."""
-    with suppress(*LIBRARY_FAULTS):
+    """Read a short body: a connection whose response is complete can be used again."""
+    with suppress(SiteatlasError, *LIBRARY_FAULTS):
         async with asyncio.timeout(IGNORED_SECONDS):
             await raw.content.read(MAX_IGNORED_BYTES)
-    if not raw.content.at_eof():
-        raw.close()

@@ -14,6 +14,7 @@ from siteatlas.net.address import parse_url
 from siteatlas.net.egress import EgressPolicy
 from siteatlas.net.posting import PostClient, PostResult
 from siteatlas.net.proxy import Proxy
+from tests.fixtures.raw_server import Connection, RawServer
 from tests.fixtures.resolver import FakeResolver
 from tests.fixtures.site_server import SiteServer
 
@@ -57,7 +58,8 @@ async def test_a_response_may_ask_for_patience(server: SiteServer):
     assert await post(server) == PostResult(429, 7.0)
 
 
-async def test_a_body_without_end_does_not_matter(server: SiteServer):
+@pytest.mark.parametrize("seconds", [5, 0.3], ids=["in time", "beyond the time for a response"])
+async def test_a_body_without_end_does_not_matter(server: SiteServer, seconds: float):
     async def endless(request: web.BaseRequest) -> web.StreamResponse:
         response = web.StreamResponse(status=200)
         await response.prepare(request)
@@ -65,7 +67,21 @@ async def test_a_body_without_end_does_not_matter(server: SiteServer):
         return response
 
     server.pages["/hook"] = endless
-    assert (await post(server, seconds=5)).status == 200
+    assert (await post(server, seconds=seconds)).status == 200
+
+
+async def test_a_broken_body_does_not_matter():
+    async def respond(connection: Connection) -> None:
+        await connection.request()
+        await connection.send(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+        await asyncio.sleep(0.1)
+        await connection.send(b"no chunk\r\n")
+        await connection.request()
+
+    async with RawServer(respond) as raw:
+        policy = EgressPolicy.from_text(raw.entry)
+        async with PostClient(parse_url(raw.url()), policy, user_agent="test", seconds=2) as client:
+            assert (await client.post(b"", {})).status == 200
 
 
 async def test_a_receiver_that_does_not_answer_is_a_timeout(server: SiteServer):
