@@ -22,7 +22,7 @@ from sqlalchemy import (
     literal,
     select,
     tuple_,
-    union,
+    union_all,
 )
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import InstrumentedAttribute, aliased
@@ -117,8 +117,7 @@ async def next_messages(
     upper = min(start + MAX_NUMBERS, head.seq)
     behind = MessageFilter(wanted.types, wanted.domains, start, rank)
     sources = [source.subquery() for source in _sources(behind, upper)]
-    # Not `union_all`: several events of a number are one message.
-    together = union(*(select(source) for source in sources)).subquery("together")
+    together = union_all(*(select(source) for source in sources)).subquery("together")
     first = select(together).order_by(together.c.number, together.c.rank).limit(MAX_PLACES)
     rows = (await session.execute(first)).all()
     places = [MessagePlace(row.number, row.rank, MessageType(row.type)) for row in rows]
@@ -172,7 +171,11 @@ def _scans(
 def _events_of_scans(
     types: Collection[MessageType], wanted: MessageFilter, upper: int
 ) -> Select[*tuple[Any, ...]]:
-    """The events of published scans that have messages of their own."""
+    """The events of published scans that have messages of their own.
+
+    Several events of one kind are one message. They are one row before a limit is applied:
+    otherwise this source would end before the others, and its next messages would be passed.
+    """
     kinds = {EVENTS_OF_SCANS[kind]: kind for kind in types}
     type_ = case({kind.value: word.value for kind, word in kinds.items()}, value=FeedEvent.kind)
     rank = case(
@@ -183,6 +186,7 @@ def _events_of_scans(
         _scans(type_, rank, wanted, upper)
         .join(FeedEvent, FeedEvent.scan_id == Scan.id)
         .where(FeedEvent.seq.is_(None), FeedEvent.kind.in_(list(kinds)))
+        .distinct()
     )
 
 

@@ -150,6 +150,21 @@ async def test_numbers_without_a_message_are_passed_in_steps(
     assert (await shown(created.id)).delivered_seq == 8
 
 
+async def test_several_events_of_one_number_hide_no_later_message(
+    receiver: Receiver, domain: Domain, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("siteatlas.insights.webhook_messages.MAX_PLACES", 2)
+    await add_endpoint(receiver, types=["robots.changed", "scan.failed"])
+    async with transaction() as session:
+        for _ in range(2):
+            scan = await add_published_scan(session, domain)
+            for name in ("example.com", "www.example.com"):
+                await add_event(session, domain, "robots_changed", scan, data={"origin": name})
+        await add_event(session, domain, "scan_failed")
+    await deliver_all(dispatcher_for(receiver))
+    assert receiver.seqs == [1, 2, 3]
+
+
 async def test_during_a_rotation_messages_have_the_signatures_of_both_secrets(
     receiver: Receiver, domain: Domain
 ):
