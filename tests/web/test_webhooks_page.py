@@ -42,6 +42,19 @@ async def test_a_webhook_is_disabled_enabled_and_deleted(client: httpx.AsyncClie
     assert await rows_of(WebhookEndpoint) == []
 
 
+async def test_a_later_page_of_webhooks_updates_itself(
+    client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("siteatlas.web.pages.webhooks.ROWS", 1)
+    for _ in range(2):
+        await client.post("/webhooks", data=NEW)
+    first = WebPage(await client.get("/webhooks"))
+    (following,) = first.find("//a[contains(@href, '/webhooks?cursor=')]/@href")
+    second = WebPage(await client.get(following))
+    assert first.find("//*[@id='webhook-rows']/@hx-get") == ["/webhooks"]
+    assert second.find("//*[@id='webhook-rows']/@hx-get") == [following]
+
+
 async def test_a_test_message_that_cannot_be_sent_is_in_the_log(database: Database):
     nobody = "127.0.0.1:9"
     app = application(database, egress_allow=nobody)
