@@ -10,11 +10,14 @@ from typing import Any
 import httpx
 import pytest
 from fastapi import FastAPI
-from sqlalchemy import event
+from sqlalchemy import delete, event, insert, text
+from structlog.testing import capture_logs
 
 from siteatlas.main import end_waiting
+from siteatlas.storage.models import FeedHead
 from siteatlas.storage.session import Database
 from siteatlas.web.live import POLL_SECONDS, Broadcaster
+from tests.fixtures.database import transaction
 from tests.fixtures.waiting import wait_until
 
 pytestmark = pytest.mark.usefixtures("database")
@@ -88,6 +91,23 @@ async def test_nothing_is_asked_while_no_tab_is_open(app: FastAPI, database: Dat
     with counted_statements(database) as sent:
         await asyncio.sleep(1.5 * POLL_SECONDS)
     assert sent == []
+
+
+async def test_an_error_that_nobody_expected_does_not_end_the_updates(
+    app: FastAPI, client: httpx.AsyncClient
+):
+    async with transaction() as session:
+        await session.execute(text("ALTER TABLE feed_head DROP CONSTRAINT ck_feed_head_one_row"))
+        await session.execute(insert(FeedHead).values(id=2))
+    with capture_logs() as lines:
+        async with open_tabs(app.state.broadcaster, 1) as (tab,):
+            await wait_until(lambda: "live_poll_failed" in [line["event"] for line in lines])
+            async with transaction() as session:
+                await session.execute(delete(FeedHead).where(FeedHead.id == 2))
+            await client.post("/scan", data={"sites": "example.com"})
+            await wait_until(lambda: bool(tab.marks[-1]))
+    (line,) = [line for line in lines if line["event"] == "live_poll_failed"][:1]
+    assert line["exc_info"] is True
 
 
 async def test_all_streams_end_when_the_service_stops(app: FastAPI):

@@ -86,18 +86,23 @@ class Broadcaster:
         return True
 
     async def _poll(self) -> None:
-        """Read the mark every second; an outage is no reason to stop."""
+        """Read the mark every second; no error is a reason to stop."""
         while True:
             try:
-                async with get_autocommit_session() as session:
-                    mark = (await read_activity(session)).mark
+                await self._read_mark()
             except SiteatlasError as error:
                 log.warning("live_poll_failed", error_code=error.code)
-                mark = self._mark
-            if mark != self._mark:
-                self._mark = mark
-                self._wake_all()
+            except Exception:
+                log.exception("live_poll_failed", error_code=SiteatlasError.code)
             await asyncio.sleep(POLL_SECONDS)
+
+    async def _read_mark(self) -> None:
+        """Read the mark; wake all listeners if it changed."""
+        async with get_autocommit_session() as session:
+            mark = (await read_activity(session)).mark
+        if mark != self._mark:
+            self._mark = mark
+            self._wake_all()
 
     def _wake_all(self) -> None:
         """Wake all listeners, once."""
