@@ -144,10 +144,23 @@ async def load_endpoint(session: AsyncSession, endpoint_id: UUID) -> ClaimedEndp
     return None if row is None else ClaimedEndpoint(*row)
 
 
+async def renew_lease(session: AsyncSession, endpoint: ClaimedEndpoint) -> bool:
+    """Hold an endpoint for one more attempt; False if the claim is no longer valid.
+
+    The lease counts from now, not from the beginning of a transaction that may have waited.
+    """
+    return await _update_claimed(session, endpoint, lease_until=func.clock_timestamp() + LEASE)
+
+
 async def record_delivered(
-    session: AsyncSession, endpoint: ClaimedEndpoint, delivery: NewDelivery, rank: int
+    session: AsyncSession,
+    endpoint: ClaimedEndpoint,
+    delivery: NewDelivery,
+    rank: int,
+    *,
+    keep_lease: bool,
 ) -> bool:
-    """Record a delivered message and renew the lease; False if the claim is no longer valid."""
+    """Record a delivered message, and renew the lease or end it; False if the claim is invalid."""
     is_valid = await _update_claimed(
         session,
         endpoint,
@@ -158,7 +171,7 @@ async def record_delivered(
         next_attempt_at=None,
         last_attempt_at=func.now(),
         last_delivered_at=func.now(),
-        lease_until=func.now() + LEASE,
+        lease_until=func.now() + (LEASE if keep_lease else NO_TIME),
     )
     return is_valid and await _insert_delivery(session, endpoint.id, delivery)
 
