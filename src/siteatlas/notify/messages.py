@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote
@@ -17,7 +17,7 @@ from uuid import UUID
 import orjson
 
 from siteatlas.insights.change_views import ChangeView
-from siteatlas.insights.webhook_messages import MessageFacts
+from siteatlas.insights.webhook_messages import MessageFacts, MessagePlace
 from siteatlas.storage.models import MessageType, Scan
 
 MAX_BODY_BYTES = 20_000
@@ -30,7 +30,7 @@ ID_CHARS = 32
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A message that is ready to be signed and sent."""
+    """A message; with its body it is ready to be signed and sent."""
 
     id: str
     type: MessageType
@@ -42,15 +42,19 @@ class Message:
 
 def feed_message(facts: MessageFacts, feed_id: UUID, public_url: str) -> Message:
     """The message about one number of the feed."""
-    place = facts.place
     data = _common_data(facts, public_url) | _type_data(facts)
+    body = _body(facts.place.type, facts.at, data)
+    return replace(empty_message(facts.place, feed_id), body=body, domain=facts.domain)
+
+
+def empty_message(place: MessagePlace, feed_id: UUID) -> Message:
+    """A message whose body is not built yet, as the log names it."""
     return Message(
         id=_message_id(feed_id, place.seq, place.type),
         type=place.type,
-        body=_body(place.type, facts.at, data),
+        body=b"",
         seq=place.seq,
         rank=place.rank,
-        domain=facts.domain,
     )
 
 

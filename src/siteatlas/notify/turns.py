@@ -12,7 +12,7 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import replace
 from uuid import UUID
 
-from siteatlas.errors import DatabaseError
+from siteatlas.errors import DatabaseError, SiteatlasError
 from siteatlas.insights.feed_positions import FeedHeadView, read_head
 from siteatlas.insights.webhook_messages import (
     MessageFilter,
@@ -22,12 +22,13 @@ from siteatlas.insights.webhook_messages import (
 )
 from siteatlas.logs import get_logger
 from siteatlas.meters import meters
-from siteatlas.notify.messages import Message, feed_message
-from siteatlas.notify.schedule import Attempt, judge_failure
+from siteatlas.notify.messages import Message, empty_message, feed_message
+from siteatlas.notify.schedule import Attempt, Verdict, judge_failure
 from siteatlas.notify.sending import Sender, delivery_of
 from siteatlas.storage.session import AsyncSession
 from siteatlas.storage.statements.webhook_deliveries import (
     ClaimedEndpoint,
+    is_just_before,
     pass_numbers,
     record_delivered,
     record_failed,
@@ -65,6 +66,7 @@ class Turn:
         self._ends_at = asyncio.get_running_loop().time() + seconds
         self._connections = AsyncExitStack()
         self._sender: Sender | None = None
+        self._message: Message | None = None
 
     @property
     def _has_time(self) -> bool:
@@ -73,15 +75,22 @@ class Turn:
 
     async def run(self) -> None:
         """Deliver what follows the position of the endpoint; an error ends the turn."""
-        webhook_id = str(self._endpoint.id)
+        try:
+            await self._deliver_or_fail()
+        except DatabaseError as error:
+            # The lease ends by itself; a message that was sent meanwhile is sent again.
+            log.warning("webhook_interrupted", webhook_id=str(self._endpoint.id), reason=error.code)
+
+    async def _deliver_or_fail(self) -> None:
+        """Deliver; an unexpected error is a failed attempt, so that it is not repeated for ever."""
         try:
             async with self._connections:
                 await self._deliver()
-        except DatabaseError as error:
-            # The lease ends by itself; a message that was sent meanwhile is sent again.
-            log.warning("webhook_interrupted", webhook_id=webhook_id, reason=error.code)
+        except DatabaseError:
+            raise
         except Exception:
-            log.exception("webhook_failed", webhook_id=webhook_id)
+            log.exception("webhook_failed", webhook_id=str(self._endpoint.id))
+            await self._record_failed(Attempt(None, SiteatlasError.code, 0.0))
 
     async def _deliver(self) -> None:
         """Deliver one message after the other until the turn is over."""
@@ -113,6 +122,7 @@ class Turn:
 
     async def _deliver_one(self, place: MessagePlace, feed_id: UUID) -> bool:
         """Deliver a message if the endpoint is still ours; False if the turn is over."""
+        self._begin(place, feed_id)
         async with self._transaction() as session:
             facts = await read_message(session, place)
             is_ours = facts is None or await renew_lease(session, self._endpoint)
@@ -120,9 +130,15 @@ class Turn:
             self._move(place.seq, place.rank)
         if facts is None or not is_ours:
             return is_ours
-        message = feed_message(facts, feed_id, self._public_url)
+        self._message = feed_message(facts, feed_id, self._public_url)
         sender = await self._open_sender()
-        return await self._record(message, await sender.send(message))
+        return await self._record(self._message, await sender.send(self._message))
+
+    def _begin(self, place: MessagePlace, feed_id: UUID) -> None:
+        """Remember the message that is next; failures at another one, which is gone, are over."""
+        self._message = empty_message(place, feed_id)
+        if not is_just_before(self._endpoint, place.seq, place.rank):
+            self._endpoint = replace(self._endpoint, failures=0)
 
     async def _open_sender(self) -> Sender:
         """The connection to the endpoint, which is kept until the end of the turn."""
@@ -133,15 +149,14 @@ class Turn:
 
     async def _record(self, message: Message, attempt: Attempt) -> bool:
         """Record an attempt; False if the turn is over."""
-        outcome = "delivered" if attempt.delivered else "failed"
-        meters.webhook_attempts[outcome] += 1
         if attempt.delivered:
             return await self._record_delivered(message, attempt)
-        await self._record_failed(message, attempt)
+        await self._record_failed(attempt)
         return False
 
     async def _record_delivered(self, message: Message, attempt: Attempt) -> bool:
         """Record a delivered message; False if the turn is over."""
+        meters.webhook_attempts["delivered"] += 1
         goes_on = self._has_time
         delivery = delivery_of(message, attempt, self._endpoint.failures + 1)
         async with self._transaction() as session:
@@ -151,29 +166,38 @@ class Turn:
         self._move(message.seq or 0, message.rank)
         return is_ours and goes_on
 
-    async def _record_failed(self, message: Message, attempt: Attempt) -> None:
-        """Record a failed attempt, which ends the turn."""
+    async def _record_failed(self, attempt: Attempt) -> None:
+        """Record that the next message failed, if it is known; the turn is over."""
+        meters.webhook_attempts["failed"] += 1
+        message, number = self._message, self._endpoint.failures + 1
+        delivery = None if message is None else delivery_of(message, attempt, number)
         verdict = judge_failure(attempt, self._endpoint.failures)
-        delivery = delivery_of(message, attempt, self._endpoint.failures + 1)
         async with self._transaction() as session:
-            await record_failed(
+            is_ours = await record_failed(
                 session,
                 self._endpoint,
                 delivery,
+                0 if message is None else message.rank,
                 retry_seconds=verdict.retry_seconds,
                 disable=verdict.disable,
             )
+        if is_ours:
+            self._log_failure(attempt, verdict)
+
+    def _log_failure(self, attempt: Attempt, verdict: Verdict) -> None:
+        """Log a failed attempt that was recorded."""
         log.warning(
             "webhook_disabled" if verdict.disable else "webhook_not_delivered",
             webhook_id=str(self._endpoint.id),
-            message_id=message.id,
-            attempt=delivery.attempt,
+            message_id=None if self._message is None else self._message.id,
+            attempt=self._endpoint.failures + 1,
             http_status=attempt.status,
             error_code=attempt.error_code,
         )
 
     def _move(self, seq: int, rank: int) -> None:
         """Continue behind a message that was delivered or passed."""
+        self._message = None
         self._endpoint = replace(self._endpoint, position=seq, position_rank=rank, failures=0)
 
 

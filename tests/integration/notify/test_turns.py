@@ -8,7 +8,6 @@ import pytest
 from sqlalchemy import text
 
 from siteatlas.storage.models import Domain
-from siteatlas.storage.statements.webhook_deliveries import claim_endpoints
 from tests.fixtures.database import transaction
 from tests.fixtures.waiting import wait_until
 from tests.fixtures.webhooks import (
@@ -21,6 +20,7 @@ from tests.fixtures.webhooks import (
     publish,
     set_endpoint,
     shown,
+    take_over,
 )
 
 
@@ -60,15 +60,6 @@ async def test_a_connection_is_opened_only_for_a_message(receiver: Receiver, dom
 
 async def has_attempts(ident: UUID, count: int) -> bool:
     return len(await log_of(ident)) == count
-
-
-async def take_over() -> None:
-    """Another process claims the only endpoint, because its lease ended."""
-    async with transaction() as session:
-        await session.execute(
-            text("UPDATE webhook_endpoints SET lease_until = now() - interval '1 second'")
-        )
-        assert len(await claim_endpoints(session, 1)) == 1
 
 
 async def test_a_process_that_lost_an_endpoint_sends_nothing_more(

@@ -44,8 +44,8 @@ class WebhookEndpoint(Base):
     All messages up to the one of rank `position_rank` of the number `position` were delivered or
     were not for this endpoint. A process holds the endpoint until `lease_until`; `fence` grows with
     each claim and each change, and a result with an older one is refused. `failures` counts the
-    failed attempts at the next message. Until `previous_secret_until` messages are signed with both
-    secrets. `domains` is null for all sites.
+    failed attempts at the message just behind the position. Until `previous_secret_until` messages
+    are signed with both secrets. `domains` is null for all sites.
     """
 
     __tablename__ = "webhook_endpoints"

@@ -32,7 +32,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from siteatlas.storage.models import DisabledReason, WebhookDelivery
 from siteatlas.storage.statements.bulk import delete_rows
-from siteatlas.storage.statements.webhooks import LAST_RANK
+from siteatlas.storage.statements.webhooks import FRESH, LAST_RANK
 from siteatlas.storage.tables import FEED_HEAD, WEBHOOK_DELIVERIES, WEBHOOK_ENDPOINTS
 
 # Longer than one attempt may take, with what is read and written around it.
@@ -166,9 +166,7 @@ async def record_delivered(
         endpoint,
         position=delivery.seq,
         position_rank=rank,
-        failures=0,
-        failing_since=None,
-        next_attempt_at=None,
+        **FRESH,
         last_attempt_at=func.now(),
         last_delivered_at=func.now(),
         lease_until=func.now() + (LEASE if keep_lease else NO_TIME),
@@ -179,32 +177,63 @@ async def record_delivered(
 async def record_failed(
     session: AsyncSession,
     endpoint: ClaimedEndpoint,
-    delivery: NewDelivery,
+    delivery: NewDelivery | None,
+    rank: int,
     *,
     retry_seconds: float,
     disable: DisabledReason | None,
 ) -> bool:
-    """Record a failed attempt and release the endpoint; False if the claim is no longer valid."""
+    """Record a failed attempt and release the endpoint; False if the claim is no longer valid.
+
+    The endpoint moves to just before the message that failed, so that `is_just_before` tells
+    whether the failures are those of its next message. Without a delivery, it failed before its
+    next message was known.
+    """
     values: dict[str, Any] = {
-        "failures": _COLUMNS.failures + 1,
-        "failing_since": func.coalesce(_COLUMNS.failing_since, func.now()),
+        "failures": endpoint.failures + 1,
+        "failing_since": _failing_since(endpoint),
         "next_attempt_at": func.now() + literal(timedelta(seconds=retry_seconds), Interval()),
         "last_attempt_at": func.now(),
         "lease_until": func.now(),
     }
     if disable is not None:
         values |= {"disabled_at": func.now(), "disabled_reason": disable}
+    if delivery is not None and delivery.seq is not None:
+        values["position"], values["position_rank"] = _place_before(delivery.seq, rank)
     is_valid = await _update_claimed(session, endpoint, **values)
-    return is_valid and await _insert_delivery(session, endpoint.id, delivery)
+    if is_valid and delivery is not None:
+        await _insert_delivery(session, endpoint.id, delivery)
+    return is_valid
+
+
+def _failing_since(endpoint: ClaimedEndpoint) -> ColumnElement[Any]:
+    """SQL expression: when the first of the failures was, of which there is now one more."""
+    if not endpoint.failures:
+        return func.now()
+    return func.coalesce(_COLUMNS.failing_since, func.now())
+
+
+def is_just_before(endpoint: ClaimedEndpoint, seq: int, rank: int) -> bool:
+    """Whether no other message can be between the position of an endpoint and this one."""
+    return (endpoint.position, endpoint.position_rank) == _place_before(seq, rank)
+
+
+def _place_before(seq: int, rank: int) -> tuple[int, int]:
+    """The last position before a message, as a number and a rank."""
+    return (seq, rank - 1) if rank else (seq - 1, LAST_RANK)
 
 
 async def pass_numbers(
     session: AsyncSession, endpoint: ClaimedEndpoint, seq: int, *, keep_lease: bool
 ) -> bool:
-    """Move an endpoint behind numbers that have nothing for it; renew the lease or end it."""
+    """Move an endpoint behind numbers that have nothing for it; renew the lease or end it.
+
+    If it has failures, they were at a message that is gone.
+    """
     return await _update_claimed(
         session,
         endpoint,
+        **FRESH,
         position=seq,
         position_rank=LAST_RANK,
         lease_until=func.now() + (LEASE if keep_lease else NO_TIME),

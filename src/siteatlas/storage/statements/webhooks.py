@@ -19,7 +19,7 @@ from siteatlas.storage.tables import FEED_HEAD, WEBHOOK_ENDPOINTS
 
 # The highest rank of a message within a number: all messages of the number are done.
 LAST_RANK = 9
-# What an endpoint has after a change that gives it another chance.
+# What an endpoint has when no attempt at its next message has failed.
 FRESH = {"failures": 0, "failing_since": None, "next_attempt_at": None}
 
 
