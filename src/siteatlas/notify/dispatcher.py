@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from enum import Enum, auto
 
 from siteatlas.errors import DatabaseError
 from siteatlas.logs import get_logger
@@ -29,6 +30,18 @@ from siteatlas.storage.statements.webhook_deliveries import (
 SLOTS = 16
 
 log = get_logger("notify")
+
+
+class PollResult(Enum):
+    """What a poll found: whether there is an enabled webhook, and whether others may wait.
+
+    After `CAUGHT_UP`, every endpoint that has something to be sent is served. After `SLOTS_TAKEN`
+    there is no free slot, and others may wait for one.
+    """
+
+    NO_WEBHOOK = auto()
+    CAUGHT_UP = auto()
+    SLOTS_TAKEN = auto()
 
 
 class Dispatcher:
@@ -56,17 +69,23 @@ class Dispatcher:
         """Whether an endpoint is being served."""
         return bool(self._serving)
 
-    async def poll(self) -> bool:
-        """Claim endpoints for the free slots; False if nobody is to be told anything."""
+    async def poll(self) -> PollResult:
+        """Claim endpoints for the free slots and start their turns."""
         free = self._slots - len(self._serving)
         if free <= 0:
-            return True
+            return PollResult.SLOTS_TAKEN
         async with self._transaction() as session:
-            is_needed = await any_endpoint_enabled(session)
-            claimed = await claim_endpoints(session, free) if is_needed else []
+            if not await any_endpoint_enabled(session):
+                return PollResult.NO_WEBHOOK
+            claimed = await claim_endpoints(session, free)
         for endpoint in claimed:
             self._serve(endpoint)
-        return is_needed
+        return PollResult.SLOTS_TAKEN if len(claimed) == free else PollResult.CAUGHT_UP
+
+    async def wait_for_slot(self) -> None:
+        """Wait until a slot is free."""
+        if len(self._serving) >= self._slots:
+            await asyncio.wait(self._serving, return_when=asyncio.FIRST_COMPLETED)
 
     async def stop(self) -> None:
         """End all attempts and return the endpoints, so that others continue at once."""

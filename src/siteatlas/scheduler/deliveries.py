@@ -1,6 +1,7 @@
 """When webhook messages are delivered: the loop around the dispatcher of `siteatlas.notify`.
 
-It looks for new publications by itself, about once a second: publications do not know of it.
+It looks for new publications by itself, about once a second: publications do not know of it. While
+endpoints wait for a slot, it looks whenever one becomes free.
 """
 
 from __future__ import annotations
@@ -9,11 +10,13 @@ import asyncio
 from contextlib import suppress
 
 from siteatlas.net.egress import EgressPolicy
-from siteatlas.notify.dispatcher import Dispatcher
+from siteatlas.notify.dispatcher import Dispatcher, PollResult
 from siteatlas.scheduler.outages import ResilientLoop
 from siteatlas.settings import Settings
 
 POLL_SECONDS = 1.0
+# Slots that become free within this time are filled by one poll.
+REFILL_SECONDS = 0.02
 # Longer while there is no webhook: the first message of one that another process created may be
 # that late.
 IDLE_SECONDS = 15.0
@@ -35,14 +38,22 @@ class DeliveryLoop:
         resilient_loop = ResilientLoop("webhooks")
         try:
             while True:
-                is_needed = False
+                result = PollResult.CAUGHT_UP
                 self._look_requested.clear()
                 async with resilient_loop.iteration():
-                    is_needed = await self._dispatcher.poll()
-                await asyncio.sleep(POLL_SECONDS)
-                if not is_needed:
-                    with suppress(TimeoutError):
-                        async with asyncio.timeout(IDLE_SECONDS):
-                            await self._look_requested.wait()
+                    result = await self._dispatcher.poll()
+                await self._pause(result)
         finally:
             await self._dispatcher.stop()
+
+    async def _pause(self, result: PollResult) -> None:
+        """Wait until another poll is worth its while."""
+        if result is PollResult.SLOTS_TAKEN:
+            await self._dispatcher.wait_for_slot()
+            await asyncio.sleep(REFILL_SECONDS)
+            return
+        await asyncio.sleep(POLL_SECONDS)
+        if result is PollResult.NO_WEBHOOK:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(IDLE_SECONDS):
+                    await self._look_requested.wait()
