@@ -9,6 +9,7 @@ from siteatlas.storage.models import Domain, Sitemap
 from siteatlas.storage.session import Database
 from tests.fixtures.access import application, client_with
 from tests.fixtures.pipeline import index, pages, rows_of, scan_server, urlset
+from tests.fixtures.queue import submit
 from tests.fixtures.site_server import SiteServer
 from tests.fixtures.web_pages import WebPage
 
@@ -256,3 +257,15 @@ async def test_the_summary_shows_sections_and_months(client: httpx.AsyncClient):
     assert titles == ["2026-01: 3", "2026-03: 6"]
     months = page.words("//section[@aria-labelledby='months-title']")
     assert "0 URLs without a date" in months
+
+
+@pytest.mark.parametrize(("path", "rows"), [("/domains", "domain-rows"), ("/jobs", "job-rows")])
+async def test_a_later_page_of_a_list_updates_itself(
+    client: httpx.AsyncClient, path: str, rows: str
+):
+    for number in range(60):
+        await submit(f"site{number}.example.com")
+    first = WebPage(await client.get(path))
+    (following,) = set(first.find("//a[contains(@href, 'cursor=')]/@href"))
+    second = WebPage(await client.get(following))
+    assert second.find(f"//*[@id='{rows}']/@hx-get") == [following]

@@ -78,8 +78,7 @@ def render(
 def render_error(scope: Scope, body: Mapping[str, Any]) -> str:
     """The page of a failed request; `body` are its problem details."""
     is_temporary = body["status"] == HTTPStatus.SERVICE_UNAVAILABLE and scope["method"] == "GET"
-    retry_href = _address_of(scope) if is_temporary else None
-    return _rendered("error.html", scope, {"problem": body, "retry_href": retry_href})
+    return _rendered("error.html", scope, {"problem": body, "is_temporary": is_temporary})
 
 
 def _address_of(scope: Scope) -> str:
@@ -90,9 +89,10 @@ def _address_of(scope: Scope) -> str:
 
 
 def _rendered(template: str, scope: Scope, values: Mapping[str, Any]) -> str:
-    """The text of a template, which knows the path and who looks at it."""
+    """The text of a template, which knows its address and who looks at it."""
     known = {
         "path": scope["path"],
+        "here": _address_of(scope),
         "viewer": identity_of(scope),
         "is_open_to_all": _is_open_to_all(scope["app"].state.access),
     }

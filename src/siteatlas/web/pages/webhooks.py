@@ -56,7 +56,6 @@ async def show_webhooks(
         "webhooks.html",
         webhooks=page.items,
         types={kind.value: MEANINGS.get(kind.value, "") for kind in FEED_TYPES},
-        here=_page_href("/webhooks", cursor),
         next_href=_next_href("/webhooks", page.next_cursor),
     )
 
@@ -79,12 +78,7 @@ async def show_webhook(
 
 def _next_href(path: str, cursor: str | None) -> str | None:
     """The address of the next page of a list; None on the last one."""
-    return _page_href(path, cursor) if cursor else None
-
-
-def _page_href(path: str, cursor: str | None) -> str:
-    """The address of the page of a list that begins behind a cursor."""
-    return f"{path}?{urlencode({'cursor': cursor})}" if cursor else path
+    return f"{path}?{urlencode({'cursor': cursor})}" if cursor else None
 
 
 @router.post("/webhooks", dependencies=[ADMIN], response_class=HTMLResponse)
