@@ -123,6 +123,18 @@ def test_an_entry_with_more_items_than_any_before_is_matched_whole_too():
         assert [len((extras or {})["images"]) for extras in entries.extras] == [count]
 
 
+def test_fields_that_were_learned_in_vain_do_not_change_how_entries_are_matched():
+    """An entry with too many items for a pattern has a field that the others do not have."""
+    image = "<image:image><image:loc>https://a.example/i.jpg</image:loc>{}</image:image>"
+    usual = f"<url><loc>https://a.example/</loc>{image.format('')}</url>"
+    many = image.format("<image:title>t</image:title>") * 40
+    whole = WholeEntries(Extensions(PREFIXES))
+    first = whole.read(usual)
+    assert first is not None
+    assert whole.read(f"<url><loc>https://a.example/</loc>{many}</url>") is None
+    assert whole.read(usual) == first
+
+
 @pytest.mark.parametrize(
     "odd",
     [

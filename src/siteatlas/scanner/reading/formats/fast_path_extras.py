@@ -69,13 +69,13 @@ class Extensions:
         reader.learn(text)
         # A power of two, so that documents share patterns; all pages have the same languages.
         size = count if kind == "xhtml" else 1 << (count - 1).bit_length()
-        return Slots(kind, size, *reader.shape)
+        return Slots(kind, size, reader.shape)
 
     def read_items(
-        self, kind: str, columns: list[list[str]], sections: Collection[str]
+        self, slots: Slots, columns: list[list[str]], sections: Collection[str]
     ) -> list[Extras] | None:
         """The items of one kind from their columns; None if the parser must read them."""
-        return self._readers[kind].read(columns, sections)
+        return self._readers[slots.kind].read(columns, slots.shape, sections)
 
     def read(self, blocks: Blocks) -> Sequence[Extras | None] | None:
         """The extras of each entry, empty if none has any; None if the parser must read them."""

@@ -9,6 +9,7 @@ import re
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 from siteatlas.scanner.reading.formats.extensions import REPEATED_FIELDS
 from siteatlas.scanner.reading.formats.fast_path_sections import POSSESSIVE
@@ -32,6 +33,13 @@ class Field:
     def is_repeated(self) -> bool:
         """Whether the field may occur several times in one item."""
         return self.name in REPEATED_FIELDS
+
+
+class Shape(NamedTuple):
+    """What all items of one kind have: fields in this order, or attributes."""
+
+    fields: tuple[Field, ...] = ()
+    attributes: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)

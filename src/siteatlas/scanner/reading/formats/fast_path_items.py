@@ -15,7 +15,7 @@ from typing import Any
 
 from siteatlas.scanner.reading.formats.extensions import MAX_VALUE_CHARS
 from siteatlas.scanner.reading.formats.fast_path_columns import clean, has_section_end, rows_of
-from siteatlas.scanner.reading.formats.fast_path_fields import ATTRIBUTES, Field, FieldOrder
+from siteatlas.scanner.reading.formats.fast_path_fields import ATTRIBUTES, Field, FieldOrder, Shape
 from siteatlas.scanner.reading.formats.fast_path_sections import (
     POSSESSIVE,
     SHORT_SECTION,
@@ -47,9 +47,9 @@ class Items:
         self._times_learned = 0
 
     @property
-    def shape(self) -> tuple[tuple[Field, ...], tuple[str, ...]]:
-        """The fields that the items have, as far as they are known, and no attributes."""
-        return self._order.fields, ()
+    def shape(self) -> Shape:
+        """The fields that the items have, as far as they are known."""
+        return Shape(self._order.fields)
 
     def learn(self, text: str) -> None:
         """Add the fields of the items in a text to those known."""
@@ -65,7 +65,7 @@ class Items:
         if pieces is None:
             return None
         width = _pattern(self._kind, self._order.fields).groups + 1
-        items = self.read([pieces[at::width] for at in range(1, width)])
+        items = self.read([pieces[at::width] for at in range(1, width)], self.shape)
         return None if items is None else (items, pieces[::width])
 
     def _split(self, text: str) -> list[str] | None:
@@ -79,16 +79,17 @@ class Items:
         )
 
     def read(
-        self, columns: Iterable[list[str]], sections: Collection[str] = ()
+        self, columns: Iterable[list[str]], shape: Shape, sections: Collection[str] = ()
     ) -> list[Extras] | None:
         """The extras of each item from its columns; None for the strict parser.
 
-        `sections` are the tags whose values are CDATA in this document.
+        `shape` is what the pattern was made from; more fields may be known by now. `sections` are
+        the tags whose values are CDATA in this document.
         """
         table: dict[str, list[Any]] = {}
         attributes: dict[str, list[str]] = {}
         rest = map(_without_none, columns)
-        for field in self._order.fields:
+        for field in shape.fields:
             if field.has_attributes:
                 found = _attribute_columns(field.name, next(rest))
                 if found is None:

@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 from functools import lru_cache
 
-from siteatlas.scanner.reading.formats.fast_path_fields import Field
+from siteatlas.scanner.reading.formats.fast_path_fields import Shape
 from siteatlas.scanner.reading.formats.fast_path_items import field_pattern, optional
 from siteatlas.scanner.reading.formats.fast_path_links import link_pattern
 from siteatlas.scanner.reading.formats.fast_path_order import EXTRAS, USUAL_ORDER
@@ -27,25 +27,23 @@ REQUIRED_FIELDS = {"image": "loc", "news": "title", "video": "title"}
 
 @dataclass(frozen=True, slots=True)
 class Slots:
-    """The items of one kind in an entry, at most `count`, with fields or attributes."""
+    """The items of one kind in an entry, at most `count`, all of one shape."""
 
     kind: str
     count: int
-    fields: tuple[Field, ...] = ()
-    attributes: tuple[str, ...] = ()
+    shape: Shape = Shape()
 
     @property
     def width(self) -> int:
         """The number of groups of each item."""
-        return sum(1 + field.has_attributes for field in self.fields) if self.fields else 2
+        fields = self.shape.fields
+        return sum(1 + field.has_attributes for field in fields) if fields else 2
 
     @property
     def required_group(self) -> int:
         """The index of the group that every item of this kind has."""
-        if not self.fields:
-            return 0
         index = 0
-        for field in self.fields:
+        for field in self.shape.fields:
             index += field.has_attributes
             if field.name == REQUIRED_FIELDS[self.kind]:
                 break
@@ -56,8 +54,8 @@ class Slots:
 def is_usual(slots: Slots) -> bool:
     """Whether a pattern can be built for these items."""
     if slots.kind == "xhtml":
-        return bool(slots.attributes)
-    return any(field.name == REQUIRED_FIELDS[slots.kind] for field in slots.fields)
+        return bool(slots.shape.attributes)
+    return any(field.name == REQUIRED_FIELDS[slots.kind] for field in slots.shape.fields)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,13 +124,13 @@ def _slots_pattern(slots: Slots, sections: frozenset[str]) -> str:
 def _item_pattern(slots: Slots, sections: frozenset[str]) -> str:
     """The pattern of one item, with the groups of its values."""
     gap, kind = ANY_XML_WHITE_SPACE, slots.kind
-    if slots.attributes:
-        return link_pattern(slots.attributes) + gap
+    if slots.shape.attributes:
+        return link_pattern(slots.shape.attributes) + gap
     required = REQUIRED_FIELDS[kind]
     fields = [
         field_pattern(kind, field, sections, may_be_empty=False)
         if field.name == required
         else optional(field_pattern(kind, field, sections))
-        for field in slots.fields
+        for field in slots.shape.fields
     ]
     return f"<{kind}:{kind}>{gap}{''.join(fields)}</{kind}:{kind}>{gap}"

@@ -11,7 +11,7 @@ from functools import lru_cache
 
 from siteatlas.scanner.reading.formats.extensions import MAX_VALUE_CHARS
 from siteatlas.scanner.reading.formats.fast_path_columns import clean
-from siteatlas.scanner.reading.formats.fast_path_fields import Field
+from siteatlas.scanner.reading.formats.fast_path_fields import Shape
 from siteatlas.scanner.reading.tally import Extras
 from siteatlas.scanner.reading.white_space import ANY_XML_WHITE_SPACE
 
@@ -33,9 +33,9 @@ class Links:
         self._order: tuple[str, ...] = ()
 
     @property
-    def shape(self) -> tuple[tuple[Field, ...], tuple[str, ...]]:
-        """No fields, and the attributes of the links, as far as they are known."""
-        return (), self._order
+    def shape(self) -> Shape:
+        """The attributes of the links, as far as they are known."""
+        return Shape(attributes=self._order)
 
     def learn(self, text: str) -> None:
         """Learn the order of the attributes, unless it is known."""
@@ -47,17 +47,17 @@ class Links:
         if not self._order:
             return None
         pieces = _pattern(self._order).split(text)
-        links = self.read([pieces[1::3], pieces[2::3]])
+        links = self.read([pieces[1::3], pieces[2::3]], self.shape)
         return None if links is None else (links, pieces[::3])
 
     def read(
-        self, columns: list[list[str]], _sections: Collection[str] = ()
+        self, columns: list[list[str]], shape: Shape, _sections: Collection[str] = ()
     ) -> list[Extras] | None:
-        """The links from their two columns; None for the strict parser."""
+        """The links of this shape from their two columns; None for the strict parser."""
         first, second = columns
         if not first or not _are_usual(first) or not _are_usual(second):
             return None
-        if self._order.index("href") < self._order.index("hreflang"):
+        if shape.attributes.index("href") < shape.attributes.index("hreflang"):
             first, second = second, first
         pairs = zip(clean(first), clean(second), strict=True)
         return [{"href": href, "hreflang": language} for language, href in pairs]

@@ -133,7 +133,7 @@ class WholeEntries:
             columns, counts = _items_of_slots(groups, place, slots)
             if not any(counts):
                 continue
-            items = self._extensions.read_items(slots.kind, columns, layout.sections)
+            items = self._extensions.read_items(slots, columns, layout.sections)
             if items is None:
                 return None
             found[slots.kind] = items, counts
