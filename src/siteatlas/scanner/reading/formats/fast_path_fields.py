@@ -1,6 +1,6 @@
 """Learns which fields the items of a document have, and in which order.
 
-Generators write the same fields in the same order, and leave out those that have no value.
+Most generators write the same fields in the same order, and leave out those that have no value.
 """
 
 from __future__ import annotations
@@ -34,20 +34,30 @@ class Field:
         """Whether the field may occur several times in one item."""
         return self.name in REPEATED_FIELDS
 
+    @property
+    def group_count(self) -> int:
+        """The number of groups that the pattern of the field has."""
+        return 1 + self.has_attributes
+
 
 class Shape(NamedTuple):
-    """What all items of one kind have: fields in this order, or attributes."""
+    """What all items of one kind have: fields, in this order or in any, or attributes."""
 
     fields: tuple[Field, ...] = ()
     attributes: tuple[str, ...] = ()
+    in_any_order: bool = False
 
 
 @dataclass(slots=True)
 class FieldOrder:
-    """The fields of one kind of item; empty if no pattern can be built for them."""
+    """The fields of one kind of item; empty if no pattern can be built for them.
+
+    `changes` if the items do not all have the fields in this order.
+    """
 
     kind: str
     fields: tuple[Field, ...] = ()
+    changes: bool = False
 
     def learn(self, text: str) -> None:
         """Add the fields of the items in a text to those known."""
@@ -59,6 +69,7 @@ class FieldOrder:
         for tags in dict.fromkeys(tuple(_tags(self.kind).findall(item)) for item in items):
             seen = _fields_of(tags[:MAX_TAGS])
             merge_order(order, [*seen])
+            self.changes |= [name for name in order if name in seen] != [*seen]
             for name, new in seen.items():
                 fields[name] = _merge_field(fields.get(name), new)
             if not _is_usual(fields.values()):

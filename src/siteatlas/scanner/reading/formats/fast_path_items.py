@@ -1,14 +1,14 @@
 """Images, news and videos of the fast path: one pattern for all items of a kind in a document.
 
-The pattern is made from the fields that the items have, in their order (`fast_path_fields.py`). It
-returns the values column by column. Fields that repeat, that have attributes or that contain others
-are read one by one.
+The pattern is made from the fields that the items have, in their order (`fast_path_fields.py`),
+or in any order if that changes. It returns the values column by column. Fields that repeat, that
+have attributes or that contain others are read one by one.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from functools import lru_cache
 from itertools import islice
 from typing import Any
@@ -49,7 +49,7 @@ class Items:
     @property
     def shape(self) -> Shape:
         """The fields that the items have, as far as they are known."""
-        return Shape(self._order.fields)
+        return Shape(self._order.fields, in_any_order=self._order.changes)
 
     def learn(self, text: str) -> None:
         """Add the fields of the items in a text to those known."""
@@ -64,7 +64,7 @@ class Items:
             pieces = self._split(text)
         if pieces is None:
             return None
-        width = _pattern(self._kind, self._order.fields).groups + 1
+        width = _pattern(self._kind, self.shape).groups + 1
         items = self.read([pieces[at::width] for at in range(1, width)], self.shape)
         return None if items is None else (items, pieces[::width])
 
@@ -72,7 +72,7 @@ class Items:
         """The text split by its items; None when one of them does not have the known fields."""
         if not self._order.fields:
             return None
-        pattern = _pattern(self._kind, self._order.fields)
+        pattern = _pattern(self._kind, self.shape)
         pieces = pattern.split(text)
         return (
             pieces if len(pieces) // (pattern.groups + 1) == text.count(f"<{self.tag}>") else None
@@ -92,7 +92,7 @@ class Items:
         for field in shape.fields:
             if field.has_attributes:
                 found = _attribute_columns(field.name, next(rest))
-                if found is None:
+                if found is None or not attributes.keys().isdisjoint(found):
                     return None
                 attributes |= found
             column = next(rest)
@@ -143,6 +143,8 @@ def _read_children(raw: str) -> Extras | None:
     if plain is None:
         return None
     pairs = NAMED_VALUE.findall(plain)
+    if len(dict(pairs)) != len(pairs):
+        return None
     values = clean([value for _, value in pairs])
     return {name: value for (name, _), value in zip(pairs, values, strict=True) if value}
 
@@ -182,15 +184,43 @@ def _read_attributes(name: str, raw: str) -> dict[str, str] | None:
 
 
 @lru_cache(maxsize=64)
-def _pattern(kind: str, fields: tuple[Field, ...]) -> re.Pattern[str]:
-    """The fast-path pattern of an item of this kind with these fields."""
-    inside = "".join(optional(field_pattern(kind, field)) for field in fields)
+def _pattern(kind: str, shape: Shape) -> re.Pattern[str]:
+    """The fast-path pattern of an item of this kind with the fields of this shape."""
+    if shape.in_any_order:
+        inside = fields_in_any_order(kind, shape.fields, group=1)
+    else:
+        inside = "".join(optional(field_pattern(kind, field)) for field in shape.fields)
     return re.compile(f"<{kind}:{kind}>{ANY_XML_WHITE_SPACE}{inside}</{kind}:{kind}>")
 
 
 def optional(pattern: str) -> str:
     """A pattern that may match nothing; as a branch, which is faster than `?`."""
     return f"(?:{pattern}|)"
+
+
+def in_any_order(patterns: Mapping[int, str]) -> str:
+    """Each of the patterns at most once, by the number of a group that it always has.
+
+    Not possessive, because the engine fails on groups in that.
+    """
+    parts = [f"(?({group})(?!)){pattern}" for group, pattern in patterns.items()]
+    return f"(?:{'|'.join(parts)}){{1,{len(parts)}}}"
+
+
+def required(group: int) -> str:
+    """A pattern that matches nothing, and only if the group of this number has matched."""
+    return f"(?({group})|(?!))"
+
+
+def fields_in_any_order(
+    kind: str, fields: Iterable[Field], group: int, sections: Collection[str] = ()
+) -> str:
+    """The pattern of the fields of an item, whose groups begin with the number `group`."""
+    patterns: dict[int, str] = {}
+    for field in fields:
+        patterns[group] = field_pattern(kind, field, sections)
+        group += field.group_count
+    return in_any_order(patterns)
 
 
 def field_pattern(
@@ -202,9 +232,8 @@ def field_pattern(
         value = f"[^<]{{0,{MAX_REPEATED_CHARS}}}+"
         return f"((?:<{name}>{value}</{name}>{gap}){{1,{MAX_REPEATED}}}{POSSESSIVE})"
     if field.children:
-        inside = "".join(
-            optional(_child_pattern(f"{kind}:{child}", sections)) for child in field.children
-        )
+        children = [_child_pattern(f"{kind}:{child}", sections) for child in field.children]
+        inside = f"(?:{'|'.join(children)}){{0,{len(children)}}}{POSSESSIVE}"
         return f"<{name}>{gap}({inside})</{name}>{gap}"
     attributes = f"({ATTRIBUTES})" if field.has_attributes else ""
     if name in sections:

@@ -1,17 +1,24 @@
 """How the entries of a document are written, and the one pattern that matches them whole.
 
-A layout is learned from the first entries of a document. What the pattern cannot express is left
-out of it, so that the entry does not match.
+A layout is learned from the first entries of a document. Where the order of parts or fields
+changes, the pattern allows any. What the pattern cannot express is left out of it, so that the
+entry does not match.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from siteatlas.scanner.reading.formats.fast_path_fields import Shape
-from siteatlas.scanner.reading.formats.fast_path_items import field_pattern, optional
+from siteatlas.scanner.reading.formats.fast_path_items import (
+    field_pattern,
+    fields_in_any_order,
+    in_any_order,
+    optional,
+    required,
+)
 from siteatlas.scanner.reading.formats.fast_path_links import link_pattern
 from siteatlas.scanner.reading.formats.fast_path_order import EXTRAS, USUAL_ORDER
 from siteatlas.scanner.reading.formats.fast_path_sections import SHORT_SECTION
@@ -37,7 +44,7 @@ class Slots:
     def width(self) -> int:
         """The number of groups of each item."""
         fields = self.shape.fields
-        return sum(1 + field.has_attributes for field in fields) if fields else 2
+        return sum(field.group_count for field in fields) if fields else 2
 
     @property
     def required_group(self) -> int:
@@ -60,11 +67,19 @@ def is_usual(slots: Slots) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The order of an entry's parts, the items in the place of `extras`, and what is CDATA."""
+    """The order of an entry's parts, the items in the place of `extras`, and what is CDATA.
+
+    If `in_any_order`, the order is only that of the groups.
+    """
 
     order: tuple[str, ...]
     slots: tuple[Slots, ...] = ()
     sections: frozenset[str] = frozenset()
+    in_any_order: bool = False
+
+    def with_any_order(self) -> Layout:
+        """The layout of entries that have the same parts in any order."""
+        return replace(self, order=(*USUAL_ORDER, EXTRAS), in_any_order=True)
 
     @property
     def field_places(self) -> list[int]:
@@ -94,43 +109,74 @@ class Layout:
 @lru_cache(maxsize=64)
 def entry_pattern(layout: Layout, loc: str) -> re.Pattern[str]:
     """The pattern of a whole entry; `loc` is that of its URL, unless it is CDATA."""
-    parts = "".join(_part(name, layout, loc) for name in layout.order)
+    if layout.in_any_order:
+        parts = _parts_in_any_order(layout, loc)
+    else:
+        parts = "".join(_part(name, layout, loc) for name in layout.order)
     return re.compile(f"<url>{ANY_XML_WHITE_SPACE}{parts}</url>")
 
 
+def _parts_in_any_order(layout: Layout, loc: str) -> str:
+    """The pattern of all parts of an entry, in any order."""
+    fields = dict(zip(USUAL_ORDER, layout.field_places, strict=True))
+    parts = {place + 1: _field_part(name, layout, loc) for name, place in fields.items()}
+    for slots, place in layout.slot_places:
+        group = place + 1
+        parts[group + slots.required_group] = _slots_pattern(slots, layout.sections, group)
+    return in_any_order(parts) + required(fields["loc"] + 1)
+
+
 def _part(name: str, layout: Layout, loc: str) -> str:
-    """The pattern of one part of an entry."""
-    gap = ANY_XML_WHITE_SPACE
+    """The pattern of one part of an entry; only the URL must be there."""
     if name == EXTRAS:
-        return "".join(_slots_pattern(slots, layout.sections) for slots in layout.slots)
+        places = layout.slot_places
+        items = [_slots_pattern(slots, layout.sections, place + 1) for slots, place in places]
+        return "".join(map(optional, items))
+    part = _field_part(name, layout, loc)
+    return part if name == "loc" else optional(part)
+
+
+def _field_part(name: str, layout: Layout, loc: str) -> str:
+    """The pattern of one of the four fields of an entry."""
+    gap = ANY_XML_WHITE_SPACE
     value = loc if name == "loc" else VALUE
     if name in layout.sections:
         inside = rf"<!\[CDATA\[({SHORT_SECTION if name == 'loc' else VALUE})\]\]>"
     else:
         inside = f"({value})"
     if name == "loc":
-        return f"<loc>{gap}{inside}{gap}</loc>{gap}"
-    return optional(f"<{name}>{inside}</{name}>{gap}")
+        inside = gap + inside + gap
+    return f"<{name}>{inside}</{name}>{gap}"
 
 
-def _slots_pattern(slots: Slots, sections: frozenset[str]) -> str:
-    """The pattern of the items of one kind, each inside the one before."""
-    item, pattern = _item_pattern(slots, sections), ""
-    for _ in range(slots.count):
-        pattern = optional(item + pattern)
+def _slots_pattern(slots: Slots, sections: frozenset[str], group: int) -> str:
+    """The pattern of the items of one kind, each inside the one before, from this group on."""
+    pattern = ""
+    for slot in reversed(range(slots.count)):
+        item = _item_pattern(slots, sections, group + slot * slots.width)
+        pattern = item + optional(pattern) if pattern else item
     return pattern
 
 
-def _item_pattern(slots: Slots, sections: frozenset[str]) -> str:
-    """The pattern of one item, with the groups of its values."""
-    gap, kind = ANY_XML_WHITE_SPACE, slots.kind
-    if slots.shape.attributes:
-        return link_pattern(slots.shape.attributes) + gap
-    required = REQUIRED_FIELDS[kind]
-    fields = [
+def _item_pattern(slots: Slots, sections: frozenset[str], group: int) -> str:
+    """The pattern of one item, with the groups of its values, from this group on."""
+    gap, kind, shape = ANY_XML_WHITE_SPACE, slots.kind, slots.shape
+    if shape.attributes:
+        return link_pattern(shape.attributes) + gap
+    if shape.in_any_order:
+        fields = fields_in_any_order(kind, shape.fields, group, sections)
+        fields += required(group + slots.required_group)
+    else:
+        fields = _fields_in_order(slots, sections)
+    return f"<{kind}:{kind}>{gap}{fields}</{kind}:{kind}>{gap}"
+
+
+def _fields_in_order(slots: Slots, sections: frozenset[str]) -> str:
+    """The pattern of the fields of an item; only the required one must be there."""
+    kind = slots.kind
+    return "".join(
         field_pattern(kind, field, sections, may_be_empty=False)
-        if field.name == required
+        if field.name == REQUIRED_FIELDS[kind]
         else optional(field_pattern(kind, field, sections))
         for field in slots.shape.fields
-    ]
-    return f"<{kind}:{kind}>{gap}{''.join(fields)}</{kind}:{kind}>{gap}"
+    )

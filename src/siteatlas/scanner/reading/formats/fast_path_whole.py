@@ -48,15 +48,26 @@ class WholeEntries:
     def read(self, text: str) -> RawEntries | None:
         """The entries of a text without sections; None if any of it does not match."""
         entries = self._read(text, self._layout)
-        while entries is None and self._times_learned < MAX_TIMES_LEARNED:
+        if entries is None and self._times_learned < MAX_TIMES_LEARNED:
             self._times_learned += 1
-            layout = self._learn(text)
-            if layout is None or layout == self._layout:
-                break
-            self._layout = layout
-            entries = self._read(text, layout)
+            entries = self._read_as_learned(text)
         self._misses = 0 if entries else self._misses + 1
         return entries
+
+    def _read_as_learned(self, text: str) -> RawEntries | None:
+        """The entries of a text by the layout that it has, if need be with parts in any order."""
+        known, learned = self._layout, self._learn(text)
+        if learned is None:
+            return None
+        layouts = [learned, learned.with_any_order()]
+        if known is not None and known.in_any_order:
+            del layouts[0]
+        for layout in layouts:
+            if layout != known and (entries := self._read(text, layout)) is not None:
+                self._layout = layout
+                return entries
+        self._layout = layouts[0]
+        return None
 
     def read_with_sections(self, text: str) -> RawEntries | None:
         """The entries of a text with CDATA sections; None if any of it does not match."""
