@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from sqlalchemy import func, update
+from sqlalchemy import func, null, select, update
 
 from siteatlas.errors import JobCancelled, LeaseLost
 from siteatlas.processor import settlement
@@ -176,6 +176,9 @@ async def test_a_stored_decision_is_continued_though_the_facts_have_changed() ->
         await session.execute(update(Scan).values(removal_decision=decision))
     await scan.publish()
     assert await site.told(scan) == ["removed /a00 /a.xml (confirmed)"]
+    async with transaction() as session:
+        published = select(Scan.id).where(Scan.removal_decision.is_(null()), Scan.id == scan.id)
+        assert await session.scalar(published) == scan.id
 
 
 @pytest.mark.parametrize("watched", [True, False])

@@ -51,7 +51,7 @@ class Scan(Base):
     `url_count` and `distinct_url_count` are what the site lists after the scan, `read_url_count` is
     what the scan read. `published_seq` is its number in the change feed, `change_counts` the number
     of changes by kind. `removal_decision` is stored before removals are written, so that a later
-    attempt continues with the same decision.
+    attempt continues with the same decision; publication clears it.
     """
 
     __tablename__ = "scans"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from uuid import UUID
 
-from sqlalchemy import Update, bindparam, case, func, select, update
+from sqlalchemy import Update, bindparam, case, func, null, select, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncSession
 
@@ -51,6 +51,7 @@ PUBLISH = (
         url_count=bindparam("urls"),
         distinct_url_count=bindparam("distinct_urls"),
         change_counts=bindparam("changes", type_=SCANS.c.change_counts.type),
+        removal_decision=null(),
     )
     .returning(SCANS.c.domain_id)
 )
