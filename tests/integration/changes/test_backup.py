@@ -7,7 +7,7 @@ from typing import Any
 
 import httpx
 import pytest
-from sqlalchemy import func, select, text
+from sqlalchemy import func, select, text, update
 
 from siteatlas.access.keys import KeyRequest, create_key, revoke
 from siteatlas.access.scopes import Scope
@@ -19,12 +19,10 @@ from siteatlas.errors import (
     SchemaNewer,
 )
 from siteatlas.insights.keys import find_key_view
-from siteatlas.queue.restored_jobs import refuse_while_workers_run, requeue_restored_jobs
 from siteatlas.queue.workers import WorkerReport, report_worker, sign_off_worker
 from siteatlas.storage.backup import archive
-from siteatlas.storage.backup.archive import ArchiveReader, ArchiveWriter, Manifest, TableContents
-from siteatlas.storage.backup.restoring import restore_backup
-from siteatlas.storage.backup.writing import backed_up_tables, write_backup
+from siteatlas.storage.backup.archive import ArchiveWriter, Manifest, TableContents
+from siteatlas.storage.backup.writing import backed_up_tables
 from siteatlas.storage.models import Domain, JobStatus, SitemapUrl
 from siteatlas.storage.schema import current_revision, needed_revision, upgrade_schema
 from siteatlas.storage.session import Database
@@ -35,8 +33,10 @@ from tests.fixtures.first_schema import FIRST, TABLES, URLS, columns_of, fill
 from tests.fixtures.pipeline import settings_for, work
 from tests.fixtures.queue import job_of, submit
 from tests.fixtures.records import add_domain, add_sitemap, add_urls
+from tests.integration.changes.backups import backup, restore, rows_by_table
 from tests.integration.changes.runs import scan, stop_midway
 
+LARGE = "https://example.com/" + "x" * 20 * 2**20
 WORKER = WorkerReport("worker-a", "host", 1, "1", slots=4, running=0)
 ODD_URLS = [
     "https://example.com/tab\tand\\backslash",
@@ -44,34 +44,6 @@ ODD_URLS = [
     "https://example.com/\\N",
     "https://example.com/\\.",
 ]
-
-
-async def backup(database: Database) -> bytes:
-    file = io.BytesIO()
-    await write_backup(database, file)
-    return file.getvalue()
-
-
-async def restore(database: Database, content: bytes, *, replace: bool = False) -> dict[str, int]:
-    return await restore_backup(
-        database,
-        ArchiveReader(io.BytesIO(content)),
-        replace=replace,
-        check=refuse_while_workers_run,
-        finish=requeue_restored_jobs,
-    )
-
-
-async def rows_by_table() -> dict[str, list[str]]:
-    """Every row as text."""
-    async with transaction() as session:
-        return {
-            table.name: sorted(
-                str(row[0])
-                for row in await session.execute(text(f"SELECT t::text FROM {table.name} t"))
-            )
-            for table in backed_up_tables()
-        }
 
 
 async def wipe(database: Database) -> None:
@@ -209,6 +181,15 @@ async def test_a_damaged_file_changes_nothing(database: Database, monkeypatch: p
         with pytest.raises(BackupInvalid):
             await restore(database, damaged, replace=True)
     assert await rows_by_table() == before
+
+
+async def test_a_row_may_be_larger_than_a_part_of_the_file(database: Database):
+    async with transaction() as session:
+        await add_domain(session)
+        await session.execute(update(Domain).values(base_url=LARGE))
+    await restore(database, await backup(database), replace=True)
+    async with transaction() as session:
+        assert await session.scalar(select(Domain.base_url)) == LARGE
 
 
 async def test_a_backup_without_some_of_its_rows_is_refused(database: Database):

@@ -27,14 +27,19 @@ MAX_JSON_BYTES = 2**20
 # Level 1 takes a third of the time of the default and makes files that are a quarter larger.
 COMPRESSION = 1
 OWNER_ONLY = 0o600
+MAX_IDENTITY = 2**63 - 1
+# The last six come from JSON that is not of the expected form.
 DAMAGED = (
     tarfile.TarError,
     zlib.error,
     OSError,
     EOFError,
     ValueError,
-    KeyError,
+    LookupError,
     TypeError,
+    AttributeError,
+    OverflowError,
+    RecursionError,
 )
 
 
@@ -45,6 +50,38 @@ class TableContents:
     name: str
     columns: tuple[str, ...]
     identity: tuple[str, int] | None = None
+
+    @classmethod
+    def from_json(cls, content: dict[str, Any]) -> Self:
+        """Read an entry of the manifest."""
+        columns = tuple(map(_name, content["columns"]))
+        identity = _identity(content["identity"], columns)
+        return cls(_name(content["name"]), columns, identity)
+
+
+def _text(value: Any) -> str:
+    """A text of the manifest; TypeError if it is something else."""
+    if not isinstance(value, str):
+        raise TypeError
+    return value
+
+
+def _name(value: Any) -> str:
+    """The name of a table or column; ValueError if it cannot be one of ours."""
+    name = _text(value)
+    if not (name.isascii() and name.isidentifier()):
+        raise ValueError
+    return name
+
+
+def _identity(value: Any, columns: tuple[str, ...]) -> tuple[str, int] | None:
+    """The identity column and its last value, None without one; ValueError if it cannot be ours."""
+    if value is None:
+        return None
+    column, last = value
+    if column not in columns or not isinstance(last, int) or not 0 < last <= MAX_IDENTITY:
+        raise ValueError
+    return column, last
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,17 +105,12 @@ class Manifest:
                 f"The backup has the format {content['format']}, which this version of Siteatlas "
                 "does not know. Restore it with the version that wrote it."
             )
-        tables = tuple(
-            TableContents(
-                str(table["name"]),
-                tuple(map(str, table["columns"])),
-                (str(table["identity"][0]), int(table["identity"][1]))
-                if table["identity"]
-                else None,
-            )
-            for table in content["tables"]
+        return cls(
+            _text(content["revision"]),
+            _text(content["version"]),
+            _text(content["created_at"]),
+            tuple(map(TableContents.from_json, content["tables"])),
         )
-        return cls(content["revision"], content["version"], content["created_at"], tables)
 
 
 class ArchiveWriter:
@@ -115,7 +147,10 @@ class ArchiveWriter:
 
 
 class TableWriter:
-    """Collects what COPY sends for one table, in parts of a few megabytes."""
+    """Collects what COPY sends for one table, in parts of `PART_BYTES`.
+
+    A part may end within a row: COPY takes its data cut anywhere, and rows have no limit of size.
+    """
 
     def __init__(self, name: str, add: Any) -> None:
         self._name = name
@@ -126,15 +161,19 @@ class TableWriter:
     async def write(self, data: bytes) -> None:
         """Take rows; called by the driver."""
         self._waiting += data
-        if len(self._waiting) >= PART_BYTES:
-            self.flush()
+        while len(self._waiting) >= PART_BYTES:
+            self._write_part()
 
     def flush(self) -> None:
         """Write what is left."""
         if self._waiting:
-            self._parts += 1
-            self._add(f"{self._name}/{self._parts:06}.copy", bytes(self._waiting))
-            self._waiting.clear()
+            self._write_part()
+
+    def _write_part(self) -> None:
+        """Write a part, the last of which may be shorter."""
+        self._parts += 1
+        self._add(f"{self._name}/{self._parts:06}.copy", bytes(self._waiting[:PART_BYTES]))
+        del self._waiting[:PART_BYTES]
 
 
 class ArchiveReader:
@@ -142,8 +181,9 @@ class ArchiveReader:
 
     def __init__(self, file: BinaryIO) -> None:
         with _damage():
+            self._gzip = gzip.GzipFile(fileobj=file, mode="rb")
             self._tar = tarfile.open(  # noqa: SIM115 the caller closes the file
-                fileobj=gzip.GzipFile(fileobj=file, mode="rb"), mode="r|"
+                fileobj=self._gzip, mode="r|"
             )
             self._next = self._tar.next()
             self.manifest = Manifest.from_json(self._json(MANIFEST))
@@ -156,9 +196,13 @@ class ArchiveReader:
             yield part
 
     def finish(self) -> dict[str, int]:
-        """Read the end of the archive: the number of rows by table."""
+        """Read the end of the archive, and so its checksum: the number of rows by table."""
         with _damage():
-            return {str(name): int(rows) for name, rows in self._json(END)["rows"].items()}
+            rows = {str(name): int(rows) for name, rows in self._json(END)["rows"].items()}
+            # tarfile stops before the end of the file, where gzip compares the checksum.
+            while self._gzip.read(PART_BYTES):
+                pass
+        return rows
 
     def _json(self, name: str) -> dict[str, Any]:
         """The next member, which must be the JSON object of this name."""

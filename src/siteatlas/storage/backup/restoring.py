@@ -6,14 +6,16 @@ of earlier versions can be restored. Running jobs are left to `queue.restored_jo
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import asyncpg
 from sqlalchemy import Connection, column, exists, func, inspect, select, table, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from siteatlas.errors import BackupInvalid, DatabaseNotEmpty, SchemaNewer
+from siteatlas.errors import BackupInvalid, DatabaseNotEmpty, SchemaNewer, SchemaOutdated
 from siteatlas.storage.backup.archive import ArchiveReader, Manifest
 from siteatlas.storage.backup.bulk_commands import analyze, copy_in, truncate
 from siteatlas.storage.backup.writing import PREPARE, backed_up_tables
@@ -31,6 +33,14 @@ from siteatlas.storage.session import Database
 from siteatlas.storage.tables import table_of
 
 Step = Callable[[AsyncConnection], Awaitable[None]]
+# What the server says about tables, columns and rows that it cannot take.
+REFUSED = (
+    SchemaOutdated,
+    asyncpg.DataError,
+    asyncpg.IntegrityConstraintViolationError,
+    asyncpg.ProgramLimitExceededError,
+    asyncpg.SyntaxOrAccessError,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,19 +111,25 @@ async def _make_tables(connection: AsyncConnection, manifest: Manifest) -> None:
     Tables of the same schema are emptied instead, which keeps privileges that others have on them.
     """
     _check_backup_revision(manifest)
+    _check_backup_tables(manifest)
     current = await connection.run_sync(read_revision)
     if current != manifest.revision:
         if current is not None:
             await connection.run_sync(migrate, BASE)
         await connection.run_sync(migrate, manifest.revision)
     # Those that a backup leaves out refer to others, and new ones have their first rows.
-    await truncate(connection, await connection.run_sync(_our_tables, manifest))
+    await truncate(connection, await connection.run_sync(_our_tables))
 
 
-def _our_tables(connection: Connection, manifest: Manifest) -> list[str]:
+def _our_tables(connection: Connection) -> list[str]:
     """The tables of ours that the database has, at whatever revision it is."""
-    ours = {contents.name for contents in manifest.tables} | set(Base.metadata.tables)
-    return sorted(ours & set(inspect(connection).get_table_names()))
+    return sorted(set(Base.metadata.tables) & set(inspect(connection).get_table_names()))
+
+
+def _check_backup_tables(manifest: Manifest) -> None:
+    """Refuse a backup with tables of other programs; no migration has dropped one of ours yet."""
+    if not {contents.name for contents in manifest.tables} <= set(Base.metadata.tables):
+        raise BackupInvalid
 
 
 def _check_backup_revision(manifest: Manifest) -> None:
@@ -132,7 +148,8 @@ async def _load(connection: AsyncConnection, reader: ArchiveReader) -> dict[str,
     rows = {}
     for contents in reader.manifest.tables:
         name, source = contents.name, reader.rows(contents.name)
-        rows[name] = await copy_in(connection, name, contents.columns, source)
+        with _refused_rows():
+            rows[name] = await copy_in(connection, name, contents.columns, source)
         if contents.identity is not None:
             await _continue_identity(connection, name, *contents.identity)
     if rows != reader.finish():
@@ -140,11 +157,22 @@ async def _load(connection: AsyncConnection, reader: ArchiveReader) -> dict[str,
     return rows
 
 
+@contextmanager
+def _refused_rows() -> Iterator[None]:
+    """Raise BackupInvalid for contents that the server does not take."""
+    try:
+        yield
+    except REFUSED as error:
+        raise BackupInvalid from error
+
+
 async def _continue_identity(
     connection: AsyncConnection, name: str, of_column: str, last: int
 ) -> None:
     """Let an identity column go on behind the last value that it took."""
-    sequence = func.pg_get_serial_sequence(name, of_column)
+    sequence = await connection.scalar(select(func.pg_get_serial_sequence(name, of_column)))
+    if sequence is None:
+        raise BackupInvalid
     greatest = select(func.max(column(of_column))).select_from(table(name)).scalar_subquery()
     behind = func.greatest(last, func.coalesce(greatest, 1))
     await connection.execute(select(func.setval(sequence, behind)))
