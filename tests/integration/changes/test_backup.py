@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import httpx
@@ -23,7 +25,7 @@ from siteatlas.queue.workers import WorkerReport, report_worker, sign_off_worker
 from siteatlas.storage.backup import archive
 from siteatlas.storage.backup.archive import ArchiveWriter, Manifest, TableContents
 from siteatlas.storage.backup.writing import backed_up_tables
-from siteatlas.storage.models import Domain, JobStatus, SitemapUrl
+from siteatlas.storage.models import ApiKey, Domain, JobStatus, SitemapUrl
 from siteatlas.storage.schema import current_revision, needed_revision, upgrade_schema
 from siteatlas.storage.session import Database
 from tests.fixtures.changing_site import ChangingSite
@@ -38,6 +40,11 @@ from tests.integration.changes.runs import scan, stop_midway
 
 LARGE = "https://example.com/" + "x" * 20 * 2**20
 WORKER = WorkerReport("worker-a", "host", 1, "1", slots=4, running=0)
+BEFORE_WEBHOOKS = "0011"
+REVOKED_KEY = text(
+    "INSERT INTO api_keys (id, user_id, name, scopes, key_hash, revoked_at) "
+    "SELECT :key_id, id, 'old', '[]', 'hash', now() FROM users LIMIT 1"
+)
 ODD_URLS = [
     "https://example.com/tab\tand\\backslash",
     "https://example.com/\N{SNOWMAN}\N{GRINNING FACE}",
@@ -242,20 +249,69 @@ async def backup_of_the_first_version(database: Database) -> bytes:
     return file.getvalue()
 
 
+@asynccontextmanager
+async def database_at(server: PostgresServer, revision: str) -> AsyncIterator[Database]:
+    """A database with the schema of an earlier version."""
+    name = f"{PREFIX}_earlier"
+    await server.run(f"CREATE DATABASE {name}")
+    earlier = server.open(name)
+    try:
+        await upgrade_schema(earlier.engine, revision)
+        yield earlier
+    finally:
+        await earlier.close()
+        await server.drop(name)
+
+
 async def test_a_backup_of_an_earlier_version_is_upgraded(
     database: Database, postgres_server: PostgresServer
 ):
-    name = f"{PREFIX}_first"
-    await postgres_server.run(f"CREATE DATABASE {name}")
-    first = postgres_server.open(name)
-    try:
-        await upgrade_schema(first.engine, FIRST)
+    async with database_at(postgres_server, FIRST) as first:
         content = await backup_of_the_first_version(first)
-    finally:
-        await first.close()
-        await postgres_server.drop(name)
     assert (await restore(database, content))["sitemap_urls"] == URLS
     assert await current_revision(database.engine) == needed_revision()
     async with transaction() as session:
         assert await session.scalar(select(func.count()).select_from(SitemapUrl)) == URLS
         assert await session.scalar(select(func.count()).select_from(Domain))
+
+
+async def test_workers_of_an_earlier_version_are_noticed(
+    database: Database, postgres_server: PostgresServer
+):
+    content = await backup(database)
+    async with database_at(postgres_server, FIRST) as first:
+        async with first.engine.begin() as connection:
+            await connection.run_sync(fill)
+        with pytest.raises(DatabaseInUse):
+            await restore(first, content, replace=True)
+        assert await current_revision(first.engine) == FIRST
+
+
+async def test_data_of_an_earlier_version_is_replaced_only_if_told_so(
+    database: Database, postgres_server: PostgresServer
+):
+    content = await backup(database)
+    async with database_at(postgres_server, FIRST) as first:
+        assert (await restore(first, content))["domains"] == 0
+    async with database_at(postgres_server, FIRST) as first:
+        async with first.engine.begin() as connection:
+            await connection.run_sync(fill)
+            await connection.execute(text("DELETE FROM workers"))
+        with pytest.raises(DatabaseNotEmpty):
+            await restore(first, content)
+        assert (await restore(first, content, replace=True))["domains"] == 0
+        assert await current_revision(first.engine) == needed_revision()
+
+
+async def test_a_key_that_was_revoked_in_an_earlier_version_stays_revoked(
+    database: Database, postgres_server: PostgresServer
+):
+    async with transaction() as session:
+        key = await create_key(session, KeyRequest("old", frozenset({Scope.READ})))
+    content = await backup(database)
+    async with database_at(postgres_server, BEFORE_WEBHOOKS) as earlier:
+        async with earlier.engine.begin() as connection:
+            await connection.execute(REVOKED_KEY, {"key_id": key.id})
+        await restore(earlier, content, replace=True)
+        async with earlier.engine.begin() as connection:
+            assert await connection.scalar(select(ApiKey.revoked_at).where(ApiKey.id == key.id))

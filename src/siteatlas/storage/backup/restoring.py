@@ -62,9 +62,10 @@ async def restore_backup(
 ) -> dict[str, int]:
     """Put the contents of a backup in the place of the database; returns the rows by table.
 
-    `check` runs before anything is changed, on a database with the current schema; `finish` runs
-    on the restored one. With `renew_feed` the feed gets a new id: positions of readers from before
-    are refused, because events with the same numbers may mean something else now.
+    `check` runs before any row is deleted, on a database with the current schema; not at all if
+    the database has none. `finish` runs on the restored one. With `renew_feed` the feed gets a new
+    id: positions of readers from before are refused, because events with the same numbers may mean
+    something else now.
     """
     with translated_faults():
         async with database.engine.begin() as connection:
@@ -83,15 +84,13 @@ async def restore_backup(
 
 
 async def _inspect(connection: AsyncConnection, check: Step, *, replace: bool) -> list[Revocation]:
-    """Refuse to lose data unasked; returns the keys that must stay revoked."""
-    current = await connection.run_sync(read_revision)
-    await connection.run_sync(lambda _: check_known(current))
-    if current is None:
+    """Refuse to lose data unasked; returns the keys that must stay revoked.
+
+    An older schema is upgraded first: the queries here and in `check` are for the current one.
+    """
+    if await connection.run_sync(read_revision) is None:
         return []
-    if current != needed_revision():
-        if not replace:
-            raise DatabaseNotEmpty
-        return []
+    await connection.run_sync(migrate, needed_revision())
     await check(connection)
     if not replace and await _has_data(connection):
         raise DatabaseNotEmpty
