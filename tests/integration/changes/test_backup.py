@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import io
+import stat
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -24,6 +26,7 @@ from siteatlas.insights.keys import find_key_view
 from siteatlas.queue.workers import WorkerReport, report_worker, sign_off_worker
 from siteatlas.storage.backup import archive
 from siteatlas.storage.backup.archive import ArchiveWriter, Manifest, TableContents
+from siteatlas.storage.backup.files import backup_target
 from siteatlas.storage.backup.writing import backed_up_tables
 from siteatlas.storage.models import ApiKey, Domain, JobStatus, SitemapUrl
 from siteatlas.storage.schema import current_revision, needed_revision, upgrade_schema
@@ -138,6 +141,30 @@ async def test_texts_come_back_as_they_were(database: Database):
     async with transaction() as session:
         urls = (await session.scalars(select(SitemapUrl.url).order_by(SitemapUrl.url_hash))).all()
     assert list(urls) == ODD_URLS
+
+
+def test_two_backups_to_one_name_do_not_mix(tmp_path: Path):
+    file = tmp_path / "siteatlas.backup"
+    with backup_target(str(file)) as first:
+        first.write(b"one")
+        with backup_target(str(file)) as second:
+            second.write(b"two")
+            assert len(list(tmp_path.iterdir())) == 2
+        assert file.read_bytes() == b"two"
+        first.write(b" and more")
+    assert file.read_bytes() == b"one and more"
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert list(tmp_path.iterdir()) == [file]
+
+
+def test_a_backup_that_fails_leaves_the_older_one_and_nothing_else(tmp_path: Path):
+    file = tmp_path / "siteatlas.backup"
+    file.write_bytes(b"older")
+    with suppress(DatabaseError), backup_target(str(file)) as target:
+        target.write(b"newer")
+        raise DatabaseError
+    assert list(tmp_path.iterdir()) == [file]
+    assert file.read_bytes() == b"older"
 
 
 async def test_data_is_not_replaced_unasked(database: Database):

@@ -7,12 +7,12 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import mkstemp
 from typing import BinaryIO
 
 from siteatlas.errors import InputError, OutputFailed
 
 STANDARD_STREAM = "-"
-OWNER_ONLY = 0o600
 
 
 @contextmanager
@@ -26,24 +26,30 @@ def backup_target(name: str) -> Iterator[BinaryIO]:
         sys.stdout.buffer.flush()
         return
     path = Path(name)
-    unfinished = path.with_name(f".{path.name}.part")
     try:
-        unfinished.unlink(missing_ok=True)
-        with open(unfinished, "xb", opener=_private) as file:
+        with _unfinished(path) as (file, unfinished):
             yield file
             file.flush()
             os.fsync(file.fileno())
-        unfinished.replace(path)
+            unfinished.replace(path)
         _sync_directory(path.parent)
     except OSError as error:
         raise OutputFailed(f"{path}: {error.strerror or error}") from error
+
+
+@contextmanager
+def _unfinished(path: Path) -> Iterator[tuple[BinaryIO, Path]]:
+    """A new file beside `path`, deleted at the end if it still has its first name.
+
+    Its name is unique, since two processes may write a backup to one path. Only its owner may read
+    it: a backup holds everything that is stored.
+    """
+    handle, name = mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            yield file, Path(name)
     finally:
-        unfinished.unlink(missing_ok=True)
-
-
-def _private(name: str, flags: int) -> int:
-    """Open a file that only its owner may read: a backup holds everything that is stored."""
-    return os.open(name, flags, OWNER_ONLY)
+        Path(name).unlink(missing_ok=True)
 
 
 def _sync_directory(folder: Path) -> None:
