@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 from sqlalchemy import text
 
+from siteatlas.errors import DatabaseInUse
+from siteatlas.settings import Settings
 from siteatlas.storage.embedded.binaries import MAJOR_VERSION, Programs, programs_of_major
 from siteatlas.storage.embedded.cluster import FIRST_STATEMENTS
 from siteatlas.storage.embedded.filesystem import make_private
 from siteatlas.storage.embedded.server import EmbeddedServer
 from siteatlas.storage.embedded.server_user import server_user_for
 from siteatlas.storage.schema import upgrade_schema
+from siteatlas.storage.server_upgrade import upgrade_embedded_server
 from siteatlas.storage.session import create_database
 from tests.fixtures.commands import Machine
-from tests.fixtures.embedded import data_directory
+from tests.fixtures.embedded import User, data_directory, joined, runs
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 
@@ -93,6 +98,65 @@ def test_the_data_of_an_older_server_is_refused_and_can_be_converted():
         again = machine.run("db", "upgrade-server")
         assert again.returncode == 2
         assert "already" in again.stderr
+
+
+@contextmanager
+def old_data() -> Iterator[tuple[Path, Programs]]:
+    """The data directory of an older server, which has been used, and its programs."""
+    with data_directory() as folder:
+        data_dir, programs = folder / "data", programs_of_major(OLD)
+        make_old_server(data_dir, programs)
+        with EmbeddedServer(data_dir, announce=lambda _: None, programs=programs) as server:
+            query(server, ADD_SITE, upgrade=True)
+        yield data_dir, programs
+
+
+def major_in(cluster: Path) -> str:
+    """The major version of PostgreSQL that wrote a data directory."""
+    return (cluster / "PG_VERSION").read_text().strip()
+
+
+def test_old_data_that_is_kept_already_is_noticed_before_anything_is_done():
+    with data_directory() as folder:
+        for name in ("postgres", f"postgres-{OLD}"):
+            (folder / name).mkdir(mode=0o700)
+            (folder / name / "PG_VERSION").write_text(f"{OLD}\n")
+        result = Machine(folder).run("db", "upgrade-server")
+        assert result.returncode == 4
+        assert f"postgres-{OLD} exists already" in result.stderr
+        assert sorted(path.name for path in folder.iterdir()) == ["postgres", f"postgres-{OLD}"]
+
+
+def test_a_server_that_is_in_use_is_not_converted_and_leaves_no_backup():
+    with old_data() as (data_dir, programs):
+        with EmbeddedServer(data_dir, announce=lambda _: None, programs=programs):
+            result = Machine(data_dir).run("db", "upgrade-server")
+        assert "database_in_use" in result.stderr
+        assert major_in(data_dir / "postgres") == OLD
+        assert not list(data_dir.glob("*postgres-*"))
+
+
+def test_a_new_server_that_is_in_use_is_not_deleted_if_the_upgrade_fails():
+    with old_data() as (data_dir, _):
+        users: list[User] = []
+
+        def interfere(text: str) -> None:
+            """Damage the backup, and start a process that uses the new server."""
+            if text.startswith("Restoring"):
+                backup = data_dir / f"postgres-{OLD}.backup"
+                backup.write_bytes(backup.read_bytes()[:-100])
+                users.append(joined(data_dir))
+
+        try:
+            with pytest.raises(DatabaseInUse, match=f"in {data_dir}/postgres-{OLD}"):
+                asyncio.run(upgrade_embedded_server(Settings(data_dir=data_dir), None, interfere))
+            assert runs(data_dir)
+            assert major_in(data_dir / "postgres") == str(MAJOR_VERSION)
+            assert major_in(data_dir / f"postgres-{OLD}") == OLD
+            assert not list(data_dir.glob("*.backup"))
+        finally:
+            for user in users:
+                user.finish()
 
 
 def test_without_programs_of_its_version_nothing_is_touched():

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from siteatlas.storage.backup.files import backup_source, backup_target
 from siteatlas.storage.backup.restoring import restore_backup
 from siteatlas.storage.backup.writing import write_backup
 from siteatlas.storage.embedded.binaries import MAJOR_VERSION, Programs, programs_of_major
+from siteatlas.storage.embedded.filesystem import directory_faults
 from siteatlas.storage.embedded.postmaster import Postmaster
 from siteatlas.storage.embedded.server import EmbeddedServer, written_major
 from siteatlas.storage.schema import upgrade_schema
@@ -42,24 +43,23 @@ class ServerUpgrade:
 async def upgrade_embedded_server(
     settings: Settings, programs_dir: Path | None, announce: Announce
 ) -> ServerUpgrade:
-    """Convert the data directory; if that fails, it is as it was."""
+    """Convert the data directory.
+
+    If that fails, the backup is deleted and the old data is in its place again, possibly with an
+    upgraded schema. Only if another process already uses the new server, the old data stays where
+    it was put, and DatabaseInUse names that place.
+    """
     data_dir = settings.data_dir.expanduser().resolve()
     old_major = _old_major(settings, data_dir)
+    kept = _place_of_old_data(data_dir, old_major)
     programs = programs_of_major(old_major, programs_dir)
     backup = data_dir / f"postgres-{old_major}.backup"
-    announce(f"Backing up the data of PostgreSQL {old_major}")
-    async with _running(settings, announce, programs) as database:
-        await upgrade_schema(database.engine)
-        with backup_target(str(backup)) as target:
-            await write_backup(database, target)
-    kept = _set_aside(data_dir, old_major)
     try:
-        announce(f"Restoring it with PostgreSQL {MAJOR_VERSION}")
-        rows = await _restore(settings, announce, backup)
-    except BaseException:
-        shutil.rmtree(data_dir / "postgres", ignore_errors=True)
-        kept.rename(data_dir / "postgres")
-        raise
+        announce(f"Backing up the data of PostgreSQL {old_major}")
+        await _back_up(settings, announce, programs, backup)
+        with _set_aside(data_dir / "postgres", kept):
+            announce(f"Restoring it with PostgreSQL {MAJOR_VERSION}")
+            rows = await _restore(settings, announce, backup)
     finally:
         backup.unlink(missing_ok=True)
     return ServerUpgrade(old_major, str(MAJOR_VERSION), kept, rows)
@@ -77,15 +77,54 @@ def _old_major(settings: Settings, data_dir: Path) -> str:
     return major
 
 
-def _set_aside(data_dir: Path, major: str) -> Path:
-    """Give the stopped old data directory another name."""
-    old, kept = data_dir / "postgres", data_dir / f"postgres-{major}"
-    found = Postmaster.of(old)
-    if found is not None and found.lives:
-        raise DatabaseInUse
+def _place_of_old_data(data_dir: Path, major: str) -> Path:
+    """The directory that will hold the old data, which must not exist yet."""
+    kept = data_dir / f"postgres-{major}"
     if kept.exists():
         raise EmbeddedServerError(f"{kept} exists already. Move it away and try again.")
-    return old.rename(kept)
+    return kept
+
+
+async def _back_up(
+    settings: Settings, announce: Announce, programs: Programs, backup: Path
+) -> None:
+    """Write a backup with the old programs, of the current schema."""
+    async with _running(settings, announce, programs) as database:
+        await upgrade_schema(database.engine)
+        with backup_target(str(backup)) as target:
+            await write_backup(database, target)
+
+
+@contextmanager
+def _set_aside(current: Path, kept: Path) -> Iterator[None]:
+    """Give the stopped old data directory another name; its own again if the block fails."""
+    if _is_running(current):
+        raise DatabaseInUse
+    with directory_faults(current.parent):
+        current.rename(kept)
+    try:
+        yield
+    except BaseException as error:
+        _put_back(current, kept, error)
+        raise
+
+
+def _put_back(current: Path, kept: Path, error: BaseException) -> None:
+    """Replace the new data directory by the old one, unless a server runs on it."""
+    if _is_running(current):
+        raise DatabaseInUse(
+            f"The upgrade failed, and other processes already use the new server. The old data is "
+            f"in {kept}. Stop all processes, delete {current} and rename {kept} to {current}."
+        ) from error
+    with directory_faults(current.parent):
+        shutil.rmtree(current, ignore_errors=True)
+        kept.rename(current)
+
+
+def _is_running(cluster: Path) -> bool:
+    """Whether a server runs on a data directory."""
+    found = Postmaster.of(cluster)
+    return found is not None and found.lives
 
 
 async def _restore(settings: Settings, announce: Announce, backup: Path) -> dict[str, int]:
