@@ -32,3 +32,12 @@ def test_a_database_that_is_away_does_not_end_the_other_checks(tmp_path: Path):
     states = {item["check"]: item["state"] for item in found["items"]}
     assert states == {"database": "fail", "disk": "ok", "access": "ok", "port": "ok"}
     assert "DATABASE_URL" in found["items"][0]["advice"]
+
+
+def test_an_invalid_site_does_not_end_the_other_checks(database_url: str, tmp_path: Path):
+    machine = Machine(tmp_path, {"DATABASE_URL": database_url, "SITEATLAS_PORT": "0"})
+    result = machine.run("doctor", "--site", "not a site", "--json")
+    assert result.returncode == 1
+    states = {item["check"]: item["state"] for item in json.loads(result.stdout)["items"]}
+    assert {check for check, state in states.items() if state == "fail"} == {"site"}
+    assert {"database", "disk", "access", "port"} <= states.keys()

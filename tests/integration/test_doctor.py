@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 from dataclasses import replace
 from pathlib import Path
@@ -30,6 +31,7 @@ from tests.fixtures.pooler import running_pooler
 from tests.fixtures.queue import submit
 from tests.fixtures.site_server import SiteServer
 
+HEALTHY = {"/health": '{"status": "ok"}'}
 OWN_SERVER = Settings(database_url=Secret("postgresql://db.example/siteatlas"))
 
 
@@ -110,6 +112,43 @@ def test_a_port_of_another_program_is_named():
     assert check_port(settings).state is State.OK
 
 
+def has_ipv6() -> bool:
+    """Whether this machine can listen on the loopback address of IPv6."""
+    try:
+        with socket.create_server(("::1", 0), family=socket.AF_INET6):
+            return True
+    except OSError:
+        return False
+
+
+async def check_port_of_service(listens_on: str, host: str) -> Finding:
+    """Check the port of something that answers like Siteatlas."""
+    site = SiteServer(HEALTHY)
+    site.listens_on = listens_on
+    async with site:
+        return await asyncio.to_thread(check_port, Settings(host=host, port=site.port))
+
+
+async def test_a_running_service_is_found_in_spite_of_http_proxy(monkeypatch: pytest.MonkeyPatch):
+    for name in ("no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("urllib.request._opener", None)  # it would know the earlier environment
+    with socket.create_server(("127.0.0.1", 0)) as proxy:
+        monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{proxy.getsockname()[1]}")
+        found = await check_port_of_service("127.0.0.1", "127.0.0.1")
+    assert "Siteatlas answers" in found.message
+
+
+@pytest.mark.parametrize(
+    ("listens_on", "host"),
+    [("0.0.0.0", "0.0.0.0"), ("0.0.0.0", "*"), ("::1", "::1"), ("::1", "[::1]")],
+)
+async def test_a_running_service_is_found_at_the_address_it_listens_on(listens_on: str, host: str):
+    if ":" in listens_on and not has_ipv6():
+        pytest.skip("this machine has no IPv6")
+    assert (await check_port_of_service(listens_on, host)).state is State.OK
+
+
 def test_a_full_disk_is_noticed_before_postgresql_does(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
@@ -133,3 +172,10 @@ async def test_a_site_is_requested_as_scans_do():
     assert "SITEATLAS_EGRESS_ALLOW" in str(refused[1].advice)
     assert [one.state for one in allowed] == [State.OK, State.OK]
     assert "HTTP status 200" in allowed[1].message
+
+
+@pytest.mark.parametrize("site", ["", "not a site", "ftp://example.com", "http://[::1"])
+async def test_an_invalid_site_is_one_failed_check(site: str):
+    (found,) = await check_network(Settings(), site)
+    assert (found.check, found.state) == ("site", State.FAIL)
+    assert "--site" in str(found.advice)

@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from siteatlas.cli.hosting.listener import base_url, is_loopback, listen
+from siteatlas.cli.hosting.listener import base_url, is_loopback, listen, local_url
 from siteatlas.errors import BindRefused, PortTaken
 
 
@@ -45,3 +45,19 @@ def test_everything_else_counts_as_reachable_by_others(host: str):
 def test_names_are_not_listened_on(host: str):
     with pytest.raises(BindRefused, match="siteatlas keys create"):
         listen(host, 0)
+
+
+@pytest.mark.parametrize(
+    ("host", "url"),
+    [
+        ("localhost", "http://127.0.0.1:80"),
+        ("*", "http://127.0.0.1:80"),
+        ("0.0.0.0", "http://127.0.0.1:80"),
+        ("192.0.2.1", "http://192.0.2.1:80"),
+        ("::", "http://[::1]:80"),
+        ("[::1]", "http://[::1]:80"),
+        ("2001:db8::1", "http://[2001:db8::1]:80"),
+    ],
+)
+def test_a_service_is_reached_at_the_address_it_listens_on(host: str, url: str):
+    assert local_url(host, 80) == url

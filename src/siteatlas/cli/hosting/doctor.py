@@ -14,8 +14,8 @@ from http.client import HTTPException
 from pathlib import Path
 
 from siteatlas.access.keys import ADMIN_KEY_NAME
-from siteatlas.cli.hosting.listener import MAKE_KEY, is_loopback, listen
-from siteatlas.errors import PortTaken, SiteatlasError
+from siteatlas.cli.hosting.listener import MAKE_KEY, is_loopback, listen, local_url
+from siteatlas.errors import AddressError, PortTaken, SiteatlasError
 from siteatlas.net.address import WebAddress, parse_site
 from siteatlas.net.client import HttpClient
 from siteatlas.net.egress import EgressPolicy
@@ -136,11 +136,11 @@ def check_port(settings: Settings) -> Finding:
 
 
 def _answers_as_siteatlas(settings: Settings) -> bool:
-    """Whether the health check of a running service answers."""
-    host = settings.host if is_loopback(settings.host) else "127.0.0.1"
-    url = f"http://{host}:{settings.port}/health"
+    """Whether the health check of a running service answers; HTTP_PROXY is ignored."""
+    url = f"{local_url(settings.host, settings.port)}/health"
+    direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
-        with urllib.request.urlopen(url, timeout=HEALTH_SECONDS) as answer:
+        with direct.open(url, timeout=HEALTH_SECONDS) as answer:
             return b'"status"' in answer.read(1000)
     except (OSError, HTTPException, ValueError):
         return False
@@ -148,7 +148,10 @@ def _answers_as_siteatlas(settings: Settings) -> bool:
 
 async def check_network(settings: Settings, site: str) -> list[Finding]:
     """Whether a site can be resolved and requested, within the egress policy."""
-    address = parse_site(site)
+    try:
+        address = parse_site(site)
+    except AddressError as error:
+        return [fail("site", error.message, "Name another site with --site.")]
     proxy = configured_proxy(settings)
     request = _check("egress", _request(settings, address))
     if proxy is not None:

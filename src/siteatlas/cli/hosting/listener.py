@@ -24,6 +24,8 @@ log = get_logger("serve")
 
 MAKE_KEY = "siteatlas keys create --name admin --scope admin"
 LOOPBACK_NAMES = {"localhost": "127.0.0.1"}
+IPV4, IPV6 = 4, 6
+LOOPBACK = {IPV4: "127.0.0.1", IPV6: "::1"}
 ANY_ADDRESS = "0.0.0.0"  # noqa: S104 what `*` stands for
 
 
@@ -93,6 +95,14 @@ def quiet_accept_faults() -> Iterator[None]:
         yield
     finally:
         loop.set_exception_handler(earlier)
+
+
+def local_url(host: str, port: int) -> str:
+    """The address at which this machine reaches a service that listens on `host`."""
+    address = ipaddress.ip_address(_bind_address(host))
+    if address.is_unspecified:
+        address = ipaddress.ip_address(LOOPBACK[address.version])
+    return f"http://[{address}]:{port}" if address.version == IPV6 else f"http://{address}:{port}"
 
 
 def base_url(listener: socket.socket) -> str:
