@@ -8,6 +8,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from sqlalchemy import func, select, text
 
 from siteatlas.storage.session import Database
 from tests.fixtures.commands import COMMAND, PATIENCE, Machine
@@ -46,7 +47,8 @@ async def test_a_backup_is_one_private_file_and_can_be_restored(
     assert machine.run("db", "restore", str(file), "--replace").returncode == 0
     (site,) = machine.json("domains", "list")["items"]
     assert site["domain"] == "kept.example"
-    assert actions(machine) == ["db restore"]
+    assert actions(machine) == ["db backup", "db restore"]
+    assert {event["target"] for event in machine.json("audit")["items"]} == {file.name}
 
 
 async def test_a_backup_goes_through_pipes(database: Database, machine: Machine):
@@ -69,6 +71,20 @@ async def test_a_backup_goes_through_pipes(database: Database, machine: Machine)
     assert machine.json("domains", "list")["items"][0]["domain"] == "piped.example"
 
 
+async def test_a_read_only_database_is_backed_up_without_a_record(
+    database: Database, machine: Machine, tmp_path: Path
+):
+    async with transaction() as session:
+        name = await session.scalar(select(func.current_database()))
+        await session.execute(text(f"ALTER DATABASE {name} SET default_transaction_read_only = on"))
+    file = tmp_path / "siteatlas.backup"
+    result = machine.run("db", "backup", str(file))
+    assert result.returncode == 0, result.stderr
+    assert "not recorded in the audit trail" in result.stderr
+    assert file.exists()
+    assert actions(machine) == []
+
+
 async def test_a_file_that_cannot_be_written_or_read_is_named(
     database: Database, machine: Machine, tmp_path: Path
 ):
@@ -83,6 +99,7 @@ async def test_a_file_that_cannot_be_written_or_read_is_named(
     no_backup = tmp_path / "text"
     no_backup.write_text("not a backup")
     assert "backup_invalid" in machine.run("db", "restore", str(no_backup)).stderr
+    assert actions(machine) == []
 
 
 async def test_commands_that_manage_keys_leave_a_trace(database: Database, machine: Machine):

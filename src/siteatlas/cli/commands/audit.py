@@ -62,7 +62,8 @@ def audit(
 ) -> None:
     """List who changed what, from where and with what result, newest first.
 
-    Requests in local mode leave no trace here; commands that manage keys or restore a backup do.
+    Requests in local mode are not recorded. Commands that manage keys or webhooks, or that back up
+    or restore the database, are.
     """
     settings = prepare()
     request = ListRequest.of(
