@@ -25,6 +25,7 @@ from sqlalchemy import (
     or_,
     select,
     true,
+    tuple_,
 )
 from sqlalchemy.dialects.postgresql import JSONB, REAL
 from sqlalchemy.ext.asyncio import AsyncSession
@@ -98,7 +99,7 @@ def as_of(window: Subquery, number: int) -> Subquery:
     """Rows of stored URLs as they were at a number; what was not listed then has `removed_at`."""
     own = _first_change(window, number)
     left = _first_departure(window, number, own)
-    has_left = and_(left.c.place.is_not(None), left.c.place < func.coalesce(own.c.place, LAST))
+    has_left = _is_earlier(left, own)
     is_past = or_(own.c.place.is_not(None), has_left)
     state = case((has_left, left.c.state), else_=own.c.state)
     was_listed = case((is_past, state.is_not(None)), else_=window.c.removed_at.is_(None))
@@ -125,16 +126,27 @@ def as_of(window: Subquery, number: int) -> Subquery:
     )
 
 
+def _is_earlier(one: LateralFromClause, other: LateralFromClause) -> ColumnElement[bool]:
+    """SQL condition: the first change exists, and the second is later or there is none."""
+    names = ("place", "scan_id", "not_after")
+    order, of_other = [tuple_(*(side.c[name] for name in names)) for side in (one, other)]
+    return and_(one.c.place.is_not(None), or_(other.c.place.is_(None), order < of_other))
+
+
 def _value(state: ColumnElement[Any], name: str) -> ColumnElement[Any]:
     """A value of a listed state, as text."""
     return func.jsonb_extract_path_text(state, literal(name))
 
 
 def _changes_after(number: int) -> Select[Any]:
-    """The first change after a number; its place in the order of changes, and the state before."""
+    """The first change after a number, and its place in the order of changes.
+
+    Changes that are not published share one place: there the order is that of their scans. A scan
+    that took over the changes of one that was not published has them in the order of their reads.
+    """
     place = func.coalesce(SCANS.c.published_seq, LAST)
     return (
-        select(place.label("place"))
+        select(place.label("place"), SCANS.c.id.label("scan_id"), URL_CHANGES.c.not_after)
         .select_from(URL_CHANGES)
         .join(SCANS, SCANS.c.id == URL_CHANGES.c.scan_id)
         .where(place > number)

@@ -14,7 +14,11 @@ from sqlalchemy import select, update
 from siteatlas.storage.models import FeedHead, Scan
 from tests.fixtures.changing_site import ChangingSite
 from tests.fixtures.database import transaction
+from tests.fixtures.deaths import mortal_jobs
+from tests.fixtures.feed import FeedClient, Listing
 from tests.fixtures.pipeline import scan_server
+from tests.fixtures.queue import job_of
+from tests.integration.changes.runs import cancel_dead, scan, start_and_die
 
 pytestmark = [pytest.mark.usefixtures("database"), pytest.mark.slow]
 
@@ -107,6 +111,53 @@ async def test_what_is_not_known_is_refused(client: httpx.AsyncClient, route: st
 async def test_all_sites_have_no_past(client: httpx.AsyncClient):
     answer = await client.get("/api/v3/export", params={"at_seq": 1})
     assert (answer.status_code, answer.json()["code"]) == (422, "input_invalid")
+
+
+def move(site: ChangingSite, page: str, start: str, end: str, **date: str) -> None:
+    """List a page in another document."""
+    site[start].drop(page)
+    site[end].put(page, **date)
+
+
+async def test_a_scan_that_is_not_published_leaves_past_states_as_they_were(
+    client: httpx.AsyncClient,
+):
+    with mortal_jobs():
+        for commit in range(1, 40):
+            async with ChangingSite() as site:
+                if not await past_stays_though_scans_die(client, site, commit):
+                    break
+    assert commit > 4
+
+
+async def past_stays_though_scans_die(
+    client: httpx.AsyncClient, site: ChangingSite, commit: int
+) -> bool:
+    """A scan dies after a COMMIT and is cancelled, then one that finds all as it was."""
+    site.add("/index.xml", children=["/a.xml", "/b.xml"])
+    site.add("/a.xml", [f"/a{number}" for number in range(5)])
+    site.add("/b.xml", [f"/b{number}" for number in range(5)])
+    await scan(site)
+    feed = FeedClient(client, site.host_port)
+    before = await feed.listing()
+    move(site, "/a0", "/a.xml", "/b.xml", date="2026-11-09")
+    died = await dies_with_past(site, feed, before, commit)
+    if died:
+        move(site, "/a0", "/b.xml", "/a.xml", date="2026-11-10")
+        await dies_with_past(site, feed, before, commit)
+    return died
+
+
+async def dies_with_past(
+    site: ChangingSite, feed: FeedClient, before: tuple[int, Listing], commit: int
+) -> bool:
+    """Whether a scan died after a COMMIT; what was listed before is known all the time."""
+    job_id, died = await start_and_die(site, commit=commit, after=True)
+    assert await feed.past_listing(before[0]) == before, f"died after commit {commit}"
+    if died and (await job_of(job_id)).status == "processing":
+        await cancel_dead(site, job_id)
+        assert await feed.past_listing(before[0]) == before, f"cancelled after commit {commit}"
+    return died
 
 
 async def test_two_scans_are_compared(client: httpx.AsyncClient):
