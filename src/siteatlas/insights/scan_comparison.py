@@ -1,8 +1,8 @@
 """What changed between two scans of a site: the difference of two past states, from the feed.
 
-The changes of an entry between the scans are put together: the state before the first and the state
-after the last. They are read in the order of their entries, a bounded number per request; what
-cancels out is left out.
+Changes are read in the order of their entries, a bounded number per request. Few changes between
+the scans are found through the scans. Otherwise those of all scans that the feed retains are read,
+which have an index in this order. `entry_differences.py` puts the changes of an entry together.
 """
 
 from __future__ import annotations
@@ -16,21 +16,25 @@ from sqlalchemy import (
     BigInteger,
     ColumnElement,
     Select,
-    Subquery,
-    and_,
     case,
     func,
     literal,
-    null,
     or_,
     select,
     true,
+    tuple_,
+    union_all,
 )
 from sqlalchemy.ext.asyncio import AsyncSession
-from sqlalchemy.sql.selectable import LateralFromClause
 
 from siteatlas.errors import InputError, ScanNotFound
 from siteatlas.insights.change_views import changed_fields, shown_state
+from siteatlas.insights.entry_differences import (
+    NumberRange,
+    departures,
+    differences,
+    own_changes,
+)
 from siteatlas.insights.pages import (
     MAX_BIGINT,
     MIN_BIGINT,
@@ -40,23 +44,12 @@ from siteatlas.insights.pages import (
     parse_bigint,
 )
 from siteatlas.insights.past_urls import find_past_number
-from siteatlas.storage.models import ChangeKind
 from siteatlas.storage.tables import SCANS, SITEMAPS, URL_CHANGES
 
 # Changes of all scans that one request looks at.
 MAX_EXAMINED = 10_000
 FIRST = (UUID(int=0), MIN_BIGINT)
 LAST = (UUID(int=2**128 - 1), MAX_BIGINT)
-NAMES = (
-    "scan_id",
-    "sitemap_id",
-    "url_hash",
-    "kind",
-    "url",
-    "before",
-    "after",
-    "previous_sitemap_id",
-)
 Entry = tuple[UUID, int]
 
 
@@ -64,7 +57,8 @@ Entry = tuple[UUID, int]
 class ComparedEntry:
     """How one entry of a document differs between two scans; `before` and `after` as in the feed.
 
-    `previous_sitemap` is where a URL that moved was listed.
+    `previous_sitemap` is where a URL that moved was listed after the earlier scan. `before` is then
+    what was listed there, unless this document listed the URL as well.
     """
 
     kind: str
@@ -84,14 +78,6 @@ class ComparisonPage(Page[ComparedEntry]):
 
     from_seq: int = 0
     to_seq: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class NumberRange:
-    """The numbers of the feed after `start`, up to `end`."""
-
-    start: int
-    end: int
 
 
 async def compare_scans(
@@ -135,173 +121,125 @@ async def _read(
     session: AsyncSession, domain_id: UUID, numbers: NumberRange, after: Entry, size: int
 ) -> tuple[list[ComparedEntry], Entry | None, int]:
     """The differences behind an entry; the last entry looked at, None at the end of the list."""
-    end = (await session.execute(_window_end(domain_id, after))).one_or_none()
-    if end is None:
-        return [], None, 0
-    last = (end.sitemap_id, end.url_hash) if end.changes == MAX_EXAMINED else None
-    entries = _differences(_changes(domain_id, after, last or LAST), numbers).subquery("entries")
-    found = _with_origins(entries, numbers).limit(size + 1)
+    changes, last, examined = await _next_changes(session, domain_id, numbers, after)
+    found = differences(changes, numbers).limit(size + 1)
     rows = (await session.execute(found)).all()
     items = [_compared(row) for row in rows[:size]]
     if len(rows) > size:
         last = (rows[size - 1].sitemap_id, rows[size - 1].url_hash)
-    return items, last, end.changes
+    return items, last, examined
+
+
+async def _next_changes(
+    session: AsyncSession, domain_id: UUID, numbers: NumberRange, after: Entry
+) -> tuple[Select[Any], Entry | None, int]:
+    """The changes behind an entry to look at, the last entry if others follow, and their number."""
+    between = (await session.execute(_count_between(domain_id, numbers))).scalar_one()
+    if between <= MAX_EXAMINED:
+        return _changes_between(domain_id, numbers, after), None, between
+    end = (await session.execute(_window_end(domain_id, after))).one_or_none()
+    examined = 0 if end is None else end.changes
+    last = (end.sitemap_id, end.url_hash) if end is not None and examined == MAX_EXAMINED else None
+    return _changes(domain_id, after, last or LAST), last, examined
+
+
+def _scans_between(domain_id: UUID, numbers: NumberRange) -> Select[Any]:
+    """The scans of a site whose numbers are in a range."""
+    of_site = SCANS.c.domain_id == domain_id
+    return select(SCANS.c.id).where(of_site, numbers.holds(SCANS.c.published_seq))
+
+
+def _count_between(domain_id: UUID, numbers: NumberRange) -> Select[Any]:
+    """How many changes a range of numbers has, up to one more than a request looks at."""
+    scans = _scans_between(domain_id, numbers).subquery("scans")
+    of_scan = (
+        select(URL_CHANGES.c.scan_id)
+        .where(URL_CHANGES.c.scan_id == scans.c.id)
+        .limit(MAX_EXAMINED + 1)
+        .correlate(scans)
+        .lateral("of_scan")
+    )
+    some = select(of_scan.c.scan_id).select_from(scans).join(of_scan, true())
+    return select(func.count()).select_from(some.limit(MAX_EXAMINED + 1).subquery("some"))
+
+
+def _changes_between(domain_id: UUID, numbers: NumberRange, after: Entry) -> Select[Any]:
+    """All changes of a range of numbers behind an entry, through the key of changes."""
+    in_range = URL_CHANGES.c.scan_id.in_(_scans_between(domain_id, numbers))
+    both = [
+        changes.where(in_range, tuple_(document, URL_CHANGES.c.url_hash) > tuple_(*after))
+        for changes, document in _sources()
+    ]
+    return select(union_all(*both).subquery("between"))
+
+
+def _sources() -> list[tuple[Select[Any], ColumnElement[UUID]]]:
+    """Changes of entries where they are, and where they moved from; with the documents."""
+    changes = URL_CHANGES.c
+    return [(own_changes(), changes.sitemap_id), (departures(), changes.previous_sitemap_id)]
 
 
 def _window_end(domain_id: UUID, after: Entry) -> Select[Any]:
-    """The last entry of the next changes, and how many they are, from the index alone."""
-    window = (
-        _changes(domain_id, after, LAST, "sitemap_id", "url_hash")
-        .limit(MAX_EXAMINED)
-        .subquery("window")
-    )
-    order = (window.c.sitemap_id.desc(), window.c.url_hash.desc())
+    """The last entry of the next changes, and how many they are, from the indexes alone."""
+    both = [
+        _in_order(domain_id, after, LAST, changes.with_only_columns(*key), document, MAX_EXAMINED)
+        for changes, document in _sources()
+        for key in [(document.label("sitemap_id"), URL_CHANGES.c.url_hash)]
+    ]
+    found = union_all(*(select(one.limit(MAX_EXAMINED).subquery()) for one in both)).subquery()
+    order = (found.c.sitemap_id, found.c.url_hash)
+    window = select(found).order_by(*order).limit(MAX_EXAMINED).subquery("window")
     last = select(window.c.sitemap_id, window.c.url_hash, func.count().over().label("changes"))
-    return last.order_by(*order).limit(1)
+    return last.order_by(window.c.sitemap_id.desc(), window.c.url_hash.desc()).limit(1)
 
 
-def _changes(domain_id: UUID, after: Entry, last: Entry, *names: str) -> Select[Any]:
-    """The changes of a site behind an entry and up to another, document by document."""
-    sitemap, columns = SITEMAPS.c.id, URL_CHANGES.c
+def _changes(domain_id: UUID, after: Entry, last: Entry) -> Select[Any]:
+    """All changes of a site behind an entry and up to another."""
+    both = [_in_order(domain_id, after, last, *source, None) for source in _sources()]
+    return select(union_all(*(select(one.subquery()) for one in both)).subquery("changes"))
+
+
+def _in_order(
+    domain_id: UUID,
+    after: Entry,
+    last: Entry,
+    changes: Select[Any],
+    document: ColumnElement[UUID],
+    limit: int | None,
+) -> Select[Any]:
+    """Changes of a site behind an entry and up to another, document by document.
+
+    `limit` is how many of each document are read.
+    """
+    sitemap, url_hash = SITEMAPS.c.id, URL_CHANGES.c.url_hash
     behind = case((sitemap == after[0], after[1]), else_=literal(MIN_BIGINT, BigInteger()))
     up_to = case((sitemap == last[0], last[1]), else_=literal(MAX_BIGINT, BigInteger()))
-    changes = (
-        select(*(columns[name] for name in names or NAMES))
-        .where(
-            columns.sitemap_id == sitemap,
-            or_(columns.url_hash > behind, sitemap != after[0]),
-            columns.url_hash >= behind,
-            columns.url_hash <= up_to,
+    of_document = (
+        changes.where(
+            document == sitemap,
+            or_(url_hash > behind, sitemap != after[0]),
+            url_hash >= behind,
+            url_hash <= up_to,
         )
-        .order_by(columns.url_hash)
-        .limit(None if names == () else MAX_EXAMINED)
+        .order_by(url_hash)
+        .limit(limit)
         .correlate(SITEMAPS)
-        .lateral("changes")
+        .lateral("of_document")
     )
     return (
-        select(*changes.c)
+        select(*of_document.c)
         .select_from(SITEMAPS)
-        .join(changes, true())
+        .join(of_document, true())
         .where(SITEMAPS.c.domain_id == domain_id, sitemap >= after[0], sitemap <= last[0])
-        .order_by(sitemap, changes.c.url_hash)
-    )
-
-
-def _differences(changes: Select[Any], numbers: NumberRange) -> Select[Any]:
-    """The last change of each entry in a range of numbers, with what was before the first one.
-
-    An entry that moved on within the range is told of where it is now.
-    """
-    one = changes.order_by(None).subquery("one")
-    entry = [one.c.sitemap_id, one.c.url_hash]
-    number = SCANS.c.published_seq
-
-    def first(name: str) -> ColumnElement[Any]:
-        """A value of the first change of the entry."""
-        return func.first_value(one.c[name]).over(partition_by=entry, order_by=number)
-
-    ranked = (
-        select(
-            *one.c,
-            number.label("number"),
-            first("kind").label("first_kind"),
-            first("before").label("first_before"),
-            first("previous_sitemap_id").label("moved_from"),
-            func.min(number).over(partition_by=entry).label("first_number"),
-            func.row_number().over(partition_by=entry, order_by=number.desc()).label("place"),
-        )
-        .join(SCANS, SCANS.c.id == one.c.scan_id)
-        .where(number > numbers.start, number <= numbers.end)
-        .subquery("ranked")
-    )
-    return (
-        select(ranked)
-        .where(ranked.c.place == 1, ~_moved_on(ranked, numbers))
-        .order_by(ranked.c.sitemap_id, ranked.c.url_hash)
-    )
-
-
-def _with_origins(entries: Subquery, numbers: NumberRange) -> Select[Any]:
-    """Entries that differ. One that moved here has what was before in the document it came from.
-
-    That document may have got it within the range, from nowhere or from a third one.
-    """
-    origin = _origin(entries, numbers)
-    is_given = origin.c.number.is_not(None)
-    before = case((is_given, origin.c.before), else_=entries.c.first_before)
-    came_from = case(
-        (and_(is_given, origin.c.before.is_(None)), null()),
-        else_=func.coalesce(origin.c.previous_sitemap_id, entries.c.moved_from),
-    )
-    kind = case(
-        (and_(is_given, origin.c.before.is_(None)), origin.c.kind), else_=entries.c.first_kind
-    )
-    sitemap, previous = SITEMAPS.alias("sitemap"), SITEMAPS.alias("previous")
-    return (
-        select(
-            *(entries.c[name] for name in ("sitemap_id", "url_hash", "url", "kind", "after")),
-            sitemap.c.url.label("sitemap"),
-            before.label("first_before"),
-            kind.label("first_kind"),
-            came_from.label("previous_sitemap_id"),
-            previous.c.url.label("previous_sitemap"),
-        )
-        .join(sitemap, sitemap.c.id == entries.c.sitemap_id)
-        .join(origin, true(), isouter=True)
-        .outerjoin(previous, previous.c.id == came_from)
-        .where(or_(before.is_distinct_from(entries.c.after), came_from != entries.c.sitemap_id))
-        .order_by(entries.c.sitemap_id, entries.c.url_hash)
-    )
-
-
-def _origin(entries: Subquery, numbers: NumberRange) -> LateralFromClause:
-    """The first change, within the range, of an entry in the document that it moved from."""
-    columns, number = URL_CHANGES.c, SCANS.c.published_seq
-    return (
-        select(columns.kind, columns.before, columns.previous_sitemap_id, number.label("number"))
-        .select_from(URL_CHANGES)
-        .join(SCANS, SCANS.c.id == columns.scan_id)
-        .where(
-            columns.sitemap_id == entries.c.moved_from,
-            columns.url_hash == entries.c.url_hash,
-            number > numbers.start,
-            number < entries.c.first_number,
-        )
-        .order_by(number)
-        .limit(1)
-        .correlate(entries)
-        .lateral("origin")
-    )
-
-
-def _moved_on(ranked: Subquery, numbers: NumberRange) -> ColumnElement[bool]:
-    """SQL condition: after its last change, an entry moved to another document."""
-    later, scan = URL_CHANGES.alias("later"), SCANS.alias("later_scan")
-    return (
-        select(later.c.scan_id)
-        .join(scan, scan.c.id == later.c.scan_id)
-        .where(
-            later.c.previous_sitemap_id == ranked.c.sitemap_id,
-            later.c.url_hash == ranked.c.url_hash,
-            scan.c.published_seq > ranked.c.number,
-            scan.c.published_seq <= numbers.end,
-        )
-        .correlate(ranked)
-        .exists()
+        .order_by(sitemap, of_document.c.url_hash)
     )
 
 
 def _compared(row: Any) -> ComparedEntry:
     """The view of one difference."""
-    before, after = shown_state(row.first_before), shown_state(row.after)
-    if after is None:
-        kind = row.kind
-    elif before is None or row.previous_sitemap_id is not None:
-        kind = row.first_kind
-    else:
-        kind = ChangeKind.CHANGED
+    before, after = shown_state(row.before), shown_state(row.after)
     return ComparedEntry(
-        kind=kind,
+        kind=row.kind,
         url=row.url,
         sitemap=row.sitemap,
         sitemap_id=row.sitemap_id,
