@@ -13,7 +13,7 @@ from typing import Any
 from sqlalchemy import BigInteger, cast, func, literal_column, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from siteatlas.storage.models import ChangeKind, Scan, ScanState
+from siteatlas.storage.models import ChangeKind, Scan
 
 ADDED = (ChangeKind.ADDED, ChangeKind.BACK)
 REMOVED = (ChangeKind.REMOVED, ChangeKind.EXPIRED)
@@ -78,15 +78,29 @@ async def _current_period(session: AsyncSession, period: Period) -> tuple[dateti
 async def _read_since(
     session: AsyncSession, period: Period, since: datetime
 ) -> dict[datetime, PeriodChanges]:
-    """The changes of each period with a scan, from this one on."""
+    """The changes of each period with a scan, from this one on.
+
+    Scans are found by their number, as their end has no index: what a scan before the margin has
+    published came before all that ended in these periods.
+    """
+    earlier = await _last_number_before(session, since - SETTLED_AFTER)
     start = _start_of(period, Scan.finished_at).label("start")
     statement = (
         select(start, _sum_of(ADDED), _sum_of(REMOVED), func.count())
-        .where(Scan.state == ScanState.PUBLISHED, Scan.finished_at >= since)
+        .where(Scan.published_seq > earlier, Scan.finished_at >= since)
         .group_by(start)
     )
     rows = await session.execute(statement)
     return {row[0]: PeriodChanges(row[0], int(row[1]), int(row[2]), row[3]) for row in rows}
+
+
+async def _last_number_before(session: AsyncSession, moment: datetime) -> int:
+    """The last number of a scan that ended before a moment; reads the scans since, newest first."""
+    numbers = select(Scan.published_seq).where(
+        Scan.published_seq.is_not(None), Scan.finished_at < moment
+    )
+    newest = numbers.order_by(Scan.published_seq.desc()).limit(1)
+    return (await session.execute(newest)).scalar() or 0
 
 
 def _start_of(period: Period, moment: Any) -> Any:
