@@ -45,8 +45,8 @@ LAST = MAX_BIGINT
 
 async def find_past_number(session: AsyncSession, domain_id: UUID, moment: Moment) -> int:
     """The number at which a site has the state of a moment; PastStateUnavailable if it is lost."""
-    number = moment if isinstance(moment, int) else await _number_at(session, moment)
     earliest, last = await _available_numbers(session, domain_id)
+    number = moment if isinstance(moment, int) else await _number_at(session, moment, earliest)
     if not earliest <= number <= last:
         raise PastStateUnavailable(earliest_seq=earliest)
     return number
@@ -59,15 +59,19 @@ async def require_past_number(session: AsyncSession, number: int) -> None:
         raise PastStateUnavailable(earliest_seq=head.retained_from)
 
 
-async def _number_at(session: AsyncSession, moment: datetime) -> int:
-    """The last number that was published up to a moment; reads the scans since then."""
+async def _number_at(session: AsyncSession, moment: datetime, earliest: int) -> int:
+    """The last number that was published up to a moment; reads the scans since then.
+
+    Scans before the earliest number are not read: if all others are later, so is that number.
+    """
     if moment > (await session.execute(select(func.now()))).scalar_one():
         raise InputError("The time is in the future.")
     published = select(SCANS.c.published_seq).where(
-        SCANS.c.published_seq.is_not(None), SCANS.c.finished_at <= moment
+        SCANS.c.published_seq >= earliest, SCANS.c.finished_at <= moment
     )
     newest = published.order_by(SCANS.c.published_seq.desc()).limit(1)
-    return (await session.execute(newest)).scalar() or 0
+    found: int | None = (await session.execute(newest)).scalar()
+    return earliest - 1 if found is None else found
 
 
 async def _available_numbers(session: AsyncSession, domain_id: UUID) -> tuple[int, int]:

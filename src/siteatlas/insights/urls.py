@@ -147,12 +147,20 @@ async def _list_past_urls(
     limit: int | None,
     cursor: str | None,
 ) -> UrlPage:
-    """The URLs of a site as they were. A cursor belongs to the number of its first page."""
-    number = await find_past_number(session, domain_id, at)
-    scope = CursorScope("past urls", (domain_id, number, *wanted.key))
+    """The URLs of a site as they were.
+
+    A cursor has the number of its first page: a scan that is published meanwhile, and that ended
+    before the time, does not change the list.
+    """
+    at_seq = at if isinstance(at, int) else None
+    pages = CursorScope("past urls", (domain_id, at_seq, *wanted.key))
+    known, inner = pages.read(cursor, _parse_past_cursor) or (None, None)
+    number = await find_past_number(session, domain_id, at if known is None else known)
+    scope = CursorScope("urls at a number", (number,))
     source = source_of_urls(domain_id, wanted, at_seq=number)
-    page = await _list(session, source, scope, None, limit, cursor)
-    return page if page.as_of_seq is None else replace(page, as_of_seq=number)
+    page = await _list(session, source, scope, None, limit, inner)
+    behind = page.next_cursor and pages.write(number, page.next_cursor)
+    return replace(page, next_cursor=behind, as_of_seq=page.as_of_seq and number)
 
 
 async def list_sitemap_urls(
@@ -264,6 +272,12 @@ def _parse_url_position(parts: Sequence[str]) -> PagePosition:
     """The position in a list of URLs that a pagination cursor names."""
     sitemap_id, url_hash = parts
     return PagePosition(UUID(sitemap_id), parse_bigint(url_hash))
+
+
+def _parse_past_cursor(parts: Sequence[str]) -> tuple[int, str]:
+    """The number and the cursor of the list at this number that a cursor of past URLs has."""
+    number, inner = parts
+    return parse_bigint(number), inner
 
 
 def _hits_and_last(window: Subquery, wanted: UrlFilter, need: int) -> Select[Any]:

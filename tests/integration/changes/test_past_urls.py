@@ -9,15 +9,21 @@ from typing import Any
 
 import httpx
 import pytest
-from sqlalchemy import select, update
+from sqlalchemy import func, select, update
+from sqlalchemy.ext.asyncio import AsyncSession
 
+from siteatlas.errors import PastStateUnavailable
+from siteatlas.insights.past_urls import find_past_number
 from siteatlas.storage.models import FeedHead, Scan
+from tests.fixtures.changes import add_old_scans, add_published_scan
 from tests.fixtures.changing_site import ChangingSite
-from tests.fixtures.database import transaction
+from tests.fixtures.database import scans_read, transaction
 from tests.fixtures.deaths import mortal_jobs
 from tests.fixtures.feed import FeedClient, Listing
+from tests.fixtures.passing_time import let_minutes_pass
 from tests.fixtures.pipeline import scan_server
 from tests.fixtures.queue import job_of
+from tests.fixtures.records import add_domain
 from tests.integration.changes.runs import cancel_dead, scan, start_and_die
 
 pytestmark = [pytest.mark.usefixtures("database"), pytest.mark.slow]
@@ -111,6 +117,51 @@ async def test_what_is_not_known_is_refused(client: httpx.AsyncClient, route: st
 async def test_all_sites_have_no_past(client: httpx.AsyncClient):
     answer = await client.get("/api/v3/export", params={"at_seq": 1})
     assert (answer.status_code, answer.json()["code"]) == (422, "input_invalid")
+
+
+async def test_a_later_page_has_the_state_of_the_first_one(client: httpx.AsyncClient):
+    async with ChangingSite() as site:
+        (_, at), *_ = await three_scans(site)
+        route = f"/api/v3/domains/{site.host_port}/urls"
+        query = {"at": (at - timedelta(minutes=60)).isoformat(), "limit": 2}
+        await let_minutes_pass(120)
+        first = (await client.get(route, params=query)).json()
+        await add_scan_of_another_site(at - timedelta(minutes=90))
+        later = await client.get(route, params=query | {"cursor": first["next_cursor"]})
+        assert later.status_code == 200, later.text
+        listed = [item["url"] for item in first["items"] + later.json()["items"]]
+        assert len(set(listed)) == 3
+
+
+async def add_scan_of_another_site(finished_at: datetime) -> None:
+    """A scan that is published now, and ended at a time."""
+    async with transaction() as session:
+        await add_published_scan(session, await add_domain(session), finished_at=finished_at)
+
+
+@pytest.mark.parametrize("cursor", ["W10", "WyJhIl0"])
+async def test_a_cursor_of_something_else_is_refused(client: httpx.AsyncClient, cursor: str):
+    async with ChangingSite() as site:
+        (first, _), *_ = await three_scans(site)
+        route = f"/api/v3/domains/{site.host_port}/urls"
+        page = (await client.get(route, params={"at_seq": first, "limit": 1})).json()
+        for query in (
+            {"at_seq": first, "cursor": cursor},
+            {"at_seq": first + 1, "cursor": page["next_cursor"]},
+        ):
+            answer = await client.get(route, params=query)
+            assert (answer.status_code, answer.json()["code"]) == (400, "cursor_invalid")
+
+
+async def test_a_time_long_ago_is_refused_without_reading_old_scans(session: AsyncSession):
+    await add_old_scans(session, 3_000, ago=timedelta(days=3))
+    domain = await add_domain(session, baseline_scan_id=1)
+    await session.execute(update(FeedHead).values(retained_from=FeedHead.seq))
+    await add_published_scan(session, domain, finished_at=func.now())
+    before = await scans_read(session)
+    with pytest.raises(PastStateUnavailable):
+        await find_past_number(session, domain.id, datetime(2000, 1, 1, tzinfo=UTC))
+    assert await scans_read(session) - before < 10
 
 
 def move(site: ChangingSite, page: str, start: str, end: str, **date: str) -> None:
