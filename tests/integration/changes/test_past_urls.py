@@ -123,7 +123,7 @@ async def test_a_later_page_has_the_state_of_the_first_one(client: httpx.AsyncCl
     async with ChangingSite() as site:
         (_, at), *_ = await three_scans(site)
         route = f"/api/v3/domains/{site.host_port}/urls"
-        query = {"at": (at - timedelta(minutes=60)).isoformat(), "limit": 2}
+        query: dict[str, Any] = {"at": (at - timedelta(minutes=60)).isoformat(), "limit": 2}
         await let_minutes_pass(120)
         first = (await client.get(route, params=query)).json()
         await add_scan_of_another_site(at - timedelta(minutes=90))
@@ -145,11 +145,8 @@ async def test_a_cursor_of_something_else_is_refused(client: httpx.AsyncClient, 
         (first, _), *_ = await three_scans(site)
         route = f"/api/v3/domains/{site.host_port}/urls"
         page = (await client.get(route, params={"at_seq": first, "limit": 1})).json()
-        for query in (
-            {"at_seq": first, "cursor": cursor},
-            {"at_seq": first + 1, "cursor": page["next_cursor"]},
-        ):
-            answer = await client.get(route, params=query)
+        for number, wrong in ((first, cursor), (first + 1, str(page["next_cursor"]))):
+            answer = await client.get(route, params={"at_seq": number, "cursor": wrong})
             assert (answer.status_code, answer.json()["code"]) == (400, "cursor_invalid")
 
 
