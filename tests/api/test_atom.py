@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import httpx
+import pytest
 from lxml import etree
 
 from tests.fixtures.changes import add_changes, add_event, add_published_scan
@@ -61,6 +62,49 @@ async def test_kinds_are_a_filter(client: httpx.AsyncClient):
     await publish("example.com", 2)
     assert titles(await client.get(FEED, params={"kinds": "removed"})) == []
     assert len(titles(await client.get(FEED, params={"kinds": "added,removed"}))) == 2
+
+
+async def test_older_events_of_a_kind_are_found_behind_newer_ones_of_others(
+    client: httpx.AsyncClient,
+):
+    async with transaction() as session:
+        domain = await add_domain(session)
+        sitemap = await add_sitemap(session, domain)
+        old = await add_published_scan(session, domain, change_counts={"removed": 1})
+        await add_event(session, domain, "robots_changed", old)
+        await add_changes(session, old, sitemap, [1], kind="removed", after=None)
+        await add_event(session, domain, "scan_failed")
+        for number in range(2, 103):
+            scan = await add_published_scan(session, domain, change_counts={"added": 1})
+            await add_changes(session, scan, sitemap, [number])
+    for kind, about in {
+        "robots_changed": "example.com",
+        "removed": "https://example.com/1",
+        "scan_failed": "example.com",
+    }.items():
+        found = titles(await client.get(FEED, params={"kinds": kind}))
+        assert found == [f"{kind}: {about}"]
+    assert len(titles(await client.get(FEED))) == 100
+
+
+@pytest.mark.parametrize("sent", ["{tag}", "W/{tag}", '"other", W/{tag}', '"a,b" ,{tag}', "*"])
+async def test_a_tag_that_the_client_has_among_others_is_recognized(
+    client: httpx.AsyncClient, sent: str
+):
+    await publish("example.com", 1)
+    tag = (await client.get(FEED)).headers["etag"]
+    again = await client.get(FEED, headers={"If-None-Match": sent.format(tag=tag)})
+    assert again.status_code == 304
+    other = await client.get(FEED, headers={"If-None-Match": f'"{tag}"'})
+    assert other.status_code == 200
+
+
+async def test_what_depends_on_the_tags_of_sites_is_always_sent(client: httpx.AsyncClient):
+    await publish("example.com", 1)
+    first = await client.get(FEED, params={"tag": "shop"})
+    assert titles(first) == []
+    assert "etag" not in first.headers
+    assert "etag" not in (await client.get("/api/v3/changes", params={"tag": "shop"})).headers
 
 
 async def test_a_feed_is_sent_again_only_after_a_publication(client: httpx.AsyncClient):

@@ -156,6 +156,8 @@ async def test_a_page_at_the_head_is_not_sent_twice(client: httpx.AsyncClient):
     tag = {"If-None-Match": first.headers["etag"]}
     again = await client.get(FEED, headers=tag)
     assert (again.status_code, again.content) == (304, b"")
+    weak = {"If-None-Match": f'"other", W/{first.headers["etag"]}'}
+    assert (await client.get(FEED, headers=weak)).status_code == 304
     assert (await client.get(FEED, params={"kinds": "added"}, headers=tag)).status_code == 200
     await publish("other.example")
     assert (await client.get(FEED, headers=tag)).status_code == 200

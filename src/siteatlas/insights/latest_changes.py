@@ -8,14 +8,26 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
+from uuid import UUID
 
-from sqlalchemy import Select, func, or_, select, union_all
+from sqlalchemy import (
+    ColumnElement,
+    CompoundSelect,
+    Select,
+    Subquery,
+    and_,
+    false,
+    func,
+    or_,
+    select,
+    union_all,
+)
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from siteatlas.insights.change_views import ChangeView
 from siteatlas.insights.changes import read_changes
 from siteatlas.insights.feed_positions import FeedHeadView, FeedPosition
-from siteatlas.insights.feed_windows import FeedFilter
+from siteatlas.insights.feed_windows import EVENT_KINDS, URL_KINDS, FeedFilter
 from siteatlas.insights.tagged_domains import tagged_domains
 from siteatlas.storage.tables import FEED_EVENTS, SCANS, URL_CHANGES
 
@@ -53,31 +65,72 @@ async def latest_changes(
 
 
 def _newest_numbers(wanted: FeedFilter, head: FeedHeadView, limit: int) -> Select[Any]:
-    """The newest numbers that have events, with the time of their publication."""
-    newest = select(SCANS.c.id, SCANS.c.published_seq, _ENDED).where(
+    """The newest numbers that have events of the kinds, with the time of their publication."""
+    both = [
+        _newest(_scans_with_events(wanted, head), limit),
+        _newest(_numbered_events(wanted, head), limit),
+    ]
+    return _newest(union_all(*both), limit)
+
+
+def _newest(numbers: Select[Any] | CompoundSelect[Any], limit: int) -> Select[Any]:
+    """The first rows of a choice of numbers, the newest first."""
+    found = numbers.subquery()
+    return select(select(found).order_by(found.c.number.desc()).limit(limit).subquery())
+
+
+def _scans_with_events(wanted: FeedFilter, head: FeedHeadView) -> Select[Any]:
+    """The numbers of scans with events of the kinds, among the newest scans."""
+    newest = select(SCANS.c.id, SCANS.c.published_seq, SCANS.c.change_counts, _ENDED).where(
         SCANS.c.published_seq > head.retained_from, SCANS.c.published_seq <= head.seq
     )
-    own = select(FEED_EVENTS.c.seq.label("number"), FEED_EVENTS.c.created_at.label("published_at"))
-    own = own.where(FEED_EVENTS.c.seq > head.retained_from, FEED_EVENTS.c.seq <= head.seq)
-    if wanted.domain_id is not None:
-        newest = newest.where(SCANS.c.domain_id == wanted.domain_id)
-        own = own.where(FEED_EVENTS.c.domain_id == wanted.domain_id)
-    if wanted.tag is not None:
-        newest = newest.where(SCANS.c.domain_id.in_(tagged_domains(wanted.tag)))
-        own = own.where(FEED_EVENTS.c.domain_id.in_(tagged_domains(wanted.tag)))
+    newest = _of_sites(newest, SCANS.c.domain_id, wanted)
     scans = newest.order_by(SCANS.c.published_seq.desc()).limit(MAX_SCANS).subquery("scans")
-    has_events = or_(
-        select(URL_CHANGES.c.scan_id).where(URL_CHANGES.c.scan_id == scans.c.id).exists(),
-        select(FEED_EVENTS.c.id).where(FEED_EVENTS.c.scan_id == scans.c.id).exists(),
-    )
-    of_scans = (
+    return (
         select(scans.c.published_seq.label("number"), scans.c.published_at)
-        .where(has_events)
+        .where(or_(_has_urls(scans, wanted), _has_events(scans, wanted)))
         .order_by(scans.c.published_seq.desc())
-        .limit(limit)
     )
-    of_events = own.order_by(FEED_EVENTS.c.seq.desc()).limit(limit)
-    together = union_all(
-        select(of_scans.subquery("of_scans")), select(of_events.subquery("of_events"))
-    ).subquery("numbers")
-    return select(together).order_by(together.c.number.desc()).limit(limit)
+
+
+def _has_urls(scans: Subquery, wanted: FeedFilter) -> ColumnElement[bool]:
+    """SQL condition: a scan has changes of URLs, of the kinds if it counted its changes."""
+    if not wanted.shows_urls:
+        return false()
+    some = select(URL_CHANGES.c.scan_id).where(URL_CHANGES.c.scan_id == scans.c.id).exists()
+    if wanted.kinds is None:
+        return some
+    counts = scans.c.change_counts
+    counted = or_(*(counts.has_key(kind) for kind in sorted(wanted.kinds & URL_KINDS)))
+    return and_(or_(counts.is_(None), counted), some)
+
+
+def _has_events(scans: Subquery, wanted: FeedFilter) -> ColumnElement[bool]:
+    """SQL condition: a scan has events of documents or of its site, of the kinds."""
+    if not wanted.shows_events:
+        return false()
+    events = select(FEED_EVENTS.c.id).where(FEED_EVENTS.c.scan_id == scans.c.id)
+    return _of_kinds(events, wanted).exists()
+
+
+def _numbered_events(wanted: FeedFilter, head: FeedHeadView) -> Select[Any]:
+    """The events of the kinds that have a number of their own."""
+    columns = FEED_EVENTS.c
+    own = select(columns.seq.label("number"), columns.created_at.label("published_at")).where(
+        columns.seq > head.retained_from, columns.seq <= head.seq
+    )
+    return _of_sites(_of_kinds(own, wanted), columns.domain_id, wanted).order_by(columns.seq.desc())
+
+
+def _of_kinds(events: Select[Any], wanted: FeedFilter) -> Select[Any]:
+    """Only the events of the kinds."""
+    if wanted.kinds is None:
+        return events
+    return events.where(FEED_EVENTS.c.kind.in_(sorted(wanted.kinds & EVENT_KINDS)))
+
+
+def _of_sites(rows: Select[Any], domain_id: ColumnElement[UUID], wanted: FeedFilter) -> Select[Any]:
+    """Only the rows of the site, or of the sites that have the tag."""
+    if wanted.domain_id is not None:
+        rows = rows.where(domain_id == wanted.domain_id)
+    return rows if wanted.tag is None else rows.where(domain_id.in_(tagged_domains(wanted.tag)))

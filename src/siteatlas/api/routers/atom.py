@@ -8,7 +8,7 @@ from fastapi import APIRouter, Query, Request, Response, status
 
 from siteatlas.access.marks import READ
 from siteatlas.api.atom import MEDIA_TYPE, AtomFeed
-from siteatlas.api.entity_tags import entity_tag
+from siteatlas.api.entity_tags import entity_tag, is_known
 from siteatlas.api.openapi import problems
 from siteatlas.api.routers.domains import PREFIX, DomainName
 from siteatlas.api.schemas.changes import AllAtomQuery, AtomQuery
@@ -24,7 +24,8 @@ DESCRIBED: dict[int | str, dict[str, Any]] = {
         "content": {MEDIA_TYPE: {"schema": {"type": "string", "format": "binary"}}},
         "headers": {
             "ETag": {
-                "description": "Changes with the next publication: send it as `If-None-Match`.",
+                "description": "Changes with the next publication: send it as `If-None-Match`. "
+                "Not set if `tag` is given.",
                 "schema": {"type": "string", "maxLength": 64},
             }
         },
@@ -68,8 +69,9 @@ async def _atom_response(
     async with get_snapshot_session() as session:
         site = None if domain is None else await find_domain_view(session, domain)
         head = await read_head(session)
-        headers = {"ETag": _feed_tag(head, request)}
-        if request.headers.get("if-none-match") == headers["ETag"]:
+        # Which sites have a tag changes without a publication.
+        headers = {} if tag is not None else {"ETag": _feed_tag(head, request)}
+        if headers and is_known(headers["ETag"], request.headers.get("if-none-match")):
             return Response(status_code=status.HTTP_304_NOT_MODIFIED, headers=headers)
         wanted = FeedFilter(None if site is None else site.id, query.wanted_kinds, tag)
         events = await latest_changes(session, wanted, head)

@@ -12,7 +12,7 @@ from fastapi import APIRouter, Query, Request, Response, status
 
 from siteatlas.access.marks import READ
 from siteatlas.api.context import Context
-from siteatlas.api.entity_tags import entity_tag
+from siteatlas.api.entity_tags import entity_tag, is_known
 from siteatlas.api.openapi import problems
 from siteatlas.api.routers.domains import PREFIX, DomainName
 from siteatlas.api.schemas.changes import AllChangesQuery, ChangesQuery, FeedPageAnswer
@@ -111,9 +111,11 @@ def _page_response(
     """The page in the requested format; 304 if the client has it."""
     as_lines = query.format == "jsonl" or JSON_LINES in request.headers.get("accept", "")
     headers = {"Vary": "Accept"}
-    if page.at_head:
+    # Which sites have a tag changes without a publication.
+    has_tag = isinstance(query, AllChangesQuery) and query.wanted_tag is not None
+    if page.at_head and not has_tag:
         headers["ETag"] = _page_tag(page, request, as_lines=as_lines)
-        if headers["ETag"] == request.headers.get("if-none-match"):
+        if is_known(headers["ETag"], request.headers.get("if-none-match")):
             return Response(status_code=status.HTTP_304_NOT_MODIFIED, headers=headers)
     if as_lines:
         content = b"".join(_json_lines(page))
