@@ -221,8 +221,11 @@ async def _join_or_insert(session: AsyncSession, new: NewJob) -> SubmittedJob:
 
 def _joined(job: Job) -> SubmittedJob:
     """The result of a submission that joined an active job."""
-    document = (job.job_metadata or {}).get("document")
-    return replace(SubmittedJob.from_row(job, deduplicated=True), document=document)
+    metadata = job.job_metadata or {}
+    document, child_filter = metadata.get("document"), metadata.get("child_filter")
+    is_narrow = document is not None or child_filter is not None
+    joined = SubmittedJob.from_row(job, deduplicated=True)
+    return replace(joined, document=document, is_narrow=is_narrow)
 
 
 async def create_many(session: AsyncSession, jobs: Sequence[NewJob]) -> dict[str, SubmittedJob]:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import io
 from collections import Counter
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 from sqlalchemy import func, text, update
 
 from siteatlas.net.address import parse_site
 from siteatlas.net.egress import EgressPolicy
+from siteatlas.scanner.child_filter import ChildFilter
 from siteatlas.scheduler.sitemap_scheduler import SitemapScheduler, enqueue_due_domains
 from siteatlas.settings import Settings
 from siteatlas.storage.models import LOCAL_USER_ID, Domain, Job, Worker
@@ -18,7 +20,7 @@ from siteatlas.storage.session import get_background_session
 from siteatlas.storage.statements.domains import register_domain
 from tests.fixtures.log_lines import log_lines, logged
 from tests.fixtures.pipeline import pages, rows_of, settings_for, submit_server, urlset
-from tests.fixtures.queue import change, job_of, submit
+from tests.fixtures.queue import change, job_of, submit, take_one
 from tests.fixtures.site_server import SiteServer
 from tests.fixtures.waiting import wait_until
 
@@ -46,6 +48,33 @@ async def all_completed() -> bool:
 
 def scheduler_of(settings: Settings) -> SitemapScheduler:
     return SitemapScheduler(settings, EgressPolicy.from_text(settings.egress_allow))
+
+
+@pytest.mark.parametrize(
+    "narrow",
+    [{"document": "https://example.com/a.xml"}, {"child_filter": ChildFilter(include=("/blog/",))}],
+    ids=["document", "filter"],
+)
+async def test_a_due_site_is_scanned_soon_after_a_running_scan_of_a_part(
+    narrow: dict[str, Any],
+) -> None:
+    await submit("example.com", **narrow)
+    await take_one()
+    await watch("example.com")
+    assert await enqueue_due_domains(Settings()) == 0
+    (site,) = await rows_of(Domain)
+    assert site.next_scan_at is not None
+    assert site.next_scan_at - datetime.now(UTC) <= timedelta(minutes=1)
+
+
+async def test_a_due_site_is_not_scanned_again_after_a_running_scan_of_all() -> None:
+    await submit("example.com")
+    await take_one()
+    await watch("example.com")
+    assert await enqueue_due_domains(Settings()) == 1
+    (site,) = await rows_of(Domain)
+    assert site.next_scan_at is not None
+    assert site.next_scan_at - datetime.now(UTC) > timedelta(hours=1)
 
 
 async def test_the_last_tick_of_a_stopped_scheduler_stays_known() -> None:
