@@ -23,7 +23,13 @@ def parse_tag(text: str) -> str:
 
 def parse_tags(texts: Iterable[str]) -> list[str]:
     """Tags as they are stored, each once and sorted; TooManyTags if they are more than allowed."""
-    tags = sorted({parse_tag(text) for text in texts})
-    if len(tags) > MAX_TAGS:
+    return merged_tags((), (parse_tag(text) for text in texts))
+
+
+def merged_tags(kept: Iterable[str], added: Iterable[str]) -> list[str]:
+    """The tags of a site with further ones; TooManyTags if those make them more than allowed."""
+    before = set(kept)
+    tags = before.union(added)
+    if len(tags) > max(MAX_TAGS, len(before)):
         raise TooManyTags
-    return tags
+    return sorted(tags)

@@ -48,6 +48,18 @@ def test_tags_are_set_and_removed(machine: Machine):
     assert (refused.returncode, "A tag has 1 to 50" in refused.stderr) == (2, True)
 
 
+def test_a_line_that_gives_a_site_too_many_tags_is_reported(machine: Machine):
+    tags = [f"tag{number:02d}" for number in range(21)]
+    path = machine.data_dir / "tags.csv"
+    rows = [("full.example.com", tags[:20]), ("fine.example.com", []), ("full.example.com", tags)]
+    lines = [f'{site},"{", ".join(given[-20:])}"' for site, given in rows]
+    path.write_text("\n".join(["url,tags", *lines]), encoding="utf-8")
+    result = machine.run("domains", "add", "--file", str(path))
+    assert result.returncode == 1
+    assert "tags.csv:2: full.example.com" in result.stderr
+    assert "Watching 1 site: 1 new, 0 known. 1 line could not be used." in result.stderr
+
+
 def test_a_site_and_a_tag_exclude_each_other(machine: Machine):
     for command in ("urls", "changes", "export"):
         refused = machine.run(command, "example.com", "--tag", "shop")

@@ -72,6 +72,50 @@ async def test_a_known_site_keeps_its_tags_and_its_interval(client: httpx.AsyncC
     assert len(await rows_of(Job)) == 1
 
 
+async def test_only_an_address_with_a_scheme_replaces_that_of_a_known_site(
+    client: httpx.AsyncClient,
+):
+    for name in ("http.example", "https.example", "twice.example"):
+        await client.post("/api/v3/domains", json={"domain": f"https://{name}"})
+    await send(
+        client,
+        {"domain": "http://http.example"},
+        {"domain": "https.example"},
+        {"domain": "http://twice.example"},
+        {"domain": "twice.example"},
+    )
+    assert {name: row.base_url for name, row in (await stored()).items()} == {
+        "http.example": "http://http.example/",
+        "https.example": "https://https.example/",
+        "twice.example": "http://twice.example/",
+    }
+
+
+async def test_a_site_that_would_have_too_many_tags_is_reported_and_stays_as_it_is(
+    client: httpx.AsyncClient,
+):
+    tags = [f"tag{number:02d}" for number in range(25)]
+    await send(client, {"domain": "known.example", "tags": tags[:20]})
+    await client.patch("/api/v3/domains/known.example", json={"watched": False})
+    answer = await send(
+        client,
+        {"domain": "new.example", "tags": tags[:15]},
+        {"domain": "known.example", "tags": tags[20:21]},
+        {"domain": "new.example", "tags": tags[15:]},
+        {"domain": "good.example"},
+    )
+    assert (answer["added"], answer["known"]) == (1, 0)
+    assert [(one["position"], one["error_code"]) for one in answer["errors"]] == [
+        (0, "too_many_tags"),
+        (1, "too_many_tags"),
+    ]
+    domains = await stored()
+    assert set(domains) == {"known.example", "good.example"}
+    assert (domains["known.example"].tags, domains["known.example"].watched) == (tags[:20], False)
+    answer = await send(client, {"domain": "known.example", "tags": tags[:3]})
+    assert (answer["known"], answer["errors"]) == (1, [])
+
+
 async def test_a_site_that_is_named_twice_counts_once(client: httpx.AsyncClient):
     answer = await send(
         client,

@@ -39,6 +39,16 @@ async def test_tags_are_added_with_a_site_and_replaced_by_a_change(client: httpx
     assert cleared.json()["tags"] == []
 
 
+async def test_a_site_has_at_most_20_tags_however_often_it_is_added(client: httpx.AsyncClient):
+    tags = [f"tag{number:02d}" for number in range(21)]
+    await client.post(DOMAINS, json={"domain": "example.com", "tags": tags[:20]})
+    refused = await client.post(DOMAINS, json={"domain": "example.com", "tags": tags[20:]})
+    assert (refused.status_code, refused.json()["code"]) == (422, "too_many_tags")
+    assert (await client.get(f"{DOMAINS}/example.com")).json()["tags"] == tags[:20]
+    again = await client.post(DOMAINS, json={"domain": "example.com", "tags": tags[:1]})
+    assert again.json()["tags"] == tags[:20]
+
+
 async def test_a_site_that_is_only_registered_gets_its_tags(client: httpx.AsyncClient):
     body = {"domain": "example.com", "watch": False, "tags": ["later"]}
     assert (await client.post(DOMAINS, json=body)).json()["tags"] == ["later"]

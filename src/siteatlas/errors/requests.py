@@ -22,7 +22,7 @@ class TagInvalid(InputError):
 
 
 class TooManyTags(InputError):
-    """A request may name at most 20 tags for a site."""
+    """A site has at most 20 tags, counting those that it keeps."""
 
     code = "too_many_tags"
 

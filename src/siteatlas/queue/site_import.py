@@ -20,14 +20,20 @@ SITES_PER_STEP = 500
 
 @dataclass(frozen=True, slots=True)
 class ImportCounts:
-    """How many sites of a list were new, and how many were known."""
+    """How many sites of a list were new, and how many were known.
+
+    `over_tagged` are the domains of those that were left as they are, because they would have more
+    tags than allowed.
+    """
 
     added: int = 0
     known: int = 0
+    over_tagged: tuple[str, ...] = ()
 
     def plus(self, other: ImportCounts) -> ImportCounts:
         """The counts of two parts of a list."""
-        return ImportCounts(self.added + other.added, self.known + other.known)
+        over_tagged = (*self.over_tagged, *other.over_tagged)
+        return ImportCounts(self.added + other.added, self.known + other.known, over_tagged)
 
 
 async def import_sites(
@@ -58,17 +64,22 @@ async def import_sites(
     if jobs:
         await create_many(session, jobs)
     added = sum(site.is_new for site in watched)
-    return ImportCounts(added, len(watched) - added)
+    over_tagged = addresses.keys() - {site.domain for site in watched}
+    return ImportCounts(added, len(watched) - added, tuple(sorted(over_tagged)))
 
 
 def without_repeats(sites: Sequence[ImportedSite]) -> list[ImportedSite]:
-    """One entry for each domain: the last interval that is given for it, and all its tags."""
+    """One entry for each domain: the last interval that is given for it, and all its tags.
+
+    Its address is the last one that has a scheme, or the last one.
+    """
     by_domain: dict[str, ImportedSite] = {}
     for site in sites:
         before = by_domain.pop(site.address.domain, site)
         interval = site.scan_interval_hours
+        keeps_address = before.address.scheme_given and not site.address.scheme_given
         by_domain[site.address.domain] = ImportedSite(
-            site.address,
+            before.address if keeps_address else site.address,
             before.scan_interval_hours if interval is None else interval,
             tuple(sorted({*before.tags, *site.tags})),
         )

@@ -16,7 +16,7 @@ from siteatlas.api.openapi import problems
 from siteatlas.api.routers.domains import PREFIX
 from siteatlas.api.schemas.imports import ImportAnswer, ImportFault, ImportRequest
 from siteatlas.api.sessions import WriteSession
-from siteatlas.errors import InputError, NotOwner, SiteatlasError
+from siteatlas.errors import InputError, NotOwner, SiteatlasError, TooManyTags
 from siteatlas.logs import get_logger
 from siteatlas.net.address import parse_site
 from siteatlas.net.egress import EgressPolicy
@@ -69,6 +69,7 @@ async def import_domains(
             )
             worker_running = await context.has_live_worker(session)
         counts = counts.plus(step_counts)
+    faults.add_over_tagged(counts.over_tagged)
     context.wake_consumer()
     log.info("domains_imported", added=counts.added, known=counts.known, errors=len(faults.found))
     return ImportAnswer(
@@ -122,6 +123,11 @@ class ImportFaults:
             else:
                 permitted.append(site)
         return permitted
+
+    def add_over_tagged(self, domains: Iterable[str]) -> None:
+        """Note sites that would have more tags than allowed."""
+        for domain in domains:
+            self._add(self._positions[domain], TooManyTags())
 
     def in_order(self) -> list[ImportFault]:
         """The faults in the order of the list."""

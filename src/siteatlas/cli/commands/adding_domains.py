@@ -11,6 +11,7 @@ from siteatlas.cli.terminal.choices import counted
 from siteatlas.cli.terminal.database import opened
 from siteatlas.cli.terminal.errors import report
 from siteatlas.cli.terminal.output import print_message, write_json
+from siteatlas.errors import TooManyTags
 from siteatlas.insights.domains import DomainView, domain_view
 from siteatlas.insights.workers import any_worker_alive
 from siteatlas.net.address import WebAddress
@@ -90,17 +91,18 @@ async def add_file(
     """Watch the sites of a file; report the lines that cannot be used. Whether there were none."""
     policy = EgressPolicy.from_text(settings.egress_allow)
     listed = read_site_file(path, policy, watching.interval_hours, watching.tags)
-    for line in listed.unusable:
-        if not as_json:
-            report(line.error, about=f"{path}:{line.line}: {shown_site(line.site)}")
     async with opened(settings):
         counts = await _import(settings, listed)
+        for domain in counts.over_tagged:
+            listed.refuse(domain, TooManyTags())
         async with get_session() as session, session.begin():
             served = await any_worker_alive(session)
     if as_json:
         errors = [_as_dict(line) for line in listed.unusable]
         write_json({"added": counts.added, "known": counts.known, "errors": errors})
     else:
+        for line in listed.unusable:
+            report(line.error, about=f"{path}:{line.line}: {shown_site(line.site)}")
         print_message(_summary(counts, len(listed.unusable)))
     if not served:
         print_message("No worker is running. Start one: siteatlas serve")

@@ -52,10 +52,19 @@ class UnusableLine:
 
 @dataclass(slots=True)
 class SiteFile:
-    """The sites of a file, and the lines that cannot be used."""
+    """The sites of a file, and the lines that cannot be used.
+
+    `lines` are the first lines of the sites, by domain.
+    """
 
     sites: list[ImportedSite] = field(default_factory=list)
     unusable: list[UnusableLine] = field(default_factory=list)
+    lines: dict[str, ListedSite] = field(default_factory=dict)
+
+    def refuse(self, domain: str, error: InputError) -> None:
+        """Note that a site was not added."""
+        listed = self.lines[domain]
+        self.unusable.append(UnusableLine(listed.line, listed.site, error))
 
 
 def read_site_file(
@@ -66,9 +75,12 @@ def read_site_file(
     with _opened(path) as file:
         for listed in _listed_sites(file):
             try:
-                found.sites.append(_imported(listed, policy, interval_hours, tags))
+                site = _imported(listed, policy, interval_hours, tags)
             except InputError as error:
                 found.unusable.append(UnusableLine(listed.line, listed.site, error))
+                continue
+            found.sites.append(site)
+            found.lines.setdefault(site.address.domain, listed)
     return found
 
 

@@ -27,6 +27,7 @@ from siteatlas.net.address import WebAddress
 from siteatlas.storage.models import Domain
 from siteatlas.storage.statements.domains import base_url_of, hours_from_now
 from siteatlas.storage.tables import DOMAINS
+from siteatlas.tags import MAX_TAGS
 
 # A row that was inserted, not updated, has no version before it.
 IS_NEW: Any = literal_column("domains.xmax = 0")
@@ -86,11 +87,16 @@ def _watch_statement() -> Any:
         func.string_to_array(listed.tags, TAG_SEPARATOR),
     ).order_by(listed.domain)
     new = insert(DOMAINS).from_select(list(COLUMNS), rows)
+    has_scheme = new.excluded.base_url.contains("://", autoescape=True)
+    # A site that has more tags already keeps them.
+    may_have = func.greatest(MAX_TAGS, func.cardinality(Domain.tags))
     interval = func.coalesce(new.excluded.scan_interval_hours, Domain.scan_interval_hours, usual)
     return new.on_conflict_do_update(
         index_elements=[Domain.domain],
         set_={
             "updated_at": func.now(),
+            # As when a site is added: only an address with a scheme replaces the stored one.
+            "base_url": case((has_scheme, new.excluded.base_url), else_=Domain.base_url),
             # Whoever watches a site that nobody watches becomes its owner.
             "created_by": case((Domain.watched, Domain.created_by), else_=new.excluded.created_by),
             "watched": True,
@@ -101,6 +107,7 @@ def _watch_statement() -> Any:
             ),
             "tags": ALL_TAGS,
         },
+        where=func.cardinality(ALL_TAGS) <= may_have,
     ).returning(Domain.id, Domain.domain, Domain.max_pages, IS_NEW.label("is_new"))
 
 
@@ -114,7 +121,11 @@ async def watch_domains(
     created_by: UUID,
     default_interval_hours: float,
 ) -> list[WatchedSite]:
-    """Watch these sites, each of which has another domain; known ones keep the tags they have."""
+    """Watch these sites, each of which has another domain; known ones keep the tags they have.
+
+    Sites that would have more tags than allowed are left as they are, and are not returned.
+    """
+    sites = [site for site in sites if len(site.tags) <= MAX_TAGS]
     parameters = {
         "p_domain": [site.address.domain for site in sites],
         "p_base_url": [base_url_of(site.address) for site in sites],

@@ -14,6 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from siteatlas.net.address import WebAddress
 from siteatlas.storage.models import Domain
+from siteatlas.tags import merged_tags
 
 DEFAULT_INTERVAL_HOURS = 24.0
 SECONDS_AN_HOUR = 3600.0
@@ -207,8 +208,11 @@ async def change_domain(
 
 
 async def add_tags(session: AsyncSession, domain: Domain, tags: Iterable[str]) -> None:
-    """Give a site further tags; its row is locked by the statement that found it."""
-    domain.tags = sorted({*domain.tags, *tags})
+    """Give a site further tags; its row is locked by the statement that found it.
+
+    Raises TooManyTags if it would have more than allowed.
+    """
+    domain.tags = merged_tags(domain.tags, tags)
     await session.flush()
     await session.refresh(domain)
 
