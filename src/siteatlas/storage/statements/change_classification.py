@@ -82,11 +82,15 @@ def _is_same(one: Any, other: Any) -> ColumnElement[bool]:
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """The rows of other documents for the URL of a change, with what this scan changed in them."""
+    """The rows of other documents for the URL of a change, with what this scan changed in them.
+
+    `own` is the change itself.
+    """
 
     other: FromClause
     change: FromClause
     entries: CTE
+    own: FromClause
 
     @property
     def is_listed(self) -> ColumnElement[bool]:
@@ -100,6 +104,26 @@ class Rows:
     def comes_first(self) -> ColumnElement[bool]:
         """Of several rows of the same URL, one tells of the URL."""
         return self.other.c.sitemap_id < self.entries.c.sitemap_id
+
+    @property
+    def leaves(self) -> ColumnElement[bool]:
+        """Whether the URL has left the document, or is missing from it, and was there before.
+
+        What came and left since the last publication was never anywhere for a reader of the feed.
+        """
+        is_going = and_(self.is_listed, self.is_missing, ~self.is_of(NEWCOMERS))
+        has_gone = and_(self.is_of(DEPARTURES), self.change.c.before.is_not(None))
+        return or_(is_going, has_gone)
+
+    @property
+    def departs_first(self) -> ColumnElement[bool]:
+        """Of several departures of the same URL, one tells of the URL."""
+        was_listed = self.change.c.before.is_not(None)
+        own_was_listed = self.own.c.before.is_not(None)
+        return or_(
+            and_(was_listed, ~own_was_listed),
+            and_(was_listed == own_was_listed, self.comes_first),
+        )
 
     def is_of(self, kinds: tuple[ChangeKind, ...]) -> ColumnElement[bool]:
         """Whether this scan changed the row in one of these ways."""
@@ -123,14 +147,16 @@ def _elsewhere(batch: CTE, lookup: Lookup, **results: Callable[[Rows], ColumnEle
         .correlate(entries)
         .lateral("other")
     )
-    rows = Rows(found, URL_CHANGES.alias("other_change"), entries)
-    own_change = and_(rows.change.c.scan_id == _SCAN, _is_same(rows.change, found))
+    own = URL_CHANGES.alias("own_change")
+    rows = Rows(found, URL_CHANGES.alias("other_change"), entries, own)
+    other_change = and_(rows.change.c.scan_id == _SCAN, _is_same(rows.change, found))
     keys = (entries.c.sitemap_id, entries.c.url_hash)
     return (
         select(*keys, *(result(rows).label(name) for name, result in results.items()))
         .select_from(entries)
         .join(found, true())
-        .outerjoin(rows.change, own_change)
+        .join(own, and_(own.c.scan_id == _SCAN, _is_same(own, entries)))
+        .outerjoin(rows.change, other_change)
         .group_by(*keys)
         .cte("elsewhere")
     )
@@ -150,10 +176,9 @@ def _stays(rows: Rows) -> ColumnElement[bool]:
 
 def _left_by(rows: Rows) -> ColumnElement[Any]:
     """The document that the URL has left, or is missing from; the first if there are several."""
-    leaves = or_(and_(rows.is_listed, rows.is_missing), rows.is_of(DEPARTURES))
     key = rows.other.c.sitemap_id
     # min() takes no uuid before PostgreSQL 18.
-    ids = func.array_agg(aggregate_order_by(key, key), type_=ARRAY(Uuid())).filter(leaves)
+    ids = func.array_agg(aggregate_order_by(key, key), type_=ARRAY(Uuid())).filter(rows.leaves)
     return Grouping(ids)[1]
 
 
@@ -209,7 +234,10 @@ def _end_of(batch: CTE) -> Any:
 
 
 def _classify_arrivals(lookup: Lookup) -> Any:
-    """Set the kinds of arrivals; remove the rows that URLs moved from, which is no other event."""
+    """Set the kinds of arrivals; remove the rows that URLs moved from, which is no other event.
+
+    Whatever else happened to such a row since the last publication is part of the move.
+    """
     batch = _batch(ARRIVALS, lookup)
     arrivals = _arrivals(batch, lookup)
     place = and_(URL_CHANGES.c.scan_id == _SCAN, _is_same(URL_CHANGES, arrivals))
@@ -218,7 +246,16 @@ def _classify_arrivals(lookup: Lookup) -> Any:
         SITEMAP_URLS.c.sitemap_id == arrivals.c.moved_from,
         SITEMAP_URLS.c.url_hash == arrivals.c.url_hash,
     )
-    before = select(listed_state(SITEMAP_URLS.c)).where(previous).scalar_subquery()
+    earlier = URL_CHANGES.alias("earlier_change")
+    changed_from = and_(
+        earlier.c.scan_id == _SCAN,
+        earlier.c.sitemap_id == arrivals.c.moved_from,
+        earlier.c.url_hash == arrivals.c.url_hash,
+    )
+    before = func.coalesce(
+        select(earlier.c.before).where(changed_from).scalar_subquery(),
+        select(listed_state(SITEMAP_URLS.c)).where(previous).scalar_subquery(),
+    )
     left = (
         update(SITEMAP_URLS)
         .where(previous, SITEMAP_URLS.c.removed_at.is_(None))
@@ -230,7 +267,6 @@ def _classify_arrivals(lookup: Lookup) -> Any:
         URL_CHANGES.c.scan_id == _SCAN,
         URL_CHANGES.c.sitemap_id == arrivals.c.moved_from,
         URL_CHANGES.c.url_hash == arrivals.c.url_hash,
-        URL_CHANGES.c.kind.in_(DEPARTURES),
     )
     return _end_of(batch).add_cte(
         classified.values(
@@ -246,14 +282,15 @@ def _classify_arrivals(lookup: Lookup) -> Any:
 def _classify_departures(lookup: Lookup) -> Any:
     """Set the kinds of departures: a URL that another document still lists stays in the site.
 
-    Of several departures of a URL in one scan, that with the lowest id tells of the URL.
+    Of several departures of a URL in one scan, that with the lowest id tells of the URL; first of
+    all those of entries that were listed before the scan, since they are counted.
     """
     batch = _batch(DEPARTURES, lookup)
     seen = _elsewhere(
         batch,
         lookup,
         stays=lambda rows: _any(
-            or_(rows.is_listed, and_(rows.is_of(DEPARTURES), rows.comes_first))
+            or_(rows.is_listed, and_(rows.is_of(DEPARTURES), rows.departs_first))
         ),
     )
     departures = (

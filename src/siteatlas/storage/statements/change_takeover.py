@@ -1,7 +1,9 @@
 """Taking over the changes of scans that ended without being published.
 
 The next scan of the site that is published tells them under its own number, merged with its own:
-of two changes of an entry the state before the first and the state after the last count.
+of two changes of an entry the state before the first and the state after the last count. A move is
+first split into an arrival and a departure: by the time of the next scan, the URL may have moved
+back or on, and moves are judged again for the whole site.
 """
 
 from __future__ import annotations
@@ -10,11 +12,22 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import BigInteger, Select, bindparam, delete, func, literal, or_, select
-from sqlalchemy import update as update_table
+from sqlalchemy import (
+    BigInteger,
+    Select,
+    bindparam,
+    delete,
+    func,
+    literal,
+    null,
+    or_,
+    select,
+    update,
+)
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from siteatlas.storage.models import ChangeKind, RemovalEvidence
 from siteatlas.storage.statements.url_changes import merged_kind
 from siteatlas.storage.tables import FEED_EVENTS, SCANS, URL_CHANGES
 
@@ -22,6 +35,7 @@ CHANGES_PER_BATCH = 5_000
 # Scans of a site do not overlap, so older ones have been taken over. A day for a clock set back.
 CLOCK_TOLERANCE = timedelta(days=1)
 _NEW = bindparam("new_scan", type_=BigInteger())
+_OLD = bindparam("old_scan", type_=BigInteger())
 
 
 def leftover_scans(domain_id: Any, scan_id: Any) -> Select[Any]:
@@ -57,15 +71,51 @@ def leftover_scans(domain_id: Any, scan_id: Any) -> Select[Any]:
     )
 
 
+def _splitting_moves() -> Any:
+    """Turn a batch of moves of a scan into arrivals, and departures from the previous documents."""
+    keys = (URL_CHANGES.c.scan_id, URL_CHANGES.c.sitemap_id, URL_CHANGES.c.url_hash)
+    moves = (
+        select(URL_CHANGES)
+        .where(URL_CHANGES.c.scan_id == _OLD, URL_CHANGES.c.kind == ChangeKind.MOVED)
+        .limit(CHANGES_PER_BATCH)
+        .cte("moves")
+    )
+    arrivals = (
+        update(URL_CHANGES)
+        .where(*(key == moves.c[key.name] for key in keys))
+        .values(kind=ChangeKind.ADDED, previous_sitemap_id=None, before=null())
+        .cte("arrivals")
+    )
+    departures = {
+        "scan_id": moves.c.scan_id,
+        "sitemap_id": moves.c.previous_sitemap_id,
+        "url_hash": moves.c.url_hash,
+        "kind": literal(ChangeKind.REMOVED, URL_CHANGES.c.kind.type),
+        "url": moves.c.url,
+        "before": moves.c.before,
+        "not_before": moves.c.not_before,
+        "not_after": moves.c.not_after,
+        "evidence": literal(RemovalEvidence.COMPLETE, URL_CHANGES.c.evidence.type),
+    }
+    added = insert(URL_CHANGES).from_select(list(departures), select(*departures.values()))
+    return (
+        added.on_conflict_do_update(
+            index_elements=list(keys),
+            set_={
+                "kind": added.excluded.kind,
+                "after": null(),
+                "evidence": added.excluded.evidence,
+            },
+        )
+        .add_cte(arrivals)
+        .returning(literal(1))
+    )
+
+
 def _taking_over() -> Any:
     """Move a batch of changes to another scan; its own changes are later ones."""
     keys = (URL_CHANGES.c.scan_id, URL_CHANGES.c.sitemap_id, URL_CHANGES.c.url_hash)
-    batch = (
-        select(*keys)
-        .where(URL_CHANGES.c.scan_id == bindparam("old_scan", type_=BigInteger()))
-        .limit(CHANGES_PER_BATCH)
-        .cte("batch")
-    )
+    batch = select(*keys).where(URL_CHANGES.c.scan_id == _OLD).limit(CHANGES_PER_BATCH).cte("batch")
     taken = (
         delete(URL_CHANGES)
         .where(*(key == batch.c[key.name] for key in keys))
@@ -89,11 +139,12 @@ def _taking_over() -> Any:
     ).returning(literal(1))
 
 
+SPLIT_MOVES = _splitting_moves()
 TAKE_OVER = _taking_over()
 LEFTOVERS = leftover_scans(bindparam("of_domain", type_=SCANS.c.domain_id.type), _NEW)
 TAKE_OVER_EVENTS = (
-    update_table(FEED_EVENTS)
-    .where(FEED_EVENTS.c.scan_id == bindparam("old_scan"), FEED_EVENTS.c.seq.is_(None))
+    update(FEED_EVENTS)
+    .where(FEED_EVENTS.c.scan_id == _OLD, FEED_EVENTS.c.seq.is_(None))
     .values(scan_id=_NEW)
 )
 
@@ -106,12 +157,19 @@ async def find_leftover_scans(
     return list((await session.scalars(LEFTOVERS, values)).all())
 
 
+async def split_moves(session: AsyncSession, scan_id: int) -> bool:
+    """Split a batch of the moves of an unpublished scan; False if there are none."""
+    return bool((await session.execute(SPLIT_MOVES, {"old_scan": scan_id})).all())
+
+
 async def take_over_changes(session: AsyncSession, old_scan: int, new_scan: int) -> bool:
     """Take over a batch of the changes of a scan; False if that was the last one.
 
     Its events come with the first batch.
     """
     values = {"old_scan": old_scan, "new_scan": new_scan}
+    if await split_moves(session, old_scan):
+        return True
     await session.execute(TAKE_OVER_EVENTS, values)
     taken = (await session.execute(TAKE_OVER, values)).all()
     return len(taken) == CHANGES_PER_BATCH

@@ -23,13 +23,15 @@ from sqlalchemy import (
     and_,
     any_,
     bindparam,
+    case,
+    cast,
     func,
     literal,
     null,
     select,
     update,
 )
-from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.dialects.postgresql import JSONB, insert
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.sql.selectable import CTE
 
@@ -136,14 +138,19 @@ def _removal(*, whole_documents: bool) -> Any:
     return (
         select(func.count())
         .select_from(removed)
-        .add_cte(_told(removed).cte("told"), removed_rows_counted(removed).cte("counted"))
+        .add_cte(
+            _told(removed).cte("told"),
+            _told_of_origins(removed).cte("told_of_origins"),
+            removed_rows_counted(removed).cte("counted"),
+        )
     )
 
 
 def _told(removed: CTE) -> Any:
     """The changes of removed rows, unless the scan is silent.
 
-    An earlier change of the entry in this scan gives the state before.
+    An earlier change of the entry in this scan gives the state before, unless that is the state in
+    another document, see `_told_of_origins`.
     """
     rows = select(
         _SCAN.label("scan_id"),
@@ -162,11 +169,42 @@ def _told(removed: CTE) -> Any:
         index_elements=[URL_CHANGES.c.scan_id, URL_CHANGES.c.sitemap_id, URL_CHANGES.c.url_hash],
         set_={
             "kind": told.excluded.kind,
+            "before": case(
+                (URL_CHANGES.c.kind == ChangeKind.MOVED, cast(null(), JSONB())),
+                else_=URL_CHANGES.c.before,
+            ),
             "after": null(),
+            "previous_sitemap_id": null(),
             "evidence": told.excluded.evidence,
             "not_after": told.excluded.not_after,
         },
     ).returning(URL_CHANGES.c.scan_id)
+
+
+def _told_of_origins(removed: CTE) -> Any:
+    """The departures of removed URLs from the documents that they moved from in this scan.
+
+    The move is no longer told: for readers of the feed, the URL leaves the document it was in.
+    """
+    move = URL_CHANGES.alias("move")
+    rows = select(
+        move.c.scan_id,
+        move.c.previous_sitemap_id.label("sitemap_id"),
+        move.c.url_hash,
+        literal(ChangeKind.REMOVED, URL_CHANGES.c.kind.type).label("kind"),
+        move.c.url,
+        move.c.before,
+        removed.c.evidence,
+        move.c.not_before,
+        removed.c.not_after,
+    ).where(
+        move.c.scan_id == _SCAN,
+        move.c.sitemap_id == removed.c.sitemap_id,
+        move.c.url_hash == removed.c.url_hash,
+        move.c.kind == ChangeKind.MOVED,
+    )
+    names = [column.name for column in rows.selected_columns]
+    return insert(URL_CHANGES).from_select(names, rows).returning(URL_CHANGES.c.scan_id)
 
 
 REMOVE_MISSING = _removal(whole_documents=False)

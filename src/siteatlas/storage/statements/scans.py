@@ -19,6 +19,7 @@ from siteatlas.storage.models import (
     SitemapScan,
     SitemapScanState,
 )
+from siteatlas.storage.statements.change_takeover import split_moves
 from siteatlas.storage.statements.known_sitemaps import INDEX
 from siteatlas.storage.statements.unfinished import close_unfinished
 from siteatlas.storage.tables import JOBS, SCANS
@@ -120,7 +121,10 @@ async def _change_scope(
 
 
 async def _start_over(session: AsyncSession, scan_id: int, scope: ScanScope) -> None:
-    """Reset an existing scan and its `sitemap_scans` rows, to read the site from the beginning."""
+    """Reset an existing scan and its `sitemap_scans` rows, to read the site from the beginning.
+
+    Its changes stay, but what has moved may move again.
+    """
     restarted = await session.execute(
         update(Scan)
         .where(Scan.id == scan_id)
@@ -140,6 +144,8 @@ async def _start_over(session: AsyncSession, scan_id: int, scope: ScanScope) -> 
     if restarted.scalar() is None:
         raise DatabaseBusy  # retention removed it meanwhile; the next try opens a new one
     await session.execute(_reset_documents(scan_id))
+    while await split_moves(session, scan_id):
+        pass
 
 
 def _reset_documents(scan_id: int) -> Update:

@@ -1,0 +1,101 @@
+"""A URL moves in a scan that is never published; the next one finds it anywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import httpx
+import pytest
+
+from tests.faults.feed_machine import check_kinds
+from tests.fixtures.changing_site import ChangingSite
+from tests.fixtures.deaths import mortal_jobs
+from tests.fixtures.feed import FeedClient, Mirror
+from tests.fixtures.queue import job_of
+from tests.integration.changes.runs import cancel_dead, scan, start_and_die
+
+PAGE = "/a0"
+LATER = "2026-11-10"
+
+
+def stay_moved(site: ChangingSite) -> None:
+    """Nothing more happens."""
+
+
+def move_back(site: ChangingSite) -> None:
+    site["/b.xml"].drop(PAGE)
+    site["/a.xml"].put(PAGE, date=LATER)
+
+
+def return_too(site: ChangingSite) -> None:
+    site["/a.xml"].put(PAGE, date=LATER)
+
+
+def leave(site: ChangingSite) -> None:
+    site["/b.xml"].drop(PAGE)
+
+
+def move_on(site: ChangingSite) -> None:
+    site["/b.xml"].drop(PAGE)
+    site["/c.xml"].put(PAGE, date=LATER)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("then", [stay_moved, move_back, return_too, leave, move_on])
+async def test_the_feed_is_right_wherever_the_url_is_found(
+    client: httpx.AsyncClient, then: Callable[[ChangingSite], None]
+):
+    with mortal_jobs():
+        for commit in range(1, 40):
+            async with ChangingSite() as site:
+                if not await feed_is_right(client, site, commit, then):
+                    break
+    assert commit > 4
+
+
+async def feed_is_right(
+    client: httpx.AsyncClient, site: ChangingSite, commit: int, then: Callable[[ChangingSite], None]
+) -> bool:
+    """Whether a scan died after this COMMIT; the events of the next one are checked.
+
+    Before it, a scan died that found another date of the URL.
+    """
+    site.add("/index.xml", children=["/a.xml", "/b.xml", "/c.xml"])
+    for name in "abc":
+        site.add(f"/{name}.xml", [f"/{name}{number}" for number in range(5)])
+    await scan(site)
+    feed = FeedClient(client, site.host_port)
+    published = await Mirror.of(feed)
+    site["/a.xml"].put(PAGE, date="2026-11-08")
+    await die_and_cancel(site, 5)
+    site["/a.xml"].drop(PAGE)
+    site["/b.xml"].put(PAGE, date="2026-11-09")
+    died = await die_and_cancel(site, commit)
+    between = await Mirror.of(feed)
+    if died:
+        then(site)
+        await scan(site)
+        await check_feed(feed, published, between)
+    return died
+
+
+async def die_and_cancel(site: ChangingSite, commit: int) -> bool:
+    """Whether a scan died after a COMMIT; if so, it is never published."""
+    job_id, died = await start_and_die(site, commit=commit, after=True)
+    if (await job_of(job_id)).status == "processing":
+        await cancel_dead(site, job_id)
+    return died
+
+
+async def check_feed(feed: FeedClient, published: Mirror, between: Mirror) -> None:
+    """Copies kept by events alone equal the listing, and the kinds of events fit."""
+    now, events = await Mirror.of(feed), await feed.events()
+    # Inside one scan the order of events has no meaning.
+    numbered = sorted(enumerate(events), key=lambda pair: (pair[1]["seq"], -pair[0]))
+    in_another_order = [event for _, event in numbered]
+    for mirror in (published, between):
+        for some in (events, in_another_order):
+            assert await mirror.replay(some, feed.document) == now.entries
+    new = [event for event in events if event["seq"] > between.as_of]
+    if between.as_of == published.as_of:
+        check_kinds(new, published.entries, now.entries)
