@@ -70,12 +70,13 @@ def demo(
 
 
 def demo_settings(settings: Settings, allowed: list[str]) -> Settings:
-    """The settings of the demo: its own embedded database, and the demo sites may be scanned."""
+    """The settings of the demo: its own embedded database; its sites are allowed in addition."""
+    entries = [*allowed, settings.egress_allow] if settings.egress_allow else allowed
     return replace(
         settings,
         database_url=None,
         data_dir=demo_data_dir(settings.data_dir),
-        egress_allow=",".join(allowed),
+        egress_allow=",".join(entries),
         given=settings.given | {"data_dir", "egress_allow"},
     )
 
