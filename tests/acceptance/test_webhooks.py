@@ -6,11 +6,16 @@ import json
 
 import pytest
 
+from siteatlas.cli.commands.webhook_notes import SAME_SETTING
+from siteatlas.demo.server import DemoSite
 from tests.fixtures.commands import Machine
+from tests.fixtures.waiting import block_until
 
 pytestmark = pytest.mark.slow
 
 RECEIVER = "https://hooks.example.com/siteatlas"
+ALLOW_IT = "If this is your own receiver, allow it with SITEATLAS_EGRESS_ALLOW=127.0.0.1:9"
+Sites = dict[str, DemoSite]
 UNKNOWN = "0d4f5cbb-6c5c-4b8e-9c0f-5d6a4f3a2b11"
 
 
@@ -43,6 +48,42 @@ def test_a_webhook_is_shown_rotated_replayed_and_deleted(machine: Machine):
     assert (refused.returncode, "--yes" in refused.stderr) == (2, True)
     assert machine.run("webhooks", "delete", ident, "--yes").returncode == 0
     assert machine.run("webhooks", "show", ident).returncode == 1
+
+
+def test_a_receiver_that_only_the_setting_permits_needs_it_in_the_service_too(machine: Machine):
+    setting = {"SITEATLAS_EGRESS_ALLOW": "127.0.0.1:9"}
+    allowing = Machine(machine.data_dir, {**machine.extra, **setting})
+    created = allowing.run("webhooks", "create", "http://127.0.0.1:9/")
+    assert SAME_SETTING in created.stderr
+    ident = created.stderr.partition("Created webhook ")[2].partition(".")[0]
+    tested = allowing.run("webhooks", "test", ident)
+    assert tested.stderr.splitlines() == ["Not delivered (connection_failed).", SAME_SETTING]
+    refused = machine.run("webhooks", "test", ident)
+    assert refused.stderr.splitlines()[-2:] == ["Not delivered (egress_denied).", ALLOW_IT]
+    assert SAME_SETTING not in allowing.run("webhooks", "create", RECEIVER).stderr
+    changed = allowing.run("webhooks", "change", ident, "--url", "http://127.0.0.1:9/x")
+    assert SAME_SETTING in changed.stderr
+
+
+def test_a_refused_receiver_comes_with_the_setting_that_permits_it(machine: Machine):
+    refused = machine.run("webhooks", "create", "http://127.0.0.1:9/")
+    assert (refused.returncode, refused.stdout) == (2, "")
+    message, advice = refused.stderr.splitlines()[-2:]
+    assert message.startswith("siteatlas: egress_denied: ")
+    assert advice == ALLOW_IT
+
+
+def test_a_test_message_tells_why_the_service_fails_to_deliver(machine: Machine, sites: Sites):
+    allowed = f"127.0.0.1:9,{machine.environment['SITEATLAS_EGRESS_ALLOW']}"
+    created = machine.run(
+        *("webhooks", "create", "http://127.0.0.1:9/", "--json"), SITEATLAS_EGRESS_ALLOW=allowed
+    )
+    ident = json.loads(created.stdout)["id"]
+    with machine.service() as service:
+        service.scan(next(iter(sites.values())))
+        block_until(lambda: machine.json("webhooks", "show", ident)["status"] == "failing")
+    tested = machine.run("webhooks", "test", ident, SITEATLAS_EGRESS_ALLOW=allowed)
+    assert "last result: egress_denied." in tested.stderr.splitlines()[-1]
 
 
 @pytest.mark.parametrize(

@@ -154,6 +154,21 @@ async def list_deliveries(
     )
 
 
+async def find_failure(session: AsyncSession, webhook: WebhookView) -> DeliveryView | None:
+    """The last failed attempt of a webhook that is failing; test messages do not count."""
+    if webhook.failing_since is None:
+        return None
+    statement = select_view(DeliveryView, WebhookDelivery).where(
+        WebhookDelivery.endpoint_id == webhook.id,
+        WebhookDelivery.type != MessageType.TEST,
+        WebhookDelivery.delivered.is_(False),
+        WebhookDelivery.created_at >= webhook.failing_since,
+    )
+    newest = await session.execute(statement.order_by(WebhookDelivery.id.desc()).limit(1))
+    row = newest.one_or_none()
+    return None if row is None else DeliveryView(*row)
+
+
 async def webhook_load(session: AsyncSession) -> WebhookLoad:
     """The state of all endpoints in a few numbers, for metrics."""
     head = select(FeedHead.seq).scalar_subquery()

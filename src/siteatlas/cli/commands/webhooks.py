@@ -11,6 +11,13 @@ from uuid import UUID
 import typer
 
 from siteatlas.access.command_audit import record_command
+from siteatlas.cli.commands.webhook_notes import (
+    print_failure_note,
+    print_setting_note,
+    print_test_result,
+    receiver_refusals,
+)
+from siteatlas.cli.commands.webhook_tables import ALL_SITES, DELIVERIES, WEBHOOKS
 from siteatlas.cli.terminal.confirmation import YesOption, require_confirmation
 from siteatlas.cli.terminal.context import prepare
 from siteatlas.cli.terminal.database import opened
@@ -25,9 +32,6 @@ from siteatlas.cli.terminal.options import (
     ListJsonOption,
 )
 from siteatlas.cli.terminal.output import (
-    WIDE,
-    Column,
-    ColumnKind,
     ListFormat,
     print_message,
     write_details,
@@ -40,6 +44,7 @@ from siteatlas.insights.pages import DEFAULT_LIMIT, Page
 from siteatlas.insights.webhooks import (
     DeliveryView,
     WebhookView,
+    find_failure,
     find_webhook,
     list_deliveries,
     list_webhooks,
@@ -60,56 +65,7 @@ from siteatlas.storage.models import LOCAL_USER_ID
 from siteatlas.storage.session import AsyncSession, get_session
 from siteatlas.storage.statements.webhook_deliveries import NewDelivery
 
-ALL_SITES = "all"
 STORE_IT = "Store the secret now: it is not shown again."
-WEBHOOKS: TableLayout[WebhookView] = TableLayout(
-    columns=[
-        Column("ID", kind=ColumnKind.NAME),
-        Column("URL", kind=ColumnKind.URL),
-        Column("TYPES", from_width=WIDE),
-        Column("SITES"),
-        Column("STATUS", kind=ColumnKind.STATUS),
-        Column("BEHIND", kind=ColumnKind.COUNT),
-        Column("DELIVERED", kind=ColumnKind.AGE),
-    ],
-    row=lambda w: (
-        w.id,
-        w.url,
-        ",".join(w.types),
-        ",".join(w.domains or [ALL_SITES]),
-        w.status,
-        w.head_seq - w.delivered_seq,
-        w.last_delivered_at,
-    ),
-    none="There are no webhooks.",
-    none_matches="No webhook matches.",
-    record=WebhookView,
-)
-DELIVERIES: TableLayout[DeliveryView] = TableLayout(
-    columns=[
-        Column("WHEN", kind=ColumnKind.AGE),
-        Column("TYPE"),
-        Column("SITE"),
-        Column("NUMBER", kind=ColumnKind.COUNT),
-        Column("ATTEMPT", kind=ColumnKind.COUNT),
-        Column("STATUS", kind=ColumnKind.COUNT),
-        Column("ERROR"),
-        Column("MESSAGE", kind=ColumnKind.NAME, from_width=WIDE),
-    ],
-    row=lambda d: (
-        d.created_at,
-        d.type,
-        d.domain,
-        d.seq,
-        d.attempt,
-        d.http_status,
-        d.error_code,
-        d.message_id,
-    ),
-    none="Nothing has been sent to this webhook yet.",
-    none_matches="No delivery matches.",
-    record=DeliveryView,
-)
 
 WebhookArgument = Annotated[
     UUID, typer.Argument(metavar="ID", help="Id of the webhook; see siteatlas webhooks list.")
@@ -144,13 +100,15 @@ def create(
     """Create a webhook and print its secret once. It receives everything published from now on."""
     settings = prepare()
     request = EndpointRequest(url, types, sites, description or "")
-    view, secret = run(_create(settings, request))
+    with receiver_refusals(url):
+        view, secret = run(_create(settings, request))
     if as_json:
         write_json(asdict(view) | {"secret": secret})
     else:
         write_line(secret)
         print_message(f"Created webhook {view.id}.")
     print_message(STORE_IT)
+    print_setting_note(settings, view.url)
 
 
 @app.command("list")
@@ -215,7 +173,12 @@ def change(
         changes["domains"] = None
     if not changes:
         raise InputError("Nothing to change: use --url, --type, --site or --description.")
-    _write_changed(run(_apply(prepare(), webhook_id, changes)), "Changed", as_json=as_json)
+    settings = prepare()
+    with receiver_refusals(url):
+        view = run(_apply(settings, webhook_id, changes))
+    _write_changed(view, "Changed", as_json=as_json)
+    if url is not None:
+        print_setting_note(settings, view.url)
 
 
 @app.command()
@@ -262,14 +225,13 @@ def replay_(
 def send_test(webhook_id: WebhookArgument, as_json: JsonOption = False) -> None:
     """Send a test message now; exits with 1 unless the receiver accepts it."""
     settings = prepare()
-    delivery = run(_test(settings, webhook_id))
-    outcome = delivery.http_status or delivery.error_code
+    delivery, view, failure = run(_test(settings, webhook_id))
     if as_json:
         write_json(delivery)
-    elif delivery.delivered:
-        print_message(f"Delivered in {delivery.seconds:.2f} s (status {outcome}).")
     else:
-        print_message(f"Not delivered ({outcome}).")
+        print_test_result(delivery, view.url)
+    print_setting_note(settings, view.url)
+    print_failure_note(failure)
     if not delivery.delivered:
         raise typer.Exit(1)
 
@@ -375,11 +337,16 @@ async def _rotate(settings: Settings, webhook_id: UUID) -> str:
         return await rotate_secret(session, webhook_id)
 
 
-async def _test(settings: Settings, webhook_id: UUID) -> NewDelivery:
-    """Send a test message for `siteatlas webhooks test`."""
+async def _test(
+    settings: Settings, webhook_id: UUID
+) -> tuple[NewDelivery, WebhookView, DeliveryView | None]:
+    """Send a test message for `siteatlas webhooks test`; also why the service fails to deliver."""
     async with opened(settings):
         policy = EgressPolicy.from_text(settings.egress_allow)
-        return await deliver_test(webhook_id, settings, policy)
+        delivery = await deliver_test(webhook_id, settings, policy)
+        async with get_session() as session, session.begin():
+            view = await find_webhook(session, webhook_id)
+            return delivery, view, await find_failure(session, view)
 
 
 async def _delete(settings: Settings, webhook_id: UUID) -> None:
