@@ -20,6 +20,7 @@ from tests.fixtures.waiting import block_until
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "receive-webhooks.md"
 TEXT = PAGE.read_text(encoding="utf-8")
 (PROGRAM,) = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
+((SETTING, ALLOWED),) = re.findall(r"```sh\nexport (\w+)=(.*?)\n```", TEXT)
 CREATE, TEST = (line.split() for line in re.findall(r"```sh\nsiteatlas (.*?)\n```", TEXT))
 
 
@@ -52,6 +53,10 @@ def is_listening(port: int) -> bool:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
+def test_the_setting_comes_before_the_commands_that_need_it():
+    assert TEXT.index(f"export {SETTING}") < TEXT.index("siteatlas webhooks create")
+
+
 def test_the_receiver_has_twelve_lines():
     assert len([line for line in PROGRAM.splitlines() if line.strip()]) == 12
 
@@ -61,8 +66,8 @@ def test_the_receiver_is_told_of_a_published_scan(database_url: str, tmp_path: P
     port = free_port()
     with running_demo_sites() as sites:
         site: DemoSite = next(iter(sites.values()))
-        allowed = f"127.0.0.1:{port},{site.base_url.removeprefix('http://').strip('/')}"
-        environment = {"DATABASE_URL": database_url, "SITEATLAS_EGRESS_ALLOW": allowed}
+        allowed = f"{ALLOWED.replace('9000', str(port))},{site.host_port}"
+        environment = {"DATABASE_URL": database_url, SETTING: allowed}
         machine = Machine(tmp_path, environment)
         with machine.service() as service:
             create = [word.replace("9000", str(port)) for word in CREATE]
