@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from siteatlas.cli.commands.webhook_notes import SAME_SETTING
+from siteatlas.cli.commands.webhook_notes import ADD_FIRST, SAME_SETTING
 from siteatlas.demo.server import DemoSite
 from tests.fixtures.commands import Machine
 from tests.fixtures.waiting import block_until
@@ -71,6 +71,16 @@ def test_a_refused_receiver_comes_with_the_setting_that_permits_it(machine: Mach
     message, advice = refused.stderr.splitlines()[-2:]
     assert message.startswith("siteatlas: egress_denied: ")
     assert advice == ALLOW_IT
+
+
+def test_a_new_webhook_tells_which_of_its_sites_are_not_stored(machine: Machine):
+    assert machine.run("domains", "add", "stored.example").returncode == 0
+    both = ("--site", "stored.example", "--site", "nosuch.example")
+    created = machine.run("webhooks", "create", RECEIVER, *both)
+    assert created.returncode == 0
+    assert f"Not stored yet: nosuch.example. {ADD_FIRST}" in created.stderr.splitlines()
+    known = machine.run("webhooks", "create", RECEIVER, *both[:2])
+    assert "Not stored yet" not in known.stderr
 
 
 def test_a_test_message_tells_why_the_service_fails_to_deliver(machine: Machine, sites: Sites):

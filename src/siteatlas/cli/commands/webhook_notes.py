@@ -14,12 +14,15 @@ import typer
 from siteatlas.cli.terminal.errors import keep_to_json, print_error_with_advice, trace
 from siteatlas.cli.terminal.output import print_message
 from siteatlas.errors import EgressDenied
-from siteatlas.insights.webhooks import DeliveryView
+from siteatlas.insights.webhooks import DeliveryView, WebhookView
 from siteatlas.net.address import parse_url
 from siteatlas.net.egress import EgressPolicy
 from siteatlas.settings import Settings
+from siteatlas.storage.session import AsyncSession
+from siteatlas.storage.statements.domains import find_domains
 from siteatlas.storage.statements.webhook_deliveries import NewDelivery
 
+ADD_FIRST = "Messages about a site start once it is added: siteatlas domains add SITE"
 SAME_SETTING = "The service and the workers need the same SITEATLAS_EGRESS_ALLOW."
 
 
@@ -69,6 +72,19 @@ def print_failure_note(failure: DeliveryView | None) -> None:
     if failure is not None:
         outcome = outcome_of(failure)
         print_message(f"The service fails to deliver to this webhook; last result: {outcome}.")
+
+
+async def find_unstored_sites(session: AsyncSession, webhook: WebhookView) -> list[str]:
+    """The sites that a webhook is limited to and that are not stored, by name."""
+    names = webhook.domains or []
+    stored = {domain.domain for domain in await find_domains(session, names)}
+    return [name for name in names if name not in stored]
+
+
+def print_unstored_sites(names: list[str]) -> None:
+    """Say that there are no messages about these sites yet, if there are any such sites."""
+    if names:
+        print_message(f"Not stored yet: {', '.join(names)}. {ADD_FIRST}")
 
 
 def _advice_for_receiver(url: str) -> str:

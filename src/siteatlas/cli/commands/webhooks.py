@@ -12,9 +12,11 @@ import typer
 
 from siteatlas.access.command_audit import record_command
 from siteatlas.cli.commands.webhook_notes import (
+    find_unstored_sites,
     print_failure_note,
     print_setting_note,
     print_test_result,
+    print_unstored_sites,
     receiver_refusals,
 )
 from siteatlas.cli.commands.webhook_tables import ALL_SITES, DELIVERIES, WEBHOOKS
@@ -101,7 +103,7 @@ def create(
     settings = prepare()
     request = EndpointRequest(url, types, sites, description or "")
     with receiver_refusals(url):
-        view, secret = run(_create(settings, request))
+        view, secret, unstored = run(_create(settings, request))
     if as_json:
         write_json(asdict(view) | {"secret": secret})
     else:
@@ -109,6 +111,7 @@ def create(
         print_message(f"Created webhook {view.id}.")
     print_message(STORE_IT)
     print_setting_note(settings, view.url)
+    print_unstored_sites(unstored)
 
 
 @app.command("list")
@@ -291,13 +294,16 @@ async def _print_list(
         await write_list(request, fetch, layout)
 
 
-async def _create(settings: Settings, request: EndpointRequest) -> tuple[WebhookView, str]:
-    """Create a webhook of the local user for `siteatlas webhooks create`."""
+async def _create(
+    settings: Settings, request: EndpointRequest
+) -> tuple[WebhookView, str, list[str]]:
+    """Create a webhook of the local user; also its secret, and which of its sites are unknown."""
     policy = EgressPolicy.from_text(settings.egress_allow)
     async with opened(settings), get_session() as session, session.begin():
         created = await create_endpoint(session, request, policy, LOCAL_USER_ID)
         await record_command(session, "webhooks create", str(created.id))
-        return await find_webhook(session, created.id), created.secret
+        view = await find_webhook(session, created.id)
+        return view, created.secret, await find_unstored_sites(session, view)
 
 
 async def _find(settings: Settings, webhook_id: UUID) -> WebhookView:
