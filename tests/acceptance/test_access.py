@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from siteatlas.cli.hosting.listener import MAKE_KEY, NO_ADMIN_KEY
 from tests.fixtures.commands import PATIENCE, Machine
 from tests.fixtures.waiting import block_until
 
@@ -118,6 +119,15 @@ def test_a_key_is_printed_once_and_listed_without_its_secret(machine: Machine):
     (item,) = [one for one in json.loads(listed)["items"] if one["id"] == key.split("_")[1]]
     assert (item["name"], item["user"], item["scopes"]) == ("laptop", "ann", ["read", "scan"])
     assert key.split("_")[2] not in listed
+
+
+def test_a_key_without_an_admin_key_comes_with_a_warning(machine: Machine):
+    created = machine.run("--quiet", "keys", "create", "--name", "nightly")
+    assert created.returncode == 0
+    assert created.stderr.splitlines() == [f"{NO_ADMIN_KEY} Create one on this machine: {MAKE_KEY}"]
+    admin = machine.run(*MAKE_KEY.split()[1:])
+    again = machine.run("keys", "create", "--name", "weekly")
+    assert NO_ADMIN_KEY not in admin.stderr + again.stderr
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from siteatlas.access.keys import KeyRequest, create_key
+from siteatlas.access.keys import KeyRequest, create_key, revoke
 from siteatlas.access.scopes import Scope
 from siteatlas.cli.hosting import doctor
 from siteatlas.cli.hosting.doctor import (
@@ -21,6 +21,7 @@ from siteatlas.cli.hosting.doctor import (
     check_port,
 )
 from siteatlas.cli.hosting.doctor_database import check_database
+from siteatlas.cli.hosting.listener import MAKE_KEY, NO_ADMIN_KEY
 from siteatlas.setting_types import Secret
 from siteatlas.settings import Settings
 from siteatlas.storage.schema import upgrade_schema
@@ -59,6 +60,22 @@ async def test_the_first_key_closes_the_installation(database: Database):
     async with transaction() as session:
         await create_key(session, KeyRequest("ann", frozenset({Scope.READ})))
     assert (await check_database(OWN_SERVER, database))[1] is True
+
+
+async def test_keys_without_the_scope_admin_are_noticed(database: Database, tmp_path: Path):
+    async with transaction() as session:
+        await create_key(session, KeyRequest("ann", frozenset({Scope.READ})))
+    keys = (await findings_of(database))["keys"]
+    assert (keys.state, keys.message) == (State.WARN, NO_ADMIN_KEY)
+    assert MAKE_KEY in str(keys.advice)
+    with_file = replace(OWN_SERVER, admin_key_file=tmp_path / "key")
+    assert "keys" not in await findings_of(database, with_file)
+    async with transaction() as session:
+        admin = await create_key(session, KeyRequest("root", frozenset({Scope.ADMIN})))
+    assert "keys" not in await findings_of(database)
+    async with transaction() as session:
+        await revoke(session, admin.id)
+    assert "keys" in await findings_of(database)
 
 
 async def test_an_old_schema_is_named_with_the_command(postgres_server: PostgresServer):

@@ -19,10 +19,13 @@ from siteatlas.errors import (
     KeyNotFound,
     KeyRevoked,
 )
+from siteatlas.storage.autocommit import Reader
 from siteatlas.storage.models import SYSTEM_USER_ID
 from siteatlas.storage.session import AsyncSession
 from siteatlas.storage.statements.api_keys import (
     StoredKey,
+    any_active_key_with,
+    any_key_made,
     find_key,
     find_or_create_user,
     insert_key,
@@ -110,6 +113,16 @@ async def adopt_admin_key(session: AsyncSession, file: Path) -> None:
         return
     request = KeyRequest(ADMIN_KEY_NAME, frozenset({Scope.ADMIN}), user=ADMIN_USER)
     await _store_key(session, key, request)
+
+
+async def lacks_admin_key(session: Reader, file: Path | None) -> bool:
+    """Whether there are keys but none can manage the others, nor will the operator's file add one.
+
+    Only commands on this machine can then create and revoke keys.
+    """
+    if file is not None or not await any_key_made(session):
+        return False
+    return not await any_active_key_with(session, Scope.ADMIN)
 
 
 def _require_same_key(stored: StoredKey, key: KeyText, file: Path) -> None:

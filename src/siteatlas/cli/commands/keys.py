@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import re
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Annotated
 
 import typer
 
 from siteatlas.access.command_audit import record_command
 from siteatlas.access.key_text import KeyText, generate_key
-from siteatlas.access.keys import KeyRequest, create_key
+from siteatlas.access.keys import KeyRequest, create_key, lacks_admin_key
 from siteatlas.access.keys import revoke as revoke_key
 from siteatlas.access.scopes import Scope
+from siteatlas.cli.hosting.listener import CREATE_ADMIN_KEY, NO_ADMIN_KEY
 from siteatlas.cli.terminal.confirmation import YesOption, require_confirmation
 from siteatlas.cli.terminal.context import prepare
 from siteatlas.cli.terminal.database import opened
@@ -31,6 +32,7 @@ from siteatlas.cli.terminal.output import (
     ColumnKind,
     ListFormat,
     print_message,
+    print_warning,
     write_json,
     write_line,
 )
@@ -70,6 +72,17 @@ SHAPE: TableLayout[KeyView] = TableLayout(
     record=KeyView,
 )
 
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreatedKey:
+    """A new key; whether it is the first one, and whether no active key has the scope admin."""
+
+    key: KeyText
+    view: KeyView
+    is_first: bool
+    lacks_admin: bool
+
+
 app = typer.Typer(help="Manage access keys.", no_args_is_help=True, rich_markup_mode=None)
 
 
@@ -78,7 +91,9 @@ def create(
     name: Annotated[str, typer.Option(help="What the key is for.")],
     scope: Annotated[
         list[Scope] | None,
-        typer.Option(help="What it allows; repeatable. admin includes the others."),
+        typer.Option(
+            help="What it allows; repeatable; by default, read. admin includes the others."
+        ),
     ] = None,
     user: Annotated[
         str | None, typer.Option(help="User on whose behalf it acts; by default, NAME.")
@@ -96,15 +111,22 @@ def create(
     request = KeyRequest(
         name, frozenset(scope or [Scope.READ]), user=user, expires_in_seconds=_seconds(expires)
     )
-    key, view, is_first = run(_create(settings, request))
-    text = key.text.get_secret_value()
+    created = run(_create(settings, request))
+    _write_created(created, as_json=as_json)
+
+
+def _write_created(created: CreatedKey, *, as_json: bool) -> None:
+    """Print a new key, and what it means for the installation."""
+    text = created.key.text.get_secret_value()
     if as_json:
-        write_json(asdict(view) | {"key": text})
+        write_json(asdict(created.view) | {"key": text})
     else:
         write_line(text)
     print_message("Store the key now: it is not shown again.")
-    if is_first:
+    if created.is_first:
         print_message("From now on, every request to the service needs a key.")
+    if created.lacks_admin:
+        print_warning(f"{NO_ADMIN_KEY} {CREATE_ADMIN_KEY}", style="yellow")
 
 
 def _seconds(text: str | None) -> float | None:
@@ -164,13 +186,15 @@ def generate() -> None:
     write_line(generate_key().text.get_secret_value())
 
 
-async def _create(settings: Settings, request: KeyRequest) -> tuple[KeyText, KeyView, bool]:
-    """Create a key for `siteatlas keys create`; the last value says whether it is the first."""
+async def _create(settings: Settings, request: KeyRequest) -> CreatedKey:
+    """Create a key for `siteatlas keys create`."""
     async with opened(settings), get_session() as session, session.begin():
         is_first = not await any_key_made(session)
         key = await create_key(session, request)
         await record_command(session, "keys create", key.id)
-        return key, await find_key_view(session, key.id), is_first
+        view = await find_key_view(session, key.id)
+        lacks_admin = await lacks_admin_key(session, settings.admin_key_file)
+        return CreatedKey(key=key, view=view, is_first=is_first, lacks_admin=lacks_admin)
 
 
 async def _list(settings: Settings, request: ListRequest) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from siteatlas.access.installation import Installation
+from siteatlas.access.keys import lacks_admin_key
 from siteatlas.cli.hosting.doctor import Finding, fail, ok, size_in_words, warn
+from siteatlas.cli.hosting.listener import CREATE_ADMIN_KEY, NO_ADMIN_KEY
 from siteatlas.errors import SchemaNewer, SchemaOutdated
 from siteatlas.insights.queue_load import count_waiting
 from siteatlas.insights.setup import RoleRights, ServerSetup, is_pooled, role_rights, server_setup
@@ -27,6 +29,7 @@ async def check_database(settings: Settings, database: Database) -> tuple[list[F
     if settings.database_url is not None:
         findings.append(_check_pooler(setup, is_pooled=await is_pooled(database)))
     findings.append(await _check_workers())
+    findings += await _check_admin_key(settings)
     return findings, await Installation().is_closed()
 
 
@@ -98,3 +101,10 @@ async def _check_workers() -> Finding:
     if waiting and not alive:
         return warn("workers", message, "Start siteatlas serve or siteatlas worker.")
     return ok("workers", message)
+
+
+async def _check_admin_key(settings: Settings) -> list[Finding]:
+    """A warning if keys are needed but none of them can manage keys."""
+    async with get_session() as session, session.begin():
+        lacks_admin = await lacks_admin_key(session, settings.admin_key_file)
+    return [warn("keys", NO_ADMIN_KEY, CREATE_ADMIN_KEY)] if lacks_admin else []

@@ -23,6 +23,8 @@ ACCEPT_FAILED = "socket.accept() out of system resource"
 log = get_logger("serve")
 
 MAKE_KEY = "siteatlas keys create --name admin --scope admin"
+NO_ADMIN_KEY = "No active key has the scope admin."
+CREATE_ADMIN_KEY = f"Create one on this machine: {MAKE_KEY}"
 LOOPBACK_NAMES = {"localhost": "127.0.0.1"}
 IPV4, IPV6 = 4, 6
 LOOPBACK = {IPV4: "127.0.0.1", IPV6: "::1"}

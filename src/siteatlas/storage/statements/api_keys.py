@@ -69,6 +69,14 @@ async def any_key_made(session: Reader) -> bool:
     return bool(await session.scalar(select(exists(select(ApiKey.id)))))
 
 
+async def any_active_key_with(session: Reader, scope: str) -> bool:
+    """Whether a key that is neither expired nor revoked has this scope itself."""
+    found = select(ApiKey.id).where(
+        ApiKey.scopes.contains([scope]), ApiKey.revoked_at.is_(None), ~IS_EXPIRED
+    )
+    return bool(await session.scalar(select(exists(found))))
+
+
 async def find_or_create_user(session: AsyncSession, name: str) -> UUID:
     """The user of this name."""
     statement = insert(User).values(id=uuid4(), name=name).on_conflict_do_nothing()
