@@ -67,6 +67,17 @@ def test_the_demo_opens_onto_a_dashboard_with_something_to_show(fresh_machine: M
     assert len({change["seq"] for change in changes}) > 10
 
 
+def test_a_second_demo_is_refused_while_one_runs(fresh_machine: Machine):
+    with fresh_machine.process("demo", "--no-changing") as demo:
+        address = address_of(words_of(demo))
+        refused = fresh_machine.run("demo", "--exit")
+        sites = Service(demo, address).ask("/api/v3/domains")["items"]
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert f"already running at {address}/." in refused.stderr
+    assert "SITEATLAS_DATA_DIR" in refused.stderr
+    assert len(sites) == 7
+
+
 def test_a_demo_without_changing_sites_leaves_its_sites_alone(fresh_machine: Machine):
     with fresh_machine.process("demo", "--no-changing") as demo:
         service = Service(demo, address_of(words_of(demo)))

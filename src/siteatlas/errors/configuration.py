@@ -24,6 +24,12 @@ class PortTaken(ConfigurationError):
     code = "port_taken"
 
 
+class DemoRunning(ConfigurationError):
+    """Another demo is already using this data directory."""
+
+    code = "demo_running"
+
+
 class OutputFailed(SiteatlasError):
     """The output cannot be written."""
 

@@ -12,6 +12,7 @@ from typing import Annotated
 import typer
 
 from siteatlas.cli.commands.demo_living import HISTORY_SCANS, LivingSites
+from siteatlas.cli.commands.demo_lock import only_demo
 from siteatlas.cli.commands.demo_tour import DemoScan, Tour, invitation, new_client, program_name
 from siteatlas.cli.hosting.listener import base_url, listen
 from siteatlas.cli.hosting.server import Service
@@ -57,12 +58,16 @@ def demo(
 ) -> None:
     """Run the whole service on this machine, scan small demo sites and show the results.
 
-    The demo uses its own data directory. With --exit, the exit code is 1 if a result is unexpected,
-    and there are no changing sites.
+    The demo uses its own data directory, and only one demo at a time can use it. With --exit, the
+    exit code is 1 if a result is unexpected, and there are no changing sites.
     """
     settings = prepare(log_level="error", host="127.0.0.1", port=port)
     living = LivingSites() if changing and not leave else None
-    with listen(settings.host, settings.port) as listener:
+    with (
+        only_demo(demo_data_dir(settings.data_dir)) as store_address,
+        listen(settings.host, settings.port) as listener,
+    ):
+        store_address(base_url(listener))
         scans = run(_demo(settings, listener, living, leave=leave))
     if scans is None:
         raise typer.Exit(INTERRUPTED)

@@ -15,6 +15,7 @@ from siteatlas.errors import (
     ConfigurationError,
     ConnectionFailed,
     DatabaseUnavailable,
+    DemoRunning,
     DomainNotFound,
     EgressDenied,
     EmbeddedServerUnavailable,
@@ -39,6 +40,7 @@ INTERRUPTED = 130
 ADVICE: dict[type[SiteatlasError], str] = {
     BindRefused: "Or use --host 127.0.0.1, which needs no key.",
     PortTaken: "Choose another port with --port or --metrics-port; 0 picks a free port.",
+    DemoRunning: "Stop it with Ctrl-C, or set SITEATLAS_DATA_DIR to another directory.",
     ConfigurationError: "Correct the value and run the command again.",
     DatabaseUnavailable: "Check DATABASE_URL, or unset it to use the embedded server.",
     EmbeddedServerUnavailable: "Try again; its log is in postgres/log in the data directory.",
