@@ -13,14 +13,21 @@ from siteatlas.demo.server import DemoServer
 ADDRESS = "http://127.0.0.1:54321"
 
 
-async def lines() -> list[str]:
+async def lines(*, changing: bool = True) -> list[str]:
     async with DemoServer() as server:
         data_dir = Path("/home/some-person/.local/share/siteatlas-demo")
-        return invitation(ADDRESS, server.sites, data_dir, ".venv/bin/siteatlas")
+        program = ".venv/bin/siteatlas"
+        return invitation(ADDRESS, server.sites, data_dir, program, changing=changing)
 
 
 async def test_the_invitation_fits_eighty_columns():
     assert max(map(len, await lines())) <= 80
+
+
+async def test_the_invitation_says_who_submits_the_repeated_scans():
+    own_scans = "The demo submits the repeated scans"
+    assert any(line.startswith(own_scans) for line in await lines())
+    assert not any(line.startswith(own_scans) for line in await lines(changing=False))
 
 
 async def test_the_stories_of_the_sites_fit_eighty_columns():

@@ -30,6 +30,11 @@ from siteatlas.queue.statuses import ACTIVE_STATUSES
 POLL_SECONDS = 0.1
 RESPONSE_SECONDS = 30
 MODULE_FILE = "__main__.py"
+OWN_SCANS = (
+    "The demo submits the repeated scans of the changing sites and of the slow one",
+    "itself. The next scan that the dashboard shows is that of their schedule: once",
+    "a day, as for any watched site.",
+)
 COLUMNS = [
     Column("SITE"),
     Column("STATUS"),
@@ -209,7 +214,7 @@ def invitation(
     """
     first, second = sites[0], sites[1]
     own_data = f"  SITEATLAS_DATA_DIR={quote(str(data_dir))} \\"
-    follow = [own_data, f"    {program} changes --follow", ""] if changing else []
+    follow = [own_data, f"    {program} changes --follow", "", *OWN_SCANS, ""] if changing else []
     return [
         "",
         "Try it in another terminal:",
