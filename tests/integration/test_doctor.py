@@ -22,6 +22,15 @@ from siteatlas.cli.hosting.doctor import (
 )
 from siteatlas.cli.hosting.doctor_database import check_database
 from siteatlas.cli.hosting.listener import MAKE_KEY, NO_ADMIN_KEY
+from siteatlas.errors import (
+    DnsError,
+    DnsNameUnknown,
+    ProxyFailed,
+    SiteatlasError,
+    Timeout,
+    TlsError,
+)
+from siteatlas.net.address import parse_site
 from siteatlas.setting_types import Secret
 from siteatlas.settings import Settings
 from siteatlas.storage.schema import upgrade_schema
@@ -186,7 +195,7 @@ async def test_a_site_is_requested_as_scans_do():
         ("dns", State.OK),
         ("egress", State.FAIL),
     ]
-    assert "SITEATLAS_EGRESS_ALLOW" in str(refused[1].advice)
+    assert f"SITEATLAS_EGRESS_ALLOW={site.host_port}" in str(refused[1].advice)
     assert [one.state for one in allowed] == [State.OK, State.OK]
     assert "HTTP status 200" in allowed[1].message
 
@@ -196,3 +205,31 @@ async def test_an_invalid_site_is_one_failed_check(site: str):
     (found,) = await check_network(Settings(), site)
     assert (found.check, found.state) == ("site", State.FAIL)
     assert "--site" in str(found.advice)
+
+
+async def test_a_site_without_tls_is_to_be_requested_without_it():
+    async with SiteServer({"/robots.txt": ""}) as site:
+        found = await check_network(Settings(egress_allow=site.host_port), site.host_port)
+        assert found[1].state is State.FAIL
+        assert f"--site http://{site.host_port}" in str(found[1].advice)
+
+
+@pytest.mark.parametrize(
+    ("error", "advice"),
+    [
+        (DnsNameUnknown(), "Check the name"),
+        (DnsError(), "SITEATLAS_DNS_SERVERS"),
+        (TlsError(), "certificate"),
+        (ProxyFailed(), "SITEATLAS_PROXY"),
+        (Timeout(), "firewall"),
+    ],
+)
+def test_each_fault_of_the_network_has_its_own_advice(error: SiteatlasError, advice: str):
+    given = doctor._network_advice(error, parse_site("example.com"))
+    assert advice in given
+
+
+def test_a_name_that_does_not_exist_is_not_blamed_on_the_name_servers():
+    given = doctor._network_advice(DnsNameUnknown(), parse_site("nosuch.example"))
+    assert "name servers" not in given
+    assert "SITEATLAS_DNS_SERVERS" not in given

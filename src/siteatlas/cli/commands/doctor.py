@@ -31,7 +31,11 @@ app = typer.Typer(rich_markup_mode=None)
 @app.command()
 def doctor(
     site: Annotated[
-        str, typer.Option(metavar="SITE", help="Site to resolve and to request.")
+        str,
+        typer.Option(
+            metavar="SITE",
+            help="Site to resolve and to request, over HTTPS unless it is given as http://SITE.",
+        ),
     ] = "example.com",
     offline: Annotated[
         bool, typer.Option("--offline", help="Do not check name resolution and outgoing requests.")

@@ -15,7 +15,17 @@ from pathlib import Path
 
 from siteatlas.access.keys import ADMIN_KEY_NAME
 from siteatlas.cli.hosting.listener import MAKE_KEY, is_loopback, listen, local_url
-from siteatlas.errors import AddressError, PortTaken, SiteatlasError
+from siteatlas.errors import (
+    AddressError,
+    DnsError,
+    DnsNameUnknown,
+    EgressDenied,
+    PortTaken,
+    ProxyFailed,
+    SiteatlasError,
+    TlsError,
+    TlsNotSpoken,
+)
 from siteatlas.net.address import WebAddress, parse_site
 from siteatlas.net.client import HttpClient
 from siteatlas.net.egress import EgressPolicy
@@ -153,23 +163,36 @@ async def check_network(settings: Settings, site: str) -> list[Finding]:
     except AddressError as error:
         return [fail("site", error.message, "Name another site with --site.")]
     proxy = configured_proxy(settings)
-    request = _check("egress", _request(settings, address))
+    request = _check("egress", address, _request(settings, address))
     if proxy is not None:
         return [ok("dns", "The proxy resolves names."), await request]
-    return [await _check("dns", _resolve(settings, address.host)), await request]
+    return [await _check("dns", address, _resolve(settings, address.host)), await request]
 
 
-async def _check(check: str, work: Awaitable[str]) -> Finding:
+async def _check(check: str, address: WebAddress, work: Awaitable[str]) -> Finding:
     """The finding of a check that gives a message or raises an error."""
-    advice = {
-        "dns": "Check the name servers, or set SITEATLAS_DNS_SERVERS.",
-        "egress": "Check the firewall, or set SITEATLAS_PROXY; for a site of your own, set "
-        "SITEATLAS_EGRESS_ALLOW. Try another one with --site.",
-    }
     try:
         return ok(check, await work)
     except SiteatlasError as error:
-        return fail(check, error.message, advice[check])
+        return fail(check, error.message, _network_advice(error, address))
+
+
+def _network_advice(error: SiteatlasError, address: WebAddress) -> str:
+    """What to do if a site cannot be resolved or requested."""
+    match error:
+        case EgressDenied():
+            return f"If this is your own site, set SITEATLAS_EGRESS_ALLOW={address.host_port}"
+        case TlsNotSpoken():
+            return f"Request the site without TLS: --site http://{address.host_port}"
+        case TlsError():
+            return "Check the certificate of the site, or try another site with --site."
+        case DnsNameUnknown():
+            return "Check the name, or try another site with --site."
+        case DnsError():
+            return "Check the name servers, or set SITEATLAS_DNS_SERVERS."
+        case ProxyFailed():
+            return "Check SITEATLAS_PROXY and the proxy."
+    return "Check the firewall, or set SITEATLAS_PROXY. Try another site with --site."
 
 
 async def _resolve(settings: Settings, host: str) -> str:
