@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 import re
 import subprocess
 import sys
@@ -70,6 +71,21 @@ async def test_the_page_on_duckdb_works_as_written(
     assert [row[:2] for row in sections] == [["blog", 3], ["shop", 1]]
     assert images == [["https://example.com/shop/x", "https://example.com/a.png"]]
     assert run_python(PROGRAM, cwd=tmp_path).strip().endswith("changes?after=0")
+
+
+async def test_parquet_without_pyarrow_says_what_to_install(
+    database: Database, machine: Machine, tmp_path: Path
+):
+    await add_site()
+    missing = tmp_path / "modules" / "pyarrow.py"
+    missing.parent.mkdir()
+    missing.write_text("raise ModuleNotFoundError", encoding="utf-8")
+    paths = os.pathsep.join([str(missing.parent), os.environ.get("PYTHONPATH", "")])
+    export = ("export", "example.com", "--format", "parquet", "--output", "urls.parquet")
+    refused = machine.run(*export, PYTHONPATH=paths)
+    assert refused.returncode == 2
+    assert "parquet_unavailable: Parquet needs pyarrow. Install it" in refused.stderr
+    assert not (tmp_path / "urls.parquet").exists()
 
 
 async def test_csv_goes_to_stdout_with_filters(database: Database, machine: Machine):

@@ -136,7 +136,7 @@ class PastStateUnavailable(InputError):
 
 
 class ParquetUnavailable(InputError):
-    """Parquet needs pyarrow. Install siteatlas[parquet], or export CSV or JSON Lines."""
+    """Parquet needs pyarrow. Install it in the same environment, or export CSV or JSON Lines."""
 
     code = "parquet_unavailable"
 

@@ -56,7 +56,7 @@ def export(
     *,
     what: Annotated[Exported, typer.Option(help="The URLs, or their changes.")] = Exported.URLS,
     format: Annotated[
-        ExportFormat, typer.Option(help="Format; parquet needs siteatlas[parquet].")
+        ExportFormat, typer.Option(help="Format; parquet needs pyarrow.")
     ] = ExportFormat.CSV,
     output: OutputOption = None,
     contains: ContainsOption = None,
