@@ -15,7 +15,7 @@ from siteatlas.storage.session import Database
 from tests.fixtures.changes import add_changes, add_event, add_published_scan
 from tests.fixtures.commands import Machine
 from tests.fixtures.database import transaction
-from tests.fixtures.records import add_domain, add_sitemap
+from tests.fixtures.records import add_domain, add_job, add_scan, add_sitemap
 
 pytestmark = pytest.mark.slow
 NOW = datetime.now(UTC)
@@ -48,7 +48,7 @@ async def test_the_changes_of_a_week_are_printed_below_their_scans(
     result = machine.run("changes")
     assert result.returncode == 0, result.stderr
     heading, *lines = result.stdout.splitlines()
-    assert heading.startswith("example.com, number 2, scan ")
+    assert heading.startswith("example.com, feed number 2, scan ")
     assert lines == [
         "  * sitemap_added https://example.com/sitemap.xml",
         "  + https://example.com/0",
@@ -99,6 +99,35 @@ async def test_follow_prints_what_is_published_later(database: Database, machine
                 break
         assert json.loads(printed.result())["domain"] != "earlier.example"
         assert following.poll() is None
+
+
+async def test_the_scans_of_a_site_are_listed_with_their_numbers(
+    database: Database, machine: Machine
+):
+    async with transaction() as session:
+        domain = await add_domain(session)
+        failed = await add_scan(
+            session, domain, await add_job(session, domain), state="failed", error_code="no_sitemap"
+        )
+        done = await add_published_scan(
+            session,
+            domain,
+            finished_at=NOW + timedelta(seconds=90),
+            started_at=NOW,
+            url_count=1200,
+            change_counts={"added": 2, "removed": 1, "moved": 0},
+        )
+    head, *rows = machine.run("scans", "example.com").stdout.splitlines()
+    assert head.split()[:5] == ["SCAN", "STATE", "STARTED", "DURATION", "URLS"]
+    assert [row.split()[:2] for row in rows] == [
+        [str(done.id), "published"],
+        [str(failed.id), "failed"],
+    ]
+    assert "90.0 s  1200  2 added, 1 removed" in rows[0]
+    page = machine.json("scans", "example.com", "--limit", "1")
+    assert [scan["id"] for scan in page["items"]] == [done.id]
+    rest = machine.json("scans", "example.com", "--cursor", page["next_cursor"])
+    assert [scan["id"] for scan in rest["items"]] == [failed.id]
 
 
 async def test_a_site_says_what_its_last_scan_changed_and_what_is_held(

@@ -92,5 +92,9 @@ async def test_two_scans_or_a_list_are_compared_but_not_both(
     assert result.returncode == 0, result.stderr
     assert result.stdout == f"+ {url}\n"
     assert "added: 1." in result.stderr
+    unknown = machine.run("compare", "example.com", "--from", first, "--to", "999")
+    assert unknown.returncode == 1
+    assert "Scan 999 is not a published scan of this site." in unknown.stderr
+    assert "siteatlas scans SITE" in unknown.stderr
     refused = machine.run("compare", "example.com", "--from", first)
     assert (refused.returncode, "both --from and --to" in refused.stderr) == (2, True)

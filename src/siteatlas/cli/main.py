@@ -38,6 +38,7 @@ COMMANDS = {
     "urls": "List the stored URLs of a site, or search all sites.",
     "sections": "Count the URLs of a site by section or month.",
     "export": "Export stored URLs or changes as CSV, JSON Lines or Parquet.",
+    "scans": "List the scans of a site, with their numbers.",
     "compare": "Compare the URLs of a site with a list, another site, or two scans.",
     "changes": "Print what was added, changed and removed.",
     "robots": "Print the stored robots.txt of a site, and how it changed.",

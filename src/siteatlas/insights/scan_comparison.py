@@ -107,7 +107,7 @@ async def _published_number(session: AsyncSession, domain_id: UUID, scan_id: int
     )
     number: int | None = (await session.execute(statement)).scalar()
     if number is None:
-        raise ScanNotFound
+        raise ScanNotFound(f"Scan {scan_id} is not a published scan of this site.")
     return number
 
 

@@ -33,11 +33,11 @@ def test_each_scan_has_one_heading():
         event("added", not_after=NOW), event("removed"), event("added", seq=2, scan_id=None)
     )
     assert shown == [
-        "example.com, 2026-01-31 12:00:00Z, number 1, scan 9",
+        "example.com, 2026-01-31 12:00:00Z, feed number 1, scan 9",
         "  + https://example.com/a",
         "  - https://example.com/a",
         "",
-        "example.com, number 2",
+        "example.com, feed number 2",
         "  + https://example.com/a",
     ]
 

@@ -81,6 +81,12 @@ def test_a_completed_job_tells_what_was_found_and_how_long_it_took():
     assert shown["finished"] == "2026-11-16 10:00:04Z (1 h ago), took 4.0 s"
 
 
+def test_a_job_names_the_scan_that_it_published():
+    published = replace(DONE, result_data=FOUND | {"scan_id": 12})
+    assert ("scan", "12") in lines(published)
+    assert "scan" not in dict(lines(FAILED))
+
+
 def test_only_the_largest_sitemaps_are_listed_with_the_way_to_the_others():
     texts = [text for _, text in lines(DONE)]
     assert [text for text in texts if ".xml" in text] == [

@@ -86,6 +86,8 @@ def summary_lines(job: JobView, now: datetime, width: int | None) -> Iterator[Li
     """The lines of a summary; URLs are shortened to a width, if there is one."""
     yield "job", f"{job.id} ({job.job_id})"
     yield "site", job.domain or "-"
+    if scan_id := result_of(job).get("scan_id"):
+        yield "scan", str(scan_id)
     yield "status", _status(job)
     yield from _found(job, width)
     yield from _times(job, now)

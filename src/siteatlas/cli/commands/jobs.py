@@ -68,6 +68,7 @@ WATCH_SECONDS = 0.5
 SHAPE: TableLayout[JobView] = TableLayout(
     columns=[
         Column("ID", right=True),
+        Column("SCAN", right=True),
         Column("DOMAIN"),
         Column("STATUS", kind=ColumnKind.STATUS),
         Column("PROGRESS", right=True),
@@ -78,6 +79,7 @@ SHAPE: TableLayout[JobView] = TableLayout(
     ],
     row=lambda j: (
         j.id,
+        result_of(j).get("scan_id"),
         j.domain,
         shown_status(j),
         percent(j.progress),

@@ -47,7 +47,7 @@ def _change_line(change: ChangeView) -> str:
         f"{name}: {_value(change.before, name)} -> {_value(change.after, name)}"
         for name in change.fields
     )
-    line = f"{when}  {change.kind}  {change.sitemap}  (number {change.seq})"
+    line = f"{when}  {change.kind}  {change.sitemap}  (feed number {change.seq})"
     return f"{line}  {details}" if details else line
 
 

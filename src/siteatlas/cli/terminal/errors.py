@@ -25,6 +25,7 @@ from siteatlas.errors import (
     NoSitemap,
     PortTaken,
     RateLimited,
+    ScanNotFound,
     SiteatlasError,
 )
 from siteatlas.logs import NOTICES, configure_logging, get_logger, stderr_is_json
@@ -49,6 +50,7 @@ ADVICE: dict[type[SiteatlasError], str] = {
     JobActive: "Find it: siteatlas jobs list --status processing",
     KeyNotFound: "List the keys: siteatlas keys list",
     JobNotFound: "List the newest jobs: siteatlas jobs list",
+    ScanNotFound: "List them: siteatlas scans SITE",
     NoSitemap: "If you know where the sitemap is, pass its URL instead of the site.",
     ConnectionFailed: "Check that the address is right and the site is up, then try again.",
     RateLimited: "Try again later.",
