@@ -40,12 +40,12 @@ async def publish(name: str = "example.com", *, age_days: int = 0, hashes: int =
         await add_changes(session, scan, sitemap, range(hashes), not_after=moment)
 
 
-async def test_the_changes_of_a_week_are_printed_below_their_scans(
+async def test_the_changes_since_a_time_are_printed_below_their_scans(
     database: Database, machine: Machine
 ):
     await publish("old.example", age_days=8)
     await publish()
-    result = machine.run("changes")
+    result = machine.run("changes", "--since", "7d")
     assert result.returncode == 0, result.stderr
     heading, *lines = result.stdout.splitlines()
     assert heading.startswith("example.com, feed number 2, scan ")
@@ -59,6 +59,36 @@ async def test_the_changes_of_a_week_are_printed_below_their_scans(
         "  + https://old.example/0",
         "  + https://old.example/1",
     ]
+
+
+async def test_the_newest_changes_are_printed_unless_others_are_asked_for(
+    database: Database, machine: Machine
+):
+    await publish("old.example", age_days=8)
+    await publish("new.example", hashes=1)
+    newest = machine.run("changes", "--limit", "3")
+    lines = newest.stdout.splitlines()
+    assert [line for line in lines if line.startswith("  ")] == [
+        "  * sitemap_added https://old.example/sitemap.xml",
+        "  * sitemap_added https://new.example/sitemap.xml",
+        "  + https://new.example/0",
+    ]
+    assert "the newest 3 changes" in newest.stderr
+    assert "--since" in newest.stderr
+    whole = machine.run("changes", "--all")
+    assert sum(line.startswith("  ") for line in whole.stdout.splitlines()) == 5
+    assert whole.stderr == ""
+    assert "There are no such changes." in machine.run("changes", "--kinds", "removed").stderr
+
+
+async def test_programs_read_the_changes_of_a_week_from_the_oldest(
+    database: Database, machine: Machine
+):
+    await publish("old.example", age_days=8)
+    await publish()
+    result = machine.run("changes", "--format", "jsonl", "--limit", "1")
+    assert json.loads(result.stdout)["domain"] == "example.com"
+    assert "--cursor" in result.stderr
 
 
 async def test_the_rest_is_printed_from_the_cursor(database: Database, machine: Machine):

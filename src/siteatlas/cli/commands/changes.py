@@ -39,6 +39,7 @@ from siteatlas.insights.changes import list_changes, number_before
 from siteatlas.insights.domains import find_domain_view
 from siteatlas.insights.feed_positions import read_head
 from siteatlas.insights.feed_windows import FeedFilter
+from siteatlas.insights.latest_changes import latest_changes
 from siteatlas.insights.pages import DEFAULT_LIMIT, MAX_LIMIT
 from siteatlas.safe_text import printable
 from siteatlas.settings import Settings
@@ -47,6 +48,7 @@ from siteatlas.storage.session import get_session, get_snapshot_session
 FOLLOW_SECONDS = 1.0
 OUTAGE_SECONDS = 5.0
 USUAL_SINCE = "7d"
+NO_CHANGES = "There are no such changes."
 FIELDS = [field.name for field in fields(ChangeView)]
 
 
@@ -82,7 +84,8 @@ def changes(
         str | None,
         typer.Option(
             metavar="WHEN",
-            help=f"Only changes since: {FORMS}. Default: {USUAL_SINCE}, with --follow now.",
+            help=f"Only changes since: {FORMS}. Default: the newest changes; with --follow now; "
+            f"with --format csv or jsonl {USUAL_SINCE}.",
         ),
     ] = None,
     kinds: KindsOption = None,
@@ -97,12 +100,15 @@ def changes(
 ) -> None:
     """Print what was added (+), removed (-), changed (~) and moved (>), grouped by scan.
 
+    Without --since, the newest changes are printed, the latest one last.
     Example: siteatlas changes example.com --since 2d --kinds added,removed
     """
     require_site_or_tag(site, tag)
     if since is not None and cursor is not None:
         raise InputError("Use either --since or --cursor, not both.")
-    when = since or (None if follow or cursor else USUAL_SINCE)
+    no_start = since is None and cursor is None and not follow
+    newest = no_start and not everything and format is ChangeFormat.TABLE
+    when = since if newest or everything or not no_start else USUAL_SINCE
     request = FeedRequest(
         site=site,
         kinds=parse_kinds(kinds),
@@ -112,7 +118,25 @@ def changes(
         follow=follow,
         tag=tag,
     )
-    run(_print_feed(prepare(), request, _feed_writer(format)))
+    printing = _print_newest if newest else _print_feed
+    run(printing(prepare(), request, _feed_writer(format)))
+
+
+async def _print_newest(
+    settings: Settings, request: FeedRequest, write: Callable[[Sequence[ChangeView]], None]
+) -> None:
+    """Print the newest events for `siteatlas changes`, in the order of the feed."""
+    size = min(request.limit or MAX_LIMIT, MAX_LIMIT)
+    async with opened(settings):
+        wanted = await _feed_filter(request)
+        async with get_snapshot_session() as session:
+            found = await latest_changes(session, wanted, await read_head(session), size + 1)
+    newest = [published.event for published in found[:size]]
+    write(sorted(newest, key=lambda event: event.seq))
+    if not found:
+        print_message(NO_CHANGES)
+    if len(found) > size:
+        print_message(f"These are the newest {size:,} changes. Older ones: --all or --since WHEN")
 
 
 async def _print_feed(
@@ -127,7 +151,7 @@ async def _print_feed(
     if page is None:
         return
     if not printed:
-        print_message("There are no such changes.")
+        print_message(NO_CHANGES)
     if not page.at_head:
         print_message(f"More changes: use --all, or continue with --cursor {page.next_cursor}")
 
@@ -150,17 +174,25 @@ async def _feed_pages(request: FeedRequest) -> AsyncIterator[FeedPage]:
 
 async def _find_start(request: FeedRequest) -> tuple[FeedFilter, int | None]:
     """The site to show, and the number behind which `siteatlas changes` starts."""
+    wanted = await _feed_filter(request)
     async with get_snapshot_session() as session:
-        domain_id = (await find_domain_view(session, request.site)).id if request.site else None
-        wanted = FeedFilter(domain_id, request.kinds, request.tag)
         if request.cursor is not None:
             return wanted, None
         if isinstance(request.since, int):
             return wanted, request.since
         head = await read_head(session)
         if request.since is None:
-            return wanted, head.seq
-        return wanted, await number_before(session, request.since, head, domain_id)
+            return wanted, head.seq if request.follow else head.retained_from
+        return wanted, await number_before(session, request.since, head, wanted.domain_id)
+
+
+async def _feed_filter(request: FeedRequest) -> FeedFilter:
+    """Which events `siteatlas changes` is to print."""
+    if request.site is None:
+        return FeedFilter(None, request.kinds, request.tag)
+    async with get_session() as session, session.begin():
+        domain = await find_domain_view(session, request.site)
+    return FeedFilter(domain.id, request.kinds, request.tag)
 
 
 async def _read_page(
