@@ -243,6 +243,26 @@ async def test_a_sitemap_and_the_tree_show_how_many_urls_were_listed_before(
     assert page.find(reads) == ["5", "3"]
 
 
+async def test_changes_can_be_filtered_by_events_of_documents_and_domains(
+    client: httpx.AsyncClient,
+):
+    content = {"/robots.txt": "Sitemap: {base}/a.xml\n", "/a.xml": urlset(pages("a", 3))}
+    async with SiteServer(content) as server:
+        await scan_server(server)
+        server.pages["/robots.txt"] = "Sitemap: {base}/a.xml\nDisallow: /private\n"
+        await scan_server(server)
+        await scan_server(server)
+    (site,) = await rows_of(Domain)
+    for base in ("/changes?", f"/domains/{site.domain}?tab=changes&"):
+        page = await page_at(client, f"{base}kinds=robots_changed")
+        assert page.find("//section[@id='publications']//li/@id") == ["seq-2"]
+        assert {"robots changed", "sitemap added", "sitemap gone", "removals held"} <= set(
+            page.find("//nav[@aria-label='Kinds of changes']/a/text()")
+        )
+    events = await page_at(client, "/changes/2")
+    assert events.find("//a[.='what changed']/@href") == [f"/domains/{site.domain}?tab=robots"]
+
+
 async def test_the_summary_shows_sections_and_months(client: httpx.AsyncClient):
     entries = [("{base}/shop/" + str(n), "2026-03-05") for n in range(6)]
     entries += [("{base}/blog/" + str(n), "2026-01-20") for n in range(3)]

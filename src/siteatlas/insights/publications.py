@@ -5,11 +5,23 @@ The feed itself is read forwards (`changes.py`); people look at what is newest.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime
 from uuid import UUID
 
-from sqlalchemy import Select, Text, cast, func, literal, null, or_, select, union_all
+from sqlalchemy import (
+    ColumnElement,
+    Select,
+    Text,
+    cast,
+    func,
+    literal,
+    null,
+    or_,
+    select,
+    union_all,
+)
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.ext.asyncio import AsyncSession
 
@@ -17,7 +29,7 @@ from siteatlas.errors import NotFoundError
 from siteatlas.insights.change_views import FeedPage
 from siteatlas.insights.changes import read_changes
 from siteatlas.insights.feed_positions import FeedPosition, read_head
-from siteatlas.insights.feed_windows import FeedFilter
+from siteatlas.insights.feed_windows import EVENT_KINDS, URL_KINDS, FeedFilter
 from siteatlas.insights.page_reading import read_page
 from siteatlas.insights.pages import CursorScope, Page, bigint_key, page_size
 from siteatlas.storage.models import Domain, FeedEvent, Scan
@@ -45,7 +57,7 @@ async def list_publications(
     limit: int | None = None,
     cursor: str | None = None,
 ) -> Page[PublicationView]:
-    """Publications, newest first; with `kinds`, those that have a change of one of them."""
+    """Publications, newest first; with `kinds`, those that have an event of one of them."""
     scope = CursorScope("publications", (domain_id, tuple(sorted(kinds))))
     before = scope.read(cursor, bigint_key)
     scans = _published_scans(domain_id, kinds, before)
@@ -88,8 +100,17 @@ def _published_scans(
     if domain_id is not None:
         statement = statement.where(Scan.domain_id == domain_id)
     if kinds:
-        statement = statement.where(or_(*(Scan.change_counts.has_key(kind) for kind in kinds)))
+        statement = statement.where(or_(*_has_kinds(kinds)))
     return statement if before is None else statement.where(Scan.published_seq < before)
+
+
+def _has_kinds(kinds: frozenset[str]) -> Iterator[ColumnElement[bool]]:
+    """Conditions on a scan: it changed URLs in one of these ways, or has one of these events."""
+    for kind in sorted(kinds & URL_KINDS):
+        yield Scan.change_counts.has_key(kind)
+    if events := sorted(kinds & EVENT_KINDS):
+        of_scan = select(FeedEvent.id).where(FeedEvent.scan_id == Scan.id)
+        yield of_scan.where(FeedEvent.kind.in_(events)).exists()
 
 
 def _removed_sites(before: int | None) -> Select[*tuple[object, ...]]:

@@ -12,6 +12,8 @@ import typer
 from siteatlas.cli.terminal.change_lines import ChangeLines
 from siteatlas.cli.terminal.moments import parse_moment
 from siteatlas.insights.change_views import ChangeView
+from siteatlas.processor.robots_history import robots_event_data
+from siteatlas.storage.statements.robots_files import RobotsChange, RobotsText
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
 
@@ -21,6 +23,12 @@ def event(kind: str, url: str | None = "https://example.com/a", **values: Any) -
     blank: dict[str, Any] = dict.fromkeys(field.name for field in fields(ChangeView))
     usual = {"id": "1", "seq": 1, "domain": "example.com", "scan_id": 9, "fields": []}
     return ChangeView(**blank | usual | {"kind": kind, "url": url} | values)
+
+
+def robots_data(before: str, after: str) -> dict[str, Any]:
+    """The data of an event that reports another robots.txt."""
+    text = RobotsText("https://example.com", after, 200, truncated=False)
+    return robots_event_data(RobotsChange(before, 200), text)
 
 
 def lines(*events: ChangeView, width: int | None = None) -> list[str]:
@@ -103,14 +111,33 @@ def test_each_scan_has_one_heading():
             ],
         ),
         (
-            event("robots_changed", None, data={"url": "https://e/", "lines": [1], "t": "a\nb"}),
-            ["  * robots_changed", "      url: https://e/, lines: 1"],
+            event("origin_changed", None, data={"url": "https://e/", "lines": [1], "t": "a\nb"}),
+            ["  * origin_changed", "      url: https://e/, lines: 1"],
+        ),
+        (
+            event("robots_changed", None, data=robots_data("Disallow: /a", "Disallow: /b")),
+            ["  * robots_changed", "      -Disallow: /a", "      +Disallow: /b"],
+        ),
+        (
+            event("robots_changed", None, data={"diff": None, "http_status": 404}),
+            [
+                "  * robots_changed",
+                "      HTTP status: - -> 404",
+                "      see: siteatlas robots example.com --history",
+            ],
         ),
         (event("of another version"), ["  ? https://example.com/a"]),
     ],
 )
 def test_each_kind_of_change_is_shown_by_its_sign(change: ChangeView, expected: list[str]):
     assert lines(change)[1:] == expected
+
+
+def test_a_robots_file_that_changed_a_lot_is_shown_by_its_first_lines():
+    many = "\n".join(f"Disallow: /{number}" for number in range(50))
+    shown = lines(event("robots_changed", None, data=robots_data("", many)))[2:]
+    assert shown[:-1] == [f"      +Disallow: /{number}" for number in range(6)]
+    assert shown[-1] == "      more: siteatlas robots example.com --history"
 
 
 def test_lines_fit_a_terminal():

@@ -16,6 +16,9 @@ from siteatlas.insights.change_views import ChangeView
 
 MIN_ADDRESS_WIDTH = 16
 INDENT = "      "
+# Changed lines of a robots.txt that are shown, and the lines before them that name both versions.
+MAX_ROBOTS_LINES = 6
+DIFF_HEADER_LINES = 2
 EVENT_SIGN, WARNING_SIGN = "*", "!"
 # Sign, colour and, where the sign does not say it, words.
 URL_KINDS = {
@@ -97,7 +100,7 @@ class ChangeLines:
         subject = event.sitemap or ""
         style = "yellow" if is_warning else ""
         yield StyledLine(self._fitted(f"  {sign} {event.kind} ", subject).rstrip(), style)
-        for detail in _event_details(event.kind, event.data or {}):
+        for detail in _event_details(event, event.data or {}):
             yield StyledLine(self._fitted(INDENT, detail))
 
     def _fitted(self, before: str, middle: str, after: str = "") -> str:
@@ -127,12 +130,14 @@ def _listed(state: dict[str, Any] | None, name: str) -> str:
     return cell_text(value or values.get(name))
 
 
-def _event_details(kind: str, data: dict[str, Any]) -> Iterator[str]:
+def _event_details(event: ChangeView, data: dict[str, Any]) -> Iterator[str]:
     """What is printed below an event of a document or a domain."""
-    if kind == "baseline":
+    if event.kind == "baseline":
         yield f"first read: {_counted(data.get('url_count') or 0, 'URL')}"
-    elif kind == "removals_held":
+    elif event.kind == "removals_held":
         yield from _held_details(data)
+    elif event.kind == "robots_changed":
+        yield from _robots_details(event.domain, data)
     elif values := _simple_values(data):
         yield values
 
@@ -145,6 +150,18 @@ def _held_details(data: dict[str, Any]) -> Iterator[str]:
         yield f"{document.get('sitemap')} {HOLD_REASONS.get(reason, reason)}"
     if more := data.get("more_documents"):
         yield f"and {_counted(more, 'more sitemap')}"
+
+
+def _robots_details(domain: str, data: dict[str, Any]) -> Iterator[str]:
+    """The first lines of robots.txt that changed, and the command that shows the others."""
+    before, after = data.get("http_status_before"), data.get("http_status")
+    if before != after:
+        yield f"HTTP status: {cell_text(before)} -> {cell_text(after)}"
+    lines = (data.get("diff") or "").splitlines()[DIFF_HEADER_LINES:]
+    changed = [line for line in lines if line.startswith(("+", "-"))]
+    yield from changed[:MAX_ROBOTS_LINES]
+    if not changed or len(changed) > MAX_ROBOTS_LINES or data.get("diff_truncated"):
+        yield f"{'more' if changed else 'see'}: siteatlas robots {domain} --history"
 
 
 def _counted(number: int, noun: str) -> str:

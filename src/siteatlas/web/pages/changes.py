@@ -12,7 +12,7 @@ from fastapi.responses import HTMLResponse
 from siteatlas.access.marks import READ
 from siteatlas.insights.changes_over_time import Period
 from siteatlas.insights.publications import list_publications, read_publication
-from siteatlas.storage.models import ChangeKind
+from siteatlas.storage.models import ChangeKind, FeedEventKind
 from siteatlas.storage.session import AsyncSession
 from siteatlas.web.context import Context, ReadSession
 from siteatlas.web.pages.overview import change_bars_of
@@ -21,7 +21,13 @@ from siteatlas.web.templating import render
 ROWS = 50
 EVENTS_SHOWN = 200
 DAYS = 30
-KINDS = tuple(kind.value for kind in ChangeKind)
+EVENT_KINDS = (
+    FeedEventKind.ROBOTS_CHANGED,
+    FeedEventKind.SITEMAP_ADDED,
+    FeedEventKind.SITEMAP_GONE,
+    FeedEventKind.REMOVALS_HELD,
+)
+KINDS = tuple(kind.value for kind in (*ChangeKind, *EVENT_KINDS))
 
 router = APIRouter(include_in_schema=False)
 
