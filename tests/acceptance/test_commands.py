@@ -158,7 +158,10 @@ def test_a_partial_job_fails_a_watch_that_asks_for_all(
     lenient = machine.run("jobs", "watch", number)
     strict = machine.run("jobs", "watch", number, "--fail-on", "partial")
     assert (lenient.returncode, strict.returncode) == (0, 1)
-    assert "partial: truncated" in machine.run("jobs", "show", number).stdout
+    shown = machine.run("jobs", "show", number).stdout
+    assert "partial: truncated" in shown
+    assert re.search(rf"^truncated +truncated  {sites['rooms'].base_url}/\S+$", shown, re.MULTILINE)
+    assert f"siteatlas sitemaps {sites['rooms'].host_port}" in lenient.stdout
 
 
 @pytest.mark.parametrize("command", ["domains list", "jobs list", "sitemaps {site}", "urls {site}"])

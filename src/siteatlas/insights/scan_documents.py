@@ -30,6 +30,16 @@ async def find_scan_of_job(session: AsyncSession, job_id: int) -> ScanView | Non
     return ScanView(*row) if row else None
 
 
+async def list_unread_documents(session: AsyncSession, job_id: int) -> list[ScanDocumentView]:
+    """Documents that the scan of a job could not read to their end, unread ones first."""
+    scan = await find_scan_of_job(session, job_id)
+    if scan is None:
+        return []
+    documents = await list_scan_documents(session, scan.id)
+    troubled = [document for document in documents if document.state in TROUBLED]
+    return sorted(troubled, key=lambda document: TROUBLED.index(document.state))
+
+
 async def list_scan_documents(session: AsyncSession, scan_id: int) -> list[ScanDocumentView]:
     """Documents of a scan: those that could not be read, the latest ones, those that wait."""
     statement = (

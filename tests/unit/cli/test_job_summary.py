@@ -16,7 +16,8 @@ from siteatlas.cli.commands.job_summary import summary_lines, write_summary
 from siteatlas.cli.commands.jobs import IdleNotice, watch_exit_code
 from siteatlas.cli.terminal.options import FailOn
 from siteatlas.insights.jobs import AttemptView, JobView
-from siteatlas.storage.models import AttemptOutcome, JobStatus
+from siteatlas.insights.scan_documents import ScanDocumentView
+from siteatlas.storage.models import AttemptOutcome, JobStatus, SitemapScanState
 
 NOW = datetime(2026, 11, 16, 12, 0, tzinfo=UTC)
 USER = UUID(int=1)
@@ -70,6 +71,22 @@ FAILED = replace(
 )
 
 
+def document(number: int, state: SitemapScanState) -> ScanDocumentView:
+    """A document that a scan could not read to its end."""
+    return ScanDocumentView(
+        sitemap_id=UUID(int=number),
+        scan_id=1,
+        state=state,
+        http_status=503,
+        error_code="server_error",
+        url_count=0,
+        wire_bytes=0,
+        seconds=0.1,
+        finished_at=NOW,
+        url=f"https://a.example/{number}.xml",
+    )
+
+
 def lines(job: JobView, width: int | None = None) -> list[tuple[str, str]]:
     return list(summary_lines(job, NOW, width))
 
@@ -99,6 +116,20 @@ def test_only_the_largest_sitemaps_are_listed_with_the_way_to_the_others():
 
 def test_a_partial_job_says_so_and_why():
     assert ("status", "partial: truncated, timeout") in lines(PARTIAL)
+
+
+def test_a_partial_job_names_the_first_documents_that_were_not_read():
+    states = [SitemapScanState.UNREAD] * 3 + [SitemapScanState.CUT] * 4
+    documents = [document(number, state) for number, state in enumerate(states)]
+    shown = list(summary_lines(PARTIAL, NOW, None, documents))
+    first = shown.index(("not read", "server_error  https://a.example/0.xml"))
+    assert shown[first + 1 : first + 6] == [
+        ("", "server_error  https://a.example/1.xml"),
+        ("", "server_error  https://a.example/2.xml"),
+        ("truncated", "server_error  https://a.example/3.xml"),
+        ("", "server_error  https://a.example/4.xml"),
+        ("", "All sitemaps: siteatlas sitemaps a.example"),
+    ]
 
 
 def test_a_failed_job_says_why_and_what_to_do():

@@ -27,11 +27,13 @@ from siteatlas.cli.terminal.output import (
 from siteatlas.cli.terminal.tables import relative_time, shorten_middle
 from siteatlas.errors import error_classes
 from siteatlas.insights.jobs import AttemptView, JobView
+from siteatlas.insights.scan_documents import ScanDocumentView
 from siteatlas.safe_text import printable
-from siteatlas.storage.models import JobStatus
+from siteatlas.storage.models import JobStatus, SitemapScanState
 
 MAX_SITEMAPS_SHOWN = 5
 LABEL_WIDTH = 10
+DOCUMENT_LABELS = {SitemapScanState.UNREAD: "not read", SitemapScanState.CUT: "truncated"}
 ATTEMPT_COLUMNS = [
     Column("ATTEMPT", right=True),
     Column("OUTCOME", kind=ColumnKind.STATUS),
@@ -58,11 +60,15 @@ def shown_status(job: JobView) -> str:
     return "partial" if is_partial(job) else job.status
 
 
-def write_summary(job: JobView, attempts: Sequence[AttemptView] = ()) -> None:
-    """Print the job, and its attempts if there was more than one."""
+def write_summary(
+    job: JobView,
+    attempts: Sequence[AttemptView] = (),
+    documents: Sequence[ScanDocumentView] = (),
+) -> None:
+    """Print the job with the documents that it could not read, and its attempts if several."""
     console = console_for(sys.stdout)
     width = console.width if is_terminal(sys.stdout) else None
-    for label, text in summary_lines(job, datetime.now(UTC), width):
+    for label, text in summary_lines(job, datetime.now(UTC), width, documents):
         head = Text().append(f"{label:<{LABEL_WIDTH}}", style="bold")
         console.print(
             head.append_text(_styled_summary_value(label, printable(text))), soft_wrap=True
@@ -82,13 +88,19 @@ def _styled_summary_value(label: str, text: str) -> Text:
     return Text().append_text(status_text(word)).append(colon + rest)
 
 
-def summary_lines(job: JobView, now: datetime, width: int | None) -> Iterator[Line]:
+def summary_lines(
+    job: JobView,
+    now: datetime,
+    width: int | None,
+    documents: Sequence[ScanDocumentView] = (),
+) -> Iterator[Line]:
     """The lines of a summary; URLs are shortened to a width, if there is one."""
     yield "job", f"{job.id} ({job.job_id})"
     yield "site", job.domain or "-"
     if scan_id := result_of(job).get("scan_id"):
         yield "scan", str(scan_id)
     yield "status", _status(job)
+    yield from _not_read(job, documents, width)
     yield from _found(job, width)
     yield from _times(job, now)
     if job.attempt > 1 or job.status == JobStatus.FAILED:
@@ -104,6 +116,21 @@ def _status(job: JobView) -> str:
         asked = ", asked to stop" if job.cancel_requested_at else ""
         return f"processing: {percent(job.progress)}{asked}"
     return job.status
+
+
+def _not_read(
+    job: JobView, documents: Sequence[ScanDocumentView], width: int | None
+) -> Iterator[Line]:
+    """The first documents that a scan could not read to their end, and how to see all of them."""
+    label = ""
+    for document in islice(documents, MAX_SITEMAPS_SHOWN):
+        earlier, label = label, DOCUMENT_LABELS.get(document.state, document.state.value)
+        code = document.error_code or document.state.value
+        space = None if width is None else width - LABEL_WIDTH - len(code) - 2
+        shown = document.url if space is None else shorten_middle(printable(document.url), space)
+        yield "" if label == earlier else label, f"{code}  {shown}"
+    if documents:
+        yield "", f"All sitemaps: siteatlas sitemaps {job.domain}"
 
 
 def _found(job: JobView, width: int | None) -> Iterator[Line]:

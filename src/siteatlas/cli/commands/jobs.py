@@ -53,6 +53,7 @@ from siteatlas.insights.jobs import (
 )
 from siteatlas.insights.pages import DEFAULT_LIMIT, Page
 from siteatlas.insights.problems import list_problems
+from siteatlas.insights.scan_documents import ScanDocumentView, list_unread_documents
 from siteatlas.insights.workers import any_worker_alive
 from siteatlas.processor.recount import recount_site
 from siteatlas.queue.operator_actions import cancel as cancel_job
@@ -125,11 +126,11 @@ def list_(
 @app.command()
 def show(job: JobArgument, as_json: JsonOption = False) -> None:
     """Show a job: its status, what it found, and its attempts."""
-    found, attempts = run(_find(prepare(), job))
+    found, attempts, documents = run(_find(prepare(), job))
     if as_json:
         write_json({**asdict(found), "attempts": attempts})
     else:
-        write_summary(found, attempts)
+        write_summary(found, attempts, documents)
 
 
 @app.command()
@@ -148,11 +149,11 @@ def watch(
     as_json: JsonOption = False,
 ) -> None:
     """Follow a job until it ends; exit with 0 if it completed, 1 if not."""
-    seen, problems = run(_watch(prepare(), job, timeout, fail_on))
+    seen, documents, problems = run(_watch(prepare(), job, timeout, fail_on))
     if as_json:
         write_json(seen)
     else:
-        write_summary(seen)
+        write_summary(seen, documents=documents)
     if seen.status in ACTIVE_STATUSES:
         print_warning(
             f"Job {seen.id} is still running. Watch it again: siteatlas jobs watch {seen.id}"
@@ -210,23 +211,28 @@ async def _list(
         await write_list(request, fetch, SHAPE.filtered_by(status, domain, tag))
 
 
-async def _find(settings: Settings, ident: str) -> tuple[JobView, list[AttemptView]]:
-    """Read a job and its attempts, for `siteatlas jobs show`."""
+async def _find(
+    settings: Settings, ident: str
+) -> tuple[JobView, list[AttemptView], list[ScanDocumentView]]:
+    """Read a job, its attempts and what it could not read, for `siteatlas jobs show`."""
     async with opened(settings), get_session() as session, session.begin():
         job = await find_job(session, ident)
-        return job, await list_attempts(session, job.id)
+        unread = await list_unread_documents(session, job.id)
+        return job, await list_attempts(session, job.id), unread
 
 
 async def _watch(
     settings: Settings, ident: str | None, max_seconds: float | None, fail_on: FailOn
-) -> tuple[JobView, bool]:
-    """The job once it has ended, or as it is when the time is up; whether its site has problems.
+) -> tuple[JobView, list[ScanDocumentView], bool]:
+    """The job once it has ended, or as it is when the time is up, and what it could not read.
 
-    Problems are looked for only if they matter.
+    Also whether its site has problems, which are looked for only if they matter.
     """
     async with opened(settings):
         job = await _until_ended(ident or await _newest_job_id(), max_seconds)
-        return job, fail_on is FailOn.PROBLEMS and await _has_problems(job)
+        async with get_session() as session, session.begin():
+            unread = await list_unread_documents(session, job.id)
+        return job, unread, fail_on is FailOn.PROBLEMS and await _has_problems(job)
 
 
 async def _until_ended(ident: str, max_seconds: float | None) -> JobView:
