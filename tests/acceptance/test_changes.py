@@ -117,10 +117,18 @@ async def test_an_expired_position_is_reported(database: Database, machine: Mach
     assert "cursor_expired" in result.stderr
 
 
-async def test_follow_prints_what_is_published_later(database: Database, machine: Machine):
+async def test_follow_says_that_it_waits_and_prints_what_is_published_later(
+    database: Database, machine: Machine
+):
     await publish("earlier.example")
     with machine.process("changes", "--follow", "--format", "jsonl") as following:
         assert following.stdout is not None
+        assert following.stderr is not None
+        said = [await asyncio.to_thread(following.stderr.readline) for _ in range(2)]
+        assert said == [
+            "Following changes after feed number 1. Press Ctrl+C to stop.\n",
+            "No worker is running. Start one: siteatlas serve\n",
+        ]
         printed = asyncio.create_task(asyncio.to_thread(following.stdout.readline))
         for number in range(60):
             await publish(f"{number}.example")

@@ -41,6 +41,7 @@ from siteatlas.insights.feed_positions import read_head
 from siteatlas.insights.feed_windows import FeedFilter
 from siteatlas.insights.latest_changes import latest_changes
 from siteatlas.insights.pages import DEFAULT_LIMIT, MAX_LIMIT
+from siteatlas.insights.workers import any_worker_alive
 from siteatlas.safe_text import printable
 from siteatlas.settings import Settings
 from siteatlas.storage.session import get_session, get_snapshot_session
@@ -159,6 +160,8 @@ async def _print_feed(
 async def _feed_pages(request: FeedRequest) -> AsyncIterator[FeedPage]:
     """Pages of the feed until the limit or the head; with `follow`, and those that come later."""
     wanted, after = await _find_start(request)
+    if request.follow:
+        await _announce_following(after)
     cursor, left = request.cursor, request.limit
     while True:
         size = MAX_LIMIT if left is None else min(left, MAX_LIMIT)
@@ -170,6 +173,15 @@ async def _feed_pages(request: FeedRequest) -> AsyncIterator[FeedPage]:
             await _next_publication(page.to_seq)
         elif page.at_head or left == 0:
             return
+
+
+async def _announce_following(after: int | None) -> None:
+    """Say that `siteatlas changes --follow` waits, and if nothing will come without a worker."""
+    place = "" if after is None else f" after feed number {after}"
+    print_message(f"Following changes{place}. Press Ctrl+C to stop.")
+    async with get_session() as session, session.begin():
+        if not await any_worker_alive(session):
+            print_message("No worker is running. Start one: siteatlas serve")
 
 
 async def _find_start(request: FeedRequest) -> tuple[FeedFilter, int | None]:
