@@ -152,6 +152,19 @@ def test_a_terminal_shows_relative_times():
     assert "2 h ago" in heading
 
 
+def test_a_terminal_that_follows_the_feed_shows_the_time_of_the_day():
+    now = datetime.now(UTC)
+    writer = ChangeLines(80, clock=True)
+    today, earlier = (
+        next(
+            line.text for line in writer.of(event("added", seq=seq, not_after=moment)) if line.text
+        )
+        for seq, moment in enumerate([now, NOW])
+    )
+    assert today == f"example.com, {now:%H:%M:%S}Z, feed number 0, scan 9"
+    assert earlier == "example.com, 2026-01-31 12:00:00Z, feed number 1, scan 9"
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [

@@ -120,7 +120,7 @@ def changes(
         tag=tag,
     )
     printing = _print_newest if newest else _print_feed
-    run(printing(prepare(), request, _feed_writer(format)))
+    run(printing(prepare(), request, _feed_writer(format, follow=follow)))
 
 
 async def _print_newest(
@@ -228,7 +228,7 @@ async def _next_publication(seq: int) -> None:
             await asyncio.sleep(OUTAGE_SECONDS)
 
 
-def _feed_writer(format: ChangeFormat) -> Callable[[Sequence[ChangeView]], None]:
+def _feed_writer(format: ChangeFormat, *, follow: bool) -> Callable[[Sequence[ChangeView]], None]:
     """The function that prints events for `siteatlas changes` in this format."""
     match format:
         case ChangeFormat.JSONL:
@@ -236,7 +236,7 @@ def _feed_writer(format: ChangeFormat) -> Callable[[Sequence[ChangeView]], None]
         case ChangeFormat.CSV:
             return _CsvEvents().write
         case ChangeFormat.TABLE:
-            return _GroupedEvents().write
+            return _GroupedEvents(follow=follow).write
 
 
 class _CsvEvents:
@@ -255,8 +255,8 @@ class _CsvEvents:
 class _GroupedEvents:
     """Prints events below the heading of their scan, in colour on a terminal."""
 
-    def __init__(self) -> None:
-        self._lines = ChangeLines(terminal_width(sys.stdout))
+    def __init__(self, *, follow: bool) -> None:
+        self._lines = ChangeLines(terminal_width(sys.stdout), clock=follow)
 
     def write(self, events: Sequence[ChangeView]) -> None:
         """Print the events of one page of the feed for people."""

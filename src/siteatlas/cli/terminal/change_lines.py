@@ -53,11 +53,13 @@ class StyledLine:
 class ChangeLines:
     """Writes events in the order of the feed; each scan has a heading at its first event.
 
-    With a `width`, addresses are shortened to fit a terminal and times are relative.
+    With a `width`, addresses are shortened to fit a terminal and times are relative, or with
+    `clock`, for lines that stay on the terminal while time goes on, times of the day.
     """
 
-    def __init__(self, width: int | None = None) -> None:
+    def __init__(self, width: int | None = None, *, clock: bool = False) -> None:
         self._width = width
+        self._clock = clock
         self._seq: int | None = None
 
     def of(self, event: ChangeView) -> Iterator[StyledLine]:
@@ -77,10 +79,11 @@ class ChangeLines:
         return ", ".join(part for part in parts if part)
 
     def _time(self, moment: datetime | None) -> str:
-        """When a change was seen: relative on a terminal, absolute elsewhere."""
+        """When a change was seen: relative or by the clock on a terminal, absolute elsewhere."""
         if moment is None or self._width is None:
             return "" if moment is None else cell_text(moment)
-        return relative_time(moment, datetime.now(UTC))
+        now = datetime.now(UTC)
+        return _clock_time(moment, now) if self._clock else relative_time(moment, now)
 
     def _url_lines(self, event: ChangeView) -> Iterator[StyledLine]:
         """The change of a URL; what differs, or where it is listed, follows on its own line."""
@@ -109,6 +112,12 @@ class ChangeLines:
             return before + middle + after
         room = self._width - len(before) - len(after)
         return before + shorten_middle(middle, max(room, MIN_ADDRESS_WIDTH)) + after
+
+
+def _clock_time(moment: datetime, now: datetime) -> str:
+    """The time of a change in UTC, with its date unless that is today."""
+    is_today = moment.astimezone(UTC).date() == now.date()
+    return f"{moment.astimezone(UTC):%H:%M:%S}Z" if is_today else cell_text(moment)
 
 
 def _url_details(event: ChangeView) -> Iterator[str]:
