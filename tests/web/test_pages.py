@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import httpx
 import pytest
+from fastapi import FastAPI
 
+from siteatlas.access.scopes import Scope
 from siteatlas.storage.models import Domain, Sitemap
 from siteatlas.storage.session import Database
-from tests.fixtures.access import application, client_with
+from tests.fixtures.access import application, client_with, make_key
 from tests.fixtures.pipeline import index, pages, rows_of, scan_server, urlset
 from tests.fixtures.queue import submit
 from tests.fixtures.site_server import SiteServer
 from tests.fixtures.web_pages import WebPage
+from tests.web.conftest import ACCEPT
 
 pytestmark = pytest.mark.usefixtures("database")
 
@@ -162,6 +165,17 @@ async def test_a_page_without_a_database_says_so_and_can_be_tried_again(
     assert "text/html" in response.headers["content-type"]
     (link,) = WebPage(response).find("//main//a[.='Try again']")
     assert link.get("href") == "/domains?sort=name&contains=%C3%A9"
+
+
+@pytest.mark.parametrize("path", PAGES)
+async def test_a_key_without_the_scope_scan_is_not_offered_to_scan(app: FastAPI, path: str):
+    await make_key(Scope.ADMIN)
+    async with client_with(app, await make_key(Scope.READ)) as reader:
+        page = WebPage(await reader.get(path, headers=ACCEPT))
+    assert page.find("//form[@action='/scan']") == []
+    assert page.find("//a[@href='/scan']") == []
+    if path == "/scan":
+        assert "Your key cannot submit scans: it needs the scope scan." in page.words()
 
 
 async def test_a_hostile_name_is_shown_as_text(client: httpx.AsyncClient):

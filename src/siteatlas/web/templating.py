@@ -19,6 +19,7 @@ from starlette.types import Scope
 from siteatlas import __version__
 from siteatlas.access.authentication import AccessControl
 from siteatlas.access.identity import identity_of
+from siteatlas.access.scopes import Scope as AccessScope
 from siteatlas.web import charts, formatting
 from siteatlas.web.static_files import STATIC
 
@@ -90,10 +91,12 @@ def _address_of(scope: Scope) -> str:
 
 def _rendered(template: str, scope: Scope, values: Mapping[str, Any]) -> str:
     """The text of a template, which knows its address and who looks at it."""
+    viewer = identity_of(scope)
     known = {
         "path": scope["path"],
         "here": _address_of(scope),
-        "viewer": identity_of(scope),
+        "viewer": viewer,
+        "can_scan": viewer is not None and AccessScope.SCAN in viewer.scopes,
         "is_open_to_all": _is_open_to_all(scope["app"].state.access),
     }
     return environment().get_template(template).render(known | dict(values))
