@@ -128,6 +128,31 @@ async def test_a_partial_scan_explains_itself(client: httpx.AsyncClient):
     assert "http_not_found" in notice
 
 
+async def test_the_summary_of_a_site_whose_scans_failed_promises_nothing_wrong(
+    client: httpx.AsyncClient,
+):
+    async with SiteServer({}) as server:
+        await scan_server(server)
+        await scan_server(server)
+    (site,) = await rows_of(Domain)
+    page = await page_at(client, f"/domains/{site.domain}")
+    assert "The chart appears after the second successful scan." in page.words()
+    last_change = "//div[@class='figure'][span[.='Last change']]"
+    assert page.find(f"{last_change}//time") == []
+    assert page.words(last_change).strip() == "Last change–"
+
+
+async def test_the_last_scans_have_a_legend_with_signs(client: httpx.AsyncClient):
+    async with shop() as server:
+        await scan_server(server)
+        server.pages["/index.xml"] = index(["{base}/a.xml"])
+        await scan_server(server)
+    (site,) = await rows_of(Domain)
+    page = await page_at(client, f"/domains/{site.domain}")
+    legend = page.words("//div[@class='figure'][span[.='Last scans']]/span[@class='delta']")
+    assert legend == "✓1 completed !1 partial height: duration"
+
+
 async def test_a_failed_scan_shows_what_was_tried(client: httpx.AsyncClient):
     async with SiteServer({}) as server:
         job = await scan_server(server)
