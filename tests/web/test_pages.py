@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+
 import httpx
 import pytest
 from fastapi import FastAPI
@@ -118,6 +120,70 @@ async def test_urls_can_be_filtered_and_paged(client: httpx.AsyncClient):
     assert len(hit.find("//tbody/tr")) == 1
     none = await page_at(client, f"{base}&contains=nothing-like-it")
     assert "No URL matches" in none.words()
+
+
+async def test_the_urls_of_a_filter_can_be_exported(client: httpx.AsyncClient):
+    async with shop() as server:
+        await scan_server(server)
+    (site,) = await rows_of(Domain)
+    page = await page_at(client, f"/domains/{site.domain}?tab=urls&contains=page-5")
+    (href,) = page.find("//a[.='Export CSV']/@href")
+    response = await client.get(href)
+    assert response.headers["content-type"].startswith("text/csv")
+    shown = page.find("//td[@class='url']/a/@title")
+    exported = [row["url"] for row in csv.DictReader(response.text.splitlines())]
+    assert sorted(exported) == sorted(shown)
+    assert len(shown) == 11
+    whole = await page_at(client, f"/domains/{site.domain}?tab=urls")
+    (href,) = whole.find("//a[.='Export CSV']/@href")
+    assert len((await client.get(href)).text.splitlines()) == 61
+
+
+async def test_a_url_leads_to_its_history(client: httpx.AsyncClient):
+    entry = "<urlset><url><loc>{{base}}/a</loc><lastmod>{}</lastmod></url></urlset>"
+    content = {"/robots.txt": "Sitemap: {base}/a.xml\n", "/a.xml": entry.format("2026-01-01")}
+    async with SiteServer(content) as server:
+        await scan_server(server)
+        server.pages["/a.xml"] = entry.format("2026-02-02")
+        await scan_server(server)
+    (site,), (document,) = await rows_of(Domain), await rows_of(Sitemap)
+    listed = await page_at(client, f"/domains/{site.domain}?tab=urls")
+    (href,) = listed.find("//td[@class='url']/a/@href")
+    in_sitemap = await page_at(client, f"/sitemaps/{document.id}")
+    assert in_sitemap.find("//td[@class='url']/a/@href") == [href]
+    page = await page_at(client, href)
+    assert page.find("//h1/text()") == [f"http://{site.domain}/a"]
+    assert page.find("//div[@class='figure'][span[.='First seen']]//time")
+    rows = "//section[@aria-labelledby='changes-title']//tbody/tr"
+    cells = [cell.text_content() for cell in page.find(f"{rows}/td")]
+    assert cells[1:4] == ["changed", "lastmod: 2026-01-01", "lastmod: 2026-02-02"]
+    assert page.find(f"{rows}//a[.='2']/@href") == ["/changes/2"]
+    unknown = await page_at(client, f"/domains/{site.domain}/url?url=https://a.example/")
+    assert "This URL is not stored for this site." in unknown.words()
+
+
+async def test_the_history_of_a_url_shows_that_it_was_removed_and_came_back(
+    client: httpx.AsyncClient,
+):
+    content = {"/robots.txt": "Sitemap: {base}/a.xml\n", "/a.xml": urlset(pages("a", 3))}
+    async with SiteServer(content) as server:
+        await scan_server(server)
+        for listed in (2, 3):
+            server.pages["/a.xml"] = urlset(pages("a", listed))
+            await scan_server(server)
+    (site,) = await rows_of(Domain)
+    listed_urls = await page_at(client, f"/domains/{site.domain}?tab=urls&contains=page-2")
+    page = await page_at(client, listed_urls.find("//td[@class='url']/a/@href")[0])
+    rows = page.find("//section[@aria-labelledby='changes-title']//tbody/tr")
+    assert [row.xpath("string(td[2])").split() for row in rows] == [
+        ["back"],
+        ["removed", "complete"],
+    ]
+
+
+async def test_the_search_field_promises_what_it_finds(client: httpx.AsyncClient):
+    page = await page_at(client, "/")
+    assert page.find("//input[@id='search']/@placeholder") == ["Host, full URL or job number"]
 
 
 async def test_a_partial_scan_explains_itself(client: httpx.AsyncClient):

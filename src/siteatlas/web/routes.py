@@ -20,6 +20,7 @@ from siteatlas.web.pages import (
     search,
     sitemap,
     system,
+    url,
     webhooks,
 )
 from siteatlas.web.static_files import install_static_files
@@ -29,6 +30,7 @@ ROUTERS = (
     overview.router,
     domains.router,
     domain.router,
+    url.router,
     sitemap.router,
     changes.router,
     jobs.router,

@@ -143,8 +143,15 @@ async def _urls(session: AsyncSession, site: DomainView, request: Request) -> di
         "contains": contains,
         "state": wanted.value,
         "states": list(ListingState),
+        "export_href": _export_href(site, contains, wanted),
         "next_href": _next_href(site, kept, page.next_cursor),
     }
+
+
+def _export_href(site: DomainView, contains: str, state: ListingState) -> str:
+    """The address of all URLs that match the filters, as CSV."""
+    filters = {"format": "csv", "state": state.value} | ({"contains": contains} if contains else {})
+    return f"/api/v3/domains/{site.domain}/export?{urlencode(filters)}"
 
 
 async def _changes(session: AsyncSession, site: DomainView, request: Request) -> dict[str, Any]:
