@@ -23,6 +23,7 @@ from siteatlas.errors import (
     JobNotFound,
     KeyNotFound,
     NoSitemap,
+    OutputClosed,
     PortTaken,
     RateLimited,
     ScanNotFound,
@@ -65,10 +66,15 @@ def run(work: Coroutine[object, object, Result]) -> Result:
 
 
 def exit_with(error: Exception) -> NoReturn:
-    """End the command: at most two lines on stderr, and the exit code of the error."""
+    """End the command: at most two lines on stderr, and the exit code of the error.
+
+    Nothing is printed if the reader of the output has had enough.
+    """
+    known = error_to_report(error)
+    if isinstance(known, OutputClosed):
+        sys.exit(known.exit_code)
     keep_to_json()
     trace(error)
-    known = error_to_report(error)
     if known is not None:
         report(known)
         sys.exit(known.exit_code)

@@ -8,9 +8,11 @@ elsewhere tables are plain text with full values.
 from __future__ import annotations
 
 import json
+import os
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import PurePath
@@ -23,6 +25,7 @@ from siteatlas.cli.terminal.columns import Column as Column  # noqa: PLC0414 com
 from siteatlas.cli.terminal.columns import ColumnKind as ColumnKind  # noqa: PLC0414 commands need one module for tables
 from siteatlas.cli.terminal.context import current
 from siteatlas.csv_cells import csv_cell
+from siteatlas.errors import OutputClosed
 from siteatlas.logs import NOTICES, get_logger, stderr_is_json
 from siteatlas.safe_text import (
     BIDI_CONTROLS,
@@ -130,10 +133,32 @@ def print_warning(text: str, *, style: str = "") -> None:
         print(printable(text), file=sys.stderr, flush=True)  # noqa: T201
 
 
+@contextmanager
+def _flushed_stdout() -> Iterator[TextIO]:
+    """Stdout, flushed after the block; OutputClosed if its reader has gone."""
+    try:
+        yield sys.stdout
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _discard_stdout()
+        raise OutputClosed from None
+
+
+def _discard_stdout() -> None:
+    """Send what is left on stdout nowhere, so that the end of the process does not complain."""
+    with suppress(OSError), open(os.devnull, "wb") as nowhere:  # noqa: PTH123
+        os.dup2(nowhere.fileno(), sys.stdout.fileno())
+
+
 def write_line(text: str) -> None:
     """Write a line of data on stdout."""
-    sys.stdout.write(printable(text) + "\n")
-    sys.stdout.flush()
+    _write_text(printable(text) + "\n")
+
+
+def _write_text(text: str) -> None:
+    """Write text on stdout and flush it."""
+    with _flushed_stdout() as stdout:
+        stdout.write(text)
 
 
 def json_bytes(value: object, *, indented: bool = False) -> bytes:
@@ -166,9 +191,10 @@ def _json_escape_for_output(match: re.Match[str]) -> str:
 
 def write_bytes(data: bytes) -> None:
     """Write raw data on stdout, after all text that was written before."""
-    sys.stdout.flush()
-    sys.stdout.buffer.write(data)
-    sys.stdout.buffer.flush()
+    with _flushed_stdout() as stdout:
+        stdout.flush()
+        stdout.buffer.write(data)
+        stdout.buffer.flush()
 
 
 def write_json(value: object) -> None:
@@ -208,10 +234,7 @@ def write_table(columns: Sequence[Column], rows: Iterable[Sequence[object]]) -> 
 
         draw_table(sys.stdout, columns, list(rows))
     else:
-        sys.stdout.write(
-            plain_table(columns, [[cell_text(value) for value in row] for row in rows])
-        )
-        sys.stdout.flush()
+        _write_text(plain_table(columns, [[cell_text(value) for value in row] for row in rows]))
 
 
 def plain_table(columns: Sequence[Column], cells: Sequence[Sequence[str]]) -> str:
@@ -234,5 +257,4 @@ def write_details(pairs: Iterable[tuple[str, object]]) -> None:
     """Write the values of one record on stdout, one per line."""
     shown = [(name, cell_text(value)) for name, value in pairs]
     width = max(len(name) for name, _ in shown)
-    sys.stdout.write("".join(f"{name.ljust(width)}  {value}\n" for name, value in shown))
-    sys.stdout.flush()
+    _write_text("".join(f"{name.ljust(width)}  {value}\n" for name, value in shown))
