@@ -7,10 +7,11 @@ import csv
 import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 
-from siteatlas.storage.models import RobotsFile
+from siteatlas.storage.models import FeedHead, RobotsFile
 from siteatlas.storage.session import Database
 from tests.fixtures.changes import add_changes, add_event, add_published_scan
 from tests.fixtures.commands import Machine
@@ -112,9 +113,31 @@ async def test_a_wrong_choice_is_refused_with_the_choices(database: Database, ma
 
 
 async def test_an_expired_position_is_reported(database: Database, machine: Machine):
-    result = machine.run("changes", "--since", "7")
+    await publish()
+    async with transaction() as session:
+        (await session.get_one(FeedHead, 1)).retained_from = 1
+    result = machine.run("changes", "--since", "0")
     assert result.returncode == 2
     assert "cursor_expired" in result.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "changes example.com --since 7",
+        "urls example.com --at 7",
+        "export example.com --at 7",
+        "export --what changes --after 7",
+        f"webhooks replay {uuid4()} --since 7",
+    ],
+)
+async def test_a_number_beyond_the_head_is_refused_with_the_number_that_was_reached(
+    database: Database, machine: Machine, arguments: str
+):
+    await publish()
+    result = machine.run(*arguments.split())
+    assert result.returncode == 2
+    assert result.stderr == "siteatlas: input_invalid: The change feed has only reached number 1.\n"
 
 
 async def test_follow_says_that_it_waits_and_prints_what_is_published_later(

@@ -28,6 +28,11 @@ class FeedHeadView:
     retained_from: int
     feed_id: UUID
 
+    @property
+    def limit_text(self) -> str:
+        """What to tell a reader whose number is beyond the head."""
+        return f"The change feed has only reached number {self.seq}."
+
 
 @dataclass(frozen=True, slots=True)
 class FeedPosition:
@@ -79,15 +84,17 @@ def start_position(head: FeedHeadView, *, after: int | None, cursor: str | None)
 
 def _retained(head: FeedHeadView, position: FeedPosition) -> FeedPosition:
     """The position, if the feed has all events behind it; CursorExpired otherwise."""
-    if position.done < head.retained_from or position.reached > head.seq:
+    if position.done < head.retained_from:
         raise _expired(head)
+    if position.reached > head.seq:
+        raise _expired(head, f"{head.limit_text} Read the current state again.")
     return position
 
 
-def _expired(head: FeedHeadView) -> CursorExpired:
+def _expired(head: FeedHeadView, message: str | None = None) -> CursorExpired:
     """The error that names the oldest position from which the feed can still be read."""
     earliest = FeedPosition(head.retained_from).cursor(head.feed_id)
-    return CursorExpired(earliest_cursor=earliest)
+    return CursorExpired(message, earliest_cursor=earliest)
 
 
 def _parse_feed_position(parts: Sequence[str]) -> tuple[UUID, FeedPosition]:

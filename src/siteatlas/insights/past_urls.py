@@ -32,7 +32,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.sql.selectable import LateralFromClause
 
 from siteatlas.errors import InputError, PastStateUnavailable
-from siteatlas.insights.feed_positions import read_head
+from siteatlas.insights.feed_positions import FeedHeadView, read_head
 from siteatlas.insights.pages import MAX_BIGINT
 from siteatlas.storage.models import FeedEventKind
 from siteatlas.storage.tables import DOMAINS, FEED_EVENTS, SCANS, URL_CHANGES
@@ -45,9 +45,12 @@ LAST = MAX_BIGINT
 
 async def find_past_number(session: AsyncSession, domain_id: UUID, moment: Moment) -> int:
     """The number at which a site has the state of a moment; PastStateUnavailable if it is lost."""
-    earliest, last = await _available_numbers(session, domain_id)
+    head = await read_head(session)
+    earliest = await _earliest_number(session, domain_id, head)
     number = moment if isinstance(moment, int) else await _number_at(session, moment, earliest)
-    if not earliest <= number <= last:
+    if number > head.seq:
+        raise PastStateUnavailable(head.limit_text, earliest_seq=earliest)
+    if number < earliest:
         raise PastStateUnavailable(earliest_seq=earliest)
     return number
 
@@ -74,12 +77,11 @@ async def _number_at(session: AsyncSession, moment: datetime, earliest: int) -> 
     return earliest - 1 if found is None else found
 
 
-async def _available_numbers(session: AsyncSession, domain_id: UUID) -> tuple[int, int]:
-    """The first and the last number at which the state of a site is known.
+async def _earliest_number(session: AsyncSession, domain_id: UUID, head: FeedHeadView) -> int:
+    """The first number at which the state of a site is known; beyond the head if it never is.
 
     Before the last silent read of one of its documents it is not; see `baseline` in the glossary.
     """
-    head = await read_head(session)
     told = select(FEED_EVENTS.c.id).where(
         FEED_EVENTS.c.scan_id == SCANS.c.id, FEED_EVENTS.c.kind == FeedEventKind.BASELINE
     )
@@ -95,8 +97,8 @@ async def _available_numbers(session: AsyncSession, domain_id: UUID) -> tuple[in
     site = select(DOMAINS.c.baseline_scan_id, last_baseline.label("number"))
     found = (await session.execute(site.where(DOMAINS.c.id == domain_id))).one()
     if found.baseline_scan_id is None:
-        return head.seq + 1, head.seq
-    return max(head.retained_from, found.number or 0), head.seq
+        return head.seq + 1
+    return max(head.retained_from, found.number or 0)
 
 
 def as_of(window: Subquery, number: int) -> Subquery:

@@ -96,6 +96,8 @@ async def test_what_is_not_known_is_refused(client: httpx.AsyncClient, route: st
         async def refused(**query: Any) -> tuple[int, str, int | None]:
             answer = await client.get(address, params=query)
             body = answer.json()
+            is_beyond = query.get("at_seq") == last + 1
+            assert (f"only reached number {last}." in body["detail"]) is is_beyond
             return answer.status_code, body["code"], body.get("earliest_seq")
 
         unknown = (410, "past_state_unavailable", first)

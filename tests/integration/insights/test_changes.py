@@ -232,7 +232,7 @@ async def test_a_position_before_the_oldest_event_retained_is_expired(
 async def test_a_position_beyond_the_head_is_expired(session: AsyncSession, position: FeedPosition):
     await next_number(session)
     head = await read_head(session)
-    with pytest.raises(CursorExpired):
+    with pytest.raises(CursorExpired, match="has only reached number 1"):
         await list_changes(session, cursor=position.cursor(head.feed_id))
 
 

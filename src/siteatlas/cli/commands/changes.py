@@ -17,6 +17,7 @@ from siteatlas.cli.terminal.context import prepare
 from siteatlas.cli.terminal.database import opened
 from siteatlas.cli.terminal.drawing import draw_line, terminal_width
 from siteatlas.cli.terminal.errors import run
+from siteatlas.cli.terminal.feed_numbers import require_reached
 from siteatlas.cli.terminal.kind_options import KindsOption, parse_kinds
 from siteatlas.cli.terminal.moments import FORMS, parse_moment
 from siteatlas.cli.terminal.options import (
@@ -188,6 +189,7 @@ async def _find_start(request: FeedRequest) -> tuple[FeedFilter, int | None]:
     """The site to show, and the number behind which `siteatlas changes` starts."""
     wanted = await _feed_filter(request)
     async with get_snapshot_session() as session:
+        await require_reached(session, request.since)
         if request.cursor is not None:
             return wanted, None
         if isinstance(request.since, int):

@@ -13,6 +13,7 @@ import typer
 from siteatlas.cli.terminal.context import prepare
 from siteatlas.cli.terminal.database import opened
 from siteatlas.cli.terminal.errors import run
+from siteatlas.cli.terminal.feed_numbers import require_reached
 from siteatlas.cli.terminal.kind_options import KindsOption, parse_kinds
 from siteatlas.cli.terminal.options import OptionalSiteArgument
 from siteatlas.cli.terminal.output import is_terminal, print_message, write_bytes
@@ -114,8 +115,9 @@ async def _export(
 ) -> None:
     """Write an export to a file or to stdout, for `siteatlas export`."""
     async with opened(settings):
-        if site is not None:
-            async with get_session() as session, session.begin():
+        async with get_session() as session, session.begin():
+            await require_reached(session, request.after if request.at is None else request.at)
+            if site is not None:
                 request = replace(request, domain_id=(await find_domain_view(session, site)).id)
         export = await begin_export(request)
         await _write_export(export, output)

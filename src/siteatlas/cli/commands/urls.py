@@ -11,6 +11,7 @@ from siteatlas.cli.commands.url_history import print_history
 from siteatlas.cli.terminal.context import prepare
 from siteatlas.cli.terminal.database import opened
 from siteatlas.cli.terminal.errors import run
+from siteatlas.cli.terminal.feed_numbers import require_reached
 from siteatlas.cli.terminal.options import (
     AllOption,
     CursorOption,
@@ -167,6 +168,7 @@ async def _list(
         if site is not None:
             async with get_session() as session, session.begin():
                 domain_id = (await find_domain_view(session, site)).id
+                await require_reached(session, at)
 
         async def fetch(limit: int, cursor: str | None) -> Page[UrlView]:
             """Read one page of stored URLs for `siteatlas urls`."""

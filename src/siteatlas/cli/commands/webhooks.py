@@ -24,6 +24,7 @@ from siteatlas.cli.terminal.confirmation import YesOption, require_confirmation
 from siteatlas.cli.terminal.context import prepare
 from siteatlas.cli.terminal.database import opened
 from siteatlas.cli.terminal.errors import run
+from siteatlas.cli.terminal.feed_numbers import require_reached
 from siteatlas.cli.terminal.moments import FORMS, parse_moment
 from siteatlas.cli.terminal.options import (
     AllOption,
@@ -217,6 +218,7 @@ def replay_(
 
     async def move(session: AsyncSession) -> None:
         """Set the position of the webhook back, for `siteatlas webhooks replay`."""
+        await require_reached(session, when)
         await replay(session, webhook_id, **start)
 
     view = run(_change(settings, webhook_id, "webhooks replay", move))
