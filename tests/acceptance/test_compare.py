@@ -12,7 +12,7 @@ import pytest
 from siteatlas.storage.hashes import url_hash
 from siteatlas.storage.models import FeedHead, UrlChange
 from siteatlas.storage.session import Database
-from tests.fixtures.commands import Machine
+from tests.fixtures.commands import COMMAND, Machine
 from tests.fixtures.database import transaction
 from tests.fixtures.records import add_domain, add_job, add_scan, add_sitemap, add_urls
 
@@ -98,3 +98,34 @@ async def test_two_scans_or_a_list_are_compared_but_not_both(
     assert "siteatlas scans SITE" in unknown.stderr
     refused = machine.run("compare", "example.com", "--from", first)
     assert (refused.returncode, "both --from and --to" in refused.stderr) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("other", "message"),
+    [
+        ("./missing.txt", "missing.txt: No such file or directory"),
+        ("missing.txt", "missing.txt: no stored site and no file has this name."),
+        ("lists/missing", "lists/missing: no stored site and no file has this name."),
+        ("not a site", "not a site: no stored site and no file has this name."),
+        ("./folder", "./folder is a directory, not a file."),
+        ("folder.d", "folder.d is a directory, not a file."),
+    ],
+)
+async def test_a_list_that_does_not_exist_is_named(
+    database: Database, database_url: str, tmp_path: Path, other: str, message: str
+):
+    await add_site("example.com", "a")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder.d").mkdir()
+    machine = Machine(tmp_path, {"DATABASE_URL": database_url})
+    result = machine.run("compare", "example.com", other)
+    assert (result.returncode, result.stdout) == (2, "")
+    assert result.stderr == f"siteatlas: input_invalid: {message}\n"
+
+
+async def test_a_list_can_come_from_a_pipe(database: Database, database_url: str, tmp_path: Path):
+    await add_site("example.com", "a")
+    machine = Machine(tmp_path, {"DATABASE_URL": database_url})
+    script = f"{COMMAND} compare example.com <(echo https://example.com/b)"
+    result = machine.execute(["bash", "-c", script])
+    assert result.stdout.splitlines() == ["+ https://example.com/a", "- https://example.com/b"]

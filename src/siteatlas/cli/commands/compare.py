@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 import tempfile
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from enum import StrEnum
 from itertools import islice
 from pathlib import Path
@@ -18,13 +19,14 @@ import typer
 
 from siteatlas.cli.commands.scan_differences import print_scan_differences
 from siteatlas.cli.commands.url_comparison import UrlSide, Where, compared
+from siteatlas.cli.scanning.local_paths import local_path
 from siteatlas.cli.terminal.context import prepare
 from siteatlas.cli.terminal.database import opened
 from siteatlas.cli.terminal.errors import run
 from siteatlas.cli.terminal.options import SiteArgument
 from siteatlas.cli.terminal.output import print_message, url_lines, write_bytes
 from siteatlas.cli.terminal.site_list import STDIN
-from siteatlas.errors import InputError
+from siteatlas.errors import AddressError, DomainNotFound, InputError
 from siteatlas.insights.domains import find_domain_view
 from siteatlas.insights.url_filters import UrlFilter
 from siteatlas.insights.urls import read_urls, source_of_urls
@@ -98,7 +100,7 @@ async def _compare(settings: Settings, site: str, other: str, show: Shown) -> No
         with _list_file(other) as path:
             key = _whole_url if path else _path_and_query
             left = UrlSide(SiteUrls(await _domain_id(site)), key)
-            right = UrlSide(ListUrls(path) if path else SiteUrls(await _domain_id(other)), key)
+            right = UrlSide(ListUrls(path) if path else SiteUrls(await _other_id(other)), key)
             async for where, urls in compared(left, right):
                 counts[where] += len(urls)
                 _write_urls(where, urls, show)
@@ -114,15 +116,26 @@ async def _domain_id(site: str) -> UUID:
         return (await find_domain_view(session, site)).id
 
 
+async def _other_id(other: str) -> UUID:
+    """The id of the second site of `siteatlas compare`; the error says that no file fits either."""
+    try:
+        return await _domain_id(other)
+    except (AddressError, DomainNotFound) as error:
+        if os.path.isdir(other):  # noqa: PTH112 a name that is too long is no directory either
+            raise InputError(f"{other} is a directory, not a file.") from error
+        raise InputError(f"{other}: no stored site and no file has this name.") from error
+
+
 @contextmanager
 def _list_file(other: str) -> Iterator[Path | None]:
-    """The file of a list, which is read twice; stdin is copied first. None for a site."""
-    if other != STDIN:
-        path = Path(other)
-        yield path if path.is_file() else None
+    """The file of a list, which is read twice; stdin or a pipe is copied. None for a site."""
+    path = None if other == STDIN else local_path(other)
+    if other != STDIN and (path is None or not path.is_fifo()):
+        yield path
         return
-    with tempfile.NamedTemporaryFile() as copy:
-        shutil.copyfileobj(sys.stdin.buffer, copy)
+    source = path.open("rb") if path else nullcontext(sys.stdin.buffer)
+    with source as file, tempfile.NamedTemporaryFile() as copy:
+        shutil.copyfileobj(file, copy)
         copy.flush()
         yield Path(copy.name)
 
