@@ -123,6 +123,42 @@ async def test_a_list_that_does_not_exist_is_named(
     assert result.stderr == f"siteatlas: input_invalid: {message}\n"
 
 
+async def test_lines_that_are_no_urls_are_left_out_with_a_warning(
+    database: Database, database_url: str, tmp_path: Path
+):
+    await add_site("example.com", "a")
+    (tmp_path / "list").write_text("# mine\nhttps://example.com/a\n/b\n")
+    machine = Machine(tmp_path, {"DATABASE_URL": database_url})
+    result = machine.run("compare", "example.com", "list", "--show", "all")
+    assert (result.returncode, result.stdout) == (0, "= https://example.com/a\n")
+    warning, counts = result.stderr.splitlines()
+    assert warning == "2 of 3 lines are not http(s) URLs; expected one URL per line."
+    assert counts.endswith("Only in list: 0. In both: 1.")
+
+
+async def test_a_list_without_any_url_is_refused(
+    database: Database, database_url: str, tmp_path: Path
+):
+    await add_site("example.com", "a")
+    (tmp_path / "list").write_text('{"url": "https://example.com/a"}\n' * 72)
+    machine = Machine(tmp_path, {"DATABASE_URL": database_url})
+    result = machine.run("compare", "example.com", "list")
+    assert (result.returncode, result.stdout) == (2, "")
+    assert "72 of 72 lines are not http(s) URLs" in result.stderr
+
+
+@pytest.mark.parametrize("command", ["export example.com", "urls example.com --format csv"])
+async def test_a_site_is_equal_to_its_own_csv(
+    database: Database, database_url: str, tmp_path: Path, command: str
+):
+    await add_site("example.com", "a", "b?x=1,2", 'c"d')
+    machine = Machine(tmp_path, {"DATABASE_URL": database_url})
+    (tmp_path / "list.csv").write_text(machine.run(*command.split()).stdout)
+    result = machine.run("compare", "example.com", "list.csv")
+    assert (result.returncode, result.stdout) == (0, "")
+    assert result.stderr == "Only in example.com: 0. Only in list.csv: 0. In both: 3.\n"
+
+
 async def test_a_list_can_come_from_a_pipe(database: Database, database_url: str, tmp_path: Path):
     await add_site("example.com", "a")
     machine = Machine(tmp_path, {"DATABASE_URL": database_url})

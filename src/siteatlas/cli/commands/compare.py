@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from enum import StrEnum
-from itertools import islice
 from pathlib import Path
 from typing import Annotated
 from uuid import UUID
@@ -19,6 +18,7 @@ import typer
 
 from siteatlas.cli.commands.scan_differences import print_scan_differences
 from siteatlas.cli.commands.url_comparison import UrlSide, Where, compared
+from siteatlas.cli.commands.url_lists import ListUrls
 from siteatlas.cli.scanning.local_paths import local_path
 from siteatlas.cli.terminal.context import prepare
 from siteatlas.cli.terminal.database import opened
@@ -34,7 +34,6 @@ from siteatlas.settings import Settings
 from siteatlas.storage.session import get_session
 
 ROWS_PER_READ = 2_000
-LINES_PER_BATCH = 5_000
 SIGNS = {Where.SITE: "+", Where.OTHER: "-", Where.BOTH: "="}
 
 
@@ -57,7 +56,9 @@ def compare(
     other: Annotated[
         str | None,
         typer.Argument(
-            metavar="OTHER", help="A file with one URL per line, - for stdin, or another site."
+            metavar="OTHER",
+            help="A file with one URL per line, or CSV with a column named url; - for stdin; or "
+            "another site.",
         ),
     ] = None,
     *,
@@ -100,10 +101,13 @@ async def _compare(settings: Settings, site: str, other: str, show: Shown) -> No
         with _list_file(other) as path:
             key = _whole_url if path else _path_and_query
             left = UrlSide(SiteUrls(await _domain_id(site)), key)
-            right = UrlSide(ListUrls(path) if path else SiteUrls(await _other_id(other)), key)
+            source = ListUrls(path) if path else SiteUrls(await _other_id(other))
+            right = UrlSide(source, key)
             async for where, urls in compared(left, right):
                 counts[where] += len(urls)
                 _write_urls(where, urls, show)
+    if isinstance(source, ListUrls):
+        source.warn()
     print_message(
         f"Only in {site}: {counts[Where.SITE]}. Only in {other}: {counts[Where.OTHER]}. "
         f"In both: {counts[Where.BOTH]}."
@@ -121,9 +125,15 @@ async def _other_id(other: str) -> UUID:
     try:
         return await _domain_id(other)
     except (AddressError, DomainNotFound) as error:
-        if os.path.isdir(other):  # noqa: PTH112 a name that is too long is no directory either
-            raise InputError(f"{other} is a directory, not a file.") from error
-        raise InputError(f"{other}: no stored site and no file has this name.") from error
+        raise InputError(_why_nothing(other)) from error
+
+
+def _why_nothing(other: str) -> str:
+    """Why the second argument of `siteatlas compare` is neither a stored site nor a file."""
+    # Unlike its counterpart in pathlib, this does not raise for a name that is too long.
+    if os.path.isdir(other):  # noqa: PTH112
+        return f"{other} is a directory, not a file."
+    return f"{other}: no stored site and no file has this name."
 
 
 @contextmanager
@@ -155,22 +165,6 @@ class SiteUrls:
             place = found.place
             if place is None:
                 return
-
-
-class ListUrls:
-    """The URLs of a file, one per line; blank lines are left out."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-
-    async def __call__(self) -> AsyncIterator[Sequence[str]]:
-        try:
-            with self._path.open(encoding="utf-8-sig", errors="replace") as file:
-                lines = filter(None, map(str.strip, file))
-                while batch := list(islice(lines, LINES_PER_BATCH)):
-                    yield batch
-        except OSError as error:
-            raise InputError(f"{self._path}: {error.strerror or error}") from error
 
 
 def _whole_url(url: str) -> str:
