@@ -58,10 +58,22 @@ async def test_the_history_of_a_url_is_printed(
     result = machine.run("urls", "example.com", "--history", "https://example.com/a")
     assert result.returncode == 0, result.stderr
     assert "first seen  https://example.com/sitemap.xml" in result.stdout
-    shown = machine.run("urls", "example.com", "--history", "https://example.com/a", "--json")
-    assert [entry["url"] for entry in json.loads(shown.stdout)["entries"]] == [
-        "https://example.com/a"
-    ]
+    for option in ("--json", "--format=json"):
+        shown = machine.run("urls", "example.com", "--history", "https://example.com/a", option)
+        assert [entry["url"] for entry in json.loads(shown.stdout)["entries"]] == [
+            "https://example.com/a"
+        ]
+
+
+async def test_options_that_a_history_would_ignore_are_refused(
+    database: Database, database_url: str, tmp_path: Path
+):
+    machine = Machine(tmp_path, {"DATABASE_URL": database_url})
+    history = ("urls", "example.com", "--history", "https://example.com/a")
+    result = machine.run(*history, "--contains", "a", "--format", "csv", "--all")
+    assert result.returncode == 2
+    message = "These do not apply to --history: --contains, --all, --format."
+    assert result.stderr == f"siteatlas: input_invalid: {message}\n"
 
 
 async def test_two_scans_or_a_list_are_compared_but_not_both(

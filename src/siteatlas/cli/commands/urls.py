@@ -12,6 +12,7 @@ from siteatlas.cli.terminal.context import prepare
 from siteatlas.cli.terminal.database import opened
 from siteatlas.cli.terminal.errors import run
 from siteatlas.cli.terminal.feed_numbers import require_reached
+from siteatlas.cli.terminal.given_options import given_options
 from siteatlas.cli.terminal.options import (
     AllOption,
     CursorOption,
@@ -71,6 +72,11 @@ class UrlFormat(StrEnum):
     JSONL = "jsonl"
 
 
+HistoryOption = Annotated[
+    str | None,
+    typer.Option(metavar="URL", help="Print the history of this URL of SITE instead."),
+]
+HISTORY_OPTIONS = {"history", "as_json"}
 SHAPE: TableLayout[UrlView] = TableLayout(
     columns=[
         Column("URL", kind=ColumnKind.URL),
@@ -91,6 +97,7 @@ app = typer.Typer(rich_markup_mode=None)
 
 @app.command()
 def urls(
+    context: typer.Context,
     site: OptionalSiteArgument = None,
     *,
     contains: ContainsOption = None,
@@ -105,10 +112,7 @@ def urls(
     state: StateOption = ListingState.LISTED,
     tag: TagFilterOption = None,
     at: AtOption = None,
-    history: Annotated[
-        str | None,
-        typer.Option(metavar="URL", help="Print the history of this URL of SITE instead."),
-    ] = None,
+    history: HistoryOption = None,
     limit: LimitOption = DEFAULT_LIMIT,
     cursor: CursorOption = None,
     everything: AllOption = False,
@@ -119,6 +123,10 @@ def urls(
 
     Example: siteatlas urls example.com --prefix https://example.com/blog/ --lastmod-from 7d
     """
+    if history is not None:
+        _require_plain_history(context, format)
+        _show_history(site, history, as_json=as_json or format is UrlFormat.JSON)
+        return
     wanted = UrlFilter(
         contains=contains,
         state=state,
@@ -131,15 +139,21 @@ def urls(
         first_seen_to=first_seen_to,
         has=parse_extras(has),
     )
-    if history is not None:
-        _show_history(site, history, as_json=as_json)
-        return
     bare = format is UrlFormat.URLS and not as_json
     form = ListFormat.TABLE if bare else ListFormat(format.value)
     request = ListRequest.of(
         form, as_json=as_json, limit=limit, cursor=cursor, everything=everything
     )
     run(_list(prepare(), site, request, wanted, at, tag=tag, bare=bare))
+
+
+def _require_plain_history(context: typer.Context, format: UrlFormat) -> None:
+    """Refuse options that do not apply to `--history`, which prints text or JSON."""
+    given = given_options(context)
+    if format in (UrlFormat.TABLE, UrlFormat.JSON):
+        given.pop("format", None)
+    if refused := [given[name] for name in given if name not in HISTORY_OPTIONS]:
+        raise InputError(f"These do not apply to --history: {', '.join(refused)}.")
 
 
 def _show_history(site: str | None, url: str, *, as_json: bool) -> None:
