@@ -76,6 +76,21 @@ async def test_options_that_a_history_would_ignore_are_refused(
     assert result.stderr == f"siteatlas: input_invalid: {message}\n"
 
 
+@pytest.mark.parametrize("options", [(), ("--json",)])
+async def test_a_url_without_a_history_is_not_found(
+    database: Database, database_url: str, tmp_path: Path, options: tuple[str, ...]
+):
+    await add_site("example.com", "a")
+    machine = Machine(tmp_path, {"DATABASE_URL": database_url})
+    history = ("urls", "example.com", "--history")
+    unknown = machine.run(*history, "https://example.com/b", *options)
+    message = "siteatlas: not_found: This URL is not stored for this site."
+    assert (unknown.returncode, unknown.stdout, unknown.stderr) == (1, "", f"{message}\n")
+    path = machine.run(*history, "/a", *options)
+    hint = f"{message} Write the full URL, such as https://example.com/a\n"
+    assert (path.returncode, path.stdout, path.stderr) == (1, "", hint)
+
+
 async def test_two_scans_or_a_list_are_compared_but_not_both(
     database: Database, database_url: str, tmp_path: Path
 ):

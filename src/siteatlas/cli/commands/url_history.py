@@ -6,8 +6,9 @@ from typing import Any
 
 from siteatlas.cli.terminal.database import opened
 from siteatlas.cli.terminal.output import print_message, write_json, write_line
+from siteatlas.errors import NotFoundError
 from siteatlas.insights.change_views import ChangeView
-from siteatlas.insights.domains import find_domain_view
+from siteatlas.insights.domains import DomainView, find_domain_view
 from siteatlas.insights.pages import MAX_LIMIT
 from siteatlas.insights.url_history import UrlHistoryPage, list_url_history
 from siteatlas.insights.urls import UrlView
@@ -22,10 +23,20 @@ async def print_history(settings: Settings, site: str, url: str, *, as_json: boo
     async with opened(settings), get_session() as session, session.begin():
         domain = await find_domain_view(session, site)
         page = await list_url_history(session, domain.id, url, limit=MAX_LIMIT)
+    if not page.items and not page.entries:
+        raise NotFoundError(_not_stored(url, domain))
     if as_json:
         write_json({"items": page.items, "next_cursor": page.next_cursor, "entries": page.entries})
         return
     _write_history(page)
+
+
+def _not_stored(url: str, domain: DomainView) -> str:
+    """What to say of a URL without a history; a path alone is a common mistake."""
+    message = "This URL is not stored for this site."
+    if "://" in url:
+        return message
+    return f"{message} Write the full URL, such as {domain.base_url}{url.lstrip('/')}"
 
 
 def _write_history(page: UrlHistoryPage) -> None:
@@ -34,8 +45,6 @@ def _write_history(page: UrlHistoryPage) -> None:
         write_line(_change_line(change))
     for entry in page.entries:
         write_line(_entry_line(entry))
-    if not page.items and not page.entries:
-        print_message("This URL is not stored for this site.")
     if page.next_cursor is not None:
         print_message("There are older changes; the API shows them.")
 
