@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from datetime import UTC, datetime
+from operator import itemgetter
 
+from siteatlas.cli.terminal.change_lines import UNKNOWN_SITEMAP, listed_value
 from siteatlas.cli.terminal.database import opened
-from siteatlas.cli.terminal.output import print_message, write_json, write_line
+from siteatlas.cli.terminal.output import cell_text, print_message, write_json, write_line
 from siteatlas.errors import NotFoundError
 from siteatlas.insights.change_views import ChangeView
 from siteatlas.insights.domains import DomainView, find_domain_view
@@ -15,11 +17,9 @@ from siteatlas.insights.urls import UrlView
 from siteatlas.settings import Settings
 from siteatlas.storage.session import get_session
 
-TIME = "%Y-%m-%d %H:%M:%SZ"
-
 
 async def print_history(settings: Settings, site: str, url: str, *, as_json: bool) -> None:
-    """Print the history of a URL, its newest change first."""
+    """Print the history of a URL, newest first."""
     async with opened(settings), get_session() as session, session.begin():
         domain = await find_domain_view(session, site)
         page = await list_url_history(session, domain.id, url, limit=MAX_LIMIT)
@@ -41,31 +41,46 @@ def _not_stored(url: str, domain: DomainView) -> str:
 
 def _write_history(page: UrlHistoryPage) -> None:
     """Print changes and entries for people."""
-    for change in page.items:
-        write_line(_change_line(change))
-    for entry in page.entries:
-        write_line(_entry_line(entry))
+    for line in history_lines(page):
+        write_line(line)
     if page.next_cursor is not None:
         print_message("There are older changes; the API shows them.")
 
 
+def history_lines(page: UrlHistoryPage) -> list[str]:
+    """The changes and the first listings of a URL, newest first.
+
+    Changes keep the order of the feed; one without a time has that of the change after it.
+    """
+    dated: list[tuple[datetime, str]] = []
+    moment = datetime.max.replace(tzinfo=UTC)
+    for change in page.items:
+        moment = min(moment, change.not_after or moment)
+        dated.append((moment, _change_line(change)))
+    dated += [(entry.first_seen_at, _entry_line(entry)) for entry in page.entries]
+    return [line for _, line in sorted(dated, key=itemgetter(0), reverse=True)]
+
+
 def _change_line(change: ChangeView) -> str:
     """One change of a URL, as a line."""
-    when = f"{change.not_after:{TIME}}" if change.not_after else "unknown"
+    when = cell_text(change.not_after) if change.not_after else "unknown"
     details = "; ".join(
-        f"{name}: {_value(change.before, name)} -> {_value(change.after, name)}"
+        f"{name}: {listed_value(change.before, name)} -> {listed_value(change.after, name)}"
         for name in change.fields
     )
-    line = f"{when}  {change.kind}  {change.sitemap}  (feed number {change.seq})"
+    line = f"{when}  {change.kind}  {_place(change)}  (feed number {change.seq})"
     return f"{line}  {details}" if details else line
+
+
+def _place(change: ChangeView) -> str:
+    """The sitemap of a change, or both sitemaps of a move."""
+    sitemap = change.sitemap or UNKNOWN_SITEMAP
+    if change.kind != "moved":
+        return sitemap
+    return f"from {change.previous_sitemap or UNKNOWN_SITEMAP} to {sitemap}"
 
 
 def _entry_line(entry: UrlView) -> str:
     """The URL in one document, as a line."""
-    removed = f", removed {entry.removed_at:{TIME}}" if entry.removed_at else ""
-    return f"{entry.first_seen_at:{TIME}}  first seen  {entry.sitemap}{removed}"
-
-
-def _value(state: dict[str, Any] | None, name: str) -> object:
-    """A value of a listed state, as its change shows it."""
-    return (state or {}).get(name, "none")
+    removed = f", removed {cell_text(entry.removed_at)}" if entry.removed_at else ""
+    return f"{cell_text(entry.first_seen_at)}  first seen  {entry.sitemap}{removed}"

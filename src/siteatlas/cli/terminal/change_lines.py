@@ -32,6 +32,7 @@ URL_KINDS = {
     "duplicate_removed": ("=", "dim", "still in another sitemap"),
 }
 UNKNOWN_KIND = ("?", "", "")
+UNKNOWN_SITEMAP = "an unknown sitemap"
 WARNINGS = {"removals_held", "scan_failed", "lastmod_distrusted"}
 # Why a document is in the way of removals.
 HOLD_REASONS = {
@@ -123,16 +124,16 @@ def _clock_time(moment: datetime, now: datetime) -> str:
 def _url_details(event: ChangeView) -> Iterator[str]:
     """What is printed below the URL of a change: the sitemaps of a move, or changed values."""
     if event.kind == "moved":
-        yield f"from {event.previous_sitemap or 'an unknown sitemap'}"
-        yield f"to   {event.sitemap or 'an unknown sitemap'}"
+        yield f"from {event.previous_sitemap or UNKNOWN_SITEMAP}"
+        yield f"to   {event.sitemap or UNKNOWN_SITEMAP}"
     elif event.kind.startswith("duplicate_"):
         yield f"{'in' if event.kind == 'duplicate_added' else 'not in'} {event.sitemap}"
     if event.kind == "changed":
         for name in event.fields:
-            yield f"{name}: {_listed(event.before, name)} -> {_listed(event.after, name)}"
+            yield f"{name}: {listed_value(event.before, name)} -> {listed_value(event.after, name)}"
 
 
-def _listed(state: dict[str, Any] | None, name: str) -> str:
+def listed_value(state: dict[str, Any] | None, name: str) -> str:
     """A value of an entry as printed for people: a date as it was listed, none as a dash."""
     values = state or {}
     value = values.get("lastmod_text") if name == "lastmod" else None
