@@ -12,9 +12,11 @@ from enum import StrEnum
 from typing import Any, assert_never
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, and_, func, literal, true
+from sqlalchemy import ColumnElement, and_, func, literal, select, true
 from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy.ext.asyncio import AsyncSession
 
+from siteatlas.errors import SitemapNotFound
 from siteatlas.storage.models import Sitemap
 
 
@@ -88,6 +90,16 @@ def is_in_sitemap(wanted: UrlFilter) -> ColumnElement[bool]:
         return Sitemap.id == UUID(wanted.sitemap)
     except ValueError:
         return Sitemap.url == wanted.sitemap
+
+
+async def require_sitemap(session: AsyncSession, wanted: UrlFilter, domain_id: UUID | None) -> None:
+    """Raise SitemapNotFound if the filter names a document that is not stored for the site."""
+    if wanted.sitemap is None:
+        return
+    of_site = true() if domain_id is None else Sitemap.domain_id == domain_id
+    statement = select(Sitemap.id).where(of_site, is_in_sitemap(wanted)).limit(1)
+    if (await session.execute(statement)).first() is None:
+        raise SitemapNotFound("There is no such sitemap: use an id or URL of siteatlas sitemaps.")
 
 
 def is_hit(row: Any, wanted: UrlFilter) -> ColumnElement[bool]:

@@ -31,13 +31,14 @@ from siteatlas.cli.terminal.url_options import (
     SitemapOption,
     StateOption,
     parse_extras,
+    require_possible,
 )
 from siteatlas.errors import InputError, OutputFailed
 from siteatlas.export.columns import Exported
 from siteatlas.export.encoding import ExportFormat
 from siteatlas.export.streaming import Export, ExportRequest, begin_export
 from siteatlas.insights.domains import find_domain_view
-from siteatlas.insights.url_filters import ListingState, UrlFilter
+from siteatlas.insights.url_filters import ListingState, UrlFilter, require_sitemap
 from siteatlas.settings import Settings
 from siteatlas.storage.session import get_session
 
@@ -95,6 +96,7 @@ def export(
         has=parse_extras(has),
     )
     request = ExportRequest(what, format, None, wanted, parse_kinds(kinds), after, tag, at)
+    require_possible(wanted)
     _require_fitting_options(request, output)
     require_site_or_tag(site, tag)
     run(_export(prepare(), site, request, output))
@@ -119,6 +121,7 @@ async def _export(
             await require_reached(session, request.after if request.at is None else request.at)
             if site is not None:
                 request = replace(request, domain_id=(await find_domain_view(session, site)).id)
+            await require_sitemap(session, request.urls, request.domain_id)
         export = await begin_export(request)
         await _write_export(export, output)
     print_message(

@@ -44,6 +44,7 @@ from siteatlas.cli.terminal.paged_list import ListRequest, TableLayout, write_li
 from siteatlas.cli.terminal.progress import ProgressLine
 from siteatlas.cli.terminal.tag_options import TagFilterOption
 from siteatlas.errors import JobNotFound
+from siteatlas.insights.domains import find_domain_view
 from siteatlas.insights.jobs import (
     AttemptView,
     JobView,
@@ -208,7 +209,16 @@ async def _list(
             )
 
     async with opened(settings):
+        if domain is not None:
+            await _require_known(domain)
         await write_list(request, fetch, SHAPE.filtered_by(status, domain, tag))
+
+
+async def _require_known(domain: str) -> None:
+    """Raise DomainNotFound if a site is not stored and has no jobs left."""
+    async with get_session() as session, session.begin():
+        if not (await list_jobs(session, domain=domain, limit=1)).items:
+            await find_domain_view(session, domain)
 
 
 async def _find(

@@ -51,12 +51,13 @@ from siteatlas.cli.terminal.url_options import (
     SitemapOption,
     StateOption,
     parse_extras,
+    require_possible,
 )
 from siteatlas.errors import InputError
 from siteatlas.insights.domains import find_domain_view
 from siteatlas.insights.pages import DEFAULT_LIMIT, Page
 from siteatlas.insights.past_urls import Moment
-from siteatlas.insights.url_filters import ListingState, UrlFilter
+from siteatlas.insights.url_filters import ListingState, UrlFilter, require_sitemap
 from siteatlas.insights.urls import UrlView, list_domain_urls, search_urls
 from siteatlas.settings import Settings
 from siteatlas.storage.session import get_session
@@ -139,6 +140,7 @@ def urls(
         first_seen_to=first_seen_to,
         has=parse_extras(has),
     )
+    require_possible(wanted)
     bare = format is UrlFormat.URLS and not as_json
     form = ListFormat.TABLE if bare else ListFormat(format.value)
     request = ListRequest.of(
@@ -179,10 +181,11 @@ async def _list(
         raise InputError("--at needs a site.")
     async with opened(settings):
         domain_id = None
-        if site is not None:
-            async with get_session() as session, session.begin():
+        async with get_session() as session, session.begin():
+            if site is not None:
                 domain_id = (await find_domain_view(session, site)).id
-                await require_reached(session, at)
+            await require_reached(session, at)
+            await require_sitemap(session, wanted, domain_id)
 
         async def fetch(limit: int, cursor: str | None) -> Page[UrlView]:
             """Read one page of stored URLs for `siteatlas urls`."""

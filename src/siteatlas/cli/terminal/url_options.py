@@ -9,8 +9,11 @@ import typer
 
 from siteatlas.cli.terminal.choices import complete_choice
 from siteatlas.cli.terminal.moments import FORMS, TIME_FORMS, parse_moment, parse_time
-from siteatlas.insights.url_filters import ListingState, UrlExtra
+from siteatlas.errors import InputError
+from siteatlas.insights.url_filters import ListingState, UrlExtra, UrlFilter
 
+SCHEMES = ("http://", "https://")
+FULL_URL_HINT = "Write https://example.com/path, or use --contains for a part of the URL."
 EXTRAS = [extra.value for extra in UrlExtra]
 
 
@@ -69,6 +72,28 @@ AtOption = Annotated[
     ),
 ]
 StateOption = Annotated[ListingState, typer.Option(help="Listed URLs, removed URLs, or all.")]
+
+
+def require_possible(wanted: UrlFilter) -> UrlFilter:
+    """The filter as it is; InputError if no URL can ever match it."""
+    for option, text in (("--prefix", wanted.prefix), ("--url", wanted.url)):
+        if text and not _may_start_url(text):
+            raise InputError(f"{option} is compared with full URLs. {FULL_URL_HINT}")
+    _require_order("lastmod", wanted.lastmod_from, wanted.lastmod_to)
+    _require_order("first-seen", wanted.first_seen_from, wanted.first_seen_to)
+    return wanted
+
+
+def _may_start_url(text: str) -> bool:
+    """Whether an http(s) URL can start with the value of a filter."""
+    start = text.lower()
+    return any(s.startswith(start) or start.startswith(s) for s in SCHEMES)
+
+
+def _require_order(name: str, start: datetime | None, end: datetime | None) -> None:
+    """Refuse a filter for a range of time that ends before it starts."""
+    if start is not None and end is not None and start >= end:
+        raise InputError(f"--{name}-from must be earlier than --{name}-to.")
 
 
 def parse_extras(text: str | None) -> frozenset[UrlExtra]:
