@@ -88,6 +88,30 @@ async def test_parquet_without_pyarrow_says_what_to_install(
     assert not (tmp_path / "urls.parquet").exists()
 
 
+@pytest.mark.parametrize(
+    ("name", "options", "start"),
+    [
+        ("urls.parquet", (), b"PAR1"),
+        ("urls.JSONL", (), b"{"),
+        ("urls.csv", (), b'"url"'),
+        ("urls.txt", (), b'"url"'),
+        ("urls.parquet", ("--format", "jsonl"), b"{"),
+    ],
+)
+async def test_the_suffix_of_the_file_is_its_format_unless_one_is_given(
+    database: Database,
+    machine: Machine,
+    tmp_path: Path,
+    name: str,
+    options: tuple[str, ...],
+    start: bytes,
+):
+    await add_site()
+    result = machine.run("export", "example.com", "-o", name, *options)
+    assert result.returncode == 0, result.stderr
+    assert (tmp_path / name).read_bytes().startswith(start)
+
+
 async def test_csv_goes_to_stdout_with_filters(database: Database, machine: Machine):
     await add_site()
     result = machine.run("export", "--contains", "/blog/")

@@ -42,6 +42,12 @@ from siteatlas.insights.url_filters import ListingState, UrlFilter, require_site
 from siteatlas.settings import Settings
 from siteatlas.storage.session import get_session
 
+ExportFormatOption = Annotated[
+    ExportFormat | None,
+    typer.Option(
+        help="Format; parquet needs pyarrow. Default: by the suffix of FILE, or csv."
+    ),
+]
 OutputOption = Annotated[
     Path | None,
     typer.Option(
@@ -57,9 +63,7 @@ def export(
     site: OptionalSiteArgument = None,
     *,
     what: Annotated[Exported, typer.Option(help="The URLs, or their changes.")] = Exported.URLS,
-    format: Annotated[
-        ExportFormat, typer.Option(help="Format; parquet needs pyarrow.")
-    ] = ExportFormat.CSV,
+    format: ExportFormatOption = None,
     output: OutputOption = None,
     contains: ContainsOption = None,
     prefix: PrefixOption = None,
@@ -81,7 +85,7 @@ def export(
 ) -> None:
     """Export all stored URLs of SITE, or of all sites, or their changes.
 
-    Example: siteatlas export example.com --format parquet -o urls.parquet
+    Example: siteatlas export example.com -o urls.parquet
     """
     wanted = UrlFilter(
         contains=contains,
@@ -95,11 +99,18 @@ def export(
         first_seen_to=first_seen_to,
         has=parse_extras(has),
     )
-    request = ExportRequest(what, format, None, wanted, parse_kinds(kinds), after, tag, at)
+    form = format or _format_of_file(output)
+    request = ExportRequest(what, form, None, wanted, parse_kinds(kinds), after, tag, at)
     require_possible(wanted)
     _require_fitting_options(request, output)
     require_site_or_tag(site, tag)
     run(_export(prepare(), site, request, output))
+
+
+def _format_of_file(output: Path | None) -> ExportFormat:
+    """The format that the suffix of a file names; CSV for other files and stdout."""
+    suffix = "" if output is None else output.suffix.lower().removeprefix(".")
+    return next((form for form in ExportFormat if form.value == suffix), ExportFormat.CSV)
 
 
 def _require_fitting_options(request: ExportRequest, output: Path | None) -> None:
