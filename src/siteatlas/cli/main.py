@@ -55,8 +55,6 @@ COMMANDS = {
 }
 # The library names this one error of its tree, and gives its parent no name.
 USAGE_ERROR: type[Exception] = typer.BadParameter.__mro__[1]
-# Put by the library before the words of a choice that it does not know.
-MESSAGE_PREFIX = "Value error, "
 
 
 class CommandTree(TyperGroup):
@@ -103,7 +101,9 @@ def _plain_usage_errors() -> Iterator[None]:
     try:
         yield
     except typer.BadParameter as error:
-        error.message = error.message.removeprefix(MESSAGE_PREFIX)
+        from siteatlas.cli.terminal.usage_messages import usage_message
+
+        error.message = usage_message(error)
         _exit_with_json_usage_error(error)
         raise
     except USAGE_ERROR as error:

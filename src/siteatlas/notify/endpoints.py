@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 from uuid import UUID, uuid4
 
-from siteatlas.errors import InputError, TooManyWebhooks, WebhookNotFound
+from siteatlas.errors import AddressScheme, InputError, TooManyWebhooks, WebhookNotFound
 from siteatlas.insights.changes import number_before
 from siteatlas.insights.feed_positions import read_head, start_position
 from siteatlas.insights.webhooks import count_webhooks
@@ -76,7 +76,10 @@ async def create_endpoint(
 
 def checked_url(text: str, policy: EgressPolicy) -> str:
     """The address of a receiver in its normal form; AddressError if it may not be contacted."""
-    address = parse_url(text)
+    try:
+        address = parse_url(text)
+    except AddressScheme as error:
+        raise AddressScheme("Messages can be sent to http and https addresses only.") from error
     policy.for_site(address).require(address)
     return address.url
 

@@ -10,7 +10,7 @@ import pytest
 import typer
 
 from siteatlas.cli.terminal.change_lines import ChangeLines
-from siteatlas.cli.terminal.moments import parse_moment
+from siteatlas.cli.terminal.moments import FORMS, parse_moment
 from siteatlas.insights.change_views import ChangeView
 from siteatlas.processor.robots_history import robots_event_data
 from siteatlas.storage.statements.robots_files import RobotsChange, RobotsText
@@ -179,6 +179,20 @@ def test_a_terminal_that_follows_the_feed_shows_the_time_of_the_day():
 )
 def test_moments_are_understood_as_people_type_them(text: str, expected: datetime | int):
     assert parse_moment(text, NOW) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("2026-13-45", "there is no such date: 2026-13-45."),
+        ("2026-01-31T25:00", "there is no such time: 2026-01-31T25:00."),
+        ("tomorrow", f"'tomorrow' is none of these: {FORMS}."),
+    ],
+)
+def test_a_date_that_does_not_exist_is_called_that(text: str, message: str):
+    with pytest.raises(typer.BadParameter) as raised:
+        parse_moment(text, NOW)
+    assert raised.value.message == message
 
 
 @pytest.mark.parametrize("text", ["", "yesterday", "2x", "-3", "999999999999d", "999999w"])

@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 from siteatlas import __version__
 from siteatlas.cli.main import COMMANDS, app, load_command
+from siteatlas.cli.terminal.moments import FORMS
 
 HEAVY = {
     *("sqlalchemy", "alembic", "asyncpg", "pydantic", "fastapi", "aiohttp", "lxml", "rich"),
@@ -99,6 +100,29 @@ def test_a_wrong_rule_for_private_addresses_is_named(runner: CliRunner):
     result = runner.invoke(app, ["scan", "a.example", "--allow", "not a rule"])
     assert result.exit_code == 2
     assert result.stderr.startswith("siteatlas: configuration_invalid: --allow: 'not a rule' ")
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("urls --limit 0", "'--limit': must be at least 1."),
+        ("jobs watch --timeout -1", "'--timeout': must be at least 0."),
+        ("jobs watch --timeout x", "'--timeout': 'x' is not a number."),
+        ("compare a.example --from abc", "'--from': 'abc' is not a whole number."),
+        ("webhooks test abc", "'ID': 'abc' is not a UUID."),
+        ("changes --since 2026-13-45", "'--since': there is no such date: 2026-13-45."),
+        ("webhooks replay ID --since soon", f"'--since': 'soon' is none of these: {FORMS}."),
+        ("changes --since tomorrow", f"'--since': 'tomorrow' is none of these: {FORMS}."),
+        ("urls --has x", "'--has': x: use some of images, news, video, alternates."),
+        ("scan a.example --format x", "'--format': 'x' is not one of 'table',"),
+    ],
+)
+def test_a_value_that_is_refused_is_explained_in_our_words(
+    runner: CliRunner, line: str, message: str
+):
+    result = runner.invoke(app, line.split())
+    assert result.exit_code == 2
+    assert f"Invalid value for {message}" in result.stderr
 
 
 @pytest.mark.parametrize(

@@ -52,7 +52,7 @@ def test_everything_is_listed_newest_first():
 
 
 def test_dates_are_those_that_were_listed():
-    states = {
+    states: dict[str, Any] = {
         "before": {"lastmod": day(1), "lastmod_text": "2026-01-01"},
         "after": {"lastmod": day(2)},
     }

@@ -19,7 +19,7 @@ from siteatlas.cli.terminal.drawing import draw_line, terminal_width
 from siteatlas.cli.terminal.errors import run
 from siteatlas.cli.terminal.feed_numbers import require_reached
 from siteatlas.cli.terminal.kind_options import KindsOption, parse_kinds
-from siteatlas.cli.terminal.moments import FORMS, parse_moment
+from siteatlas.cli.terminal.moments import FORMS, parse_time, typed_moment
 from siteatlas.cli.terminal.options import (
     AllOption,
     CursorOption,
@@ -83,9 +83,10 @@ def changes(
     site: OptionalSiteArgument = None,
     *,
     since: Annotated[
-        str | None,
+        datetime | None,
         typer.Option(
             metavar="WHEN",
+            parser=typed_moment,
             help=f"Only changes since: {FORMS}. Default: the newest changes; with --follow now; "
             f"with --format csv or jsonl {USUAL_SINCE}.",
         ),
@@ -110,11 +111,12 @@ def changes(
         raise InputError("Use either --since or --cursor, not both.")
     no_start = since is None and cursor is None and not follow
     newest = no_start and not everything and format is ChangeFormat.TABLE
-    when = since if newest or everything or not no_start else USUAL_SINCE
+    if no_start and not newest and not everything:
+        since = parse_time(USUAL_SINCE, datetime.now(UTC))
     request = FeedRequest(
         site=site,
         kinds=parse_kinds(kinds),
-        since=None if when is None else parse_moment(when, datetime.now(UTC)),
+        since=since,
         cursor=cursor,
         limit=None if everything or follow else limit,
         follow=follow,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import asdict
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Annotated, Any
 from uuid import UUID
 
@@ -25,7 +25,7 @@ from siteatlas.cli.terminal.context import prepare
 from siteatlas.cli.terminal.database import opened
 from siteatlas.cli.terminal.errors import run
 from siteatlas.cli.terminal.feed_numbers import require_reached
-from siteatlas.cli.terminal.moments import FORMS, parse_moment
+from siteatlas.cli.terminal.moments import FORMS, typed_moment
 from siteatlas.cli.terminal.options import (
     AllOption,
     CursorOption,
@@ -209,21 +209,28 @@ def rotate(webhook_id: WebhookArgument) -> None:
 @app.command("replay")
 def replay_(
     webhook_id: WebhookArgument,
-    since: Annotated[str, typer.Option(metavar="WHEN", help=f"From when: {FORMS}.")],
+    since: Annotated[
+        datetime,
+        typer.Option(metavar="WHEN", parser=typed_moment, help=f"From when: {FORMS}."),
+    ],
     as_json: JsonOption = False,
 ) -> None:
     """Deliver the messages after a time or a sequence number of the change feed again."""
-    settings, when = prepare(), parse_moment(since, datetime.now(UTC))
-    start = {"after_seq": when} if isinstance(when, int) else {"since": when}
+    settings = prepare()
 
     async def move(session: AsyncSession) -> None:
         """Set the position of the webhook back, for `siteatlas webhooks replay`."""
-        await require_reached(session, when)
-        await replay(session, webhook_id, **start)
+        await require_reached(session, since)
+        await replay(session, webhook_id, **_replay_start(since))
 
     view = run(_change(settings, webhook_id, "webhooks replay", move))
     line = f"Messages after sequence number {view.delivered_seq} will be delivered again."
     write_json(view) if as_json else print_message(line)
+
+
+def _replay_start(since: datetime | int) -> dict[str, Any]:
+    """Where `siteatlas webhooks replay` starts: after a number of the feed, or at a time."""
+    return {"after_seq": since} if isinstance(since, int) else {"since": since}
 
 
 @app.command("test")

@@ -27,5 +27,7 @@ def parse_kinds(text: str | None) -> frozenset[str] | None:
         return None
     given = {word.strip() for word in text.split(",")}
     if unknown := sorted(given - set(KINDS)):
-        raise typer.BadParameter(f"{', '.join(unknown)}: use some of {', '.join(KINDS)}.")
+        raise typer.BadParameter(
+            f"{', '.join(unknown)}: use some of {', '.join(KINDS)}.", param_hint="'--kinds'"
+        )
     return frozenset(given)

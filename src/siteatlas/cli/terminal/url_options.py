@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from siteatlas.cli.terminal.choices import complete_choice
-from siteatlas.cli.terminal.moments import FORMS, TIME_FORMS, parse_moment, parse_time
+from siteatlas.cli.terminal.moments import FORMS, TIME_FORMS, parse_time, typed_moment
 from siteatlas.errors import InputError
 from siteatlas.insights.url_filters import ListingState, UrlExtra, UrlFilter
 
@@ -20,11 +20,6 @@ EXTRAS = [extra.value for extra in UrlExtra]
 def _parse_filter_time(text: str) -> datetime:
     """The time that an option of a filter gives."""
     return parse_time(text, datetime.now(UTC))
-
-
-def _parse_past_moment(text: str) -> datetime | int:
-    """The time or the number that `--at` gives."""
-    return parse_moment(text, datetime.now(UTC))
 
 
 def _time_option(name: str, help: str) -> object:
@@ -68,7 +63,7 @@ HasOption = Annotated[
 AtOption = Annotated[
     datetime | None,
     typer.Option(
-        "--at", metavar="WHEN", parser=_parse_past_moment, help=f"The URLs of SITE as of: {FORMS}."
+        "--at", metavar="WHEN", parser=typed_moment, help=f"The URLs of SITE as of: {FORMS}."
     ),
 ]
 StateOption = Annotated[ListingState, typer.Option(help="Listed URLs, removed URLs, or all.")]
@@ -100,5 +95,7 @@ def parse_extras(text: str | None) -> frozenset[UrlExtra]:
     """The extras that `--has` names."""
     given = {word.strip() for word in text.split(",")} if text else set()
     if unknown := sorted(given - set(EXTRAS)):
-        raise typer.BadParameter(f"{', '.join(unknown)}: use some of {', '.join(EXTRAS)}.")
+        raise typer.BadParameter(
+            f"{', '.join(unknown)}: use some of {', '.join(EXTRAS)}.", param_hint="'--has'"
+        )
     return frozenset(map(UrlExtra, given))
