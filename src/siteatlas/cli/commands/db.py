@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from siteatlas.cli.hosting.database_copies import backup_database, restore_database
+from siteatlas.cli.terminal.choices import counted
 from siteatlas.cli.terminal.context import prepare
 from siteatlas.cli.terminal.errors import run
 from siteatlas.cli.terminal.options import JsonOption
@@ -115,8 +116,8 @@ def upgrade_server(
 
 def _rows_in_words(rows: dict[str, int]) -> str:
     """What a backup contains, for a message."""
-    shown = {"domains": "sites", "sitemap_urls": "URLs", "jobs": "jobs"}
-    return ", ".join(f"{rows.get(table, 0):,} {word}" for table, word in shown.items())
+    shown = {"domains": "site", "sitemap_urls": "URL", "jobs": "job"}
+    return ", ".join(counted(rows.get(table, 0), noun) for table, noun in shown.items())
 
 
 def _write(state: SchemaState, *, as_json: bool) -> None:
