@@ -19,9 +19,16 @@ class BindRefused(ConfigurationError):
 
 
 class PortTaken(ConfigurationError):
-    """The port is already in use by another program."""
+    """The port is already in use by another program.
+
+    `option` is the option of the command that chooses the port.
+    """
 
     code = "port_taken"
+
+    def __init__(self, message: str | None = None, *, option: str = "--port") -> None:
+        super().__init__(message)
+        self.option = option
 
 
 class DemoRunning(ConfigurationError):

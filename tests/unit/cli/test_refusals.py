@@ -7,7 +7,11 @@ import socket
 import pytest
 from typer.testing import CliRunner
 
+from siteatlas.cli.hosting.worker_probes import probe_listener
 from siteatlas.cli.main import app
+from siteatlas.cli.terminal.errors import advice_for
+from siteatlas.errors import PortTaken
+from siteatlas.settings import Settings
 
 
 @pytest.fixture
@@ -24,7 +28,16 @@ def test_a_taken_port_is_one_sentence_and_what_to_do():
     error, advice = result.stderr.splitlines()
     assert error.startswith("siteatlas: port_taken: ")
     assert f"127.0.0.1:{port}" in error
-    assert "--port" in advice
+    assert advice == "Choose another port with --port; 0 picks a free port."
+
+
+def test_a_taken_metrics_port_is_chosen_with_another_option():
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        settings = Settings(metrics_port=taken.getsockname()[1])
+        with pytest.raises(PortTaken) as raised, probe_listener(settings):
+            pass
+    advice = "Choose another port with --metrics-port; 0 picks a free port."
+    assert advice_for(raised.value) == advice
 
 
 def test_names_are_not_served():

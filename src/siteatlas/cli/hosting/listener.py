@@ -31,9 +31,12 @@ LOOPBACK = {IPV4: "127.0.0.1", IPV6: "::1"}
 ANY_ADDRESS = "0.0.0.0"  # noqa: S104 what `*` stands for
 
 
-def listen(host: str, port: int) -> socket.socket:
-    """A listening socket on an address of this machine; port 0 picks a free port."""
-    return _listener(_bind_address(host), host, port)
+def listen(host: str, port: int, *, option: str = "--port") -> socket.socket:
+    """A listening socket on an address of this machine; port 0 picks a free port.
+
+    `option` is what PortTaken names as the way to choose another port.
+    """
+    return _listener(_bind_address(host), host, port, option)
 
 
 def is_loopback(host: str) -> bool:
@@ -60,14 +63,15 @@ def _bind_address(host: str) -> str:
         ) from error
 
 
-def _listener(address: str, host: str, port: int) -> socket.socket:
-    """Open a listening socket of the service or a worker; error messages show `host`."""
+def _listener(address: str, host: str, port: int, option: str) -> socket.socket:
+    """Open a listening socket of the service or a worker; errors show `host` and `option`."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     try:
         listener = socket.create_server((address, port), family=family, backlog=BACKLOG)
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
-            raise PortTaken(f"{host}:{port} is already in use by another program.") from error
+            message = f"{host}:{port} is already in use by another program."
+            raise PortTaken(message, option=option) from error
         raise ConfigurationError(f"Cannot listen on {host}:{port}: {error.strerror}.") from error
     # Accepted sockets inherit it; asyncio does not set it on a socket that it did not make, and
     # without it each answer waits for the client's delayed acknowledgement, some 40 ms.

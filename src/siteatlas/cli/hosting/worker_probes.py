@@ -25,7 +25,8 @@ def probe_listener(settings: Settings) -> Iterator[socket.socket | None]:
     if settings.metrics_port is None:
         yield None
         return
-    with listen(settings.metrics_host, settings.metrics_port) as listener:
+    host, port = settings.metrics_host, settings.metrics_port
+    with listen(host, port, option="--metrics-port") as listener:
         yield listener
 
 

@@ -41,7 +41,6 @@ INTERRUPTED = 130
 # What to do about an error, where its own message does not say it; the nearest class wins.
 ADVICE: dict[type[SiteatlasError], str] = {
     BindRefused: "Or use --host 127.0.0.1, which needs no key.",
-    PortTaken: "Choose another port with --port or --metrics-port; 0 picks a free port.",
     DemoRunning: "Stop it with Ctrl-C, or set SITEATLAS_DATA_DIR to another directory.",
     ConfigurationError: "Correct the value and run the command again.",
     DatabaseUnavailable: "Check DATABASE_URL, or unset it to use the embedded server.",
@@ -130,5 +129,7 @@ def print_error_message(code: str, message: str, advice: str | None, *, style: s
 
 def advice_for(error: SiteatlasError) -> str | None:
     """What a person can do about `error`."""
+    if isinstance(error, PortTaken):
+        return f"Choose another port with {error.option}; 0 picks a free port."
     found = (ADVICE[kind] for kind in type(error).__mro__ if kind in ADVICE)
     return next(found, None)
