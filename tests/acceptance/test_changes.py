@@ -11,7 +11,7 @@ from uuid import uuid4
 
 import pytest
 
-from siteatlas.storage.models import FeedHead, RobotsFile
+from siteatlas.storage.models import LOCAL_USER_ID, FeedHead, RobotsFile
 from siteatlas.storage.session import Database
 from tests.fixtures.changes import add_changes, add_event, add_published_scan
 from tests.fixtures.commands import Machine
@@ -200,6 +200,14 @@ async def test_a_site_says_what_its_last_scan_changed_and_what_is_held(
         line for line in shown.stdout.splitlines() if line.startswith("last_scan_changes")
     )
     assert machine.json("domains", "show", "example.com")["last_scan_changes"] == {"added": 2}
+
+
+async def test_the_creator_of_a_site_is_shown_by_name(database: Database, machine: Machine):
+    await publish()
+    shown = machine.run("domains", "show", "example.com").stdout.splitlines()
+    assert [line.split()[1:] for line in shown if line.startswith("created_by")] == [["local"]]
+    printed = machine.json("domains", "show", "example.com")
+    assert printed["created_by"] == str(LOCAL_USER_ID)
 
 
 async def test_the_robots_file_is_printed_with_its_history(database: Database, machine: Machine):

@@ -17,7 +17,7 @@ from siteatlas.insights.pages import CursorScope, Page, page_size, text_key
 from siteatlas.insights.tagged_domains import has_tag
 from siteatlas.insights.views import select_view
 from siteatlas.net.address import parse_site
-from siteatlas.storage.models import Domain, LastScanStatus
+from siteatlas.storage.models import Domain, LastScanStatus, User
 from siteatlas.storage.statements.domains import find_domain
 
 
@@ -68,6 +68,12 @@ async def find_domain_view(session: AsyncSession, name: str) -> DomainView:
     if domain is None:
         raise DomainNotFound
     return domain_view(domain)
+
+
+async def find_creator(session: AsyncSession, domain: DomainView) -> str | None:
+    """The name of the user who created a site; None if there is no such user any more."""
+    user = await session.get(User, domain.created_by)
+    return user.name if user is not None else None
 
 
 async def list_domains(

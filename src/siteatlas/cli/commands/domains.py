@@ -44,6 +44,7 @@ from siteatlas.errors import AddressError, DomainNotFound, InputError
 from siteatlas.insights.domains import (
     DomainView,
     domain_view,
+    find_creator,
     find_domain_view,
     list_domains,
 )
@@ -204,8 +205,8 @@ def list_(
 @app.command()
 def show(site: SiteArgument, as_json: JsonOption = False) -> None:
     """Show what is stored about SITE, what its last scan changed and which removals are held."""
-    domain, changed = run(_find(prepare(), site))
-    _write(domain, changed, as_json=as_json)
+    domain, changed, creator = run(_find(prepare(), site))
+    _write(domain, changed, creator, as_json=as_json)
 
 
 @app.command()
@@ -263,7 +264,9 @@ def remove(
     print_message(f"Removed {run(_remove(settings, site))}.")
 
 
-def _write(domain: DomainView, changed: dict[str, int] | None, *, as_json: bool) -> None:
+def _write(
+    domain: DomainView, changed: dict[str, int] | None, creator: str | None, *, as_json: bool
+) -> None:
     """Print a stored site for `siteatlas domains show`, as text or JSON."""
     shown = asdict(domain) | {"last_scan_changes": changed}
     if as_json:
@@ -271,7 +274,8 @@ def _write(domain: DomainView, changed: dict[str, int] | None, *, as_json: bool)
     else:
         listed = ", ".join(f"{number:,} {kind}" for kind, number in (changed or {}).items())
         none = "none" if changed is not None else None
-        write_details((shown | {"last_scan_changes": listed or none}).items())
+        words = {"last_scan_changes": listed or none, "created_by": creator or domain.created_by}
+        write_details((shown | words).items())
     if domain.removals_held_since is not None and not as_json:
         print_message(
             f"{counted(domain.missing_count, 'URL')} missing from the sitemaps, but not proved to "
@@ -301,11 +305,14 @@ async def _list(
         await write_list(request, fetch, SHAPE.filtered_by(watched, tag))
 
 
-async def _find(settings: Settings, site: str) -> tuple[DomainView, dict[str, int] | None]:
-    """Read what is stored about a site, for `siteatlas domains show`."""
+async def _find(
+    settings: Settings, site: str
+) -> tuple[DomainView, dict[str, int] | None, str | None]:
+    """Read a site, what its last scan changed and who created it, for `siteatlas domains show`."""
     async with opened(settings), get_session() as session, session.begin():
         domain = await find_domain_view(session, site)
-        return domain, await changes_of_last_scan(session, domain.id)
+        changed = await changes_of_last_scan(session, domain.id)
+        return domain, changed, await find_creator(session, domain)
 
 
 async def _change(
