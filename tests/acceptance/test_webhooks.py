@@ -96,6 +96,15 @@ def test_a_test_message_tells_why_the_service_fails_to_deliver(machine: Machine,
     assert "last result: egress_denied." in tested.stderr.splitlines()[-1]
 
 
+def test_an_address_that_is_not_allowed_is_refused_without_a_log_line(machine: Machine):
+    ident = machine.json("webhooks", "create", RECEIVER)["id"]
+    private = "http://127.0.0.1:9/"
+    for arguments in (("create", private), ("change", ident, "--url", private)):
+        error, advice = machine.run("webhooks", *arguments).stderr.splitlines()
+        assert error.startswith("siteatlas: egress_denied: ")
+        assert "SITEATLAS_EGRESS_ALLOW" in advice
+
+
 @pytest.mark.parametrize(
     ("arguments", "code"),
     [

@@ -68,6 +68,8 @@ from siteatlas.storage.models import LOCAL_USER_ID
 from siteatlas.storage.session import AsyncSession, get_session
 from siteatlas.storage.statements.webhook_deliveries import NewDelivery
 
+# An address that is refused is the error of the command; the warning in the log would repeat it.
+LOG_LEVEL = "error"
 STORE_IT = "Store the secret now: it is not shown again."
 
 WebhookArgument = Annotated[
@@ -101,7 +103,7 @@ def create(
     as_json: JsonOption = False,
 ) -> None:
     """Create a webhook and print its secret once. It receives everything published from now on."""
-    settings = prepare()
+    settings = prepare(log_level=LOG_LEVEL)
     request = EndpointRequest(url, types, sites, description or "")
     with receiver_refusals(url):
         view, secret, unstored = run(_create(settings, request))
@@ -177,7 +179,7 @@ def change(
         changes["domains"] = None
     if not changes:
         raise InputError("Nothing to change: use --url, --type, --site or --description.")
-    settings = prepare()
+    settings = prepare(log_level=LOG_LEVEL)
     with receiver_refusals(url):
         view = run(_apply(settings, webhook_id, changes))
     _write_changed(view, "Changed", as_json=as_json)
@@ -236,7 +238,7 @@ def _replay_start(since: datetime | int) -> dict[str, Any]:
 @app.command("test")
 def send_test(webhook_id: WebhookArgument, as_json: JsonOption = False) -> None:
     """Send a test message now; exits with 1 unless the receiver accepts it."""
-    settings = prepare()
+    settings = prepare(log_level=LOG_LEVEL)
     delivery, view, failure = run(_test(settings, webhook_id))
     if as_json:
         write_json(delivery)
