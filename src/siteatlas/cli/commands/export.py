@@ -44,9 +44,7 @@ from siteatlas.storage.session import get_session
 
 ExportFormatOption = Annotated[
     ExportFormat | None,
-    typer.Option(
-        help="Format; parquet needs pyarrow. Default: by the suffix of FILE, or csv."
-    ),
+    typer.Option(help="Format; parquet needs pyarrow. Default: by the suffix of FILE, or csv."),
 ]
 OutputOption = Annotated[
     Path | None,
