@@ -43,9 +43,9 @@ def test_everything_is_listed_newest_first():
         entries=[entry(OLD, day(1), day(5)), entry(NEW, day(5), day(9))],
     )
     assert history_lines(page) == [
-        f"2026-01-09 00:00:00Z  removed  {NEW}  (number 9)",
-        f"2026-01-05 00:00:00Z  moved  from {OLD} to {NEW}  (number 5)",
-        f"unknown  changed  {OLD}  (number 3)",
+        f"2026-01-09 00:00:00Z  removed  {NEW}  (feed number 9)",
+        f"2026-01-05 00:00:00Z  moved  from {OLD} to {NEW}  (feed number 5)",
+        f"unknown  changed  {OLD}  (feed number 3)",
         f"2026-01-05 00:00:00Z  first seen  {NEW}, removed 2026-01-09 00:00:00Z",
         f"2026-01-01 00:00:00Z  first seen  {OLD}, removed 2026-01-05 00:00:00Z",
     ]
