@@ -35,8 +35,9 @@ async def receiver(database: Database) -> AsyncIterator[Receiver]:
 
 @pytest.fixture
 def machine(receiver: Receiver, database_url: str, tmp_path: Path) -> Machine:
-    allowed = {"SITEATLAS_EGRESS_ALLOW": receiver.host_port}
-    return Machine(tmp_path, {"DATABASE_URL": database_url} | allowed)
+    """A machine whose workers are quiet: nobody reads what they print, and a full pipe stops them."""
+    settings = {"SITEATLAS_EGRESS_ALLOW": receiver.host_port, "SITEATLAS_LOG_LEVEL": "error"}
+    return Machine(tmp_path, {"DATABASE_URL": database_url} | settings)
 
 
 async def publish_some(domain: Domain, count: int) -> list[int]:
