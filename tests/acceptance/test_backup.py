@@ -36,7 +36,7 @@ async def test_a_backup_is_one_private_file_and_can_be_restored(
         await add_domain(session, "kept.example")
     file = tmp_path / "siteatlas.backup"
     file.write_text("an older backup")
-    assert machine.run("db", "backup", str(file)).stderr.endswith("1 sites, 0 URLs, 0 jobs.\n")
+    assert machine.run("db", "backup", str(file)).stderr.endswith("1 site, 0 URLs, 0 jobs.\n")
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert sorted(path.name for path in tmp_path.iterdir()) == [file.name]
     async with transaction() as session:
