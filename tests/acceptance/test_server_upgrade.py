@@ -89,7 +89,7 @@ def test_the_data_of_an_older_server_is_refused_and_can_be_converted():
 
         upgraded = machine.run("db", "upgrade-server", "--programs", str(programs.folder / "bin"))
         assert upgraded.returncode == 0, upgraded.stderr
-        assert f"from PostgreSQL {OLD} to {MAJOR_VERSION}: 1 sites" in upgraded.stderr
+        assert f"from PostgreSQL {OLD} to {MAJOR_VERSION}: 1 site," in upgraded.stderr
         assert (data_dir / f"postgres-{OLD}" / "PG_VERSION").read_text().strip() == OLD
         assert not list(data_dir.glob("*.backup"))
         assert machine.json("domains", "list")["items"][0]["domain"] == "old.example"
