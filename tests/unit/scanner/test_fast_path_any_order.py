@@ -13,13 +13,12 @@ from siteatlas.scanner.reading.formats.fast_path import FastPath
 from siteatlas.scanner.reading.formats.fast_path_extras import Extensions
 from siteatlas.scanner.reading.formats.fast_path_whole import WholeEntries
 from tests.fixtures.reading_paths import (
-    ANNOUNCING,
     DATE,
     GAP,
     PATH,
     PREFIXES,
     URL,
-    columns_of,
+    columns_of_both_paths,
     escaped,
 )
 
@@ -98,10 +97,8 @@ def document_in_changing_order(draw):
 @settings(max_examples=300, deadline=None)
 @given(document_in_changing_order(), st.integers(1, 4))
 def test_entries_in_changing_order_are_those_of_the_strict_parser(entries, size):
-    text = "".join(entries) + "</urlset>"
-    ends = [len("".join(entries[:count])) for count in range(size, len(entries), size)]
-    fast = columns_of(text, ends, fast=True, root=ANNOUNCING)
-    assert fast == columns_of(text, [], fast=False, root=ANNOUNCING)
+    fast, strict = columns_of_both_paths(entries, size)
+    assert fast == strict
 
 
 def shuffled_images() -> list[str]:

@@ -13,13 +13,12 @@ from siteatlas.scanner.reading.formats.fast_path_extras import Extensions
 from siteatlas.scanner.reading.formats.fast_path_sections import without_sections
 from siteatlas.scanner.reading.formats.fast_path_whole import WholeEntries
 from tests.fixtures.reading_paths import (
-    ANNOUNCING,
     DATE,
     GAP,
     PATH,
     PREFIXES,
     URL,
-    columns_of,
+    columns_of_both_paths,
     escaped,
 )
 
@@ -80,10 +79,8 @@ def document_of_one_generator(draw):
 @given(document_of_one_generator(), st.integers(1, 4))
 def test_entries_matched_whole_are_those_of_the_strict_parser(entries, size):
     """In several texts: what is CDATA is learned from the first one."""
-    text = "".join(entries) + "</urlset>"
-    ends = [len("".join(entries[:count])) for count in range(size, len(entries), size)]
-    fast = columns_of(text, ends, fast=True, root=ANNOUNCING)
-    assert fast == columns_of(text, [], fast=False, root=ANNOUNCING)
+    fast, strict = columns_of_both_paths(entries, size)
+    assert fast == strict
 
 
 USUAL = (
