@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import httpx
 import pytest
 
+from siteatlas.queue.operator_actions import retry
 from tests.faults.feed_machine import check_kinds
 from tests.fixtures.changing_site import ChangingSite
+from tests.fixtures.database import transaction
 from tests.fixtures.deaths import mortal_jobs
 from tests.fixtures.feed import FeedClient, Mirror
 from tests.fixtures.queue import job_of
-from tests.integration.changes.runs import cancel_dead, scan, start_and_die
+from tests.integration.changes.runs import cancel_dead, finish, scan, start_and_die
 
 PAGE = "/a0"
 LATER = "2026-11-10"
@@ -40,21 +43,46 @@ def move_on(site: ChangingSite) -> None:
     site["/c.xml"].put(PAGE, date=LATER)
 
 
+@dataclass(frozen=True)
+class Sequel:
+    """What happens to the URL after the scan that died, and whether that scan's job is retried."""
+
+    then: Callable[[ChangingSite], None]
+    retried: bool = False
+
+    async def run(self, site: ChangingSite, job_id: int) -> None:
+        """Change the site and scan it to the end."""
+        self.then(site)
+        if self.retried and (await job_of(job_id)).status == "cancelled":
+            async with transaction() as session:
+                await retry(session, job_id)
+            await finish(site, job_id)
+        else:
+            await scan(site)
+
+
+SEQUELS = [
+    *map(Sequel, [stay_moved, move_back, return_too, leave, move_on]),
+    Sequel(return_too, retried=True),
+    Sequel(move_on, retried=True),
+]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("then", [stay_moved, move_back, return_too, leave, move_on])
+@pytest.mark.parametrize("sequel", SEQUELS, ids=lambda one: f"{one.then.__name__}-{one.retried}")
 async def test_the_feed_is_right_wherever_the_url_is_found(
-    client: httpx.AsyncClient, then: Callable[[ChangingSite], None]
+    client: httpx.AsyncClient, sequel: Sequel
 ):
     with mortal_jobs():
         for commit in range(1, 40):
             async with ChangingSite() as site:
-                if not await feed_is_right(client, site, commit, then):
+                if not await feed_is_right(client, site, commit, sequel):
                     break
     assert commit > 4
 
 
 async def feed_is_right(
-    client: httpx.AsyncClient, site: ChangingSite, commit: int, then: Callable[[ChangingSite], None]
+    client: httpx.AsyncClient, site: ChangingSite, commit: int, sequel: Sequel
 ) -> bool:
     """Whether a scan died after this COMMIT; the events of the next one are checked.
 
@@ -70,21 +98,20 @@ async def feed_is_right(
     await die_and_cancel(site, 5)
     site["/a.xml"].drop(PAGE)
     site["/b.xml"].put(PAGE, date="2026-11-09")
-    died = await die_and_cancel(site, commit)
+    job_id, died = await die_and_cancel(site, commit)
     between = await Mirror.of(feed)
     if died:
-        then(site)
-        await scan(site)
+        await sequel.run(site, job_id)
         await check_feed(feed, published, between)
     return died
 
 
-async def die_and_cancel(site: ChangingSite, commit: int) -> bool:
-    """Whether a scan died after a COMMIT; if so, it is never published."""
+async def die_and_cancel(site: ChangingSite, commit: int) -> tuple[int, bool]:
+    """The job of a scan, and whether it died after a COMMIT; if so, the job is cancelled."""
     job_id, died = await start_and_die(site, commit=commit, after=True)
     if (await job_of(job_id)).status == "processing":
         await cancel_dead(site, job_id)
-    return died
+    return job_id, died
 
 
 async def check_feed(feed: FeedClient, published: Mirror, between: Mirror) -> None:
