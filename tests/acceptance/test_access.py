@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from siteatlas.cli.hosting.listener import MAKE_KEY, NO_ADMIN_KEY
+from siteatlas.cli.hosting.listener import CREATE_KEY, NO_ADMIN_KEY
 from tests.fixtures.commands import PATIENCE, Machine
 from tests.fixtures.waiting import block_until
 
@@ -124,8 +124,10 @@ def test_a_key_is_printed_once_and_listed_without_its_secret(machine: Machine):
 def test_a_key_without_an_admin_key_comes_with_a_warning(machine: Machine):
     created = machine.run("--quiet", "keys", "create", "--name", "nightly")
     assert created.returncode == 0
-    assert created.stderr.splitlines() == [f"{NO_ADMIN_KEY} Create one on this machine: {MAKE_KEY}"]
-    admin = machine.run(*MAKE_KEY.split()[1:])
+    assert created.stderr.splitlines() == [
+        f"{NO_ADMIN_KEY} Create one on this machine: {CREATE_KEY}"
+    ]
+    admin = machine.run(*CREATE_KEY.split()[1:])
     again = machine.run("keys", "create", "--name", "weekly")
     assert NO_ADMIN_KEY not in admin.stderr + again.stderr
 

@@ -148,7 +148,7 @@ async def test_follow_says_that_it_waits_and_prints_what_is_published_later(
         assert following.stderr is not None
         said = [await asyncio.to_thread(following.stderr.readline) for _ in range(2)]
         assert said == [
-            "Following changes after feed number 1. Press Ctrl+C to stop.\n",
+            "Following changes after feed number 1. Press Ctrl-C to stop.\n",
             "No worker is running. Start one: siteatlas serve\n",
         ]
         printed = asyncio.create_task(asyncio.to_thread(following.stdout.readline))

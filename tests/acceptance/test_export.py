@@ -118,7 +118,7 @@ async def test_csv_goes_to_stdout_with_filters(database: Database, machine: Mach
     assert result.returncode == 0, result.stderr
     rows = list(csv.DictReader(result.stdout.splitlines()))
     assert [row["url"] for row in rows] == [f"https://example.com/blog/{n}" for n in range(3)]
-    assert "as of number 0" in result.stderr
+    assert "as of feed number 0" in result.stderr
 
 
 async def test_a_file_that_cannot_be_written_is_not_left_behind(

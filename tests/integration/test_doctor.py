@@ -21,7 +21,7 @@ from siteatlas.cli.hosting.doctor import (
     check_port,
 )
 from siteatlas.cli.hosting.doctor_database import check_database
-from siteatlas.cli.hosting.listener import MAKE_KEY, NO_ADMIN_KEY
+from siteatlas.cli.hosting.listener import CREATE_KEY, NO_ADMIN_KEY
 from siteatlas.errors import (
     DnsError,
     DnsNameUnknown,
@@ -76,7 +76,7 @@ async def test_keys_without_the_scope_admin_are_noticed(database: Database, tmp_
         await create_key(session, KeyRequest("ann", frozenset({Scope.READ})))
     keys = (await findings_of(database))["keys"]
     assert (keys.state, keys.message) == (State.WARN, NO_ADMIN_KEY)
-    assert MAKE_KEY in str(keys.advice)
+    assert CREATE_KEY in str(keys.advice)
     with_file = replace(OWN_SERVER, admin_key_file=tmp_path / "key")
     assert "keys" not in await findings_of(database, with_file)
     async with transaction() as session:

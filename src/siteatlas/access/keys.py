@@ -135,7 +135,7 @@ def _require_same_key(stored: StoredKey, key: KeyText, file: Path) -> None:
 
 def _read_key_file(file: Path) -> KeyText:
     """The key in a file; ConfigurationError says how to make one."""
-    advice = f"Make a key with: siteatlas keys generate > {file}"
+    advice = f"Generate a key with: siteatlas keys generate > {file}"
     try:
         return parse_key(file.read_text(encoding="utf-8").strip())
     except (OSError, UnicodeDecodeError) as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from urllib.parse import parse_qs
 
 from fastapi import Request
@@ -28,13 +29,15 @@ class Form:
     def number(self, name: str, what: str, *, least: float, most: float) -> float | None:
         """A number within these bounds; None for an empty field. `what` names it in the error."""
         text = self.value(name)
+        if not text:
+            return None
         try:
-            value = float(text or least)
+            value = float(text)
         except ValueError:
-            value = -1.0
+            value = math.nan
         if not least <= value <= most:
             raise InputError(f"{what} must be a number from {least:,} to {most:,}.")
-        return value if text else None
+        return value
 
     def whole_number(self, name: str, what: str, *, most: int) -> int | None:
         """A whole number above zero; None for an empty field."""

@@ -8,12 +8,11 @@ from pathlib import Path
 from siteatlas.cli.commands.site_files import SiteFile, UnusableLine, read_site_file
 from siteatlas.cli.scanning.messages import shown_site
 from siteatlas.cli.terminal.choices import counted
-from siteatlas.cli.terminal.database import opened
+from siteatlas.cli.terminal.database import opened, warn_without_worker
 from siteatlas.cli.terminal.errors import report
 from siteatlas.cli.terminal.output import print_message, write_json
 from siteatlas.errors import TooManyTags
 from siteatlas.insights.domains import DomainView, domain_view
-from siteatlas.insights.workers import any_worker_alive
 from siteatlas.net.address import WebAddress
 from siteatlas.net.egress import EgressPolicy
 from siteatlas.queue.new_job import SubmittedJob
@@ -59,13 +58,10 @@ async def add_sites(
             added.append(await _add_one(settings, address, watching))
             if not as_json:
                 print_message(added[-1].line())
-        async with get_session() as session, session.begin():
-            served = await any_worker_alive(session)
-    if as_json:
-        items = [asdict(one.domain) | {"job_id": one.job.job_id} for one in added]
-        write_json(items[0] if len(items) == 1 else {"items": items, "next_cursor": None})
-    if not served:
-        print_message("No worker is running. Start one: siteatlas serve")
+        if as_json:
+            items = [asdict(one.domain) | {"job_id": one.job.job_id} for one in added]
+            write_json(items[0] if len(items) == 1 else {"items": items, "next_cursor": None})
+        await warn_without_worker()
 
 
 async def _add_one(settings: Settings, address: WebAddress, watching: WatchOptions) -> AddedDomain:
@@ -95,18 +91,20 @@ async def add_file(
         counts = await _import(settings, listed)
         for domain in counts.over_tagged:
             listed.refuse(domain, TooManyTags())
-        async with get_session() as session, session.begin():
-            served = await any_worker_alive(session)
+        _write_import(path, counts, listed, as_json=as_json)
+        await warn_without_worker()
+    return not listed.unusable
+
+
+def _write_import(path: Path, counts: ImportCounts, listed: SiteFile, *, as_json: bool) -> None:
+    """Print what became of the lines of a file, as text or JSON."""
     if as_json:
         errors = [_as_dict(line) for line in listed.unusable]
         write_json({"added": counts.added, "known": counts.known, "errors": errors})
-    else:
-        for line in listed.unusable:
-            report(line.error, about=f"{path}:{line.line}: {shown_site(line.site)}")
-        print_message(_summary(counts, len(listed.unusable)))
-    if not served:
-        print_message("No worker is running. Start one: siteatlas serve")
-    return not listed.unusable
+        return
+    for line in listed.unusable:
+        report(line.error, about=f"{path}:{line.line}: {shown_site(line.site)}")
+    print_message(_summary(counts, len(listed.unusable)))
 
 
 async def _import(settings: Settings, listed: SiteFile) -> ImportCounts:

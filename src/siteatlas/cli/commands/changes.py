@@ -14,7 +14,7 @@ import typer
 
 from siteatlas.cli.terminal.change_lines import ChangeLines, StyledLine
 from siteatlas.cli.terminal.context import prepare
-from siteatlas.cli.terminal.database import opened
+from siteatlas.cli.terminal.database import opened, warn_without_worker
 from siteatlas.cli.terminal.drawing import draw_line, terminal_width
 from siteatlas.cli.terminal.errors import run
 from siteatlas.cli.terminal.feed_numbers import require_reached
@@ -33,7 +33,7 @@ from siteatlas.cli.terminal.output import (
     write_json_lines,
     write_line,
 )
-from siteatlas.cli.terminal.tag_options import TagFilterOption, require_site_or_tag
+from siteatlas.cli.terminal.tag_options import TagFilterOption, refuse_site_with_tag
 from siteatlas.errors import DatabaseError, InputError
 from siteatlas.insights.change_views import ChangeView, FeedPage
 from siteatlas.insights.changes import list_changes, number_before
@@ -42,7 +42,6 @@ from siteatlas.insights.feed_positions import read_head
 from siteatlas.insights.feed_windows import FeedFilter
 from siteatlas.insights.latest_changes import latest_changes
 from siteatlas.insights.pages import DEFAULT_LIMIT, MAX_LIMIT
-from siteatlas.insights.workers import any_worker_alive
 from siteatlas.safe_text import printable
 from siteatlas.settings import Settings
 from siteatlas.storage.session import get_session, get_snapshot_session
@@ -106,7 +105,7 @@ def changes(
     Without --since, the newest changes are printed, the latest one last.
     Example: siteatlas changes example.com --since 2d --kinds added,removed
     """
-    require_site_or_tag(site, tag)
+    refuse_site_with_tag(site, tag)
     if since is not None and cursor is not None:
         raise InputError("Use either --since or --cursor, not both.")
     no_start = since is None and cursor is None and not follow
@@ -130,7 +129,8 @@ async def _print_newest(
     settings: Settings, request: FeedRequest, write: Callable[[Sequence[ChangeView]], None]
 ) -> None:
     """Print the newest events for `siteatlas changes`, in the order of the feed."""
-    size = min(request.limit or MAX_LIMIT, MAX_LIMIT)
+    assert request.limit is not None
+    size = min(request.limit, MAX_LIMIT)
     async with opened(settings):
         wanted = await _feed_filter(request)
         async with get_snapshot_session() as session:
@@ -181,10 +181,8 @@ async def _feed_pages(request: FeedRequest) -> AsyncIterator[FeedPage]:
 async def _announce_following(after: int | None) -> None:
     """Say that `siteatlas changes --follow` waits, and if nothing will come without a worker."""
     place = "" if after is None else f" after feed number {after}"
-    print_message(f"Following changes{place}. Press Ctrl+C to stop.")
-    async with get_session() as session, session.begin():
-        if not await any_worker_alive(session):
-            print_message("No worker is running. Start one: siteatlas serve")
+    print_message(f"Following changes{place}. Press Ctrl-C to stop.")
+    await warn_without_worker()
 
 
 async def _find_start(request: FeedRequest) -> tuple[FeedFilter, int | None]:

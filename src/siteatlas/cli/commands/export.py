@@ -17,7 +17,7 @@ from siteatlas.cli.terminal.feed_numbers import require_reached
 from siteatlas.cli.terminal.kind_options import KindsOption, parse_kinds
 from siteatlas.cli.terminal.options import OptionalSiteArgument
 from siteatlas.cli.terminal.output import is_terminal, print_message, write_bytes
-from siteatlas.cli.terminal.tag_options import TagFilterOption, require_site_or_tag
+from siteatlas.cli.terminal.tag_options import TagFilterOption, refuse_site_with_tag
 from siteatlas.cli.terminal.url_options import (
     AtOption,
     ContainsOption,
@@ -77,7 +77,7 @@ def export(
     at: AtOption = None,
     after: Annotated[
         int | None,
-        typer.Option(min=0, metavar="NUMBER", help="Only changes after this number of the feed."),
+        typer.Option(min=0, metavar="NUMBER", help="Only changes after this sequence number."),
     ] = None,
     kinds: KindsOption = None,
 ) -> None:
@@ -101,7 +101,7 @@ def export(
     request = ExportRequest(what, form, None, wanted, parse_kinds(kinds), after, tag, at)
     require_possible(wanted)
     _require_fitting_options(request, output)
-    require_site_or_tag(site, tag)
+    refuse_site_with_tag(site, tag)
     run(_export(prepare(), site, request, output))
 
 
@@ -134,8 +134,7 @@ async def _export(
         export = await begin_export(request)
         await _write_export(export, output)
     print_message(
-        f"Complete as of number {export.metadata.as_of_seq} of the change feed "
-        f"(schema {export.metadata.schema})."
+        f"Complete as of feed number {export.metadata.as_of_seq} (schema {export.metadata.schema})."
     )
 
 

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from siteatlas.cli.terminal.context import prepare
-from siteatlas.cli.terminal.database import opened
+from siteatlas.cli.terminal.database import NO_WORKER, opened
 from siteatlas.cli.terminal.errors import run
 from siteatlas.cli.terminal.options import JsonOption
 from siteatlas.cli.terminal.output import (
@@ -128,7 +128,7 @@ def write_state(state: SchedulerState) -> None:
         ]
     )
     if not state.workers:
-        print_message("No worker is running. Start one: siteatlas serve")
+        print_message(NO_WORKER)
         return
     write_table(WORKER_COLUMNS, map(_worker_row, state.workers))
 

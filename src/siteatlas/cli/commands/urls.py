@@ -37,7 +37,7 @@ from siteatlas.cli.terminal.paged_list import (
     read_pages,
     write_list,
 )
-from siteatlas.cli.terminal.tag_options import TagFilterOption, require_site_or_tag
+from siteatlas.cli.terminal.tag_options import TagFilterOption, refuse_site_with_tag
 from siteatlas.cli.terminal.url_options import (
     AtOption,
     ContainsOption,
@@ -176,7 +176,7 @@ async def _list(
     bare: bool,
 ) -> None:
     """Print stored URLs for `siteatlas urls`."""
-    require_site_or_tag(site, tag)
+    refuse_site_with_tag(site, tag)
     if site is None and at is not None:
         raise InputError("--at needs a site.")
     async with opened(settings):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from siteatlas.access.installation import Installation
 from siteatlas.access.keys import adopt_admin_key
-from siteatlas.cli.hosting.listener import MAKE_KEY, is_loopback
+from siteatlas.cli.hosting.listener import CREATE_KEY, is_loopback
 from siteatlas.cli.terminal.output import print_warning
 from siteatlas.errors import BindRefused
 from siteatlas.settings import Settings
@@ -27,7 +27,7 @@ async def check_access(settings: Settings, *, insecure_no_auth: bool = False) ->
     if not insecure_no_auth:
         raise BindRefused(
             f"{settings.host} is not a loopback address, so the service needs an access key. "
-            f"Create one with: {MAKE_KEY}"
+            f"Create one with: {CREATE_KEY}"
         )
     print_warning(INSECURE.format(host=settings.host), style="bold red")
     return installation

@@ -14,7 +14,7 @@ from http.client import HTTPException
 from pathlib import Path
 
 from siteatlas.access.keys import ADMIN_KEY_NAME
-from siteatlas.cli.hosting.listener import MAKE_KEY, is_loopback, listen, local_url
+from siteatlas.cli.hosting.listener import CREATE_KEY, is_loopback, listen, local_url
 from siteatlas.errors import (
     AddressError,
     DnsError,
@@ -112,7 +112,7 @@ def check_access(settings: Settings, *, is_closed: bool | None) -> Finding:
         return ok("access", f"Listens on {settings.host}; {LOCAL_ACCESS[is_closed]}.")
     if is_closed is False and file is None:
         message = f"{settings.host} can be reached from other machines, but there is no key."
-        return fail("access", message, f"Create one: {MAKE_KEY}")
+        return fail("access", message, f"Create one: {CREATE_KEY}")
     if not settings.public_url.startswith("https:"):
         message = f"{settings.host} can be reached from other machines without TLS."
         advice = "Put a reverse proxy with TLS in front and set SITEATLAS_PUBLIC_URL to its https"

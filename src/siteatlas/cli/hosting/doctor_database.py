@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from siteatlas.access.installation import Installation
 from siteatlas.access.keys import lacks_admin_key
-from siteatlas.cli.hosting.doctor import Finding, fail, ok, size_in_words, warn
+from siteatlas.cli.hosting.doctor import Finding, State, fail, ok, size_in_words, warn
 from siteatlas.cli.hosting.listener import CREATE_ADMIN_KEY, NO_ADMIN_KEY
 from siteatlas.errors import SchemaNewer, SchemaOutdated
 from siteatlas.insights.queue_load import count_waiting
@@ -19,12 +19,15 @@ SLOW_SECONDS = 0.1
 CLOCK_SECONDS = 5.0
 
 
-async def check_database(settings: Settings, database: Database) -> tuple[list[Finding], bool]:
-    """The findings, and whether the installation is closed."""
+async def check_database(
+    settings: Settings, database: Database
+) -> tuple[list[Finding], bool | None]:
+    """The findings, and whether the installation is closed; None if that cannot be read."""
     setup = await server_setup(database)
-    findings = [_check_server(setup), _check_schema(setup), _check_clock(setup)]
-    if findings[1].advice is not None:
-        return findings, False
+    schema = _check_schema(setup)
+    findings = [_check_server(setup), schema, _check_clock(setup)]
+    if schema.state is State.FAIL:
+        return findings, None
     findings.append(_check_rights(await role_rights(database)))
     if settings.database_url is not None:
         findings.append(_check_pooler(setup, is_pooled=await is_pooled(database)))

@@ -22,9 +22,9 @@ ACCEPT_FAILED = "socket.accept() out of system resource"
 
 log = get_logger("serve")
 
-MAKE_KEY = "siteatlas keys create --name admin --scope admin"
+CREATE_KEY = "siteatlas keys create --name admin --scope admin"
 NO_ADMIN_KEY = "No active key has the scope admin."
-CREATE_ADMIN_KEY = f"Create one on this machine: {MAKE_KEY}"
+CREATE_ADMIN_KEY = f"Create one on this machine: {CREATE_KEY}"
 LOOPBACK_NAMES = {"localhost": "127.0.0.1"}
 IPV4, IPV6 = 4, 6
 LOOPBACK = {IPV4: "127.0.0.1", IPV6: "::1"}
@@ -59,7 +59,7 @@ def _bind_address(host: str) -> str:
     except ValueError as error:
         raise BindRefused(
             f"{host} is not an address to listen on. Use 127.0.0.1 or, with an access key, another "
-            f"address of this machine, or 0.0.0.0 for all of them. Make a key with: {MAKE_KEY}"
+            f"address of this machine, or 0.0.0.0 for all of them. Create a key with: {CREATE_KEY}"
         ) from error
 
 

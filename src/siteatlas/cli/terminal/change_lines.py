@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from siteatlas.cli.terminal.choices import counted
 from siteatlas.cli.terminal.output import cell_text
 from siteatlas.cli.terminal.tables import relative_time, shorten_middle
 from siteatlas.insights.change_views import ChangeView
@@ -143,7 +144,7 @@ def listed_value(state: dict[str, Any] | None, name: str) -> str:
 def _event_details(event: ChangeView, data: dict[str, Any]) -> Iterator[str]:
     """What is printed below an event of a document or a domain."""
     if event.kind == "baseline":
-        yield f"first read: {_counted(data.get('url_count') or 0, 'URL')}"
+        yield f"first read: {counted(data.get('url_count') or 0, 'URL')}"
     elif event.kind == "removals_held":
         yield from _held_details(data)
     elif event.kind == "robots_changed":
@@ -154,12 +155,12 @@ def _event_details(event: ChangeView, data: dict[str, Any]) -> Iterator[str]:
 
 def _held_details(data: dict[str, Any]) -> Iterator[str]:
     """How many URLs wait for a proof, and which documents stand in the way."""
-    yield f"{_counted(data.get('count') or 0, 'URL')} missing, but not proved to be removed"
+    yield f"{counted(data.get('count') or 0, 'URL')} missing, but not proved to be removed"
     for document in data.get("documents") or ():
         reason = str(document.get("reason"))
         yield f"{document.get('sitemap')} {HOLD_REASONS.get(reason, reason)}"
     if more := data.get("more_documents"):
-        yield f"and {_counted(more, 'more sitemap')}"
+        yield f"and {counted(more, 'more sitemap')}"
 
 
 def _robots_details(domain: str, data: dict[str, Any]) -> Iterator[str]:
@@ -172,10 +173,6 @@ def _robots_details(domain: str, data: dict[str, Any]) -> Iterator[str]:
     yield from changed[:MAX_ROBOTS_LINES]
     if not changed or len(changed) > MAX_ROBOTS_LINES or data.get("diff_truncated"):
         yield f"{'more' if changed else 'see'}: siteatlas robots {domain} --history"
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def _simple_values(data: dict[str, Any]) -> str:

@@ -6,9 +6,12 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 
 from siteatlas.cli.terminal.output import print_message
+from siteatlas.insights.workers import any_worker_alive
 from siteatlas.settings import Settings
-from siteatlas.storage.session import REQUEST_LIMITS, Database
+from siteatlas.storage.session import REQUEST_LIMITS, Database, get_session
 from siteatlas.storage.startup import open_storage
+
+NO_WORKER = "No worker is running. Start one: siteatlas serve"
 
 
 @asynccontextmanager
@@ -29,3 +32,11 @@ async def opened(
         usual_limits=usual_limits,
     ) as database:
         yield database
+
+
+async def warn_without_worker() -> None:
+    """Say so if nobody runs the jobs that a command queued or waits for."""
+    async with get_session() as session, session.begin():
+        alive = await any_worker_alive(session)
+    if not alive:
+        print_message(NO_WORKER)

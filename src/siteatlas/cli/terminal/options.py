@@ -44,8 +44,6 @@ FailOnOption = Annotated[
         "(partial), or if it failed, is partial or found problems (problems)."
     ),
 ]
-
-
 LimitOption = Annotated[int, typer.Option(min=1, help="Maximum number of items to print.")]
 CursorOption = Annotated[
     str | None, typer.Option(help="Continue from the next_cursor of an earlier page.")

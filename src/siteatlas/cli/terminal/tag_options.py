@@ -21,7 +21,7 @@ TagFilterOption = Annotated[
 ]
 
 
-def require_site_or_tag(site: str | None, tag: str | None) -> None:
+def refuse_site_with_tag(site: str | None, tag: str | None) -> None:
     """Refuse a command that names both a site and a tag."""
     if site is not None and tag is not None:
         raise InputError("Use either SITE or --tag, not both.")

@@ -69,14 +69,13 @@ AtOption = Annotated[
 StateOption = Annotated[ListingState, typer.Option(help="Listed URLs, removed URLs, or all.")]
 
 
-def require_possible(wanted: UrlFilter) -> UrlFilter:
-    """The filter as it is; InputError if no URL can ever match it."""
+def require_possible(wanted: UrlFilter) -> None:
+    """Raise InputError if no URL can ever match a filter."""
     for option, text in (("--prefix", wanted.prefix), ("--url", wanted.url)):
         if text and not _may_start_url(text):
             raise InputError(f"{option} is compared with full URLs. {FULL_URL_HINT}")
     _require_order("lastmod", wanted.lastmod_from, wanted.lastmod_to)
     _require_order("first-seen", wanted.first_seen_from, wanted.first_seen_to)
-    return wanted
 
 
 def _may_start_url(text: str) -> bool:

@@ -255,7 +255,7 @@ def _changed_settings(form: Form) -> dict[str, Any]:
         "scan_interval_hours": form.number(
             "interval", "The interval", least=MIN_INTERVAL_HOURS, most=MAX_INTERVAL_HOURS
         ),
-        "max_pages": form.whole_number("max_pages", "The most URLs to store", most=MAX_PAGES),
+        "max_pages": form.whole_number("max_pages", "The maximum number of URLs", most=MAX_PAGES),
     }
 
 

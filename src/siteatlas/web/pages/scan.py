@@ -80,7 +80,7 @@ async def _submit(address: WebAddress, form: Form, context: Services, identity: 
             session,
             address,
             created_by=identity.user_id,
-            max_pages=form.whole_number("max_pages", "The most URLs to store", most=MAX_PAGES),
+            max_pages=form.whole_number("max_pages", "The maximum number of URLs", most=MAX_PAGES),
             watch=form.is_checked("watch"),
             interval_hours=context.settings.scan_interval_hours,
             max_attempts=context.settings.max_attempts,
