@@ -28,7 +28,7 @@ from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from siteatlas.storage.models import ChangeKind, RemovalEvidence
-from siteatlas.storage.statements.url_changes import merged_kind
+from siteatlas.storage.statements.url_changes import insert_departures, merged_earlier_changes
 from siteatlas.storage.tables import FEED_EVENTS, SCANS, URL_CHANGES
 
 CHANGES_PER_BATCH = 5_000
@@ -86,30 +86,8 @@ def _splitting_moves() -> Any:
         .values(kind=ChangeKind.ADDED, previous_sitemap_id=None, before=null())
         .cte("arrivals")
     )
-    departures = {
-        "scan_id": moves.c.scan_id,
-        "sitemap_id": moves.c.previous_sitemap_id,
-        "url_hash": moves.c.url_hash,
-        "kind": literal(ChangeKind.REMOVED, URL_CHANGES.c.kind.type),
-        "url": moves.c.url,
-        "before": moves.c.before,
-        "not_before": moves.c.not_before,
-        "not_after": moves.c.not_after,
-        "evidence": literal(RemovalEvidence.COMPLETE, URL_CHANGES.c.evidence.type),
-    }
-    added = insert(URL_CHANGES).from_select(list(departures), select(*departures.values()))
-    return (
-        added.on_conflict_do_update(
-            index_elements=list(keys),
-            set_={
-                "kind": added.excluded.kind,
-                "after": null(),
-                "evidence": added.excluded.evidence,
-            },
-        )
-        .add_cte(arrivals)
-        .returning(literal(1))
-    )
+    evidence = literal(RemovalEvidence.COMPLETE, URL_CHANGES.c.evidence.type)
+    return insert_departures(moves, evidence).add_cte(arrivals).returning(literal(1))
 
 
 def _taking_over() -> Any:
@@ -125,18 +103,7 @@ def _taking_over() -> Any:
     others = [column for column in taken.c if column.name != "scan_id"]
     rows = select(_NEW.label("scan_id"), *others).order_by(taken.c.sitemap_id, taken.c.url_hash)
     added = insert(URL_CHANGES).from_select(["scan_id", *(c.name for c in others)], rows)
-    earlier, later = added.excluded, URL_CHANGES.c
-    return added.on_conflict_do_update(
-        index_elements=list(keys),
-        set_={
-            "before": earlier.before,
-            "not_before": earlier.not_before,
-            "kind": merged_kind(earlier, later),
-            "previous_sitemap_id": func.coalesce(
-                later.previous_sitemap_id, earlier.previous_sitemap_id
-            ),
-        },
-    ).returning(literal(1))
+    return merged_earlier_changes(added).returning(literal(1))
 
 
 SPLIT_MOVES = _splitting_moves()

@@ -36,7 +36,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.sql.selectable import CTE
 
 from siteatlas.storage.models import ChangeKind, RemovalEvidence
-from siteatlas.storage.statements.url_changes import listed_state
+from siteatlas.storage.statements.url_changes import insert_departures, listed_state
 from siteatlas.storage.tables import SITEMAP_URLS, SITEMAPS, URL_CHANGES
 
 URLS_PER_BATCH = 5_000
@@ -187,24 +187,18 @@ def _told_of_origins(removed: CTE) -> Any:
     The move is no longer told: for readers of the feed, the URL leaves the document it was in.
     """
     move = URL_CHANGES.alias("move")
-    rows = select(
-        move.c.scan_id,
-        move.c.previous_sitemap_id.label("sitemap_id"),
-        move.c.url_hash,
-        literal(ChangeKind.REMOVED, URL_CHANGES.c.kind.type).label("kind"),
-        move.c.url,
-        move.c.before,
-        removed.c.evidence,
-        move.c.not_before,
-        removed.c.not_after,
-    ).where(
-        move.c.scan_id == _SCAN,
-        move.c.sitemap_id == removed.c.sitemap_id,
-        move.c.url_hash == removed.c.url_hash,
-        move.c.kind == ChangeKind.MOVED,
+    moves = (
+        select(*(column for column in move.c if column.name not in ("not_after", "evidence")))
+        .add_columns(removed.c.not_after, removed.c.evidence)
+        .where(
+            move.c.scan_id == _SCAN,
+            move.c.sitemap_id == removed.c.sitemap_id,
+            move.c.url_hash == removed.c.url_hash,
+            move.c.kind == ChangeKind.MOVED,
+        )
+        .subquery("moves")
     )
-    names = [column.name for column in rows.selected_columns]
-    return insert(URL_CHANGES).from_select(names, rows).returning(URL_CHANGES.c.scan_id)
+    return insert_departures(moves, moves.c.evidence).returning(URL_CHANGES.c.scan_id)
 
 
 REMOVE_MISSING = _removal(whole_documents=False)

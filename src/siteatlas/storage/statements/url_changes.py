@@ -108,6 +108,42 @@ def merged_changes(statement: Insert) -> Insert:
     )
 
 
+def merged_earlier_changes(statement: Insert) -> Insert:
+    """An INSERT of changes that merges them with later ones of the same entries and scan."""
+    earlier, later = statement.excluded, URL_CHANGES.c
+    return statement.on_conflict_do_update(
+        index_elements=[later.scan_id, later.sitemap_id, later.url_hash],
+        set_={
+            "before": earlier.before,
+            "not_before": earlier.not_before,
+            "kind": merged_kind(earlier, later),
+            "previous_sitemap_id": func.coalesce(
+                later.previous_sitemap_id, earlier.previous_sitemap_id
+            ),
+        },
+    )
+
+
+def insert_departures(moves: FromClause, evidence: ColumnElement[Any]) -> Insert:
+    """The INSERT of the departures of moved URLs from the documents that they were in.
+
+    Whatever happened to such an entry in the same scan came later: the URL was listed there again.
+    """
+    rows = {
+        "scan_id": moves.c.scan_id,
+        "sitemap_id": moves.c.previous_sitemap_id,
+        "url_hash": moves.c.url_hash,
+        "kind": literal(ChangeKind.REMOVED, URL_CHANGES.c.kind.type),
+        "url": moves.c.url,
+        "before": moves.c.before,
+        "not_before": moves.c.not_before,
+        "not_after": moves.c.not_after,
+        "evidence": evidence,
+    }
+    statement = insert(URL_CHANGES).from_select(list(rows), select(*rows.values()))
+    return merged_earlier_changes(statement)
+
+
 class _OldState:
     """The columns of the rows as they were, in the CTE that locks them."""
 
