@@ -31,6 +31,8 @@ from siteatlas.setting_types import (
 SETTINGS_FILE = "siteatlas.toml"
 MIN_INTERVAL_HOURS = 0.016
 MAX_INTERVAL_HOURS = 8760
+# URLs that one scan stores, at most.
+MAX_PAGES = 50_000_000
 DEFAULT_MAX_ATTEMPTS = 5
 SYSTEM_DATA_DIR = Path("/var/lib/siteatlas")
 
@@ -225,7 +227,7 @@ class Settings(AccessSettings):
         ),
     )
     max_urls_per_scan: int = setting(
-        Integer(1, 50_000_000),
+        Integer(1, MAX_PAGES),
         10_000_000,
         env="SITEATLAS_MAX_URLS_PER_SCAN",
         description="Maximum number of URLs stored by a scan that was submitted without a limit.",

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from functools import cache
 from http import HTTPStatus
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 from fastapi import Request
 from fastapi.responses import HTMLResponse, RedirectResponse
@@ -19,11 +19,21 @@ from starlette.types import Scope
 from siteatlas import __version__
 from siteatlas.access.authentication import AccessControl
 from siteatlas.access.identity import identity_of
+from siteatlas.access.keys import MAX_EXPIRY_DAYS
 from siteatlas.access.scopes import Scope as AccessScope
+from siteatlas.settings import MAX_INTERVAL_HOURS, MAX_PAGES, MIN_INTERVAL_HOURS
 from siteatlas.web import charts, formatting
 from siteatlas.web.static_files import STATIC
 
 SEE_OTHER = 303
+EMPTY: Mapping[str, str] = {}
+# The bounds of the fields of forms.
+LIMITS = {
+    "pages": MAX_PAGES,
+    "min_hours": MIN_INTERVAL_HOURS,
+    "max_hours": MAX_INTERVAL_HOURS,
+    "expiry_days": MAX_EXPIRY_DAYS,
+}
 NAVIGATION = (
     ("/", "Overview"),
     ("/domains", "Domains"),
@@ -59,6 +69,7 @@ def environment() -> Environment:
     made.globals |= {
         "asset": asset,
         "charts": charts,
+        "limits": LIMITS,
         "plural": formatting.plural,
         "navigation": NAVIGATION,
         "admin_navigation": ADMIN_NAVIGATION,
@@ -105,6 +116,11 @@ def _rendered(template: str, scope: Scope, values: Mapping[str, Any]) -> str:
 def _is_open_to_all(control: AccessControl) -> bool:
     """Whether the service was started without authentication and no key was made since."""
     return control.is_insecure and not control.installation.known
+
+
+def next_href(path: str, cursor: str | None, kept: Mapping[str, str] = EMPTY) -> str | None:
+    """The address of the next page of a list, with the filters to keep; None on the last one."""
+    return f"{path}?{urlencode({**kept, 'cursor': cursor})}" if cursor else None
 
 
 def redirect(location: str) -> RedirectResponse:

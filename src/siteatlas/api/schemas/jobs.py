@@ -13,7 +13,6 @@ from siteatlas.api.schemas.base import (
     JOB_ID,
     LATER,
     MAX_ADDRESS_CHARS,
-    MAX_PAGES,
     NO_NUL,
     NOON,
     SITEMAP_COUNT,
@@ -44,6 +43,7 @@ from siteatlas.api.schemas.base import (
 )
 from siteatlas.api.schemas.urls import Moment
 from siteatlas.scanner.child_filter import MAX_PATTERN_CHARS, MAX_PATTERNS
+from siteatlas.settings import MAX_PAGES
 from siteatlas.storage.models import AttemptOutcome
 
 StatusWord = Literal[

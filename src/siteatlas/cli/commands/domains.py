@@ -13,6 +13,7 @@ import typer
 
 from siteatlas.cli.commands.adding_domains import WatchOptions, add_file, add_sites
 from siteatlas.cli.scanning.messages import shown_site
+from siteatlas.cli.terminal.change_lines import counts_by_kind
 from siteatlas.cli.terminal.choices import counted
 from siteatlas.cli.terminal.confirmation import YesOption, require_confirmation
 from siteatlas.cli.terminal.context import prepare
@@ -55,7 +56,7 @@ from siteatlas.net.egress import EgressPolicy
 from siteatlas.queue.held_removals import release_removals
 from siteatlas.queue.new_job import SubmittedJob
 from siteatlas.queue.operator_actions import remove_domain_and_jobs
-from siteatlas.settings import MAX_INTERVAL_HOURS, MIN_INTERVAL_HOURS, Settings
+from siteatlas.settings import MAX_INTERVAL_HOURS, MAX_PAGES, MIN_INTERVAL_HOURS, Settings
 from siteatlas.storage.models import LOCAL_USER_ID
 from siteatlas.storage.session import get_session
 from siteatlas.storage.statements.domains import (
@@ -123,7 +124,7 @@ def add(
     ] = None,
     max_urls: Annotated[
         int | None,
-        typer.Option(min=1, max=50_000_000, help="Maximum number of URLs stored per scan."),
+        typer.Option(min=1, max=MAX_PAGES, help="Maximum number of URLs stored per scan."),
     ] = None,
     tag: TagsOption = None,
     as_json: JsonOption = False,
@@ -272,10 +273,11 @@ def _write(
     if as_json:
         write_json(shown)
     else:
-        listed = ", ".join(f"{number:,} {kind}" for kind, number in (changed or {}).items())
-        none = "none" if changed is not None else None
-        words = {"last_scan_changes": listed or none, "created_by": creator or domain.created_by}
-        write_details((shown | words).items())
+        texts = {
+            "last_scan_changes": counts_by_kind(changed),
+            "created_by": creator or domain.created_by,
+        }
+        write_details((shown | texts).items())
     if domain.removals_held_since is not None and not as_json:
         print_message(
             f"{counted(domain.missing_count, 'URL')} missing from the sitemaps, but not proved to "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import typer
 
+from siteatlas.cli.terminal.change_lines import counts_by_kind
 from siteatlas.cli.terminal.context import prepare
 from siteatlas.cli.terminal.database import opened
 from siteatlas.cli.terminal.errors import run
@@ -36,13 +37,6 @@ def _duration(scan: ScanView) -> str | None:
     return f"{(scan.finished_at - scan.started_at).total_seconds():,.1f} s"
 
 
-def _change_words(counts: dict[str, int] | None) -> str | None:
-    """What a scan changed, by kind; None if it was not published."""
-    if counts is None:
-        return None
-    return ", ".join(f"{number:,} {kind}" for kind, number in counts.items() if number) or "none"
-
-
 SHAPE: TableLayout[ScanView] = TableLayout(
     columns=[
         Column("SCAN", right=True),
@@ -60,7 +54,7 @@ SHAPE: TableLayout[ScanView] = TableLayout(
         s.started_at,
         _duration(s),
         s.url_count,
-        _change_words(s.change_counts),
+        counts_by_kind(s.change_counts),
         s.published_seq,
         s.error_code or ", ".join(s.reasons),
     ),

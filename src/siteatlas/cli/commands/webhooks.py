@@ -41,7 +41,7 @@ from siteatlas.cli.terminal.output import (
     write_json,
     write_line,
 )
-from siteatlas.cli.terminal.paged_list import ListRequest, TableLayout, write_list
+from siteatlas.cli.terminal.paged_list import FetchPage, Item, ListRequest, TableLayout, write_list
 from siteatlas.errors import InputError
 from siteatlas.insights.pages import DEFAULT_LIMIT, Page
 from siteatlas.insights.webhooks import (
@@ -298,7 +298,7 @@ def _write_changed(view: WebhookView, action: str, *, as_json: bool) -> None:
 
 
 async def _print_list(
-    settings: Settings, request: ListRequest, fetch: Any, layout: TableLayout[Any]
+    settings: Settings, request: ListRequest, fetch: FetchPage[Item], layout: TableLayout[Item]
 ) -> None:
     """Print a list of webhooks or deliveries."""
     async with opened(settings):

@@ -12,6 +12,7 @@ import typer
 from siteatlas.cli.scanning.formats import ScanFormat
 from siteatlas.errors import InputError
 from siteatlas.scanner.reading.entries import read_date
+from siteatlas.settings import MAX_PAGES
 
 
 class Probe(StrEnum):
@@ -54,7 +55,7 @@ OutputOption = Annotated[
     typer.Option("--output", "-o", metavar="FILE", help="Write to FILE instead of stdout."),
 ]
 MaxUrlsOption = Annotated[
-    int | None, typer.Option(min=1, max=50_000_000, help="Stop after N URLs per site.")
+    int | None, typer.Option(min=1, max=MAX_PAGES, help="Stop after N URLs per site.")
 ]
 TimeoutOption = Annotated[
     float | None,

@@ -184,3 +184,10 @@ def _simple_values(data: dict[str, Any]) -> str:
         elif isinstance(value, (int, float)) or (isinstance(value, str) and "\n" not in value):
             shown.append(f"{name}: {cell_text(value)}")
     return ", ".join(shown)
+
+
+def counts_by_kind(counts: dict[str, int] | None) -> str | None:
+    """What a scan changed, by kind; None if it was not published."""
+    if counts is None:
+        return None
+    return ", ".join(f"{number:,} {kind}" for kind, number in counts.items() if number) or "none"

@@ -16,7 +16,7 @@ from siteatlas.storage.models import ChangeKind, FeedEventKind
 from siteatlas.storage.session import AsyncSession
 from siteatlas.web.context import Context, ReadSession
 from siteatlas.web.pages.overview import change_bars_of
-from siteatlas.web.templating import render
+from siteatlas.web.templating import next_href, render
 
 ROWS = 50
 EVENTS_SHOWN = 200
@@ -74,7 +74,6 @@ async def publications(
         cursor=request.query_params.get("cursor"),
     )
     filters = kept | ({"kinds": ",".join(asked)} if asked else {})
-    following = urlencode(filters | {"cursor": page.next_cursor or ""})
     return {
         "page": page,
         "kinds": KINDS,
@@ -82,5 +81,5 @@ async def publications(
         "base": base,
         "kept": kept,
         "here": f"{base}?{urlencode(filters)}",
-        "next_href": f"{base}?{following}" if page.next_cursor else None,
+        "next_href": next_href(base, page.next_cursor, filters),
     }

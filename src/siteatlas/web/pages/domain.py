@@ -32,7 +32,7 @@ from siteatlas.insights.urls import list_domain_urls
 from siteatlas.net.address import parse_site
 from siteatlas.queue.operator_actions import remove_domain_and_jobs
 from siteatlas.queue.submission import submit_site
-from siteatlas.settings import MAX_INTERVAL_HOURS, MIN_INTERVAL_HOURS
+from siteatlas.settings import MAX_INTERVAL_HOURS, MAX_PAGES, MIN_INTERVAL_HOURS
 from siteatlas.storage.retry import retry_when_busy
 from siteatlas.storage.session import AsyncSession, get_session
 from siteatlas.storage.statements.domains import change_domain, find_domain
@@ -42,9 +42,8 @@ from siteatlas.web.explanations import explain
 from siteatlas.web.forms import Form, read_form
 from siteatlas.web.pages.changes import publications
 from siteatlas.web.pages.domains import scan_mark
-from siteatlas.web.pages.scan import MAX_PAGES
 from siteatlas.web.pages.sitemap import url_trends
-from siteatlas.web.templating import redirect, render
+from siteatlas.web.templating import next_href, redirect, render
 
 ROWS = 50
 ROBOTS_ROWS = 10
@@ -205,7 +204,8 @@ CONTENTS: dict[str, Callable[[AsyncSession, DomainView, Request], Awaitable[dict
 
 
 def _next_href(site: DomainView, kept: dict[str, str], cursor: str | None) -> str | None:
-    return f"/domains/{site.domain}?{urlencode(kept | {'cursor': cursor})}" if cursor else None
+    """The address of the next page of a list of a site."""
+    return next_href(f"/domains/{site.domain}", cursor, kept)
 
 
 @router.post("/domains/{domain}/scan", dependencies=[SCAN])

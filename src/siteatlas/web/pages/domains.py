@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from typing import Annotated
-from urllib.parse import urlencode
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import HTMLResponse, Response
@@ -24,7 +23,7 @@ from siteatlas.web.charts import ScanMark
 from siteatlas.web.context import Context, ReadSession
 from siteatlas.web.formatting import duration, exact
 from siteatlas.web.forms import read_form
-from siteatlas.web.templating import redirect, render
+from siteatlas.web.templating import next_href, redirect, render
 
 ROWS = 50
 MAX_SELECTED = 1_000
@@ -67,9 +66,7 @@ async def show_domains(
         filters=FILTERS,
         state=state,
         q=q,
-        next_href=f"/domains?{urlencode(kept | {'cursor': page.next_cursor})}"
-        if page.next_cursor
-        else None,
+        next_href=next_href("/domains", page.next_cursor, kept),
     )
 
 

@@ -23,7 +23,7 @@ from siteatlas.storage.session import get_session
 from siteatlas.web.context import Context, ReadSession
 from siteatlas.web.explanations import explain
 from siteatlas.web.forms import read_form
-from siteatlas.web.templating import redirect, render
+from siteatlas.web.templating import next_href, redirect, render
 
 ROWS = 50
 MAX_MATCHING = 1_000
@@ -70,9 +70,7 @@ async def show_jobs(
         status=wanted,
         domain=domain,
         filters=urlencode(kept),
-        next_href=f"/jobs?{urlencode(kept | {'cursor': page.next_cursor})}"
-        if page.next_cursor
-        else None,
+        next_href=next_href("/jobs", page.next_cursor, kept),
     )
 
 

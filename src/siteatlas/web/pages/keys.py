@@ -6,7 +6,6 @@ The text of a new key is on the page that answers the form, and nowhere else.
 from __future__ import annotations
 
 from typing import Annotated
-from urllib.parse import urlencode
 
 from fastapi import APIRouter, Path, Query, Request
 from fastapi.responses import HTMLResponse, Response
@@ -29,7 +28,7 @@ from siteatlas.storage.retry import retry_when_busy
 from siteatlas.storage.session import get_session
 from siteatlas.web.context import Context, ReadSession
 from siteatlas.web.forms import Form, read_form
-from siteatlas.web.templating import redirect, render
+from siteatlas.web.templating import next_href, redirect, render
 
 ROWS = 50
 SCOPES = {
@@ -50,13 +49,12 @@ async def show_keys(
 ) -> HTMLResponse:
     """All keys, and the form for another."""
     page = await list_keys(session, limit=ROWS, cursor=cursor)
-    following = urlencode({"cursor": page.next_cursor or ""})
     return render(
         request,
         "keys.html",
         keys=page.items,
         scopes=SCOPES,
-        next_href=f"/keys?{following}" if page.next_cursor else None,
+        next_href=next_href("/keys", page.next_cursor),
     )
 
 

@@ -13,6 +13,7 @@ from siteatlas.errors import AddressError, InputError, SiteatlasError
 from siteatlas.net.address import WebAddress
 from siteatlas.net.egress import EgressPolicy, parse_allowed_site
 from siteatlas.queue.submission import submit_site
+from siteatlas.settings import MAX_PAGES
 from siteatlas.storage.retry import retry_when_busy
 from siteatlas.storage.session import get_session
 from siteatlas.storage.statements.domains import find_domain
@@ -23,7 +24,6 @@ from siteatlas.web.templating import redirect, render
 MAX_SITES = 1_000
 # Enough for that many sites with addresses of ordinary length.
 LARGER_FORMS = {"/scan": 256 * 1024}
-MAX_PAGES = 50_000_000
 
 router = APIRouter(include_in_schema=False)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Annotated
-from urllib.parse import urlencode
 from uuid import UUID
 
 from fastapi import APIRouter, Query, Request
@@ -20,7 +19,7 @@ from siteatlas.insights.urls import list_sitemap_urls
 from siteatlas.storage.session import AsyncSession
 from siteatlas.web.context import ReadSession
 from siteatlas.web.explanations import explain
-from siteatlas.web.templating import render
+from siteatlas.web.templating import next_href, render
 
 ROWS = 50
 
@@ -45,7 +44,6 @@ async def show_sitemap(
         limit=ROWS,
         cursor=None if is_index else cursor,
     )
-    kept = {"contains": contains, "cursor": page.next_cursor}
     children = await tree_children(session, sitemap_id, cursor=cursor) if is_index else None
     reads = (await recent_reads(session, [sitemap_id]))[sitemap_id]
     return render(
@@ -59,7 +57,7 @@ async def show_sitemap(
         trends=await url_trends(session, [children] if children else []),
         reads=reads,
         counts=url_counts(reads),
-        next_href=f"/sitemaps/{sitemap_id}?{urlencode(kept)}" if page.next_cursor else None,
+        next_href=next_href(f"/sitemaps/{sitemap_id}", page.next_cursor, {"contains": contains}),
     )
 
 

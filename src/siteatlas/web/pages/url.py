@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Any
-from urllib.parse import urlencode
 
 import orjson
 from fastapi import APIRouter, Path, Query, Request
@@ -18,7 +17,7 @@ from siteatlas.insights.url_history import list_url_history
 from siteatlas.scanner.reading.entries import MAX_URL_CHARS
 from siteatlas.web.context import ReadSession
 from siteatlas.web.formatting import NOTHING, exact
-from siteatlas.web.templating import render
+from siteatlas.web.templating import next_href, render
 
 ROWS = 50
 # PostgreSQL stores no NUL in text.
@@ -47,7 +46,6 @@ async def show_url(
     """One page of the changes of a URL, newest first; the first one with its sitemaps."""
     site = await find_domain_view(session, domain)
     page = await list_url_history(session, site.id, url, limit=ROWS, cursor=cursor)
-    following = urlencode({"url": url, "cursor": page.next_cursor or ""})
     return render(
         request,
         "url.html",
@@ -58,7 +56,7 @@ async def show_url(
         first_seen=min((entry.first_seen_at for entry in page.entries), default=None),
         listed=[entry for entry in page.entries if entry.removed_at is None],
         is_first_page=cursor is None,
-        next_href=f"/domains/{site.domain}/url?{following}" if page.next_cursor else None,
+        next_href=next_href(f"/domains/{site.domain}/url", page.next_cursor, {"url": url}),
     )
 
 

@@ -6,7 +6,6 @@ The secret of a new webhook is on the page that answers the form, and nowhere el
 from __future__ import annotations
 
 from typing import Annotated
-from urllib.parse import urlencode
 from uuid import UUID
 
 from fastapi import APIRouter, Query, Request
@@ -30,7 +29,7 @@ from siteatlas.storage.retry import retry_when_busy
 from siteatlas.storage.session import get_session
 from siteatlas.web.context import Context, ReadSession, Services
 from siteatlas.web.forms import Form, read_form
-from siteatlas.web.templating import redirect, render
+from siteatlas.web.templating import next_href, redirect, render
 
 ROWS = 50
 MEANINGS = {
@@ -56,7 +55,7 @@ async def show_webhooks(
         "webhooks.html",
         webhooks=page.items,
         types={kind.value: MEANINGS.get(kind.value, "") for kind in FEED_TYPES},
-        next_href=_next_href("/webhooks", page.next_cursor),
+        next_href=next_href("/webhooks", page.next_cursor),
     )
 
 
@@ -72,13 +71,8 @@ async def show_webhook(
         "webhook.html",
         webhook=webhook,
         page=page,
-        next_href=_next_href(f"/webhooks/{webhook_id}", page.next_cursor),
+        next_href=next_href(f"/webhooks/{webhook_id}", page.next_cursor),
     )
-
-
-def _next_href(path: str, cursor: str | None) -> str | None:
-    """The address of the next page of a list; None on the last one."""
-    return f"{path}?{urlencode({'cursor': cursor})}" if cursor else None
 
 
 @router.post("/webhooks", dependencies=[ADMIN], response_class=HTMLResponse)
