@@ -37,6 +37,12 @@ ODD_SHAPES = {
             "</video:video></url>"
         )
     ],
+    "an empty element inside a tag": [
+        (
+            f"<url>{LOC}<video:video><video:title>T {{0}}</video:title>"
+            "<video:tag><video:description/></video:tag></video:video></url>"
+        )
+    ],
     "PageMap": [
         (
             f"<url>{LOC}<PageMap xmlns='http://www.google.com/schemas/sitemap-pagemap/1.0'>"

@@ -214,10 +214,9 @@ def _leaves(value: Any) -> list[Any]:
 
 def _getter(indexes: list[int]) -> Callable[[Sequence[Any]], Row]:
     """What returns the values of these indexes as a tuple."""
-    if len(indexes) == 1:
-        only = indexes[0]
-        return lambda row: (row[only],)
-    return itemgetter(*indexes)
+    if len(indexes) > 1:
+        return itemgetter(*indexes)
+    return lambda row: tuple(row[index] for index in indexes)
 
 
 def _builder(value: Any, indexes: dict[Any, int]) -> Callable[[Row], Any]:
