@@ -18,6 +18,7 @@ from siteatlas.storage.autocommit import Reader
 from siteatlas.storage.models import LOCAL_USER_ID, Domain
 from siteatlas.storage.session import (
     BACKGROUND_LIMITS,
+    CHECK_AFTER_SECONDS,
     REQUEST_LIMITS,
     Database,
     bind_database,
@@ -274,9 +275,13 @@ async def driver_connection(session: AsyncSession) -> asyncpg.Connection:
     return raw.driver_connection
 
 
-async def test_a_pooled_connection_is_checked_by_one_statement_before_it_is_used(
-    database_url: str,
+@pytest.mark.parametrize(
+    ("check_after", "expected"), [(0, ["SELECT 1", "BEGIN;"]), (CHECK_AFTER_SECONDS, ["BEGIN;"])]
+)
+async def test_a_pooled_connection_is_checked_by_one_statement_if_it_was_not_used_for_long(
+    database_url: str, check_after: float, expected: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(session_module, "CHECK_AFTER_SECONDS", check_after)
     database, sent = create_database(database_url, behind_pooler=True), list[str]()
     async with database.session({}) as session, session.begin():
         (await driver_connection(session)).add_query_logger(lambda query: sent.append(query.query))
@@ -284,20 +289,39 @@ async def test_a_pooled_connection_is_checked_by_one_statement_before_it_is_used
     async with database.session({}) as session, session.begin():
         await session.execute(ONE)
     await database.close()
-    assert sent[:2] == ["SELECT 1", "BEGIN;"]
+    assert sent[: len(expected)] == expected
 
 
-async def test_connections_that_were_cut_while_idle_are_replaced(database_url: str) -> None:
+@pytest.mark.parametrize("check_after", [0, CHECK_AFTER_SECONDS])
+async def test_connections_that_the_server_closed_while_idle_are_replaced(
+    postgres_server: PostgresServer,
+    database_name: str,
+    check_after: float,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    database_url = postgres_server.direct_url_of(database_name)
+    monkeypatch.setattr(session_module, "CHECK_AFTER_SECONDS", check_after)
     database = create_database(database_url, behind_pooler=True)
     async with database.session({}) as first, database.session({}) as second:
         await first.execute(ONE)
         await second.execute(ONE)
         idle = [await driver_connection(session) for session in (first, second)]
-    for connection in idle:
-        connection.terminate()
+    await close_from_the_server(database_url, idle)
     async with database.session({}) as first, database.session({}) as second:
         assert (await first.scalar(ONE), await second.scalar(ONE)) == (1, 1)
     await database.close()
+
+
+async def close_from_the_server(url: str, idle: list[asyncpg.Connection]) -> None:
+    """Let the server end these connections, and wait until this process has noticed."""
+    admin = await asyncpg.connect(url.replace("postgresql+asyncpg://", "postgresql://", 1))
+    for connection in idle:
+        await admin.execute("SELECT pg_terminate_backend($1)", connection.get_server_pid())
+    await admin.close()
+    for _ in range(500):
+        if all(connection.is_closed() for connection in idle):
+            return
+        await asyncio.sleep(0.01)
 
 
 @pytest.mark.criterion("few-connections")

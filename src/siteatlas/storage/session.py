@@ -8,6 +8,7 @@ process at a time; `main` and the command line bind it, other programs with `ope
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from functools import cache
@@ -16,14 +17,16 @@ from typing import Any
 import asyncpg
 from asyncpg import InterfaceError, PostgresError
 from sqlalchemy import Connection, Row, Select, event, func, select
-from sqlalchemy.exc import ArgumentError
+from sqlalchemy.exc import ArgumentError, InvalidatePoolError
 from sqlalchemy.ext.asyncio import (
+    AsyncConnection,
     AsyncEngine,
     AsyncSession,
     async_sessionmaker,
     create_async_engine,
 )
 from sqlalchemy.orm import Session, SessionTransaction
+from sqlalchemy.pool import ConnectionPoolEntry, PoolProxiedConnection
 
 from siteatlas.aio.priority_semaphore import PrioritySemaphore
 from siteatlas.errors import ConfigurationError, DatabaseUnavailable
@@ -33,6 +36,7 @@ from siteatlas.storage.database_url import parse_database_url, tls_address
 from siteatlas.storage.faults import translated_faults
 
 __all__ = [
+    "AsyncConnection",
     "AsyncSession",
     "Database",
     "bind_database",
@@ -52,6 +56,10 @@ log = get_logger("storage")
 
 APPLICATION_NAME = "siteatlas"
 POOL_RECYCLE_SECONDS = 300
+# Connections that were not used for so long are checked: what is between here and the server may
+# have forgotten them. An idle worker uses its connection every five seconds.
+CHECK_AFTER_SECONDS = 10
+RETURNED_AT = "returned_at"
 CONNECT_SECONDS = 10
 COMMAND_SECONDS = 60
 CLOSE_SECONDS = 3
@@ -178,7 +186,6 @@ def create_database(
             pool_size=pool_size,
             max_overflow=pool_overflow,
             pool_timeout=POOL_WAIT_SECONDS,
-            pool_pre_ping=behind_pooler,
             pool_recycle=POOL_RECYCLE_SECONDS,
             pool_use_lifo=True,
             execution_options={"no_prepare": True},
@@ -187,16 +194,35 @@ def create_database(
         )
     except ArgumentError as error:
         raise ConfigurationError(f"DATABASE_URL is invalid: {error}.") from error
-    # Instead of three statements, of which two are a transaction around an empty one.
-    engine.sync_engine.dialect.do_ping = _ping  # type: ignore[assignment, method-assign]
+    if behind_pooler:
+        event.listen(engine.sync_engine, "checkin", _remember_return)
+        event.listen(engine.sync_engine, "checkout", _require_working_connection)
     return Database(engine, standing, connections=pool_size + pool_overflow)
 
 
-def _ping(connection: Any) -> bool:
-    """Whether a pooled connection works; False makes the pool replace it.
+def _remember_return(_connection: Any, record: ConnectionPoolEntry) -> None:
+    """Note when a connection came back to the pool."""
+    record.info[RETURNED_AT] = time.monotonic()
 
-    A simple query, which a pooler forwards as a whole, so that it needs no transaction.
+
+def _require_working_connection(
+    connection: Any, record: ConnectionPoolEntry, _proxy: PoolProxiedConnection
+) -> None:
+    """Make the pool replace a connection that is closed, or that was unused and does not answer.
+
+    A server or a pooler that shuts down closes its connections, which shows without a query. The
+    check of the pool itself (`pool_pre_ping`) is three statements before each transaction.
     """
+    returned_at = record.info.get(RETURNED_AT)
+    if returned_at is None:
+        return
+    is_unused = time.monotonic() - returned_at > CHECK_AFTER_SECONDS
+    if connection.driver_connection.is_closed() or (is_unused and not _answers(connection)):
+        raise InvalidatePoolError
+
+
+def _answers(connection: Any) -> bool:
+    """Whether a connection answers a query: a simple one, which needs no transaction."""
     try:
         connection.run_async(_run_check)
     except (PostgresError, InterfaceError, OSError):
