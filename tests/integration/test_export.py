@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import io
+import os
+import signal
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -13,7 +15,7 @@ import orjson
 import pyarrow.parquet as pq
 import pytest
 
-from siteatlas.errors import CursorExpired
+from siteatlas.errors import CursorExpired, ParquetFailed, TooManyExports
 from siteatlas.export import parquet, streaming
 from siteatlas.export.columns import SCHEMAS, Exported
 from siteatlas.export.encoding import ExportFormat
@@ -103,10 +105,7 @@ async def test_json_lines_end_with_a_line_that_counts_the_others(database: Datab
     assert (rich["extras"], rich["domain"]) == (EXTRAS, "example.com")
 
 
-async def test_parquet_opens_in_duckdb_with_its_types(
-    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setattr(parquet, "ROWS_PER_GROUP", 1_000)
+async def test_parquet_opens_in_duckdb_with_its_types(database: Database, tmp_path: Path):
     domain = await site_to_export()
     path = tmp_path / "urls.parquet"
     path.write_bytes(await exported(ExportRequest(Exported.URLS, ExportFormat.PARQUET, domain.id)))
@@ -119,7 +118,6 @@ async def test_parquet_opens_in_duckdb_with_its_types(
     moment = int(LASTMOD.timestamp()) * 1_000_000 + LASTMOD.microsecond
     assert found == (ROWS + 1, ROWS + 1, moment, "A", "Times", 0.8)
     file = pq.ParquetFile(path)
-    assert file.num_row_groups > 1
     assert file.schema_arrow.metadata[b"siteatlas.as_of_seq"] == b"0"
     assert file.schema_arrow.metadata[b"siteatlas.schema"] == b"urls/1"
 
@@ -220,3 +218,59 @@ def test_the_columns_of_version_1_stay():
         "changes/1": "id seq kind domain url sitemap sitemap_id previous_sitemap "
         "previous_sitemap_id scan_id not_before not_after fields evidence before after data",
     }
+
+
+def encoding_processes() -> list[int]:
+    """The ids of the processes that encode Parquet for this one."""
+    children = Path(f"/proc/{os.getpid()}/task").glob("*/children")
+    ids = " ".join(path.read_text(encoding="ascii") for path in children).split()
+    commands = {int(pid): Path(f"/proc/{pid}/cmdline").read_bytes() for pid in ids}
+    return [pid for pid, command in commands.items() if parquet.PROCESS[-1].encode() in command]
+
+
+async def test_parquet_whose_process_is_killed_has_no_end(database: Database):
+    domain = await site_to_export()
+    export = await begin_export(ExportRequest(Exported.URLS, ExportFormat.PARQUET, domain.id))
+    assert await anext(export.content) == b"PAR1"
+    (process,) = encoding_processes()
+    os.kill(process, signal.SIGKILL)
+    with pytest.raises(ParquetFailed):
+        await content_of(export)
+
+
+async def test_an_export_that_nobody_reads_to_its_end_leaves_no_process(database: Database):
+    domain = await site_to_export()
+    export = await begin_export(ExportRequest(Exported.URLS, ExportFormat.PARQUET, domain.id))
+    assert not encoding_processes()
+    await anext(export.content)
+    assert len(encoding_processes()) == 1
+    await export.content.aclose()
+    assert not encoding_processes()
+
+
+async def test_parquet_is_refused_while_too_many_others_are_encoded(database: Database):
+    domain = await site_to_export()
+    request = ExportRequest(Exported.URLS, ExportFormat.PARQUET, domain.id)
+    running = [await begin_export(request) for _ in range(parquet.MAX_PROCESSES)]
+    for export in running:
+        await anext(export.content)
+    with pytest.raises(TooManyExports):
+        await begin_export(request)
+    for export in running:
+        await export.content.aclose()
+    assert (await exported(request)).endswith(b"PAR1")
+
+
+async def test_changes_keep_their_types_in_parquet(database: Database, tmp_path: Path):
+    domain = await add_changes(3)
+    path = tmp_path / "changes.parquet"
+    request = ExportRequest(Exported.CHANGES, ExportFormat.PARQUET, domain.id)
+    path.write_bytes(await exported(request))
+    rows = pq.read_table(path).to_pylist()
+    assert [row["seq"] for row in rows] == [1, 2, 3]
+    assert {row["after"] for row in rows} == {'{"changefreq":"daily"}'}
+    types = {field.name: str(field.type) for field in pq.read_schema(path)}
+    assert (types["not_after"], types["fields"]) == (
+        "timestamp[us, tz=UTC]",
+        "list<element: string>",
+    )

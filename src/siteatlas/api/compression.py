@@ -1,8 +1,8 @@
-"""Compresses answers, pages and scripts for clients that ask for it.
+"""Compresses answers, pages, scripts and exports of text for clients that ask for it.
 
-Streams and Parquet stay as they are, and so does the API reference, which is too large to be
-compressed on the event loop. No page shows a secret beside what its address contains, so the size
-of a compressed page tells nothing.
+The event stream, the metrics and Parquet stay as they are, and so do the files of the API
+reference, which are too large to be compressed for every request. No page shows a secret beside
+what its address contains, so the size of a compressed page tells nothing.
 """
 
 from __future__ import annotations

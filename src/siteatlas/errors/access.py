@@ -93,3 +93,9 @@ class TooManyStreams(TooManyRequests):
     """Too many event streams are open. Close one of them first."""
 
     code = "too_many_streams"
+
+
+class TooManyExports(TooManyRequests):
+    """Too many Parquet exports are running. Wait until one has ended, or use another format."""
+
+    code = "too_many_exports"

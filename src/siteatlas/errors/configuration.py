@@ -50,6 +50,12 @@ class OutputClosed(OutputFailed):
     exit_code = 0
 
 
+class ParquetFailed(OutputFailed):
+    """The process that encodes Parquet ended before the export did. Run the export again."""
+
+    code = "parquet_failed"
+
+
 class BackupInvalid(SiteatlasError):
     """The file is not a backup of Siteatlas, or it is incomplete or damaged."""
 

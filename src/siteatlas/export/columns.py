@@ -67,10 +67,14 @@ class ExportColumn:
 
 @dataclass(frozen=True, slots=True)
 class ExportSchema:
-    """The columns of an export: `flat` for CSV, `nested` for Parquet."""
+    """The columns of an export: `flat` for CSV, `nested` for Parquet.
+
+    `view_fields` are the fields of a view that the columns are taken from.
+    """
 
     name: Exported
     version: int
+    view_fields: Sequence[str]
     flat: Sequence[ExportColumn]
     nested: Sequence[ExportColumn]
 
@@ -206,8 +210,15 @@ SCHEMAS = {
     Exported.URLS: ExportSchema(
         Exported.URLS,
         1,
+        view_fields=(*(column.name for column in _URL_FIELDS), "extras"),
         flat=(*_URL_FIELDS, *_FLAT_EXTRAS, _json("extras")),
         nested=(*_URL_FIELDS, *_NESTED_EXTRAS, _json("extras")),
     ),
-    Exported.CHANGES: ExportSchema(Exported.CHANGES, 1, flat=_CHANGE_FIELDS, nested=_CHANGE_FIELDS),
+    Exported.CHANGES: ExportSchema(
+        Exported.CHANGES,
+        1,
+        view_fields=[column.name for column in _CHANGE_FIELDS],
+        flat=_CHANGE_FIELDS,
+        nested=_CHANGE_FIELDS,
+    ),
 }

@@ -1,118 +1,110 @@
-"""Parquet, written row group by row group. Needs pyarrow, the extra `parquet`."""
+"""Parquet exports: `parquet_process.py` encodes the rows, in a process of its own.
+
+pyarrow and its buffers take about 90 MB, which the service would keep after the export, and
+encoding takes longer than reading. Rows go to the process as pickled lists; an empty list requests
+an answer, and None the end of the file. An answer is a length and as many bytes of the file.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+import pickle
+import struct
+import sys
+from asyncio.subprocess import PIPE, Process
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager
+from importlib.util import find_spec
+from operator import attrgetter
 from typing import Any
 
-from siteatlas.errors import ParquetUnavailable
-from siteatlas.export.columns import ExportColumn, Kind
-from siteatlas.export.encoding import ExportMetadata
+from siteatlas.aio.fairness import fair_loop
+from siteatlas.aio.loop_local import LoopLocal
+from siteatlas.errors import ParquetFailed, ParquetUnavailable, TooManyExports
+from siteatlas.export.columns import ExportSchema
+from siteatlas.export.encoding import ExportMetadata, row_slices
 
-try:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-except ImportError as error:
-    raise ParquetUnavailable from error
-
-# Large enough to be read fast, small enough to be held: twice as many took 25 MB more.
-ROWS_PER_GROUP = 10_000
-# Arrow's own allocators keep what is freed for later exports.
-pa.set_memory_pool(pa.system_memory_pool())
-
-
-class _Outbox:
-    """The file that pyarrow writes to: it holds bytes until they are taken."""
-
-    closed = False
-
-    def __init__(self) -> None:
-        self._written = bytearray()
-
-    def write(self, data: Any) -> int:
-        """Keep bytes."""
-        self._written += data
-        return len(data)
-
-    def flush(self) -> None:
-        """Nothing to do."""
-
-    def close(self) -> None:
-        """Nothing to do: what was written is still to be taken."""
-
-    def take(self) -> bytes:
-        """The bytes since the last call."""
-        taken = bytes(self._written)
-        self._written.clear()
-        return taken
+LENGTH = struct.Struct(">Q")
+# The exit code of the process if pyarrow cannot be imported.
+UNAVAILABLE = 3
+RETRY_SECONDS = 60.0
+# Without the current directory among the places that modules are imported from.
+PROCESS = ("-P", "-m", "siteatlas.export.parquet_process")
+# Each takes about 100 MB.
+MAX_PROCESSES = 4
+_free_processes = LoopLocal(lambda: asyncio.Semaphore(MAX_PROCESSES))
 
 
-class ParquetEncoder:
-    """Parquet with nested types; schema, number and feed are in the metadata of the file."""
+def require_parquet() -> None:
+    """Raise ParquetUnavailable without pyarrow, and TooManyExports while too many are running."""
+    if find_spec("pyarrow") is None:
+        raise ParquetUnavailable
+    if _free_processes.get().locked():
+        raise TooManyExports(retry_after=RETRY_SECONDS)
 
-    def __init__(self, columns: Sequence[ExportColumn], metadata: ExportMetadata) -> None:
-        self._columns = columns
-        self._schema = pa.schema(
-            [(column.name, _arrow_type(column)) for column in columns],
-            metadata={
-                "siteatlas.schema": metadata.schema,
-                "siteatlas.as_of_seq": str(metadata.as_of_seq),
-                "siteatlas.feed_id": metadata.feed_id,
-            },
+
+async def parquet_content(
+    schema: ExportSchema, metadata: ExportMetadata, batches: AsyncIterator[Sequence[Any]]
+) -> AsyncGenerator[bytes, None]:
+    """The bytes of an export; each batch is read while the one before is encoded."""
+    async with _free_processes.get(), _process() as process:
+        await _send(process, (schema.name, metadata))
+        async for views in batches:
+            if data := await _answer(process):
+                yield data
+            async for rows in fair_loop().time_slices(_plain_rows(schema, views)):
+                await _send(process, rows)
+            await _send(process, [])
+        yield await _answer(process)
+        await _send(process, None)
+        yield await _answer(process)
+
+
+@asynccontextmanager
+async def _process() -> AsyncIterator[Process]:
+    """The process of one export; it is gone at the end of the block.
+
+    It has a session of its own, so that a Ctrl-C reaches this process only.
+    """
+    try:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, *PROCESS, stdin=PIPE, stdout=PIPE, start_new_session=True
         )
-        self._outbox = _Outbox()
-        self._writer = pq.ParquetWriter(self._outbox, self._schema, compression="zstd")
-        self._batches: list[Any] = []
-        self._held = 0
-
-    def start(self) -> bytes:
-        """The mark at the start of the file."""
-        return self._outbox.take()
-
-    @property
-    def has_group(self) -> bool:
-        """Whether enough rows for a row group are collected."""
-        return self._held >= ROWS_PER_GROUP
-
-    def rows(self, views: Sequence[Any]) -> bytes:
-        """Nothing yet: rows are collected until there are enough."""
-        if views:
-            self._batches.append(self._record_batch(views))
-            self._held += len(views)
-        return b""
-
-    def group(self) -> bytes:
-        """The collected rows as one row group."""
-        table = pa.Table.from_batches(self._batches, schema=self._schema)
-        self._batches, self._held = [], 0
-        self._writer.write_table(table, row_group_size=table.num_rows)
-        return self._outbox.take()
-
-    def end(self) -> bytes:
-        """The last row group and the footer, without which no reader opens the file."""
-        rest = self.group() if self._held else b""
-        self._writer.close()
-        return rest + self._outbox.take()
-
-    def _record_batch(self, views: Sequence[Any]) -> Any:
-        """Some rows as columns."""
-        arrays = [
-            pa.array([column.value(view) for view in views], type=field.type)
-            for column, field in zip(self._columns, self._schema, strict=True)
-        ]
-        return pa.record_batch(arrays, schema=self._schema)
+    except OSError as error:
+        raise ParquetFailed(
+            f"The process that encodes Parquet cannot be started: {error}"
+        ) from error
+    try:
+        yield process
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.wait()
 
 
-def _arrow_type(column: ExportColumn) -> Any:
-    """The Arrow type of a column."""
-    record = pa.struct([(name, pa.string()) for name in column.fields])
-    types = {
-        Kind.TEXT: pa.string(),
-        Kind.INTEGER: pa.int64(),
-        Kind.NUMBER: pa.float64(),
-        Kind.TIME: pa.timestamp("us", tz="UTC"),
-        Kind.TEXTS: pa.list_(pa.string()),
-        Kind.RECORD: record,
-        Kind.RECORDS: pa.list_(record),
-    }
-    return types[column.kind]
+def _plain_rows(schema: ExportSchema, views: Sequence[Any]) -> Iterator[list[tuple[Any, ...]]]:
+    """The fields of a batch of views, some rows at a time."""
+    fields = attrgetter(*schema.view_fields)
+    for rows in row_slices(views):
+        yield [fields(view) for view in rows]
+
+
+async def _send(process: Process, message: object) -> None:
+    """Send a message; if the process is gone, the next answer says so."""
+    assert process.stdin is not None
+    process.stdin.write(pickle.dumps(message, pickle.HIGHEST_PROTOCOL))
+    try:
+        await process.stdin.drain()
+    except ConnectionError:
+        return
+
+
+async def _answer(process: Process) -> bytes:
+    """The next bytes of the file."""
+    assert process.stdout is not None
+    try:
+        (length,) = LENGTH.unpack(await process.stdout.readexactly(LENGTH.size))
+        return await process.stdout.readexactly(length)
+    except asyncio.IncompleteReadError as error:
+        unavailable = await process.wait() == UNAVAILABLE
+        raise (ParquetUnavailable if unavailable else ParquetFailed) from error

@@ -5,19 +5,22 @@ from __future__ import annotations
 from pydantic import ConfigDict, Field
 
 from siteatlas.api.schemas.base import TagFilter
-from siteatlas.api.schemas.changes import ONE_KIND
+from siteatlas.api.schemas.changes import KindsFilter
 from siteatlas.api.schemas.urls import PastMoment, UrlFilters
 from siteatlas.export.columns import Exported
 from siteatlas.export.encoding import ExportFormat
 from siteatlas.insights.pages import MAX_BIGINT
 
 
-class ExportQuery(PastMoment, UrlFilters):
+class ExportQuery(PastMoment, UrlFilters, KindsFilter):
     """What to export, and in which format. The filters of URLs do not apply to changes."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    what: Exported = Field(Exported.URLS, description="The URLs, or their changes.")
+    what: Exported = Field(
+        Exported.URLS,
+        description="The URLs, or their changes. `after` and `kinds` apply to changes only.",
+    )
     format: ExportFormat = Field(
         ExportFormat.CSV, description="`parquet` needs the extra `parquet` on the server."
     )
@@ -25,20 +28,8 @@ class ExportQuery(PastMoment, UrlFilters):
         None,
         ge=0,
         le=MAX_BIGINT,
-        description="With `what=changes`: only changes after this number. Without it, all that "
-        "are retained.",
+        description="Only changes after this number. Without it, all that are retained.",
     )
-    kinds: str | None = Field(
-        None,
-        max_length=1000,
-        pattern=f"^({ONE_KIND})(,({ONE_KIND}))*$",
-        description="With `what=changes`: only these kinds, separated by commas.",
-    )
-
-    @property
-    def wanted_kinds(self) -> frozenset[str] | None:
-        """The kinds of changes to export; None for all."""
-        return None if self.kinds is None else frozenset(self.kinds.split(","))
 
 
 class AllExportQuery(ExportQuery, TagFilter):
