@@ -23,7 +23,7 @@ from urllib.request import urlopen
 from sqlalchemy import func, insert
 
 from bench.measured import our_command, peak_memory_mb, run_measured
-from bench.publication import HOST, BenchSite
+from bench.publication import HOST, BenchSite, vacuum
 from bench.serve_command import ask, serving
 from siteatlas.settings import Settings
 from siteatlas.storage.models import SitemapUrl
@@ -46,7 +46,7 @@ SECONDS_BETWEEN_REQUESTS = 0.05
 
 async def make_site(data: Path, urls: int) -> None:
     """Store the URLs, the last of which only its filters find."""
-    async with open_storage(Settings(data_dir=data)):
+    async with open_storage(Settings(data_dir=data)) as database:
         site = BenchSite(urls - 1)
         await site.make()
         row = {"sitemap_id": max(site.documents), "url_hash": LAST_HASH, "url": NEEDLE}
@@ -55,6 +55,7 @@ async def make_site(data: Path, urls: int) -> None:
         async with get_background_session() as session, session.begin():
             row |= {"lastmod": far, "first_seen_at": far}
             await session.execute(insert(SitemapUrl).values(row))
+        await vacuum(database)
 
 
 def find(address: str, query: dict[str, str]) -> tuple[int, list[float]]:

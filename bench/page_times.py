@@ -20,7 +20,7 @@ from typing import Any
 import httpx
 from sqlalchemy import select, text
 
-from bench.publication import HOST, BenchSite
+from bench.publication import HOST, BenchSite, vacuum
 from siteatlas.access.installation import Installation
 from siteatlas.main import create_app
 from siteatlas.settings import Settings
@@ -120,9 +120,7 @@ async def _fill(database: Database, urls: int) -> None:
     async with get_background_session(statement_seconds=600) as session, session.begin():
         for statement in FILL:
             await session.execute(text(statement), values)
-    plain = database.engine.execution_options(isolation_level="AUTOCOMMIT")
-    async with plain.connect() as connection:
-        await connection.execute(text("VACUUM ANALYZE"))
+    await vacuum(database)
 
 
 @asynccontextmanager
