@@ -18,7 +18,7 @@ def test_a_set_up_database_is_ok(database_url: str, tmp_path: Path):
     assert result.returncode == 0, result.stdout
     checks = [line.split()[:2] for line in result.stdout.splitlines()]
     assert ["ok", "schema"] in checks
-    assert ["ok", "rights"] in checks
+    assert ["ok", "privileges"] in checks
     assert {state for state, _ in checks} == {"ok"}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime
 from typing import Any
 
 import httpx
@@ -195,12 +196,32 @@ async def test_a_replay_starts_behind_the_number_that_it_names(
 
 
 @pytest.mark.parametrize(
-    "query", ["", "?after_seq=1&since=2020-01-01T00:00:00Z", "?after_seq=-1", "?since=yesterday"]
+    "query",
+    [
+        "",
+        "?after_seq=1&since=2020-01-01T00:00:00Z",
+        "?after_seq=-1",
+        "?since=yesterday",
+        "?since=1577836800",
+    ],
 )
 async def test_a_replay_needs_either_a_number_or_a_time(client: httpx.AsyncClient, query: str):
     webhook = await created(client)
     response = await client.post(f"{ROUTE}/{webhook['id']}/replay{query}")
     assert (response.status_code, response.json()["code"]) == (422, "input_invalid")
+
+
+async def test_a_replay_takes_a_time_without_a_zone_as_utc(client: httpx.AsyncClient):
+    webhook = await created(client)
+    async with transaction() as session:
+        domain = await add_domain(session)
+        for hour in (10, 12):
+            ended = datetime(2025, 11, 15, hour, tzinfo=UTC)
+            await add_published_scan(session, domain, finished_at=ended)
+    route = f"{ROUTE}/{webhook['id']}/replay"
+    for since in ("2025-11-15T11:00:00", "2025-11-15T13:00:00%2B02:00"):
+        response = await client.post(f"{route}?since={since}")
+        assert (response.status_code, response.json()["delivered_seq"]) == (202, 1)
 
 
 async def test_the_number_of_webhooks_is_limited(

@@ -52,7 +52,7 @@ async def findings_of(database: Database, settings: Settings = OWN_SERVER) -> di
 
 async def test_a_database_that_is_set_up_well_has_nothing_to_do(database: Database):
     found = await findings_of(database)
-    assert list(found) == ["database", "schema", "clock", "rights", "pooler", "workers"]
+    assert list(found) == ["database", "schema", "clock", "privileges", "pooler", "workers"]
     assert {finding.state for finding in found.values()} == {State.OK}
     assert found["database"].message.startswith("PostgreSQL ")
 

@@ -6,14 +6,14 @@ import os
 import pwd
 import socket
 
-from siteatlas.storage.session import AsyncSession
-from siteatlas.storage.statements.audit import AuditConnection, insert_audit_event
+from siteatlas.storage.session import AsyncConnection, AsyncSession
+from siteatlas.storage.statements.audit import insert_audit_event
 
 DONE = 200
 
 
 async def record_command(
-    session: AsyncSession | AuditConnection, command: str, target: str | None = None
+    session: AsyncSession | AsyncConnection, command: str, target: str | None = None
 ) -> None:
     """Add the event of a command, with the system user and the machine that ran it."""
     await insert_audit_event(

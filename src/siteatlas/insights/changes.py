@@ -9,10 +9,7 @@ follows. Callers read in one snapshot, in which the head and the events fit toge
 from __future__ import annotations
 
 from contextlib import aclosing
-from datetime import datetime
-from uuid import UUID
 
-from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from siteatlas.insights.change_views import ChangeView, FeedPage, change_view
@@ -31,7 +28,6 @@ from siteatlas.insights.feed_windows import (
 )
 from siteatlas.insights.page_reading import PageCapacity, stream_rows
 from siteatlas.insights.pages import page_size
-from siteatlas.storage.models import Scan
 
 MAX_EXAMINED = 10_000
 FIRST_STEP_OF_FILTER = 1_000
@@ -135,19 +131,3 @@ class _PageInProgress:
                     self._room.add(self.items[-1])
         self._examined += place
         return position if place == step else FeedPosition(upper)
-
-
-async def number_before(
-    session: AsyncSession, moment: datetime, head: FeedHeadView, domain_id: UUID | None = None
-) -> int:
-    """The last number that was published before a moment, or from which the feed is retained.
-
-    Reads the scans since that moment, newest first.
-    """
-    statement = select(Scan.published_seq).where(
-        Scan.published_seq > head.retained_from, Scan.finished_at < moment
-    )
-    if domain_id is not None:
-        statement = statement.where(Scan.domain_id == domain_id)
-    newest = statement.order_by(Scan.published_seq.desc()).limit(1)
-    return (await session.execute(newest)).scalar() or head.retained_from

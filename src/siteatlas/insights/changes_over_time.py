@@ -13,6 +13,7 @@ from typing import Any
 from sqlalchemy import BigInteger, cast, func, literal_column, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from siteatlas.insights.feed_positions import last_number_before
 from siteatlas.storage.models import ChangeKind, Scan
 
 ADDED = (ChangeKind.ADDED, ChangeKind.BACK)
@@ -83,7 +84,7 @@ async def _read_since(
     Scans are found by their number, as their end has no index: what a scan before the margin has
     published came before all that ended in these periods.
     """
-    earlier = await _last_number_before(session, since - SETTLED_AFTER)
+    earlier = await last_number_before(session, since - SETTLED_AFTER)
     start = _start_of(period, Scan.finished_at).label("start")
     statement = (
         select(start, _sum_of(ADDED), _sum_of(REMOVED), func.count())
@@ -92,15 +93,6 @@ async def _read_since(
     )
     rows = await session.execute(statement)
     return {row[0]: PeriodChanges(row[0], int(row[1]), int(row[2]), row[3]) for row in rows}
-
-
-async def _last_number_before(session: AsyncSession, moment: datetime) -> int:
-    """The last number of a scan that ended before a moment; reads the scans since, newest first."""
-    numbers = select(Scan.published_seq).where(
-        Scan.published_seq.is_not(None), Scan.finished_at < moment
-    )
-    newest = numbers.order_by(Scan.published_seq.desc()).limit(1)
-    return (await session.execute(newest)).scalar() or 0
 
 
 def _start_of(period: Period, moment: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Positions in the change feed: the head, where a reader stands, and the cursors that say so.
+"""Positions in the change feed: the head, the number at a time, readers and their cursors.
 
 A position belongs to one feed, which a restore of the database renews, and is valid in the global
 feed as well as in the feed of any site. What is at a position is read by `changes.py`.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from uuid import UUID
 
 from sqlalchemy import select
@@ -15,7 +16,7 @@ from sqlalchemy import select
 from siteatlas.errors import CursorExpired, InputError
 from siteatlas.insights.pages import CursorScope, parse_bigint
 from siteatlas.storage.autocommit import Reader
-from siteatlas.storage.models import FeedHead
+from siteatlas.storage.models import FeedHead, Scan
 
 SCOPE = CursorScope("changes")
 
@@ -65,6 +66,26 @@ async def read_head(session: Reader) -> FeedHeadView:
     """The head of the feed; read before the events, or in the same snapshot."""
     statement = select(FeedHead.seq, FeedHead.retained_from, FeedHead.feed_id)
     return FeedHeadView(*(await session.execute(statement)).one())
+
+
+async def last_number_before(
+    session: Reader,
+    moment: datetime,
+    *,
+    after: int = 0,
+    domain_id: UUID | None = None,
+    inclusive: bool = False,
+) -> int:
+    """The last number of a scan that ended before a moment; `after` if there is none behind it.
+
+    With `inclusive`, also of one that ended at that moment. Reads the scans since, newest first.
+    """
+    ended = Scan.finished_at <= moment if inclusive else Scan.finished_at < moment
+    numbers = select(Scan.published_seq).where(Scan.published_seq > after, ended)
+    if domain_id is not None:
+        numbers = numbers.where(Scan.domain_id == domain_id)
+    newest = numbers.order_by(Scan.published_seq.desc()).limit(1)
+    return await session.scalar(newest) or after
 
 
 def start_position(head: FeedHeadView, *, after: int | None, cursor: str | None) -> FeedPosition:

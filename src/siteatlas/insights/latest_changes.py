@@ -12,7 +12,6 @@ from uuid import UUID
 
 from sqlalchemy import (
     ColumnElement,
-    CompoundSelect,
     Select,
     Subquery,
     and_,
@@ -27,7 +26,8 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from siteatlas.insights.change_views import ChangeView
 from siteatlas.insights.changes import read_changes
 from siteatlas.insights.feed_positions import FeedHeadView, FeedPosition
-from siteatlas.insights.feed_windows import EVENT_KINDS, URL_KINDS, FeedFilter
+from siteatlas.insights.feed_windows import FeedFilter
+from siteatlas.insights.newest_numbers import has_counted, has_events, newest, of_kinds
 from siteatlas.insights.tagged_domains import tagged_domains
 from siteatlas.storage.tables import FEED_EVENTS, SCANS, URL_CHANGES
 
@@ -54,8 +54,8 @@ async def latest_changes(
         page = await read_changes(
             session,
             wanted,
-            replace(head, seq=row.number),
-            FeedPosition(row.number - 1),
+            replace(head, seq=row.seq),
+            FeedPosition(row.seq - 1),
             limit - len(found),
         )
         found += (PublishedEvent(event, row.published_at) for event in page.items)
@@ -67,29 +67,21 @@ async def latest_changes(
 def _newest_numbers(wanted: FeedFilter, head: FeedHeadView, limit: int) -> Select[Any]:
     """The newest numbers that have events of the kinds, with the time of their publication."""
     both = [
-        _newest(_scans_with_events(wanted, head), limit),
-        _newest(_numbered_events(wanted, head), limit),
+        newest(_scans_with_events(wanted, head), limit),
+        newest(_numbered_events(wanted, head), limit),
     ]
-    return _newest(union_all(*both), limit)
-
-
-def _newest(numbers: Select[Any] | CompoundSelect[Any], limit: int) -> Select[Any]:
-    """The first rows of a choice of numbers, the newest first."""
-    found = numbers.subquery()
-    return select(select(found).order_by(found.c.number.desc()).limit(limit).subquery())
+    return newest(union_all(*both), limit)
 
 
 def _scans_with_events(wanted: FeedFilter, head: FeedHeadView) -> Select[Any]:
     """The numbers of scans with events of the kinds, among the newest scans."""
-    newest = select(SCANS.c.id, SCANS.c.published_seq, SCANS.c.change_counts, _ENDED).where(
+    recent = select(SCANS.c.id, SCANS.c.published_seq, SCANS.c.change_counts, _ENDED).where(
         SCANS.c.published_seq > head.retained_from, SCANS.c.published_seq <= head.seq
     )
-    newest = _of_sites(newest, SCANS.c.domain_id, wanted)
-    scans = newest.order_by(SCANS.c.published_seq.desc()).limit(MAX_SCANS).subquery("scans")
-    return (
-        select(scans.c.published_seq.label("number"), scans.c.published_at)
-        .where(or_(_has_urls(scans, wanted), _has_events(scans, wanted)))
-        .order_by(scans.c.published_seq.desc())
+    recent = _of_sites(recent, SCANS.c.domain_id, wanted)
+    scans = recent.order_by(SCANS.c.published_seq.desc()).limit(MAX_SCANS).subquery("scans")
+    return select(scans.c.published_seq.label("seq"), scans.c.published_at).where(
+        or_(_has_urls(scans, wanted), has_events(scans.c.id, wanted.kinds))
     )
 
 
@@ -101,32 +93,16 @@ def _has_urls(scans: Subquery, wanted: FeedFilter) -> ColumnElement[bool]:
     if wanted.kinds is None:
         return some
     counts = scans.c.change_counts
-    counted = or_(*(counts.has_key(kind) for kind in sorted(wanted.kinds & URL_KINDS)))
-    return and_(or_(counts.is_(None), counted), some)
-
-
-def _has_events(scans: Subquery, wanted: FeedFilter) -> ColumnElement[bool]:
-    """SQL condition: a scan has events of documents or of its site, of the kinds."""
-    if not wanted.shows_events:
-        return false()
-    events = select(FEED_EVENTS.c.id).where(FEED_EVENTS.c.scan_id == scans.c.id)
-    return _of_kinds(events, wanted).exists()
+    return and_(or_(counts.is_(None), has_counted(counts, wanted.kinds)), some)
 
 
 def _numbered_events(wanted: FeedFilter, head: FeedHeadView) -> Select[Any]:
     """The events of the kinds that have a number of their own."""
     columns = FEED_EVENTS.c
-    own = select(columns.seq.label("number"), columns.created_at.label("published_at")).where(
+    own = select(columns.seq, columns.created_at.label("published_at")).where(
         columns.seq > head.retained_from, columns.seq <= head.seq
     )
-    return _of_sites(_of_kinds(own, wanted), columns.domain_id, wanted).order_by(columns.seq.desc())
-
-
-def _of_kinds(events: Select[Any], wanted: FeedFilter) -> Select[Any]:
-    """Only the events of the kinds."""
-    if wanted.kinds is None:
-        return events
-    return events.where(FEED_EVENTS.c.kind.in_(sorted(wanted.kinds & EVENT_KINDS)))
+    return _of_sites(of_kinds(own, wanted.kinds), columns.domain_id, wanted)
 
 
 def _of_sites(rows: Select[Any], domain_id: ColumnElement[UUID], wanted: FeedFilter) -> Select[Any]:

@@ -76,7 +76,9 @@ async def has_history(session: AsyncSession) -> bool:
     return bool((await session.execute(statement)).scalar_one())
 
 
-async def latest_changes(session: AsyncSession, limit: int = LATEST_ROWS) -> list[PublishedScan]:
+async def latest_scans_with_changes(
+    session: AsyncSession, limit: int = LATEST_ROWS
+) -> list[PublishedScan]:
     """The latest scans that changed something."""
     statement = (
         select(Scan.id, Domain.domain, Scan.finished_at, Scan.published_seq, Scan.change_counts)

@@ -32,22 +32,22 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.sql.selectable import LateralFromClause
 
 from siteatlas.errors import InputError, PastStateUnavailable
-from siteatlas.insights.feed_positions import FeedHeadView, read_head
+from siteatlas.insights.feed_positions import FeedHeadView, last_number_before, read_head
 from siteatlas.insights.pages import MAX_BIGINT
 from siteatlas.storage.models import FeedEventKind
 from siteatlas.storage.tables import DOMAINS, FEED_EVENTS, SCANS, URL_CHANGES
 
 # A time of the past, or a number of the feed.
-Moment = datetime | int
+PointInTime = datetime | int
 # Behind all numbers: the place of a change that is not published.
 LAST = MAX_BIGINT
 
 
-async def find_past_number(session: AsyncSession, domain_id: UUID, moment: Moment) -> int:
-    """The number at which a site has the state of a moment; PastStateUnavailable if it is lost."""
+async def find_past_number(session: AsyncSession, domain_id: UUID, point: PointInTime) -> int:
+    """The number at which a site has the state of that time; PastStateUnavailable if it is lost."""
     head = await read_head(session)
     earliest = await _earliest_number(session, domain_id, head)
-    number = moment if isinstance(moment, int) else await _number_at(session, moment, earliest)
+    number = point if isinstance(point, int) else await _number_at(session, point, earliest)
     if number > head.seq:
         raise PastStateUnavailable(head.limit_text, earliest_seq=earliest)
     if number < earliest:
@@ -63,18 +63,13 @@ async def require_past_number(session: AsyncSession, number: int) -> None:
 
 
 async def _number_at(session: AsyncSession, moment: datetime, earliest: int) -> int:
-    """The last number that was published up to a moment; reads the scans since then.
+    """The last number that was published up to a moment, which is not in the future.
 
     Scans before the earliest number are not read: if all others are later, so is that number.
     """
     if moment > (await session.execute(select(func.now()))).scalar_one():
         raise InputError("The time is in the future.")
-    published = select(SCANS.c.published_seq).where(
-        SCANS.c.published_seq >= earliest, SCANS.c.finished_at <= moment
-    )
-    newest = published.order_by(SCANS.c.published_seq.desc()).limit(1)
-    found: int | None = (await session.execute(newest)).scalar()
-    return earliest - 1 if found is None else found
+    return await last_number_before(session, moment, after=earliest - 1, inclusive=True)
 
 
 async def _earliest_number(session: AsyncSession, domain_id: UUID, head: FeedHeadView) -> int:

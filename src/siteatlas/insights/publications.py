@@ -5,13 +5,11 @@ The feed itself is read forwards (`changes.py`); people look at what is newest.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime
 from uuid import UUID
 
 from sqlalchemy import (
-    ColumnElement,
     Select,
     Text,
     cast,
@@ -29,10 +27,12 @@ from siteatlas.errors import NotFoundError
 from siteatlas.insights.change_views import FeedPage
 from siteatlas.insights.changes import read_changes
 from siteatlas.insights.feed_positions import FeedPosition, read_head
-from siteatlas.insights.feed_windows import EVENT_KINDS, URL_KINDS, FeedFilter
+from siteatlas.insights.feed_windows import FeedFilter
+from siteatlas.insights.newest_numbers import has_counted, has_events, newest
 from siteatlas.insights.page_reading import read_page
 from siteatlas.insights.pages import CursorScope, Page, bigint_key, page_size
 from siteatlas.storage.models import Domain, FeedEvent, Scan
+from siteatlas.storage.tables import SCANS
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,20 +63,13 @@ async def list_publications(
     scans = _published_scans(domain_id, kinds, before)
     statement: Select[*tuple[object, ...]] = scans
     if not kinds and domain_id is None:
-        # Each part by its index: the server would sort the whole union.
-        parts = (_newest(part, page_size(limit) + 1) for part in (scans, _removed_sites(before)))
+        parts = (newest(part, page_size(limit) + 1) for part in (scans, _removed_sites(before)))
         both = union_all(*parts).subquery("both")
         statement = select(*both.c)
     statement = statement.order_by(statement.selected_columns["seq"].desc())
     return await read_page(
         session, statement, page_size(limit), PublicationView, lambda row: scope.write(row.seq)
     )
-
-
-def _newest(part: Select[*tuple[object, ...]], rows: int) -> Select[*tuple[object, ...]]:
-    """The newest rows of one part of the list."""
-    ordered = part.order_by(part.selected_columns["seq"].desc()).limit(rows).subquery()
-    return select(*ordered.c)
 
 
 def _published_scans(
@@ -100,17 +93,9 @@ def _published_scans(
     if domain_id is not None:
         statement = statement.where(Scan.domain_id == domain_id)
     if kinds:
-        statement = statement.where(or_(*_has_kinds(kinds)))
+        counted = has_counted(SCANS.c.change_counts, kinds)
+        statement = statement.where(or_(counted, has_events(SCANS.c.id, kinds)))
     return statement if before is None else statement.where(Scan.published_seq < before)
-
-
-def _has_kinds(kinds: frozenset[str]) -> Iterator[ColumnElement[bool]]:
-    """Conditions on a scan: it changed URLs in one of these ways, or has one of these events."""
-    for kind in sorted(kinds & URL_KINDS):
-        yield Scan.change_counts.has_key(kind)
-    if events := sorted(kinds & EVENT_KINDS):
-        of_scan = select(FeedEvent.id).where(FeedEvent.scan_id == Scan.id)
-        yield of_scan.where(FeedEvent.kind.in_(events)).exists()
 
 
 def _removed_sites(before: int | None) -> Select[*tuple[object, ...]]:

@@ -12,14 +12,14 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from siteatlas.insights.feed_load import FeedLoad, feed_load
 from siteatlas.insights.webhooks import WebhookLoad, webhook_load
-from siteatlas.insights.workers import ALIVE_SECONDS
 from siteatlas.queue.fair_order import pending_lines
 from siteatlas.queue.statuses import ACTIVE_STATUSES, FINAL_STATUSES
+from siteatlas.queue.workers import ALIVE_SECONDS
 from siteatlas.storage.models import SITEMAP_JOB, Domain, Job, JobStatus, Worker
 from siteatlas.storage.statements.domains import SCHEDULED
 
 KEPT_SECONDS = 60.0
-DATABASE_SIZE = select(func.pg_database_size(func.current_database()))
+DATABASE_SIZE = func.pg_database_size(func.current_database())
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ async def queue_load(session: AsyncSession, ended: EndedJobs) -> QueueLoad:
         oldest_overdue_seconds=oldest_overdue,
         feed=await feed_load(session),
         webhooks=await webhook_load(session),
-        database_bytes=int(await session.scalar(DATABASE_SIZE) or 0),
+        database_bytes=int(await session.scalar(select(DATABASE_SIZE)) or 0),
     )
 
 

@@ -44,9 +44,10 @@ class MonthView:
 class SectionsView:
     """How the URLs of a site are distributed, as of the last complete read of each document.
 
-    URLs in several documents are counted several times, missing ones not at all. The rest of the
-    sections has `other_url_count`, the rest of the months `other_month_url_count`. `complete` is
-    false if the site has more documents than are summed.
+    A document that was never read completely counts as of its last read. URLs in several
+    documents are counted several times, missing ones not at all. The rest of the sections has
+    `other_url_count`, the rest of the months `other_month_url_count`. `complete` is false if the
+    site has more documents than are summed.
     """
 
     url_count: int

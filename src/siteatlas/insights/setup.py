@@ -10,6 +10,7 @@ from sqlalchemy import ColumnElement, Float, cast, column, extract, func, select
 from sqlalchemy.dialects.postgresql import REGCLASS
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from siteatlas.insights.queue_load import DATABASE_SIZE
 from siteatlas.storage.faults import translated_faults
 from siteatlas.storage.schema import read_revision
 from siteatlas.storage.session import Database
@@ -33,7 +34,7 @@ class ServerSetup:
 
 
 @dataclass(frozen=True, slots=True)
-class RoleRights:
+class RolePrivileges:
     """What the role of this process may do with our tables."""
 
     role: str
@@ -50,8 +51,7 @@ async def server_setup(database: Database) -> ServerSetup:
             moment = cast(extract("epoch", func.clock_timestamp()), Float)
             names = ("server_version", "server_version_num", "transaction_read_only")
             settings = [func.current_setting(name) for name in (*names, "max_connections")]
-            size = func.pg_database_size(func.current_database())
-            row = (await connection.execute(select(moment, size, *settings))).one()
+            row = (await connection.execute(select(moment, DATABASE_SIZE, *settings))).one()
             latency = time.perf_counter() - began
     return ServerSetup(
         version=str(row[2]),
@@ -65,7 +65,7 @@ async def server_setup(database: Database) -> ServerSetup:
     )
 
 
-async def role_rights(database: Database) -> RoleRights:
+async def role_privileges(database: Database) -> RolePrivileges:
     """Whether the role may write to our tables, and whether it owns them, as migrations need."""
     writing = [
         func.has_table_privilege(JOBS.name, privilege)
@@ -76,7 +76,7 @@ async def role_rights(database: Database) -> RoleRights:
     with translated_faults():
         async with database.engine.connect() as connection:
             role, is_owner, *allowed = (await connection.execute(statement)).one()
-    return RoleRights(str(role), can_write=all(allowed), is_owner=bool(is_owner))
+    return RolePrivileges(str(role), can_write=all(allowed), is_owner=bool(is_owner))
 
 
 def _owner_of_jobs() -> ColumnElement[int]:

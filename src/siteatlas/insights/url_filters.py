@@ -99,7 +99,9 @@ async def require_sitemap(session: AsyncSession, wanted: UrlFilter, domain_id: U
     of_site = true() if domain_id is None else Sitemap.domain_id == domain_id
     statement = select(Sitemap.id).where(of_site, is_in_sitemap(wanted)).limit(1)
     if (await session.execute(statement)).first() is None:
-        raise SitemapNotFound("There is no such sitemap: use an id or URL of siteatlas sitemaps.")
+        raise SitemapNotFound(
+            "There is no sitemap with this id or URL. To list them, run: siteatlas sitemaps SITE"
+        )
 
 
 def is_hit(row: Any, wanted: UrlFilter) -> ColumnElement[bool]:

@@ -37,7 +37,7 @@ from siteatlas.insights.pages import (
     page_size,
     parse_bigint,
 )
-from siteatlas.insights.past_urls import Moment, as_of, find_past_number
+from siteatlas.insights.past_urls import PointInTime, as_of, find_past_number
 from siteatlas.insights.tagged_domains import has_tag
 from siteatlas.insights.url_filters import ListingState, UrlFilter, is_hit, is_in_sitemap
 from siteatlas.scanner.reading.lastmod_text import restored_text
@@ -123,7 +123,7 @@ async def list_domain_urls(
     domain_id: UUID,
     wanted: UrlFilter = UrlFilter(),
     *,
-    at: Moment | None = None,
+    at: PointInTime | None = None,
     limit: int | None = None,
     cursor: str | None = None,
 ) -> UrlPage:
@@ -143,7 +143,7 @@ async def _list_past_urls(
     session: AsyncSession,
     domain_id: UUID,
     wanted: UrlFilter,
-    at: Moment,
+    at: PointInTime,
     limit: int | None,
     cursor: str | None,
 ) -> UrlPage:

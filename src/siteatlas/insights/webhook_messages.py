@@ -39,6 +39,7 @@ from siteatlas.storage.models import (
     Scan,
     ScanState,
 )
+from siteatlas.storage.statements.webhooks import LAST_RANK
 
 RANKS = {
     MessageType.SCAN_PUBLISHED: 0,
@@ -111,12 +112,10 @@ async def next_messages(
 
     Numbers that are no longer retained are passed.
     """
-    start, rank = wanted.position, wanted.rank
-    if start < head.retained_from:
-        start, rank = head.retained_from, max(RANKS.values())
-    upper = min(start + MAX_NUMBERS, head.seq)
-    behind = MessageFilter(wanted.types, wanted.domains, start, rank)
-    sources = [source.subquery() for source in _sources(behind, upper)]
+    if wanted.position < head.retained_from:
+        wanted = replace(wanted, position=head.retained_from, rank=LAST_RANK)
+    upper = min(wanted.position + MAX_NUMBERS, head.seq)
+    sources = [source.subquery() for source in _sources(wanted, upper)]
     together = union_all(*(select(source) for source in sources)).subquery("together")
     first = select(together).order_by(together.c.number, together.c.rank).limit(MAX_PLACES)
     rows = (await session.execute(first)).all()

@@ -9,11 +9,10 @@ from sqlalchemy import Float, Interval, bindparam, exists, extract, func, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from siteatlas.insights.views import select_view
-from siteatlas.queue.workers import REPORT_SECONDS
+from siteatlas.queue.workers import ALIVE_SECONDS
 from siteatlas.storage.autocommit import Reader
 from siteatlas.storage.models import Worker
 
-ALIVE_SECONDS = 4 * REPORT_SECONDS
 MAX_WORKERS_SHOWN = 1000
 ANY_ALIVE = select(
     exists().where(

@@ -14,7 +14,6 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from errno import ECONNREFUSED
 
 import aiohttp
-from yarl import URL
 
 from siteatlas.aio.fairness import fair_loop
 from siteatlas.errors import (
@@ -23,7 +22,6 @@ from siteatlas.errors import (
     ConnectionFailed,
     DnsError,
     DnsNameUnknown,
-    EgressDenied,
     HttpProtocolError,
     RedirectInvalid,
     RedirectLoop,
@@ -215,9 +213,7 @@ class HttpClient(GatedClient):
         """Send one request and wait for the response headers."""
         if self._session is None:
             raise RuntimeError("HttpClient must be entered with `async with`")
-        url = URL(address.url, encoded=True)
-        if (url.raw_host, url.port) != (address.host, address.port):
-            raise EgressDenied
+        url = self._request_url(address)
         since = time.monotonic()
         try:
             proxy = None if self._policy.is_own(address) else self._proxy

@@ -20,6 +20,7 @@ from typing import Any, Self
 import aiohttp
 from aiohttp import AddrInfoType
 from aiohttp.abc import AbstractResolver, ResolveResult
+from yarl import URL
 
 from siteatlas.errors import DnsError, DnsNameUnknown, EgressDenied, ProxyFailed
 from siteatlas.net.address import WebAddress
@@ -269,6 +270,14 @@ class GatedClient:
             await self._session.close()
             await self._gate.close()
             self._session = None
+
+    @staticmethod
+    def _request_url(address: WebAddress) -> URL:
+        """The URL to request; EgressDenied if yarl sees another host or port in it than we do."""
+        url = URL(address.url, encoded=True)
+        if (url.raw_host, url.port) != (address.host, address.port):
+            raise EgressDenied
+        return url
 
 
 def _open_session(

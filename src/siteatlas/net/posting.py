@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 import aiohttp
 from yarl import URL
 
-from siteatlas.errors import EgressDenied, SiteatlasError
+from siteatlas.errors import SiteatlasError
 from siteatlas.net.address import WebAddress
 from siteatlas.net.egress import EgressPolicy
 from siteatlas.net.faults import LIBRARY_FAULTS, map_exception, retry_after_seconds
@@ -73,9 +73,7 @@ class PostClient(GatedClient):
         """Send a body and wait for the response; ScanError or EgressDenied if there is none."""
         address = self._address
         self._policy.require(address)
-        url = URL(address.url, encoded=True)
-        if (url.raw_host, url.port) != (address.host, address.port):
-            raise EgressDenied
+        url = self._request_url(address)
         try:
             with choose_connect_target(address, self._proxy) as target:
                 return await self._exchange(url, body, headers, target)

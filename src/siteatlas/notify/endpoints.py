@@ -13,8 +13,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from siteatlas.errors import AddressScheme, InputError, TooManyWebhooks, WebhookNotFound
-from siteatlas.insights.changes import number_before
-from siteatlas.insights.feed_positions import read_head, start_position
+from siteatlas.insights.feed_positions import last_number_before, read_head, start_position
 from siteatlas.insights.webhooks import count_webhooks
 from siteatlas.net.address import parse_site, parse_url
 from siteatlas.net.egress import EgressPolicy
@@ -152,7 +151,7 @@ async def replay(
         raise InputError("Use either after_seq or since.")
     head = await read_head(session)
     if since is not None:
-        after_seq = await number_before(session, since, head)
+        after_seq = await last_number_before(session, since, after=head.retained_from)
     start = start_position(head, after=after_seq, cursor=None).done
     require_found(await webhooks.move_endpoint(session, endpoint_id, start))
 

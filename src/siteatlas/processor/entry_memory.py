@@ -1,8 +1,9 @@
 """What is kept in memory of a document while it is read: its URLs and what is stored for them.
 
-Sets and dicts are fast and take about 75 and 150 bytes per URL. They are used as long as all open
-documents of the process together fit the budget; beyond that, arrays are used, with about 9 and 16
-bytes per URL. They are slower, but no document has to wait for another.
+URLs that are not stored yet are kept in a set, which is fast and takes about 75 bytes per URL. Once
+the open documents of the process have spent their budget, a document with 5,000 such URLs or more
+continues with arrays, which take about 9 bytes per URL. They are slower, but no document has to
+wait for another. The index of the stored entries is chosen by `stored_entries.py`.
 
 Of several listings of a URL the one with the latest date counts, whatever their order, so that a
 generator that shuffles its entries does not change the stored ones.
@@ -32,7 +33,7 @@ from siteatlas.storage.statements.url_rows import NO_DATE
 SEEN_BYTES = 75
 # Arrays grow by a sixteenth.
 SEEN_ARRAY_BYTES = 9
-# Listings of a document before it uses arrays, which are worth their price for large ones only.
+# URLs in the set of a document before it uses arrays, which pay off for large ones only.
 MIN_ENTRIES = 5_000
 # Entries of a document that wait for a later listing of the same URL.
 MAX_SET_ASIDE = 1_000

@@ -51,8 +51,6 @@ from siteatlas.storage.statements.unfinished import close_unfinished
 from siteatlas.storage.statements.write_batch import flush_batch
 
 MAX_LISTED_SITEMAPS = 100
-# Reasons for which a scan of a site has the scope `filtered`.
-FILTERS = frozenset((ProblemCode.URL_LIMIT.value, ProblemCode.SITEMAPS_FILTERED.value))
 # So many URLs are counted in the final transaction, in a few milliseconds.
 FEW_URLS = 20_000
 
@@ -207,10 +205,10 @@ def _must_count(summary: ScanSummary) -> bool:
 
 
 def _scope(claim: Claim, reasons: Collection[str]) -> ScanScope:
-    """How much of the site a scan covers."""
-    if claim.document is not None:
-        return ScanScope.DOCUMENT
-    return ScanScope.FULL if FILTERS.isdisjoint(reasons) else ScanScope.FILTERED
+    """How much of the site a scan covers: what was requested, or less after the URL limit."""
+    if claim.is_narrow or ProblemCode.URL_LIMIT not in reasons:
+        return claim.scope
+    return ScanScope.FILTERED
 
 
 def _result(

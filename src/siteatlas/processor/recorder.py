@@ -144,7 +144,7 @@ class Recorder:
         self._batch.candidates[row["url_hash"]] = row
 
     def _record_problem(self, event: ProblemSeen | SitemapsSkipped) -> None:
-        """Log a problem of the scan and record it as a reason why the stored scan is partial."""
+        """Log and record why the stored scan is partial; skipped sitemaps are only counted."""
         if isinstance(event, SitemapsSkipped):
             self._skipped_sitemaps = event
             return

@@ -66,13 +66,14 @@ def _completion(condition: Any) -> Any:
     return insert(attempts).from_select(names, record).returning(attempts.c.job_id)
 
 
-# A job for one document reads the whole site next if a submission requested that; so does one with
-# a filter.
-WIDENED_DOCUMENT = JOBS.c.job_metadata["document"].astext.is_(None)
-WIDENED_FILTER = JOBS.c.job_metadata["child_filter"].astext.is_(None)
+# What `Claim.is_narrow` says, but of the job as it is now: a submission that requests the whole
+# site removes the document or the filter of a running job, which then reads the whole site next.
+IS_NARROW = or_(
+    JOBS.c.job_metadata["document"].astext.is_not(None),
+    JOBS.c.job_metadata["child_filter"].astext.is_not(None),
+)
 COMPLETE = _completion(IS_CLAIM_HOLDER)
-COMPLETE_DOCUMENT = _completion(IS_CLAIM_HOLDER & ~WIDENED_DOCUMENT)
-COMPLETE_FILTERED = _completion(IS_CLAIM_HOLDER & ~WIDENED_FILTER)
+COMPLETE_NARROW = _completion(IS_CLAIM_HOLDER & IS_NARROW)
 
 
 def backoff_seconds(attempt: int, jitter: float) -> float:
@@ -92,19 +93,13 @@ async def complete(session: AsyncSession, claim: Claim, result_data: dict[str, A
 
     A job that read a part of its site while the whole was requested becomes pending again.
     """
+    statement = COMPLETE_NARROW if claim.is_narrow else COMPLETE
     values = {**claim.fenced, "result": result_data}
-    if (await session.execute(_completion_of(claim), values)).first() is not None:
+    if (await session.execute(statement, values)).first() is not None:
         return JobStatus.COMPLETED
     if not claim.is_narrow:
         raise LeaseLost
     return await _continue_with_site(session, claim)
-
-
-def _completion_of(claim: Claim) -> Any:
-    """The statement that completes a job, unless the whole site was requested meanwhile."""
-    if claim.document is not None:
-        return COMPLETE_DOCUMENT
-    return COMPLETE if claim.child_filter is None else COMPLETE_FILTERED
 
 
 async def _continue_with_site(session: AsyncSession, claim: Claim) -> JobStatus:
@@ -225,10 +220,8 @@ def _cancel_requested() -> Any:
 
 
 def _widened(claim: Claim) -> Any:
-    """Whether the whole site was requested while the job read only a part of it."""
-    if claim.document is not None:
-        return WIDENED_DOCUMENT
-    return false() if claim.child_filter is None else WIDENED_FILTER
+    """SQL condition: the whole site was requested while the job read only a part of it."""
+    return ~IS_NARROW if claim.is_narrow else false()
 
 
 def _status_after(claim: Claim, outcome: JobStatus) -> Any:

@@ -198,26 +198,23 @@ def _satisfies(job: Job, new: NewJob) -> bool:
     if job.status != JobStatus.PENDING:
         return not _must_widen_running(job, new)
     limit = (job.result_data or {}).get("max_pages")
-    document = (job.job_metadata or {}).get("document")
     narrower = limit is not None and (new.max_pages is None or new.max_pages > limit)
-    reads_one_document = document is not None and new.document is None
-    reads_less = reads_one_document or _is_filtered_otherwise(job, new)
-    return not narrower and not reads_less and new.priority >= job.priority
+    return not narrower and not _reads_less(job, new) and new.priority >= job.priority
 
 
 def _must_widen_running(job: Job, new: NewJob) -> bool:
     """Whether a running job reads less than a user requests; a scheduled scan can wait for it."""
-    if new.document is not None or new.priority >= Priority.SCHEDULED:
+    return new.priority < Priority.SCHEDULED and _reads_less(job, new)
+
+
+def _reads_less(job: Job, new: NewJob) -> bool:
+    """Whether the site is requested, and the job reads one document or has another filter."""
+    if new.document is not None:
         return False
-    reads_one_document = (job.job_metadata or {}).get("document") is not None
-    return reads_one_document or _is_filtered_otherwise(job, new)
-
-
-def _is_filtered_otherwise(job: Job, new: NewJob) -> bool:
-    """Whether the job has a filter, and the request for the site has none or another one."""
-    child_filter = (job.job_metadata or {}).get("child_filter")
-    requested = new.child_filter.as_dict() if new.child_filter else None
-    return child_filter is not None and new.document is None and child_filter != requested
+    metadata = job.job_metadata or {}
+    child_filter = metadata.get("child_filter")
+    is_filtered_otherwise = child_filter is not None and child_filter != new.stored_filter
+    return metadata.get("document") is not None or is_filtered_otherwise
 
 
 async def join(session: AsyncSession, new: NewJob) -> Job | None:
@@ -260,7 +257,7 @@ async def _join_and_widen(session: AsyncSession, new: NewJob) -> Job | None:
         "requested_limit": new.max_pages,
         "requested_priority": int(new.priority),
         "requested_document": new.document,
-        "requested_filter": new.child_filter.as_dict() if new.child_filter else None,
+        "requested_filter": new.stored_filter,
         "requested_base_url": new.base_url,
         "may_widen_running": new.priority < Priority.SCHEDULED,
     }

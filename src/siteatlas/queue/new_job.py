@@ -38,6 +38,11 @@ class NewJob:
     job_id: UUID | None = None
     child_filter: ChildFilter | None = None
 
+    @property
+    def stored_filter(self) -> dict[str, Any] | None:
+        """The filter as it is stored with the job; None if there is none."""
+        return None if self.child_filter is None else self.child_filter.as_dict()
+
     def columns(self) -> dict[str, Any]:
         """The values of the row; `result_data` holds the site and its limit from the start."""
         values: dict[str, Any] = {
@@ -49,8 +54,8 @@ class NewJob:
             "result_data": {"domain": self.domain, "max_pages": self.max_pages},
             "job_metadata": {"base_url": self.base_url, "document": self.document},
         }
-        if self.child_filter is not None:
-            values["job_metadata"]["child_filter"] = self.child_filter.as_dict()
+        if (stored_filter := self.stored_filter) is not None:
+            values["job_metadata"]["child_filter"] = stored_filter
         return values | ({"job_id": self.job_id} if self.job_id else {})
 
 

@@ -6,14 +6,14 @@ from sqlalchemy import func, insert, literal, null, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from siteatlas.errors import DatabaseInUse
-from siteatlas.queue.workers import REPORT_SECONDS
+from siteatlas.queue.workers import ALIVE_SECONDS
 from siteatlas.storage.models import SITEMAP_JOB, AttemptOutcome, JobStatus, Worker
 from siteatlas.storage.tables import JOB_ATTEMPTS, JOBS
 
 RESTORED = "restored"
 # A process that outlived the restore may hold a claim that is newer than the backup.
 FENCE_STEP = 1_000
-SEEN_WITHIN = func.make_interval(0, 0, 0, 0, 0, 0, 4 * REPORT_SECONDS)
+SEEN_WITHIN = func.make_interval(0, 0, 0, 0, 0, 0, ALIVE_SECONDS)
 
 
 async def refuse_while_workers_run(connection: AsyncConnection) -> None:

@@ -22,7 +22,6 @@ from siteatlas.storage.models import Domain, Job
 from siteatlas.storage.models.job import ACTIVE_CONDITION as ACTIVE_PREDICATE
 from siteatlas.storage.statements.domains import (
     DEFAULT_INTERVAL_HOURS,
-    add_tags,
     register_domain,
     registration,
     registration_values,
@@ -182,9 +181,8 @@ async def watch_site(
         max_pages=max_pages,
         scan_interval_hours=scan_interval_hours,
         default_interval_hours=default_interval_hours,
+        tags=tags,
     )
-    if tags:
-        await add_tags(session, domain, tags)
     new = NewJob(
         domain=domain.domain,
         base_url=scan_address(address),

@@ -13,6 +13,8 @@ from siteatlas.storage.models import Worker
 
 # A process reports at least this often, however long its leases are.
 REPORT_SECONDS = 15.0
+# A process that has not reported for this long counts as dead.
+ALIVE_SECONDS = 4 * REPORT_SECONDS
 
 
 @dataclass(frozen=True, slots=True)

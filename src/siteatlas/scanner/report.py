@@ -251,7 +251,7 @@ class ReportBuilder:
         )
 
     def _add_problem(self, event: ProblemSeen | SitemapsSkipped) -> None:
-        """Add to the scan report why it does not show the whole site."""
+        """Add to the scan report why it does not show the whole site; filters are no problem."""
         if isinstance(event, SitemapsSkipped):
             self.report.skipped_sitemaps = event._asdict()
             return

@@ -58,8 +58,8 @@ async def get_changes(
     Store `next_cursor` and continue with it. The same cursor returns the same events until they are
     no longer retained; then the response is 410 `cursor_expired`.
     """
-    page = await _wait_for_events(None, query, context)
-    return _page_response(page, request, response, query)
+    page = await _wait_for_events(None, query, context, query.wanted_tag)
+    return _page_response(page, request, response, query, query.wanted_tag)
 
 
 @router.get(
@@ -81,39 +81,48 @@ async def get_domain_changes(
     return _page_response(page, request, response, query)
 
 
-async def _wait_for_events(domain: str | None, query: ChangesQuery, context: Context) -> FeedPage:
+async def _wait_for_events(
+    domain: str | None, query: ChangesQuery, context: Context, tag: str | None = None
+) -> FeedPage:
     """The requested page; if it is empty, wait as long as requested for one that is not."""
-    page = await _read_page(domain, query, query.after, query.cursor)
+    page = await _read_page(domain, query, tag, after=query.after, cursor=query.cursor)
     deadline = time.monotonic() + query.wait
     while not page.items and page.at_head:
         left = deadline - time.monotonic()
         if left <= 0 or not await context.feed.wait_beyond(page.to_seq, left):
             break
-        later = await _read_page(domain, query, None, page.next_cursor)
+        later = await _read_page(domain, query, tag, cursor=page.next_cursor)
         page = replace(later, from_seq=page.from_seq)
     return page
 
 
 async def _read_page(
-    domain: str | None, query: ChangesQuery, after: int | None, cursor: str | None
+    domain: str | None,
+    query: ChangesQuery,
+    tag: str | None,
+    *,
+    after: int | None = None,
+    cursor: str | None,
 ) -> FeedPage:
     """Read one page of the feed in one snapshot; no connection is held afterwards."""
     async with get_snapshot_session() as session:
         site = None if domain is None else await find_domain_view(session, domain)
-        tag = query.wanted_tag if isinstance(query, AllChangesQuery) else None
         wanted = FeedFilter(None if site is None else site.id, query.wanted_kinds, tag)
         return await list_changes(session, wanted, after=after, cursor=cursor, limit=query.limit)
 
 
 def _page_response(
-    page: FeedPage, request: Request, response: Response, query: ChangesQuery
+    page: FeedPage,
+    request: Request,
+    response: Response,
+    query: ChangesQuery,
+    tag: str | None = None,
 ) -> FeedPage | Response:
     """The page in the requested format; 304 if the client has it."""
     as_lines = query.format == "jsonl" or JSON_LINES in request.headers.get("accept", "")
     headers = {"Vary": "Accept"}
     # Which sites have a tag changes without a publication.
-    has_tag = isinstance(query, AllChangesQuery) and query.wanted_tag is not None
-    if page.at_head and not has_tag:
+    if page.at_head and tag is None:
         headers["ETag"] = _page_tag(page, request, as_lines=as_lines)
         if is_known(headers["ETag"], request.headers.get("if-none-match")):
             return Response(status_code=status.HTTP_304_NOT_MODIFIED, headers=headers)

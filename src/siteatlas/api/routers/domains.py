@@ -37,12 +37,7 @@ from siteatlas.queue.submission import watch_site
 from siteatlas.storage.models import Domain
 from siteatlas.storage.retry import retry_when_busy
 from siteatlas.storage.session import AsyncSession, get_session
-from siteatlas.storage.statements.domains import (
-    add_tags,
-    change_domain,
-    find_domain,
-    register_domain,
-)
+from siteatlas.storage.statements.domains import change_domain, find_domain, register_domain
 from siteatlas.tags import parse_tags
 
 PREFIX = "/api/v3/domains"
@@ -117,8 +112,7 @@ async def add_domain(
             max_pages=body.max_pages,
             tags=tags,
         )
-        domain, job = await _register(session, address, body, context, identity)
-        await add_tags(session, domain, tags)
+        domain, job = await _register(session, address, body, tags, context, identity)
         view = domain_view(domain)
         worker_running = job is None or await context.has_live_worker(session)
     context.wake_consumer()
@@ -138,6 +132,7 @@ async def _register(
     session: AsyncSession,
     address: WebAddress,
     body: DomainRequest,
+    tags: list[str],
     context: Context,
     identity: Identity,
 ) -> tuple[Domain, SubmittedJob | None]:
@@ -149,6 +144,7 @@ async def _register(
             created_by=identity.user_id,
             max_pages=body.max_pages,
             scan_interval_hours=body.scan_interval_hours,
+            tags=tags,
         )
         return domain, None
     return await watch_site(
@@ -159,6 +155,7 @@ async def _register(
         default_interval_hours=context.settings.scan_interval_hours,
         max_pages=body.max_pages,
         max_attempts=context.settings.max_attempts,
+        tags=tags,
     )
 
 

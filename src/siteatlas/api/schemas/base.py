@@ -6,11 +6,13 @@ never fail validation.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Annotated, Any, Generic, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic.config import JsonDict
 
 from siteatlas.insights.pages import DEFAULT_LIMIT, MAX_BIGINT, MAX_CURSOR_CHARS, MAX_LIMIT
@@ -23,6 +25,7 @@ MAX_INT = 2**31 - 1
 MAX_ADDRESS_CHARS = 2048
 # PostgreSQL stores no NUL in text or JSON.
 NO_NUL = r"^[^\x00]*$"
+NUMBER = re.compile(r"[+-]?[0-9.]+(e[+-]?[0-9]+)?", re.IGNORECASE)
 
 JOB_ID = "0d4f5cbb-6c5c-4b8e-9c0f-5d6a4f3a2b11"
 DOMAIN_ID = "7f1f7c4e-52a9-4a55-8a4e-0a3c1b7f9d20"
@@ -79,6 +82,20 @@ def examples(*values: dict[str, Any]) -> JsonDict:
     return {"examples": list(values)}
 
 
+def _with_time_zone(moment: datetime) -> datetime:
+    """A time of a request; UTC if it names no time zone."""
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+def _not_a_number(value: object) -> object:
+    """Refuse seconds since 1970, which pydantic would take for a time."""
+    if isinstance(value, (int, float)) or (
+        isinstance(value, str) and NUMBER.fullmatch(value.strip())
+    ):
+        raise ValueError("not a date or time")
+    return value
+
+
 Address = Annotated[str, declared(minLength=1, maxLength=MAX_ADDRESS_CHARS)]
 Word = Annotated[str, declared(maxLength=64)]
 Line = Annotated[str, declared(maxLength=500)]
@@ -97,6 +114,7 @@ Tag = Annotated[
     str, Field(min_length=1, max_length=MAX_TAG_CHARS, pattern=TAG_PATTERN, examples=["shop"])
 ]
 MaxPages = Annotated[int, Field(ge=1, le=MAX_PAGES)]
+Moment = Annotated[datetime, BeforeValidator(_not_a_number), AfterValidator(_with_time_zone)]
 
 
 class RequestShape(BaseModel):

@@ -26,6 +26,7 @@ from siteatlas.api.schemas.base import (
     JobStatusWord,
     Line,
     MaxPages,
+    Moment,
     Name,
     Paragraph,
     QueryShape,
@@ -41,7 +42,6 @@ from siteatlas.api.schemas.base import (
     one_of,
     response_example,
 )
-from siteatlas.api.schemas.urls import Moment
 from siteatlas.scanner.child_filter import MAX_PATTERN_CHARS, MAX_PATTERNS
 from siteatlas.settings import MAX_PAGES
 from siteatlas.storage.models import AttemptOutcome

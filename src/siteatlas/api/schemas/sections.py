@@ -40,7 +40,10 @@ class MonthAnswer(AnswerShape):
 
 
 class SectionsAnswer(AnswerShape):
-    """How the URLs of a site are distributed, as of the last complete read of each sitemap."""
+    """How the URLs of a site are distributed, as of the last complete read of each sitemap.
+
+    A sitemap that was never read completely counts as of its last read.
+    """
 
     url_count: Annotated[Count, Example(1210)] = Field(
         description="Number of URLs that were counted. A URL in several sitemaps is counted in "

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Annotated
 from uuid import UUID
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, Field
+from pydantic import BaseModel, Field
 
 from siteatlas.api.schemas.base import (
     LATER,
@@ -19,6 +18,7 @@ from siteatlas.api.schemas.base import (
     Example,
     FreeObject,
     Line,
+    Moment,
     Name,
     PageAnswer,
     QueryShape,
@@ -29,9 +29,8 @@ from siteatlas.api.schemas.base import (
 )
 from siteatlas.errors import InputError
 from siteatlas.insights.pages import MAX_BIGINT
+from siteatlas.insights.past_urls import PointInTime
 from siteatlas.insights.url_filters import ListingState, UrlExtra, UrlFilter
-
-NUMBER = re.compile(r"[+-]?[0-9.]+(e[+-]?[0-9]+)?", re.IGNORECASE)
 
 ONE_EXTRA = "|".join(UrlExtra)
 
@@ -73,23 +72,6 @@ class UrlPageAnswer(PageAnswer[UrlAnswer]):
         description="Only on the first page, and only without a filter other than `sitemap`: the "
         "number of URLs in the list as of the last published scan."
     )
-
-
-def _with_time_zone(moment: datetime) -> datetime:
-    """A time of a request; UTC if it names no time zone."""
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-
-
-def _not_a_number(value: object) -> object:
-    """Refuse seconds since 1970, which pydantic would take for a time."""
-    if isinstance(value, (int, float)) or (
-        isinstance(value, str) and NUMBER.fullmatch(value.strip())
-    ):
-        raise ValueError("not a date or time")
-    return value
-
-
-Moment = Annotated[datetime, BeforeValidator(_not_a_number), AfterValidator(_with_time_zone)]
 
 
 class UrlFilters(BaseModel):
@@ -179,7 +161,7 @@ class PastMoment(BaseModel):
     )
 
     @property
-    def moment(self) -> datetime | int | None:
+    def moment(self) -> PointInTime | None:
         """The time or the number; None for the present."""
         if self.at is not None and self.at_seq is not None:
             raise InputError("Use either at or at_seq, not both.")

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Annotated, Any, Self
 from uuid import UUID
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from siteatlas.api.schemas.base import (
     LATER,
@@ -17,6 +17,7 @@ from siteatlas.api.schemas.base import (
     Count,
     Example,
     Line,
+    Moment,
     Name,
     QueryShape,
     RequestShape,
@@ -188,6 +189,6 @@ class ReplayQuery(BaseModel):
         le=MAX_BIGINT,
         description="Deliver all messages after this number again. Either this or `since`.",
     )
-    since: AwareDatetime | None = Field(
+    since: Moment | None = Field(
         None, description="Deliver all messages about what was published since then again."
     )

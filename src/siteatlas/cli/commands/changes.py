@@ -36,9 +36,9 @@ from siteatlas.cli.terminal.output import (
 from siteatlas.cli.terminal.tag_options import TagFilterOption, refuse_site_with_tag
 from siteatlas.errors import DatabaseError, InputError
 from siteatlas.insights.change_views import ChangeView, FeedPage
-from siteatlas.insights.changes import list_changes, number_before
+from siteatlas.insights.changes import list_changes
 from siteatlas.insights.domains import find_domain_view
-from siteatlas.insights.feed_positions import read_head
+from siteatlas.insights.feed_positions import last_number_before, read_head
 from siteatlas.insights.feed_windows import FeedFilter
 from siteatlas.insights.latest_changes import latest_changes
 from siteatlas.insights.pages import DEFAULT_LIMIT, MAX_LIMIT
@@ -197,7 +197,9 @@ async def _find_start(request: FeedRequest) -> tuple[FeedFilter, int | None]:
         head = await read_head(session)
         if request.since is None:
             return wanted, head.seq if request.follow else head.retained_from
-        return wanted, await number_before(session, request.since, head, wanted.domain_id)
+        return wanted, await last_number_before(
+            session, request.since, after=head.retained_from, domain_id=wanted.domain_id
+        )
 
 
 async def _feed_filter(request: FeedRequest) -> FeedFilter:

@@ -58,9 +58,9 @@ def doctor(
 def _print_findings(findings: list[Finding]) -> None:
     """Print the findings of `siteatlas doctor`, one per line, and what to do below."""
     for finding in findings:
-        write_line(f"{finding.state:<4}  {finding.check:<8}  {finding.message}")
+        write_line(f"{finding.state:<4}  {finding.check:<10}  {finding.message}")
         if finding.advice:
-            write_line(f"{'':16}{finding.advice}")
+            write_line(f"{'':18}{finding.advice}")
 
 
 async def _examine(settings: Settings, site: str | None) -> list[Finding]:

@@ -56,7 +56,7 @@ from siteatlas.cli.terminal.url_options import (
 from siteatlas.errors import InputError
 from siteatlas.insights.domains import find_domain_view
 from siteatlas.insights.pages import DEFAULT_LIMIT, Page
-from siteatlas.insights.past_urls import Moment
+from siteatlas.insights.past_urls import PointInTime
 from siteatlas.insights.url_filters import ListingState, UrlFilter, require_sitemap
 from siteatlas.insights.urls import UrlView, list_domain_urls, search_urls
 from siteatlas.settings import Settings
@@ -170,7 +170,7 @@ async def _list(
     site: str | None,
     request: ListRequest,
     wanted: UrlFilter,
-    at: Moment | None,
+    at: PointInTime | None,
     *,
     tag: str | None,
     bare: bool,

@@ -14,9 +14,8 @@ from siteatlas.storage.backup.archive import ArchiveReader
 from siteatlas.storage.backup.files import STANDARD_STREAM, backup_source, backup_target
 from siteatlas.storage.backup.restoring import restore_backup
 from siteatlas.storage.backup.writing import write_backup
-from siteatlas.storage.session import get_session
+from siteatlas.storage.session import AsyncConnection, get_session
 from siteatlas.storage.startup import open_storage
-from siteatlas.storage.statements.audit import AuditConnection
 
 
 async def backup_database(settings: Settings, file: str) -> dict[str, int]:
@@ -47,7 +46,7 @@ def _file_name(file: str) -> str | None:
 async def restore_database(settings: Settings, file: str, *, replace: bool) -> dict[str, int]:
     """Restore for `siteatlas db restore`; returns the number of rows by table."""
 
-    async def finish(connection: AuditConnection) -> None:
+    async def finish(connection: AsyncConnection) -> None:
         """Requeue running jobs, and leave a trace of the restore."""
         await requeue_restored_jobs(connection)
         await record_command(connection, "db restore", _file_name(file))

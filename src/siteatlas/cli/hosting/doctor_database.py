@@ -8,7 +8,13 @@ from siteatlas.cli.hosting.doctor import Finding, State, fail, ok, size_in_words
 from siteatlas.cli.hosting.listener import CREATE_ADMIN_KEY, NO_ADMIN_KEY
 from siteatlas.errors import SchemaNewer, SchemaOutdated
 from siteatlas.insights.queue_load import count_waiting
-from siteatlas.insights.setup import RoleRights, ServerSetup, is_pooled, role_rights, server_setup
+from siteatlas.insights.setup import (
+    RolePrivileges,
+    ServerSetup,
+    is_pooled,
+    role_privileges,
+    server_setup,
+)
 from siteatlas.insights.workers import list_workers
 from siteatlas.settings import Settings
 from siteatlas.storage.schema import check_revision
@@ -28,7 +34,7 @@ async def check_database(
     findings = [_check_server(setup), schema, _check_clock(setup)]
     if schema.state is State.FAIL:
         return findings, None
-    findings.append(_check_rights(await role_rights(database)))
+    findings.append(_check_privileges(await role_privileges(database)))
     if settings.database_url is not None:
         findings.append(_check_pooler(setup, is_pooled=await is_pooled(database)))
     findings.append(await _check_workers())
@@ -74,15 +80,15 @@ def _check_clock(setup: ServerSetup) -> Finding:
     return ok("clock", message)
 
 
-def _check_rights(rights: RoleRights) -> Finding:
+def _check_privileges(privileges: RolePrivileges) -> Finding:
     """Whether the role may write, and whether it may upgrade the schema."""
-    if not rights.can_write:
-        message = f"The role {rights.role} cannot write to the tables."
-        return fail("rights", message, "Make it the owner of the database or schema.")
-    if not rights.is_owner:
-        message = f"The role {rights.role} can write to the tables but does not own them."
-        return warn("rights", message, "Run siteatlas db upgrade with the role that owns them.")
-    return ok("rights", f"The role {rights.role} owns the tables.")
+    if not privileges.can_write:
+        message = f"The role {privileges.role} cannot write to the tables."
+        return fail("privileges", message, "Make it the owner of the database or schema.")
+    if not privileges.is_owner:
+        message = f"The role {privileges.role} can write to the tables but does not own them."
+        return warn("privileges", message, "Run siteatlas db upgrade with the role that owns them.")
+    return ok("privileges", f"The role {privileges.role} owns the tables.")
 
 
 def _check_pooler(setup: ServerSetup, *, is_pooled: bool) -> Finding:

@@ -1,1 +1,4 @@
-"""Backup and restore of the whole database, as one file that any PostgreSQL can take back."""
+"""Backup and restore of what is stored, as one file that does not depend on the server's version.
+
+What only running processes need is left out.
+"""

@@ -32,7 +32,8 @@ class Sitemap(Base):
     (dates by hash) decide whether the dates of entries are trusted, see `processor.lastmod_trust`.
     `vanished_at` is when a scan first found that nothing names the document any more or that it
     answers 404 or 410; once that is confirmed, `gone_at` is set. `url_breakdown` counts the URLs
-    of the last complete read by section and month, see `processor.url_breakdown`.
+    of the last complete read by section and month, or those of the last read if none was complete,
+    see `processor.url_breakdown`.
     """
 
     __tablename__ = "sitemaps"

@@ -13,10 +13,8 @@ from siteatlas.storage.models import AuditEvent
 
 PRUNED_PER_CALL = 5000
 
-AuditConnection = AsyncConnection
 
-
-async def insert_audit_event(session: AsyncSession | AuditConnection, **values: Any) -> None:
+async def insert_audit_event(session: AsyncSession | AsyncConnection, **values: Any) -> None:
     """Add one event."""
     await session.execute(insert(AuditEvent).values(**values))
 

@@ -25,7 +25,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from siteatlas.net.address import WebAddress
 from siteatlas.storage.models import Domain
-from siteatlas.storage.statements.domains import base_url_of, hours_from_now
+from siteatlas.storage.statements.domains import base_url_of, hours_from_now, watched_again
 from siteatlas.storage.tables import DOMAINS
 from siteatlas.tags import MAX_TAGS
 
@@ -90,21 +90,12 @@ def _watch_statement() -> Any:
     has_scheme = new.excluded.base_url.contains("://", autoescape=True)
     # A site that has more tags already keeps them.
     may_have = func.greatest(MAX_TAGS, func.cardinality(Domain.tags))
-    interval = func.coalesce(new.excluded.scan_interval_hours, Domain.scan_interval_hours, usual)
     return new.on_conflict_do_update(
         index_elements=[Domain.domain],
-        set_={
-            "updated_at": func.now(),
+        set_=watched_again(new, usual)
+        | {
             # As when a site is added: only an address with a scheme replaces the stored one.
             "base_url": case((has_scheme, new.excluded.base_url), else_=Domain.base_url),
-            # Whoever watches a site that nobody watches becomes its owner.
-            "created_by": case((Domain.watched, Domain.created_by), else_=new.excluded.created_by),
-            "watched": True,
-            "paused": False,
-            "next_scan_at": hours_from_now(interval),
-            "scan_interval_hours": func.coalesce(
-                new.excluded.scan_interval_hours, Domain.scan_interval_hours
-            ),
             "tags": ALL_TAGS,
         },
         where=func.cardinality(ALL_TAGS) <= may_have,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from itertools import product
 from typing import Any
@@ -44,10 +44,12 @@ async def register_domain(
     max_pages: int | None = None,
     scan_interval_hours: float | None = None,
     default_interval_hours: float = DEFAULT_INTERVAL_HOURS,
+    tags: Sequence[str] = (),
 ) -> Domain:
     """Find or create the site of an address; a deleted one is created again.
 
     `watch` never unwatches. A watched site is due one interval from now: its own, or the default.
+    `tags` are added to those of the site; TooManyTags if it would have more than allowed.
     """
     values = registration_values(
         address,
@@ -58,7 +60,10 @@ async def register_domain(
     )
     statement = REGISTER[watch, address.scheme_given]
     found = await session.execute(statement, values, execution_options={"populate_existing": True})
-    return found.scalar_one()
+    domain = found.scalar_one()
+    if tags:
+        await _add_tags(session, domain, tags)
+    return domain
 
 
 def registration_values(
@@ -96,27 +101,33 @@ def registration(*, watch: bool, scheme_given: bool, scanned_now: bool = False) 
         max_pages=bindparam("its_max_pages"),
         scan_interval_hours=given,
     )
-    kept: dict[str, Any] = {
-        "updated_at": func.now(),
-        "scan_interval_hours": func.coalesce(
-            row.excluded.scan_interval_hours, Domain.scan_interval_hours
-        ),
-    }
+    again = watched_again(row, default)
+    if watch:
+        kept = again | {"max_pages": func.coalesce(row.excluded.max_pages, Domain.max_pages)}
+    else:
+        kept = {name: again[name] for name in ("updated_at", "scan_interval_hours")}
+        if scanned_now:
+            kept["next_scan_at"] = _next_scan_if_watched(again["next_scan_at"])
     if scheme_given:
         kept["base_url"] = row.excluded.base_url
-    one_interval_away = hours_from_now(func.coalesce(given, Domain.scan_interval_hours, default))
-    if scanned_now:
-        kept["next_scan_at"] = _next_scan_if_watched(one_interval_away)
-    if watch:
-        kept |= {
-            # Whoever watches a site that nobody watches becomes its owner.
-            "created_by": case((Domain.watched, Domain.created_by), else_=row.excluded.created_by),
-            "watched": True,
-            "paused": False,
-            "next_scan_at": one_interval_away,
-            "max_pages": func.coalesce(row.excluded.max_pages, Domain.max_pages),
-        }
     return row.on_conflict_do_update(index_elements=[Domain.domain], set_=kept)
+
+
+def watched_again(row: Insert, default_hours: ColumnElement[float]) -> dict[str, Any]:
+    """What every statement that watches a site writes to it if it is stored already.
+
+    Its next scan is an interval away: the one of the new row, else its own, else the default.
+    """
+    interval = func.coalesce(row.excluded.scan_interval_hours, Domain.scan_interval_hours)
+    return {
+        "updated_at": func.now(),
+        # Whoever watches a site that nobody watches becomes its owner.
+        "created_by": case((Domain.watched, Domain.created_by), else_=row.excluded.created_by),
+        "watched": True,
+        "paused": False,
+        "scan_interval_hours": interval,
+        "next_scan_at": hours_from_now(func.coalesce(interval, default_hours)),
+    }
 
 
 def base_url_of(address: WebAddress) -> str:
@@ -207,11 +218,8 @@ async def change_domain(
     await session.refresh(domain)
 
 
-async def add_tags(session: AsyncSession, domain: Domain, tags: Iterable[str]) -> None:
-    """Give a site further tags; its row is locked by the statement that found it.
-
-    Raises TooManyTags if it would have more than allowed.
-    """
+async def _add_tags(session: AsyncSession, domain: Domain, tags: Sequence[str]) -> None:
+    """Add tags to a registered site; its row is locked by the statement that registered it."""
     domain.tags = merged_tags(domain.tags, tags)
     await session.flush()
     await session.refresh(domain)

@@ -83,7 +83,8 @@ def listed_state(row: Any) -> ColumnElement[Any]:
 def merged_kind(earlier: Any, later: Any) -> ColumnElement[Any]:
     """The kind of two changes of one entry, of which the first `before` and last `after` are kept.
 
-    What has moved stays so: the row that it moved from is removed already.
+    What has moved stays so while it is listed: the row that it moved from is removed already. A
+    resumed scan may change it again.
     """
     return case(
         (later.after.is_(None), later.kind),

@@ -133,7 +133,7 @@ async def claim_endpoints(session: AsyncSession, most: int) -> list[ClaimedEndpo
 
 
 async def any_endpoint_enabled(session: AsyncSession) -> bool:
-    """Whether anybody is to be told anything."""
+    """Whether at least one endpoint is enabled."""
     return bool(await session.scalar(ANY_ENABLED))
 
 
@@ -171,7 +171,9 @@ async def record_delivered(
         last_delivered_at=func.now(),
         lease_until=func.now() + (LEASE if keep_lease else NO_TIME),
     )
-    return is_valid and await _insert_delivery(session, endpoint.id, delivery)
+    if is_valid:
+        await _insert_delivery(session, endpoint.id, delivery)
+    return is_valid
 
 
 async def record_failed(
@@ -251,14 +253,14 @@ async def record_test(session: AsyncSession, endpoint_id: UUID, delivery: NewDel
     statement = select(_COLUMNS.id).where(_COLUMNS.id == endpoint_id)
     if await session.scalar(statement.with_for_update(read=True, key_share=True)) is None:
         return False
-    return await _insert_delivery(session, endpoint_id, delivery)
+    await _insert_delivery(session, endpoint_id, delivery)
+    return True
 
 
-async def _insert_delivery(session: AsyncSession, endpoint_id: UUID, delivery: NewDelivery) -> bool:
+async def _insert_delivery(session: AsyncSession, endpoint_id: UUID, delivery: NewDelivery) -> None:
     """Add an attempt to the log of an endpoint."""
     values = {name: getattr(delivery, name) for name in delivery.__slots__}
     await session.execute(insert(WEBHOOK_DELIVERIES), {"endpoint_id": endpoint_id, **values})
-    return True
 
 
 async def _update_claimed(session: AsyncSession, endpoint: ClaimedEndpoint, **values: Any) -> bool:

@@ -15,7 +15,7 @@ from siteatlas.insights.jobs import list_jobs
 from siteatlas.insights.overview import (
     domains_in_trouble,
     has_history,
-    latest_changes,
+    latest_scans_with_changes,
     totals,
 )
 from siteatlas.storage.models import JobStatus
@@ -61,7 +61,7 @@ async def show_overview(
         removed=sum(one.removed for one in changes),
         scans=sum(one.scans for one in changes),
         running=await _running(session),
-        latest=await latest_changes(session),
+        latest=await latest_scans_with_changes(session),
         troubled=await domains_in_trouble(session),
     )
 

@@ -1,0 +1,44 @@
+"""What lists of the newest numbers of the change feed share: their order, and the filter by kinds.
+
+Which numbers and which columns a list has is up to `publications.py` and `latest_changes.py`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import ColumnElement, CompoundSelect, Select, desc, false, or_, select
+
+from siteatlas.insights.feed_windows import EVENT_KINDS, URL_KINDS
+from siteatlas.storage.tables import FEED_EVENTS
+
+AnySelect = Select[*tuple[Any, ...]] | CompoundSelect[*tuple[Any, ...]]
+
+
+def newest(rows: AnySelect, limit: int) -> Select[*tuple[Any, ...]]:
+    """The rows with the highest `seq`, as a part of a union.
+
+    Each part has an order and a limit of its own: the server would sort the whole union.
+    """
+    return select(rows.order_by(desc("seq")).limit(limit).subquery())
+
+
+def has_counted(change_counts: ColumnElement[Any], kinds: frozenset[str]) -> ColumnElement[bool]:
+    """SQL condition: a scan counted changes of URLs of one of these kinds."""
+    counted = (change_counts.has_key(kind) for kind in sorted(kinds & URL_KINDS))
+    return or_(false(), *counted)
+
+
+def has_events(scan_id: ColumnElement[Any], kinds: frozenset[str] | None) -> ColumnElement[bool]:
+    """SQL condition: a scan has events of documents or of its site, of these kinds or of any."""
+    if kinds is not None and kinds.isdisjoint(EVENT_KINDS):
+        return false()
+    events = select(FEED_EVENTS.c.id).where(FEED_EVENTS.c.scan_id == scan_id)
+    return of_kinds(events, kinds).exists()
+
+
+def of_kinds(events: Select[Any], kinds: frozenset[str] | None) -> Select[Any]:
+    """Only the events of these kinds, or all of them if `kinds` is None."""
+    if kinds is None:
+        return events
+    return events.where(FEED_EVENTS.c.kind.in_(sorted(kinds & EVENT_KINDS)))
