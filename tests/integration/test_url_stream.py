@@ -24,7 +24,16 @@ from tests.fixtures.database import transaction
 
 pytestmark = pytest.mark.usefixtures("database")
 
-FIELDS = ("url", "lastmod", "changefreq", "priority", "extras", "fingerprint", "lastmod_text")
+FIELDS = (
+    "url",
+    "lastmod",
+    "changefreq",
+    "priority",
+    "extras",
+    "fingerprint",
+    "lastmod_text",
+    "entry_digest",
+)
 
 
 def moment(microseconds: int) -> datetime:
@@ -43,6 +52,7 @@ ENTRIES = st.tuples(
     st.none() | TEXTS.map(lambda text: orjson.dumps({"images": [{"loc": text}]}).decode()),
     BIGINTS,
     st.none() | st.text(st.characters(blacklist_categories=["Cs"], blacklist_characters="\x00")),
+    BIGINTS,
 )
 
 
@@ -57,6 +67,7 @@ def some_rows(count: int, sitemap_id: UUID | None = None) -> UrlRows:
         rows.extras.append(None)
         rows.fingerprint.append(7)
         rows.lastmod_text.append(None)
+        rows.entry_digest.append(number)
     return rows
 
 
@@ -111,7 +122,7 @@ async def number_of(rows: UrlRows) -> int:
     max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(
-    entries=st.lists(ENTRIES, min_size=1, max_size=20, unique_by=lambda entry: entry[-2]),
+    entries=st.lists(ENTRIES, min_size=1, max_size=20, unique_by=lambda entry: entry[5]),
     several=st.booleans(),
 )
 async def test_the_fast_way_stores_the_same_as_the_careful_way(
@@ -146,6 +157,7 @@ async def test_what_is_stored_is_exactly_what_was_listed() -> None:
         ['{"news": {"title": "Ein „Titel“"}}', None],
         [2**63 - 1, 0],
         [None, "gestern\n"],
+        [-(2**63), 0],
     )
     await write(rows)
     async with transaction() as session:
@@ -158,8 +170,9 @@ async def test_what_is_stored_is_exactly_what_was_listed() -> None:
                 {"news": {"title": "Ein „Titel“"}},
                 2**63 - 1,
                 None,
+                -(2**63),
             ),
-            5: ("https://example.com/", None, None, None, None, 0, "gestern\n"),
+            5: ("https://example.com/", None, None, None, None, 0, "gestern\n", None),
         }
 
 

@@ -346,7 +346,7 @@ def _with_domain(rows: Select[Any], sitemaps: ColumnElement[bool]) -> Select[Any
 
 def _url_view_columns(listings: Any) -> Select[Any]:
     """The columns that a read statement needs for a `UrlView`."""
-    skipped = {"sitemap_id", "fingerprint", "missing_scan_id"}
+    skipped = {"sitemap_id", "fingerprint", "missing_scan_id", "entry_digest"}
     return select(
         Sitemap.id.label("sitemap_id"),
         Sitemap.url.label("sitemap"),

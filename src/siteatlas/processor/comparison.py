@@ -10,7 +10,7 @@ from siteatlas.processor.documents import ScannedDocument
 from siteatlas.processor.entry_memory import ListedValues, Picked
 from siteatlas.processor.fingerprints import Fingerprints, text_numbers
 from siteatlas.processor.url_breakdown import UrlBreakdown
-from siteatlas.scanner.events import EntryColumns
+from siteatlas.scanner.events import EntriesRead, EntryColumns, RecognizedEntries
 from siteatlas.scanner.reading.lastmod_text import stored_texts
 from siteatlas.storage.hashes import url_hashes
 from siteatlas.storage.statements.url_rows import UrlColumns, date_numbers
@@ -22,6 +22,13 @@ class Comparison:
 
     def __init__(self) -> None:
         self._fingerprints = Fingerprints()
+
+    def record(self, document: ScannedDocument, event: EntriesRead, batch: WriteBatch) -> None:
+        """Record the entries of an event, recognized ones first."""
+        if event.recognized:
+            note_recognized(document, event.recognized)
+        if event.columns.urls:
+            self.classify(document, event.columns, batch)
 
     def classify(self, document: ScannedDocument, columns: EntryColumns, batch: WriteBatch) -> None:
         """Add the entries of a document that must be written to the batch.
@@ -63,8 +70,23 @@ class Comparison:
             extras,
             prints,
             stored_texts(columns.lastmods, columns.listed_lastmods()),
+            columns.all_digests(),
             date_numbers(columns.lastmods),
         )
+
+
+def note_recognized(document: ScannedDocument, recognized: RecognizedEntries) -> None:
+    """Record the entries of a document that are listed as they are stored."""
+    assert document.memory is not None
+    picked = document.memory.pick_recognized(recognized.positions)
+    document.breakdown = document.breakdown or UrlBreakdown()
+    document.breakdown.add(recognized.urls, picked.dates, picked.repeated)
+    for index in picked.repeated:
+        document.note_repeated(recognized.urls[index])
+    for key in picked.settled:
+        if document.set_aside:
+            document.set_aside.pop(key, None)
+    document.must_read_again = document.must_read_again or picked.replaced
 
 
 def add_set_aside(document: ScannedDocument, batch: WriteBatch) -> None:

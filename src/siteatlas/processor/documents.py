@@ -11,6 +11,7 @@ from uuid import UUID, uuid4
 from siteatlas.processor.entry_memory import EntryMemory
 from siteatlas.processor.idle_documents import IdleDocuments
 from siteatlas.processor.url_breakdown import UrlBreakdown
+from siteatlas.queue.fence import Claim
 from siteatlas.safe_text import unaltered
 from siteatlas.scanner.events import (
     DiscoveryMethod,
@@ -58,7 +59,8 @@ class ScannedDocument:
     while it is read, as is `breakdown`. `tally` holds the problems that show only in comparison.
     `set_aside` are entries that wait for a later listing of their URL, `child_ids` the ids of what
     an index lists, 16 bytes each. These are None if there is nothing, since thousands of documents
-    may wait.
+    may wait. `preloaded`: the memory was loaded before the document was opened.
+    `must_read_again`: the next scan reads all of its entries, whether they have changed or not.
     """
 
     id: UUID
@@ -78,6 +80,8 @@ class ScannedDocument:
     closed: DocumentClosed | None = None
     read_count: int = 0
     redirected: bool = False
+    preloaded: bool = False
+    must_read_again: bool = False
 
     @property
     def is_idle(self) -> bool:
@@ -128,7 +132,7 @@ class ScannedDocument:
             }
         if event.type is not None:
             self.changes["type"] = event.type.value
-        if _has_new_validators(event):
+        if _has_new_validators(event) and not self.must_read_again:
             self.changes |= {
                 "etag": unaltered(event.validators.etag, MAX_VALIDATOR_CHARS),
                 "last_modified": unaltered(event.validators.last_modified, MAX_VALIDATOR_CHARS),
@@ -167,6 +171,7 @@ class ScannedDocument:
     def forget(self) -> None:
         """Drop what is only needed while the document is read."""
         self.set_aside = self.child_ids = self.breakdown = None
+        self.preloaded = False
         if self.memory is not None:
             self.memory.release()
             self.memory = None
@@ -187,6 +192,19 @@ class ScannedDocument:
         if self.closed is not None and self.memory is None:
             self.closed = None
             self.tally = None
+
+    def new_row(self, domain_id: UUID, claim: Claim) -> dict[str, Any]:
+        """The row of `sitemaps` for a document that has none, without what was read."""
+        return {
+            "domain_id": domain_id,
+            "url": self.url,
+            "url_hash": url_hash(self.url),
+            "requested_url": self.requested_url,
+            "discovery_method": self.method.value,
+            "first_job_id": claim.job_id,
+            "last_job_id": claim.job_id,
+            "created_by": claim.created_by,
+        }
 
     def scan_row(self) -> dict[str, Any]:
         """The row of `sitemap_scans` for a closed document."""

@@ -66,6 +66,21 @@ class Picked:
     repeated: list[int] = field(default_factory=list)
 
 
+@dataclass(slots=True)
+class RecognizedPick:
+    """What follows from recognized entries, whose dates are `dates`.
+
+    `repeated` are the indexes of those that repeat a URL. `settled` are the hashes of URLs whose
+    earlier listing was set aside and no longer counts. `replaced`: for one of them, another listing
+    has already taken the place of what is stored, although the stored one may be the latest.
+    """
+
+    dates: list[int]
+    repeated: list[int] = field(default_factory=list)
+    settled: list[int] = field(default_factory=list)
+    replaced: bool = False
+
+
 class EntryMemory:
     """The memory of one document, counted in the budget of the process until `release`.
 
@@ -136,6 +151,42 @@ class EntryMemory:
         after = len(self._seen) + (len(self._more) if self._more else 0)
         self._hold((after - before) * each)
         return picked
+
+    @property
+    def known_entries(self) -> StoredEntries | None:
+        """The stored entries, if unchanged ones may be recognized among them.
+
+        Not while the dates are in doubt: then each listed date is looked at.
+        """
+        may_recognize = self._trusted and self.sample is None and self._stored.has_digests
+        return self._stored if may_recognize else None
+
+    def pick_recognized(self, positions: list[int]) -> RecognizedPick:
+        """Record URLs that are listed as they are stored; tell which of them were listed before."""
+        stored = self._stored
+        dates = _at(stored.dates, positions)
+        self.dated += len(dates) - dates.count(NO_DATE)
+        picked = RecognizedPick(dates)
+        if any(_at(stored.flags, positions)):
+            self._pick_repeated(positions, picked)
+        stored.mark_seen(positions)
+        stored.note_recognized(positions)
+        self._seen_stored += len(positions) - len(picked.repeated)
+        return picked
+
+    def _pick_repeated(self, positions: list[int], picked: RecognizedPick) -> None:
+        """Note those of recognized URLs that the document has listed before, with other values."""
+        flags = self._stored.flags
+        for index, position in enumerate(positions):
+            if not flags[position]:
+                continue
+            picked.repeated.append(index)
+            if flags[position] & SET_ASIDE:
+                flags[position] &= ~SET_ASIDE
+                self._set_aside -= 1
+                picked.settled.append(self._stored.hash_at(position))
+            else:
+                picked.replaced = True
 
     def release(self) -> None:
         """Free the memory of the document."""

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from uuid import UUID
 
 from siteatlas.aio.fairness import fair_loop
+from siteatlas.errors import DatabaseError
 from siteatlas.processor.documents import ScannedDocument
 from siteatlas.processor.entry_memory import EntryMemory
 from siteatlas.processor.fingerprints import READ_VERSION
@@ -16,7 +17,8 @@ from siteatlas.processor.known_pages import DOCUMENTS_PER_PAGE, KnownPages, Page
 from siteatlas.processor.lastmod_trust import DateSample
 from siteatlas.processor.memory_budget import MemoryBudget
 from siteatlas.processor.stored_entries import StoredEntries
-from siteatlas.scanner.events import KnownDocument, ScanMemory, SitemapType, Validators
+from siteatlas.scanner.events import SitemapType, Validators
+from siteatlas.scanner.scan_memory import KnownDocument, KnownEntries, ScanMemory
 from siteatlas.storage.session import get_job_session
 from siteatlas.storage.statements.known_sitemaps import DONE, KnownSitemap
 from siteatlas.storage.statements.last_reads import load_last_read
@@ -91,10 +93,13 @@ def _may_send_validators(sitemap: KnownSitemap) -> bool:
     )
 
 
-async def load_document(document: ScannedDocument, budget: MemoryBudget) -> None:
+async def load_document(
+    document: ScannedDocument, budget: MemoryBudget, *, with_digests: bool = False
+) -> None:
     """Load what is stored of a document that is about to be read.
 
-    The entries at once while the budget allows it, otherwise in chunks (decision 0021).
+    The entries at once while the budget allows it, otherwise in chunks (decision 0021), which have
+    no digests.
     """
     if document.fresh:
         document.memory = EntryMemory(budget)
@@ -104,7 +109,8 @@ async def load_document(document: ScannedDocument, budget: MemoryBudget) -> None
     async with get_job_session() as session, session.begin():
         document.last_read = await load_last_read(session, document.id)
         if not in_parts:
-            stored.extend(await load_entries(session, document.id))
+            page = await load_entries(session, document.id, with_digests=with_digests)
+            stored.extend(page)
     if in_parts:
         await _load_in_parts(document.id, stored)
     last = document.last_read
@@ -115,6 +121,24 @@ async def load_document(document: ScannedDocument, budget: MemoryBudget) -> None
         trusted=last.lastmod_trusted,
         sample=DateSample(last.lastmod_sample) if in_doubt else None,
     )
+
+
+async def load_known_entries(
+    document: ScannedDocument, budget: MemoryBudget
+) -> KnownEntries | None:
+    """Load what is stored of a document before it is opened; None if all entries must be read.
+
+    After a fault of the database it is loaded again when it is opened, where the fault is handled.
+    """
+    document.start_loading(load_document(document, budget, with_digests=True))
+    try:
+        await document.wait_loaded()
+    except DatabaseError:
+        await document.abandon()
+        return None
+    document.preloaded = True
+    assert document.memory is not None
+    return document.memory.known_entries
 
 
 async def _load_in_parts(document_id: UUID, stored: StoredEntries) -> None:

@@ -15,7 +15,8 @@ from typing import Any, NamedTuple
 import orjson
 
 from siteatlas.hash_arrays import index_of
-from siteatlas.scanner.events import ChildLink, KnownDocument, SitemapType, Validators
+from siteatlas.scanner.events import ChildLink, SitemapType, Validators
+from siteatlas.scanner.scan_memory import KnownDocument
 from siteatlas.storage.hashes import url_hash
 
 DOCUMENTS_PER_PAGE = 100

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Sequence
-from typing import Any, assert_never
+from typing import assert_never
 from uuid import UUID
 
 from siteatlas.aio.background import background_task
@@ -24,7 +24,7 @@ from siteatlas.processor.conclusions import conclude, is_silent, shows_all_child
 from siteatlas.processor.documents import DocumentRegistry, OpenedScan, ScannedDocument
 from siteatlas.processor.idle_documents import short_id
 from siteatlas.processor.job_activity import JobActivity
-from siteatlas.processor.known_documents import load_document
+from siteatlas.processor.known_documents import load_document, load_known_entries
 from siteatlas.processor.memory_budget import EntryMemoryBudget
 from siteatlas.processor.scan_log import log_and_count, log_robots
 from siteatlas.queue.fence import Claim
@@ -46,6 +46,7 @@ from siteatlas.scanner.events import (
     SiteResolved,
 )
 from siteatlas.scanner.problem_codes import ProblemCode
+from siteatlas.scanner.scan_memory import KnownEntries
 from siteatlas.storage.hashes import url_hash
 from siteatlas.storage.session import get_job_session
 from siteatlas.storage.statements.known_sitemaps import DONE, look_up_sitemaps
@@ -99,6 +100,14 @@ class Recorder:
         """Record one event; safe while `write_when_idle` runs."""
         async with self._recording:
             await self._record(event)
+
+    async def load_entries(self, url: str) -> KnownEntries | None:
+        """Load the stored entries of a document before it is read; None if all must be read."""
+        document = self._documents.find(url)
+        if document is None or document.fresh or document.id in self._open:
+            return None
+        self._open[document.id] = document
+        return await load_known_entries(document, self._budget.documents)
 
     async def write_when_idle(self) -> None:
         """Write the batch when no event arrives for a while, until cancelled.
@@ -161,8 +170,10 @@ class Recorder:
             document.changes["lastmod"] = event.listed_lastmod
         # A document may be opened again after a redirect: its memory is returned to the budget
         # before the stored entries are loaded again (decision 0021).
-        await document.abandon()
-        document.start_loading(load_document(document, self._budget.documents))
+        if not document.preloaded:
+            await document.abandon()
+            document.start_loading(load_document(document, self._budget.documents))
+        document.preloaded = False
         document.clear_validators()
         self._open[document.id] = document
         self._add_pending(document)
@@ -192,11 +203,11 @@ class Recorder:
         assert document is not None
         await document.wait_loaded()
         async with fair_loop().time_slice():
-            self._comparison.classify(document, event.columns, self._batch)
+            self._comparison.record(document, event, self._batch)
         self._report_changes(document)
         document.flag_extras(event.columns.extras)
-        self.url_count += len(event.columns)
-        meters.urls += len(event.columns)
+        self.url_count += event.entry_count
+        meters.urls += event.entry_count
         await self._flush_batch_when_due()
 
     async def _close_document(self, event: DocumentClosed) -> None:
@@ -205,6 +216,8 @@ class Recorder:
         document = self._resolve_redirect(event.url, event.requested_url, event.method)
         document.found_by(event.method)
         await document.wait_loaded()
+        if document.preloaded:
+            await document.abandon()  # it was not opened
         conclude(document, event, self._scan, self._batch)
         self._report_changes(document)
         self._replace_links(document, event)
@@ -276,21 +289,10 @@ class Recorder:
             row = self._batch.changed_sitemaps.setdefault(document.id, {})
             row["last_job_id"] = self._claim.job_id
         else:
-            row = self._batch.new_sitemaps.setdefault(document.id, self._new_sitemap_row(document))
+            new = document.new_row(self._scan.domain_id, self._claim)
+            row = self._batch.new_sitemaps.setdefault(document.id, new)
         row |= document.changes
         document.changes = {}
-
-    def _new_sitemap_row(self, document: ScannedDocument) -> dict[str, Any]:
-        return {
-            "domain_id": self._scan.domain_id,
-            "url": document.url,
-            "url_hash": url_hash(document.url),
-            "requested_url": document.requested_url,
-            "discovery_method": document.method.value,
-            "first_job_id": self._claim.job_id,
-            "last_job_id": self._claim.job_id,
-            "created_by": self._claim.created_by,
-        }
 
     def _add_link_to_batch(self, parent_url: str | None, child: ScannedDocument) -> None:
         parent_id = self._documents.id_of(parent_url) if parent_url else None
@@ -301,7 +303,6 @@ class Recorder:
             self._open[parent_id].add_child(child.id)
 
     def _record_partial_reason(self, code: str) -> None:
-        """Record why the stored scan is partial."""
         if code not in self.reasons:
             self.reasons.append(code)
 

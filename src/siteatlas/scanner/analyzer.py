@@ -20,8 +20,9 @@ from siteatlas.net.resolver import DnsResolver, Resolver
 from siteatlas.scanner.crawl.document_probe import probe_document
 from siteatlas.scanner.crawl.site_hosts import SiteHosts
 from siteatlas.scanner.crawl.site_scan import SiteScan
-from siteatlas.scanner.events import DocumentProbe, ScanEvent, ScanMemory
+from siteatlas.scanner.events import DocumentProbe, ScanEvent
 from siteatlas.scanner.options import ScanOptions
+from siteatlas.scanner.scan_memory import ScanMemory
 from siteatlas.scanner.summary import ScanSummary
 
 __all__ = ["ScanOptions", "SitemapAnalyzer"]

@@ -1,8 +1,9 @@
-"""The events that a scan yields, and what a caller may pass to a scan.
+"""The events that a scan yields.
 
-This is the interface between the scanner and its users: the processor, the command line
-and library users. Order per document: opened, then entries or children, then closed. Events are
-named tuples, whose classes are created five times as fast as those of frozen dataclasses.
+With `scan_memory.py`, this is the interface between the scanner and its users: the processor, the
+command line and library users. Order per document: opened, then entries or children, then closed.
+Events are named tuples, whose classes are created five times as fast as those of frozen
+dataclasses.
 """
 
 from __future__ import annotations
@@ -105,7 +106,8 @@ class EntryColumns:
     """URL entries column by column; all lists have the same length.
 
     `lastmod_texts` are the dates as listed, "" if absent or if `lastmods` holds the same
-    information (see `lastmod_text.py`). It is the only list that may be empty.
+    information (see `lastmod_text.py`). `digests` are those of the text of each entry, 0 for one
+    that must always be read (see `entry_digests.py`). Only these two lists may be empty.
     """
 
     urls: list[str] = field(default_factory=list)
@@ -114,6 +116,7 @@ class EntryColumns:
     priorities: list[float | None] = field(default_factory=list)
     extras: list[dict[str, Any] | None] = field(default_factory=list)
     lastmod_texts: list[str] = field(default_factory=list)
+    digests: list[int] = field(default_factory=list)
 
     def __len__(self) -> int:
         return len(self.urls)
@@ -122,6 +125,8 @@ class EntryColumns:
         """Append the entries of another event of the same document."""
         if more.lastmod_texts or self.lastmod_texts:
             self.lastmod_texts = [*self.listed_lastmods(), *more.listed_lastmods()]
+        if more.digests or self.digests:
+            self.digests = [*self.all_digests(), *more.all_digests()]
         self.urls += more.urls
         self.lastmods += more.lastmods
         self.changefreqs += more.changefreqs
@@ -139,6 +144,7 @@ class EntryColumns:
             self.priorities[:count],
             self.extras[:count],
             self.lastmod_texts[:count],
+            self.digests[:count],
         )
 
     def where(self, mask: Iterable[bool]) -> EntryColumns:
@@ -151,6 +157,7 @@ class EntryColumns:
             list(compress(self.priorities, wanted)),
             list(compress(self.extras, wanted)),
             list(compress(self.lastmod_texts, wanted)),
+            list(compress(self.digests, wanted)),
         )
 
     def rows(self, *more: Iterable[object]) -> Iterator[tuple[Any, ...]]:
@@ -171,6 +178,32 @@ class EntryColumns:
     def listed_lastmods(self) -> list[str]:
         """The lastmod texts of this event as listed, one for each entry."""
         return self.lastmod_texts or [""] * len(self.urls)
+
+    def all_digests(self) -> list[int]:
+        """The digests of this event, one for each entry."""
+        return self.digests or [0] * len(self.urls)
+
+
+@dataclass(slots=True)
+class RecognizedEntries:
+    """Entries whose text is known: their positions among the `KnownEntries`, and their URLs."""
+
+    positions: list[int] = field(default_factory=list)
+    urls: list[str] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return len(self.positions)
+
+    def extend(self, more: RecognizedEntries) -> None:
+        """Append further entries of the same document."""
+        self.positions += more.positions
+        self.urls += more.urls
+
+    def head(self, count: int) -> RecognizedEntries:
+        """The first of these entries; the same object if there are no more than `count`."""
+        if count >= len(self):
+            return self
+        return RecognizedEntries(self.positions[:count], self.urls[:count])
 
 
 class RobotsRead(NamedTuple):
@@ -229,10 +262,19 @@ class DocumentOpened(NamedTuple):
 
 
 class EntriesRead(NamedTuple):
-    """URL entries of a document, as listed, in document order; a few hundred at a time."""
+    """URL entries of a document, as listed, in document order; a few hundred at a time.
+
+    `recognized` ones, in between these, are among the `KnownEntries` that the caller gave.
+    """
 
     url: str
     columns: EntryColumns
+    recognized: RecognizedEntries | None = None
+
+    @property
+    def entry_count(self) -> int:
+        """How many entries there are, read or recognized."""
+        return len(self.columns) + (len(self.recognized) if self.recognized else 0)
 
 
 class ChildrenFound(NamedTuple):
@@ -323,36 +365,6 @@ ScanEvent = (
 
 # Receives an event; waits while the consumer is behind.
 Emit = Callable[[ScanEvent], Awaitable[None]]
-
-
-class KnownDocument(NamedTuple):
-    """What the caller knows of a document before the scan.
-
-    `url` is its final address, also if it is known by the requested one. `done` documents were
-    finished earlier in this same scan: they are not fetched again, their `children` still are.
-
-    The rest is of the last complete read. `validators` allow a conditional request unless
-    `may_send_validators` is False; then they only show whether they lied. A document with the same
-    `content_hash` is unchanged; another `content_length` (bytes as received) shows at once that it
-    is not. An unchanged index yields its `children`; an unchanged document counts with its
-    `entry_count` towards the URL limit of the scan and has this `type`.
-    """
-
-    url: str
-    done: bool = False
-    validators: Validators = Validators()
-    children: tuple[ChildLink, ...] = ()
-    content_hash: str | None = None
-    content_length: int | None = None
-    may_send_validators: bool = True
-    entry_count: int = 0
-    type: SitemapType | None = None
-
-
-class ScanMemory(NamedTuple):
-    """The documents known before the scan, by requested URL and by final URL."""
-
-    documents: Mapping[str, KnownDocument] = MappingProxyType({})
 
 
 class DocumentProbe(NamedTuple):

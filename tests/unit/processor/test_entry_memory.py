@@ -13,7 +13,7 @@ import pytest
 from siteatlas.processor import entry_memory
 from siteatlas.processor.entry_memory import EntryMemory, ListedValues
 from siteatlas.processor.memory_budget import MemoryBudget
-from siteatlas.processor.stored_entries import MISSING, REMOVED, StoredEntries
+from siteatlas.processor.stored_entries import MAX_SEARCHES, MISSING, REMOVED, StoredEntries
 from siteatlas.storage.statements.url_rows import NO_DATE
 from siteatlas.storage.statements.urls import LoadedEntries
 
@@ -205,6 +205,10 @@ def bytes_held(stored: int, hashes: list[int], most: int, *, in_order: bool) -> 
         dates = array("q", [1] * len(known))
         entries.extend(LoadedEntries(known, known, dates, None, bytes(len(known))))
     memory = EntryMemory(budget, entries)
+    if 1 < stored < len(hashes):
+        # As many new URLs as make an index.
+        for key in hashes[:MAX_SEARCHES]:
+            memory.pick(ListedValues([key + 2], [1], [1]))
     for first in range(stored, len(hashes), 500):
         new = [key + 1 for key in hashes[first : first + 500]]
         memory.pick(ListedValues(new, new, [1] * len(new)))

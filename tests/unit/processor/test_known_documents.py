@@ -12,7 +12,8 @@ import pytest
 
 from siteatlas.processor.fingerprints import READ_VERSION
 from siteatlas.processor.known_documents import build_scan_memory
-from siteatlas.scanner.events import ChildLink, KnownDocument, SitemapType, Validators
+from siteatlas.scanner.events import ChildLink, SitemapType, Validators
+from siteatlas.scanner.scan_memory import KnownDocument
 from siteatlas.storage.models import SitemapScanState
 from siteatlas.storage.statements.known_sitemaps import KnownSitemap
 

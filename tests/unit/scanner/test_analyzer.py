@@ -19,14 +19,13 @@ from siteatlas.scanner.events import (
     DocumentOpened,
     DocumentOutcome,
     EntriesRead,
-    KnownDocument,
     ProblemSeen,
     RobotsRead,
-    ScanMemory,
     SitemapType,
     SiteResolved,
     Validators,
 )
+from siteatlas.scanner.scan_memory import KnownDocument, ScanMemory
 from tests.fixtures.documents import index_of, urlset_of
 from tests.fixtures.scans import record_scan
 

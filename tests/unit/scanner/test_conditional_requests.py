@@ -11,12 +11,11 @@ from siteatlas.scanner.events import (
     ChildrenFound,
     DocumentClosed,
     DocumentOutcome,
-    KnownDocument,
-    ScanMemory,
     UnchangedBy,
     Validators,
 )
 from siteatlas.scanner.options import ScanOptions
+from siteatlas.scanner.scan_memory import KnownDocument, ScanMemory
 from tests.fixtures.documents import index_of, urlset_of
 from tests.fixtures.scans import record_scan
 

@@ -12,14 +12,9 @@ from siteatlas.net.egress import EgressPolicy
 from siteatlas.net.politeness import Politeness
 from siteatlas.scanner.crawl.candidates import CrawlCandidate
 from siteatlas.scanner.crawl.crawl import LINKS_PER_CHUNK, LINKS_PER_EVENT, Crawl
-from siteatlas.scanner.events import (
-    ChildLink,
-    ChildrenFound,
-    DiscoveryMethod,
-    ScanEvent,
-    ScanMemory,
-)
+from siteatlas.scanner.events import ChildLink, ChildrenFound, DiscoveryMethod, ScanEvent
 from siteatlas.scanner.options import ScanOptions
+from siteatlas.scanner.scan_memory import ScanMemory
 
 INDEX = "https://a.example/index.xml"
 CHILDREN = 10_000

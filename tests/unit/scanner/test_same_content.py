@@ -18,13 +18,12 @@ from siteatlas.scanner.events import (
     DocumentOpened,
     DocumentOutcome,
     EntriesRead,
-    KnownDocument,
     ProblemSeen,
-    ScanMemory,
     SitemapType,
     UnchangedBy,
     Validators,
 )
+from siteatlas.scanner.scan_memory import KnownDocument, ScanMemory
 from tests.fixtures.documents import index_of, urlset, urlset_of
 from tests.fixtures.raw_server import RawServer, whole_answer
 from tests.fixtures.scans import record_scan

@@ -28,12 +28,12 @@ from siteatlas.scanner.events import (
     DocumentOutcome,
     Emit,
     ProblemSeen,
-    ScanMemory,
     SitemapsSkipped,
     Verdict,
 )
 from siteatlas.scanner.options import ScanOptions
 from siteatlas.scanner.problem_codes import ProblemCode, ProblemGroup
+from siteatlas.scanner.scan_memory import ScanMemory
 
 log = get_logger("scanner")
 

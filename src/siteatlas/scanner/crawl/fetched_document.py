@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from siteatlas.scanner.crawl.candidates import CrawlCandidate
 from siteatlas.scanner.crawl.document_reading import DocumentReading
 from siteatlas.scanner.crawl.placement import Placement
-from siteatlas.scanner.events import EntryColumns
+from siteatlas.scanner.events import EntryColumns, RecognizedEntries
 from siteatlas.scanner.reading.duplicates import DuplicateUrls
 
 
@@ -22,6 +22,7 @@ class FetchedDocument(DocumentReading):
     placement: Placement | None = None
     duplicates: DuplicateUrls | None = None
     unsent: EntryColumns = field(default_factory=EntryColumns)
+    unsent_recognized: RecognizedEntries = field(default_factory=RecognizedEntries)
     children_found: int = 0
     children_left_out: bool = False
     claimed_url: str | None = None
@@ -45,6 +46,11 @@ class FetchedDocument(DocumentReading):
         return self.url if self.url != self.requested_url else None
 
     @property
+    def unsent_count(self) -> int:
+        """How many entries were found and not sent yet."""
+        return len(self.unsent) + len(self.unsent_recognized)
+
+    @property
     def has_content(self) -> bool:
         """Whether this visit of the crawl has found entries or children."""
-        return bool(self.entries_sent or self.unsent.urls or self.children_found)
+        return bool(self.entries_sent or self.unsent_count or self.children_found)

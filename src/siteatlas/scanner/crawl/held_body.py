@@ -53,7 +53,7 @@ def held_bytes() -> HeldBytes:
 
 
 class HeldBody:
-    """One body: `matches` receives it, `chunks` hands it on, `release` drops it; always call that.
+    """One body: `matches` and `receive` hold it, `chunks` hands it on, `release` drops it, always.
 
     A fault while it is received is raised by `chunks`, after the bytes before it.
     """
@@ -76,17 +76,20 @@ class HeldBody:
 
     async def matches(self, wire_hash: str, length: int | None = None) -> bool:
         """Whether the whole body has this hash; returns False as soon as that cannot be."""
+        return await self.receive(length) and self._hash.hexdigest() == wire_hash
+
+    async def receive(self, max_bytes: int | None = None) -> bool:
+        """Receive the body and hold it; False if it is longer, does not fit, or has a fault."""
         try:
             async for chunk in self._incoming:
                 self._hash.update(chunk)
                 self.size += len(chunk)
-                too_long = length is not None and self.size > length
+                too_long = max_bytes is not None and self.size > max_bytes
                 if not await self._hold(chunk) or too_long:
                     return False
         except ScanError as fault:
             self._fault = fault
-            return False
-        return self._hash.hexdigest() == wire_hash
+        return self._fault is None
 
     async def chunks(self) -> AsyncIterator[bytes]:
         """The bytes that are held, then those that have not arrived yet."""

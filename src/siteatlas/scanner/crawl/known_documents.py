@@ -1,17 +1,25 @@
 """What the caller of a scan knows of its documents, and whether a response says something new.
 
 Decides which validators are sent where, whether a body is the known one, and whether validators
-lied. `visit.py` requests and reads the documents.
+lied; also has the known entries of documents that are read. `visit.py` requests and reads them.
 """
 
 from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 from siteatlas.net.address import WebAddress
 from siteatlas.net.response import Response
 from siteatlas.scanner.crawl.frontier import UrlLimit
 from siteatlas.scanner.crawl.held_body import HeldBody
-from siteatlas.scanner.events import KnownDocument, ScanMemory, Validators
+from siteatlas.scanner.events import Validators
 from siteatlas.scanner.reading.content_hash import ContentHash
+from siteatlas.scanner.scan_memory import KnownDocument, KnownEntries, ScanMemory
+
+# Documents of a scan whose entries are loaded at the same time: they take memory.
+MAX_LOADED = 4
 
 
 class KnownDocuments:
@@ -22,7 +30,14 @@ class KnownDocuments:
 
     def __init__(self, memory: ScanMemory, limit: UrlLimit) -> None:
         self._documents = memory.documents
+        self._load_entries = memory.load_entries
         self._limit = limit
+        self._loading = asyncio.Semaphore(MAX_LOADED)
+
+    @property
+    def wants_digests(self) -> bool:
+        """Whether the caller of the scan stores the digests of entries."""
+        return self._load_entries is not None
 
     def requested(self, url: str) -> KnownDocument | None:
         """The document that a request for this URL led to."""
@@ -46,6 +61,23 @@ class KnownDocuments:
     def may_be_unchanged(self, known: KnownDocument) -> bool:
         """Whether a document may be taken as it is, without reading it."""
         return self._limit.fits(known.entry_count)
+
+    @asynccontextmanager
+    async def loaded_entries(
+        self, known: KnownDocument | None, body: HeldBody
+    ) -> AsyncIterator[KnownEntries | None]:
+        """The known entries of a document that is read in this block; None if there are none.
+
+        Only of a document that was read completely before, and of a few documents at a time. The
+        body is received first: what has arrived of it would be lost if the transfer ended
+        meanwhile.
+        """
+        if known is None or known.content_hash is None or self._load_entries is None:
+            yield None
+            return
+        await body.receive()
+        async with self._loading:
+            yield await self._load_entries(known.url)
 
 
 async def has_known_content(body: HeldBody, known: KnownDocument, response: Response) -> bool:

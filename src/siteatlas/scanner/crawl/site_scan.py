@@ -31,9 +31,10 @@ from siteatlas.scanner.discovery.origins import (
     other_host,
 )
 from siteatlas.scanner.discovery.probes import RobotsResult, fetch_robots
-from siteatlas.scanner.events import DiscoveryMethod, Emit, RobotsRead, ScanMemory, SiteResolved
+from siteatlas.scanner.events import DiscoveryMethod, Emit, RobotsRead, SiteResolved
 from siteatlas.scanner.options import ScanOptions
 from siteatlas.scanner.problem_codes import ProblemCode
+from siteatlas.scanner.scan_memory import ScanMemory
 
 log = get_logger("scanner")
 

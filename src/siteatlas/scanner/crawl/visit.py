@@ -43,9 +43,8 @@ from siteatlas.scanner.events import (
     Emit,
     EntriesRead,
     EntryColumns,
-    KnownDocument,
     ProblemSeen,
-    ScanMemory,
+    RecognizedEntries,
     UnchangedBy,
     Verdict,
 )
@@ -54,6 +53,7 @@ from siteatlas.scanner.reading.content_hash import ContentHash
 from siteatlas.scanner.reading.document import DocumentReader
 from siteatlas.scanner.reading.duplicates import DuplicateUrls
 from siteatlas.scanner.reading.tally import ReadResult
+from siteatlas.scanner.scan_memory import KnownDocument, ScanMemory
 
 log = get_logger("scanner")
 
@@ -166,7 +166,10 @@ class Visitor:
             return VisitResult(DocumentOutcome.UNREAD)
         # Before the URL counts as seen, because an unknown compression leads to a second request.
         reader = DocumentReader(
-            response.content_encoding, response.charset, base_url=response.address.url
+            response.content_encoding,
+            response.charset,
+            base_url=response.address.url,
+            with_digests=self._known.wants_digests,
         )
         if not await self._claim(reading):
             return VisitResult(None)
@@ -181,7 +184,8 @@ class Visitor:
             if known and comparable and await has_known_content(body, known, response):
                 reading.wire_bytes = body.size
                 return await self._close_same_content(reading, known, response)
-            await self._read_body(reading, reader, response, body)
+            async with self._known.loaded_entries(known, body) as reader.known_entries:
+                await self._read_body(reading, reader, response, body)
         finally:
             body.release()
         return await self._close_complete(reading, response)
@@ -249,26 +253,34 @@ class Visitor:
             reading.children_found += len(result.children)
             if await self._follow(reading.candidate, reading.url, result.children, self._client):
                 reading.children_left_out = True
-        if result.columns.urls:
-            kept = self._budget.admit(len(result.columns))
-            columns = result.columns.head(kept)
-            if reading.placement is not None:
-                reading.placement.note(columns.urls)
-            if reading.duplicates is not None:
-                reading.duplicates.note_repeated(columns.urls)
-            reading.unsent.extend(columns)
-            # Extras may be large, so entries that have some are sent at once.
-            if len(reading.unsent) >= ENTRIES_PER_EVENT or (kept and columns.extras[-1]):
-                await self._send_entries(reading)
-            if kept < len(result.columns):
-                raise UrlLimitReached
+        if result.entry_count:
+            await self._process_entries(reading, result)
+
+    async def _process_entries(self, reading: FetchedDocument, result: ReadResult) -> None:
+        """Collect the entries of a result, up to the URL limit; send them when there are many."""
+        found = result.entry_count
+        result.limit_entries(self._budget.admit(found))
+        columns = result.columns
+        if reading.placement is not None:
+            reading.placement.note(columns.urls)
+            reading.placement.note(result.recognized.urls)
+        if reading.duplicates is not None:
+            reading.duplicates.note_repeated(columns.urls)
+        reading.unsent.extend(columns)
+        reading.unsent_recognized.extend(result.recognized)
+        # Extras may be large, so entries that have some are sent at once.
+        if reading.unsent_count >= ENTRIES_PER_EVENT or (columns.extras and columns.extras[-1]):
+            await self._send_entries(reading)
+        if result.entry_count < found:
+            raise UrlLimitReached
 
     async def _send_entries(self, reading: FetchedDocument) -> None:
         """Emit the entries of the document that were not sent yet."""
-        if reading.unsent.urls:
-            columns, reading.unsent = reading.unsent, EntryColumns()
-            reading.entries_sent += len(columns)
-            await self._emit(EntriesRead(reading.url, columns))
+        if reading.unsent_count:
+            event = EntriesRead(reading.url, reading.unsent, reading.unsent_recognized)
+            reading.unsent, reading.unsent_recognized = EntryColumns(), RecognizedEntries()
+            reading.entries_sent += event.entry_count
+            await self._emit(event)
 
     async def _close_complete(self, reading: FetchedDocument, response: Response) -> VisitResult:
         """Close a document that was read to its end, with its validators."""

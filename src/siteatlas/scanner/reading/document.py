@@ -27,6 +27,7 @@ from siteatlas.scanner.reading.content_hash import ContentHash, WireHash
 from siteatlas.scanner.reading.encoding import TextDecoder
 from siteatlas.scanner.reading.resourcesync import WINDOWS
 from siteatlas.scanner.reading.tally import ReadResult, Tally
+from siteatlas.scanner.scan_memory import KnownEntries
 
 if TYPE_CHECKING:
     from siteatlas.scanner.reading.formats import Format
@@ -50,7 +51,8 @@ class DocumentReader:
     event loop, and raise a ScanError when the document cannot be read further; results already
     yielded remain valid. `base_url` is the address of the document: relative pages are resolved
     against it, or skipped if it is not known. Smaller chunks are buffered up to `min_chunk_bytes`,
-    because each one has a fixed cost.
+    because each one has a fixed cost. `with_digests`: entries have digests if possible, and those
+    of `known_entries`, which may be set before the first chunk, are recognized instead of read.
     """
 
     def __init__(
@@ -62,8 +64,11 @@ class DocumentReader:
         limits: BodyLimits | None = None,
         max_entries: int = MAX_ENTRIES,
         min_chunk_bytes: int = MIN_CHUNK_BYTES,
+        with_digests: bool = False,
     ) -> None:
         self.tally = Tally()
+        self.known_entries: KnownEntries | None = None
+        self._with_digests = with_digests
         self.type: SitemapType | None = None
         self.entry_count = 0
         self.child_count = 0
@@ -168,7 +173,13 @@ class DocumentReader:
                 return None
             self.type, text, self._head = head.type, head.rest, ""
             self._capability = head.capability
-            self._format = reader_for(head, self.tally, self._base_url)
+            self._format = reader_for(
+                head,
+                self.tally,
+                self._base_url,
+                with_digests=self._with_digests,
+                known=self.known_entries,
+            )
         return self._apply_entry_limit(self._format.feed(text, final=final))
 
     def _note_size(self) -> None:
@@ -181,13 +192,13 @@ class DocumentReader:
     def _apply_entry_limit(self, result: ReadResult) -> ReadResult:
         """Truncate the result of a chunk at the maximum number of entries per document."""
         remaining = self._max_entries - self.entry_count - self.child_count - self.tally.skipped
-        found = len(result.columns) + len(result.children)
+        found = result.entry_count + len(result.children)
         if found > remaining:
             result.error = TooManyEntries()
             remaining = max(remaining, 0)
             result.children = result.children[:remaining]
-            result.columns = result.columns.head(remaining)
-        self.entry_count += len(result.columns)
+            result.limit_entries(remaining)
+        self.entry_count += result.entry_count
         self.child_count += len(result.children)
         if any(result.columns.extras):
             self._news_count += sum("news" in extra for extra in result.columns.extras if extra)

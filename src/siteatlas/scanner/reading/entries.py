@@ -258,9 +258,14 @@ def build_columns(raw: RawEntries, tally: Tally, base: str | None = None) -> Ent
 
     `base` is the address of the document; without one, relative URLs cannot be kept.
     """
-    plain = raw.locs_are_plain and _have_valid_hosts(raw.locs)
-    columns = _read_columns(raw, tally) if plain else _judged_columns(raw, tally, base)
-    tally.entries += len(raw.locs)
+    if raw.locs:
+        tally.places = raw.places
+        plain = raw.locs_are_plain and _have_valid_hosts(raw.locs)
+        columns = _read_columns(raw, tally) if plain else _judged_columns(raw, tally, base)
+        tally.places = None
+    else:
+        columns = EntryColumns()
+    tally.entries += len(raw.locs) + (len(raw.recognized) if raw.recognized else 0)
     return columns
 
 

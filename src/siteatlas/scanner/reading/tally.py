@@ -13,7 +13,7 @@ from typing import Any
 
 from siteatlas.errors import ScanError
 from siteatlas.safe_text import truncated
-from siteatlas.scanner.events import ChildLink, EntryColumns, ProblemSample
+from siteatlas.scanner.events import ChildLink, EntryColumns, ProblemSample, RecognizedEntries
 from siteatlas.scanner.problem_codes import ProblemCode
 
 MAX_SAMPLES = 20
@@ -27,15 +27,22 @@ Extras = dict[str, Any]
 class Tally:
     """Problems of one document by code; `skipped` entries are not part of its columns.
 
-    `entries` are those that were read before the ones in work; `extras_left` is how many characters
-    of extras the entry being read may still have.
+    `entries` are those that were read before the ones in work. `places` are the indexes of the ones
+    in work among the entries of their chunk, None if they are all of them. `extras_left` is how
+    many characters of extras the entry being read may still have.
     """
 
     problems: Counter[ProblemCode] = field(default_factory=Counter)
     samples: dict[ProblemCode, list[ProblemSample]] = field(default_factory=dict)
     entries: int = 0
     skipped: int = 0
+    places: Sequence[int] | None = None
     extras_left: int = 0
+
+    @property
+    def problem_count(self) -> int:
+        """How many problems were counted so far."""
+        return sum(self.problems.values())
 
     def note(
         self,
@@ -52,6 +59,8 @@ class Tally:
         """
         self.problems[code] += count
         if (url is not None or value is not None) and self.wants_sample(code):
+            if place is not None and self.places is not None:
+                place = self.places[place]
             entry = None if place is None else self.entries + place + 1
             sample = ProblemSample(
                 _truncated(url, MAX_SAMPLE_URL_CHARS),
@@ -98,7 +107,8 @@ class RawEntries:
     """Entries as text, column by column; an absent value is the empty string.
 
     `locs_are_plain` promises that every loc is an ordinary URL that needs no further look.
-    `extras` is empty when no entry has any.
+    `extras` is empty when no entry has any. `digests` is empty if the entries have none.
+    `recognized` entries of the same chunk need not be read; the others are at these `places` of it.
     """
 
     locs: Sequence[str] = ()
@@ -107,6 +117,9 @@ class RawEntries:
     priorities: Sequence[str] = ()
     extras: Sequence[Extras | None] = ()
     locs_are_plain: bool = False
+    digests: Sequence[int] = ()
+    recognized: RecognizedEntries | None = None
+    places: Sequence[int] | None = None
 
     def where(self, mask: Sequence[bool]) -> RawEntries:
         """The entries for which the mask is true, in their order."""
@@ -126,3 +139,14 @@ class ReadResult:
     columns: EntryColumns = field(default_factory=EntryColumns)
     children: list[ChildLink] = field(default_factory=list)
     error: ScanError | None = None
+    recognized: RecognizedEntries = field(default_factory=RecognizedEntries)
+
+    @property
+    def entry_count(self) -> int:
+        """How many entries were read or recognized."""
+        return len(self.columns) + len(self.recognized)
+
+    def limit_entries(self, count: int) -> None:
+        """Keep no more than `count` entries."""
+        self.recognized = self.recognized.head(count)
+        self.columns = self.columns.head(count - len(self.recognized))

@@ -60,6 +60,7 @@ def unnested_rows() -> Subquery:
         "extras": text_column_parameter("extras"),
         "fingerprint": array_column_parameter("fingerprint", BigInteger()),
         "lastmod_text": array_column_parameter("lastmod_text", Text()),
+        "entry_digest": array_column_parameter("entry_digest", BigInteger()),
     }
     rows = func.unnest(*columns.values()).table_valued(*columns, name="listed").render_derived()
     place = cast(rows.c.place, Integer)
@@ -73,6 +74,7 @@ def unnested_rows() -> Subquery:
         cast(rows.c.extras, JSONB).label("extras"),
         rows.c.fingerprint,
         rows.c.lastmod_text,
+        func.nullif(rows.c.entry_digest, literal(0)).label("entry_digest"),
         place.label("place"),
     ).subquery("rows")
 

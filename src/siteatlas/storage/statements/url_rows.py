@@ -17,6 +17,7 @@ POSTGRES_EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
 MICROSECOND = timedelta(microseconds=1)
 # The date of an entry without one: before all others.
 NO_DATE = -(1 << 63)
+NO_DIGEST = 0
 
 
 def date_numbers(lastmods: Iterable[datetime | None]) -> list[int]:
@@ -28,7 +29,7 @@ def date_numbers(lastmods: Iterable[datetime | None]) -> list[int]:
 
 
 class UrlRow(NamedTuple):
-    """One row of `sitemap_urls`; `extras` is a JSON text."""
+    """One row of `sitemap_urls`; `extras` is a JSON text, `entry_digest` is 0 if there is none."""
 
     url_hash: int
     url: str
@@ -38,6 +39,7 @@ class UrlRow(NamedTuple):
     extras: str | None
     fingerprint: int
     lastmod_text: str | None
+    entry_digest: int
 
     @property
     def order(self) -> tuple[datetime, int]:
@@ -59,6 +61,7 @@ class UrlColumns(NamedTuple):
     extras: list[str | None]
     fingerprint: list[int]
     lastmod_text: list[str | None]
+    entry_digest: list[int]
     dates: list[int]
 
     @classmethod
@@ -97,6 +100,7 @@ class UrlRows:
     extras: list[str | None] = field(default_factory=list)
     fingerprint: list[int] = field(default_factory=list)
     lastmod_text: list[str | None] = field(default_factory=list)
+    entry_digest: list[int] = field(default_factory=list)
     dates: list[int] = field(default_factory=list)
     size: int = 0
     contested: bool = False
@@ -136,6 +140,7 @@ class UrlRows:
             "p_extras": _join_column(self.extras),
             "p_fingerprint": self.fingerprint,
             "p_lastmod_text": self.lastmod_text,
+            "p_entry_digest": self.entry_digest,
         }
 
 

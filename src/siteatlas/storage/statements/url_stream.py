@@ -19,7 +19,7 @@ from siteatlas.aio.fairness import fair_loop
 from siteatlas.errors import DatabaseBusy
 from siteatlas.storage.copying import copy_fault, copy_time_limit
 from siteatlas.storage.models import SitemapUrl
-from siteatlas.storage.statements.url_rows import NO_DATE, UrlRows, date_numbers
+from siteatlas.storage.statements.url_rows import NO_DATE, NO_DIGEST, UrlRows, date_numbers
 
 COLUMNS = (
     "sitemap_id",
@@ -31,6 +31,7 @@ COLUMNS = (
     "extras",
     "fingerprint",
     "lastmod_text",
+    "entry_digest",
 )
 ROWS_PER_CHUNK = 1_000
 COPY_SECONDS = 30
@@ -93,12 +94,13 @@ def _encoded_chunk(
 ) -> bytes:
     """Some of the rows. Column by column, because it runs for every new URL."""
     urls = list(map(str.encode, rows.url[some]))
-    parts = [b""] * (4 * len(urls))
+    parts = [b""] * (5 * len(urls))
     heads = islice(starts, len(urls))
-    parts[0::4] = map(_row_head, heads, rows.url_hash[some], map(len, urls))
-    parts[1::4] = urls
-    parts[2::4] = _copy_dates(rows.dates[some] or date_numbers(rows.lastmod[some]))
-    parts[3::4] = _copy_endings(rows, some, endings)
+    parts[0::5] = map(_row_head, heads, rows.url_hash[some], map(len, urls))
+    parts[1::5] = urls
+    parts[2::5] = _copy_numbers(rows.dates[some] or date_numbers(rows.lastmod[some]), NO_DATE)
+    parts[3::5] = _copy_endings(rows, some, endings)
+    parts[4::5] = _copy_numbers(rows.entry_digest[some], NO_DIGEST)
     return b"".join(parts)
 
 
@@ -108,15 +110,15 @@ def _starts(runs: Iterable[tuple[UUID, int]]) -> Iterator[bytes]:
         yield from repeat(_row_start(len(COLUMNS), 16, sitemap_id.bytes, 8), count)
 
 
-def _copy_dates(dates: list[int]) -> list[bytes]:
-    """The column `lastmod` as fields of a binary COPY."""
-    if NO_DATE in dates:
-        return [NULL if date == NO_DATE else _bigint(8, date) for date in dates]
-    return list(map(_bigint, repeat(8), dates))
+def _copy_numbers(numbers: list[int], none: int) -> list[bytes]:
+    """A column of dates or digests as fields of a binary COPY; `none` is stored as NULL."""
+    if none in numbers:
+        return [NULL if number == none else _bigint(8, number) for number in numbers]
+    return list(map(_bigint, repeat(8), numbers))
 
 
 class PlainEndings(dict[tuple[str | None, float | None, int], bytes]):
-    """What comes after `lastmod` in a row without extras and without a text of its date.
+    """What comes between `lastmod` and digest in a row without extras and text of its date.
 
     Few combinations of frequency, priority and fingerprint occur, so each is encoded once.
     """
@@ -130,7 +132,7 @@ class PlainEndings(dict[tuple[str | None, float | None, int], bytes]):
 
 
 def _copy_endings(rows: UrlRows, some: slice, plain: PlainEndings) -> list[bytes]:
-    """What comes after `lastmod`, for each row."""
+    """What comes between `lastmod` and digest, for each row."""
     frequencies, priorities = rows.changefreq[some], rows.priority[some]
     extras, prints, texts = rows.extras[some], rows.fingerprint[some], rows.lastmod_text[some]
     if extras.count(None) == len(extras) and texts.count(None) == len(texts):
@@ -145,7 +147,7 @@ def _copy_ending(
     fingerprint: int,
     lastmod_text: str | None,
 ) -> bytes:
-    """The columns after `lastmod` as fields of a binary COPY."""
+    """The columns between `lastmod` and digest as fields of a binary COPY."""
     return b"".join(
         (
             _copy_text(changefreq),

@@ -16,6 +16,7 @@ from sqlalchemy import (
     LargeBinary,
     Select,
     Text,
+    and_,
     case,
     cast,
     func,
@@ -27,12 +28,20 @@ from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from siteatlas.storage.statements.url_parameters import unnested_rows
-from siteatlas.storage.statements.url_rows import UrlRows
+from siteatlas.storage.statements.url_rows import NO_DIGEST, UrlRows
 from siteatlas.storage.statements.url_stream import COLUMNS, copy_urls
 from siteatlas.storage.tables import SITEMAP_URLS
 
 FINGERPRINTS_PER_QUERY = 20_000
-LISTED_VALUES = ("lastmod", "changefreq", "priority", "extras", "fingerprint", "lastmod_text")
+LISTED_VALUES = (
+    "lastmod",
+    "changefreq",
+    "priority",
+    "extras",
+    "fingerprint",
+    "lastmod_text",
+    "entry_digest",
+)
 # The flags of a loaded entry.
 IS_MISSING, IS_REMOVED = 2, 4
 
@@ -40,7 +49,8 @@ IS_MISSING, IS_REMOVED = 2, 4
 class LoadedEntries(NamedTuple):
     """Stored entries of a document, column by column.
 
-    `dates` are those of `date_numbers`; `texts` is None if no date has one.
+    `dates` are those of `date_numbers`; `texts` is None if no date has one. `digests` are 0 for
+    entries that are not listed, and empty unless they were asked for.
     """
 
     hashes: array[int]
@@ -48,6 +58,7 @@ class LoadedEntries(NamedTuple):
     dates: array[int]
     texts: list[str | None] | None
     flags: bytes
+    digests: array[int] = array("q")
 
 
 def _insert_urls_statement() -> Any:
@@ -102,6 +113,7 @@ async def update_urls(session: AsyncSession, rows: UrlRows) -> None:
 def _stored_entries(sitemap_id: UUID) -> Select[Any]:
     """The rows of a document, with the columns of `LoadedEntries` as the server would send them."""
     urls = SITEMAP_URLS.c
+    is_listed = and_(urls.removed_at.is_(None), urls.missing_scan_id.is_(None))
     flags = case(
         (urls.removed_at.is_not(None), bytes([IS_REMOVED])),
         (urls.missing_scan_id.is_not(None), bytes([IS_MISSING])),
@@ -116,16 +128,22 @@ def _stored_entries(sitemap_id: UUID) -> Select[Any]:
         ).label("date"),
         urls.lastmod_text.label("text"),
         flags.label("flags"),
+        func.int8send(
+            case((is_listed, func.coalesce(urls.entry_digest, NO_DIGEST)), else_=NO_DIGEST),
+            type_=LargeBinary(),
+        ).label("digest"),
     ).where(urls.sitemap_id == sitemap_id)
 
 
-async def load_entries(session: AsyncSession, sitemap_id: UUID) -> LoadedEntries:
+async def load_entries(
+    session: AsyncSession, sitemap_id: UUID, *, with_digests: bool = False
+) -> LoadedEntries:
     """What is stored of the entries of a document, about in the order in which they were listed.
 
     Rows are stored in that order and moved only by changes.
     """
     rows = _stored_entries(sitemap_id).order_by(literal_column("sitemap_urls.ctid"))
-    return await _load_columns(session, rows)
+    return await _load_columns(session, rows, with_digests=with_digests)
 
 
 async def load_some_entries(
@@ -138,18 +156,26 @@ async def load_some_entries(
     return await _load_columns(session, rows.limit(FINGERPRINTS_PER_QUERY))
 
 
-async def _load_columns(session: AsyncSession, rows: Select[Any]) -> LoadedEntries:
+async def _load_columns(
+    session: AsyncSession, rows: Select[Any], *, with_digests: bool = False
+) -> LoadedEntries:
     """Each column as one value: neither the driver nor Python makes an object of each number."""
     entries = rows.subquery("entries").c
+    names = ["hash", "fingerprint", "date", "flags", *(["digest"] if with_digests else [])]
     columns = [
         func.string_agg(entries[name], cast(b"", LargeBinary()), type_=LargeBinary())
-        for name in ("hash", "fingerprint", "date", "flags")
+        for name in names
     ]
     texts = case((func.count(entries.text) > 0, func.array_agg(entries.text, type_=ARRAY(Text()))))
     *found, texts_found = (await session.execute(select(*columns, texts))).one()
-    hashes, fingerprints, dates, flags = (column or b"" for column in found)
+    hashes, fingerprints, dates, flags, *digests = (column or b"" for column in found)
     return LoadedEntries(
-        _numbers(hashes), _numbers(fingerprints), _numbers(dates), texts_found, flags
+        _numbers(hashes),
+        _numbers(fingerprints),
+        _numbers(dates),
+        texts_found,
+        flags,
+        *map(_numbers, digests),
     )
 
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import Protocol, assert_never
 
 from siteatlas.scanner.events import SitemapType
+from siteatlas.scanner.reading.formats.entry_digests import EntryDigests
 from siteatlas.scanner.reading.formats.feed import Feed
 from siteatlas.scanner.reading.formats.text import TextList
 from siteatlas.scanner.reading.formats.urlset import Urlset
 from siteatlas.scanner.reading.head import Head
 from siteatlas.scanner.reading.resourcesync import INDEXES
 from siteatlas.scanner.reading.tally import ReadResult, Tally
+from siteatlas.scanner.scan_memory import KnownEntries
 
 
 class Format(Protocol):
@@ -23,11 +25,23 @@ class Format(Protocol):
         """The complete entries that this format still buffers, when a document is truncated."""
 
 
-def reader_for(head: Head, tally: Tally, base: str | None = None) -> Format:
-    """The reader of a document with this head; `base` is the address of the document, if known."""
+def reader_for(
+    head: Head,
+    tally: Tally,
+    base: str | None = None,
+    *,
+    with_digests: bool = False,
+    known: KnownEntries | None = None,
+) -> Format:
+    """The reader of a document with this head; `base` is the address of the document, if known.
+
+    `with_digests`: its entries have digests if possible, and `known` ones are recognized by them.
+    """
     match head.type:
         case SitemapType.STANDARD:
-            return Urlset(head.root_tag, tally, base)
+            context = f"{base}\n{head.root_tag}"
+            digests = EntryDigests(context, known) if with_digests else None
+            return Urlset(head.root_tag, tally, base, digests=digests)
         case SitemapType.INDEX:
             return Urlset(
                 head.root_tag, tally, base, fast=False, lists_documents=head.capability in INDEXES

@@ -13,6 +13,7 @@ import re
 from collections.abc import Collection, Sequence
 from functools import lru_cache
 
+from siteatlas.scanner.reading.formats.entry_digests import EntryDigests
 from siteatlas.scanner.reading.formats.fast_path_extras import Blocks, Extensions
 from siteatlas.scanner.reading.formats.fast_path_items import optional
 from siteatlas.scanner.reading.formats.fast_path_order import (
@@ -41,13 +42,18 @@ class FastPath:
     """The fast path of one document; `feed` returns None once the strict parser must continue."""
 
     def __init__(
-        self, prefixes: Collection[str] = (), read_samples: ReadSamples | None = None
+        self,
+        prefixes: Collection[str] = (),
+        read_samples: ReadSamples | None = None,
+        digests: EntryDigests | None = None,
     ) -> None:
         """`prefixes` are those that the root of the document declares.
 
-        `read_samples` is the strict parser for the samples of templates.
+        `read_samples` is the strict parser for the samples of templates. With `digests`, entries
+        have them, and known ones are recognized instead of read.
         """
         self.rest = ""
+        self._digests = digests
         self._extensions = Extensions(prefixes)
         self._whole = WholeEntries(self._extensions)
         self._templates = None if read_samples is None else Templates(read_samples)
@@ -62,8 +68,29 @@ class FastPath:
         if end < len(ENTRY_END):
             self.rest = text
             return RawEntries() if len(text) <= MAX_REST_CHARS else None
-        entries = self._read(_with_usual_line_ends(text[:end]))
+        chunk = _with_usual_line_ends(text[:end])
+        entries = self._read(chunk) if self._digests is None else self._recognize(chunk)
         self.rest = text if entries is None else text[end:]
+        return entries
+
+    def _recognize(self, chunk: str) -> RawEntries | None:
+        """The entries of a chunk with their digests; only those that are not known are read.
+
+        A comment may reach over several entries, so a chunk with one has no digests.
+        """
+        assert self._digests is not None
+        if has_sections(chunk):
+            return self._read(chunk)
+        examined = self._digests.examine(chunk)
+        if examined.recognized is not None:
+            entries = self._read(examined.unknown_text) if examined.places else RawEntries()
+            if entries is not None and len(entries.locs) == len(examined.places):
+                entries.recognized, entries.places = examined.recognized, examined.places
+                entries.digests = examined.unknown_digests
+                return entries
+        entries = self._read(chunk)
+        if entries is not None and len(entries.locs) == len(examined.digests):
+            entries.digests = examined.digests
         return entries
 
     def _read(self, chunk: str) -> RawEntries | None:

@@ -22,6 +22,7 @@ from siteatlas.scanner.reading.formats.elements import (
     prefixes_of_root,
     text_of,
 )
+from siteatlas.scanner.reading.formats.entry_digests import EntryDigests, storable_digests
 from siteatlas.scanner.reading.formats.extensions import read_extension, says_deleted
 from siteatlas.scanner.reading.formats.fast_path import FastPath
 from siteatlas.scanner.reading.formats.salvage import (
@@ -71,7 +72,7 @@ def _field_numbers(entry_tag: str) -> _FieldNumbers:
 class Urlset:
     """One document: text in, columns and children out. `fast=False` disables the fast path.
 
-    `lists_documents`: its `<url>` elements are children too.
+    `lists_documents`: its `<url>` elements are children too. `digests` are for the fast path.
     """
 
     def __init__(
@@ -82,6 +83,7 @@ class Urlset:
         *,
         fast: bool = True,
         lists_documents: bool = False,
+        digests: EntryDigests | None = None,
     ) -> None:
         self._lists_documents = lists_documents
         self._tally = tally
@@ -90,7 +92,7 @@ class Urlset:
         mended = self._repair.mend(root_tag)
         prefixes = prefixes_of_root(mended) if fast else None
         samples = partial(read_samples, mended)
-        self._fast_path = None if prefixes is None else FastPath(prefixes, samples)
+        self._fast_path = None if prefixes is None else FastPath(prefixes, samples, digests)
         self._elements = ElementStream(mended, ENTRIES, tally)
         root = name_of_root(root_tag)
         self._root_end = "" if root_tag.endswith("/>") else f"</{root}"
@@ -106,10 +108,20 @@ class Urlset:
         if self._fast_path is not None:
             raw = None if final else self._fast_path.feed(text)
             if raw is not None:
-                return ReadResult(build_columns(raw, self._tally, self._base))
+                return self._build_fast_result(raw)
             text = self._fast_path.rest + text if final else self._fast_path.rest
             self._fast_path = None
         return self._parse_text(text, final=final)
+
+    def _build_fast_result(self, raw: RawEntries) -> ReadResult:
+        """The columns of entries from the fast path; without digests if there was a problem."""
+        problems = self._tally.problem_count
+        columns = build_columns(raw, self._tally, self._base)
+        if raw.digests and self._tally.problem_count == problems:
+            columns.digests = storable_digests(raw.digests, raw.extras)
+        if raw.recognized is None:
+            return ReadResult(columns)
+        return ReadResult(columns, recognized=raw.recognized)
 
     def flush(self) -> ReadResult:
         """Nothing: only incomplete entries are buffered."""

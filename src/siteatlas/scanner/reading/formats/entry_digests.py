@@ -1,0 +1,96 @@
+"""Recognizes entries by a digest of their text, so that known ones need not be read again.
+
+An entry has a digest only if nothing was wrong with it or with those around it, and if its text
+says all of it: the root of the document and its address are part of every digest. What is known of
+an entry then holds for every document in which it is found (decision 0048).
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import compress, repeat
+
+from xxhash import xxh3_64_intdigest
+
+from siteatlas.scanner.events import RecognizedEntries
+from siteatlas.scanner.reading.formats.salvage import decode
+from siteatlas.scanner.reading.tally import Extras
+from siteatlas.scanner.reading.white_space import WHITE_SPACE
+from siteatlas.scanner.scan_memory import KnownEntries
+
+ENTRY_END = b"</url>"
+NO_DIGEST = 0
+LOC = "<loc>"
+
+
+@dataclass(slots=True)
+class ExaminedChunk:
+    """The digests of the entries of a chunk; `recognized` is None if none of them is known.
+
+    The others are at `places` of the chunk.
+    """
+
+    digests: list[int]
+    recognized: RecognizedEntries | None = None
+    places: Sequence[int] = ()
+    unknown_text: str = ""
+
+    @property
+    def unknown_digests(self) -> list[int]:
+        """The digests of the entries that are not recognized."""
+        return [self.digests[place] for place in self.places]
+
+
+class EntryDigests:
+    """The digests of the entries of one document, of which some may be known.
+
+    `context` is what their meaning depends on besides their text.
+    """
+
+    def __init__(self, context: str, known: KnownEntries | None = None) -> None:
+        self._seed = xxh3_64_intdigest(context.encode())
+        self._known = known
+
+    def examine(self, chunk: str) -> ExaminedChunk:
+        """The digests of the entries of a chunk, which ends with an entry, and which are known."""
+        texts = chunk.encode().split(ENTRY_END)
+        texts.pop()
+        unsigned = array("Q", map(xxh3_64_intdigest, texts, repeat(self._seed)))
+        digests = array("q", unsigned.tobytes()).tolist()
+        if self._known is None:
+            return ExaminedChunk(digests)
+        found = self._known.find(digests)
+        urls = [] if found.count(None) == len(found) else _locs(chunk)
+        if len(urls) != len(found):
+            return ExaminedChunk(digests)
+        known = [position is not None for position in found]
+        positions = [position for position in found if position is not None]
+        places = [place for place, position in enumerate(found) if position is None]
+        recognized = RecognizedEntries(positions, list(compress(urls, known)))
+        return ExaminedChunk(digests, recognized, places, _joined([texts[n] for n in places]))
+
+
+def storable_digests(digests: Sequence[int], extras: Sequence[Extras | None]) -> list[int]:
+    """The digests of entries that may be recognized later; not of news, which are counted."""
+    if not extras:
+        return list(digests)
+    pairs = zip(digests, extras, strict=True)
+    return [NO_DIGEST if extra and "news" in extra else digest for digest, extra in pairs]
+
+
+def _joined(texts: list[bytes]) -> str:
+    """Entries as one text."""
+    return b"".join([part for text in texts for part in (text, ENTRY_END)]).decode()
+
+
+def _locs(text: str) -> list[str]:
+    """The URLs of the entries of a chunk. A pattern would take as long as reading the entries."""
+    urls = [part[: part.find("<")] for part in text.split(LOC)[1:]]
+    if "&" in text:
+        urls = [decode(url) for url in urls]
+    # One look at all of them: few documents have blanks around their URLs.
+    if "".join(urls).split() == ["".join(urls)]:
+        return urls
+    return [url.strip(WHITE_SPACE) for url in urls]
