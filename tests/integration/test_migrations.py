@@ -279,3 +279,20 @@ async def test_sites_of_the_version_before_have_no_tags(old_database: Database):
     async with old_database.engine.connect() as connection:
         tags = (await connection.execute(select(Domain.tags))).scalars().all()
     assert tags == [[]] * len(tags) != []
+
+
+async def test_urls_of_the_version_before_have_no_digest_and_are_not_rewritten(
+    old_database: Database,
+):
+    def versions(connection: Connection) -> list[Any]:
+        columns = text("ctid::text, xmin::text, url_hash FROM sitemap_urls ORDER BY url_hash")
+        return list(map(tuple, connection.execute(select(columns))))
+
+    def digests(connection: Connection) -> list[int | None]:
+        return list(connection.scalars(select(SitemapUrl.entry_digest)))
+
+    await upgrade_schema(old_database.engine, "0014")
+    before = await on(old_database, versions)
+    await upgrade_schema(old_database.engine)
+    assert await on(old_database, versions) == before != []
+    assert await on(old_database, digests) == [None] * len(before)

@@ -21,6 +21,7 @@ from siteatlas.hash_arrays import HashArrays
 from siteatlas.processor.fingerprints import NO_TEXT
 from siteatlas.processor.lastmod_trust import DateSample
 from siteatlas.processor.memory_budget import MemoryBudget
+from siteatlas.processor.stored_digests import StoredDigests
 from siteatlas.processor.stored_entries import (
     MISSING,
     REMOVED,
@@ -153,13 +154,14 @@ class EntryMemory:
         return picked
 
     @property
-    def known_entries(self) -> StoredEntries | None:
-        """The stored entries, if unchanged ones may be recognized among them.
+    def known_entries(self) -> StoredDigests | None:
+        """The digests of the stored entries, if unchanged ones may be recognized by them.
 
         Not while the dates are in doubt: then each listed date is looked at.
         """
-        may_recognize = self._trusted and self.sample is None and self._stored.has_digests
-        return self._stored if may_recognize else None
+        digests = self._stored.digests
+        may_recognize = self._trusted and self.sample is None and digests.any_known
+        return digests if may_recognize else None
 
     def pick_recognized(self, positions: list[int]) -> RecognizedPick:
         """Record URLs that are listed as they are stored; tell which of them were listed before."""

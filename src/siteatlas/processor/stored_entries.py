@@ -2,19 +2,20 @@
 
 Entries have positions, in the order in which they were loaded. That is the order in which they were
 first listed, unless memory is short, so usually each listed URL is at the position behind the last
-one, or not far from it. An index is made for the first URL that is not: a dict, or arrays that take
-less memory. Entries that have not changed at all are found by their digests instead.
+one. Rows that have changed since follow one another somewhere else. If many URLs are in neither
+place, an index is made: a dict, or arrays that take less memory. Entries that have not changed at
+all are found by their `digests` instead.
 """
 
 from __future__ import annotations
 
 from array import array
 from collections.abc import Sequence
-from itertools import compress
-from operator import eq
+from itertools import compress, pairwise
 
 from siteatlas.hash_arrays import index_of
 from siteatlas.processor.fingerprints import text_numbers
+from siteatlas.processor.stored_digests import StoredDigests
 from siteatlas.storage.statements.urls import IS_MISSING, IS_REMOVED, LoadedEntries
 
 SEEN, MISSING, REMOVED, SET_ASIDE = 1, IS_MISSING, IS_REMOVED, 8
@@ -22,15 +23,8 @@ DICT_BYTES = 150
 ITEM_BYTES = 8
 # Arrays grow by a sixteenth. Per entry: hash, fingerprint, date and flags.
 VALUE_BYTES = 3 * ITEM_BYTES + 2
-# How far a digest is searched behind the one before, and after how many misses to the very end:
-# many entries may have left the document, or it may have nothing in common with what is stored.
-AHEAD = 64
-SEARCHED_TO_THE_END = frozenset((64, 256, 1_024))
-# If so many of the entries are where they were, those in between have changed.
-FEW_MISSES = 8
 # How far beside recognized entries others are expected that have changed.
 BESIDE = 8
-MAX_MISSES = 2_048
 # The database may store some pages of entries in another order than they were listed in.
 NEARBY = 2_000
 # So many URLs of a document are searched among all entries before an index is made: the database
@@ -65,12 +59,11 @@ class StoredEntries:
         self._in_order = in_order
         self._index: dict[int, int] | SortedIndex | None = None
         self._next = 0
-        self._next_digest = 0
-        self._misses = 0
+        self._next_moved = 0
         self._searches = 0
         self._between: dict[int, int] = {}
         self._hashes = array("q")
-        self._digests = array("q")
+        self.digests = StoredDigests()
         self.fingerprints = array("q")
         self.dates = array("q")
         self.texts: array[int] | None = None
@@ -87,7 +80,7 @@ class StoredEntries:
             is_dict = isinstance(self._index, dict)
             index = DICT_BYTES if is_dict else SortedIndex.bytes_per_entry
         texts = ITEM_BYTES if self.texts is not None else 0
-        digests = ITEM_BYTES if self._digests else 0
+        digests = ITEM_BYTES if len(self.digests) else 0
         return len(self) * (index + VALUE_BYTES + texts + digests)
 
     def extend(self, page: LoadedEntries) -> None:
@@ -97,58 +90,23 @@ class StoredEntries:
         self.fingerprints.extend(page.fingerprints)
         self.dates.extend(page.dates)
         self.flags.extend(page.flags)
-        self._digests.extend(page.digests)
+        self.digests.extend(page.digests)
         texts = None if page.texts is None else text_numbers(page.texts)
         if texts is not None and self.texts is None:
             self.texts = array("q", bytes(ITEM_BYTES * first))
         if self.texts is not None:
             self.texts.extend(texts or bytes(len(page.hashes)))
 
-    @property
-    def has_digests(self) -> bool:
-        """Whether an entry may be found by its digest."""
-        return any(self._digests)
-
-    def find(self, digests: Sequence[int]) -> list[int | None]:
-        """The positions of entries by the digests of their text, each behind the one before.
-
-        None for an entry that was not stored like this, or that is not where it was listed before.
-        """
-        first, end = self._next_digest, self._next_digest + len(digests)
-        known = self._digests[first:end]
-        if len(known) == len(digests) and known[-1] == digests[-1]:
-            same = list(map(eq, known, digests))
-            if same.count(False) <= len(same) // FEW_MISSES:
-                self._next_digest = end
-                pairs = zip(range(first, end), same, strict=True)
-                return [position if is_same else None for position, is_same in pairs]
-        return [self._find_digest(digest) for digest in digests]
-
-    def _find_digest(self, digest: int) -> int | None:
-        """The position of one entry behind the one that was found last."""
-        first = self._next_digest
-        try:
-            end = len(self) if self._misses in SEARCHED_TO_THE_END else first + AHEAD
-            position = self._digests.index(digest, first, end)
-        except ValueError:
-            self._misses += 1
-            if self._misses > MAX_MISSES:
-                self._next_digest = len(self)
-            return None
-        self._misses = 0
-        self._next_digest = position + 1
-        return position
-
     def note_recognized(self, positions: list[int]) -> None:
         """Note entries that were found by their digests: those in between may have changed."""
-        start, end = self._next, min(positions[-1] + 1 + BESIDE, len(self))
-        if start > positions[0] or positions[0] - start > NEARBY:
-            start = max(0, positions[0] - BESIDE)
+        others = set(range(positions[0] - BESIDE, positions[0]))
+        for position, following in pairwise(positions):
+            if following != position + 1:
+                gap = following - position if position < following else BESIDE
+                others.update(range(position + 1, position + min(gap, NEARBY)))
+        others.update(range(positions[-1] + 1, positions[-1] + BESIDE))
         self._next = positions[-1] + 1
-        self._between = {}
-        if len(positions) < end - start <= len(positions) + NEARBY:
-            others = set(range(start, end)).difference(positions)
-            self._between = {self._hashes[position]: position for position in others}
+        self._between = {self._hashes[n]: n for n in others if 0 <= n < len(self)}
 
     def hash_at(self, position: int) -> int:
         """The hash of the URL at a position."""
@@ -173,13 +131,18 @@ class StoredEntries:
         found: list[int | None] = []
         for key in hashes:
             position: int | None = self._next
-            if self._next >= end or stored[self._next] != key:
+            if self._next < end and stored[self._next] == key:
+                self._next += 1
+            elif self._next_moved < end and stored[self._next_moved] == key:
+                position = self._next_moved
+                self._next_moved += 1
+            else:
                 position = self._between.get(key)
                 if position is None:
                     position = self._find(key, short_of_memory=short_of_memory)
+                if position is not None:
+                    self._next_moved = position + 1
             found.append(position)
-            if position is not None:
-                self._next = position + 1
         return found
 
     def _find(self, key: int, *, short_of_memory: bool) -> int | None:

@@ -37,10 +37,7 @@ class KnownEntries(Protocol):
     """The entries of a document as the caller has stored them, by the digests of their text."""
 
     def find(self, digests: Sequence[int]) -> list[int | None]:
-        """The position of each entry; None for one that is not known.
-
-        Positions increase from call to call, so each is found at most once.
-        """
+        """The position of each entry; None for one that is not known, or that was found before."""
 
 
 # Loads the entries of the document at a final URL; None if they must all be read.

@@ -108,11 +108,11 @@ class Reading:
         return {
             "urls": len(memory),
             "dated": memory.dated,
-            # Of several listings of a URL, those before the one that counts may be noted after it.
+            # Of several listings of a URL, a recognized one may be noted before an earlier one.
             "moved": None if tally else memory.moved,
+            "changed": None if tally else sorted(self.batch.changed_urls.url),
             "new": sorted(self.batch.new_urls.url),
-            "changed": sorted(self.batch.changed_urls.url),
-            "breakdown": breakdown.stored() if breakdown else {},
+            "breakdown": breakdown.stored() if breakdown and not tally else {},
             "repeated": tally.counts() if tally else {},
             "problems": self.reader.tally.counts(),
             "samples": self.reader.tally.kept_samples(),
@@ -158,6 +158,8 @@ def store(state: State, reading: Reading) -> None:
     for row in rows_of(batch.new_urls):
         state.rows.setdefault(row.url_hash, row)
     for row in rows_of(batch.changed_urls):
+        # The database stores a changed row behind the others.
+        del state.rows[row.url_hash]
         state.rows[row.url_hash] = row
         state.missing.discard(row.url_hash)
     for row in batch.repeated_urls.values():

@@ -2,7 +2,7 @@
 
 An entry has a digest only if nothing was wrong with it or with those around it, and if its text
 says all of it: the root of the document and its address are part of every digest. What is known of
-an entry then holds for every document in which it is found (decision 0048).
+an entry then holds for every document in which it is found (decision 0049).
 """
 
 from __future__ import annotations
