@@ -8,6 +8,8 @@ import os
 import shutil
 import socket
 import sys
+import tempfile
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,6 +19,8 @@ import structlog
 PROJECT = Path(__file__).resolve().parent.parent
 # The fixtures that reach the database through PgBouncer when they are told to.
 POOLED_FIXTURES = {"machine", "pgbouncer_program", "postgres_server", "way"}
+# More of them have something in common.
+FEW_FAILURES = 10
 refused_addresses: list[str] = []
 
 
@@ -65,6 +69,20 @@ def pytest_collection_finish() -> None:
     """Take what is loaded by now out of garbage collection, and start it for the tests."""
     gc.freeze()
     gc.enable()
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """If many tests failed, say at the very end what they have in common."""
+    stats = terminalreporter.stats
+    reports = [*stats.get("failed", ()), *stats.get("error", ())]
+    if len(reports) <= FEW_FAILURES:
+        return
+    causes = Counter(str(report.longrepr).strip().rpartition("\n")[2][:200] for report in reports)
+    terminalreporter.section("Most frequent causes")
+    for cause, count in causes.most_common(5):
+        terminalreporter.line(f"{count} x {cause}")
+    usage = shutil.disk_usage(tempfile.gettempdir())
+    terminalreporter.line(f"free space for temporary files: {usage.free >> 20} MiB")
 
 
 # The default of structlog formats a traceback with all local variables, which takes seconds.

@@ -25,6 +25,7 @@ class FleetProcess:
 
     def __init__(self, arguments: list[str], environment: Mapping[str, str], log: Path) -> None:
         self.log = log
+        self.database_url = environment["DATABASE_URL"]
         with log.open("wb") as output:
             self.process = subprocess.Popen(
                 arguments,
@@ -69,6 +70,21 @@ class FleetProcess:
         return await self.ended()
 
 
+def left_behind(one: FleetProcess) -> list[int]:
+    """What a program has left behind that runs another one, such as faketime.
+
+    Not all of its group: once the program has ended, the number may belong to another group.
+    """
+    own = f"DATABASE_URL={one.database_url}".encode()
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError, ValueError):
+            group = (process / "stat").read_text(errors="replace").rpartition(")")[2].split()[2]
+            if int(group) == one.pid and own in (process / "environ").read_bytes().split(b"\0"):
+                found.append(int(process.name))
+    return found
+
+
 class Fleet:
     """The processes of one test on one database; all are gone when the test is."""
 
@@ -87,9 +103,9 @@ class Fleet:
             if one.process.poll() is None:
                 one.thaw()
                 one.kill()
-            # A program that runs another one, such as faketime, may have left it behind.
-            with suppress(ProcessLookupError):
-                os.killpg(one.pid, signal.SIGKILL)
+            for pid in left_behind(one):
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
 
     def environment(self, **settings: object) -> dict[str, str]:
         """An environment with these settings and no others of ours; `url` is the database."""
