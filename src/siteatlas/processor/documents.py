@@ -11,7 +11,6 @@ from uuid import UUID, uuid4
 from siteatlas.processor.entry_memory import EntryMemory
 from siteatlas.processor.idle_documents import IdleDocuments
 from siteatlas.processor.url_breakdown import UrlBreakdown
-from siteatlas.queue.fence import Claim
 from siteatlas.safe_text import unaltered
 from siteatlas.scanner.events import (
     DiscoveryMethod,
@@ -192,19 +191,6 @@ class ScannedDocument:
         if self.closed is not None and self.memory is None:
             self.closed = None
             self.tally = None
-
-    def new_row(self, domain_id: UUID, claim: Claim) -> dict[str, Any]:
-        """The row of `sitemaps` for a document that has none, without what was read."""
-        return {
-            "domain_id": domain_id,
-            "url": self.url,
-            "url_hash": url_hash(self.url),
-            "requested_url": self.requested_url,
-            "discovery_method": self.method.value,
-            "first_job_id": claim.job_id,
-            "last_job_id": claim.job_id,
-            "created_by": claim.created_by,
-        }
 
     def scan_row(self) -> dict[str, Any]:
         """The row of `sitemap_scans` for a closed document."""

@@ -172,7 +172,7 @@ class EntryMemory:
         if any(_at(stored.flags, positions)):
             self._pick_repeated(positions, picked)
         stored.mark_seen(positions)
-        stored.note_recognized(positions)
+        stored.expect_between(positions)
         self._seen_stored += len(positions) - len(picked.repeated)
         return picked
 

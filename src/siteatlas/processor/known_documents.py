@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from uuid import UUID
 
 from siteatlas.aio.fairness import fair_loop
-from siteatlas.errors import DatabaseError
 from siteatlas.processor.documents import ScannedDocument
 from siteatlas.processor.entry_memory import EntryMemory
 from siteatlas.processor.fingerprints import READ_VERSION
@@ -18,7 +17,7 @@ from siteatlas.processor.lastmod_trust import DateSample
 from siteatlas.processor.memory_budget import MemoryBudget
 from siteatlas.processor.stored_entries import StoredEntries
 from siteatlas.scanner.events import SitemapType, Validators
-from siteatlas.scanner.scan_memory import KnownDocument, KnownEntries, ScanMemory
+from siteatlas.scanner.scan_memory import KnownDocument, ScanMemory
 from siteatlas.storage.session import get_job_session
 from siteatlas.storage.statements.known_sitemaps import DONE, KnownSitemap
 from siteatlas.storage.statements.last_reads import load_last_read
@@ -121,24 +120,6 @@ async def load_document(
         trusted=last.lastmod_trusted,
         sample=DateSample(last.lastmod_sample) if in_doubt else None,
     )
-
-
-async def load_known_entries(
-    document: ScannedDocument, budget: MemoryBudget
-) -> KnownEntries | None:
-    """Load what is stored of a document before it is opened; None if all entries must be read.
-
-    After a fault of the database it is loaded again when it is opened, where the fault is handled.
-    """
-    document.start_loading(load_document(document, budget, with_digests=True))
-    try:
-        await document.wait_loaded()
-    except DatabaseError:
-        await document.abandon()
-        return None
-    document.preloaded = True
-    assert document.memory is not None
-    return document.memory.known_entries
 
 
 async def _load_in_parts(document_id: UUID, stored: StoredEntries) -> None:

@@ -9,8 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Sequence
-from typing import assert_never
-from uuid import UUID
+from typing import Any, assert_never
 
 from siteatlas.aio.background import background_task
 from siteatlas.aio.fairness import fair_loop
@@ -24,8 +23,8 @@ from siteatlas.processor.conclusions import conclude, is_silent, shows_all_child
 from siteatlas.processor.documents import DocumentRegistry, OpenedScan, ScannedDocument
 from siteatlas.processor.idle_documents import short_id
 from siteatlas.processor.job_activity import JobActivity
-from siteatlas.processor.known_documents import load_document, load_known_entries
 from siteatlas.processor.memory_budget import EntryMemoryBudget
+from siteatlas.processor.open_documents import OpenDocuments
 from siteatlas.processor.scan_log import log_and_count, log_robots
 from siteatlas.queue.fence import Claim
 from siteatlas.scanner.events import (
@@ -46,7 +45,6 @@ from siteatlas.scanner.events import (
     SiteResolved,
 )
 from siteatlas.scanner.problem_codes import ProblemCode
-from siteatlas.scanner.scan_memory import KnownEntries
 from siteatlas.storage.hashes import url_hash
 from siteatlas.storage.session import get_job_session
 from siteatlas.storage.statements.known_sitemaps import DONE, look_up_sitemaps
@@ -78,7 +76,7 @@ class Recorder:
         self._documents = DocumentRegistry(scan.known.by_id.values())
         self._comparison = Comparison()
         self._batch = WriteBatch()
-        self._open: dict[UUID, ScannedDocument] = {}
+        self.open_documents = OpenDocuments(self._documents, budget.documents)
         self._held_bytes = 0
         self._batch_started = time.monotonic()
         self._recording = asyncio.Lock()
@@ -100,14 +98,6 @@ class Recorder:
         """Record one event; safe while `write_when_idle` runs."""
         async with self._recording:
             await self._record(event)
-
-    async def load_entries(self, url: str) -> KnownEntries | None:
-        """Load the stored entries of a document before it is read; None if all must be read."""
-        document = self._documents.find(url)
-        if document is None or document.fresh or document.id in self._open:
-            return None
-        self._open[document.id] = document
-        return await load_known_entries(document, self._budget.documents)
 
     async def write_when_idle(self) -> None:
         """Write the batch when no event arrives for a while, until cancelled.
@@ -168,14 +158,8 @@ class Recorder:
         document.changes |= {"type": event.type.value, "http_status": event.http_status}
         if event.listed_lastmod is not None:
             document.changes["lastmod"] = event.listed_lastmod
-        # A document may be opened again after a redirect: its memory is returned to the budget
-        # before the stored entries are loaded again (decision 0021).
-        if not document.preloaded:
-            await document.abandon()
-            document.start_loading(load_document(document, self._budget.documents))
-        document.preloaded = False
+        await self.open_documents.open(document)
         document.clear_validators()
-        self._open[document.id] = document
         self._add_pending(document)
         self._batch.opened[document.id] = event.http_status
         self._add_link_to_batch(event.parent_url, document)
@@ -216,13 +200,11 @@ class Recorder:
         document = self._resolve_redirect(event.url, event.requested_url, event.method)
         document.found_by(event.method)
         await document.wait_loaded()
-        if document.preloaded:
-            await document.abandon()  # it was not opened
         conclude(document, event, self._scan, self._batch)
         self._report_changes(document)
         self._replace_links(document, event)
         document.close(event)
-        self._open.pop(document.id, None)
+        self.open_documents.close(document.id)
         self._add_pending(document)
         self._add_link_to_batch(event.parent_url, document)
         self._add_to_batch(document)
@@ -289,20 +271,33 @@ class Recorder:
             row = self._batch.changed_sitemaps.setdefault(document.id, {})
             row["last_job_id"] = self._claim.job_id
         else:
-            new = document.new_row(self._scan.domain_id, self._claim)
-            row = self._batch.new_sitemaps.setdefault(document.id, new)
+            row = self._batch.new_sitemaps.setdefault(document.id, self._new_sitemap_row(document))
         row |= document.changes
         document.changes = {}
+
+    def _new_sitemap_row(self, document: ScannedDocument) -> dict[str, Any]:
+        return {
+            "domain_id": self._scan.domain_id,
+            "url": document.url,
+            "url_hash": url_hash(document.url),
+            "requested_url": document.requested_url,
+            "discovery_method": document.method.value,
+            "first_job_id": self._claim.job_id,
+            "last_job_id": self._claim.job_id,
+            "created_by": self._claim.created_by,
+        }
 
     def _add_link_to_batch(self, parent_url: str | None, child: ScannedDocument) -> None:
         parent_id = self._documents.id_of(parent_url) if parent_url else None
         if parent_id is None or parent_id == child.id:
             return
         self._batch.links.add((parent_id, child.id))
-        if parent_id in self._open:
-            self._open[parent_id].add_child(child.id)
+        parent = self.open_documents.get(parent_id)
+        if parent is not None:
+            parent.add_child(child.id)
 
     def _record_partial_reason(self, code: str) -> None:
+        """Record why the stored scan is partial."""
         if code not in self.reasons:
             self.reasons.append(code)
 
@@ -382,8 +377,7 @@ class Recorder:
         await self._writer.stop()
         self._budget.free(self._held_bytes)
         self._held_bytes = 0
-        for document in self._open.values():
-            await document.abandon()
+        await self.open_documents.abandon()
 
 
 async def record_events(

@@ -16,11 +16,11 @@ from siteatlas.storage.statements.url_rows import NO_DIGEST
 ITEM_BYTES = 8
 # How far behind each of the two places an entry is searched.
 AHEAD = 64
-# If no more than one entry of so many is elsewhere, the others are where they are expected.
-FEW_MISSES = 8
+# If at most one entry of so many is elsewhere, the others are where they are expected.
+ENTRIES_PER_MISS = 8
 # After so many misses, an entry is searched among all: many may have left the document. Not more
-# often, because an entry that has changed is nowhere.
-SEARCHED_EVERYWHERE = frozenset((4, 32, 256))
+# often, because an entry that has changed is not found anywhere.
+MISSES_BEFORE_WIDE_SEARCH = frozenset((4, 32, 256))
 # Misses in a row after which a document has nothing in common with what is stored.
 MAX_MISSES = 2_048
 
@@ -66,7 +66,7 @@ class StoredDigests:
             return None
         same = list(map(eq, known, digests))
         misses = [index for index, is_same in enumerate(same) if not is_same]
-        if len(misses) > len(same) // FEW_MISSES:
+        if len(misses) > len(same) // ENTRIES_PER_MISS:
             return None
         self._digests[first:end] = array("q", bytes(ITEM_BYTES * len(same)))
         self._expected[0] = end
@@ -99,7 +99,7 @@ class StoredDigests:
         """The position of an entry that is not where it is expected; it is not searched often."""
         self._misses += 1
         self._misses_in_a_row += 1
-        if self._misses not in SEARCHED_EVERYWHERE:
+        if self._misses not in MISSES_BEFORE_WIDE_SEARCH:
             return None
         return self._take(digest, 0, len(self), 1)
 

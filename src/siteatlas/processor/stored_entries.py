@@ -23,7 +23,7 @@ DICT_BYTES = 150
 ITEM_BYTES = 8
 # Arrays grow by a sixteenth. Per entry: hash, fingerprint, date and flags.
 VALUE_BYTES = 3 * ITEM_BYTES + 2
-# How far beside recognized entries others are expected that have changed.
+# How many positions before and after recognized entries are searched for changed ones.
 BESIDE = 8
 # The database may store some pages of entries in another order than they were listed in.
 NEARBY = 2_000
@@ -97,7 +97,7 @@ class StoredEntries:
         if self.texts is not None:
             self.texts.extend(texts or bytes(len(page.hashes)))
 
-    def note_recognized(self, positions: list[int]) -> None:
+    def expect_between(self, positions: list[int]) -> None:
         """Note entries that were found by their digests: those in between may have changed."""
         others = set(range(positions[0] - BESIDE, positions[0]))
         for position, following in pairwise(positions):

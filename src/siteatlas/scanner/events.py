@@ -264,7 +264,8 @@ class DocumentOpened(NamedTuple):
 class EntriesRead(NamedTuple):
     """URL entries of a document, as listed, in document order; a few hundred at a time.
 
-    `recognized` ones, in between these, are among the `KnownEntries` that the caller gave.
+    `recognized` entries stand anywhere between them; they are positions in the `KnownEntries` of
+    the caller. No URL is listed twice in an event that has some.
     """
 
     url: str

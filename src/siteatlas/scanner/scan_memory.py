@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
@@ -40,16 +40,22 @@ class KnownEntries(Protocol):
         """The position of each entry; None for one that is not known, or that was found before."""
 
 
-# Loads the entries of the document at a final URL; None if they must all be read.
-LoadEntries = Callable[[str], Awaitable[KnownEntries | None]]
+class EntryLoader(Protocol):
+    """Loads the known entries of documents, by their final URL."""
+
+    async def load(self, url: str) -> KnownEntries | None:
+        """The known entries of a document that is about to be read; None if all must be read."""
+
+    async def forget(self, url: str) -> None:
+        """Drop what was loaded of a document that is not reported as opened."""
 
 
 class ScanMemory(NamedTuple):
     """The documents known before the scan, by requested URL and by final URL.
 
-    With `load_entries`, entries have digests, and those of a known document that have not changed
-    are recognized instead of read.
+    With a loader of `entries`, entries have digests, and those of a known document that have not
+    changed are recognized instead of read.
     """
 
     documents: Mapping[str, KnownDocument] = MappingProxyType({})
-    load_entries: LoadEntries | None = None
+    entries: EntryLoader | None = None

@@ -56,7 +56,8 @@ ODD = [
     "<url><priority>0.3</priority><loc>https://a.example/1/x</loc></url>",
     "<url><loc>https://a.example/broken</url>",
 ]
-USUAL = [entry(page, f"2026-11-0{day}") for page in range(8) for day in (1, 2)]
+DATES = ("2026-10-01", "2026-11-02", "2026-11-02T00:00:00+00:00", "2026-11-02T00:00:00+02:00")
+USUAL = [entry(page, date) for page in range(8) for date in DATES]
 VERSIONS = st.lists(
     st.lists(st.sampled_from(USUAL) | st.sampled_from(USUAL) | st.sampled_from(ODD), max_size=30),
     min_size=2,
@@ -108,11 +109,10 @@ class Reading:
         return {
             "urls": len(memory),
             "dated": memory.dated,
-            # Of several listings of a URL, a recognized one may be noted before an earlier one.
-            "moved": None if tally else memory.moved,
-            "changed": None if tally else sorted(self.batch.changed_urls.url),
+            "moved": memory.moved,
+            "changed": sorted(self.batch.changed_urls.url),
             "new": sorted(self.batch.new_urls.url),
-            "breakdown": breakdown.stored() if breakdown and not tally else {},
+            "breakdown": breakdown.stored() if breakdown else {},
             "repeated": tally.counts() if tally else {},
             "problems": self.reader.tally.counts(),
             "samples": self.reader.tally.kept_samples(),

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import gzip
 import tracemalloc
 from collections.abc import AsyncIterator, Iterable
+from tempfile import TemporaryFile
+from typing import IO, Any
 
 import pytest
 
 from siteatlas.errors import Truncated
+from siteatlas.scanner.crawl import held_body
 from siteatlas.scanner.crawl.held_body import FILE_CHUNK_BYTES, HeldBody, HoldLimits, held_bytes
 from siteatlas.scanner.reading.content_hash import ContentHash, WireHash
 
@@ -118,6 +122,36 @@ async def test_a_disk_that_refuses_the_file_leaves_the_body_readable(monkeypatch
     body = HeldBody(arriving(CHUNKS), None, IN_FILES)
     assert not await body.matches(hash_of(WHOLE))
     assert await all_of(body) == WHOLE
+    body.release()
+
+
+class FullForAMoment:
+    """A file on a disk that has no room for the whole of the first write."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self._refused = 0
+
+    def write(self, data: memoryview) -> int:
+        self._refused += 1
+        if self._refused == 1:
+            return self._file.write(data[:10])
+        if self._refused == 2:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return self._file.write(data)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
+
+
+async def test_a_disk_that_was_full_for_a_moment_leaves_the_body_as_it_arrived(monkeypatch):
+    file = FullForAMoment(TemporaryFile(buffering=0))
+    monkeypatch.setattr(held_body, "TemporaryFile", lambda **_options: file)
+    chunks = [bytes([number]) * FILE_CHUNK_BYTES for number in range(4)]
+    body = HeldBody(arriving(chunks), None, IN_FILES)
+    assert not await body.matches(hash_of(*chunks))
+    assert await body.receive()
+    assert await all_of(body) == b"".join(chunks)
     body.release()
 
 

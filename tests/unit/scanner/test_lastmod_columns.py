@@ -36,7 +36,7 @@ def columns_of_one_form(ending):
     return st.lists(TIMES.map(lambda time: time + ending), min_size=1, max_size=12)
 
 
-COLUMNS = columns_of_one_form("Z") | columns_of_one_form("+00:00")
+COLUMNS = columns_of_one_form("Z") | columns_of_one_form("+00:00") | columns_of_one_form("+02:00")
 MIXED = st.lists(TIMES.flatmap(lambda time: st.sampled_from([f"{time}Z", time[:10], "", "soon"])))
 
 
@@ -53,6 +53,7 @@ def build(lastmods):
 @example(["2025-12-28T10:00:00Z", "2025-02-30T10:00:00Z"])
 @example(["2025-12-28T10:00:00Z\n2025-12-28T10:00:00Z", ""])
 @example(["2025-12-28T10:00:0\u0661Z"])
+@example(["2025-12-28T00:00:00+02:00", "2025-12-28T02:00:00+02:00"])
 def test_dates_and_their_texts_are_those_of_the_single_values(texts):
     columns, tally = build(texts)
     dates = [read_date(text.strip()) if text.strip() else None for text in texts]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from siteatlas.scanner.crawl.candidates import CrawlCandidate
 from siteatlas.scanner.crawl.document_reading import DocumentReading
 from siteatlas.scanner.crawl.placement import Placement
-from siteatlas.scanner.events import EntryColumns, RecognizedEntries
+from siteatlas.scanner.events import EntriesRead, EntryColumns, RecognizedEntries
 from siteatlas.scanner.reading.duplicates import DuplicateUrls
 
 
@@ -49,6 +49,13 @@ class FetchedDocument(DocumentReading):
     def unsent_count(self) -> int:
         """How many entries were found and not sent yet."""
         return len(self.unsent) + len(self.unsent_recognized)
+
+    def take_unsent(self) -> EntriesRead:
+        """The event of these entries, which count as sent from now on."""
+        event = EntriesRead(self.url, self.unsent, self.unsent_recognized)
+        self.unsent, self.unsent_recognized = EntryColumns(), RecognizedEntries()
+        self.entries_sent += event.entry_count
+        return event
 
     @property
     def has_content(self) -> bool:

@@ -1,5 +1,7 @@
 """Holds the body of a response until its hash shows whether the document is unchanged.
 
+If it is not, the body may be held until the known entries of the document are loaded.
+
 The bytes are held as received: in memory up to a limit for each document and one for all documents
 of the process, then in a temporary file. A body that differs, or that no limit has room for, is
 handed on to be read; no bytes are requested twice.
@@ -53,7 +55,9 @@ def held_bytes() -> HeldBytes:
 
 
 class HeldBody:
-    """One body: `matches` and `receive` hold it, `chunks` hands it on, `release` drops it, always.
+    """One body: `matches` and `receive` hold it, `chunks` hands it on.
+
+    `release` drops it and must always be called.
 
     A fault while it is received is raised by `chunks`, after the bytes before it.
     """
@@ -140,7 +144,7 @@ class HeldBody:
             return False
         self._file = self._file or _HeldFile()
         try:
-            await asyncio.to_thread(self._file.append, tuple(self._chunks))
+            await asyncio.to_thread(self._file.write, self._file_bytes, tuple(self._chunks))
         except OSError as error:
             log.warning("temporary_file_failed", error=error.strerror)
             return False
@@ -168,12 +172,14 @@ class _HeldFile:
         self._file: IO[bytes] | None = None
         self._closed = False
 
-    def append(self, chunks: Iterable[bytes]) -> None:
-        """Write all of the chunks, or raise OSError."""
+    def write(self, position: int, chunks: Iterable[bytes]) -> None:
+        """Write all of the chunks, or raise OSError; what was written of them is written again."""
         with self._lock:
             if self._file is None and not self._closed:
                 # Without a buffer, a failed write shows at once.
                 self._file = TemporaryFile(buffering=0)  # noqa: SIM115 closed by `close`
+            if self._file is not None:
+                self._file.seek(position)
             for chunk in chunks:
                 rest = memoryview(chunk)
                 while rest and self._file is not None:

@@ -1,25 +1,18 @@
 """What the caller of a scan knows of its documents, and whether a response says something new.
 
 Decides which validators are sent where, whether a body is the known one, and whether validators
-lied; also has the known entries of documents that are read. `visit.py` requests and reads them.
+lied, and loads the known entries of documents that are read. `visit.py` requests and reads them.
 """
 
 from __future__ import annotations
-
-import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 
 from siteatlas.net.address import WebAddress
 from siteatlas.net.response import Response
 from siteatlas.scanner.crawl.frontier import UrlLimit
 from siteatlas.scanner.crawl.held_body import HeldBody
-from siteatlas.scanner.events import Validators
+from siteatlas.scanner.events import SitemapType, Validators
 from siteatlas.scanner.reading.content_hash import ContentHash
 from siteatlas.scanner.scan_memory import KnownDocument, KnownEntries, ScanMemory
-
-# Documents of a scan whose entries are loaded at the same time: they take memory.
-MAX_LOADED = 4
 
 
 class KnownDocuments:
@@ -30,14 +23,13 @@ class KnownDocuments:
 
     def __init__(self, memory: ScanMemory, limit: UrlLimit) -> None:
         self._documents = memory.documents
-        self._load_entries = memory.load_entries
+        self._entries = memory.entries
         self._limit = limit
-        self._loading = asyncio.Semaphore(MAX_LOADED)
 
     @property
     def wants_digests(self) -> bool:
         """Whether the caller of the scan stores the digests of entries."""
-        return self._load_entries is not None
+        return self._entries is not None
 
     def requested(self, url: str) -> KnownDocument | None:
         """The document that a request for this URL led to."""
@@ -62,22 +54,30 @@ class KnownDocuments:
         """Whether a document may be taken as it is, without reading it."""
         return self._limit.fits(known.entry_count)
 
-    @asynccontextmanager
-    async def loaded_entries(
+    async def load_entries(
         self, known: KnownDocument | None, body: HeldBody
-    ) -> AsyncIterator[KnownEntries | None]:
-        """The known entries of a document that is read in this block; None if there are none.
+    ) -> KnownEntries | None:
+        """The known entries of a document that is about to be read; None if all must be read.
 
-        Only of a document that was read completely before, and of a few documents at a time. The
+        Only of a list of pages that was read completely before and does not exceed the limit. The
         body is received first: what has arrived of it would be lost if the transfer ended
         meanwhile.
         """
-        if known is None or known.content_hash is None or self._load_entries is None:
-            yield None
-            return
+        if (
+            self._entries is None
+            or known is None
+            or known.content_hash is None
+            or known.type is not SitemapType.STANDARD
+            or not self.may_be_unchanged(known)
+        ):
+            return None
         await body.receive()
-        async with self._loading:
-            yield await self._load_entries(known.url)
+        return await self._entries.load(known.url)
+
+    async def forget_entries(self, url: str) -> None:
+        """Drop what was loaded of a document that turned out to be no sitemap."""
+        if self._entries is not None:
+            await self._entries.forget(url)
 
 
 async def has_known_content(body: HeldBody, known: KnownDocument, response: Response) -> bool:

@@ -41,10 +41,7 @@ from siteatlas.scanner.events import (
     DocumentOutcome,
     DocumentRequested,
     Emit,
-    EntriesRead,
-    EntryColumns,
     ProblemSeen,
-    RecognizedEntries,
     UnchangedBy,
     Verdict,
 )
@@ -184,10 +181,12 @@ class Visitor:
             if known and comparable and await has_known_content(body, known, response):
                 reading.wire_bytes = body.size
                 return await self._close_same_content(reading, known, response)
-            async with self._known.loaded_entries(known, body) as reader.known_entries:
-                await self._read_body(reading, reader, response, body)
+            reader.known_entries = await self._known.load_entries(known, body)
+            await self._read_body(reading, reader, response, body)
         finally:
             body.release()
+            if not reading.is_open:
+                await self._known.forget_entries(response.address.url)
         return await self._close_complete(reading, response)
 
     async def _claim(self, reading: FetchedDocument) -> bool:
@@ -266,6 +265,9 @@ class Visitor:
             reading.placement.note(result.recognized.urls)
         if reading.duplicates is not None:
             reading.duplicates.note_repeated(columns.urls)
+        # Entries that may list a URL again are sent in the order of the document.
+        if result.recognized or reading.unsent_recognized:
+            await self._send_entries(reading)
         reading.unsent.extend(columns)
         reading.unsent_recognized.extend(result.recognized)
         # Extras may be large, so entries that have some are sent at once.
@@ -277,10 +279,7 @@ class Visitor:
     async def _send_entries(self, reading: FetchedDocument) -> None:
         """Emit the entries of the document that were not sent yet."""
         if reading.unsent_count:
-            event = EntriesRead(reading.url, reading.unsent, reading.unsent_recognized)
-            reading.unsent, reading.unsent_recognized = EntryColumns(), RecognizedEntries()
-            reading.entries_sent += event.entry_count
-            await self._emit(event)
+            await self._emit(reading.take_unsent())
 
     async def _close_complete(self, reading: FetchedDocument, response: Response) -> VisitResult:
         """Close a document that was read to its end, with its validators."""

@@ -30,7 +30,11 @@ DAY_CHARS, Z_CHARS, OFFSET_CHARS = 10, 20, 25
 
 def are_utc_times(listed: Sequence[str]) -> bool:
     """Whether all values of a column are timestamps in UTC of the same usual form."""
-    return any(_have_form(listed, form) for form in TIME_FORMS)
+    with_offset, with_z = TIME_FORMS
+    if _have_form(listed, with_z):
+        return True
+    # The form allows any offset, as digits are not compared.
+    return _have_form(listed, with_offset) and "".join(listed).count("+00:00") == len(listed)
 
 
 def telling_times(listed: Sequence[str]) -> list[str]:

@@ -5,6 +5,7 @@ Formats fill these; `entries.py` turns raw entries into columns.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -134,12 +135,16 @@ class RawEntries:
 
 @dataclass(slots=True)
 class ReadResult:
-    """What was read from one chunk of a document. An `error` ends it after these entries."""
+    """What was read from one chunk of a document. An `error` ends it after these entries.
+
+    If entries are `recognized`, the others are at these `places` of the chunk.
+    """
 
     columns: EntryColumns = field(default_factory=EntryColumns)
     children: list[ChildLink] = field(default_factory=list)
     error: ScanError | None = None
     recognized: RecognizedEntries = field(default_factory=RecognizedEntries)
+    places: Sequence[int] = ()
 
     @property
     def entry_count(self) -> int:
@@ -147,6 +152,8 @@ class ReadResult:
         return len(self.columns) + len(self.recognized)
 
     def limit_entries(self, count: int) -> None:
-        """Keep no more than `count` entries."""
-        self.recognized = self.recognized.head(count)
-        self.columns = self.columns.head(count - len(self.recognized))
+        """Keep no more than the first `count` entries."""
+        if count < self.entry_count:
+            read = bisect_left(self.places, count) if self.recognized else count
+            self.columns = self.columns.head(read)
+            self.recognized = self.recognized.head(count - len(self.columns))

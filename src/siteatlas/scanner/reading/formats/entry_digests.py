@@ -27,9 +27,9 @@ LOC = "<loc>"
 
 @dataclass(slots=True)
 class ExaminedChunk:
-    """The digests of the entries of a chunk; `recognized` is None if none of them is known.
+    """The digests of the entries of a chunk; the entries at `places` of it are not recognized.
 
-    The others are at `places` of the chunk.
+    `recognized` is None if no entry is known, if their URLs cannot be told, or if one is repeated.
     """
 
     digests: list[int]
@@ -63,7 +63,8 @@ class EntryDigests:
             return ExaminedChunk(digests)
         found = self._known.find(digests)
         urls = [] if found.count(None) == len(found) else _locs(chunk)
-        if len(urls) != len(found):
+        # Of several listings of a URL, the order matters.
+        if len(urls) != len(found) or len(set(urls)) < len(urls):
             return ExaminedChunk(digests)
         known = [position is not None for position in found]
         positions = [position for position in found if position is not None]

@@ -121,7 +121,7 @@ class Urlset:
             columns.digests = storable_digests(raw.digests, raw.extras)
         if raw.recognized is None:
             return ReadResult(columns)
-        return ReadResult(columns, recognized=raw.recognized)
+        return ReadResult(columns, recognized=raw.recognized, places=raw.places or ())
 
     def flush(self) -> ReadResult:
         """Nothing: only incomplete entries are buffered."""
