@@ -145,7 +145,7 @@ class FullForAMoment:
 
 
 async def test_a_disk_that_was_full_for_a_moment_leaves_the_body_as_it_arrived(monkeypatch):
-    file = FullForAMoment(TemporaryFile(buffering=0))
+    file = FullForAMoment(TemporaryFile(buffering=0))  # noqa: SIM115 closed by `release`
     monkeypatch.setattr(held_body, "TemporaryFile", lambda **_options: file)
     chunks = [bytes([number]) * FILE_CHUNK_BYTES for number in range(4)]
     body = HeldBody(arriving(chunks), None, IN_FILES)
