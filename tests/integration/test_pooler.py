@@ -22,6 +22,7 @@ from siteatlas.storage.database_url import parse_database_url
 from siteatlas.storage.session import (
     BACKGROUND_LIMITS,
     Database,
+    LimitedConnection,
     bind_database,
     create_database,
     get_background_session,
@@ -148,7 +149,10 @@ async def test_parallel_work_leaves_no_named_statement_on_any_server_connection(
 async def test_with_statement_caches_the_same_work_fails(
     pooler: Pooler, database_name: str
 ) -> None:
-    careless = create_async_engine(parse_database_url(pooler.url_of(database_name)))
+    careless = create_async_engine(
+        parse_database_url(pooler.url_of(database_name)),
+        connect_args={"connection_class": LimitedConnection},
+    )
     async with bound(Database(careless)):
         faults = await all_rounds()
     states = {getattr(fault.orig, "sqlstate", None) for fault in faults}

@@ -84,6 +84,27 @@ async def test_every_transaction_of_a_session_has_the_limits() -> None:
 
 
 @pytest.mark.usefixtures("database")
+async def test_limits_are_sent_together_with_the_beginning_of_a_transaction() -> None:
+    commands: list[str] = []
+    async with get_background_session() as session, session.begin():
+        driver = await driver_connection(session)
+        driver.add_query_logger(lambda record: commands.append(record.query))
+    async with get_background_session() as session, session.begin():
+        assert await limits_of(session) == BACKGROUND_LIMITS
+    begin, commit = commands
+    assert begin.startswith("BEGIN; SET LOCAL ")
+    assert commit == "COMMIT;"
+
+
+async def test_limits_of_a_transaction_without_statements_are_dropped(database: Database) -> None:
+    async with get_background_session(durable=False) as session, session.begin():
+        await session.connection()
+    async with database.engine.connect() as connection:
+        found = await connection.scalar(select(func.current_setting("synchronous_commit")))
+    assert found == "on"
+
+
+@pytest.mark.usefixtures("database")
 async def test_a_request_has_tighter_limits() -> None:
     async with get_session() as session, session.begin():
         assert await limits_of(session) == REQUEST_LIMITS

@@ -16,7 +16,7 @@ from typing import Any
 
 import asyncpg
 from asyncpg import InterfaceError, PostgresError
-from sqlalchemy import Connection, Row, Select, event, func, select
+from sqlalchemy import Connection, Row, Select, event
 from sqlalchemy.exc import ArgumentError, InvalidatePoolError
 from sqlalchemy.ext.asyncio import (
     AsyncConnection,
@@ -78,26 +78,45 @@ BACKGROUND_LIMITS = {
 }
 
 
+class LimitedConnection(asyncpg.Connection):  # type: ignore[misc]  # asyncpg has no types
+    """A connection that sends the limits of a transaction together with its BEGIN.
+
+    A statement of their own would be two round trips more, because it is not kept prepared.
+    """
+
+    next_limits = ""
+
+    async def execute(self, query: str, *args: Any, **options: Any) -> Any:
+        """Run a command. The transactions of asyncpg, and so of SQLAlchemy, begin with one."""
+        if self.next_limits and query.startswith("BEGIN"):
+            query, self.next_limits = query + self.next_limits, ""
+        return await super().execute(query, *args, **options)
+
+
 class LimitedSession(Session):
     """A session whose every transaction begins by setting its own limits.
 
     They hold for the transaction only, so that nothing leaks through a pooler. What the
-    connection has anyway is not set again: that would cost an extra round trip.
+    connection has anyway is not set again.
     """
 
 
 @event.listens_for(LimitedSession, "after_begin")
 def _set_limits(session: Session, transaction: SessionTransaction, connection: Connection) -> None:
-    """Set the timeouts of a session on the server when a transaction begins."""
+    """Set the timeouts of a session on the server when a transaction begins.
+
+    SQLAlchemy sends BEGIN only before the first statement, which is after this event.
+    """
     limits: dict[str, str] = session.info["limits"]
     if limits and not transaction.nested:
-        connection.execute(_setting(tuple(limits.items())))
+        driver: Any = connection.connection.driver_connection
+        driver.next_limits = _set_commands(tuple(limits.items()))
 
 
 @cache
-def _setting(limits: tuple[tuple[str, str], ...]) -> Select[Any]:
-    """The statement that sets these limits until the transaction ends."""
-    return select(*(func.set_config(name, value, True) for name, value in limits))
+def _set_commands(limits: tuple[tuple[str, str], ...]) -> str:
+    """The commands that set these limits until the transaction ends."""
+    return "".join(f" SET LOCAL {name} = '{value}';" for name, value in limits)
 
 
 def _factory(engine: AsyncEngine) -> async_sessionmaker[AsyncSession]:
@@ -175,6 +194,7 @@ def create_database(
         "timeout": CONNECT_SECONDS,
         "command_timeout": COMMAND_SECONDS,
         "server_settings": {"application_name": APPLICATION_NAME, **standing},
+        "connection_class": LimitedConnection,
     }
     if tls := tls_address(url):
         connect_args["dsn"] = tls
@@ -194,10 +214,17 @@ def create_database(
         )
     except ArgumentError as error:
         raise ConfigurationError(f"DATABASE_URL is invalid: {error}.") from error
+    event.listen(engine.sync_engine, "checkin", _drop_unused_limits)
     if behind_pooler:
         event.listen(engine.sync_engine, "checkin", _remember_return)
         event.listen(engine.sync_engine, "checkout", _require_working_connection)
     return Database(engine, standing, connections=pool_size + pool_overflow)
+
+
+def _drop_unused_limits(connection: Any, _record: ConnectionPoolEntry) -> None:
+    """Forget the limits of a transaction without statements: they are not for the next one."""
+    if connection is not None:
+        connection.driver_connection.next_limits = ""
 
 
 def _remember_return(_connection: Any, record: ConnectionPoolEntry) -> None:
