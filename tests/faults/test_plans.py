@@ -50,6 +50,10 @@ MANY_USERS = f"""
     INSERT INTO jobs (created_by, dedup_key, result_data)
     SELECT id, name, '{{}}' FROM someone
 """
+PREPARED_CLAIMS = """
+    SELECT generic_plans, custom_plans FROM pg_prepared_statements
+    WHERE statement LIKE 'WITH RECURSIVE%UPDATE jobs%'
+"""
 pytestmark = [pytest.mark.faults_short, pytest.mark.timeout(600)]
 Work = Callable[[AsyncSession], Awaitable[Any]]
 
@@ -133,6 +137,19 @@ async def test_many_users_cost_the_claim_a_step_each(database: Database, analyze
     plan = await plan_of(database, lambda s: claim(s, "two", LIMIT, LEASE))
     assert tables_read_whole(plan) == []
     assert rows_read(plan) <= LIMIT * 30 + 10 * USERS
+    counts = [node for node in plan if node.get("Index Name") == "ix_jobs_live"]
+    assert [node["Actual Loops"] for node in counts] == [1]
+
+
+@pytest.mark.parametrize("analyze", [True, False], ids=["fresh", "stale"])
+async def test_a_prepared_claim_is_not_planned_again(database: Database, analyze: bool):
+    await fill(database, FEW, analyze=analyze)
+    async with get_background_session() as session, session.begin():
+        for limit in range(1, LIMIT):
+            await claim(session, "two", limit, LEASE)
+        found = await session.execute(text(PREPARED_CLAIMS))
+        ((generic, custom),) = found.all()
+    assert generic > custom
 
 
 def rows_read(plan: list[dict[str, Any]]) -> float:

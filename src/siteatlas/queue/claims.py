@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import cache
 from itertools import product
 from typing import Any
 from uuid import UUID
@@ -97,9 +98,9 @@ def _claim_update() -> Any:
     return (
         update(JOBS)
         .values(
-            status=JobStatus.PROCESSING,
-            fence=JOBS.c.fence + 1,
-            attempt=JOBS.c.attempt + 1,
+            status=queue_literal(JobStatus.PROCESSING),
+            fence=JOBS.c.fence + queue_literal(1),
+            attempt=JOBS.c.attempt + queue_literal(1),
             worker_id=bindparam("claiming_worker"),
             alone=bindparam("isolated", type_=Boolean()),
             lease_until=func.now() + bindparam("lease", type_=Interval()),
@@ -109,6 +110,16 @@ def _claim_update() -> Any:
         )
         .returning(*CLAIM_COLUMNS)
     )
+
+
+@cache
+def _claim_of_jobs(line_length: int, *, with_reserve: bool) -> Any:
+    """The UPDATE that claims jobs in turn, of which so many are examined for each line.
+
+    By primary key alone: the pick has locked the rows, and a second condition on their status
+    would let the planner join all pending rows when its statistics are old.
+    """
+    return _claim_update().where(JOBS.c.id == any_(picked(line_length, with_reserve=with_reserve)))
 
 
 def _claim_of_suspect() -> Any:
@@ -210,9 +221,6 @@ def _rescue_pause(deaths: Any) -> Any:
 
 
 DUE_WORK = _poll_statement()
-# By primary key alone: the pick has locked the rows, and a second condition on their status would
-# let the planner join all pending rows when its statistics are old.
-CLAIM = _claim_update().where(JOBS.c.id == any_(picked()))
 CLAIM_SUSPECT = _claim_of_suspect()
 RESCUE = {
     (count_deaths, only_listed): _rescue(count_deaths=count_deaths, only_listed=only_listed)
@@ -243,12 +251,14 @@ async def claim(
     """
     values = {
         "max_jobs": limit,
-        "line_length": line_length(limit),
-        "max_with_background": limit if background is None else background,
         "users_at_limit": list(users_at_limit),
         **_claim_params(worker_id, lease_seconds),
     }
-    jobs = (await session.execute(CLAIM, values)).all()
+    with_reserve = background is not None and background < limit
+    if with_reserve:
+        values["max_with_background"] = background
+    statement = _claim_of_jobs(line_length(limit), with_reserve=with_reserve)
+    jobs = (await session.execute(statement, values)).all()
     return [
         Claim.from_job(job)
         for job in sorted(jobs, key=lambda job: (job.priority, job.run_at, job.id))

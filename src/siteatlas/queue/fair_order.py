@@ -15,13 +15,14 @@ from sqlalchemy import (
     CTE,
     Integer,
     Select,
+    Text,
     Uuid,
     all_,
     and_,
     bindparam,
     case,
     func,
-    literal,
+    literal_column,
     select,
     true,
     tuple_,
@@ -41,25 +42,37 @@ FIRST_OF_A_LINE = 64
 SUSPECT_RESCUES = 2
 
 
-def picked() -> Any:
-    """An array of the ids to claim, each locked: at most `max_jobs`, and jobs that are not
-    interactive only until the total reaches `max_with_background`. `users_at_limit` are skipped.
+def picked(line_length: int, *, with_reserve: bool) -> Any:
+    """An array of the ids to claim, each locked: at most `max_jobs`. `users_at_limit` are skipped.
+
+    `with_reserve`: jobs that are not interactive only until the total reaches
+    `max_with_background`.
     """
-    candidates = _in_turn(_due(pending_lines()))
-    interactive = _locked(candidates, candidates.c.priority == Priority.INTERACTIVE)
-    urgent = interactive.limit(bindparam("max_jobs", type_=Integer())).cte("urgent")
+    candidates = _in_turn(_due(pending_lines()), line_length)
+    max_jobs = bindparam("max_jobs", type_=Integer())
+    if not with_reserve:
+        return _ids(select(_locked(candidates).limit(max_jobs).cte("picked").c.id))
+    is_interactive = candidates.c.priority == queue_literal(Priority.INTERACTIVE)
+    urgent = _locked(candidates).where(is_interactive).limit(max_jobs).cte("urgent")
     left = bindparam("max_with_background", type_=Integer()) - (
         select(func.count()).select_from(urgent).scalar_subquery()
     )
-    others = _locked(candidates, candidates.c.priority != Priority.INTERACTIVE)
-    background = others.limit(func.greatest(left, 0)).cte("background")
-    both = select(urgent.c.id).union_all(select(background.c.id)).scalar_subquery()
-    return func.array(both, type_=ARRAY(JOBS.c.id.type))
+    others = _locked(candidates).where(~is_interactive)
+    background = others.limit(func.greatest(left, queue_literal(0))).cte("background")
+    return _ids(select(urgent.c.id).union_all(select(background.c.id)))
+
+
+def _ids(jobs: Any) -> Any:
+    """The ids that a query selects, as an array."""
+    return func.array(jobs.scalar_subquery(), type_=ARRAY(JOBS.c.id.type))
 
 
 def line_length(max_jobs: int) -> int:
-    """How far to look into one line for `max_jobs` jobs: further, because others claim too."""
-    return 2 * max_jobs + FIRST_OF_A_LINE
+    """How far to look into one line for `max_jobs` jobs: further, because others claim too.
+
+    A power of two, because it is a part of the statement: there are few statements to prepare.
+    """
+    return 1 << (2 * max_jobs + FIRST_OF_A_LINE - 1).bit_length()
 
 
 def is_pending(job: Any) -> Any:
@@ -70,8 +83,14 @@ def is_pending(job: Any) -> Any:
 
 
 def queue_literal(value: str | int) -> Any:
-    """A literal for statements on jobs; generic plans with a parameter use no partial index."""
-    return literal(value if isinstance(value, int) else str(value), literal_execute=True)
+    """A literal for statements on jobs; generic plans with a parameter use no partial index.
+
+    It is a part of the compiled statement. `literal_execute` would insert it at every execution.
+    """
+    if isinstance(value, int):
+        return literal_column(str(int(value)), Integer())
+    quoted = value.replace("'", "''")
+    return literal_column(f"'{quoted}'", Text())
 
 
 def pending_lines() -> CTE:
@@ -84,7 +103,7 @@ def pending_lines() -> CTE:
             JOBS.c.priority,
             JOBS.c.created_by,
             JOBS.c.run_at,
-            literal(1).label("lines_found"),
+            queue_literal(1).label("lines_found"),
             _is_due(JOBS.c.run_at).label("due_found"),
         )
         .where(is_pending(JOBS.c))
@@ -106,33 +125,40 @@ def pending_lines() -> CTE:
         after.c.priority,
         after.c.created_by,
         after.c.run_at,
-        lines.c.lines_found + 1,
+        lines.c.lines_found + queue_literal(1),
         lines.c.due_found + _is_due(after.c.run_at),
     )
     return lines.union_all(
         step.select_from(lines)
         .join(after, true())
-        .where(lines.c.lines_found < MAX_LINES, lines.c.due_found < MAX_DUE_LINES)
+        .where(
+            lines.c.lines_found < queue_literal(MAX_LINES),
+            lines.c.due_found < queue_literal(MAX_DUE_LINES),
+        )
     )
 
 
 def _is_due(run_at: Any) -> Any:
     """1 if a line whose first job runs at this time is due, else 0; counts the lines."""
-    return case((run_at <= func.now(), 1), else_=0)
+    return case((run_at <= func.now(), queue_literal(1)), else_=queue_literal(0))
 
 
 def _due(lines: CTE) -> CTE:
-    """The lines from which a job may be claimed now."""
+    """The lines from which a job may be claimed now.
+
+    In the order of priorities, as they were found: a server that knows the order (PostgreSQL 17
+    and later) sorts one priority after the other, and reads no line that comes too late.
+    """
     full = bindparam("users_at_limit", type_=ARRAY(Uuid()))
-    due = select(lines.c.priority, lines.c.created_by)
+    due = select(lines.c.priority, lines.c.created_by).order_by(lines.c.priority)
     return due.where(lines.c.run_at <= func.now(), lines.c.created_by != all_(full)).cte("due")
 
 
-def _in_turn(lines: CTE) -> CTE:
+def _in_turn(lines: CTE, line_length: int) -> CTE:
     """The first jobs of every line in the order in which they are claimed."""
-    head = _head(lines)
+    head = _head(lines, line_length)
     running = _running(lines)
-    turn = head.c.position + func.coalesce(running.c.jobs, 0)
+    turn = head.c.position + func.coalesce(running.c.jobs, queue_literal(0))
     of_line = running.c.created_by == lines.c.created_by
     return (
         select(head.c.id, lines.c.priority)
@@ -142,11 +168,12 @@ def _in_turn(lines: CTE) -> CTE:
     )
 
 
-def _head(lines: CTE) -> Any:
+def _head(lines: CTE, line_length: int) -> Any:
     """The first jobs of a line, the fewer the more lines there are.
 
     The inner limit is known at planning time: without it the planner expects a tenth of all jobs
-    and plans (and compiles) for that.
+    and plans (and compiles) for that. It is no parameter: a prepared statement would be planned
+    again at every execution, because its generic plan would not know the limit.
     """
     job = JOBS.alias().c
     first = (
@@ -156,19 +183,20 @@ def _head(lines: CTE) -> Any:
             job.priority == lines.c.priority,
             job.created_by == lines.c.created_by,
             job.run_at <= func.now(),
-            job.rescues < SUSPECT_RESCUES,
+            job.rescues < queue_literal(SUSPECT_RESCUES),
         )
         .order_by(job.run_at, job.id)
-        .limit(bindparam("line_length", type_=Integer()))
+        .limit(queue_literal(line_length))
         .correlate(lines)
         .lateral("first")
     )
-    share = CANDIDATES_EXAMINED / select(func.count()).select_from(lines).scalar_subquery()
+    number_of_lines = select(func.count()).select_from(lines).scalar_subquery()
+    share = queue_literal(CANDIDATES_EXAMINED) // number_of_lines
     position = func.row_number().over(order_by=(first.c.run_at, first.c.id)).label("position")
     return (
         select(first.c.id, first.c.run_at, position)
         .order_by(first.c.run_at, first.c.id)
-        .limit(func.greatest(share, 1))
+        .limit(func.greatest(share, queue_literal(1)))
         .correlate(lines)
         .lateral("head")
     )
@@ -177,20 +205,22 @@ def _head(lines: CTE) -> Any:
 def _running(lines: CTE) -> Any:
     """The number of running jobs of each user, in all processes.
 
-    Nothing is counted if all lines are of one user: there is nobody to take turns with.
+    Nothing is counted if all lines are of one user: there is nobody to take turns with. They are
+    counted once, however few the planner expects.
     """
-    several_users = select(func.count(lines.c.created_by.distinct()) > 1)
+    several_users = select(func.count(lines.c.created_by.distinct()) > queue_literal(1))
     return (
         select(JOBS.c.created_by, func.count().label("jobs"))
         .where(
             JOBS.c.status == queue_literal(JobStatus.PROCESSING), several_users.scalar_subquery()
         )
         .group_by(JOBS.c.created_by)
-        .subquery("running")
+        .cte("running")
+        .prefix_with("MATERIALIZED")
     )
 
 
-def _locked(candidates: CTE, which: Any) -> Select[Any]:
+def _locked(candidates: CTE) -> Select[Any]:
     """The candidates in their order, each locked as it is reached; locked ones are skipped.
 
     One subquery by key for each, so that the planner never joins all jobs.
@@ -202,4 +232,4 @@ def _locked(candidates: CTE, which: Any) -> Select[Any]:
         .with_for_update(skip_locked=True, key_share=True)
         .lateral()
     )
-    return select(mine.c.id).select_from(candidates.join(mine, true())).where(which)
+    return select(mine.c.id).select_from(candidates.join(mine, true()))
