@@ -29,9 +29,9 @@ from bench.site_server import ServedSite
 
 SECONDS_TO_START = 60
 SECONDS_TO_SCAN = 1800
-SECONDS_BETWEEN_QUESTIONS = 0.1
-# The service answers the questions, so many of them would slow down what is measured.
-SECONDS_BETWEEN_LOOKS = 0.25
+SECONDS_BETWEEN_HEALTH_CHECKS = 0.1
+# The service answers the polls, so many of them would slow down what is measured.
+SECONDS_BETWEEN_POLLS = 0.25
 FIRST_NOTE = "siteatlas serve, stored in PostgreSQL"
 FINAL = {"completed", "failed", "cancelled"}
 
@@ -124,7 +124,7 @@ def wait_until_healthy(process: subprocess.Popen[bytes], address: str, log: Path
         try:
             ask(f"{address}/health")
         except (URLError, OSError):
-            time.sleep(SECONDS_BETWEEN_QUESTIONS)
+            time.sleep(SECONDS_BETWEEN_HEALTH_CHECKS)
         else:
             return
     words = log.read_text(encoding="utf-8", errors="replace").strip()
@@ -134,13 +134,13 @@ def wait_until_healthy(process: subprocess.Popen[bytes], address: str, log: Path
 def scan_and_wait(address: str, base_url: str, urls: int) -> float:
     """Submit a scan and wait for its end; the seconds from the one to the other.
 
-    By the clock of the database, so that the status need not be asked for often.
+    Timed by the database clock, so that the status need not be polled often.
     """
     start = time.perf_counter()
     job = ask(f"{address}/api/v3/sitemap/scan", {"base_url": base_url})
     status = ask(f"{address}/api/v3/sitemap/status/{job['job_id']}")
     while status["status"] not in FINAL and time.perf_counter() - start < SECONDS_TO_SCAN:
-        time.sleep(SECONDS_BETWEEN_LOOKS)
+        time.sleep(SECONDS_BETWEEN_POLLS)
         status = ask(f"{address}/api/v3/sitemap/status/{job['job_id']}")
     if status["status"] != "completed" or status["result_data"].get("partial"):
         raise ServeFailed(f"the job is {status['status']}: {status.get('error_code')}")

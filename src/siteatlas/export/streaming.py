@@ -76,13 +76,13 @@ async def begin_export(request: ExportRequest) -> Export:
 
 
 def _content(
-    form: ExportFormat,
+    format: ExportFormat,
     schema: ExportSchema,
     metadata: ExportMetadata,
     batches: AsyncIterator[Sequence[Any]],
 ) -> AsyncGenerator[bytes, None]:
     """The bytes of an export; raises an error if Parquet cannot be encoded now."""
-    match form:
+    match format:
         case ExportFormat.CSV:
             return encoded(CsvEncoder(schema.flat), batches)
         case ExportFormat.JSONL:
@@ -91,7 +91,7 @@ def _content(
             require_parquet()
             return parquet_content(schema, metadata, batches)
         case _:
-            assert_never(form)
+            assert_never(format)
 
 
 async def _past_number(session: AsyncSession, request: ExportRequest) -> int | None:

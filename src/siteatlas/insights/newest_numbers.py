@@ -18,7 +18,7 @@ AnySelect = Select[*tuple[Any, ...]] | CompoundSelect[*tuple[Any, ...]]
 def newest(rows: AnySelect, limit: int) -> Select[*tuple[Any, ...]]:
     """The rows with the highest `seq`, as a part of a union.
 
-    Each part has an order and a limit of its own: the server would sort the whole union.
+    Each part has its own order and limit: otherwise the server would sort the whole union.
     """
     return select(rows.order_by(desc("seq")).limit(limit).subquery())
 

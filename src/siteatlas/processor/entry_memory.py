@@ -69,7 +69,7 @@ class Picked:
 
 @dataclass(slots=True)
 class RecognizedPick:
-    """What follows from recognized entries, whose dates are `dates`.
+    """The result of recording recognized entries; `dates` are the dates stored for them.
 
     `repeated` are the indexes of those that repeat a URL. `settled` are the hashes of URLs whose
     earlier listing was set aside and no longer counts. `replaced`: for one of them, another listing

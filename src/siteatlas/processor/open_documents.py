@@ -46,7 +46,7 @@ class OpenDocuments:
         """Drop what was loaded of a document that turned out to be no sitemap."""
         document = self._documents.find(url)
         if document is not None and document.preloaded:
-            del self._open[document.id]
+            self._open.pop(document.id, None)
             await document.abandon()
 
     async def open(self, document: ScannedDocument) -> None:

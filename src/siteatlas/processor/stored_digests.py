@@ -14,11 +14,11 @@ from operator import eq
 from siteatlas.storage.statements.url_rows import NO_DIGEST
 
 ITEM_BYTES = 8
-# How far behind each of the two places an entry is searched.
+# How many positions from each of the two places on are searched for an entry.
 AHEAD = 64
 # If at most one entry of so many is elsewhere, the others are where they are expected.
 ENTRIES_PER_MISS = 8
-# After so many misses, an entry is searched among all: many may have left the document. Not more
+# The misses at which all entries are searched, since many may have left the document. Not more
 # often, because an entry that has changed is not found anywhere.
 MISSES_BEFORE_WIDE_SEARCH = frozenset((4, 32, 256))
 # Misses in a row after which a document has nothing in common with what is stored.
@@ -91,12 +91,12 @@ class StoredDigests:
         return self._find_anywhere(digest) if position is None else position
 
     def _find_near(self, digest: int, place: int) -> int | None:
-        """The position of an entry at one of the places where it is expected, or close behind."""
+        """The position of an entry at one of the places where it is expected, or just after."""
         first = self._expected[place]
         return self._take(digest, first, first + AHEAD, place)
 
     def _find_anywhere(self, digest: int) -> int | None:
-        """The position of an entry that is not where it is expected; it is not searched often."""
+        """The position of an entry that is elsewhere; all entries are searched only rarely."""
         self._misses += 1
         self._misses_in_a_row += 1
         if self._misses not in MISSES_BEFORE_WIDE_SEARCH:
@@ -104,7 +104,7 @@ class StoredDigests:
         return self._take(digest, 0, len(self), 1)
 
     def _take(self, digest: int, first: int, end: int, place: int) -> int | None:
-        """Search an entry between two positions; the next one is then expected behind it."""
+        """Search for an entry between two positions; the next one is then expected after it."""
         try:
             position = self._digests.index(digest, first, end)
         except ValueError:

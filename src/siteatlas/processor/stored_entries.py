@@ -1,7 +1,7 @@
 """What is stored of the entries of a document, loaded while it is read.
 
 Entries have positions, in the order in which they were loaded. That is the order in which they were
-first listed, unless memory is short, so usually each listed URL is at the position behind the last
+first listed, unless memory is short, so usually each listed URL is at the position after the last
 one. Rows that have changed since follow one another somewhere else. If many URLs are in neither
 place, an index is made: a dict, or arrays that take less memory. Entries that have not changed at
 all are found by their `digests` instead.
@@ -24,11 +24,11 @@ ITEM_BYTES = 8
 # Arrays grow by a sixteenth. Per entry: hash, fingerprint, date and flags.
 VALUE_BYTES = 3 * ITEM_BYTES + 2
 # How many positions before and after recognized entries are searched for changed ones.
-BESIDE = 8
+ADJACENT = 8
 # The database may store some pages of entries in another order than they were listed in.
 NEARBY = 2_000
-# So many URLs of a document are searched among all entries before an index is made: the database
-# moves single rows into gaps, and few URLs are new.
+# How many URLs of a document are searched for among all entries before an index is made: the
+# database moves single rows into gaps, and few URLs are new.
 MAX_SEARCHES = 16
 # For `bytes.translate`: 1 for listed entries that were not seen, or for those not missing yet.
 UNSEEN = bytes(not flags & (SEEN | REMOVED) for flags in range(256))
@@ -99,12 +99,12 @@ class StoredEntries:
 
     def expect_between(self, positions: list[int]) -> None:
         """Note entries that were found by their digests: those in between may have changed."""
-        others = set(range(positions[0] - BESIDE, positions[0]))
+        others = set(range(positions[0] - ADJACENT, positions[0]))
         for position, following in pairwise(positions):
             if following != position + 1:
-                gap = following - position if position < following else BESIDE
+                gap = following - position if position < following else ADJACENT
                 others.update(range(position + 1, position + min(gap, NEARBY)))
-        others.update(range(positions[-1] + 1, positions[-1] + BESIDE))
+        others.update(range(positions[-1] + 1, positions[-1] + ADJACENT))
         self._next = positions[-1] + 1
         self._between = {self._hashes[n]: n for n in others if 0 <= n < len(self)}
 

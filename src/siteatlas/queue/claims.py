@@ -114,7 +114,7 @@ def _claim_update() -> Any:
 
 @cache
 def _claim_of_jobs(line_length: int, *, with_reserve: bool) -> Any:
-    """The UPDATE that claims jobs in turn, of which so many are examined for each line.
+    """The UPDATE that claims jobs in turn; it examines up to `line_length` jobs of each line.
 
     By primary key alone: the pick has locked the rows, and a second condition on their status
     would let the planner join all pending rows when its statistics are old.

@@ -45,7 +45,7 @@ SUSPECT_RESCUES = 2
 def picked(line_length: int, *, with_reserve: bool) -> Any:
     """An array of the ids to claim, each locked: at most `max_jobs`. `users_at_limit` are skipped.
 
-    `with_reserve`: jobs that are not interactive only until the total reaches
+    `with_reserve`: jobs that are not interactive are picked only until the total reaches
     `max_with_background`.
     """
     candidates = _in_turn(_due(pending_lines()), line_length)
@@ -146,8 +146,9 @@ def _is_due(run_at: Any) -> Any:
 def _due(lines: CTE) -> CTE:
     """The lines from which a job may be claimed now.
 
-    In the order of priorities, as they were found: a server that knows the order (PostgreSQL 17
-    and later) sorts one priority after the other, and reads no line that comes too late.
+    Ordered by priority, as they were found: PostgreSQL 17 and later then use an incremental sort,
+    one priority at a time, and do not read the lines of later priorities once enough jobs are
+    found.
     """
     full = bindparam("users_at_limit", type_=ARRAY(Uuid()))
     due = select(lines.c.priority, lines.c.created_by).order_by(lines.c.priority)

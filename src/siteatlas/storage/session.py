@@ -56,8 +56,8 @@ log = get_logger("storage")
 
 APPLICATION_NAME = "siteatlas"
 POOL_RECYCLE_SECONDS = 300
-# Connections that were not used for so long are checked: what is between here and the server may
-# have forgotten them. An idle worker uses its connection every five seconds.
+# Connections that were idle this long are checked before use: something between here and the
+# server may have dropped them. An idle worker uses its connection every five seconds.
 CHECK_AFTER_SECONDS = 10
 RETURNED_AT = "returned_at"
 CONNECT_SECONDS = 10
@@ -81,7 +81,7 @@ BACKGROUND_LIMITS = {
 class LimitedConnection(asyncpg.Connection):  # type: ignore[misc]  # asyncpg has no types
     """A connection that sends the limits of a transaction together with its BEGIN.
 
-    A statement of their own would be two round trips more, because it is not kept prepared.
+    A separate statement would cost two more round trips, because it is not kept prepared.
     """
 
     next_limits = ""
@@ -238,7 +238,7 @@ def _require_working_connection(
     """Make the pool replace a connection that is closed, or that was unused and does not answer.
 
     A server or a pooler that shuts down closes its connections, which shows without a query. The
-    check of the pool itself (`pool_pre_ping`) is three statements before each transaction.
+    check of the pool itself (`pool_pre_ping`) takes three statements before each transaction.
     """
     returned_at = record.info.get(RETURNED_AT)
     if returned_at is None:

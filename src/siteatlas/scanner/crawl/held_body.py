@@ -173,7 +173,7 @@ class _HeldFile:
         self._closed = False
 
     def write(self, position: int, chunks: Iterable[bytes]) -> None:
-        """Write all of the chunks, or raise OSError; what was written of them is written again."""
+        """Write all chunks at `position` or raise OSError; a retry overwrites a partial write."""
         with self._lock:
             if self._file is None and not self._closed:
                 # Without a buffer, a failed write shows at once.

@@ -28,9 +28,9 @@ Extras = dict[str, Any]
 class Tally:
     """Problems of one document by code; `skipped` entries are not part of its columns.
 
-    `entries` are those that were read before the ones in work. `places` are the indexes of the ones
-    in work among the entries of their chunk, None if they are all of them. `extras_left` is how
-    many characters of extras the entry being read may still have.
+    `entries` are those that were read before the current ones. `places` are the indexes of the
+    current ones among the entries of their chunk, None if the chunk has no others. `extras_left` is
+    how many characters of extras the entry being read may still have.
     """
 
     problems: Counter[ProblemCode] = field(default_factory=Counter)
@@ -56,7 +56,7 @@ class Tally:
     ) -> None:
         """Count a problem that was repaired or ignored without skipping an entry.
 
-        A URL or a value makes a sample, each once; `place` is the index among the entries in work.
+        A URL or a value makes a sample, each once; `place` is the index among the current entries.
         """
         self.problems[code] += count
         if (url is not None or value is not None) and self.wants_sample(code):

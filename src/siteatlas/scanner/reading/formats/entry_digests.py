@@ -1,8 +1,8 @@
 """Recognizes entries by a digest of their text, so that known ones need not be read again.
 
-An entry has a digest only if nothing was wrong with it or with those around it, and if its text
-says all of it: the root of the document and its address are part of every digest. What is known of
-an entry then holds for every document in which it is found (decision 0049).
+An entry has a digest only if there was no problem in its chunk. The root tag and the address of the
+document are part of every digest, because the meaning of an entry depends on them too. What is
+stored for a digest therefore holds for every later read of the document (decision 0049).
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class EntryDigests:
         self._known = known
 
     def examine(self, chunk: str) -> ExaminedChunk:
-        """The digests of the entries of a chunk, which ends with an entry, and which are known."""
+        """The digests of the entries of a chunk, and which are known; it must end with an entry."""
         texts = chunk.encode().split(ENTRY_END)
         texts.pop()
         unsigned = array("Q", map(xxh3_64_intdigest, texts, repeat(self._seed)))
@@ -74,7 +74,7 @@ class EntryDigests:
 
 
 def storable_digests(digests: Sequence[int], extras: Sequence[Extras | None]) -> list[int]:
-    """The digests of entries that may be recognized later; not of news, which are counted."""
+    """The digests to store; NO_DIGEST for entries with news, which every read must count."""
     if not extras:
         return list(digests)
     pairs = zip(digests, extras, strict=True)

@@ -76,7 +76,7 @@ class FastPath:
     def _recognize(self, chunk: str) -> RawEntries | None:
         """The entries of a chunk with their digests; only those that are not known are read.
 
-        A comment may reach over several entries, so a chunk with one has no digests.
+        A comment may span several entries, so a chunk with one has no digests.
         """
         assert self._digests is not None
         if has_sections(chunk):
