@@ -33,9 +33,10 @@ from tests.fixtures.transactions import Transaction, watched_transactions
 from tests.fixtures.waiting import wait_until
 
 TINY = {"/robots.txt": "Sitemap: {base}/a.xml\n", "/a.xml": urlset(pages("a", 10))}
-# One to open the scan; to publish it: sitemap, listing, candidate, summary, baseline, robots.txt,
-# scan and site, job, number. The COPY of the URLs and the setting of limits are not counted here.
-STATEMENTS_OF_A_WORKER = 10
+# One to open the scan; to publish it: one that begins the transaction of the COPY, sitemap, listing,
+# candidate, summary, baseline, robots.txt, scan and site, job, number. The COPY of the URLs and the
+# limits, which are sent with the BEGIN, are not counted here.
+STATEMENTS_OF_A_WORKER = 11
 # The sitemap is updated twice, nothing is stored of its URLs, and there is no baseline.
 STATEMENTS_OF_AN_UNCHANGED_SITE = 10
 
