@@ -152,6 +152,16 @@ def test_words_go_to_stderr_and_can_be_silenced(capsys):
     assert captured.err == "working\n"
 
 
+def test_a_message_is_one_write_so_that_lines_of_several_processes_are_not_mixed(monkeypatch):
+    written: list[str] = []
+    stream = io.StringIO()
+    monkeypatch.setattr(stream, "write", written.append, raising=False)
+    monkeypatch.setattr("sys.stderr", stream)
+    print_message("one")
+    print_message("two")
+    assert written == ["one\n", "two\n"]
+
+
 def test_json_has_the_times_of_the_api():
     assert (
         json_bytes({"at": datetime(2026, 1, 2, tzinfo=UTC)}) == b'{"at":"2026-01-02T00:00:00Z"}\n'

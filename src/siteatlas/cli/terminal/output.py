@@ -130,7 +130,9 @@ def print_warning(text: str, *, style: str = "") -> None:
 
         draw_line(sys.stderr, printable(text), style)
     else:
-        print(printable(text), file=sys.stderr, flush=True)  # noqa: T201
+        # In one write, so that lines of several processes are not mixed.
+        sys.stderr.write(printable(text) + "\n")
+        sys.stderr.flush()
 
 
 @contextmanager
