@@ -135,9 +135,14 @@ def _copy_endings(rows: UrlRows, some: slice, plain: PlainEndings) -> list[bytes
     """What comes between `lastmod` and digest, for each row."""
     frequencies, priorities = rows.changefreq[some], rows.priority[some]
     extras, prints, texts = rows.extras[some], rows.fingerprint[some], rows.lastmod_text[some]
-    if extras.count(None) == len(extras) and texts.count(None) == len(texts):
-        return [plain[kind] for kind in zip(frequencies, priorities, prints, strict=True)]
-    return list(map(_copy_ending, frequencies, priorities, extras, prints, texts))
+    if extras.count(None) < len(extras):
+        return list(map(_copy_ending, frequencies, priorities, extras, prints, texts))
+    endings = [plain[kind] for kind in zip(frequencies, priorities, prints, strict=True)]
+    if texts.count(None) < len(texts):
+        for index in [index for index, text in enumerate(texts) if text is not None]:
+            values = frequencies[index], priorities[index], None, prints[index], texts[index]
+            endings[index] = _copy_ending(*values)
+    return endings
 
 
 def _copy_ending(
