@@ -7,6 +7,7 @@ entries: the next read of each document is then silent instead of reporting ever
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice
 
 from xxhash import xxh3_64_intdigest
 
@@ -48,6 +49,8 @@ class Fingerprints:
         plain = self._plain
         kinds = zip(changefreqs, priorities, strict=True)
         if extras.count(None) == len(extras):
+            if _are_equal(changefreqs) and _are_equal(priorities):
+                return [plain[kind] for kind in islice(kinds, 1)] * len(extras)
             return [plain[kind] for kind in kinds]
         digest = xxh3_64_intdigest
         texts = [
@@ -60,6 +63,11 @@ class Fingerprints:
             else (h - TWO_TO_64 if (h := digest(text.encode())) >= SIGN_BIT else h)
             for kind, text in zip(kinds, texts, strict=True)
         ]
+
+
+def _are_equal(values: Sequence[object]) -> bool:
+    """Whether a column has one value only, as in most documents; the last one tells it at once."""
+    return not values or (values[0] == values[-1] and values.count(values[0]) == len(values))
 
 
 def text_numbers(texts: Sequence[str | None]) -> list[int] | None:

@@ -137,7 +137,12 @@ def _copy_endings(rows: UrlRows, some: slice, plain: PlainEndings) -> list[bytes
     extras, prints, texts = rows.extras[some], rows.fingerprint[some], rows.lastmod_text[some]
     if extras.count(None) < len(extras):
         return list(map(_copy_ending, frequencies, priorities, extras, prints, texts))
-    endings = [plain[kind] for kind in zip(frequencies, priorities, prints, strict=True)]
+    kinds: tuple[list[Any], ...] = (frequencies, priorities, prints)
+    if all(column.count(column[0]) == len(prints) for column in kinds):
+        # As in most documents.
+        endings = [plain[frequencies[0], priorities[0], prints[0]]] * len(prints)
+    else:
+        endings = [plain[kind] for kind in zip(*kinds, strict=True)]
     if texts.count(None) < len(texts):
         for index in [index for index, text in enumerate(texts) if text is not None]:
             values = frequencies[index], priorities[index], None, prints[index], texts[index]
