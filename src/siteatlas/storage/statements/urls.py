@@ -33,15 +33,8 @@ from siteatlas.storage.statements.url_stream import COLUMNS, copy_urls
 from siteatlas.storage.tables import SITEMAP_URLS
 
 FINGERPRINTS_PER_QUERY = 20_000
-LISTED_VALUES = (
-    "lastmod",
-    "changefreq",
-    "priority",
-    "extras",
-    "fingerprint",
-    "lastmod_text",
-    "entry_digest",
-)
+# What a document lists for a URL: the columns after the key and the URL.
+LISTED_VALUES = COLUMNS[3:]
 # The flags of a loaded entry.
 IS_MISSING, IS_REMOVED = 2, 4
 
