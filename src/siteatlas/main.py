@@ -158,6 +158,7 @@ def _lifespan(
                 )
             else:
                 bind_database(database)
+            stack.push_async_callback(context.installation.finish)
             await stack.enter_async_context(background_task(watch_loop_lag()))
             stack.callback(end_waiting, app)
             if run_scheduler:

@@ -1,12 +1,15 @@
 """Whether the installation is open or closed: it is closed once an access key was made.
 
-Every process asks the database, at most once a second. While the database is unavailable, the last
-answer holds.
+Every process asks the database; an answer holds for a second. While the database is unavailable,
+the last answer holds.
 """
 
 from __future__ import annotations
 
+import asyncio
 import time
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 from siteatlas.aio.shared_call import SharedCall
 from siteatlas.errors import DatabaseError, DatabaseTimeout
@@ -14,38 +17,62 @@ from siteatlas.storage.session import get_autocommit_session
 from siteatlas.storage.statements.api_keys import any_key_made
 
 MAX_AGE_SECONDS = 1.0
+REFRESH_SECONDS = 0.5
 ANSWER_SECONDS = 1.0
-
-
-class Installation:
-    """The state of an installation as this process knows it; `known` is None before it asked."""
-
-    def __init__(self, *, is_closed: bool | None = None) -> None:
-        self.known = is_closed
-        self._asked_at = float("-inf")
-        self._question = SharedCall(_any_key_made)
-
-    async def is_closed(self) -> bool:
-        """Whether every request needs a key; DatabaseError if that was never known."""
-        if self.known is None or time.monotonic() - self._asked_at >= MAX_AGE_SECONDS:
-            await self._ask()
-        return bool(self.known)
-
-    def close(self) -> None:
-        """Take note that this process has just made a key."""
-        self.known = True
-
-    async def _ask(self) -> None:
-        """Ask the database; keep what is known if it does not respond."""
-        try:
-            self.known = await self._question.run(ANSWER_SECONDS)
-        except (DatabaseError, TimeoutError) as error:
-            if self.known is None:
-                raise error if isinstance(error, DatabaseError) else DatabaseTimeout from error
-        self._asked_at = time.monotonic()
 
 
 async def _any_key_made() -> bool:
     """Ask the database whether a key was made."""
     async with get_autocommit_session() as session:
         return await any_key_made(session)
+
+
+class Installation:
+    """The state of an installation as this process knows it; `known` is None before it asked."""
+
+    def __init__(
+        self,
+        *,
+        is_closed: bool | None = None,
+        ask: Callable[[], Coroutine[Any, Any, bool]] = _any_key_made,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.known = is_closed
+        self._clock = clock
+        self._asked_at = float("-inf")
+        self._question = SharedCall(ask)
+        self._refresh: asyncio.Task[None] | None = None
+
+    async def is_closed(self) -> bool:
+        """Whether every request needs a key; DatabaseError if that was never known."""
+        age = self._clock() - self._asked_at
+        if self.known is None or age >= MAX_AGE_SECONDS:
+            await self._ask()
+        elif age >= REFRESH_SECONDS and (self._refresh is None or self._refresh.done()):
+            # Ahead of time, so that under load no request has to wait for the answer.
+            self._refresh = asyncio.create_task(self._ask())
+        return bool(self.known)
+
+    def close(self) -> None:
+        """Take note that this process has just made a key."""
+        self.known = True
+        self._asked_at = self._clock()
+
+    async def finish(self) -> None:
+        """Wait for a question that no request waits for, before the database is closed."""
+        if self._refresh is not None:
+            await self._refresh
+
+    async def _ask(self) -> None:
+        """Ask the database; keep what is known if it does not respond."""
+        began = self._clock()
+        try:
+            made = await self._question.run(ANSWER_SECONDS)
+        except (DatabaseError, TimeoutError) as error:
+            if self.known is None:
+                raise error if isinstance(error, DatabaseError) else DatabaseTimeout from error
+        else:
+            # Not if this process made a key meanwhile.
+            if self._asked_at < began:
+                self.known = made
+        self._asked_at = self._clock()
