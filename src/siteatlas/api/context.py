@@ -68,10 +68,15 @@ class ApiContext:
         if self.reschedule is not None:
             self.reschedule()
 
+    @property
+    def knows_live_worker(self) -> bool:
+        """Whether a worker is running as far as this process knows without asking the database."""
+        works_itself = self.wake is not None and not self.scheduler_has_ended
+        return works_itself or time.monotonic() < self._worker_seen_until
+
     async def has_live_worker(self, session: Reader) -> bool:
         """Whether a worker is running, for the warning in responses; True is cached briefly."""
-        works_itself = self.wake is not None and not self.scheduler_has_ended
-        if works_itself or time.monotonic() < self._worker_seen_until:
+        if self.knows_live_worker:
             return True
         alive = await any_worker_alive(session)
         if alive:
