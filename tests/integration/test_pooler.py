@@ -19,10 +19,10 @@ from siteatlas.errors import DatabaseUnavailable
 from siteatlas.queue.completion import complete
 from siteatlas.queue.workers import WorkerReport, report_worker
 from siteatlas.storage.database_url import parse_database_url
+from siteatlas.storage.driver_connection import DriverConnection
 from siteatlas.storage.session import (
     BACKGROUND_LIMITS,
     Database,
-    LimitedConnection,
     bind_database,
     create_database,
     get_background_session,
@@ -151,7 +151,7 @@ async def test_with_statement_caches_the_same_work_fails(
 ) -> None:
     careless = create_async_engine(
         parse_database_url(pooler.url_of(database_name)),
-        connect_args={"connection_class": LimitedConnection},
+        connect_args={"connection_class": DriverConnection},
     )
     async with bound(Database(careless)):
         faults = await all_rounds()

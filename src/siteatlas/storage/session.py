@@ -33,6 +33,7 @@ from siteatlas.errors import ConfigurationError, DatabaseUnavailable
 from siteatlas.logs import get_logger
 from siteatlas.storage.autocommit import AutocommitSession
 from siteatlas.storage.database_url import parse_database_url, tls_address
+from siteatlas.storage.driver_connection import DriverConnection
 from siteatlas.storage.faults import translated_faults
 
 __all__ = [
@@ -76,21 +77,6 @@ BACKGROUND_LIMITS = {
     "statement_timeout": "20s",
     "lock_timeout": "5s",
 }
-
-
-class LimitedConnection(asyncpg.Connection):  # type: ignore[misc]  # asyncpg has no types
-    """A connection that sends the limits of a transaction together with its BEGIN.
-
-    A separate statement would cost two more round trips, because it is not kept prepared.
-    """
-
-    next_limits = ""
-
-    async def execute(self, query: str, *args: Any, **options: Any) -> Any:
-        """Run a command. The transactions of asyncpg, and so of SQLAlchemy, begin with one."""
-        if self.next_limits and query.startswith("BEGIN"):
-            query, self.next_limits = query + self.next_limits, ""
-        return await super().execute(query, *args, **options)
 
 
 class LimitedSession(Session):
@@ -194,7 +180,7 @@ def create_database(
         "timeout": CONNECT_SECONDS,
         "command_timeout": COMMAND_SECONDS,
         "server_settings": {"application_name": APPLICATION_NAME, **standing},
-        "connection_class": LimitedConnection,
+        "connection_class": DriverConnection,
     }
     if tls := tls_address(url):
         connect_args["dsn"] = tls
