@@ -33,6 +33,7 @@ from siteatlas.scheduler.lease_keeper import LeaseKeeper
 from siteatlas.scheduler.liveness import run_until
 from siteatlas.scheduler.outages import DatabaseUptime, ResilientLoop
 from siteatlas.scheduler.parking import Parking
+from siteatlas.scheduler.polling import Polling
 from siteatlas.scheduler.rescuer import Rescuer
 from siteatlas.scheduler.slots import (
     Capacity,
@@ -49,9 +50,6 @@ from siteatlas.storage.session import AsyncSession, get_background_session
 
 log = get_logger("scheduler")
 
-MIN_POLL_SECONDS = 1.0
-MAX_POLL_SECONDS = 5.0
-MIN_POLL_GAP_SECONDS = 0.05
 GRACE_SECONDS = 3.0
 LAST_CLAIM_SECONDS = 2.0
 STOP_SECONDS = 11.0
@@ -79,8 +77,8 @@ class Consumer:
         self._ticks = ticks or TickTimes()
         self._lease_seconds = settings.lease_seconds
         self._processor = Processor(settings, policy)
-        self._wake = asyncio.Event()
-        self._slots = Slots(settings.concurrency, self._wake.set)
+        self._polling = Polling()
+        self._slots = Slots(settings.concurrency, self._poll_for_free_slot)
         self._concurrency = ConcurrencyLimit(settings.concurrency, self._lease_seconds)
         self._suspect: RunningJob | None = None
         self._next_suspect_at = 0.0
@@ -99,7 +97,7 @@ class Consumer:
 
     def wake(self) -> None:
         """Poll now: a job was just queued."""
-        self._wake.set()
+        self._polling.poll_now()
 
     async def run(self, stop: asyncio.Event) -> None:
         """Work until `stop` is set, then release the jobs that could not be finished."""
@@ -302,7 +300,11 @@ class Consumer:
             self._recounts.start(job.claim.id)
         self._slots.remove(job)
         self._end_isolation(job)
-        self._wake.set()
+        self._poll_for_free_slot()
+
+    def _poll_for_free_slot(self) -> None:
+        """Claim a job for a slot that became free, soon."""
+        self._polling.poll_for_free_slot(mostly_busy=self._slots.running > self._slots.size // 2)
 
     async def _release_other_jobs(self, suspect: RunningJob) -> None:
         """A suspect runs alone for a limited time, so that a crash can be attributed to it."""
@@ -321,7 +323,7 @@ class Consumer:
         if self._suspect is suspect:
             self._suspect = None
             self._next_suspect_at = time.monotonic() + ISOLATION_SECONDS
-            self._wake.set()
+            self._polling.poll_now()
 
     async def _record_stop(self, job: RunningJob) -> JobStatus | None:
         """Record in the queue why a job was stopped, if this worker still holds its claim."""
@@ -341,20 +343,14 @@ class Consumer:
             return None
 
     async def _poll_loop(self) -> None:
-        pause = MIN_POLL_SECONDS
         resilient_loop = ResilientLoop("poll")
         while True:
             taken = 0
-            self._wake.clear()
+            self._polling.begin_poll()
             async with resilient_loop.iteration():
                 taken = await self.claim_jobs(self._settings.claim_limit or self._slots.free)
             meters.record_poll()
-            pause = MIN_POLL_SECONDS if taken else min(pause * 1.5, MAX_POLL_SECONDS)
-            with suppress(TimeoutError):
-                async with asyncio.timeout(pause):
-                    await self._wake.wait()
-                    pause = MIN_POLL_SECONDS
-            await asyncio.sleep(MIN_POLL_GAP_SECONDS)
+            await self._polling.wait(found_jobs=taken > 0)
 
     def _worker_report(self) -> WorkerReport:
         return WorkerReport(

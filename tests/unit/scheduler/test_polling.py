@@ -1,0 +1,67 @@
+"""When a worker polls: at once for a submission, together for slots that become free."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from siteatlas.scheduler import polling as polling_module
+from siteatlas.scheduler.polling import Polling
+
+SOON_SECONDS = 5.0
+LATER_SECONDS = 0.3
+
+
+@pytest.fixture
+def polling(monkeypatch: pytest.MonkeyPatch) -> Polling:
+    """Polls only for a reason: its intervals are longer than any test."""
+    monkeypatch.setattr(polling_module, "MIN_POLL_SECONDS", 60.0)
+    return Polling()
+
+
+async def polls_within(polling: Polling, seconds: float) -> bool:
+    try:
+        async with asyncio.timeout(seconds):
+            await polling.wait(found_jobs=True)
+    except TimeoutError:
+        return False
+    polling.begin_poll()
+    return True
+
+
+async def test_without_a_reason_the_next_poll_is_an_interval_away(polling: Polling) -> None:
+    assert not await polls_within(polling, LATER_SECONDS)
+
+
+async def test_slots_that_become_free_in_a_busy_worker_share_a_poll(polling: Polling) -> None:
+    for _ in range(5):
+        polling.poll_for_free_slot(mostly_busy=True)
+    assert await polls_within(polling, SOON_SECONDS)
+    assert not await polls_within(polling, LATER_SECONDS)
+
+
+async def test_a_poll_serves_slots_that_became_free_before_it(polling: Polling) -> None:
+    polling.poll_for_free_slot(mostly_busy=True)
+    polling.begin_poll()
+    assert not await polls_within(polling, LATER_SECONDS)
+
+
+async def test_slots_that_become_free_after_a_poll_have_one_of_their_own(polling: Polling) -> None:
+    polling.poll_for_free_slot(mostly_busy=True)
+    polling.begin_poll()
+    polling.poll_for_free_slot(mostly_busy=True)
+    assert await polls_within(polling, SOON_SECONDS)
+
+
+@pytest.mark.parametrize("reason", ["submission", "free slot of a worker with few jobs"])
+async def test_other_reasons_do_not_wait_for_a_shared_poll(
+    polling: Polling, reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(polling_module, "SHARED_POLL_SECONDS", 60.0)
+    polling.poll_for_free_slot(mostly_busy=True)
+    if reason == "submission":
+        polling.poll_now()
+    else:
+        polling.poll_for_free_slot(mostly_busy=False)
+    assert await polls_within(polling, SOON_SECONDS)
