@@ -168,6 +168,8 @@ def _split_scheme(text: str, *, port_may_follow: bool) -> tuple[str | None, str]
     raise AddressScheme
 
 
+# A job parses the address of its site several times.
+@lru_cache(maxsize=256)
 def _absolute(scheme: str, rest: str, *, scheme_given: bool = True) -> WebAddress:
     """Parse an absolute URL; AddressError unless the parser read host and port as written."""
     host, port = _split_authority(_AUTHORITY_END.split(rest, maxsplit=1)[0])
