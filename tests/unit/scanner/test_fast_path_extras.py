@@ -295,6 +295,14 @@ def test_extras_that_may_meet_a_limit_are_left_to_the_parser(many):
     assert FastPath(("image", "xhtml")).feed(text) is None
 
 
+def test_fields_that_appear_late_are_learned_for_blocks_too():
+    path = FastPath(PREFIXES)
+    for field in ("", "", "", "<image:title>t</image:title>"):
+        image = f"<image:image><image:loc>https://a.example/i.jpg</image:loc>{field}</image:image>"
+        text = f"<url><loc>https://a.example/</loc>{image * 60}</url>"
+        assert path.feed(text) is not None
+
+
 def test_prefixes_that_are_not_announced_are_left_to_the_parser():
     assert FastPath(()).feed(SHOP.format(1)) is None
     assert FastPath(("xhtml",)).feed(SHOP.format(1)) is None

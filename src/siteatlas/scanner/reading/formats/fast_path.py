@@ -14,7 +14,8 @@ from collections.abc import Collection, Sequence
 from functools import lru_cache
 
 from siteatlas.scanner.reading.formats.entry_digests import EntryDigests
-from siteatlas.scanner.reading.formats.fast_path_extras import Blocks, Extensions
+from siteatlas.scanner.reading.formats.fast_path_columns import column_of
+from siteatlas.scanner.reading.formats.fast_path_extras import MARK, Extensions
 from siteatlas.scanner.reading.formats.fast_path_items import optional
 from siteatlas.scanner.reading.formats.fast_path_order import (
     EXTRAS,
@@ -34,6 +35,8 @@ from siteatlas.scanner.reading.white_space import ANY_XML_WHITE_SPACE
 
 ENTRY_END = "</url>"
 MAX_REST_CHARS = 256 * 1024
+# So many characters hold fewer items than `extensions.py` allows for an entry.
+MAX_ENTRY_CHARS = 32 * 1024
 # ASCII only, which the engine matches by a bitmap; anything else is for the strict parser.
 VALUE = r"[\t\n\r -%'-;=-~]++"
 
@@ -118,23 +121,32 @@ class FastPath:
 
     def _read_blocks(self, chunk: str) -> RawEntries | None:
         """Match all `<url>` entries of a chunk; None if any tag of it was not matched."""
-        block = self._extensions.block
-        order = self._order = self._order or order_of_first_entry(chunk, block)
-        rows = _entry_pattern(order, block).findall(chunk) if order else ()
-        if not rows:
+        order = self._order = self._order or order_of_first_entry(chunk, self._extensions.block)
+        taken = self._extensions.take(chunk) if order else None
+        if taken is None or (taken.items and _has_large_entry(chunk)):
             return None
-        columns: dict[str, Sequence[str]] = dict(zip(order, zip(*rows, strict=True), strict=True))
+        columns = _columns(taken.text, order)
+        extras = None if columns is None else taken.by_entry(columns.pop(EXTRAS, ()))
+        if columns is None or extras is None:
+            return None
         locs, lastmods, changefreqs, priorities = (columns[name] for name in USUAL_ORDER)
-        absent = lastmods.count("") + changefreqs.count("") + priorities.count("")
-        blocks = Blocks(columns.get(EXTRAS, ()))
-        if chunk.count("<") != 10 * len(rows) - 2 * absent + blocks.tag_count:
-            return None
-        extras = self._extensions.read(blocks)
-        if extras is None:
-            return None
         if "&" in chunk:
             locs = [decode(loc) for loc in locs]
         return RawEntries(locs, lastmods, changefreqs, priorities, extras)
+
+
+def _has_large_entry(chunk: str) -> bool:
+    """Whether an entry may have more items than `extensions.py` allows."""
+    return max(map(len, chunk.split(ENTRY_END))) > MAX_ENTRY_CHARS
+
+
+def _columns(text: str, order: tuple[str, ...]) -> dict[str, Sequence[str]] | None:
+    """The parts of all entries by name; None if a tag is not part of an entry in this order."""
+    pieces = _entry_pattern(order).split(text)
+    width = len(order) + 1
+    if len(pieces) == 1 or "<" in "".join(pieces[::width]):
+        return None
+    return {name: column_of(pieces[at::width]) for at, name in enumerate(order, start=1)}
 
 
 def _with_usual_line_ends(text: str) -> str:
@@ -143,12 +155,12 @@ def _with_usual_line_ends(text: str) -> str:
 
 
 @lru_cache(maxsize=64)
-def _entry_pattern(order: tuple[str, ...], block: str | None) -> re.Pattern[str]:
-    """The pattern of `<url>` entries on the fast path, with their fields in this order."""
+def _entry_pattern(order: tuple[str, ...]) -> re.Pattern[str]:
+    """The pattern of `<url>` entries on the fast path, with marks, and fields in this order."""
     gap = ANY_XML_WHITE_SPACE
     parts = {
         "loc": f"<loc>{gap}({ANY_LOC}){gap}</loc>{gap}",
-        EXTRAS: f"({block}*{POSSESSIVE})",
+        EXTRAS: f"({MARK}*{POSSESSIVE})",
         **{name: optional(f"<{name}>({VALUE})</{name}>{gap}") for name in USUAL_ORDER[1:]},
     }
     return re.compile(f"<url>{gap}{''.join(parts[name] for name in order)}</url>")

@@ -1,15 +1,15 @@
 """Images, videos, news and language links in their usual spelling, read by patterns.
 
-A block is all that an entry contains besides its four fields, in one place. It is read kind by
-kind: every item that is found is taken out, and when all are, no `<` may be left. What is spelled
-in any other way, or is large enough to reach a limit, is left to the strict parser and
-`extensions.py`, which must return the same extras.
+Items are taken out of the text kind by kind, and a mark is left where each of them was. The marks
+of an entry, in one place, are its block. What is spelled in any other way is left to the strict
+parser and `extensions.py`, which must return the same extras.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import groupby, islice
 from typing import Any
 
@@ -20,12 +20,9 @@ from siteatlas.scanner.reading.formats.fast_path_layout import MAX_GROUPS, Slots
 from siteatlas.scanner.reading.formats.fast_path_links import Links
 from siteatlas.scanner.reading.tally import Extras
 
-# So many characters hold fewer items than `extensions.py` allows for an entry.
-MAX_BLOCK_CHARS = 32 * 1024
-# Stands between the blocks of two entries: a character that XML cannot hold.
-BETWEEN = "<\x00"
-# Stand where items were taken out, so that what is around them never joins; one for each kind.
-TAKEN_OUT = {"image": "<\x01", "news": "<\x02", "video": "<\x03", "xhtml": "<\x04"}
+# Stand where items were taken out, with characters that XML cannot hold; one for each kind.
+MARKS = {"image": "<\x01", "news": "<\x02", "video": "<\x03", "xhtml": "<\x04"}
+MARK = r"(?:<[\x01-\x04][^<]*+)"
 LISTS = {"image": "images", "video": "videos", "xhtml": "alternates"}
 MAX_ENTRIES_LEARNED = 300
 ITEM = re.compile(r"<(image|news|video|xhtml):(?:image|news|video|link)[ \t\n>]")
@@ -77,57 +74,33 @@ class Extensions:
         """The items of one kind from their columns; None if the parser must read them."""
         return self._readers[slots.kind].read(columns, slots.shape, sections)
 
-    def read(self, blocks: Blocks) -> Sequence[Extras | None] | None:
-        """The extras of each entry, empty if none has any; None if the parser must read them."""
-        if not blocks.tag_count:
-            return ()
-        taken: dict[str, list[Extras]] = {}
-        if not blocks.are_large:
-            for kind, reader in self._readers.items():
-                if blocks.have(reader.tag):
-                    items = blocks.take(kind, reader)
-                    if items is None:
-                        return None
-                    taken[kind] = items
-        if blocks.tag_count:
-            return None
-        return extras_of_entries(
-            {kind: (items, blocks.counts(kind)) for kind, items in taken.items()}
-        )
+    def take(self, text: str) -> TakenItems | None:
+        """All items of a text; None if the strict parser must read them."""
+        items: dict[str, list[Extras]] = {}
+        for kind, reader in self._readers.items():
+            if f"<{reader.tag}" in text:
+                taken = reader.take(text)
+                if taken is None:
+                    return None
+                items[kind], around = taken
+                text = MARKS[kind].join(around)
+        return TakenItems(items, text)
 
 
-class Blocks:
-    """The blocks of some entries, of which items are taken out; an absent one is empty.
+@dataclass(frozen=True, slots=True)
+class TakenItems:
+    """The items of each kind, and the text that they were taken out of, with marks instead."""
 
-    `tag_count` is the number of `<` that are left.
-    """
+    items: Mapping[str, list[Extras]]
+    text: str
 
-    def __init__(self, blocks: Sequence[str]) -> None:
-        text = BETWEEN.join(blocks)
-        self._marks = max(len(blocks) - 1, 0)
-        self._text = text
-        self.tag_count = text.count("<") - self._marks
-        self.are_large = max(map(len, blocks), default=0) > MAX_BLOCK_CHARS
+    def by_entry(self, blocks: Sequence[str]) -> list[Extras | None] | None:
+        """The extras of the entries that have these blocks of marks; None for the parser.
 
-    def have(self, tag: str) -> bool:
-        """Whether anything of this name is left."""
-        return f"<{tag}" in self._text
-
-    def take(self, kind: str, reader: Items | Links) -> list[Extras] | None:
-        """All items of one kind; None if the strict parser must read them."""
-        taken = reader.take(self._text)
-        if taken is None:
-            return None
-        items, around = taken
-        self._text = TAKEN_OUT[kind].join(around)
-        self._marks += len(items)
-        self.tag_count = self._text.count("<") - self._marks
-        return items
-
-    def counts(self, kind: str) -> list[int]:
-        """How many items of this kind were taken out of each block."""
-        mark = TAKEN_OUT[kind]
-        return [block.count(mark) for block in self._text.split(BETWEEN)]
+        Empty if there are no items.
+        """
+        counts = {kind: [block.count(MARKS[kind]) for block in blocks] for kind in self.items}
+        return extras_of_entries({kind: (self.items[kind], counts[kind]) for kind in self.items})
 
 
 def _column(kind: str, items: list[Extras], counts: list[int]) -> Sequence[Any] | None:

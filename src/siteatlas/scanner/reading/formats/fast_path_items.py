@@ -14,7 +14,12 @@ from itertools import islice
 from typing import Any
 
 from siteatlas.scanner.reading.formats.extensions import MAX_VALUE_CHARS
-from siteatlas.scanner.reading.formats.fast_path_columns import clean, has_section_end, rows_of
+from siteatlas.scanner.reading.formats.fast_path_columns import (
+    BETWEEN,
+    clean,
+    has_section_end,
+    rows_of,
+)
 from siteatlas.scanner.reading.formats.fast_path_fields import ATTRIBUTES, Field, FieldOrder, Shape
 from siteatlas.scanner.reading.formats.fast_path_sections import (
     POSSESSIVE,
@@ -74,9 +79,9 @@ class Items:
             return None
         pattern = _pattern(self._kind, self.shape)
         pieces = pattern.split(text)
-        return (
-            pieces if len(pieces) // (pattern.groups + 1) == text.count(f"<{self.tag}>") else None
-        )
+        # Far less text to search than all of it.
+        around = BETWEEN.join(pieces[:: pattern.groups + 1])
+        return None if f"<{self.tag}>" in around else pieces
 
     def read(
         self, columns: Iterable[list[str]], shape: Shape, sections: Collection[str] = ()

@@ -47,6 +47,8 @@ class WholeEntries:
 
     def read(self, text: str) -> RawEntries | None:
         """The entries of a text without sections; None if any of it does not match."""
+        if self._misses >= MAX_MISSES:
+            return None
         entries = self._read(text, self._layout)
         if entries is None and self._times_learned < MAX_TIMES_LEARNED:
             self._times_learned += 1
