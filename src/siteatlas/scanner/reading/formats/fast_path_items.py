@@ -108,7 +108,7 @@ class Items:
             if values is None:
                 return None
             table[field.name] = values
-        if not table.keys().isdisjoint(attributes):
+        if not table.keys().isdisjoint(attributes) or _repeat_too_often(shape.fields, table):
             return None
         items = rows_of(table | attributes)
         has_loc = self._kind != "image" or "" not in table.get("loc", [""])
@@ -130,10 +130,23 @@ def _values(field: Field, column: list[str], *, is_section: bool) -> list[Any] |
     return clean(column, escaped=not is_section)
 
 
-def _lists(column: list[str]) -> list[Any]:
-    """The values of each text that holds any number of fields."""
+def _lists(column: list[str]) -> list[Any] | None:
+    """The values of each text that holds any number of fields; None for the strict parser."""
+    # No longer than a single value, so that the limits of an entry hold for both.
+    if max(map(len, column), default=0) > MAX_VALUE_CHARS:
+        return None
     values = iter(clean(VALUE.findall("".join(column))))
     return [raw and list(islice(values, raw.count("</"))) for raw in column]
+
+
+def _repeat_too_often(fields: Iterable[Field], table: Mapping[str, list[Any]]) -> bool:
+    """Whether an item has so many fields that repeat, of all names, that it may reach a limit."""
+    repeated = [field for field in fields if field.is_repeated]
+    if len(repeated) == 1:
+        # The pattern allows no more of them.
+        return False
+    counts = (map(len, table[field.name]) for field in repeated)
+    return max(map(sum, zip(*counts, strict=True)), default=0) > MAX_REPEATED
 
 
 def _children(raw: str) -> Extras | None:
