@@ -23,11 +23,15 @@ ATTRIBUTES = rf'(?:[ \t\n]++[A-Za-z_]++="[^"<\t\n]*+")*{POSSESSIVE}'
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One field of an item; `children` are the names of the fields that it contains."""
+    """One field of an item; `children` are the names of the fields that it contains.
+
+    `is_scattered` if it is repeated with other fields in between.
+    """
 
     name: str
     has_attributes: bool = False
     children: tuple[str, ...] = ()
+    is_scattered: bool = False
 
     @property
     def is_repeated(self) -> bool:
@@ -52,7 +56,7 @@ class Shape(NamedTuple):
 class FieldOrder:
     """The fields of one kind of item; empty if no pattern can be built for them.
 
-    `changes` if the items do not all have the fields in this order.
+    `changes` if the items do not all have the fields in this order. Scattered fields come first.
     """
 
     kind: str
@@ -70,24 +74,28 @@ class FieldOrder:
             seen = _fields_of(tags[:MAX_TAGS])
             merge_order(order, [*seen])
             self.changes |= [name for name in order if name in seen] != [*seen]
+            self.changes |= any(new.is_scattered for new in seen.values())
             for name, new in seen.items():
                 fields[name] = _merge_field(fields.get(name), new)
             if not _is_usual(fields.values()):
                 self.fields = ()
                 return
-        self.fields = tuple(fields[name] for name in order)
+        by_place = (fields[name] for name in order)
+        self.fields = tuple(sorted(by_place, key=lambda field: not field.is_scattered))
 
 
 def _fields_of(tags: Iterable[tuple[str, str, str, str]]) -> dict[str, Field]:
     """The fields of one item, from its tags."""
     fields: dict[str, Field] = {}
-    opened, inside = "", list[str]()
+    opened, last, inside = "", "", list[str]()
     for slash, name, attributes, empty in tags:
         if not slash and opened:
             inside.append(name)
         elif not slash:
-            fields[name] = _merge_field(fields.get(name), Field(name, bool(attributes)))
-            opened = "" if empty else name
+            is_scattered = name in REPEATED_FIELDS and name in fields and name != last
+            new = Field(name, bool(attributes), is_scattered=is_scattered)
+            fields[name] = _merge_field(fields.get(name), new)
+            opened, last = "" if empty else name, name
         elif name == opened:
             fields[name] = _merge_field(fields[name], Field(name, children=tuple(inside)))
             opened, inside = "", []
@@ -106,7 +114,12 @@ def _merge_field(known: Field | None, new: Field) -> Field:
         return new
     children = [*known.children]
     merge_order(children, [*new.children])
-    return Field(known.name, known.has_attributes or new.has_attributes, tuple(children))
+    return Field(
+        known.name,
+        known.has_attributes or new.has_attributes,
+        tuple(children),
+        known.is_scattered or new.is_scattered,
+    )
 
 
 def merge_order(order: list[str], names: list[str]) -> None:

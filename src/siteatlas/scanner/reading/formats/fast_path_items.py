@@ -101,6 +101,8 @@ class Items:
                     return None
                 attributes |= found
             column = next(rest)
+            if field.is_scattered:
+                column = _gathered(f"{self._kind}:{field.name}", column)
             is_section = f"{self._kind}:{field.name}" in sections
             if sections and not is_section and not field.children and has_section_end(column):
                 return None
@@ -118,6 +120,12 @@ class Items:
 def _without_none(values: list[str]) -> list[str]:
     """Values split out by a pattern, with "" for groups that did not match."""
     return [value or "" for value in values] if None in values else values
+
+
+def _gathered(tag: str, column: list[str]) -> list[str]:
+    """Only the fields with this tag, from texts that hold all fields of an item."""
+    fields = re.compile(f"<{tag}>[^<]*+</").findall
+    return ["".join(fields(raw)) for raw in column]
 
 
 def _values(field: Field, column: list[str], *, is_section: bool) -> list[Any] | None:
@@ -142,7 +150,7 @@ def _lists(column: list[str]) -> list[Any] | None:
 def _repeat_too_often(fields: Iterable[Field], table: Mapping[str, list[Any]]) -> bool:
     """Whether an item has so many fields that repeat, of all names, that it may reach a limit."""
     repeated = [field for field in fields if field.is_repeated]
-    if len(repeated) == 1:
+    if len(repeated) == 1 and not repeated[0].is_scattered:
         # The pattern allows no more of them.
         return False
     counts = (map(len, table[field.name]) for field in repeated)
@@ -217,12 +225,21 @@ def optional(pattern: str) -> str:
 
 
 def in_any_order(patterns: Mapping[int, str]) -> str:
-    """Each of the patterns at most once, by the number of a group that it always has.
+    """Each of the patterns at most once, by the number of a group that it always has."""
+    return _choices([_once(group, pattern) for group, pattern in patterns.items()], len(patterns))
+
+
+def _once(group: int, pattern: str) -> str:
+    """A pattern that fails if it has already matched the group of this number."""
+    return f"(?({group})(?!)){pattern}"
+
+
+def _choices(patterns: Collection[str], most: int) -> str:
+    """Up to so many matches of any of the patterns.
 
     Not possessive, because the engine fails on groups in that.
     """
-    parts = [f"(?({group})(?!)){pattern}" for group, pattern in patterns.items()]
-    return f"(?:{'|'.join(parts)}){{1,{len(parts)}}}"
+    return f"(?:{'|'.join(patterns)}){{1,{most}}}"
 
 
 def required(group: int) -> str:
@@ -233,12 +250,19 @@ def required(group: int) -> str:
 def fields_in_any_order(
     kind: str, fields: Iterable[Field], group: int, sections: Collection[str] = ()
 ) -> str:
-    """The pattern of the fields of an item, whose groups begin with the number `group`."""
-    patterns: dict[int, str] = {}
+    """The pattern of the fields of an item, whose groups begin with the number `group`.
+
+    The groups of scattered fields, which are the first, hold all fields.
+    """
+    patterns: list[str] = []
+    scattered = 0
     for field in fields:
-        patterns[group] = field_pattern(kind, field, sections)
+        pattern = field_pattern(kind, field, sections)
+        patterns.append(pattern if field.is_scattered else _once(group, pattern))
+        scattered += field.is_scattered
         group += field.group_count
-    return in_any_order(patterns)
+    most = len(patterns) + (MAX_REPEATED if scattered else 0)
+    return "(" * scattered + _choices(patterns, most) + ")" * scattered
 
 
 def field_pattern(
@@ -247,8 +271,8 @@ def field_pattern(
     """The pattern of one field of an item, also as an empty tag if it `may_be_empty`."""
     name, gap = f"{kind}:{field.name}", ANY_XML_WHITE_SPACE
     if field.is_repeated:
-        value = f"[^<]{{0,{MAX_REPEATED_CHARS}}}+"
-        return f"((?:<{name}>{value}</{name}>{gap}){{1,{MAX_REPEATED}}}{POSSESSIVE})"
+        one = f"<{name}>[^<]{{0,{MAX_REPEATED_CHARS}}}+</{name}>{gap}"
+        return one if field.is_scattered else f"((?:{one}){{1,{MAX_REPEATED}}}{POSSESSIVE})"
     if field.children:
         children = [_child_pattern(f"{kind}:{child}", sections) for child in field.children]
         inside = f"(?:{'|'.join(children)}){{0,{len(children)}}}{POSSESSIVE}"
