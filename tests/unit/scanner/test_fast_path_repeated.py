@@ -86,6 +86,13 @@ def test_scattered_fields_of_many_videos_stay_on_the_fast_path():
     assert videos_of(read) == [expected] * 30
 
 
+def test_the_end_of_a_section_in_a_plain_tag_is_an_error_though_other_tags_have_sections():
+    title, section = (field(name, "<![CDATA[x]]>") for name in ("title", "tag"))
+    tags = [section, TAG, field("tag", "x]]>x"), TAG]
+    fast, strict = columns_of_both_paths([entry([title, tag]) for tag in tags], 1)
+    assert fast == strict
+
+
 @pytest.mark.parametrize("usual", [SCATTERED, TOGETHER])
 @pytest.mark.parametrize(
     "odd",

@@ -103,7 +103,8 @@ class Items:
             column = next(rest)
             if field.is_scattered:
                 column = _gathered(f"{self._kind}:{field.name}", column)
-            is_section = f"{self._kind}:{field.name}" in sections
+            # The pattern of repeated fields matches no CDATA.
+            is_section = f"{self._kind}:{field.name}" in sections and not field.is_repeated
             if sections and not is_section and not field.children and has_section_end(column):
                 return None
             values = _values(field, column, is_section=is_section)
