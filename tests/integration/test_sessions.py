@@ -3,25 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
-from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Any
 
 import asyncpg
 import pytest
-from sqlalchemy import (
-    ARRAY,
-    BigInteger,
-    Integer,
-    Text,
-    bindparam,
-    func,
-    literal_column,
-    select,
-    text,
-    update,
-)
+from sqlalchemy import Integer, Text, func, literal_column, select, text, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncSession
@@ -372,26 +358,6 @@ async def test_waiting_too_long_for_a_connection_is_an_unavailable_database(
             async with database.session(REQUEST_LIMITS) as waiting:
                 await waiting.execute(ONE)
     await database.close()
-
-
-async def test_the_description_of_a_built_in_type_is_asked_for_once_per_process(
-    database: Database, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked: list[list[int]] = []
-    introspect = asyncpg.Connection._introspect_types
-
-    async def counted(connection: asyncpg.Connection, typeoids: Iterable[int], *rest: Any) -> Any:
-        asked.append(list(typeoids))
-        return await introspect(connection, typeoids, *rest)
-
-    monkeypatch.setattr(asyncpg.Connection, "_introspect_types", counted)
-    monkeypatch.setattr("siteatlas.storage.driver_connection._built_in_types", {})
-    numbers = select(func.unnest(bindparam("numbers", type_=ARRAY(BigInteger))))
-    async with AsyncExitStack() as stack:
-        for _ in range(3):
-            session = await stack.enter_async_context(get_background_session())
-            assert list(await session.scalars(numbers, {"numbers": [3, 1, 2]})) == [3, 1, 2]
-    assert len(asked) == 1
 
 
 @pytest.mark.criterion("efficient", "background-sessions", "few-connections")

@@ -102,18 +102,13 @@ async def _submit_scan(
     )
     if body.watch and not identity.is_admin:
         await _check_right_to_watch(address, identity)
-    worker_running = await _has_live_worker(context)
+    worker_running = context.knows_live_worker
+    if not worker_running:
+        async with get_autocommit_session() as session:
+            worker_running = await context.has_live_worker(session)
     row = await execute_autocommit(submission.statement, submission.values)
     job = submission.queued(row) or await _join_active_scan(submission, row.domain_id)
     return job, worker_running
-
-
-async def _has_live_worker(context: Context) -> bool:
-    """Whether a worker is running; usually known without opening a session."""
-    if context.knows_live_worker:
-        return True
-    async with get_autocommit_session() as session:
-        return await context.has_live_worker(session)
 
 
 async def _check_right_to_watch(address: WebAddress, identity: Identity) -> None:
