@@ -3,10 +3,23 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 
 import pytest
+
+from siteatlas.cli.scanning.encoders import (
+    EntryEncoder,
+    encode_csv,
+    encode_objects_of_site,
+    encode_urls,
+)
+from siteatlas.cli.scanning.entry_filter import EntryFilter
+from siteatlas.cli.scanning.site_encoder import SiteEncoder
+from siteatlas.net.address import parse_url
+from siteatlas.scanner.crawl.reader_messages import DocumentTask, MessageKind, message
+from tests.fixtures.documents import urlset_of
 
 # Writes the modules that are imported when the first connection is opened, and ends there.
 AT_FIRST_CONNECTION = """
@@ -32,6 +45,18 @@ try:
 finally:
     print(json.dumps(sorted(sys.modules)))
 """
+# Reads one document, then writes what is imported and closes the socket, which ends the process.
+IN_READER_PROCESS = """
+import json, os, socket, sys
+from siteatlas.scanner.crawl import reader_process
+
+ours, theirs = socket.socketpair()
+sys.argv = ["", str(theirs.detach())]
+ours.sendall(bytes.fromhex(os.environ["MESSAGES"]))
+ours.shutdown(socket.SHUT_WR)
+os._exit = lambda code: print(json.dumps([*sys.modules]))
+reader_process.main()
+"""
 NEEDED_BY_EVERY_SCAN = "import aiohttp, lxml.etree, json, sys; print(json.dumps([*sys.modules]))"
 
 SITE = "127.0.0.1:9"
@@ -39,15 +64,25 @@ WEB_AND_DATABASE = {
     *("fastapi", "starlette", "uvicorn", "sqlalchemy", "alembic", "asyncpg", "apscheduler"),
     "prometheus_client",
 }
+NOT_IN_READER_PROCESS = {
+    *("aiohttp", "asyncio", "ssl", "typer", "click", "rich", "structlog", "pydantic"),
+    *("subprocess", "siteatlas.net.client", "siteatlas.settings"),
+}
 ONLY_IF_USED = {"pydantic", "structlog", "rich", "lxml", "html", "importlib.metadata", "zipfile"}
 # Our own modules and those of our dependencies, above what aiohttp and lxml import themselves.
 # Python 3.13 itself needs a few more than 3.11.
-MAX_OTHER_MODULES = 185
+MAX_OTHER_MODULES = 192
+# All of them, those of Python itself and of the XML parser included; a scan has about 480.
+MAX_READER_MODULES = 255
 
 
-def modules_of(program: str, *arguments: str) -> set[str]:
+def modules_of(program: str, *arguments: str, **environment: str) -> set[str]:
     result = subprocess.run(
-        [sys.executable, "-c", program, *arguments], capture_output=True, text=True, check=True
+        [sys.executable, "-c", program, *arguments],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=os.environ | environment,
     )
     return set(json.loads(result.stdout.splitlines()[-1]))
 
@@ -93,3 +128,20 @@ def test_a_file_is_printed_to_a_pipe_without_rich_and_structlog(tmp_path):
     loaded = modules_of(AT_END, "scan", str(file))
     assert "lxml.etree" in loaded
     assert not loaded & {"rich", "structlog", "pydantic"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("encode", [encode_objects_of_site, encode_csv, encode_urls])
+def test_a_reader_process_imports_what_reading_needs_and_nothing_else(encode: EntryEncoder):
+    encoder = SiteEncoder("a.example", encode, EntryFilter.of(None, ["*"], []))
+    address = parse_url("https://a.example/sitemap.xml")
+    task = DocumentTask(address, None, None, "a.example", False, True, encoder)
+    messages = [
+        message(1, MessageKind.OPEN, task),
+        message(1, MessageKind.DATA, data=urlset_of(["https://a.example/"])),
+        message(1, MessageKind.END),
+    ]
+    loaded = modules_of(IN_READER_PROCESS, MESSAGES=b"".join(messages).hex())
+    assert {"lxml.etree", "siteatlas.cli.scanning.encoders"} <= loaded
+    assert not loaded & (WEB_AND_DATABASE | NOT_IN_READER_PROCESS)
+    assert len(loaded) <= MAX_READER_MODULES

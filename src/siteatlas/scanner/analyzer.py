@@ -18,6 +18,7 @@ from siteatlas.net.politeness import Politeness
 from siteatlas.net.proxy import Proxy
 from siteatlas.net.resolver import DnsResolver, Resolver
 from siteatlas.scanner.crawl.document_probe import probe_document
+from siteatlas.scanner.crawl.reader_pool import RemoteReaders
 from siteatlas.scanner.crawl.site_hosts import SiteHosts
 from siteatlas.scanner.crawl.site_scan import SiteScan
 from siteatlas.scanner.events import DocumentProbe, ScanEvent
@@ -65,13 +66,15 @@ class SitemapAnalyzer:
         site: WebAddress,
         options: ScanOptions = ScanOptions(),
         memory: ScanMemory = ScanMemory(),
+        readers: RemoteReaders | None = None,
     ) -> AsyncGenerator[ScanEvent, None]:
         """Scan a site; raises the most specific error if no sitemap could be read.
 
         A slow consumer of the events slows down the reading. Closing the iterator cancels the scan.
+        `readers` may read documents of a scan that has no URL limit and no memory.
         """
         events: asyncio.Queue[ScanEvent | None] = asyncio.Queue(MAX_QUEUED_EVENTS)
-        scan = asyncio.create_task(self._run_scan(site, options, memory, events))
+        scan = asyncio.create_task(self._run_scan(site, options, memory, events, readers))
         try:
             while (event := await events.get()) is not None:
                 yield event
@@ -116,6 +119,7 @@ class SitemapAnalyzer:
         options: ScanOptions,
         memory: ScanMemory,
         events: asyncio.Queue[ScanEvent | None],
+        readers: RemoteReaders | None,
     ) -> None:
         """Run one scan and put its events on the queue, with None at the end."""
         scan = SiteScan(
@@ -126,6 +130,7 @@ class SitemapAnalyzer:
             politeness=self._politeness,
             user_agent=self._user_agent,
             emit=events.put,
+            readers=readers,
         )
         try:
             await scan.run()

@@ -206,6 +206,19 @@ class RecognizedEntries:
         return RecognizedEntries(self.positions[:count], self.urls[:count])
 
 
+class EncodedEntries(NamedTuple):
+    """Entries in the output format of the caller: `kept` of the `found` ones, `dated` of these.
+
+    `undated` are those that its filter left out because they have no date.
+    """
+
+    data: bytes
+    found: int
+    kept: int
+    dated: int
+    undated: int = 0
+
+
 class RobotsRead(NamedTuple):
     """robots.txt was requested; `http_status` is None if there was no response.
 
@@ -265,17 +278,20 @@ class EntriesRead(NamedTuple):
     """URL entries of a document, as listed, in document order; a few hundred at a time.
 
     `recognized` entries stand anywhere between them; they are positions in the `KnownEntries` of
-    the caller. No URL is listed twice in an event that has some.
+    the caller. No URL is listed twice in an event that has some. Those that a reader process has
+    `encoded` have no columns; a caller that starts no such processes gets none.
     """
 
     url: str
     columns: EntryColumns
     recognized: RecognizedEntries | None = None
+    encoded: EncodedEntries | None = None
 
     @property
     def entry_count(self) -> int:
-        """How many entries there are, read or recognized."""
-        return len(self.columns) + (len(self.recognized) if self.recognized else 0)
+        """How many entries there are, read, recognized or encoded."""
+        recognized = len(self.recognized) if self.recognized else 0
+        return len(self.columns) + recognized + (self.encoded.found if self.encoded else 0)
 
 
 class ChildrenFound(NamedTuple):

@@ -229,8 +229,12 @@ class ReportBuilder:
     def _count_entries(self, event: EntriesRead) -> None:
         """Count the entries of an event in the scan report."""
         count = len(event.columns)
+        dated = count - event.columns.lastmods.count(None)
+        if event.encoded is not None:
+            count += event.encoded.kept
+            dated += event.encoded.dated
         self.report.url_count += count
-        self.dated_count += count - event.columns.lastmods.count(None)
+        self.dated_count += dated
         opened = self.open.get(event.url)
         if opened is not None:
             opened.url_count += count

@@ -19,6 +19,7 @@ from siteatlas.cli.scanning.arguments import (
     OutputOption,
     Probe,
     ProbeOption,
+    ProcessesOption,
     QuietOption,
     RateOption,
     SinceOption,
@@ -46,6 +47,7 @@ from siteatlas.cli.scanning.network_options import policy_with_allowed, scan_ana
 from siteatlas.cli.scanning.runner import ScanRunner
 from siteatlas.cli.scanning.scan_request import STREAMED, ScanRequest
 from siteatlas.cli.scanning.sinks import DataSink, open_sink
+from siteatlas.cli.scanning.site_readers import ScanReaders, reader_count
 from siteatlas.cli.scanning.targets import ScanTarget, ScanTargets, single_target
 from siteatlas.cli.terminal.choices import counted
 from siteatlas.cli.terminal.context import current, prepare, say_less, say_more
@@ -61,6 +63,7 @@ from siteatlas.errors import (
 )
 from siteatlas.net.egress import EgressPolicy
 from siteatlas.scanner.child_filter import ChildFilter
+from siteatlas.scanner.crawl.reader_pool import ReaderPool
 from siteatlas.scanner.options import ScanOptions
 
 app = typer.Typer(rich_markup_mode=None)
@@ -88,6 +91,7 @@ def scan(
     header: HeaderOption = None,
     rate: RateOption = None,
     probe: ProbeOption = Probe.AUTO,
+    processes: ProcessesOption = None,
     verbose: VerboseOption = False,
     quiet: QuietOption = False,
 ) -> None:
@@ -106,15 +110,14 @@ def scan(
         max_urls=max_urls if wanted.keeps_all else None,
         probe=probe.value,
         robots_unreachable=settings.robots_unreachable,
-        # A list of URLs should be fast; a report should show every problem.
-        find_duplicates=chosen not in STREAMED or bool(current().verbosity),
+        find_duplicates=_shows_problems(chosen),
         child_filter=ChildFilter.of(sitemaps, skip_sitemaps, sitemaps_since),
     )
     analyzer = scan_analyzer(settings, policy, header or [], rate)
     targets = ScanTargets(analyzer, policy, usual, options, only=only)
     first = _target(sites[0], targets) if _is_one(sites) else None
-    kept = None if wanted.keeps_all else max_urls
-    request = ScanRequest(chosen, output, kept, wanted, timeout, fail_on)
+    kept, readers = None if wanted.keeps_all else max_urls, reader_count(processes, max_urls)
+    request = ScanRequest(chosen, output, kept, wanted, timeout, fail_on, readers)
     with quiet_interrupts():
         raise typer.Exit(run(_scan(request, targets, first, sites)))
 
@@ -125,6 +128,11 @@ def _set_verbosity(*, verbose: bool, quiet: bool) -> None:
         say_more()
     if quiet:
         say_less()
+
+
+def _shows_problems(format: ScanFormat) -> bool:
+    """Whether `siteatlas scan` looks for every problem: a list of URLs should rather be fast."""
+    return format not in STREAMED or bool(current().verbosity)
 
 
 def _is_one(sites: list[str]) -> bool:
@@ -167,8 +175,11 @@ async def _scan(
 
     listed = targets.listed(sites) if first is None else single_target(first)
     try:
-        with stop_on_signals(runner.stop, discard_output):
-            kept = await _run_scans(runner, listed, request, sink, view)
+        async with ReaderPool(request.readers) as pool:
+            if request.readers:
+                targets.readers = ScanReaders(pool, form.entries, request.wanted)
+            with stop_on_signals(runner.stop, discard_output):
+                kept = await _run_scans(runner, listed, request, sink, view)
     except OutputClosed:
         return 0
     _say_ends(runner, targets, many=first is None)

@@ -14,6 +14,9 @@ from siteatlas.errors import InputError
 from siteatlas.scanner.reading.entries import read_date
 from siteatlas.settings import MAX_PAGES
 
+# Not more than documents of a site are read at the same time.
+MAX_PROCESSES = 4
+
 
 class Probe(StrEnum):
     """Whether common sitemap paths are tried even if robots.txt lists sitemaps."""
@@ -130,6 +133,15 @@ HeaderOption = Annotated[
 RateOption = Annotated[
     float | None,
     typer.Option(min=0.001, max=1000, help="Maximum number of requests per second per host."),
+]
+ProcessesOption = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        max=MAX_PROCESSES,
+        help="Number of processes that read the sitemaps of a large site: by default 2, or 1 on "
+        "one core; always 1 with --max-urls.",
+    ),
 ]
 VerboseOption = Annotated[
     bool, typer.Option("--verbose", "-v", help="Show log messages, and all problems with samples.")

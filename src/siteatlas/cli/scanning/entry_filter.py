@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from siteatlas.scanner.child_filter import any_of_patterns
-from siteatlas.scanner.events import EntryColumns
+from siteatlas.scanner.events import EncodedEntries, EntryColumns
 
 
 @dataclass(slots=True)
@@ -51,6 +51,12 @@ class EntryFilter:
         self.kept += kept
         self.left_out += len(wanted) - kept
         return columns.where(wanted)
+
+    def count_encoded(self, encoded: EncodedEntries) -> None:
+        """Count entries that a reader process has filtered in the same way."""
+        self.kept += encoded.kept
+        self.left_out += encoded.found - encoded.kept
+        self.undated += encoded.undated
 
     def _passes_since(self, lastmod: datetime | None) -> bool:
         """Whether `siteatlas scan --since` keeps an entry; counts entries without a lastmod."""

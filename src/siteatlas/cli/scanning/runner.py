@@ -166,7 +166,8 @@ class ScanRunner:
                 # No pause from here on, so that an interrupt cannot part count and output.
                 builder.observe(wanted)
                 if isinstance(wanted, EntriesRead):
-                    sink.put(encode(run.target.name, wanted))
+                    encoded = wanted.encoded
+                    sink.put(encoded.data if encoded else encode(run.target.name, wanted))
                     if builder.report.url_count == self._max_urls:
                         builder.observe(ProblemSeen(UrlLimitReached.code))
                         builder.truncate(UrlLimitReached())
@@ -176,6 +177,9 @@ class ScanRunner:
     def _wanted_of(self, event: ScanEvent, builder: ReportBuilder) -> ScanEvent:
         """A scan event, reduced to the entries that the filters and `--max-urls` keep."""
         if not isinstance(event, EntriesRead) or self._wanted.keeps_all:
+            return event
+        if event.encoded is not None:
+            self._wanted.count_encoded(event.encoded)
             return event
         columns = self._wanted.apply(event.columns)
         if self._max_urls is not None:

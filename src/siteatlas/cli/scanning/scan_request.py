@@ -17,7 +17,10 @@ STREAMED = frozenset({ScanFormat.URLS, ScanFormat.JSONL, ScanFormat.CSV})
 
 @dataclass(frozen=True, slots=True)
 class ScanRequest:
-    """What one `siteatlas scan` writes, in which format and where, and what counts as a failure."""
+    """What one `siteatlas scan` writes, in which format and where, and what counts as a failure.
+
+    `readers` is how many processes may read documents beside the first one.
+    """
 
     format: ScanFormat
     output: Path | None
@@ -25,6 +28,7 @@ class ScanRequest:
     wanted: EntryFilter
     timeout: float | None
     fail_on: FailOn
+    readers: int = 0
 
     @property
     def is_streamed(self) -> bool:

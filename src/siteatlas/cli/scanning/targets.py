@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from siteatlas.aio.daemon_thread import DaemonWorker
 from siteatlas.cli.scanning.local_paths import local_path, may_be_site
 from siteatlas.cli.scanning.messages import print_scan_error
+from siteatlas.cli.scanning.site_readers import ScanReaders
 from siteatlas.cli.terminal.output import is_terminal, print_message
 from siteatlas.cli.terminal.site_list import MAX_LINE_CHARS, STDIN, site_in_line
 from siteatlas.errors import InputError
@@ -37,7 +38,7 @@ class ScanTargets:
     """Turns arguments into targets. Addresses are checked before any request.
 
     `usual` is the policy of other commands, without what was allowed for this scan. With `only`,
-    an address means the one document there.
+    an address means the one document there. `readers`, if set, may read documents of the sites.
     """
 
     def __init__(
@@ -55,6 +56,7 @@ class ScanTargets:
         self._options = options
         self._only = only
         self.worst_refusal = 0
+        self.readers: ScanReaders | None = None
 
     def of(self, text: str) -> ScanTarget:
         """The target of an argument; raises InputError for what is neither file nor site."""
@@ -103,7 +105,13 @@ class ScanTargets:
             if address.is_site_root:
                 raise InputError(NO_DOCUMENT)
             options = replace(options, only_document=address.url)
-        return ScanTarget(name, lambda: self._analyzer.scan(address, options), text, address)
+
+        def events() -> AsyncGenerator[ScanEvent, None]:
+            """Scan the site of this target."""
+            readers = self.readers.of_site(name) if self.readers else None
+            return self._analyzer.scan(address, options, readers=readers)
+
+        return ScanTarget(name, events, text, address)
 
 
 async def single_target(target: ScanTarget) -> AsyncIterator[ScanTarget]:

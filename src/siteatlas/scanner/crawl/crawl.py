@@ -18,6 +18,7 @@ from siteatlas.net.client import HttpClient
 from siteatlas.safe_text import storable
 from siteatlas.scanner.crawl.candidates import CrawlCandidate
 from siteatlas.scanner.crawl.frontier import Frontier, UrlLimit
+from siteatlas.scanner.crawl.reader_pool import RemoteReaders
 from siteatlas.scanner.crawl.visit import Visitor, VisitResult
 from siteatlas.scanner.events import (
     CandidateJudged,
@@ -52,11 +53,17 @@ class Crawl:
     """All documents of one scan. `failures` are those that could not be read, with the error."""
 
     def __init__(
-        self, site: WebAddress, options: ScanOptions, memory: ScanMemory, emit: Emit
+        self,
+        site: WebAddress,
+        options: ScanOptions,
+        memory: ScanMemory,
+        emit: Emit,
+        readers: RemoteReaders | None = None,
     ) -> None:
         self._options = options
         self._memory = memory
         self._emit = emit
+        self._readers = readers
         self._budget = UrlLimit(options.max_urls, options.urls_done)
         self._reported: Counter[str] = Counter()
         self._refused: set[str] = set()
@@ -78,6 +85,7 @@ class Crawl:
             emit=self._emit,
             follow=self._follow,
             find_duplicates=self._options.find_duplicates,
+            readers=self._readers,
         )
 
     async def add(

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from siteatlas.errors import SiteatlasError
+from siteatlas.scanner.crawl.reader_messages import ReadSummary
 from siteatlas.scanner.events import (
     DiscoveryMethod,
     DocumentClosed,
@@ -26,6 +27,8 @@ from siteatlas.scanner.reading.document import DocumentReader
 class DocumentReading:
     """One document; there is no `reader` before its body arrives, and none if it is unchanged.
 
+    Of one that a reader process reads, it is the summary.
+
     `content_hash`, `type` and `wire_bytes` are of an unchanged document; otherwise the reader has
     them.
     """
@@ -37,7 +40,7 @@ class DocumentReading:
     depth: int = 0
     listed_lastmod: datetime | None = None
     http_status: int | None = None
-    reader: DocumentReader | None = None
+    reader: DocumentReader | ReadSummary | None = None
     entries_sent: int = 0
     validators: Validators = Validators()
     content_hash: str | None = None

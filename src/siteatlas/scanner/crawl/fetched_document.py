@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from siteatlas.scanner.crawl.candidates import CrawlCandidate
 from siteatlas.scanner.crawl.document_reading import DocumentReading
 from siteatlas.scanner.crawl.placement import Placement
-from siteatlas.scanner.events import EntriesRead, EntryColumns, RecognizedEntries
+from siteatlas.scanner.events import ChildLink, EntriesRead, EntryColumns, RecognizedEntries
 from siteatlas.scanner.reading.duplicates import DuplicateUrls
 
 
@@ -16,6 +17,7 @@ class FetchedDocument(DocumentReading):
     """The state of one visit; `claimed_url` is the target of a redirect that it reads.
 
     `children_left_out`: the filter of the scan left out some of what an index lists.
+    `entries_to_skip` and `children_to_skip` were sent before the reader process was lost.
     """
 
     candidate: CrawlCandidate
@@ -26,6 +28,9 @@ class FetchedDocument(DocumentReading):
     children_found: int = 0
     children_left_out: bool = False
     claimed_url: str | None = None
+    reader_lost: bool = False
+    entries_to_skip: int = 0
+    children_to_skip: int = 0
 
     @classmethod
     def of(cls, candidate: CrawlCandidate) -> FetchedDocument:
@@ -49,6 +54,28 @@ class FetchedDocument(DocumentReading):
     def unsent_count(self) -> int:
         """How many entries were found and not sent yet."""
         return len(self.unsent) + len(self.unsent_recognized)
+
+    def begin_again(self) -> None:
+        """Prepare to read the document once more: its reader process was lost on the way."""
+        self.reader_lost = True
+        self.type = self.reader.type if self.reader else None
+        self.reader = None
+        self.entries_to_skip = self.entries_sent
+        self.children_to_skip = self.children_found
+
+    def unsent_columns(self, columns: EntryColumns) -> EntryColumns:
+        """The entries of a result without those that were sent before a process was lost."""
+        skipped = min(self.entries_to_skip, len(columns))
+        if not skipped:
+            return columns
+        self.entries_to_skip -= skipped
+        return columns.where(place >= skipped for place in range(len(columns)))
+
+    def unsent_children(self, children: Sequence[ChildLink]) -> Sequence[ChildLink]:
+        """The children of a result without those that were followed before a process was lost."""
+        skipped = min(self.children_to_skip, len(children))
+        self.children_to_skip -= skipped
+        return children[skipped:] if skipped else children
 
     def take_unsent(self) -> EntriesRead:
         """The event of these entries, which count as sent from now on."""

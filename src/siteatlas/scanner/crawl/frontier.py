@@ -50,6 +50,7 @@ class Frontier:
         self._seen = HashArrays(FEW_ARRAYS)
         self._contents = HashArrays(FEW_ARRAYS)
         self._documents = 0
+        self._documents_read = 0
         self._queue = CandidateQueue()
 
     def add(self, candidate: CrawlCandidate) -> ProblemCode | None:
@@ -83,12 +84,18 @@ class Frontier:
         """Whether no other document of this scan had exactly this content."""
         return self._contents.add(_seen_key(content_hash))
 
+    @property
+    def documents_left(self) -> int:
+        """How many of the documents that are known so far were not read to their end."""
+        return self._documents - self._documents_read
+
     async def next(self) -> CrawlCandidate:
         """Wait for a candidate; the caller calls `done` when it has been read."""
         return await self._queue.get()
 
     def done(self) -> None:
         """One candidate has been read."""
+        self._documents_read += 1
         self._queue.task_done()
 
     async def drained(self) -> None:

@@ -21,7 +21,7 @@ class SiteHosts:
     """The hosts of one site, and how many documents were requested on foreign ones."""
 
     def __init__(self, site_host: str) -> None:
-        self._site = bare_host(site_host)
+        self.site = bare_host(site_host)
         self._named: set[str] = set()
         self._foreign: Counter[str] = Counter()
 
@@ -33,9 +33,9 @@ class SiteHosts:
         """Whether a host is the site's own, a subdomain of it, or the domain above it."""
         host = bare_host(host)
         return (
-            host == self._site
-            or host.endswith("." + self._site)
-            or (self._site.endswith("." + host) and is_registrable(host))
+            host == self.site
+            or host.endswith("." + self.site)
+            or (self.site.endswith("." + host) and is_registrable(host))
         )
 
     def follows(self, host: str, parent_host: str) -> bool:

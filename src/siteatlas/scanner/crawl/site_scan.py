@@ -23,6 +23,7 @@ from siteatlas.net.client import HttpClient
 from siteatlas.net.politeness import Politeness
 from siteatlas.scanner.crawl.crawl import Crawl
 from siteatlas.scanner.crawl.origin_search import GuessBudget, OriginSearch
+from siteatlas.scanner.crawl.reader_pool import RemoteReaders
 from siteatlas.scanner.crawl.reasons import most_specific_error
 from siteatlas.scanner.discovery.origins import (
     TRY_NEXT_ORIGIN_ERRORS,
@@ -54,6 +55,7 @@ class SiteScan:
         politeness: Politeness,
         user_agent: str,
         emit: Emit,
+        readers: RemoteReaders | None = None,
     ) -> None:
         self._site = site
         self._options = options
@@ -61,7 +63,7 @@ class SiteScan:
         self._politeness = politeness
         self._user_agent = user_agent
         self._emit = emit
-        self._crawl = Crawl(site, options, memory, emit)
+        self._crawl = Crawl(site, options, memory, emit, readers)
         self._guesses = GuessBudget()
         self._home_error: SiteatlasError | None = None
 

@@ -1,15 +1,13 @@
-"""Reads one candidate: requests it, reads it as a stream, and reports what was found.
+"""Reads one candidate: requests it, has it read as a stream, and reports how that ended.
 
-Errors of a document never propagate. `crawl.py` decides which candidates are read.
+Errors of a document never propagate. `crawl.py` decides which candidates are read,
+`body_reading.py` reports what they list.
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 
-from siteatlas.aio.fairness import fair_loop
 from siteatlas.errors import (
     AddressError,
     EncodingUnsupported,
@@ -17,11 +15,11 @@ from siteatlas.errors import (
     HttpProtocolError,
     ScanError,
     SiteatlasError,
-    UrlLimitReached,
 )
 from siteatlas.logs import get_logger
 from siteatlas.net.client import HttpClient
 from siteatlas.net.response import Response
+from siteatlas.scanner.crawl.body_reading import BodyReader, FollowChildren
 from siteatlas.scanner.crawl.candidates import CrawlCandidate
 from siteatlas.scanner.crawl.fetched_document import FetchedDocument
 from siteatlas.scanner.crawl.frontier import Frontier, UrlLimit
@@ -32,12 +30,12 @@ from siteatlas.scanner.crawl.known_documents import (
     lied,
     validators_in,
 )
-from siteatlas.scanner.crawl.placement import Placement
+from siteatlas.scanner.crawl.reader_pool import RemoteReaders
 from siteatlas.scanner.crawl.redirect_targets import RedirectTargets
+from siteatlas.scanner.crawl.remote_document import ReaderLost
+from siteatlas.scanner.crawl.verdicts import emit_verdict
 from siteatlas.scanner.discovery.probes import RandomPathResult
 from siteatlas.scanner.events import (
-    CandidateJudged,
-    ChildLink,
     DocumentOutcome,
     DocumentRequested,
     Emit,
@@ -48,17 +46,11 @@ from siteatlas.scanner.events import (
 from siteatlas.scanner.problem_codes import ProblemCode
 from siteatlas.scanner.reading.content_hash import ContentHash
 from siteatlas.scanner.reading.document import DocumentReader
-from siteatlas.scanner.reading.duplicates import DuplicateUrls
-from siteatlas.scanner.reading.tally import ReadResult
 from siteatlas.scanner.scan_memory import KnownDocument, ScanMemory
 
 log = get_logger("scanner")
 
-ENTRIES_PER_EVENT = 500
 NOT_MODIFIED = 304
-
-# Returns whether a filter left out some of the children.
-FollowChildren = Callable[[CrawlCandidate, str, Iterable[ChildLink], HttpClient], Awaitable[bool]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +80,7 @@ class Visitor:
         emit: Emit,
         follow: FollowChildren,
         find_duplicates: bool = False,
+        readers: RemoteReaders | None = None,
     ) -> None:
         self._client = client
         self._frontier = frontier
@@ -95,9 +88,16 @@ class Visitor:
         self._budget = budget
         self._emit = emit
         self._follow = follow
-        self._find_duplicates = find_duplicates
         self._targets = RedirectTargets(frontier)
-        self._one_at_a_time = asyncio.Lock()
+        self._bodies = BodyReader(
+            client,
+            frontier,
+            budget=budget,
+            emit=emit,
+            follow=follow,
+            find_duplicates=find_duplicates,
+            readers=readers,
+        )
         self.random_path = RandomPathResult()
 
     async def visit(self, candidate: CrawlCandidate) -> VisitResult:
@@ -122,7 +122,7 @@ class Visitor:
 
     async def _skip_done(self, candidate: CrawlCandidate, known: KnownDocument) -> VisitResult:
         """Skip a document finished earlier in this scan; only follow its children."""
-        await self._emit_verdict(candidate, Verdict.ACCEPTED, ProblemCode.DONE_BEFORE)
+        await emit_verdict(self._emit, candidate, Verdict.ACCEPTED, ProblemCode.DONE_BEFORE)
         return await self._follow_known(candidate, known)
 
     async def _follow_known(self, candidate: CrawlCandidate, known: KnownDocument) -> VisitResult:
@@ -131,11 +131,18 @@ class Visitor:
         return VisitResult(DocumentOutcome.UNCHANGED)
 
     async def _fetch_with_fallback(self, reading: FetchedDocument) -> VisitResult:
-        """Fetch a document with gzip; without compression if the response has an unknown one."""
+        """Fetch a document with gzip; again without it if the response has an unknown compression.
+
+        A document whose reader process was lost is fetched and read again by this process.
+        """
         try:
             return await self._fetch(reading, accept_encoding="gzip")
         except EncodingUnsupported:
             return await self._fetch(reading, accept_encoding="identity")
+        except ReaderLost:
+            log.debug("document_read_again", url=reading.url)
+            reading.begin_again()
+            return await self._fetch(reading, accept_encoding="gzip")
 
     async def _fetch(self, reading: FetchedDocument, *, accept_encoding: str) -> VisitResult:
         """Request a document, conditionally if it is known, and read it or report it unchanged."""
@@ -157,8 +164,8 @@ class Visitor:
         """Read the document of a response, unless it is a soft 404 or was read before."""
         candidate = reading.candidate
         if candidate.is_guess and reading.url == self.random_path.final_url:
-            await self._emit_verdict(
-                candidate, Verdict.REJECTED, ProblemCode.SOFT_404, reading=reading
+            await emit_verdict(
+                self._emit, candidate, Verdict.REJECTED, ProblemCode.SOFT_404, reading=reading
             )
             return VisitResult(DocumentOutcome.UNREAD)
         # Before the URL counts as seen, because an unknown compression leads to a second request.
@@ -182,7 +189,7 @@ class Visitor:
                 reading.wire_bytes = body.size
                 return await self._close_same_content(reading, known, response)
             reader.known_entries = await self._known.load_entries(known, body)
-            await self._read_body(reading, reader, response, body)
+            await self._bodies.read(reading, reader, response, body)
         finally:
             body.release()
             if not reading.is_open:
@@ -191,6 +198,8 @@ class Visitor:
 
     async def _claim(self, reading: FetchedDocument) -> bool:
         """Claim the final URL; False, and a report, if this scan has read it or reads it anyway."""
+        if reading.reader_lost and reading.claimed_url == reading.redirected_to:
+            return True
         if await self._targets.claim(reading.candidate, reading.url):
             reading.claimed_url = reading.redirected_to
             return True
@@ -199,87 +208,9 @@ class Visitor:
 
     async def _report_duplicate(self, reading: FetchedDocument) -> None:
         """Report a candidate that redirects to a document which this scan has read."""
-        await self._emit_verdict(
-            reading.candidate, Verdict.SKIPPED, ProblemCode.DUPLICATE, reading=reading
+        await emit_verdict(
+            self._emit, reading.candidate, Verdict.SKIPPED, ProblemCode.DUPLICATE, reading=reading
         )
-
-    async def _read_body(
-        self,
-        reading: FetchedDocument,
-        reader: DocumentReader,
-        response: Response,
-        body: HeldBody,
-    ) -> None:
-        """Stream the body of a response through a `DocumentReader` and process its results."""
-        reading.reader = reader
-        reading.placement = Placement(
-            response.address,
-            self._frontier.hosts,
-            reader.tally,
-            anywhere=reading.candidate.named_by_robots,
-        )
-        reading.duplicates = DuplicateUrls(reader.tally) if self._find_duplicates else None
-        try:
-            async for chunk in body.chunks():
-                await self._process_results(reading, reader.feed(chunk))
-        except ScanError:
-            await self._process_results(reading, reader.read_buffered())
-            raise
-        await self._process_results(reading, reader.close())
-
-    async def _process_results(
-        self, reading: FetchedDocument, results: Iterable[ReadResult]
-    ) -> None:
-        """Process results as they are produced, each in a time slice of the event loop."""
-        remaining = iter(results)
-        while True:
-            # Results take several times the memory of the bytes they are read from, so only one
-            # document of a scan may wait with a result for the consumer of the events.
-            async with self._one_at_a_time:
-                async with fair_loop().time_slice():
-                    result = next(remaining, None)
-                if result is None:
-                    return
-                await self._process_result(reading, result)
-
-    async def _process_result(self, reading: FetchedDocument, result: ReadResult) -> None:
-        """Follow the children and collect the entries of a result, up to the URL limit."""
-        opened = reading.opened()
-        if opened is not None:
-            await self._emit_verdict(reading.candidate, Verdict.ACCEPTED, None, reading=reading)
-            await self._emit(opened)
-        if result.children:
-            reading.children_found += len(result.children)
-            if await self._follow(reading.candidate, reading.url, result.children, self._client):
-                reading.children_left_out = True
-        if result.entry_count:
-            await self._process_entries(reading, result)
-
-    async def _process_entries(self, reading: FetchedDocument, result: ReadResult) -> None:
-        """Collect the entries of a result, up to the URL limit; send them when there are many."""
-        found = result.entry_count
-        result.limit_entries(self._budget.admit(found))
-        columns = result.columns
-        if reading.placement is not None:
-            reading.placement.note(columns.urls)
-            reading.placement.note(result.recognized.urls)
-        if reading.duplicates is not None:
-            reading.duplicates.note_repeated(columns.urls)
-        # Entries that may list a URL again are sent in the order of the document.
-        if result.recognized or reading.unsent_recognized:
-            await self._send_entries(reading)
-        reading.unsent.extend(columns)
-        reading.unsent_recognized.extend(result.recognized)
-        # Extras may be large, so entries that have some are sent at once.
-        if reading.unsent_count >= ENTRIES_PER_EVENT or (columns.extras and columns.extras[-1]):
-            await self._send_entries(reading)
-        if result.entry_count < found:
-            raise UrlLimitReached
-
-    async def _send_entries(self, reading: FetchedDocument) -> None:
-        """Emit the entries of the document that were not sent yet."""
-        if reading.unsent_count:
-            await self._emit(reading.take_unsent())
 
     async def _close_complete(self, reading: FetchedDocument, response: Response) -> VisitResult:
         """Close a document that was read to its end, with its validators."""
@@ -334,8 +265,8 @@ class Visitor:
         if self._budget.admit(known.entry_count) < known.entry_count:
             # Documents that are read beside it have used up the limit since it was requested.
             await self._emit(ProblemSeen(ProblemCode.URL_LIMIT.value, reading.url))
-        await self._emit_verdict(
-            reading.candidate, Verdict.ACCEPTED, ProblemCode.UNCHANGED, reading=reading
+        await emit_verdict(
+            self._emit, reading.candidate, Verdict.ACCEPTED, ProblemCode.UNCHANGED, reading=reading
         )
         await self._follow(reading.candidate, reading.url, known.children, self._client)
         return await self._close_document(reading, DocumentOutcome.UNCHANGED)
@@ -347,7 +278,7 @@ class Visitor:
         if not reading.is_open:
             is_catch_all_page = isinstance(error, HtmlInstead) and self.random_path.accepts_any_path
             reason = ProblemCode.SOFT_404 if candidate.is_guess and is_catch_all_page else error
-            await self._emit_verdict(candidate, Verdict.REJECTED, reason, reading=reading)
+            await emit_verdict(self._emit, candidate, Verdict.REJECTED, reason, reading=reading)
             # A redirect moves a document only to where it can be read: during maintenance, all of
             # them may redirect to the same page.
             reading.url = reading.requested_url
@@ -362,37 +293,6 @@ class Visitor:
         error: SiteatlasError | None = None,
     ) -> VisitResult:
         """Send the remaining entries and the event for the end of the document."""
-        await self._send_entries(reading)
+        await self._bodies.send_entries(reading)
         await self._emit(reading.closed(outcome, error))
         return VisitResult(outcome, error, reading.is_open)
-
-    async def _emit_verdict(
-        self,
-        candidate: CrawlCandidate,
-        verdict: Verdict,
-        reason: ProblemCode | SiteatlasError | None,
-        *,
-        reading: FetchedDocument | None = None,
-    ) -> None:
-        """Emit the verdict on a candidate; children of an index only have one if skipped."""
-        if candidate.is_child and verdict is not Verdict.SKIPPED:
-            return
-        reader = reading.reader if reading else None
-        await self._emit(
-            CandidateJudged(
-                url=candidate.address.url,
-                method=candidate.method,
-                verdict=verdict,
-                reason=_verdict_reason(reason),
-                http_status=reading.http_status if reading else None,
-                type=reader.type if reader else reading.type if reading else None,
-                final_url=reading.redirected_to if reading else None,
-            )
-        )
-
-
-def _verdict_reason(reason: ProblemCode | SiteatlasError | None) -> str | None:
-    """The code in the verdict on a candidate of the crawl."""
-    if isinstance(reason, SiteatlasError):
-        return reason.code
-    return None if reason is None else reason.value

@@ -14,7 +14,13 @@ from typing import Any
 
 from siteatlas.errors import ScanError
 from siteatlas.safe_text import truncated
-from siteatlas.scanner.events import ChildLink, EntryColumns, ProblemSample, RecognizedEntries
+from siteatlas.scanner.events import (
+    ChildLink,
+    EncodedEntries,
+    EntryColumns,
+    ProblemSample,
+    RecognizedEntries,
+)
 from siteatlas.scanner.problem_codes import ProblemCode
 
 MAX_SAMPLES = 20
@@ -137,7 +143,8 @@ class RawEntries:
 class ReadResult:
     """What was read from one chunk of a document. An `error` ends it after these entries.
 
-    If entries are `recognized`, the others are at these `places` of the chunk.
+    If entries are `recognized`, the others are at these `places` of the chunk. A result of a reader
+    process has only `encoded` entries.
     """
 
     columns: EntryColumns = field(default_factory=EntryColumns)
@@ -145,6 +152,7 @@ class ReadResult:
     error: ScanError | None = None
     recognized: RecognizedEntries = field(default_factory=RecognizedEntries)
     places: Sequence[int] = ()
+    encoded: EncodedEntries | None = None
 
     @property
     def entry_count(self) -> int:
