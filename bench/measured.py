@@ -40,14 +40,27 @@ def peak_memory_mb(pid: int) -> float:
     return int(found[1]) / 1024 if found else 0.0
 
 
+def _with_children(pid: int) -> list[int]:
+    """A process and those that it has started."""
+    try:
+        listed = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii")
+    except OSError:
+        listed = ""
+    return [pid, *map(int, listed.split())]
+
+
 def run_measured(
     command: Sequence[str | Path],
     environment: Mapping[str, str],
     limit: float = 1800,
     *,
     folder: Path | None = None,
+    with_children: bool = False,
 ) -> Measured:
-    """Run `command` in `folder` with its output thrown away, for at most `limit` seconds."""
+    """Run `command` in `folder` with its output thrown away, for at most `limit` seconds.
+
+    `with_children` adds the memory of the processes that it starts.
+    """
     with tempfile.TemporaryFile() as words:
         start = time.perf_counter()
         process = subprocess.Popen(
@@ -55,7 +68,8 @@ def run_measured(
         )
         peak = 0.0
         while process.poll() is None:
-            peak = max(peak, peak_memory_mb(process.pid))
+            pids = _with_children(process.pid) if with_children else [process.pid]
+            peak = max(peak, sum(map(peak_memory_mb, pids)))
             if time.perf_counter() - start > limit:
                 process.kill()
             time.sleep(SECONDS_BETWEEN_LOOKS)

@@ -15,6 +15,7 @@ def measure_scan(_folder: Path, base_url: str, urls: int) -> Figure:
     result = run_measured(
         [our_command(), "scan", base_url, "--format", "jsonl"],
         {**os.environ, "SITEATLAS_EGRESS_ALLOW": allowed},
+        with_children=True,
     )
     if result.exit_code:
         return Figure("scan", problem=last_words(result.words))
