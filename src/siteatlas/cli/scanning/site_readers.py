@@ -10,7 +10,7 @@ from siteatlas.cli.scanning.entry_filter import EntryFilter
 from siteatlas.cli.scanning.site_encoder import SiteEncoder
 from siteatlas.scanner.crawl.reader_pool import ReaderPool, RemoteReaders
 
-# A second one takes 34 MB and gains less, because the first process becomes the bottleneck.
+# Each takes 34 MB; with a second one, a scan would need all the memory that it may take.
 USUAL_READERS = 1
 
 
