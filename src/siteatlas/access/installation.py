@@ -34,45 +34,53 @@ class Installation:
         self,
         *,
         is_closed: bool | None = None,
-        ask: Callable[[], Coroutine[Any, Any, bool]] = _any_key_made,
+        query: Callable[[], Coroutine[Any, Any, bool]] = _any_key_made,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.known = is_closed
         self._clock = clock
-        self._asked_at = float("-inf")
-        self._question = SharedCall(ask)
+        self._checked_at = float("-inf")
+        self._closed_at = float("-inf")
+        self._run_query = query
+        self._query = SharedCall(self._dated_answer)
         self._refresh: asyncio.Task[None] | None = None
 
     async def is_closed(self) -> bool:
         """Whether every request needs a key; DatabaseError if that was never known."""
-        age = self._clock() - self._asked_at
+        age = self._clock() - self._checked_at
         if self.known is None or age >= MAX_AGE_SECONDS:
-            await self._ask()
+            await self._check()
         elif age >= REFRESH_SECONDS and (self._refresh is None or self._refresh.done()):
             # Ahead of time, so that under load no request has to wait for the answer.
-            self._refresh = asyncio.create_task(self._ask())
+            self._refresh = asyncio.create_task(self._check())
         return bool(self.known)
 
     def close(self) -> None:
         """Take note that this process has just made a key."""
         self.known = True
-        self._asked_at = self._clock()
+        self._closed_at = self._clock()
 
     async def finish(self) -> None:
-        """Wait for a question that no request waits for, before the database is closed."""
+        """End a refresh that is still running, before the database is closed."""
         if self._refresh is not None:
-            await self._refresh
+            self._refresh.cancel()
+            await asyncio.wait({self._refresh})
+        await self._query.cancel(ANSWER_SECONDS)
 
-    async def _ask(self) -> None:
+    async def _check(self) -> None:
         """Ask the database; keep what is known if it does not respond."""
-        began = self._clock()
         try:
-            made = await self._question.run(ANSWER_SECONDS)
+            asked_at, made = await self._query.run(ANSWER_SECONDS)
         except (DatabaseError, TimeoutError) as error:
             if self.known is None:
                 raise error if isinstance(error, DatabaseError) else DatabaseTimeout from error
         else:
-            # Not if this process made a key meanwhile.
-            if self._asked_at < began:
+            # A query that began earlier may have missed the key that this process made.
+            if made or asked_at > self._closed_at:
                 self.known = made
-        self._asked_at = self._clock()
+        self._checked_at = self._clock()
+
+    async def _dated_answer(self) -> tuple[float, bool]:
+        """Whether a key was made, and when the query began."""
+        began = self._clock()
+        return began, await self._run_query()

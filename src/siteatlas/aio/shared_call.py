@@ -32,6 +32,12 @@ class SharedCall(Generic[AnswerT]):
             raise TimeoutError
         return call.result()
 
+    async def cancel(self, seconds: float) -> None:
+        """Cancel a call that is still running, and wait for its end for at most `seconds`."""
+        if self._call is not None:
+            self._call.cancel()
+            await asyncio.wait({self._call}, timeout=seconds)
+
 
 def _retrieve_error(call: asyncio.Task[AnswerT]) -> None:
     """Retrieve the error of a call that nobody waits for any more; else asyncio would log it."""
