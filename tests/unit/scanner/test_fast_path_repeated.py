@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from itertools import permutations
+from string import ascii_lowercase
 
 import pytest
 from hypothesis import given, settings
@@ -112,6 +113,17 @@ def test_long_values_are_cut_as_by_the_strict_parser(usual):
     """One entry has more characters than it may, though no single field has."""
     long = [field(name, "x" * 4096) for name in NAMES[:2]] + [field("tag", "x" * 256)] * 32
     fast, strict = columns_of_both_paths([entry(*[usual] * 16), entry(*[long] * 16)], 1)
+    assert fast == strict
+
+
+def test_long_values_in_a_nested_field_are_cut_as_by_the_strict_parser():
+    """One entry has more characters than it may, in the fields of fields."""
+
+    def videos(size: int) -> str:
+        inside = "".join(field(f"child{letter}", letter * size) for letter in ascii_lowercase)
+        return entry(*[[TITLE, field("box", inside)]] * 4)
+
+    fast, strict = columns_of_both_paths([videos(1), videos(3000), videos(1)], 1)
     assert fast == strict
 
 

@@ -134,15 +134,24 @@ def _values(field: Field, column: list[str], *, is_section: bool) -> list[Any] |
     if field.is_repeated:
         return _lists(column)
     if field.children:
+        if _has_long_text(column):
+            return None
         children = [raw and _children(raw) for raw in column]
         return None if None in children else children
     return clean(column, escaped=not is_section)
 
 
+def _has_long_text(column: list[str]) -> bool:
+    """Whether a text with several values is longer than one may be.
+
+    The limits of an entry follow from the number of texts, whatever they hold.
+    """
+    return max(map(len, column), default=0) > MAX_VALUE_CHARS
+
+
 def _lists(column: list[str]) -> list[Any] | None:
     """The values of each text that holds any number of fields; None for the strict parser."""
-    # No longer than a single value, so that the limits of an entry hold for both.
-    if max(map(len, column), default=0) > MAX_VALUE_CHARS:
+    if _has_long_text(column):
         return None
     values = iter(clean(VALUE.findall("".join(column))))
     return [raw and list(islice(values, raw.count("</"))) for raw in column]
