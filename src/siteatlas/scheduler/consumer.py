@@ -78,7 +78,7 @@ class Consumer:
         self._lease_seconds = settings.lease_seconds
         self._processor = Processor(settings, policy)
         self._polling = Polling()
-        self._slots = Slots(settings.concurrency, self._poll_for_free_slot)
+        self._slots = Slots(settings.concurrency, self._poll_for_free_slots)
         self._concurrency = ConcurrencyLimit(settings.concurrency, self._lease_seconds)
         self._suspect: RunningJob | None = None
         self._next_suspect_at = 0.0
@@ -300,11 +300,11 @@ class Consumer:
             self._recounts.start(job.claim.id)
         self._slots.remove(job)
         self._end_isolation(job)
-        self._poll_for_free_slot()
+        self._poll_for_free_slots()
 
-    def _poll_for_free_slot(self) -> None:
-        """Claim a job for a slot that became free, soon."""
-        self._polling.poll_for_free_slot(mostly_busy=self._slots.running > self._slots.size // 2)
+    def _poll_for_free_slots(self) -> None:
+        """Schedule a poll for slots that became free."""
+        self._polling.poll_for_free_slots(few=self._slots.few_are_free)
 
     async def _release_other_jobs(self, suspect: RunningJob) -> None:
         """A suspect runs alone for a limited time, so that a crash can be attributed to it."""

@@ -26,12 +26,12 @@ class Polling:
         """Poll as soon as possible."""
         self._due.set()
 
-    def poll_for_free_slot(self, *, mostly_busy: bool) -> None:
-        """Poll because a slot is free; while most slots are in use, one poll serves several.
+    def poll_for_free_slots(self, *, few: bool) -> None:
+        """Poll because slots are free; if they are few, after waiting a moment for more.
 
         A claim costs as much as a third of a small job, however few jobs it takes.
         """
-        if not mostly_busy:
+        if not few:
             self.poll_now()
         elif self._shared is None:
             loop = asyncio.get_running_loop()

@@ -24,6 +24,7 @@ from siteatlas.storage.models import LOCAL_USER_ID, SYSTEM_USER_ID, JobStatus
 
 RESERVED_FRACTION = 1 / 8
 SITE_FRACTION = 1 / 4
+SHARED_CLAIM_FRACTION = 1 / 8
 MIN_SLOTS_PER_SITE = 2
 PARKED_PER_SLOT = 8
 MIN_STAY_SECONDS = 60.0
@@ -119,6 +120,11 @@ class Slots:
         if len(self._parked) >= self.max_parked:
             return 0
         return max(0, self.size - self.reserved - len(self._running))
+
+    @property
+    def few_are_free(self) -> bool:
+        """Whether fewer slots are free than one claim should fill."""
+        return self.free_for_background < int(self.size * SHARED_CLAIM_FRACTION)
 
     @property
     def running(self) -> int:

@@ -1,4 +1,4 @@
-"""When a worker polls: at once for a submission, together for slots that become free."""
+"""When a worker polls: at once for a submission, together for a few free slots."""
 
 from __future__ import annotations
 
@@ -34,34 +34,42 @@ async def test_without_a_reason_the_next_poll_is_an_interval_away(polling: Polli
     assert not await polls_within(polling, LATER_SECONDS)
 
 
-async def test_slots_that_become_free_in_a_busy_worker_share_a_poll(polling: Polling) -> None:
+async def test_a_few_free_slots_wait_for_more(
+    polling: Polling, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(polling_module, "SHARED_POLL_SECONDS", 60.0)
+    polling.poll_for_free_slots(few=True)
+    assert not await polls_within(polling, LATER_SECONDS)
+
+
+async def test_a_few_free_slots_wait_for_a_moment_only_and_share_the_poll(polling: Polling) -> None:
     for _ in range(5):
-        polling.poll_for_free_slot(mostly_busy=True)
+        polling.poll_for_free_slots(few=True)
     assert await polls_within(polling, SOON_SECONDS)
     assert not await polls_within(polling, LATER_SECONDS)
 
 
 async def test_a_poll_serves_slots_that_became_free_before_it(polling: Polling) -> None:
-    polling.poll_for_free_slot(mostly_busy=True)
+    polling.poll_for_free_slots(few=True)
     polling.begin_poll()
     assert not await polls_within(polling, LATER_SECONDS)
 
 
 async def test_slots_that_become_free_after_a_poll_have_one_of_their_own(polling: Polling) -> None:
-    polling.poll_for_free_slot(mostly_busy=True)
+    polling.poll_for_free_slots(few=True)
     polling.begin_poll()
-    polling.poll_for_free_slot(mostly_busy=True)
+    polling.poll_for_free_slots(few=True)
     assert await polls_within(polling, SOON_SECONDS)
 
 
-@pytest.mark.parametrize("reason", ["submission", "free slot of a worker with few jobs"])
+@pytest.mark.parametrize("reason", ["submission", "many free slots"])
 async def test_other_reasons_do_not_wait_for_a_shared_poll(
     polling: Polling, reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(polling_module, "SHARED_POLL_SECONDS", 60.0)
-    polling.poll_for_free_slot(mostly_busy=True)
+    polling.poll_for_free_slots(few=True)
     if reason == "submission":
         polling.poll_now()
     else:
-        polling.poll_for_free_slot(mostly_busy=False)
+        polling.poll_for_free_slots(few=False)
     assert await polls_within(polling, SOON_SECONDS)

@@ -256,3 +256,12 @@ async def test_a_user_who_was_passed_over_asks_for_a_claim_once_he_has_room():
     assert calls == []
     slots.park(his[0])
     assert calls == [True]
+
+
+@pytest.mark.parametrize(
+    ("size", "running", "few"), [(32, 28, True), (32, 25, True), (32, 24, False), (2, 1, False)]
+)
+async def test_a_few_free_slots_are_less_than_an_eighth(size: int, running: int, *, few: bool):
+    slots = Slots(size)
+    filled(slots, running)
+    assert slots.few_are_free is few
