@@ -146,7 +146,7 @@ def set_up(interpreter: Path, folder: Path) -> bool:
 
 
 def install(folder: Path, *what: str | Path) -> bool:
-    """Install with uv, which takes seconds; with pip if uv fails, as with settings it ignores."""
+    """Install with uv, which takes seconds; fall back to pip, which may know another index."""
     python = folder / "bin" / "python"
     with_uv: Command = [UV, "pip", "install", "--quiet", "--python", python, *what]
     with_pip: Command = [python, "-m", "pip", "--disable-pip-version-check", "--quiet", "install"]

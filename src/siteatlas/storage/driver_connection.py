@@ -11,8 +11,8 @@ from typing import Any
 
 import asyncpg
 
-# Types with smaller ids come with PostgreSQL and are the same on every server.
-FIRST_CUSTOM_TYPE = 16_384
+# Smaller ids are assigned by hand in the sources of PostgreSQL, the same in every version.
+FIRST_UNSTABLE_TYPE = 10_000
 
 _built_in_types: dict[frozenset[int], Sequence[Any]] = {}
 
@@ -57,6 +57,6 @@ class DriverConnection(asyncpg.Connection):  # type: ignore[misc]  # asyncpg has
         if wanted in _built_in_types:
             return _built_in_types[wanted], NoStatement()
         found, statement = await super()._introspect_types(wanted, timeout)
-        if max(wanted) < FIRST_CUSTOM_TYPE:
+        if max(wanted) < FIRST_UNSTABLE_TYPE:
             _built_in_types[wanted] = found
         return found, statement
