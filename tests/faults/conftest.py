@@ -13,7 +13,7 @@ import pytest
 import pytest_asyncio
 
 from tests.faults.cluster import RestartableServer, restartable_server
-from tests.faults.eyes import Eyes, open_eyes
+from tests.faults.database_inspector import DatabaseInspector, open_inspector
 from tests.faults.figures import Figures
 from tests.faults.fleet import Fleet
 from tests.faults.oracle import Story, story
@@ -70,9 +70,9 @@ async def url(cluster: RestartableServer) -> AsyncIterator[str]:
 
 
 @pytest_asyncio.fixture
-async def eyes(url: str) -> AsyncIterator[Eyes]:
-    """A look at the database past everything under test."""
-    async with open_eyes(url) as opened:
+async def inspector(url: str) -> AsyncIterator[DatabaseInspector]:
+    """A direct connection to the database, bypassing proxies and poolers under test."""
+    async with open_inspector(url) as opened:
         yield opened
 
 
@@ -103,7 +103,7 @@ async def named_statements(pooled_url: str) -> list[int]:
     async with AsyncExitStack() as stack:
         found = []
         for _ in range(SERVER_CONNECTIONS):
-            connection = await Eyes(pooled_url).connect(statement_cache_size=0)
+            connection = await DatabaseInspector(pooled_url).connect(statement_cache_size=0)
             stack.push_async_callback(connection.close)
             await stack.enter_async_context(connection.transaction())
             found.append(await connection.fetchval(count))
@@ -111,17 +111,17 @@ async def named_statements(pooled_url: str) -> list[int]:
 
 
 @pytest_asyncio.fixture
-async def fleet(way: str, eyes: Eyes, tmp_path: Path) -> AsyncIterator[Fleet]:
+async def fleet(way: str, inspector: DatabaseInspector, tmp_path: Path) -> AsyncIterator[Fleet]:
     """The processes of a test."""
-    async with Fleet(way, eyes, tmp_path) as running:
+    async with Fleet(way, inspector, tmp_path) as running:
         yield running
 
 
 @pytest_asyncio.fixture
-async def undisturbed(url: str, eyes: Eyes, fleet: Fleet) -> Story:
+async def undisturbed(url: str, inspector: DatabaseInspector, fleet: Fleet) -> Story:
     """The story of the staged site when nothing happens; two workers are there and go on."""
     await fleet.workers(2, concurrency=1)
-    async with staged(url, eyes) as job:
+    async with staged(url, inspector) as job:
         async with held(job, Phase.COMMITTED):
             pass
-        return await story(eyes, job.site.base)
+        return await story(inspector, job.site.base)

@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Self
 
-from tests.faults.eyes import Eyes
+from tests.faults.database_inspector import DatabaseInspector
 from tests.fixtures.commands import COMMAND
 from tests.fixtures.waiting import wait_until
 
@@ -88,8 +88,10 @@ def left_behind(one: FleetProcess) -> list[int]:
 class Fleet:
     """The processes of one test on one database; all are gone when the test is."""
 
-    def __init__(self, url: str, eyes: Eyes, folder: Path, lease: float = 2.0) -> None:
-        self.eyes = eyes
+    def __init__(
+        self, url: str, inspector: DatabaseInspector, folder: Path, lease: float = 2.0
+    ) -> None:
+        self.inspector = inspector
         self.lease = lease
         self.processes: list[FleetProcess] = []
         self._url = url
@@ -140,7 +142,7 @@ class Fleet:
         async def there() -> bool:
             assert one.process.poll() is None, one.said
             query = "SELECT count(*) FROM workers WHERE pid = $1"
-            return bool(await self.eyes.value(query, one.pid))
+            return bool(await self.inspector.value(query, one.pid))
 
         await wait_until(there, seconds=START_SECONDS)
 

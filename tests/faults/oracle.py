@@ -10,7 +10,7 @@ import json
 import os
 from typing import Any
 
-from tests.faults.eyes import NAME, Eyes
+from tests.faults.database_inspector import NAME, DatabaseInspector
 from tests.faults.feed_oracle import NEVER_IN_FEED, TOLD_TO_FEED
 from tests.fixtures.waiting import wait_until
 
@@ -133,40 +133,40 @@ TOLD = {
 Story = dict[str, list[tuple[Any, ...]]]
 
 
-async def violations(eyes: Eyes, *, deaths: int | None = None) -> list[str]:
+async def violations(inspector: DatabaseInspector, *, deaths: int | None = None) -> list[str]:
     """What must never be and is, in words; `deaths` is how many workers the test ended."""
     found = []
     for words, query in NEVER.items():
-        rows = await eyes.rows(query)
+        rows = await inspector.rows(query)
         found += [f"{words}: {[tuple(row) for row in rows[:3]]}"] if rows else []
-    rescued = await eyes.value(DEATHS)
+    rescued = await inspector.value(DEATHS)
     if deaths is not None and rescued > deaths:
         found.append(f"{rescued} rescues, but only {deaths} deaths")
     return found
 
 
-async def left_connections(eyes: Eyes, *, seconds: float = 10) -> list[str]:
+async def left_connections(inspector: DatabaseInspector, *, seconds: float = 10) -> list[str]:
     """The connections of processes that have ended, after a moment to notice."""
 
     async def gone() -> bool:
-        return not await eyes.rows(LEFT_CONNECTIONS, NAME, POOLED)
+        return not await inspector.rows(LEFT_CONNECTIONS, NAME, POOLED)
 
     try:
         await wait_until(gone, seconds=seconds)
     except TimeoutError:
-        return [str(tuple(row)) for row in await eyes.rows(LEFT_CONNECTIONS, NAME, POOLED)]
+        return [str(tuple(row)) for row in await inspector.rows(LEFT_CONNECTIONS, NAME, POOLED)]
     return []
 
 
-async def story(eyes: Eyes, base: str) -> Story:
+async def story(inspector: DatabaseInspector, base: str) -> Story:
     """All that the scans of a site left behind, told without its address."""
-    domain_id = await eyes.value(
+    domain_id = await inspector.value(
         "SELECT id FROM domains WHERE domain = $1", base.removeprefix("http://")
     )
     told: Story = {}
     for part, query in TOLD.items():
         values = (domain_id, base) if "$2" in query else (domain_id,)
-        told[part] = [_without(base, row) for row in await eyes.rows(query, *values)]
+        told[part] = [_without(base, row) for row in await inspector.rows(query, *values)]
     return told
 
 

@@ -16,7 +16,7 @@ from siteatlas.net.address import parse_site
 from siteatlas.queue.submission import submit_site
 from siteatlas.storage.models import LOCAL_USER_ID, Job
 from siteatlas.storage.session import create_database
-from tests.faults.eyes import Eyes
+from tests.faults.database_inspector import DatabaseInspector
 from tests.faults.stage import DOCUMENTS, StagedSite
 from tests.fixtures.site_server import SiteServer
 from tests.fixtures.waiting import wait_until
@@ -73,11 +73,11 @@ class StagedJob:
 
     id: int
     site: StagedSite
-    eyes: Eyes
+    inspector: DatabaseInspector
 
     async def let_start(self) -> None:
         """Its time has come."""
-        await self.eyes.rows("UPDATE jobs SET run_at = now() WHERE id = $1", self.id)
+        await self.inspector.rows("UPDATE jobs SET run_at = now() WHERE id = $1", self.id)
 
 
 async def submit(url: str, site: SiteServer, *, start: bool = True) -> int:
@@ -97,10 +97,10 @@ async def submit(url: str, site: SiteServer, *, start: bool = True) -> int:
 
 
 @asynccontextmanager
-async def staged(url: str, eyes: Eyes) -> AsyncIterator[StagedJob]:
+async def staged(url: str, inspector: DatabaseInspector) -> AsyncIterator[StagedJob]:
     """A site with a job on it that waits to be let go."""
     async with StagedSite() as site:
-        job = StagedJob(await submit(url, site, start=False), site, eyes)
+        job = StagedJob(await submit(url, site, start=False), site, inspector)
         try:
             yield job
         finally:
@@ -115,7 +115,7 @@ def held(job: StagedJob, phase: Phase) -> AbstractAsyncContextManager[None]:
 @asynccontextmanager
 async def _claimed(job: StagedJob) -> AsyncIterator[None]:
     lock = "SELECT FROM domains WHERE domain = $1 FOR UPDATE"
-    async with job.eyes.holding(lock, job.site.host_port) as holder:
+    async with job.inspector.holding(lock, job.site.host_port) as holder:
         await job.let_start()
         await _until_blocked(job, holder.get_server_pid())
         yield
@@ -137,7 +137,7 @@ async def _body(job: StagedJob) -> AsyncIterator[None]:
 async def _batch(job: StagedJob) -> AsyncIterator[None]:
     async with _gate(job, "batch"):
         big = f"{job.site.base}/big.xml"
-        await job.eyes.wait_for(STORED, big, 8_000, seconds=REACH_SECONDS)
+        await job.inspector.wait_for(STORED, big, 8_000, seconds=REACH_SECONDS)
         yield
 
 
@@ -150,9 +150,9 @@ async def _copying(job: StagedJob) -> AsyncIterator[None]:
     lock = "LOCK TABLE sitemap_urls IN SHARE MODE"
     async with _gate(job, "last"):
         last = f"{job.site.base}/last.xml"
-        await job.eyes.wait_for(STORED, last, 3_000, seconds=REACH_SECONDS)
-        async with job.eyes.holding(lock):
-            await job.eyes.wait_for(COPY_WAITS, seconds=REACH_SECONDS)
+        await job.inspector.wait_for(STORED, last, 3_000, seconds=REACH_SECONDS)
+        async with job.inspector.holding(lock):
+            await job.inspector.wait_for(COPY_WAITS, seconds=REACH_SECONDS)
             yield
 
 
@@ -160,14 +160,14 @@ async def _copying(job: StagedJob) -> AsyncIterator[None]:
 async def _between(job: StagedJob) -> AsyncIterator[None]:
     async with _gate(job, "last"):
         others = len(DOCUMENTS) - 1
-        await job.eyes.wait_for(COMPLETE, job.id, expected=others, seconds=REACH_SECONDS)
+        await job.inspector.wait_for(COMPLETE, job.id, expected=others, seconds=REACH_SECONDS)
         yield
 
 
 @asynccontextmanager
 async def _publishing(job: StagedJob) -> AsyncIterator[None]:
     lock = "SELECT FROM scans WHERE job_id = $1 FOR NO KEY UPDATE"
-    async with _gate(job, "robots"), job.eyes.holding(lock, job.id) as holder:
+    async with _gate(job, "robots"), job.inspector.holding(lock, job.id) as holder:
         job.site.open_all()
         await _until_blocked(job, holder.get_server_pid())
         yield
@@ -177,9 +177,9 @@ async def _publishing(job: StagedJob) -> AsyncIterator[None]:
 async def _ending(job: StagedJob) -> AsyncIterator[None]:
     """The record of the attempt is the last row; ours, not committed, is in its way."""
     async with _gate(job, "robots"):
-        fence = (await job.eyes.job(job.id))["fence"]
+        fence = (await job.inspector.job(job.id))["fence"]
         row = "INSERT INTO job_attempts (job_id, fence, attempt, outcome) VALUES ($1, $2, 0, '')"
-        async with job.eyes.holding(row, job.id, fence) as holder:
+        async with job.inspector.holding(row, job.id, fence) as holder:
             job.site.open_all()
             await _until_blocked(job, holder.get_server_pid())
             yield
@@ -188,7 +188,7 @@ async def _ending(job: StagedJob) -> AsyncIterator[None]:
 @asynccontextmanager
 async def _committed(job: StagedJob) -> AsyncIterator[None]:
     await job.let_start()
-    await job.eyes.wait_for_status(job.id, "completed", seconds=REACH_SECONDS)
+    await job.inspector.wait_for_status(job.id, "completed", seconds=REACH_SECONDS)
     yield
 
 
@@ -205,7 +205,7 @@ async def _gate(job: StagedJob, name: str) -> AsyncIterator[None]:
 
 
 async def _until_blocked(job: StagedJob, holder_pid: int) -> None:
-    await job.eyes.wait_for(BLOCKED_BY, holder_pid, seconds=REACH_SECONDS)
+    await job.inspector.wait_for(BLOCKED_BY, holder_pid, seconds=REACH_SECONDS)
 
 
 HOLDS: dict[Phase, Callable[[StagedJob], AbstractAsyncContextManager[None]]] = {

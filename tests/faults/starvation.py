@@ -18,7 +18,7 @@ from siteatlas.queue.new_job import Priority
 from siteatlas.queue.submission import submit_site
 from siteatlas.storage.session import bind_database, create_database, get_background_session
 from tests.faults import hostile_sites
-from tests.faults.eyes import Eyes
+from tests.faults.database_inspector import DatabaseInspector
 from tests.faults.figures import Figures, percentile
 from tests.faults.fleet import Fleet, FleetProcess
 from tests.fixtures.waiting import wait_until
@@ -69,7 +69,7 @@ class Target:
 
     process: FleetProcess
     address: str
-    eyes: Eyes
+    inspector: DatabaseInspector
     client: httpx.AsyncClient
 
     async def submit_batch(self, sites: Sequence[str]) -> None:
@@ -88,14 +88,14 @@ class Target:
     async def seconds_to(self, job: str, column: str, *, patience: float) -> float:
         """The seconds between the submission of a job and a later moment of it."""
         found = f"SELECT {column} IS NOT NULL FROM jobs WHERE job_id = $1"
-        await self.eyes.wait_for(found, UUID(job), seconds=patience)
+        await self.inspector.wait_for(found, UUID(job), seconds=patience)
         taken = f"SELECT extract(epoch FROM {column} - created_at) FROM jobs WHERE job_id = $1"
-        return float(await self.eyes.value(taken, UUID(job)))
+        return float(await self.inspector.value(taken, UUID(job)))
 
     async def held(self) -> int:
         """How many jobs are held by workers."""
         query = "SELECT count(*) FROM jobs WHERE status = 'processing'"
-        return int(await self.eyes.value(query))
+        return int(await self.inspector.value(query))
 
     def faults(self) -> list[str]:
         """Lines of its log that tell of lost leases or of missing connections."""
@@ -121,7 +121,7 @@ async def attacked(fleet: Fleet, **settings: object) -> AsyncIterator[Target]:
     chosen = {"proxy": sites.said.strip(), "lease_seconds": 60, **settings}
     process, address = await fleet.service(**chosen)
     async with httpx.AsyncClient(timeout=60) as client:
-        yield Target(process, address, fleet.eyes, client)
+        yield Target(process, address, fleet.inspector, client)
 
 
 async def submit_as(url: str, user: UUID, site: str, priority: Priority) -> str:

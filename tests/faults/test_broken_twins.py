@@ -28,7 +28,7 @@ from siteatlas.storage.session import (
     create_database,
     get_background_session,
 )
-from tests.faults.eyes import Eyes
+from tests.faults.database_inspector import DatabaseInspector
 from tests.faults.oracle import violations
 from tests.faults.twins import claim_without_skip_locked, rescue_by_age, write_without_fence
 from tests.fixtures.pipeline import pages, settings_for, submit_server, urlset, work
@@ -56,29 +56,29 @@ async def bound(url: str) -> AsyncIterator[None]:
     await database.close()
 
 
-async def two_workers_claim_at_once(verb: ClaimVerb, eyes: Eyes) -> None:
+async def two_workers_claim_at_once(verb: ClaimVerb, inspector: DatabaseInspector) -> None:
     """Two claims overlap; then whoever got the job completes it."""
     job = await submit("example.com")
     async with get_background_session() as session, session.begin():
         claims = await verb(session, "one", 1, LEASE)
         other = asyncio.create_task(in_own_session(lambda s: verb(s, "two", 1, LEASE)))
-        await wait_until(lambda: has_ended_or_waits(other, eyes))
+        await wait_until(lambda: has_ended_or_waits(other, inspector))
     claims += await other
     for one in claims:
         with suppress(LeaseLost):
             async with get_background_session() as session, session.begin():
                 await complete(session, one, {"url_count": 0})
-    assert (await eyes.job(job.id))["status"] == "completed"
-    await eyes.rows(
+    assert (await inspector.job(job.id))["status"] == "completed"
+    await inspector.rows(
         "WITH head AS (UPDATE feed_head SET seq = seq + 1 RETURNING seq) "
         "INSERT INTO scans (job_id, job_uuid, domain_id, created_by, state, published_seq) "
         "SELECT id, job_id, domain_id, created_by, 'published', seq FROM jobs, head"
     )
 
 
-async def has_ended_or_waits(claiming: asyncio.Task[Any], eyes: Eyes) -> bool:
+async def has_ended_or_waits(claiming: asyncio.Task[Any], inspector: DatabaseInspector) -> bool:
     """Whether a claim has ended, or waits for the lock of another one."""
-    return claiming.done() or bool(await eyes.rows(WAITING_FOR_LOCKS))
+    return claiming.done() or bool(await inspector.rows(WAITING_FOR_LOCKS))
 
 
 async def in_own_session(work: Callable[[AsyncSession], Awaitable[Any]]) -> Any:
@@ -87,16 +87,16 @@ async def in_own_session(work: Callable[[AsyncSession], Awaitable[Any]]) -> Any:
         return await work(session)
 
 
-async def test_a_claim_without_skip_locked_is_found_out(eyes: Eyes):
-    await two_workers_claim_at_once(claim_without_skip_locked, eyes)
-    assert [line.partition(":")[0] for line in await violations(eyes)] == [
+async def test_a_claim_without_skip_locked_is_found_out(inspector: DatabaseInspector):
+    await two_workers_claim_at_once(claim_without_skip_locked, inspector)
+    assert [line.partition(":")[0] for line in await violations(inspector)] == [
         "a claim has no recorded end"
     ]
 
 
-async def test_the_true_claim_is_found_to_be_right(eyes: Eyes):
-    await two_workers_claim_at_once(claim, eyes)
-    assert await violations(eyes) == []
+async def test_the_true_claim_is_found_to_be_right(inspector: DatabaseInspector):
+    await two_workers_claim_at_once(claim, inspector)
+    assert await violations(inspector) == []
 
 
 def changing_site(go_on: asyncio.Event) -> SiteServer:
@@ -122,7 +122,7 @@ def changing_site(go_on: asyncio.Event) -> SiteServer:
     return SiteServer({"/robots.txt": "Sitemap: {base}/s.xml\n", "/s.xml": answer})
 
 
-async def one_is_overtaken_by_another(eyes: Eyes) -> None:
+async def one_is_overtaken_by_another(inspector: DatabaseInspector) -> None:
     """The first holder has written a portion, and writes on after the second ended the job."""
     go_on = asyncio.Event()
     async with changing_site(go_on) as server:
@@ -130,7 +130,7 @@ async def one_is_overtaken_by_another(eyes: Eyes) -> None:
         processor = Processor(settings, EgressPolicy.from_text(settings.egress_allow))
         submitted = await submit_server(server)
         first = asyncio.create_task(processor.run(await take_one(), JobActivity()))
-        await eyes.wait_for("SELECT count(*) > 0 FROM sitemap_urls")
+        await inspector.wait_for("SELECT count(*) > 0 FROM sitemap_urls")
         await let_lease_expire(submitted.id)
         await work(settings)
         go_on.set()
@@ -138,15 +138,17 @@ async def one_is_overtaken_by_another(eyes: Eyes) -> None:
             await first
 
 
-async def test_a_write_without_the_fence_is_found_out(eyes: Eyes, monkeypatch: pytest.MonkeyPatch):
+async def test_a_write_without_the_fence_is_found_out(
+    inspector: DatabaseInspector, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setattr(batch_writer, "report_progress", write_without_fence)
-    await one_is_overtaken_by_another(eyes)
-    assert "the counter of a document is not that of its rows" in str(await violations(eyes))
+    await one_is_overtaken_by_another(inspector)
+    assert "the counter of a document is not that of its rows" in str(await violations(inspector))
 
 
-async def test_the_true_write_is_found_to_be_right(eyes: Eyes):
-    await one_is_overtaken_by_another(eyes)
-    assert await violations(eyes, deaths=1) == []
+async def test_the_true_write_is_found_to_be_right(inspector: DatabaseInspector):
+    await one_is_overtaken_by_another(inspector)
+    assert await violations(inspector, deaths=1) == []
 
 
 async def a_live_job_takes_long(verb: RescueVerb) -> None:
@@ -158,11 +160,11 @@ async def a_live_job_takes_long(verb: RescueVerb) -> None:
     await in_own_session(verb)
 
 
-async def test_a_rescue_by_age_is_found_out(eyes: Eyes):
+async def test_a_rescue_by_age_is_found_out(inspector: DatabaseInspector):
     await a_live_job_takes_long(rescue_by_age)
-    assert await violations(eyes, deaths=0) == ["1 rescues, but only 0 deaths"]
+    assert await violations(inspector, deaths=0) == ["1 rescues, but only 0 deaths"]
 
 
-async def test_the_true_rescue_is_found_to_be_right(eyes: Eyes):
+async def test_the_true_rescue_is_found_to_be_right(inspector: DatabaseInspector):
     await a_live_job_takes_long(rescue)
-    assert await violations(eyes, deaths=0) == []
+    assert await violations(inspector, deaths=0) == []

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from tests.faults.eyes import Eyes
+from tests.faults.database_inspector import DatabaseInspector
 from tests.faults.fleet import Fleet
 from tests.faults.oracle import Story, bad_words, differences, story, violations
 from tests.faults.phases import Phase, held, staged
@@ -21,63 +21,63 @@ STOP_SECONDS = 20
 
 @pytest.mark.timeout(180)
 async def test_a_slow_way_to_the_database_only_costs_time(
-    url: str, eyes: Eyes, fleet: Fleet, undisturbed: Story
+    url: str, inspector: DatabaseInspector, fleet: Fleet, undisturbed: Story
 ):
     await fleet.stop_all()
-    async with running_proxy(url) as proxy, staged(url, eyes) as job:
+    async with running_proxy(url) as proxy, staged(url, inspector) as job:
         proxy.delay = 0.05
         await fleet.worker(url=proxy.url, lease_seconds=20)
         await job.let_start()
-        await eyes.wait_for_status(job.id, "completed", seconds=PATIENCE)
-        assert differences(undisturbed, await story(eyes, job.site.base)) == []
-        assert (await eyes.job(job.id))["fence"] == 1
+        await inspector.wait_for_status(job.id, "completed", seconds=PATIENCE)
+        assert differences(undisturbed, await story(inspector, job.site.base)) == []
+        assert (await inspector.job(job.id))["fence"] == 1
         await fleet.stop_all()
-    assert await violations(eyes, deaths=0) == []
+    assert await violations(inspector, deaths=0) == []
 
 
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("phase", [Phase.ROBOTS, Phase.BATCH, Phase.PUBLISHING, Phase.ENDING])
 async def test_cut_connections_cost_no_job_and_no_attempt(
-    phase: Phase, url: str, eyes: Eyes, fleet: Fleet, undisturbed: Story
+    phase: Phase, url: str, inspector: DatabaseInspector, fleet: Fleet, undisturbed: Story
 ):
     await fleet.stop_all()
-    async with running_proxy(url) as proxy, staged(url, eyes) as job:
+    async with running_proxy(url) as proxy, staged(url, inspector) as job:
         await fleet.worker(url=proxy.url)
         async with held(job, phase):
             proxy.cut()
-        await eyes.wait_for_status(job.id, "completed", seconds=PATIENCE)
-        assert differences(undisturbed, await story(eyes, job.site.base)) == []
-        ended = await eyes.job(job.id)
+        await inspector.wait_for_status(job.id, "completed", seconds=PATIENCE)
+        assert differences(undisturbed, await story(inspector, job.site.base)) == []
+        ended = await inspector.job(job.id)
         await fleet.stop_all()
     assert (ended["attempt"], ended["rescues"]) == (1, 0)
-    assert await violations(eyes) == []
+    assert await violations(inspector) == []
     assert [line for one in fleet.processes for line in bad_words(one.said)] == []
 
 
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("phase", [Phase.ROBOTS, Phase.BATCH, Phase.BETWEEN])
 async def test_a_worker_in_a_black_hole_stops_its_job_and_another_one_ends_it(
-    phase: Phase, url: str, eyes: Eyes, fleet: Fleet, undisturbed: Story
+    phase: Phase, url: str, inspector: DatabaseInspector, fleet: Fleet, undisturbed: Story
 ):
     await fleet.stop_all()
-    async with running_proxy(url) as proxy, staged(url, eyes) as job:
+    async with running_proxy(url) as proxy, staged(url, inspector) as job:
         lonely = await fleet.worker(url=proxy.url)
         async with held(job, phase):
             proxy.set_mood(Mood.SWALLOW)
             await fleet.worker()
             await wait_until(lambda: "lease_lost" in lonely.said, seconds=PATIENCE)
-        await eyes.wait_for_status(job.id, "completed", seconds=PATIENCE)
+        await inspector.wait_for_status(job.id, "completed", seconds=PATIENCE)
         proxy.set_mood(Mood.PASS)
         await asyncio.sleep(fleet.lease)
-        assert differences(undisturbed, await story(eyes, job.site.base)) == []
-    assert await violations(eyes, deaths=1) == []
+        assert differences(undisturbed, await story(inspector, job.site.base)) == []
+    assert await violations(inspector, deaths=1) == []
 
 
 @pytest.mark.timeout(120)
 async def test_a_worker_in_a_black_hole_still_ends_when_it_is_told_to(
-    url: str, eyes: Eyes, fleet: Fleet
+    url: str, inspector: DatabaseInspector, fleet: Fleet
 ):
-    async with running_proxy(url) as proxy, staged(url, eyes) as job:
+    async with running_proxy(url) as proxy, staged(url, inspector) as job:
         lonely = await fleet.worker(url=proxy.url)
         async with held(job, Phase.BODY):
             proxy.set_mood(Mood.SWALLOW)
@@ -92,7 +92,7 @@ async def test_a_worker_in_a_black_hole_still_ends_when_it_is_told_to(
 async def test_resets_around_the_pooler_cost_no_job(
     place: str,
     url: str,
-    eyes: Eyes,
+    inspector: DatabaseInspector,
     fleet: Fleet,
     undisturbed: Story,
     pgbouncer_program: str,
@@ -100,12 +100,12 @@ async def test_resets_around_the_pooler_cost_no_job(
     await fleet.stop_all()
     async with running_proxy(url) as behind:
         with running_pooler(pgbouncer_program, behind.url) as pooler:
-            async with running_proxy(pooler.url) as before, staged(url, eyes) as job:
+            async with running_proxy(pooler.url) as before, staged(url, inspector) as job:
                 proxy = before if place == "before the pooler" else behind
                 await fleet.worker(url=before.url)
                 async with held(job, Phase.BATCH):
                     proxy.cut()
-                await eyes.wait_for_status(job.id, "completed", seconds=PATIENCE)
-                assert differences(undisturbed, await story(eyes, job.site.base)) == []
+                await inspector.wait_for_status(job.id, "completed", seconds=PATIENCE)
+                assert differences(undisturbed, await story(inspector, job.site.base)) == []
                 await fleet.stop_all()
-    assert await violations(eyes) == []
+    assert await violations(inspector) == []

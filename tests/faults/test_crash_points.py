@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from tests.faults.eyes import Eyes
+from tests.faults.database_inspector import DatabaseInspector
 from tests.faults.figures import Figures
 from tests.faults.fleet import Fleet
 from tests.faults.oracle import (
@@ -45,30 +45,32 @@ class Kill:
 async def kill_in(phase: Phase, job: StagedJob, fleet: Fleet) -> float | None:
     """Kill the worker of a job in a phase; gives the seconds until another one runs it."""
     async with held(job, phase):
-        before = await job.eyes.job(job.id)
+        before = await job.inspector.job(job.id)
         fleet.holder(before["worker_id"]).kill()
-        killed = await job.eyes.value("SELECT clock_timestamp()")
+        killed = await job.inspector.value("SELECT clock_timestamp()")
     if phase is Phase.COMMITTED:
         return None
     again = "SELECT fence > $2 FROM jobs WHERE id = $1"
-    await job.eyes.wait_for(again, job.id, before["fence"], seconds=fleet.lease + SLACK_SECONDS)
-    taken = (await job.eyes.job(job.id))["started_at"]
+    await job.inspector.wait_for(
+        again, job.id, before["fence"], seconds=fleet.lease + SLACK_SECONDS
+    )
+    taken = (await job.inspector.job(job.id))["started_at"]
     return float((taken - killed).total_seconds())
 
 
 async def killed_and_ended(phase: Phase, job: StagedJob, fleet: Fleet) -> Kill:
     """Kill in a phase and wait until the job has ended elsewhere."""
     seconds = await kill_in(phase, job, fleet)
-    await job.eyes.wait_for_status(job.id, "completed", seconds=END_SECONDS)
+    await job.inspector.wait_for_status(job.id, "completed", seconds=END_SECONDS)
     return Kill(phase, seconds, job.site.fetches().total() - len(DOCUMENTS))
 
 
-async def left_behind(fleet: Fleet, eyes: Eyes) -> list[str]:
+async def left_behind(fleet: Fleet, inspector: DatabaseInspector) -> list[str]:
     """What the living leave when all of them are told to end: errors, connections, bad words."""
     statuses = await fleet.stop_all()
     return [
         *(f"ended with {status}" for status in statuses if status != 0),
-        *await left_connections(eyes),
+        *await left_connections(inspector),
         *(line for one in fleet.processes for line in bad_words(one.said)),
     ]
 
@@ -76,15 +78,15 @@ async def left_behind(fleet: Fleet, eyes: Eyes) -> list[str]:
 @pytest.mark.faults_short
 @pytest.mark.parametrize("phase", [Phase.ENDING], ids=lambda phase: phase.name)
 async def test_a_job_whose_worker_is_killed_ends_as_if_undisturbed(
-    phase: Phase, url: str, eyes: Eyes, fleet: Fleet, undisturbed: Story
+    phase: Phase, url: str, inspector: DatabaseInspector, fleet: Fleet, undisturbed: Story
 ):
-    async with staged(url, eyes) as job:
+    async with staged(url, inspector) as job:
         kill = await killed_and_ended(phase, job, fleet)
-        assert differences(undisturbed, await story(eyes, job.site.base)) == []
+        assert differences(undisturbed, await story(inspector, job.site.base)) == []
     assert kill.seconds_to_rerun is not None
     assert kill.seconds_to_rerun <= fleet.lease + SLACK_SECONDS
-    assert await violations(eyes, deaths=1) == []
-    assert await left_behind(fleet, eyes) == []
+    assert await violations(inspector, deaths=1) == []
+    assert await left_behind(fleet, inspector) == []
 
 
 async def kill_at_gate(job: StagedJob, name: str, fleet: Fleet) -> None:
@@ -92,48 +94,48 @@ async def kill_at_gate(job: StagedJob, name: str, fleet: Fleet) -> None:
     gate = job.site.gates[name]
     await wait_until(gate.reached.is_set, seconds=END_SECONDS)
     if name == "last":
-        await eyes_see_all_but_one(job)
+        await wait_until_all_but_one_complete(job)
     gate.reached.clear()
-    fleet.holder((await job.eyes.job(job.id))["worker_id"]).kill()
+    fleet.holder((await job.inspector.job(job.id))["worker_id"]).kill()
 
 
-async def eyes_see_all_but_one(job: StagedJob) -> None:
+async def wait_until_all_but_one_complete(job: StagedJob) -> None:
     """Wait until all documents but the last are committed."""
-    await job.eyes.wait_for(COMPLETE, job.id, expected=len(DOCUMENTS) - 1, seconds=END_SECONDS)
+    await job.inspector.wait_for(COMPLETE, job.id, expected=len(DOCUMENTS) - 1, seconds=END_SECONDS)
 
 
 @pytest.mark.timeout(180)
 async def test_a_job_whose_workers_are_killed_again_and_again_ends_as_if_undisturbed(
-    url: str, eyes: Eyes, fleet: Fleet, undisturbed: Story
+    url: str, inspector: DatabaseInspector, fleet: Fleet, undisturbed: Story
 ):
     gates = ("robots", "batch", "last")
     await fleet.workers(len(gates) - 1, concurrency=1)
-    async with staged(url, eyes) as job:
+    async with staged(url, inspector) as job:
         for name in gates:
             job.site.gates[name].close()
         await job.let_start()
         for name in gates:
             await kill_at_gate(job, name, fleet)
             job.site.gates[name].open()
-        await eyes.wait_for_status(job.id, "completed", seconds=END_SECONDS)
-        assert differences(undisturbed, await story(eyes, job.site.base)) == []
-    assert await violations(eyes, deaths=len(gates)) == []
+        await inspector.wait_for_status(job.id, "completed", seconds=END_SECONDS)
+        assert differences(undisturbed, await story(inspector, job.site.base)) == []
+    assert await violations(inspector, deaths=len(gates)) == []
 
 
 @pytest.mark.timeout(180)
 async def test_a_job_that_ends_three_workers_without_a_document_is_poison(
-    url: str, eyes: Eyes, fleet: Fleet
+    url: str, inspector: DatabaseInspector, fleet: Fleet
 ):
     await fleet.workers(4, concurrency=1)
-    async with staged(url, eyes) as job:
+    async with staged(url, inspector) as job:
         job.site.gates["robots"].close()
         await job.let_start()
         for _ in range(3):
             await kill_at_gate(job, "robots", fleet)
-        await eyes.wait_for_status(job.id, "failed", seconds=fleet.lease + SLACK_SECONDS)
-    ended = await eyes.job(job.id)
+        await inspector.wait_for_status(job.id, "failed", seconds=fleet.lease + SLACK_SECONDS)
+    ended = await inspector.job(job.id)
     assert (ended["error_code"], ended["attempt"]) == ("poison", 0)
-    assert await violations(eyes, deaths=3) == []
+    assert await violations(inspector, deaths=3) == []
 
 
 class Series:
@@ -169,9 +171,9 @@ class Series:
         return self._phases.pop()
 
     async def _round(self, phases: list[Phase]) -> list[str]:
-        eyes = self._fleet.eyes
+        inspector = self._fleet.inspector
         async with AsyncExitStack() as stack:
-            jobs = [await stack.enter_async_context(staged(self._url, eyes)) for _ in phases]
+            jobs = [await stack.enter_async_context(staged(self._url, inspector)) for _ in phases]
             pairs = zip(phases, jobs, strict=True)
             kills = await asyncio.gather(
                 *(killed_and_ended(phase, job, self._fleet) for phase, job in pairs),
@@ -180,10 +182,10 @@ class Series:
             wrong = [
                 difference
                 for job in jobs
-                for difference in differences(self._expected, await story(eyes, job.site.base))
+                for difference in differences(self._expected, await story(inspector, job.site.base))
             ]
         deaths = sum(phase is not Phase.COMMITTED for phase in phases)
-        wrong += await violations(eyes, deaths=deaths)
+        wrong += await violations(inspector, deaths=deaths)
         wrong += [repr(kill) for kill in kills if isinstance(kill, BaseException)]
         self._note(kills)
         self._figures.count("double or missing effects", len(wrong))
@@ -206,15 +208,15 @@ class Series:
     async def _forget(self) -> None:
         """Empty tables, lest the judge should take longer every round."""
         tables = "domains, jobs, scans, sitemaps, sitemap_urls, candidates, job_attempts"
-        await self._fleet.eyes.rows(f"TRUNCATE {tables}, url_changes, feed_events CASCADE")
-        await self._fleet.eyes.rows("UPDATE feed_head SET retained_from = seq")
+        await self._fleet.inspector.rows(f"TRUNCATE {tables}, url_changes, feed_events CASCADE")
+        await self._fleet.inspector.rows("UPDATE feed_head SET retained_from = seq")
 
 
 @pytest.mark.timeout(3600)
 async def test_no_kill_in_any_phase_loses_or_doubles_anything(
-    url: str, eyes: Eyes, fleet: Fleet, undisturbed: Story, figures: Figures
+    url: str, inspector: DatabaseInspector, fleet: Fleet, undisturbed: Story, figures: Figures
 ):
     figures.count("seed of the kills", SEED)
     async for phases, wrong in Series(url, fleet, undisturbed, figures).rounds(KILLS):
         assert wrong == [], f"seed {SEED}, phases {phases}"
-    assert await left_behind(fleet, eyes) == []
+    assert await left_behind(fleet, inspector) == []

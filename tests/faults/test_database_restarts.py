@@ -13,7 +13,7 @@ from contextlib import ExitStack, asynccontextmanager
 import pytest
 
 from tests.faults.cluster import FAST, IMMEDIATE, RestartableServer
-from tests.faults.eyes import Eyes
+from tests.faults.database_inspector import DatabaseInspector
 from tests.faults.figures import Figures
 from tests.faults.fleet import Fleet
 from tests.faults.load import Load, running_load
@@ -30,7 +30,11 @@ BOTH = pytest.mark.parametrize("how", [FAST, IMMEDIATE], ids=["fast", "immediate
 
 @pytest.mark.faults_short
 async def test_a_crash_of_the_database_takes_no_row_from_a_document_that_goes_on(
-    url: str, eyes: Eyes, fleet: Fleet, undisturbed: Story, cluster: RestartableServer
+    url: str,
+    inspector: DatabaseInspector,
+    fleet: Fleet,
+    undisturbed: Story,
+    cluster: RestartableServer,
 ):
     await restart_in(Phase.BATCH, IMMEDIATE, url, fleet, undisturbed, cluster)
 
@@ -58,15 +62,15 @@ async def restart_in(
     cluster: RestartableServer,
 ) -> None:
     """Restart the server while a job is in a phase; the job keeps its attempts and its rows."""
-    eyes = fleet.eyes
-    async with staged(url, eyes) as job:
+    inspector = fleet.inspector
+    async with staged(url, inspector) as job:
         async with held(job, phase):
             await asyncio.to_thread(cluster.restart, how)
-        await eyes.wait_for_status(job.id, "completed", seconds=RECOVERY_SECONDS)
-        assert differences(expected, await story(eyes, job.site.base)) == []
-        ended = await eyes.job(job.id)
+        await inspector.wait_for_status(job.id, "completed", seconds=RECOVERY_SECONDS)
+        assert differences(expected, await story(inspector, job.site.base)) == []
+        ended = await inspector.job(job.id)
     assert (ended["attempt"], ended["rescues"]) == (1, 0)
-    assert await violations(eyes) == []
+    assert await violations(inspector) == []
     assert [line for one in fleet.processes for line in bad_words(one.said)] == []
 
 
@@ -80,26 +84,28 @@ async def loaded(fleet: Fleet, url: str) -> AsyncIterator[Load]:
         yield load
 
 
-async def seconds_to_recover(eyes: Eyes) -> float:
+async def seconds_to_recover(inspector: DatabaseInspector) -> float:
     """Seconds until a job is claimed and one is submitted after this moment."""
     began = time.monotonic()
-    since = await eyes.value("SELECT clock_timestamp()")
+    since = await inspector.value("SELECT clock_timestamp()")
     query = "SELECT count(*) > 0 FROM jobs WHERE started_at > $1 AND created_at > $1"
-    await eyes.wait_for(query, since, seconds=RECOVERY_SECONDS)
+    await inspector.wait_for(query, since, seconds=RECOVERY_SECONDS)
     return time.monotonic() - began
 
 
 async def everything_ended(fleet: Fleet, load: Load) -> None:
     """Each accepted job ended once, nobody saw a 500, and no log tells of a fault of ours."""
     await load.stop()
-    eyes = fleet.eyes
+    inspector = fleet.inspector
     waiting = "SELECT count(*) FROM jobs WHERE status IN ('pending', 'processing')"
-    await eyes.wait_for(waiting, expected=0, seconds=RECOVERY_SECONDS)
-    ended = {str(row["job_id"]): row["status"] for row in await eyes.rows("SELECT * FROM jobs")}
+    await inspector.wait_for(waiting, expected=0, seconds=RECOVERY_SECONDS)
+    ended = {
+        str(row["job_id"]): row["status"] for row in await inspector.rows("SELECT * FROM jobs")
+    }
     lost = {job: ended.get(job) for job in load.accepted if ended.get(job) != "completed"}
     assert lost == {}
     assert set(load.answers) <= {202, 503}
-    assert await violations(eyes) == []
+    assert await violations(inspector) == []
     assert [line for one in fleet.processes for line in bad_words(one.said)] == []
 
 
@@ -124,7 +130,7 @@ async def test_every_accepted_job_ends_though_the_database_restarts_again_and_ag
                 await asyncio.sleep(dice.uniform(0, 0.7))
                 how = dice.choice([FAST, IMMEDIATE])
                 await asyncio.to_thread(cluster.restart, how)
-                recovered = await seconds_to_recover(fleet.eyes)
+                recovered = await seconds_to_recover(fleet.inspector)
                 figures.count("restarts of PostgreSQL under load")
                 figures.sample(f"seconds from restart to jobs running, {way}", recovered)
             await everything_ended(fleet, load)
@@ -134,7 +140,7 @@ async def test_every_accepted_job_ends_though_the_database_restarts_again_and_ag
 
 @pytest.mark.timeout(180)
 async def test_killed_backends_are_not_noticed_by_anybody(
-    url: str, eyes: Eyes, fleet: Fleet, figures: Figures
+    url: str, inspector: DatabaseInspector, fleet: Fleet, figures: Figures
 ):
     victims = """
         SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database()
@@ -143,23 +149,27 @@ async def test_killed_backends_are_not_noticed_by_anybody(
     async with loaded(fleet, url) as load:
         for _ in range(60):
             await asyncio.sleep(0.2)
-            figures.count("backends killed under load", len(await eyes.rows(victims)))
+            figures.count("backends killed under load", len(await inspector.rows(victims)))
         await everything_ended(fleet, load)
 
 
 @pytest.mark.timeout(180)
 async def test_an_outage_longer_than_the_lease_blames_no_job_and_is_told_once(
-    url: str, eyes: Eyes, fleet: Fleet, cluster: RestartableServer, undisturbed: Story
+    url: str,
+    inspector: DatabaseInspector,
+    fleet: Fleet,
+    cluster: RestartableServer,
+    undisturbed: Story,
 ):
     worker = fleet.processes[0]
-    async with staged(url, eyes) as job:
+    async with staged(url, inspector) as job:
         async with held(job, Phase.BODY):
             for _ in range(3):
                 await asyncio.to_thread(cluster.restart, FAST, down_seconds=fleet.lease * 2)
                 back = "SELECT count(*) > 0 FROM workers WHERE last_seen_at > $1"
-                since = await eyes.value("SELECT clock_timestamp()")
-                await eyes.wait_for(back, since)
-        await eyes.wait_for_status(job.id, "completed", seconds=RECOVERY_SECONDS)
-        assert differences(undisturbed, await story(eyes, job.site.base)) == []
+                since = await inspector.value("SELECT clock_timestamp()")
+                await inspector.wait_for(back, since)
+        await inspector.wait_for_status(job.id, "completed", seconds=RECOVERY_SECONDS)
+        assert differences(undisturbed, await story(inspector, job.site.base)) == []
     assert worker.said.count(" database_unavailable ") <= 3 * 2
     assert [line for one in fleet.processes for line in bad_words(one.said)] == []

@@ -13,7 +13,7 @@ from siteatlas.main import create_app
 from siteatlas.settings import Settings
 from siteatlas.storage.models import Job
 from siteatlas.storage.session import bind_database, create_database
-from tests.faults.eyes import Eyes
+from tests.faults.database_inspector import DatabaseInspector
 from tests.faults.figures import Figures
 from tests.faults.fleet import Fleet
 from tests.faults.oracle import bad_words, violations
@@ -48,9 +48,9 @@ async def client(way: str) -> AsyncIterator[httpx.AsyncClient]:
 class Killer:
     """Kills the worker of every second scan: while it reads, while it publishes, at its very end."""
 
-    def __init__(self, fleet: Fleet, eyes: Eyes, figures: Figures) -> None:
+    def __init__(self, fleet: Fleet, inspector: DatabaseInspector, figures: Figures) -> None:
         self._fleet = fleet
-        self._eyes = eyes
+        self._inspector = inspector
         self._figures = figures
         self.deaths = 0
 
@@ -62,24 +62,24 @@ class Killer:
         submitted = await submit_watched(site)
         was_killed = kills and await self._kill(site, submitted.id, number // 2 % 3)
         site.let_go()
-        await self._eyes.wait_for(ENDED, submitted.id, seconds=END_SECONDS)
+        await self._inspector.wait_for(ENDED, submitted.id, seconds=END_SECONDS)
         return await job_of(submitted.id), was_killed
 
     async def _kill(self, site: ChangingSite, job_id: int, where: int) -> bool:
         async def reached_or_ended() -> bool:
-            return site.reached.is_set() or bool(await self._eyes.value(ENDED, job_id))
+            return site.reached.is_set() or bool(await self._inspector.value(ENDED, job_id))
 
         await wait_until(reached_or_ended, seconds=REACH_SECONDS)
         if not site.reached.is_set():
             return False
-        job = await self._eyes.job(job_id)
+        job = await self._inspector.job(job_id)
         async with AsyncExitStack() as stack:
             if where:
                 values = (SCAN_LOCK, job_id) if where == 1 else (ATTEMPT_ROW, job_id, job["fence"])
-                holder = await stack.enter_async_context(self._eyes.holding(*values))
+                holder = await stack.enter_async_context(self._inspector.holding(*values))
                 site.let_go()
                 pid = holder.get_server_pid()
-                await self._eyes.wait_for(BLOCKED_BY, pid, seconds=REACH_SECONDS)
+                await self._inspector.wait_for(BLOCKED_BY, pid, seconds=REACH_SECONDS)
             self._fleet.holder(job["worker_id"]).kill()
         self.deaths += 1
         self._figures.count("kill -9 of a worker, feed checked")
@@ -89,14 +89,14 @@ class Killer:
 
 @pytest.mark.timeout(900)
 async def test_the_feed_is_the_log_though_every_second_worker_is_killed(
-    client: httpx.AsyncClient, eyes: Eyes, fleet: Fleet, figures: Figures
+    client: httpx.AsyncClient, inspector: DatabaseInspector, fleet: Fleet, figures: Figures
 ):
-    killer = Killer(fleet, eyes, figures)
+    killer = Killer(fleet, inspector, figures)
     await fleet.workers(2)
     async with ChangingSite() as site:
         performance = Performance(site, client, killer.run)
         for number, step in enumerate(STEPS):
             await performance.play(number, step)
     assert killer.deaths >= 10
-    assert await violations(eyes, deaths=killer.deaths) == []
+    assert await violations(inspector, deaths=killer.deaths) == []
     assert [line for one in fleet.processes for line in bad_words(one.said)] == []

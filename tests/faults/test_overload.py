@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from tests.faults.eyes import Eyes
+from tests.faults.database_inspector import DatabaseInspector
 from tests.faults.figures import Figures
 from tests.faults.fleet import Fleet
 from tests.faults.oracle import violations
@@ -26,7 +26,7 @@ DEATHS = "SELECT count(*) FROM job_attempts WHERE error_code = 'lease_expired'"
 
 @pytest.mark.timeout(420)
 async def test_workers_that_are_too_slow_for_their_leases_finish_and_blame_no_job(
-    url: str, eyes: Eyes, fleet: Fleet, figures: Figures
+    url: str, inspector: DatabaseInspector, fleet: Fleet, figures: Figures
 ):
     async with AsyncExitStack() as stack:
         sites = [await stack.enter_async_context(SmallSite()) for _ in range(SITES)]
@@ -35,7 +35,7 @@ async def test_workers_that_are_too_slow_for_their_leases_finish_and_blame_no_jo
         began = time.monotonic()
         await fleet.workers(WORKERS, lease_seconds=LEASE)
         try:
-            await eyes.wait_for(COMPLETED, expected=SITES, seconds=PATIENCE)
+            await inspector.wait_for(COMPLETED, expected=SITES, seconds=PATIENCE)
         finally:
             figures.sample("seconds of an overload", time.monotonic() - began)
             for name, query in (
@@ -43,8 +43,8 @@ async def test_workers_that_are_too_slow_for_their_leases_finish_and_blame_no_jo
                 ("claims under overload", CLAIMS),
                 ("leases lost under overload", LOSSES),
             ):
-                figures.count(name, await eyes.value(query))
+                figures.count(name, await inspector.value(query))
     assert all(one.process.poll() is None for one in fleet.processes)
     # A worker that was rescued from takes the blame back with its next heartbeat.
-    await eyes.wait_for(DEATHS, expected=0, seconds=10)
-    assert await violations(eyes) == []
+    await inspector.wait_for(DEATHS, expected=0, seconds=10)
+    assert await violations(inspector) == []

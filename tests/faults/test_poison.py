@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack, suppress
 import pytest
 from aiohttp import web
 
-from tests.faults.eyes import Eyes
+from tests.faults.database_inspector import DatabaseInspector
 from tests.faults.figures import Figures
 from tests.faults.fleet import Fleet
 from tests.faults.phases import submit
@@ -28,15 +28,15 @@ ENDS = "SELECT id, status, error_code FROM jobs"
 class KillerSite(SiteServer):
     """Whoever asks for its sitemap is killed, once the other jobs run too or it is alone."""
 
-    def __init__(self, fleet: Fleet, eyes: Eyes) -> None:
+    def __init__(self, fleet: Fleet, inspector: DatabaseInspector) -> None:
         super().__init__({"/robots.txt": "Sitemap: {base}/only.xml\n", "/only.xml": self._kill})
         self._fleet = fleet
-        self._eyes = eyes
+        self._inspector = inspector
         self.kills = 0
 
     async def _kill(self, _request: web.BaseRequest) -> str:
         with suppress(TimeoutError):
-            await self._eyes.wait_for(RUNNING, expected=INNOCENTS + 1, seconds=0.5)
+            await self._inspector.wait_for(RUNNING, expected=INNOCENTS + 1, seconds=0.5)
         for one in self._fleet.processes:
             if one.process.poll() is None:
                 self.kills += 1
@@ -52,20 +52,20 @@ async def keep_one_worker(fleet: Fleet) -> None:
 
 @pytest.mark.timeout(240)
 async def test_a_job_that_kills_its_worker_is_poison_and_those_beside_it_complete(
-    url: str, eyes: Eyes, fleet: Fleet, figures: Figures
+    url: str, inspector: DatabaseInspector, fleet: Fleet, figures: Figures
 ):
     async with AsyncExitStack() as stack:
-        killer = await stack.enter_async_context(KillerSite(fleet, eyes))
+        killer = await stack.enter_async_context(KillerSite(fleet, inspector))
         sites = [
             await stack.enter_async_context(SmallSite(INNOCENT_SECONDS)) for _ in range(INNOCENTS)
         ]
         innocents = [await submit(url, site) for site in sites]
         guilty = await submit(url, killer)
         supervisor = asyncio.create_task(keep_one_worker(fleet))
-        await eyes.wait_for(WAITING, expected=0, seconds=PATIENCE)
+        await inspector.wait_for(WAITING, expected=0, seconds=PATIENCE)
         supervisor.cancel()
         await asyncio.gather(supervisor, return_exceptions=True)
-    ends = {row["id"]: (row["status"], row["error_code"]) for row in await eyes.rows(ENDS)}
+    ends = {row["id"]: (row["status"], row["error_code"]) for row in await inspector.rows(ENDS)}
     figures.count("workers killed by one job", killer.kills)
     figures.count(
         "of the jobs beside it, completed", list(ends.values()).count(("completed", None))

@@ -9,7 +9,7 @@ import time
 import httpx
 import pytest
 
-from tests.faults.eyes import Eyes
+from tests.faults.database_inspector import DatabaseInspector
 from tests.faults.fleet import Fleet
 from tests.faults.oracle import Story, bad_words, differences, left_connections, story, violations
 from tests.faults.phases import Phase, held, phases_but, staged
@@ -26,27 +26,29 @@ RUNNING = phases_but(Phase.ENDING, Phase.COMMITTED)
 async def test_a_worker_that_is_told_to_end_gives_its_job_back_at_once(
     phase: Phase, url: str, fleet: Fleet, undisturbed: Story
 ):
-    eyes = fleet.eyes
-    async with staged(url, eyes) as job:
+    inspector = fleet.inspector
+    async with staged(url, inspector) as job:
         async with held(job, phase):
-            holder = fleet.holder((await eyes.job(job.id))["worker_id"])
+            holder = fleet.holder((await inspector.job(job.id))["worker_id"])
             began = time.monotonic()
             assert await holder.stop() == 0
             assert time.monotonic() - began < MAX_SECONDS
-            released = await eyes.value("SELECT clock_timestamp()")
-        await eyes.wait_for_status(job.id, "completed", seconds=30)
-        ended = await eyes.job(job.id)
+            released = await inspector.value("SELECT clock_timestamp()")
+        await inspector.wait_for_status(job.id, "completed", seconds=30)
+        ended = await inspector.job(job.id)
         assert (ended["started_at"] - released).total_seconds() < 6
-        assert differences(undisturbed, await story(eyes, job.site.base)) == []
+        assert differences(undisturbed, await story(inspector, job.site.base)) == []
     assert (ended["attempt"], ended["rescues"]) == (1, 0)
-    assert await violations(eyes, deaths=0) == []
+    assert await violations(inspector, deaths=0) == []
     assert bad_words(holder.said) == []
 
 
 @pytest.mark.timeout(120)
-async def test_a_second_signal_ends_a_worker_at_once(url: str, eyes: Eyes, fleet: Fleet):
+async def test_a_second_signal_ends_a_worker_at_once(
+    url: str, inspector: DatabaseInspector, fleet: Fleet
+):
     worker = await fleet.worker(concurrency=1)
-    async with staged(url, eyes) as job, held(job, Phase.BODY):
+    async with staged(url, inspector) as job, held(job, Phase.BODY):
         worker.process.send_signal(signal.SIGTERM)
         await asyncio.sleep(0.3)
         began = time.monotonic()
@@ -56,36 +58,36 @@ async def test_a_second_signal_ends_a_worker_at_once(url: str, eyes: Eyes, fleet
 
 
 @pytest.mark.timeout(120)
-async def test_a_group_of_workers_ends_as_one(url: str, eyes: Eyes, fleet: Fleet):
+async def test_a_group_of_workers_ends_as_one(url: str, inspector: DatabaseInspector, fleet: Fleet):
     group = fleet.launch(COMMAND, "worker", "--processes", "2", concurrency=1)
-    await eyes.wait_for("SELECT count(*) FROM workers", expected=2, seconds=40)
-    async with staged(url, eyes) as job, held(job, Phase.BATCH):
+    await inspector.wait_for("SELECT count(*) FROM workers", expected=2, seconds=40)
+    async with staged(url, inspector) as job, held(job, Phase.BATCH):
         began = time.monotonic()
         assert await group.stop() == 0
         assert time.monotonic() - began < MAX_SECONDS
-        assert (await eyes.job(job.id))["status"] == "pending"
-    assert await eyes.value("SELECT count(*) FROM workers WHERE slots > 0") == 0
-    assert await left_connections(eyes) == []
+        assert (await inspector.job(job.id))["status"] == "pending"
+    assert await inspector.value("SELECT count(*) FROM workers WHERE slots > 0") == 0
+    assert await left_connections(inspector) == []
 
 
 @pytest.mark.timeout(120)
 async def test_a_service_answers_what_it_has_begun_and_gives_its_jobs_back(
-    url: str, eyes: Eyes, fleet: Fleet
+    url: str, inspector: DatabaseInspector, fleet: Fleet
 ):
     service, address = await fleet.service(concurrency=1)
     lock = "LOCK TABLE domains IN ACCESS EXCLUSIVE MODE"
-    async with staged(url, eyes) as job, httpx.AsyncClient(timeout=30) as client:
+    async with staged(url, inspector) as job, httpx.AsyncClient(timeout=30) as client:
         async with held(job, Phase.BATCH):
-            async with eyes.holding(lock):
+            async with inspector.holding(lock):
                 asked = asyncio.create_task(client.get(f"{address}/api/v3/domains"))
-                await eyes.wait_for_blocked()
+                await inspector.wait_for_blocked()
                 service.process.send_signal(signal.SIGTERM)
                 await asyncio.sleep(0.5)
             assert (await asked).status_code == 200
             assert await service.ended(MAX_SECONDS) == 0
-        assert (await eyes.job(job.id))["status"] == "pending"
-    assert await left_connections(eyes) == []
-    assert await violations(eyes, deaths=0) == []
+        assert (await inspector.job(job.id))["status"] == "pending"
+    assert await left_connections(inspector) == []
+    assert await violations(inspector, deaths=0) == []
     assert bad_words(service.said) == []
 
 

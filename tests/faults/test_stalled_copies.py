@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from tests.faults.eyes import Eyes
+from tests.faults.database_inspector import DatabaseInspector
 from tests.faults.figures import Figures
 from tests.faults.fleet import Fleet
 from tests.faults.oracle import Story, differences, story, violations
@@ -21,45 +21,52 @@ STALLED = """
 """
 
 
-async def _ended_once_and_whole(job: StagedJob, eyes: Eyes, undisturbed: Story) -> None:
-    ended = await eyes.job(job.id)
+async def _ended_once_and_whole(
+    job: StagedJob, inspector: DatabaseInspector, undisturbed: Story
+) -> None:
+    ended = await inspector.job(job.id)
     assert (ended["attempt"], ended["status"]) == (1, "completed")
-    assert differences(undisturbed, await story(eyes, job.site.base)) == []
+    assert differences(undisturbed, await story(inspector, job.site.base)) == []
     # The next holder may have got by without meeting the rows of the stalled COPY.
-    await eyes.wait_for(STALLED, expected=0, seconds=PATIENCE)
-    assert await violations(eyes, deaths=1) == []
+    await inspector.wait_for(STALLED, expected=0, seconds=PATIENCE)
+    assert await violations(inspector, deaths=1) == []
 
 
 @pytest.mark.timeout(240)
 async def test_a_worker_frozen_inside_a_copy_costs_no_attempt(
-    url: str, eyes: Eyes, fleet: Fleet, undisturbed: Story, figures: Figures
+    url: str, inspector: DatabaseInspector, fleet: Fleet, undisturbed: Story, figures: Figures
 ):
-    async with staged(url, eyes) as job:
+    async with staged(url, inspector) as job:
         async with held(job, Phase.COPYING):
-            frozen = fleet.holder((await eyes.job(job.id))["worker_id"])
+            frozen = fleet.holder((await inspector.job(job.id))["worker_id"])
             frozen.freeze()
-        await eyes.wait_for(STALLED, expected=1)
+        await inspector.wait_for(STALLED, expected=1)
         began = time.monotonic()
-        await eyes.wait_for_status(job.id, "completed", seconds=PATIENCE)
+        await inspector.wait_for_status(job.id, "completed", seconds=PATIENCE)
         figures.sample("seconds from a freeze inside a COPY to the end", time.monotonic() - began)
-        await _ended_once_and_whole(job, eyes, undisturbed)
+        await _ended_once_and_whole(job, inspector, undisturbed)
 
 
 @pytest.mark.timeout(240)
 async def test_a_host_that_vanishes_inside_a_copy_costs_no_attempt(
-    url: str, way: str, eyes: Eyes, fleet: Fleet, undisturbed: Story, figures: Figures
+    url: str,
+    way: str,
+    inspector: DatabaseInspector,
+    fleet: Fleet,
+    undisturbed: Story,
+    figures: Figures,
 ):
     await fleet.stop_all()
-    async with running_proxy(way) as proxy, staged(url, eyes) as job:
+    async with running_proxy(way) as proxy, staged(url, inspector) as job:
         lost = await fleet.worker(url=proxy.url, concurrency=1)
         async with held(job, Phase.COPYING):
             proxy.set_mood(Mood.SWALLOW)
             lost.kill()
-        await eyes.wait_for(STALLED, expected=1)
+        await inspector.wait_for(STALLED, expected=1)
         await fleet.worker(concurrency=1)
         began = time.monotonic()
-        await eyes.wait_for_status(job.id, "completed", seconds=PATIENCE)
+        await inspector.wait_for_status(job.id, "completed", seconds=PATIENCE)
         figures.sample(
             "seconds from a lost host inside a COPY to the end", time.monotonic() - began
         )
-        await _ended_once_and_whole(job, eyes, undisturbed)
+        await _ended_once_and_whole(job, inspector, undisturbed)

@@ -12,7 +12,7 @@ from uuid import UUID, uuid4
 import pytest
 
 from siteatlas.queue.new_job import Priority
-from tests.faults.eyes import Eyes
+from tests.faults.database_inspector import DatabaseInspector
 from tests.faults.figures import Figures, percentile
 from tests.faults.fleet import Fleet
 from tests.faults.hostile_sites import site
@@ -83,7 +83,7 @@ def assert_usable(probe: Probe, slowest_start: float) -> None:
 async def test_an_honest_site_is_scanned_beside_hostile_ones(fleet: Fleet):
     async with attacked(fleet, concurrency=8) as target:
         await target.submit_batch(hostile(8))
-        await fleet.eyes.wait_for("SELECT count(*) >= 7 FROM jobs WHERE status = 'processing'")
+        await fleet.inspector.wait_for("SELECT count(*) >= 7 FROM jobs WHERE status = 'processing'")
         _, ends = await honest_scans(target, 1, 0)
         assert await target.held() >= 7
         assert len(ends) == 1
@@ -93,7 +93,7 @@ async def test_an_honest_site_is_scanned_beside_hostile_ones(fleet: Fleet):
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("priority", [Priority.BATCH, Priority.INTERACTIVE])
 async def test_a_user_with_one_site_does_not_wait_for_five_thousand_of_another(
-    priority: Priority, url: str, eyes: Eyes, fleet: Fleet, figures: Figures
+    priority: Priority, url: str, inspector: DatabaseInspector, fleet: Fleet, figures: Figures
 ):
     async with attacked(fleet) as target:
         sites = [site("tiny", number) for number in range(FLOOD)]
@@ -101,12 +101,12 @@ async def test_a_user_with_one_site_does_not_wait_for_five_thousand_of_another(
             await target.submit_batch(sites)
         else:
             await submit_each(target, sites)
-        await eyes.wait_for("SELECT count(*) >= 40 FROM jobs WHERE status = 'completed'")
-        other = await add_user(eyes)
+        await inspector.wait_for("SELECT count(*) >= 40 FROM jobs WHERE status = 'completed'")
+        other = await add_user(inspector)
         job = await submit_as(url, other, site("honest", 0), priority)
         start = await target.seconds_to(job, "started_at", patience=120)
-        median = float(await eyes.value(MEDIAN_JOB))
-        waiting = await eyes.value("SELECT count(*) FROM jobs WHERE status = 'pending'")
+        median = float(await inspector.value(MEDIAN_JOB))
+        waiting = await inspector.value("SELECT count(*) FROM jobs WHERE status = 'pending'")
         name = f"{FLOOD} sites of another user, {priority.name.lower()}"
         figures.sample(f"{name}: start, s", start)
         figures.sample(f"{name}: median job, s", median)
@@ -127,7 +127,7 @@ async def submit_each(target: Target, sites: list[str]) -> None:
     await asyncio.gather(*map(submit, sites))
 
 
-async def add_user(eyes: Eyes) -> UUID:
+async def add_user(inspector: DatabaseInspector) -> UUID:
     user = uuid4()
-    await eyes.rows(ADD_USER, user, str(user))
+    await inspector.rows(ADD_USER, user, str(user))
     return user

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.faults.eyes import Eyes
+from tests.faults.database_inspector import DatabaseInspector
 from tests.faults.fleet import Fleet
 from tests.faults.oracle import Story, differences, story, violations
 from tests.faults.phases import Phase, held, phases_but, staged, submit
@@ -18,19 +18,19 @@ PATIENCE = 120
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("phase", phases_but(Phase.COMMITTED))
 async def test_a_worker_that_wakes_up_too_late_writes_nothing(
-    phase: Phase, url: str, eyes: Eyes, fleet: Fleet, undisturbed: Story
+    phase: Phase, url: str, inspector: DatabaseInspector, fleet: Fleet, undisturbed: Story
 ):
-    async with staged(url, eyes) as job:
+    async with staged(url, inspector) as job:
         async with held(job, phase):
-            frozen = fleet.holder((await eyes.job(job.id))["worker_id"])
+            frozen = fleet.holder((await inspector.job(job.id))["worker_id"])
             frozen.freeze()
-        await eyes.wait_for_status(job.id, "completed", seconds=PATIENCE)
-        ended = await eyes.job(job.id)
+        await inspector.wait_for_status(job.id, "completed", seconds=PATIENCE)
+        ended = await inspector.job(job.id)
         assert ended["fence"] > 1
         frozen.thaw()
         await wait_until(lambda: "lease_lost" in frozen.said)
-        assert differences(undisturbed, await story(eyes, job.site.base)) == []
-        assert await eyes.job(job.id) == ended
-    assert await violations(eyes, deaths=1) == []
+        assert differences(undisturbed, await story(inspector, job.site.base)) == []
+        assert await inspector.job(job.id) == ended
+    assert await violations(inspector, deaths=1) == []
     async with SmallSite() as another:
-        await eyes.wait_for_status(await submit(url, another), "completed")
+        await inspector.wait_for_status(await submit(url, another), "completed")

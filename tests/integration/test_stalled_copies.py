@@ -51,7 +51,7 @@ async def copying(
 ) -> AsyncIterator[Any]:
     """A client that begins a COPY and sends nothing."""
     client = await connect(server, name, application_name=program)
-    eyes = await connect(server, name)
+    inspector = await connect(server, name)
     never = asyncio.Event()
 
     async def nothing() -> AsyncIterator[bytes]:
@@ -62,7 +62,7 @@ async def copying(
     try:
 
         async def waits() -> bool:
-            return bool(await eyes.fetchval(WAITS))
+            return bool(await inspector.fetchval(WAITS))
 
         await wait_until(waits)
         yield client
@@ -70,7 +70,7 @@ async def copying(
         copy.cancel()
         await asyncio.gather(copy, return_exceptions=True)
         client.terminate()
-        await eyes.close()
+        await inspector.close()
 
 
 @pytest.mark.usefixtures("at_once")

@@ -1,4 +1,4 @@
-"""What the tests see of the database: a connection of their own, past everything under test."""
+"""A direct connection for tests to read the database, bypassing proxies and poolers under test."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from tests.fixtures.waiting import wait_until
 NAME = "tests"
 
 
-class Eyes:
-    """Reads one database; reconnects when the server was away."""
+class DatabaseInspector:
+    """Reads one database; reconnects after a restart of the server."""
 
     def __init__(self, url: str) -> None:
         self._url = parse_database_url(url)
         self._connection: Any = None
-        self._one_at_a_time = asyncio.Lock()
+        self._lock = asyncio.Lock()
 
     async def connect(self, **options: object) -> Any:
         """A new connection to the same database, for the caller to close."""
@@ -43,7 +43,7 @@ class Eyes:
 
     async def rows(self, query: str, *values: object) -> list[Any]:
         """All rows of a query."""
-        async with self._one_at_a_time:
+        async with self._lock:
             if self._connection is None or self._connection.is_closed():
                 self._connection = await self.connect()
             found: list[Any] = await self._connection.fetch(query, *values)
@@ -61,7 +61,7 @@ class Eyes:
     async def wait_for(
         self, query: str, *values: object, expected: object = True, seconds: float = 30
     ) -> None:
-        """Wait until a query gives a value."""
+        """Wait until a query returns the expected value."""
 
         async def there() -> bool:
             return bool(await self.value(query, *values) == expected)
@@ -69,13 +69,13 @@ class Eyes:
         await wait_until(there, seconds=seconds)
 
     async def wait_for_status(self, job_id: int, status: str, *, seconds: float = 30) -> None:
-        """Wait until a job is in a state."""
+        """Wait until a job has this status."""
         query = "SELECT status FROM jobs WHERE id = $1"
         await self.wait_for(query, job_id, expected=status, seconds=seconds)
 
     @asynccontextmanager
     async def holding(self, statement: str, *values: object) -> AsyncIterator[Any]:
-        """A transaction that keeps the locks of a statement during the block and undoes it then."""
+        """A transaction that holds the locks of a statement during the block, then rolls back."""
         connection = await self.connect()
         try:
             await connection.execute("BEGIN")
@@ -85,7 +85,7 @@ class Eyes:
             await connection.close(timeout=5)
 
     async def wait_for_blocked(self, *, seconds: float = 30) -> None:
-        """Wait until somebody waits for a lock in this database."""
+        """Wait until a session of this database waits for a lock."""
         query = """
             SELECT EXISTS (SELECT FROM pg_stat_activity
             WHERE datname = current_database() AND wait_event_type = 'Lock')
@@ -94,10 +94,10 @@ class Eyes:
 
 
 @asynccontextmanager
-async def open_eyes(url: str) -> AsyncIterator[Eyes]:
-    """Eyes for a while."""
-    eyes = Eyes(url)
+async def open_inspector(url: str) -> AsyncIterator[DatabaseInspector]:
+    """An inspector that is closed after the block."""
+    inspector = DatabaseInspector(url)
     try:
-        yield eyes
+        yield inspector
     finally:
-        await eyes.close()
+        await inspector.close()
