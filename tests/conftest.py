@@ -18,7 +18,7 @@ import structlog
 
 PROJECT = Path(__file__).resolve().parent.parent
 # The fixtures that reach the database through PgBouncer when they are told to.
-POOLED_FIXTURES = {"machine", "pgbouncer_program", "postgres_server", "way"}
+POOLED_FIXTURES = {"client_url", "machine", "pgbouncer_program", "postgres_server"}
 # More of them have something in common.
 FEW_FAILURES = 10
 refused_addresses: list[str] = []

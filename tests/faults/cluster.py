@@ -1,4 +1,4 @@
-"""A PostgreSQL that can be stopped and started under the processes that use it."""
+"""A PostgreSQL server that tests can stop and start while processes use it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class RestartableServer:
         return self.embedded.data_dir / "postgres"
 
     def stop(self, how: signal.Signals = FAST) -> None:
-        """End the server and wait until its first process is gone."""
+        """Stop the server and wait until the postmaster has exited."""
         postmaster = Postmaster.of(self.data)
         if postmaster is None or not postmaster.lives:
             return
@@ -47,7 +47,7 @@ class RestartableServer:
         self.embedded.release()
 
     def restart(self, how: signal.Signals = FAST, *, down_seconds: float = 0) -> None:
-        """Stop, stay away for a while, start."""
+        """Stop, wait, start."""
         self.stop(how)
         time.sleep(down_seconds)
         self.start()
@@ -55,10 +55,10 @@ class RestartableServer:
 
 @contextmanager
 def restartable_server() -> Iterator[RestartableServer]:
-    """A server of our own in a directory that is gone afterwards.
+    """A server in a temporary directory.
 
-    Neither crash of ours is one of the machine, so the disk need not be waited for; commits that
-    do not wait for their log (`synchronous_commit = off`) are lost as they would be anywhere.
+    It runs without fsync: the tests crash the server, never the machine. Commits that do not wait
+    for the WAL (`synchronous_commit = off`) are lost in a crash as with any other server.
     """
     with fast_server() as embedded:
         databases = PostgresServer.of(embedded, behind_pooler=True)

@@ -31,7 +31,7 @@ figures_of_run = Figures()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what takes long, unless all of it is asked for."""
+    """Deselect the long tests, unless `make faults` runs."""
     mine = [item for item in items if HERE in item.path.parents]
     long = [item for item in mine if not item.get_closest_marker("faults_short")]
     if not FULL and long:
@@ -56,7 +56,7 @@ def figures() -> Figures:
 
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[RestartableServer]:
-    """A PostgreSQL of our own that may be stopped."""
+    """A PostgreSQL server that tests may stop."""
     with restartable_server() as server:
         yield server
 
@@ -77,8 +77,8 @@ async def inspector(url: str) -> AsyncIterator[DatabaseInspector]:
 
 
 @pytest_asyncio.fixture
-async def way(url: str, request: pytest.FixtureRequest) -> AsyncIterator[str]:
-    """How processes reach the database: directly, or all of them through a pooler."""
+async def client_url(url: str, request: pytest.FixtureRequest) -> AsyncIterator[str]:
+    """The database URL for processes under test: direct, or through a pooler."""
     if not POOLED:
         yield url
         return
@@ -89,7 +89,7 @@ async def way(url: str, request: pytest.FixtureRequest) -> AsyncIterator[str]:
 
 
 async def named_statements_at_last(pooled_url: str) -> list[int]:
-    """What is kept, once the pooler has noticed that a server which was restarted is back."""
+    """The same, retried until the pooler has noticed that a restarted server is back."""
     async with asyncio.timeout(LOGIN_RETRY_SECONDS):
         while True:
             with suppress(asyncpg.PostgresError, asyncpg.InterfaceError, OSError):
@@ -111,9 +111,11 @@ async def named_statements(pooled_url: str) -> list[int]:
 
 
 @pytest_asyncio.fixture
-async def fleet(way: str, inspector: DatabaseInspector, tmp_path: Path) -> AsyncIterator[Fleet]:
+async def fleet(
+    client_url: str, inspector: DatabaseInspector, tmp_path: Path
+) -> AsyncIterator[Fleet]:
     """The processes of a test."""
-    async with Fleet(way, inspector, tmp_path) as running:
+    async with Fleet(client_url, inspector, tmp_path) as running:
         yield running
 
 

@@ -1,4 +1,4 @@
-"""Worker and service processes under test: started, frozen, killed, and read afterwards."""
+"""Starts, freezes and kills the worker and service processes of a test, and keeps their logs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ OWN_VARIABLES = ("SITEATLAS_", "SITEMAP_", "DATABASE_URL")
 
 
 class FleetProcess:
-    """One process of ours with its log."""
+    """One process under test, with its log."""
 
     def __init__(self, arguments: list[str], environment: Mapping[str, str], log: Path) -> None:
         self.log = log
@@ -41,39 +41,39 @@ class FleetProcess:
         return self.process.pid
 
     @property
-    def said(self) -> str:
-        """Everything it wrote."""
+    def output(self) -> str:
+        """Everything it wrote to stdout and stderr."""
         return self.log.read_text(encoding="utf-8", errors="replace")
 
     def kill(self) -> None:
-        """End it without a word (SIGKILL)."""
+        """Kill it (SIGKILL)."""
         self.process.kill()
         self.process.wait(END_SECONDS)
 
     def freeze(self) -> None:
-        """Stop it in the middle of whatever it does (SIGSTOP)."""
+        """Suspend it (SIGSTOP)."""
         self.process.send_signal(signal.SIGSTOP)
 
     def thaw(self) -> None:
-        """Let a frozen one go on."""
+        """Resume it after `freeze` (SIGCONT)."""
         self.process.send_signal(signal.SIGCONT)
 
-    async def ended(self, seconds: float = END_SECONDS) -> int:
-        """Wait for its end; gives the exit code."""
+    async def wait(self, seconds: float = END_SECONDS) -> int:
+        """Wait until it has exited; returns the exit code."""
         await wait_until(lambda: self.process.poll() is not None, seconds=seconds)
         assert self.process.returncode is not None
         return self.process.returncode
 
     async def stop(self) -> int:
-        """Ask it to end in good order (SIGTERM) and wait; gives the exit code."""
+        """Shut it down gracefully (SIGTERM) and wait; returns the exit code."""
         self.process.send_signal(signal.SIGTERM)
-        return await self.ended()
+        return await self.wait()
 
 
-def left_behind(one: FleetProcess) -> list[int]:
-    """What a program has left behind that runs another one, such as faketime.
+def orphaned_processes(one: FleetProcess) -> list[int]:
+    """Processes that outlived a launcher such as faketime, which runs the program as its child.
 
-    Not all of its group: once the program has ended, the number may belong to another group.
+    The process group alone does not identify them: its id may have been reused.
     """
     own = f"DATABASE_URL={one.database_url}".encode()
     found = []
@@ -86,7 +86,7 @@ def left_behind(one: FleetProcess) -> list[int]:
 
 
 class Fleet:
-    """The processes of one test on one database; all are gone when the test is."""
+    """The processes of one test on one database; all are killed at its end."""
 
     def __init__(
         self, url: str, inspector: DatabaseInspector, folder: Path, lease: float = 2.0
@@ -105,12 +105,12 @@ class Fleet:
             if one.process.poll() is None:
                 one.thaw()
                 one.kill()
-            for pid in left_behind(one):
+            for pid in orphaned_processes(one):
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
 
     def environment(self, **settings: object) -> dict[str, str]:
-        """An environment with these settings and no others of ours; `url` is the database."""
+        """An environment with these settings of Siteatlas and no others; `url` is the database."""
         kept = {n: v for n, v in os.environ.items() if not n.startswith(OWN_VARIABLES)}
         chosen = {"lease_seconds": self.lease, "egress_allow": "127.0.0.1:*", **settings}
         url = str(chosen.pop("url", self._url))
@@ -125,12 +125,12 @@ class Fleet:
         return started
 
     async def worker(self, **settings: object) -> FleetProcess:
-        """A worker that has reported to the registry."""
+        """A worker that has registered."""
         (started,) = await self.workers(1, **settings)
         return started
 
     async def workers(self, count: int, **settings: object) -> list[FleetProcess]:
-        """Several workers, started side by side."""
+        """Several workers, started at the same time."""
         started = [self.launch(COMMAND, "worker", **settings) for _ in range(count)]
         for one in started:
             await self.wait_registered(one)
@@ -140,7 +140,7 @@ class Fleet:
         """Wait until a process is in the registry of workers."""
 
         async def there() -> bool:
-            assert one.process.poll() is None, one.said
+            assert one.process.poll() is None, one.output
             query = "SELECT count(*) FROM workers WHERE pid = $1"
             return bool(await self.inspector.value(query, one.pid))
 
@@ -151,8 +151,8 @@ class Fleet:
         started = self.launch(COMMAND, "serve", "--port", "0", *arguments, **settings)
 
         def address() -> str | None:
-            assert started.process.poll() is None, started.said
-            lines = [line for line in started.said.splitlines() if line.startswith("http://")]
+            assert started.process.poll() is None, started.output
+            lines = [line for line in started.output.splitlines() if line.startswith("http://")]
             return lines[0] if lines else None
 
         await wait_until(lambda: address() is not None, seconds=START_SECONDS)
@@ -160,14 +160,14 @@ class Fleet:
         assert found is not None
         return started, found
 
-    def holder(self, worker_id: str) -> FleetProcess:
+    def process_of(self, worker_id: str) -> FleetProcess:
         """The process behind a worker id."""
         pid = int(worker_id.rsplit("-", 2)[1])
         return next(one for one in self.processes if one.pid == pid)
 
     async def stop_all(self) -> list[int]:
-        """Ask every living process to end in good order; gives their exit codes."""
+        """Shut down all running processes gracefully; returns their exit codes."""
         living = [one for one in self.processes if one.process.poll() is None]
         for one in living:
             one.process.send_signal(signal.SIGTERM)
-        return list(await asyncio.gather(*(one.ended() for one in living)))
+        return list(await asyncio.gather(*(one.wait() for one in living)))

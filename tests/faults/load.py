@@ -9,7 +9,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 import httpx
 
-from tests.faults.stage import SmallSite
+from tests.faults.staged_site import SmallSite
 
 PAUSE = 0.05
 REQUEST_SECONDS = 30

@@ -193,6 +193,6 @@ def _short(rows: list[tuple[Any, ...]]) -> str:
 TRACES = ("Traceback", "loop_iteration_failed", "job_crashed", "document_crashed", "request_failed")
 
 
-def bad_words(said: str) -> list[str]:
+def error_lines(output: str) -> list[str]:
     """Lines of a log that tell of a fault of ours."""
-    return [line for line in said.splitlines() if any(trace in line for trace in TRACES)]
+    return [line for line in output.splitlines() if any(trace in line for trace in TRACES)]

@@ -17,7 +17,7 @@ from siteatlas.queue.submission import submit_site
 from siteatlas.storage.models import LOCAL_USER_ID, Job
 from siteatlas.storage.session import create_database
 from tests.faults.database_inspector import DatabaseInspector
-from tests.faults.stage import DOCUMENTS, StagedSite
+from tests.faults.staged_site import DOCUMENTS, StagedSite
 from tests.fixtures.site_server import SiteServer
 from tests.fixtures.waiting import wait_until
 
@@ -41,7 +41,7 @@ COPY_WAITS = """
 
 
 class Phase(StrEnum):
-    """Where in its job a worker is."""
+    """How far a worker has got with its job."""
 
     CLAIMED = "claimed, nothing else"
     ROBOTS = "robots.txt requested"
@@ -69,19 +69,19 @@ def phases_but(*left_out: Phase) -> list[Any]:
 
 @dataclass(frozen=True, slots=True)
 class StagedJob:
-    """A queued job that no worker may take before `let_start`."""
+    """A queued job that no worker can claim before `make_due`."""
 
     id: int
     site: StagedSite
     inspector: DatabaseInspector
 
-    async def let_start(self) -> None:
-        """Its time has come."""
+    async def make_due(self) -> None:
+        """Let workers claim it from now on."""
         await self.inspector.rows("UPDATE jobs SET run_at = now() WHERE id = $1", self.id)
 
 
 async def submit(url: str, site: SiteServer, *, start: bool = True) -> int:
-    """Queue a scan as the API does; with `start=False` its time is an hour away."""
+    """Queue a scan as the API does; with `start=False` it is due in an hour."""
     database = create_database(url)
     try:
         async with database.session(LIMITS) as session, session.begin():
@@ -98,7 +98,7 @@ async def submit(url: str, site: SiteServer, *, start: bool = True) -> int:
 
 @asynccontextmanager
 async def staged(url: str, inspector: DatabaseInspector) -> AsyncIterator[StagedJob]:
-    """A site with a job on it that waits to be let go."""
+    """A site with a queued job that is not due yet."""
     async with StagedSite() as site:
         job = StagedJob(await submit(url, site, start=False), site, inspector)
         try:
@@ -116,7 +116,7 @@ def held(job: StagedJob, phase: Phase) -> AbstractAsyncContextManager[None]:
 async def _claimed(job: StagedJob) -> AsyncIterator[None]:
     lock = "SELECT FROM domains WHERE domain = $1 FOR UPDATE"
     async with job.inspector.holding(lock, job.site.host_port) as holder:
-        await job.let_start()
+        await job.make_due()
         await _until_blocked(job, holder.get_server_pid())
         yield
 
@@ -187,7 +187,7 @@ async def _ending(job: StagedJob) -> AsyncIterator[None]:
 
 @asynccontextmanager
 async def _committed(job: StagedJob) -> AsyncIterator[None]:
-    await job.let_start()
+    await job.make_due()
     await job.inspector.wait_for_status(job.id, "completed", seconds=REACH_SECONDS)
     yield
 
@@ -196,7 +196,7 @@ async def _committed(job: StagedJob) -> AsyncIterator[None]:
 async def _gate(job: StagedJob, name: str) -> AsyncIterator[None]:
     gate = job.site.gates[name]
     gate.close()
-    await job.let_start()
+    await job.make_due()
     await wait_until(gate.reached.is_set, seconds=REACH_SECONDS)
     try:
         yield

@@ -99,7 +99,7 @@ class Target:
 
     def faults(self) -> list[str]:
         """Lines of its log that tell of lost leases or of missing connections."""
-        return [line for line in self.process.said.splitlines() if any(f in line for f in FAULTS)]
+        return [line for line in self.process.output.splitlines() if any(f in line for f in FAULTS)]
 
     @asynccontextmanager
     async def probed(self) -> AsyncIterator[Probe]:
@@ -117,8 +117,8 @@ class Target:
 async def attacked(fleet: Fleet, **settings: object) -> AsyncIterator[Target]:
     """A running service and, in another process, the sites that it is told to scan."""
     sites = fleet.launch(sys.executable, hostile_sites.__file__)
-    await wait_until(lambda: "http://" in sites.said, seconds=START_SECONDS)
-    chosen = {"proxy": sites.said.strip(), "lease_seconds": 60, **settings}
+    await wait_until(lambda: "http://" in sites.output, seconds=START_SECONDS)
+    chosen = {"proxy": sites.output.strip(), "lease_seconds": 60, **settings}
     process, address = await fleet.service(**chosen)
     async with httpx.AsyncClient(timeout=60) as client:
         yield Target(process, address, fleet.inspector, client)

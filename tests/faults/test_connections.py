@@ -9,7 +9,7 @@ import pytest
 
 from tests.faults.database_inspector import DatabaseInspector
 from tests.faults.fleet import Fleet
-from tests.faults.oracle import Story, bad_words, differences, story, violations
+from tests.faults.oracle import Story, differences, error_lines, story, violations
 from tests.faults.phases import Phase, held, staged
 from tests.fixtures.pooler import running_pooler
 from tests.fixtures.proxy import Mood, running_proxy
@@ -27,7 +27,7 @@ async def test_a_slow_way_to_the_database_only_costs_time(
     async with running_proxy(url) as proxy, staged(url, inspector) as job:
         proxy.delay = 0.05
         await fleet.worker(url=proxy.url, lease_seconds=20)
-        await job.let_start()
+        await job.make_due()
         await inspector.wait_for_status(job.id, "completed", seconds=PATIENCE)
         assert differences(undisturbed, await story(inspector, job.site.base)) == []
         assert (await inspector.job(job.id))["fence"] == 1
@@ -51,7 +51,7 @@ async def test_cut_connections_cost_no_job_and_no_attempt(
         await fleet.stop_all()
     assert (ended["attempt"], ended["rescues"]) == (1, 0)
     assert await violations(inspector) == []
-    assert [line for one in fleet.processes for line in bad_words(one.said)] == []
+    assert [line for one in fleet.processes for line in error_lines(one.output)] == []
 
 
 @pytest.mark.timeout(240)
@@ -65,7 +65,7 @@ async def test_a_worker_in_a_black_hole_stops_its_job_and_another_one_ends_it(
         async with held(job, phase):
             proxy.set_mood(Mood.SWALLOW)
             await fleet.worker()
-            await wait_until(lambda: "lease_lost" in lonely.said, seconds=PATIENCE)
+            await wait_until(lambda: "lease_lost" in lonely.output, seconds=PATIENCE)
         await inspector.wait_for_status(job.id, "completed", seconds=PATIENCE)
         proxy.set_mood(Mood.PASS)
         await asyncio.sleep(fleet.lease)

@@ -16,14 +16,14 @@ from tests.faults.figures import Figures
 from tests.faults.fleet import Fleet
 from tests.faults.oracle import (
     Story,
-    bad_words,
     differences,
+    error_lines,
     left_connections,
     story,
     violations,
 )
 from tests.faults.phases import COMPLETE, Phase, StagedJob, held, staged
-from tests.faults.stage import DOCUMENTS
+from tests.faults.staged_site import DOCUMENTS
 from tests.fixtures.waiting import wait_until
 
 KILLS = int(os.environ.get("SITEATLAS_FAULT_KILLS", "200"))
@@ -46,7 +46,7 @@ async def kill_in(phase: Phase, job: StagedJob, fleet: Fleet) -> float | None:
     """Kill the worker of a job in a phase; gives the seconds until another one runs it."""
     async with held(job, phase):
         before = await job.inspector.job(job.id)
-        fleet.holder(before["worker_id"]).kill()
+        fleet.process_of(before["worker_id"]).kill()
         killed = await job.inspector.value("SELECT clock_timestamp()")
     if phase is Phase.COMMITTED:
         return None
@@ -65,13 +65,13 @@ async def killed_and_ended(phase: Phase, job: StagedJob, fleet: Fleet) -> Kill:
     return Kill(phase, seconds, job.site.fetches().total() - len(DOCUMENTS))
 
 
-async def left_behind(fleet: Fleet, inspector: DatabaseInspector) -> list[str]:
-    """What the living leave when all of them are told to end: errors, connections, bad words."""
+async def shutdown_faults(fleet: Fleet, inspector: DatabaseInspector) -> list[str]:
+    """What is wrong after all processes were shut down: exit codes, connections, logged errors."""
     statuses = await fleet.stop_all()
     return [
         *(f"ended with {status}" for status in statuses if status != 0),
         *await left_connections(inspector),
-        *(line for one in fleet.processes for line in bad_words(one.said)),
+        *(line for one in fleet.processes for line in error_lines(one.output)),
     ]
 
 
@@ -86,7 +86,7 @@ async def test_a_job_whose_worker_is_killed_ends_as_if_undisturbed(
     assert kill.seconds_to_rerun is not None
     assert kill.seconds_to_rerun <= fleet.lease + SLACK_SECONDS
     assert await violations(inspector, deaths=1) == []
-    assert await left_behind(fleet, inspector) == []
+    assert await shutdown_faults(fleet, inspector) == []
 
 
 async def kill_at_gate(job: StagedJob, name: str, fleet: Fleet) -> None:
@@ -96,7 +96,7 @@ async def kill_at_gate(job: StagedJob, name: str, fleet: Fleet) -> None:
     if name == "last":
         await wait_until_all_but_one_complete(job)
     gate.reached.clear()
-    fleet.holder((await job.inspector.job(job.id))["worker_id"]).kill()
+    fleet.process_of((await job.inspector.job(job.id))["worker_id"]).kill()
 
 
 async def wait_until_all_but_one_complete(job: StagedJob) -> None:
@@ -113,7 +113,7 @@ async def test_a_job_whose_workers_are_killed_again_and_again_ends_as_if_undistu
     async with staged(url, inspector) as job:
         for name in gates:
             job.site.gates[name].close()
-        await job.let_start()
+        await job.make_due()
         for name in gates:
             await kill_at_gate(job, name, fleet)
             job.site.gates[name].open()
@@ -129,7 +129,7 @@ async def test_a_job_that_ends_three_workers_without_a_document_is_poison(
     await fleet.workers(4, concurrency=1)
     async with staged(url, inspector) as job:
         job.site.gates["robots"].close()
-        await job.let_start()
+        await job.make_due()
         for _ in range(3):
             await kill_at_gate(job, "robots", fleet)
         await inspector.wait_for_status(job.id, "failed", seconds=fleet.lease + SLACK_SECONDS)
@@ -219,4 +219,4 @@ async def test_no_kill_in_any_phase_loses_or_doubles_anything(
     figures.count("seed of the kills", SEED)
     async for phases, wrong in Series(url, fleet, undisturbed, figures).rounds(KILLS):
         assert wrong == [], f"seed {SEED}, phases {phases}"
-    assert await left_behind(fleet, inspector) == []
+    assert await shutdown_faults(fleet, inspector) == []

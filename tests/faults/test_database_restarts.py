@@ -17,7 +17,7 @@ from tests.faults.database_inspector import DatabaseInspector
 from tests.faults.figures import Figures
 from tests.faults.fleet import Fleet
 from tests.faults.load import Load, running_load
-from tests.faults.oracle import Story, bad_words, differences, story, violations
+from tests.faults.oracle import Story, differences, error_lines, story, violations
 from tests.faults.phases import Phase, held, staged
 from tests.fixtures.pooler import running_pooler
 from tests.fixtures.waiting import wait_until
@@ -71,7 +71,7 @@ async def restart_in(
         ended = await inspector.job(job.id)
     assert (ended["attempt"], ended["rescues"]) == (1, 0)
     assert await violations(inspector) == []
-    assert [line for one in fleet.processes for line in bad_words(one.said)] == []
+    assert [line for one in fleet.processes for line in error_lines(one.output)] == []
 
 
 @asynccontextmanager
@@ -106,7 +106,7 @@ async def everything_ended(fleet: Fleet, load: Load) -> None:
     assert lost == {}
     assert set(load.answers) <= {202, 503}
     assert await violations(inspector) == []
-    assert [line for one in fleet.processes for line in bad_words(one.said)] == []
+    assert [line for one in fleet.processes for line in error_lines(one.output)] == []
 
 
 @pytest.mark.timeout(1800)
@@ -171,5 +171,5 @@ async def test_an_outage_longer_than_the_lease_blames_no_job_and_is_told_once(
                 await inspector.wait_for(back, since)
         await inspector.wait_for_status(job.id, "completed", seconds=RECOVERY_SECONDS)
         assert differences(undisturbed, await story(inspector, job.site.base)) == []
-    assert worker.said.count(" database_unavailable ") <= 3 * 2
-    assert [line for one in fleet.processes for line in bad_words(one.said)] == []
+    assert worker.output.count(" database_unavailable ") <= 3 * 2
+    assert [line for one in fleet.processes for line in error_lines(one.output)] == []

@@ -16,7 +16,7 @@ from siteatlas.storage.session import bind_database, create_database
 from tests.faults.database_inspector import DatabaseInspector
 from tests.faults.figures import Figures
 from tests.faults.fleet import Fleet
-from tests.faults.oracle import bad_words, violations
+from tests.faults.oracle import error_lines, violations
 from tests.faults.phases import BLOCKED_BY, REACH_SECONDS
 from tests.fixtures.changing_site import ChangingSite
 from tests.fixtures.queue import job_of
@@ -33,9 +33,9 @@ ENDED = "SELECT status IN ('completed', 'failed') FROM jobs WHERE id = $1"
 
 
 @pytest_asyncio.fixture
-async def client(way: str) -> AsyncIterator[httpx.AsyncClient]:
+async def client(client_url: str) -> AsyncIterator[httpx.AsyncClient]:
     """The API on the database of the workers, which is bound to this process."""
-    database = create_database(way)
+    database = create_database(client_url)
     bind_database(database)
     app = create_app(Settings(), run_scheduler=False, database=database)
     transport = httpx.ASGITransport(app=app)
@@ -80,7 +80,7 @@ class Killer:
                 site.let_go()
                 pid = holder.get_server_pid()
                 await self._inspector.wait_for(BLOCKED_BY, pid, seconds=REACH_SECONDS)
-            self._fleet.holder(job["worker_id"]).kill()
+            self._fleet.process_of(job["worker_id"]).kill()
         self.deaths += 1
         self._figures.count("kill -9 of a worker, feed checked")
         await self._fleet.worker()
@@ -99,4 +99,4 @@ async def test_the_feed_is_the_log_though_every_second_worker_is_killed(
             await performance.play(number, step)
     assert killer.deaths >= 10
     assert await violations(inspector, deaths=killer.deaths) == []
-    assert [line for one in fleet.processes for line in bad_words(one.said)] == []
+    assert [line for one in fleet.processes for line in error_lines(one.output)] == []

@@ -11,9 +11,9 @@ import pytest
 
 from tests.faults.database_inspector import DatabaseInspector
 from tests.faults.fleet import Fleet
-from tests.faults.oracle import Story, bad_words, differences, story, violations
+from tests.faults.oracle import Story, differences, error_lines, story, violations
 from tests.faults.phases import Phase, held, staged, submit
-from tests.faults.stage import SmallSite
+from tests.faults.staged_site import SmallSite
 from tests.fixtures.commands import COMMAND
 
 DUE = """
@@ -59,7 +59,7 @@ async def test_two_hundred_submits_of_one_site_at_once_are_one_job(
     assert len({answer.json()["job_id"] for answer in answers}) == 1
     assert sum(not answer.json()["deduplicated"] for answer in answers) == 1
     assert await inspector.value("SELECT count(*) FROM jobs") == 1
-    assert bad_words(service.said) == []
+    assert error_lines(service.output) == []
 
 
 async def test_batches_in_opposite_order_do_not_stop_each_other(
@@ -75,7 +75,7 @@ async def test_batches_in_opposite_order_do_not_stop_each_other(
     assert [answer.status_code for answer in answers] == [202] * len(orders)
     assert await inspector.value("SELECT count(*) FROM jobs") == len(names)
     assert await violations(inspector) == []
-    assert bad_words(service.said) == []
+    assert error_lines(service.output) == []
 
 
 @pytest.mark.timeout(120)
@@ -94,7 +94,7 @@ async def test_a_worker_whose_clock_is_an_hour_off_changes_nothing(
         jobs = [await stack.enter_async_context(staged(url, inspector)) for _ in range(4)]
         for job in jobs:
             job.site.gates["batch"].close()
-            await job.let_start()
+            await job.make_due()
         await asyncio.sleep(fleet.lease * 2)
         for job in jobs:
             job.site.open_all()
@@ -102,7 +102,7 @@ async def test_a_worker_whose_clock_is_an_hour_off_changes_nothing(
             assert differences(undisturbed, await story(inspector, job.site.base)) == []
     assert await violations(inspector, deaths=0) == []
     assert await inspector.value("SELECT max(fence) FROM jobs") == 1
-    assert "job_claimed" in wrong.said
+    assert "job_claimed" in wrong.output
 
 
 async def _story_without_counters(inspector: DatabaseInspector, base: str) -> Story:
@@ -136,7 +136,7 @@ async def test_a_job_is_cancelled_in_any_phase_and_writes_nothing_afterwards(
     assert status == "cancelled" or may_complete
     # What holds a job at its very end holds its heartbeat too, and for longer than the lease.
     assert await violations(inspector, deaths=int(phase is Phase.ENDING)) == []
-    assert bad_words(worker.said) == []
+    assert error_lines(worker.output) == []
 
 
 async def test_urgent_jobs_are_taken_before_the_others(

@@ -12,7 +12,7 @@ from tests.faults.figures import Figures
 from tests.faults.fleet import Fleet
 from tests.faults.oracle import violations
 from tests.faults.phases import submit
-from tests.faults.stage import SmallSite
+from tests.faults.staged_site import SmallSite
 
 WORKERS = 6
 SITES = 500

@@ -12,7 +12,7 @@ from tests.faults.database_inspector import DatabaseInspector
 from tests.faults.figures import Figures
 from tests.faults.fleet import Fleet
 from tests.faults.phases import submit
-from tests.faults.stage import SmallSite
+from tests.faults.staged_site import SmallSite
 from tests.fixtures.commands import COMMAND
 from tests.fixtures.site_server import SiteServer
 
@@ -47,7 +47,7 @@ class KillerSite(SiteServer):
 async def keep_one_worker(fleet: Fleet) -> None:
     """Start the next worker when one has died, as a supervisor does."""
     while True:
-        await fleet.launch(COMMAND, "worker").ended(PATIENCE)
+        await fleet.launch(COMMAND, "worker").wait(PATIENCE)
 
 
 @pytest.mark.timeout(240)

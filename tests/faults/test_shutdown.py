@@ -11,7 +11,7 @@ import pytest
 
 from tests.faults.database_inspector import DatabaseInspector
 from tests.faults.fleet import Fleet
-from tests.faults.oracle import Story, bad_words, differences, left_connections, story, violations
+from tests.faults.oracle import Story, differences, error_lines, left_connections, story, violations
 from tests.faults.phases import Phase, held, phases_but, staged
 from tests.fixtures.commands import COMMAND, Machine
 from tests.fixtures.embedded import data_directory
@@ -29,7 +29,7 @@ async def test_a_worker_that_is_told_to_end_gives_its_job_back_at_once(
     inspector = fleet.inspector
     async with staged(url, inspector) as job:
         async with held(job, phase):
-            holder = fleet.holder((await inspector.job(job.id))["worker_id"])
+            holder = fleet.process_of((await inspector.job(job.id))["worker_id"])
             began = time.monotonic()
             assert await holder.stop() == 0
             assert time.monotonic() - began < MAX_SECONDS
@@ -40,7 +40,7 @@ async def test_a_worker_that_is_told_to_end_gives_its_job_back_at_once(
         assert differences(undisturbed, await story(inspector, job.site.base)) == []
     assert (ended["attempt"], ended["rescues"]) == (1, 0)
     assert await violations(inspector, deaths=0) == []
-    assert bad_words(holder.said) == []
+    assert error_lines(holder.output) == []
 
 
 @pytest.mark.timeout(120)
@@ -53,7 +53,7 @@ async def test_a_second_signal_ends_a_worker_at_once(
         await asyncio.sleep(0.3)
         began = time.monotonic()
         worker.process.send_signal(signal.SIGINT)
-        assert await worker.ended() == 128 + signal.SIGINT
+        assert await worker.wait() == 128 + signal.SIGINT
         assert time.monotonic() - began < 1
 
 
@@ -84,11 +84,11 @@ async def test_a_service_answers_what_it_has_begun_and_gives_its_jobs_back(
                 service.process.send_signal(signal.SIGTERM)
                 await asyncio.sleep(0.5)
             assert (await asked).status_code == 200
-            assert await service.ended(MAX_SECONDS) == 0
+            assert await service.wait(MAX_SECONDS) == 0
         assert (await inspector.job(job.id))["status"] == "pending"
     assert await left_connections(inspector) == []
     assert await violations(inspector, deaths=0) == []
-    assert bad_words(service.said) == []
+    assert error_lines(service.output) == []
 
 
 @pytest.mark.timeout(120)

@@ -38,7 +38,7 @@ async def test_a_worker_frozen_inside_a_copy_costs_no_attempt(
 ):
     async with staged(url, inspector) as job:
         async with held(job, Phase.COPYING):
-            frozen = fleet.holder((await inspector.job(job.id))["worker_id"])
+            frozen = fleet.process_of((await inspector.job(job.id))["worker_id"])
             frozen.freeze()
         await inspector.wait_for(STALLED, expected=1)
         began = time.monotonic()
@@ -50,14 +50,14 @@ async def test_a_worker_frozen_inside_a_copy_costs_no_attempt(
 @pytest.mark.timeout(240)
 async def test_a_host_that_vanishes_inside_a_copy_costs_no_attempt(
     url: str,
-    way: str,
+    client_url: str,
     inspector: DatabaseInspector,
     fleet: Fleet,
     undisturbed: Story,
     figures: Figures,
 ):
     await fleet.stop_all()
-    async with running_proxy(way) as proxy, staged(url, inspector) as job:
+    async with running_proxy(client_url) as proxy, staged(url, inspector) as job:
         lost = await fleet.worker(url=proxy.url, concurrency=1)
         async with held(job, Phase.COPYING):
             proxy.set_mood(Mood.SWALLOW)

@@ -8,7 +8,7 @@ from tests.faults.database_inspector import DatabaseInspector
 from tests.faults.fleet import Fleet
 from tests.faults.oracle import Story, differences, story, violations
 from tests.faults.phases import Phase, held, phases_but, staged, submit
-from tests.faults.stage import SmallSite
+from tests.faults.staged_site import SmallSite
 from tests.fixtures.waiting import wait_until
 
 # A frozen worker's transaction ends after 15 s, its COPY after 40 s.
@@ -22,13 +22,13 @@ async def test_a_worker_that_wakes_up_too_late_writes_nothing(
 ):
     async with staged(url, inspector) as job:
         async with held(job, phase):
-            frozen = fleet.holder((await inspector.job(job.id))["worker_id"])
+            frozen = fleet.process_of((await inspector.job(job.id))["worker_id"])
             frozen.freeze()
         await inspector.wait_for_status(job.id, "completed", seconds=PATIENCE)
         ended = await inspector.job(job.id)
         assert ended["fence"] > 1
         frozen.thaw()
-        await wait_until(lambda: "lease_lost" in frozen.said)
+        await wait_until(lambda: "lease_lost" in frozen.output)
         assert differences(undisturbed, await story(inspector, job.site.base)) == []
         assert await inspector.job(job.id) == ended
     assert await violations(inspector, deaths=1) == []

@@ -1,4 +1,4 @@
-"""A site that stops at any place the test names, so that each phase of a job can be reached."""
+"""A site whose responses stop at chosen points, so that a test can reach each phase of a job."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ FIRST_BATCH = 13_500
 BIG = 15_000
 LAST = 16_500
 LAST_START = 5_500
-BLOCK = 1_000
+CHUNK_ENTRIES = 1_000
 DRIBBLE_SECONDS = 0.5
 DOCUMENTS = ("/index.xml", "/a.xml", "/b.xml", "/big.xml", "/last.xml")
 
 
 class Gate:
-    """A place where an answer waits while the gate is closed."""
+    """A point where a response waits while the gate is closed."""
 
     def __init__(self) -> None:
         self.reached = asyncio.Event()
@@ -29,29 +29,29 @@ class Gate:
         self._open.set()
 
     def close(self) -> None:
-        """Hold back whoever comes."""
+        """Make every response that gets here wait."""
         self._open.clear()
         self.reached.clear()
 
     def open(self) -> None:
-        """Let everybody pass."""
+        """Let all responses continue."""
         self._open.set()
 
     @property
     def is_open(self) -> bool:
         return self._open.is_set()
 
-    async def passage(self) -> None:
-        """Say that somebody is here, and wait until the way is free."""
+    async def pass_through(self) -> None:
+        """Report that a response got here, and wait until the gate is open."""
         self.reached.set()
         await self._open.wait()
 
 
 class StagedSite(SiteServer):
-    """An index of four sitemaps: two small ones, one of several portions, and a last one.
+    """An index of four sitemaps: two small ones, one of several write batches, and a last one.
 
     `gates`: `robots` before robots.txt, `body` inside the first small document, `batch` inside
-    the big one after a whole portion, `last` near the end, when all others are done.
+    the big one after a whole write batch, `last` near the end, when all others are done.
     """
 
     def __init__(self) -> None:
@@ -69,16 +69,16 @@ class StagedSite(SiteServer):
         self._served_big = asyncio.Event()
 
     def open_all(self) -> None:
-        """No answer is held back from now on."""
+        """No response waits from now on."""
         for gate in self.gates.values():
             gate.open()
 
     def fetches(self) -> Counter[str]:
-        """How often each document was asked for; robots.txt is none."""
+        """How often each document was requested; robots.txt is not counted."""
         return Counter(path for path in self.paths if path in DOCUMENTS)
 
     async def _robots(self, _request: web.BaseRequest) -> str:
-        await self.gates["robots"].passage()
+        await self.gates["robots"].pass_through()
         return "Sitemap: {base}/index.xml\n"
 
     async def _small(self, request: web.BaseRequest) -> web.StreamResponse:
@@ -100,13 +100,13 @@ class StagedSite(SiteServer):
         response = await _started(request)
         with suppress(ConnectionResetError):  # the worker is dead
             await response.write(first)
-            await self.gates[gate].passage()
+            await self.gates[gate].pass_through()
             await response.write(rest)
             await response.write_eof()
         return response
 
     async def _last(self, request: web.BaseRequest) -> web.StreamResponse:
-        """Goes on in blocks while the gate is closed, so that the worker writes what it holds."""
+        """Sends chunks while the gate is closed, so that the worker writes what it has read."""
         response = await _started(request)
         text = self._document(pages("last", LAST))
         if "/big.xml" in self.paths:
@@ -117,14 +117,14 @@ class StagedSite(SiteServer):
 
     async def _dribble(self, response: web.StreamResponse, text: bytes) -> None:
         gate, done = self.gates["last"], 0
-        for entry in range(LAST_START, LAST, BLOCK):
+        for entry in range(LAST_START, LAST, CHUNK_ENTRIES):
             cut = text.index(f"/last/page-{entry}<".encode())
             await response.write(text[done:cut])
             done = cut
             gate.reached.set()
             if not gate.is_open:
                 await asyncio.sleep(DRIBBLE_SECONDS)
-        await gate.passage()
+        await gate.pass_through()
         await response.write(text[done:])
         await response.write_eof()
 
@@ -139,7 +139,7 @@ async def _started(request: web.BaseRequest) -> web.StreamResponse:
 
 
 class SmallSite(SiteServer):
-    """robots.txt and one sitemap of ten URLs, each answered after a short while."""
+    """robots.txt and one sitemap of ten URLs, each served after a delay."""
 
     def __init__(self, delay: float = 0.0) -> None:
         super().__init__({"/robots.txt": "Sitemap: {base}/only.xml\n", "/only.xml": self._only})
