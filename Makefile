@@ -31,7 +31,7 @@ POOLED_TESTS := tests/integration tests/faults tests/web/test_live.py \
 	--ignore=tests/integration/embedded --ignore=tests/integration/changes/test_unpublished_moves.py \
 	--ignore=tests/integration/test_startup_refusals.py --ignore=tests/integration/test_pooler_refusals.py \
 	--ignore=tests/faults/test_plans.py --ignore=tests/faults/test_retention_plans.py \
-	--ignore=tests/faults/test_queue_machine.py --ignore=tests/faults/test_broken_twins.py
+	--ignore=tests/faults/test_queue_machine.py --ignore=tests/faults/test_broken_variants.py
 COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header
 
 .DEFAULT_GOAL := help
@@ -70,7 +70,7 @@ faults: $(READY_DEV) ## run the fault-injection tests (kills, freezes, restarts,
 		SITEATLAS_FAULTS=full SITEATLAS_TEST_POOLED=1 SITEATLAS_FAULT_KILLS=40 \
 			SITEATLAS_FAULT_RESTARTS=10 $(BIN)/python -m pytest tests/faults \
 			--ignore tests/faults/test_plans.py --ignore tests/faults/test_queue_machine.py \
-			--ignore tests/faults/test_broken_twins.py $(ARGS); \
+			--ignore tests/faults/test_broken_variants.py $(ARGS); \
 	fi
 
 fuzz: $(READY_DEV) ## fuzz all routes of a running service for a minute

@@ -16,7 +16,7 @@ from tests.faults.cluster import RestartableServer, restartable_server
 from tests.faults.database_inspector import DatabaseInspector, open_inspector
 from tests.faults.figures import Figures
 from tests.faults.fleet import Fleet
-from tests.faults.oracle import Story, story
+from tests.faults.oracle import Snapshot, take_snapshot
 from tests.faults.phases import Phase, held, staged
 from tests.fixtures.database import database, database_name, database_url, postgres_server
 from tests.fixtures.pooler import SERVER_CONNECTIONS, running_pooler
@@ -120,10 +120,10 @@ async def fleet(
 
 
 @pytest_asyncio.fixture
-async def undisturbed(url: str, inspector: DatabaseInspector, fleet: Fleet) -> Story:
-    """The story of the staged site when nothing happens; two workers are there and go on."""
+async def undisturbed(url: str, inspector: DatabaseInspector, fleet: Fleet) -> Snapshot:
+    """The snapshot of the staged site without any fault; starts two workers, which keep running."""
     await fleet.workers(2, concurrency=1)
     async with staged(url, inspector) as job:
         async with held(job, Phase.COMMITTED):
             pass
-        return await story(inspector, job.site.base)
+        return await take_snapshot(inspector, job.site.base)

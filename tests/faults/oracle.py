@@ -1,7 +1,7 @@
-"""The one judge of every fault test: what is stored must be whole, single, and as if undisturbed.
+"""The test oracle of the fault tests: nothing stored is missing, duplicated or inconsistent.
 
-`violations` asks the database for anything that must never be, whatever happened; `story` is all
-that a scan left behind, to be compared with the story of an undisturbed run of the same site.
+`violations` queries the database for rows that break an invariant. `take_snapshot` reads all that
+the scans of a site stored, to be compared with the snapshot of an undisturbed run of that site.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ import os
 from typing import Any
 
 from tests.faults.database_inspector import NAME, DatabaseInspector
-from tests.faults.feed_oracle import NEVER_IN_FEED, TOLD_TO_FEED
+from tests.faults.feed_oracle import FEED_INVARIANTS, FEED_SNAPSHOT_QUERIES
 from tests.fixtures.waiting import wait_until
 
-# Each query gives the rows that must not exist.
-NEVER = {
-    "a listing is stored twice": """
+# Each query returns the rows that break the invariant.
+INVARIANTS = {
+    "a URL of a document is stored twice": """
         SELECT sitemap_id, url FROM sitemap_urls GROUP BY 1, 2 HAVING count(*) > 1""",
     "a document is stored twice": """
         SELECT domain_id, url FROM sitemaps GROUP BY 1, 2 HAVING count(*) > 1""",
-    "a listing has no document": """
+    "a URL has no document": """
         SELECT u.url FROM sitemap_urls u LEFT JOIN sitemaps s ON s.id = u.sitemap_id
         WHERE s.id IS NULL""",
     "a job is processing without a live lease": """
@@ -81,7 +81,7 @@ NEVER = {
         ) s ON true WHERE d.last_scan_status IN ('completed', 'partial')
         AND NOT EXISTS (SELECT FROM scans WHERE domain_id = d.id AND state = 'running')
         AND (d.url_count, d.sitemap_count) <> (s.urls, s.documents)""",
-    "the distinct URLs of a site are not those of its listings": """
+    "the distinct URLs of a site are not those of its documents": """
         SELECT d.domain FROM domains d
         WHERE d.last_scan_status IN ('completed', 'partial')
         AND NOT EXISTS (SELECT FROM scans WHERE domain_id = d.id AND state = 'running')
@@ -89,7 +89,7 @@ NEVER = {
             SELECT count(DISTINCT u.url_hash) FROM sitemap_urls u
             JOIN sitemaps s ON s.id = u.sitemap_id
             WHERE s.domain_id = d.id AND u.removed_at IS NULL)""",
-    **NEVER_IN_FEED,
+    **FEED_INVARIANTS,
 }
 DEATHS = "SELECT count(*) FROM job_attempts WHERE outcome = 'rescued'"
 LEFT_CONNECTIONS = """
@@ -99,11 +99,11 @@ LEFT_CONNECTIONS = """
 """
 # A pooler keeps idle connections for the next client.
 POOLED = bool(os.environ.get("SITEATLAS_TEST_POOLED"))
-TOLD = {
+SNAPSHOT_QUERIES = {
     "documents": """
         SELECT m.url, m.type, m.status, m.discovery_method, m.http_status, m.url_count,
         m.error_code, m.has_images FROM sitemaps m WHERE m.domain_id = $1 ORDER BY m.url""",
-    "listings": """
+    "urls": """
         SELECT m.url, count(*), sum(hashtextextended(replace(u.url, $2, '{base}')
         || '|' || coalesce(u.lastmod::text, '') || '|' || u.fingerprint::text, 0)),
         count(u.removed_at) FROM sitemaps m JOIN sitemap_urls u ON u.sitemap_id = m.id
@@ -127,18 +127,18 @@ TOLD = {
     "job": """
         SELECT status, progress, error_code, (result_data - 'scan_id' - 'sitemaps' - 'domain')::text
         FROM jobs WHERE domain_id = $1 ORDER BY id""",
-    **TOLD_TO_FEED,
+    **FEED_SNAPSHOT_QUERIES,
 }
 
-Story = dict[str, list[tuple[Any, ...]]]
+Snapshot = dict[str, list[tuple[Any, ...]]]
 
 
 async def violations(inspector: DatabaseInspector, *, deaths: int | None = None) -> list[str]:
-    """What must never be and is, in words; `deaths` is how many workers the test ended."""
+    """The broken invariants, as sentences; `deaths` is how many workers the test killed."""
     found = []
-    for words, query in NEVER.items():
+    for sentence, query in INVARIANTS.items():
         rows = await inspector.rows(query)
-        found += [f"{words}: {[tuple(row) for row in rows[:3]]}"] if rows else []
+        found += [f"{sentence}: {[tuple(row) for row in rows[:3]]}"] if rows else []
     rescued = await inspector.value(DEATHS)
     if deaths is not None and rescued > deaths:
         found.append(f"{rescued} rescues, but only {deaths} deaths")
@@ -146,7 +146,7 @@ async def violations(inspector: DatabaseInspector, *, deaths: int | None = None)
 
 
 async def left_connections(inspector: DatabaseInspector, *, seconds: float = 10) -> list[str]:
-    """The connections of processes that have ended, after a moment to notice."""
+    """Connections that are still open after their processes have exited."""
 
     async def gone() -> bool:
         return not await inspector.rows(LEFT_CONNECTIONS, NAME, POOLED)
@@ -158,16 +158,16 @@ async def left_connections(inspector: DatabaseInspector, *, seconds: float = 10)
     return []
 
 
-async def story(inspector: DatabaseInspector, base: str) -> Story:
-    """All that the scans of a site left behind, told without its address."""
+async def take_snapshot(inspector: DatabaseInspector, base: str) -> Snapshot:
+    """All that the scans of a site stored, with its address replaced."""
     domain_id = await inspector.value(
         "SELECT id FROM domains WHERE domain = $1", base.removeprefix("http://")
     )
-    told: Story = {}
-    for part, query in TOLD.items():
+    snapshot: Snapshot = {}
+    for part, query in SNAPSHOT_QUERIES.items():
         values = (domain_id, base) if "$2" in query else (domain_id,)
-        told[part] = [_without(base, row) for row in await inspector.rows(query, *values)]
-    return told
+        snapshot[part] = [_without(base, row) for row in await inspector.rows(query, *values)]
+    return snapshot
 
 
 def _without(base: str, row: Any) -> tuple[Any, ...]:
@@ -176,8 +176,8 @@ def _without(base: str, row: Any) -> tuple[Any, ...]:
     )
 
 
-def differences(expected: Story, found: Story) -> list[str]:
-    """Where two stories part, in words."""
+def differences(expected: Snapshot, found: Snapshot) -> list[str]:
+    """Where two snapshots differ, as sentences."""
     return [
         f"{part}: expected {_short(expected[part])}, found {_short(found[part])}"
         for part in expected
@@ -190,9 +190,15 @@ def _short(rows: list[tuple[Any, ...]]) -> str:
     return text if len(text) < 1500 else f"{text[:1500]} …"
 
 
-TRACES = ("Traceback", "loop_iteration_failed", "job_crashed", "document_crashed", "request_failed")
+ERROR_MARKS = (
+    "Traceback",
+    "loop_iteration_failed",
+    "job_crashed",
+    "document_crashed",
+    "request_failed",
+)
 
 
 def error_lines(output: str) -> list[str]:
-    """Lines of a log that tell of a fault of ours."""
-    return [line for line in output.splitlines() if any(trace in line for trace in TRACES)]
+    """Lines of a log that report a bug."""
+    return [line for line in output.splitlines() if any(mark in line for mark in ERROR_MARKS)]

@@ -9,7 +9,7 @@ import pytest
 
 from tests.faults.database_inspector import DatabaseInspector
 from tests.faults.fleet import Fleet
-from tests.faults.oracle import Story, differences, error_lines, story, violations
+from tests.faults.oracle import Snapshot, differences, error_lines, take_snapshot, violations
 from tests.faults.phases import Phase, held, staged
 from tests.fixtures.pooler import running_pooler
 from tests.fixtures.proxy import Mood, running_proxy
@@ -21,7 +21,7 @@ STOP_SECONDS = 20
 
 @pytest.mark.timeout(180)
 async def test_a_slow_way_to_the_database_only_costs_time(
-    url: str, inspector: DatabaseInspector, fleet: Fleet, undisturbed: Story
+    url: str, inspector: DatabaseInspector, fleet: Fleet, undisturbed: Snapshot
 ):
     await fleet.stop_all()
     async with running_proxy(url) as proxy, staged(url, inspector) as job:
@@ -29,7 +29,7 @@ async def test_a_slow_way_to_the_database_only_costs_time(
         await fleet.worker(url=proxy.url, lease_seconds=20)
         await job.make_due()
         await inspector.wait_for_status(job.id, "completed", seconds=PATIENCE)
-        assert differences(undisturbed, await story(inspector, job.site.base)) == []
+        assert differences(undisturbed, await take_snapshot(inspector, job.site.base)) == []
         assert (await inspector.job(job.id))["fence"] == 1
         await fleet.stop_all()
     assert await violations(inspector, deaths=0) == []
@@ -38,7 +38,7 @@ async def test_a_slow_way_to_the_database_only_costs_time(
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("phase", [Phase.ROBOTS, Phase.BATCH, Phase.PUBLISHING, Phase.ENDING])
 async def test_cut_connections_cost_no_job_and_no_attempt(
-    phase: Phase, url: str, inspector: DatabaseInspector, fleet: Fleet, undisturbed: Story
+    phase: Phase, url: str, inspector: DatabaseInspector, fleet: Fleet, undisturbed: Snapshot
 ):
     await fleet.stop_all()
     async with running_proxy(url) as proxy, staged(url, inspector) as job:
@@ -46,7 +46,7 @@ async def test_cut_connections_cost_no_job_and_no_attempt(
         async with held(job, phase):
             proxy.cut()
         await inspector.wait_for_status(job.id, "completed", seconds=PATIENCE)
-        assert differences(undisturbed, await story(inspector, job.site.base)) == []
+        assert differences(undisturbed, await take_snapshot(inspector, job.site.base)) == []
         ended = await inspector.job(job.id)
         await fleet.stop_all()
     assert (ended["attempt"], ended["rescues"]) == (1, 0)
@@ -57,7 +57,7 @@ async def test_cut_connections_cost_no_job_and_no_attempt(
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("phase", [Phase.ROBOTS, Phase.BATCH, Phase.BETWEEN])
 async def test_a_worker_in_a_black_hole_stops_its_job_and_another_one_ends_it(
-    phase: Phase, url: str, inspector: DatabaseInspector, fleet: Fleet, undisturbed: Story
+    phase: Phase, url: str, inspector: DatabaseInspector, fleet: Fleet, undisturbed: Snapshot
 ):
     await fleet.stop_all()
     async with running_proxy(url) as proxy, staged(url, inspector) as job:
@@ -69,7 +69,7 @@ async def test_a_worker_in_a_black_hole_stops_its_job_and_another_one_ends_it(
         await inspector.wait_for_status(job.id, "completed", seconds=PATIENCE)
         proxy.set_mood(Mood.PASS)
         await asyncio.sleep(fleet.lease)
-        assert differences(undisturbed, await story(inspector, job.site.base)) == []
+        assert differences(undisturbed, await take_snapshot(inspector, job.site.base)) == []
     assert await violations(inspector, deaths=1) == []
 
 
@@ -94,7 +94,7 @@ async def test_resets_around_the_pooler_cost_no_job(
     url: str,
     inspector: DatabaseInspector,
     fleet: Fleet,
-    undisturbed: Story,
+    undisturbed: Snapshot,
     pgbouncer_program: str,
 ):
     await fleet.stop_all()
@@ -106,6 +106,6 @@ async def test_resets_around_the_pooler_cost_no_job(
                 async with held(job, Phase.BATCH):
                     proxy.cut()
                 await inspector.wait_for_status(job.id, "completed", seconds=PATIENCE)
-                assert differences(undisturbed, await story(inspector, job.site.base)) == []
+                assert differences(undisturbed, await take_snapshot(inspector, job.site.base)) == []
                 await fleet.stop_all()
     assert await violations(inspector) == []

@@ -15,11 +15,11 @@ from tests.faults.database_inspector import DatabaseInspector
 from tests.faults.figures import Figures
 from tests.faults.fleet import Fleet
 from tests.faults.oracle import (
-    Story,
+    Snapshot,
     differences,
     error_lines,
     left_connections,
-    story,
+    take_snapshot,
     violations,
 )
 from tests.faults.phases import COMPLETE, Phase, StagedJob, held, staged
@@ -78,11 +78,11 @@ async def shutdown_faults(fleet: Fleet, inspector: DatabaseInspector) -> list[st
 @pytest.mark.faults_short
 @pytest.mark.parametrize("phase", [Phase.ENDING], ids=lambda phase: phase.name)
 async def test_a_job_whose_worker_is_killed_ends_as_if_undisturbed(
-    phase: Phase, url: str, inspector: DatabaseInspector, fleet: Fleet, undisturbed: Story
+    phase: Phase, url: str, inspector: DatabaseInspector, fleet: Fleet, undisturbed: Snapshot
 ):
     async with staged(url, inspector) as job:
         kill = await killed_and_ended(phase, job, fleet)
-        assert differences(undisturbed, await story(inspector, job.site.base)) == []
+        assert differences(undisturbed, await take_snapshot(inspector, job.site.base)) == []
     assert kill.seconds_to_rerun is not None
     assert kill.seconds_to_rerun <= fleet.lease + SLACK_SECONDS
     assert await violations(inspector, deaths=1) == []
@@ -106,7 +106,7 @@ async def wait_until_all_but_one_complete(job: StagedJob) -> None:
 
 @pytest.mark.timeout(180)
 async def test_a_job_whose_workers_are_killed_again_and_again_ends_as_if_undisturbed(
-    url: str, inspector: DatabaseInspector, fleet: Fleet, undisturbed: Story
+    url: str, inspector: DatabaseInspector, fleet: Fleet, undisturbed: Snapshot
 ):
     gates = ("robots", "batch", "last")
     await fleet.workers(len(gates) - 1, concurrency=1)
@@ -118,7 +118,7 @@ async def test_a_job_whose_workers_are_killed_again_and_again_ends_as_if_undistu
             await kill_at_gate(job, name, fleet)
             job.site.gates[name].open()
         await inspector.wait_for_status(job.id, "completed", seconds=END_SECONDS)
-        assert differences(undisturbed, await story(inspector, job.site.base)) == []
+        assert differences(undisturbed, await take_snapshot(inspector, job.site.base)) == []
     assert await violations(inspector, deaths=len(gates)) == []
 
 
@@ -141,7 +141,7 @@ async def test_a_job_that_ends_three_workers_without_a_document_is_poison(
 class Series:
     """Many kills, some at a time, over all phases in a fixed random order."""
 
-    def __init__(self, url: str, fleet: Fleet, expected: Story, figures: Figures) -> None:
+    def __init__(self, url: str, fleet: Fleet, expected: Snapshot, figures: Figures) -> None:
         self._url = url
         self._fleet = fleet
         self._expected = expected
@@ -182,7 +182,9 @@ class Series:
             wrong = [
                 difference
                 for job in jobs
-                for difference in differences(self._expected, await story(inspector, job.site.base))
+                for difference in differences(
+                    self._expected, await take_snapshot(inspector, job.site.base)
+                )
             ]
         deaths = sum(phase is not Phase.COMMITTED for phase in phases)
         wrong += await violations(inspector, deaths=deaths)
@@ -206,7 +208,7 @@ class Series:
                 )
 
     async def _forget(self) -> None:
-        """Empty tables, lest the judge should take longer every round."""
+        """Truncate the tables, so that the oracle does not take longer each round."""
         tables = "domains, jobs, scans, sitemaps, sitemap_urls, candidates, job_attempts"
         await self._fleet.inspector.rows(f"TRUNCATE {tables}, url_changes, feed_events CASCADE")
         await self._fleet.inspector.rows("UPDATE feed_head SET retained_from = seq")
@@ -214,7 +216,7 @@ class Series:
 
 @pytest.mark.timeout(3600)
 async def test_no_kill_in_any_phase_loses_or_doubles_anything(
-    url: str, inspector: DatabaseInspector, fleet: Fleet, undisturbed: Story, figures: Figures
+    url: str, inspector: DatabaseInspector, fleet: Fleet, undisturbed: Snapshot, figures: Figures
 ):
     figures.count("seed of the kills", SEED)
     async for phases, wrong in Series(url, fleet, undisturbed, figures).rounds(KILLS):

@@ -17,7 +17,7 @@ from tests.faults.database_inspector import DatabaseInspector
 from tests.faults.figures import Figures
 from tests.faults.fleet import Fleet
 from tests.faults.load import Load, running_load
-from tests.faults.oracle import Story, differences, error_lines, story, violations
+from tests.faults.oracle import Snapshot, differences, error_lines, take_snapshot, violations
 from tests.faults.phases import Phase, held, staged
 from tests.fixtures.pooler import running_pooler
 from tests.fixtures.waiting import wait_until
@@ -33,7 +33,7 @@ async def test_a_crash_of_the_database_takes_no_row_from_a_document_that_goes_on
     url: str,
     inspector: DatabaseInspector,
     fleet: Fleet,
-    undisturbed: Story,
+    undisturbed: Snapshot,
     cluster: RestartableServer,
 ):
     await restart_in(Phase.BATCH, IMMEDIATE, url, fleet, undisturbed, cluster)
@@ -47,7 +47,7 @@ async def test_a_job_ends_as_if_undisturbed_when_the_database_restarts_in_any_ph
     how: signal.Signals,
     url: str,
     fleet: Fleet,
-    undisturbed: Story,
+    undisturbed: Snapshot,
     cluster: RestartableServer,
 ):
     await restart_in(phase, how, url, fleet, undisturbed, cluster)
@@ -58,7 +58,7 @@ async def restart_in(
     how: signal.Signals,
     url: str,
     fleet: Fleet,
-    expected: Story,
+    expected: Snapshot,
     cluster: RestartableServer,
 ) -> None:
     """Restart the server while a job is in a phase; the job keeps its attempts and its rows."""
@@ -67,7 +67,7 @@ async def restart_in(
         async with held(job, phase):
             await asyncio.to_thread(cluster.restart, how)
         await inspector.wait_for_status(job.id, "completed", seconds=RECOVERY_SECONDS)
-        assert differences(expected, await story(inspector, job.site.base)) == []
+        assert differences(expected, await take_snapshot(inspector, job.site.base)) == []
         ended = await inspector.job(job.id)
     assert (ended["attempt"], ended["rescues"]) == (1, 0)
     assert await violations(inspector) == []
@@ -159,7 +159,7 @@ async def test_an_outage_longer_than_the_lease_blames_no_job_and_is_told_once(
     inspector: DatabaseInspector,
     fleet: Fleet,
     cluster: RestartableServer,
-    undisturbed: Story,
+    undisturbed: Snapshot,
 ):
     worker = fleet.processes[0]
     async with staged(url, inspector) as job:
@@ -170,6 +170,6 @@ async def test_an_outage_longer_than_the_lease_blames_no_job_and_is_told_once(
                 since = await inspector.value("SELECT clock_timestamp()")
                 await inspector.wait_for(back, since)
         await inspector.wait_for_status(job.id, "completed", seconds=RECOVERY_SECONDS)
-        assert differences(undisturbed, await story(inspector, job.site.base)) == []
+        assert differences(undisturbed, await take_snapshot(inspector, job.site.base)) == []
     assert worker.output.count(" database_unavailable ") <= 3 * 2
     assert [line for one in fleet.processes for line in error_lines(one.output)] == []

@@ -11,7 +11,7 @@ import pytest
 
 from tests.faults.database_inspector import DatabaseInspector
 from tests.faults.fleet import Fleet
-from tests.faults.oracle import Story, differences, error_lines, story, violations
+from tests.faults.oracle import Snapshot, differences, error_lines, take_snapshot, violations
 from tests.faults.phases import Phase, held, staged, submit
 from tests.faults.staged_site import SmallSite
 from tests.fixtures.commands import COMMAND
@@ -81,7 +81,7 @@ async def test_batches_in_opposite_order_do_not_stop_each_other(
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("shift", ["+1h", "-1h"])
 async def test_a_worker_whose_clock_is_an_hour_off_changes_nothing(
-    shift: str, url: str, inspector: DatabaseInspector, fleet: Fleet, undisturbed: Story
+    shift: str, url: str, inspector: DatabaseInspector, fleet: Fleet, undisturbed: Snapshot
 ):
     program = shutil.which("faketime")
     if program is None:
@@ -99,15 +99,15 @@ async def test_a_worker_whose_clock_is_an_hour_off_changes_nothing(
         for job in jobs:
             job.site.open_all()
             await inspector.wait_for_status(job.id, "completed", seconds=60)
-            assert differences(undisturbed, await story(inspector, job.site.base)) == []
+            assert differences(undisturbed, await take_snapshot(inspector, job.site.base)) == []
     assert await violations(inspector, deaths=0) == []
     assert await inspector.value("SELECT max(fence) FROM jobs") == 1
     assert "job_claimed" in wrong.output
 
 
-async def _story_without_counters(inspector: DatabaseInspector, base: str) -> Story:
-    told = await story(inspector, base)
-    return {part: rows for part, rows in told.items() if part != "site"}
+async def _snapshot_without_counters(inspector: DatabaseInspector, base: str) -> Snapshot:
+    snapshot = await take_snapshot(inspector, base)
+    return {part: rows for part, rows in snapshot.items() if part != "site"}
 
 
 @pytest.mark.timeout(120)
@@ -124,10 +124,10 @@ async def test_a_job_is_cancelled_in_any_phase_and_writes_nothing_afterwards(
         query = "SELECT status IN ('cancelled', 'completed') FROM jobs WHERE id = $1"
         await inspector.wait_for(query, job.id, seconds=fleet.lease + 5)
         status = (await inspector.job(job.id))["status"]
-        told = await _story_without_counters(inspector, job.site.base)
+        snapshot = await _snapshot_without_counters(inspector, job.site.base)
         second = await client.post(route)
         await asyncio.sleep(1)
-        assert await _story_without_counters(inspector, job.site.base) == told
+        assert await _snapshot_without_counters(inspector, job.site.base) == snapshot
         await inspector.wait_for(COUNTERS_EQUAL_ROWS, job.site.host_port, seconds=10)
     too_late = {Phase.COMMITTED: 409}
     assert first.status_code == too_late.get(phase, 200)

@@ -11,7 +11,14 @@ import pytest
 
 from tests.faults.database_inspector import DatabaseInspector
 from tests.faults.fleet import Fleet
-from tests.faults.oracle import Story, differences, error_lines, left_connections, story, violations
+from tests.faults.oracle import (
+    Snapshot,
+    differences,
+    error_lines,
+    left_connections,
+    take_snapshot,
+    violations,
+)
 from tests.faults.phases import Phase, held, phases_but, staged
 from tests.fixtures.commands import COMMAND, Machine
 from tests.fixtures.embedded import data_directory
@@ -24,7 +31,7 @@ RUNNING = phases_but(Phase.ENDING, Phase.COMMITTED)
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("phase", RUNNING)
 async def test_a_worker_that_is_told_to_end_gives_its_job_back_at_once(
-    phase: Phase, url: str, fleet: Fleet, undisturbed: Story
+    phase: Phase, url: str, fleet: Fleet, undisturbed: Snapshot
 ):
     inspector = fleet.inspector
     async with staged(url, inspector) as job:
@@ -37,7 +44,7 @@ async def test_a_worker_that_is_told_to_end_gives_its_job_back_at_once(
         await inspector.wait_for_status(job.id, "completed", seconds=30)
         ended = await inspector.job(job.id)
         assert (ended["started_at"] - released).total_seconds() < 6
-        assert differences(undisturbed, await story(inspector, job.site.base)) == []
+        assert differences(undisturbed, await take_snapshot(inspector, job.site.base)) == []
     assert (ended["attempt"], ended["rescues"]) == (1, 0)
     assert await violations(inspector, deaths=0) == []
     assert error_lines(holder.output) == []

@@ -9,7 +9,7 @@ import pytest
 from tests.faults.database_inspector import DatabaseInspector
 from tests.faults.figures import Figures
 from tests.faults.fleet import Fleet
-from tests.faults.oracle import Story, differences, story, violations
+from tests.faults.oracle import Snapshot, differences, take_snapshot, violations
 from tests.faults.phases import Phase, StagedJob, held, staged
 from tests.fixtures.proxy import Mood, running_proxy
 
@@ -22,11 +22,11 @@ STALLED = """
 
 
 async def _ended_once_and_whole(
-    job: StagedJob, inspector: DatabaseInspector, undisturbed: Story
+    job: StagedJob, inspector: DatabaseInspector, undisturbed: Snapshot
 ) -> None:
     ended = await inspector.job(job.id)
     assert (ended["attempt"], ended["status"]) == (1, "completed")
-    assert differences(undisturbed, await story(inspector, job.site.base)) == []
+    assert differences(undisturbed, await take_snapshot(inspector, job.site.base)) == []
     # The next holder may have got by without meeting the rows of the stalled COPY.
     await inspector.wait_for(STALLED, expected=0, seconds=PATIENCE)
     assert await violations(inspector, deaths=1) == []
@@ -34,7 +34,7 @@ async def _ended_once_and_whole(
 
 @pytest.mark.timeout(240)
 async def test_a_worker_frozen_inside_a_copy_costs_no_attempt(
-    url: str, inspector: DatabaseInspector, fleet: Fleet, undisturbed: Story, figures: Figures
+    url: str, inspector: DatabaseInspector, fleet: Fleet, undisturbed: Snapshot, figures: Figures
 ):
     async with staged(url, inspector) as job:
         async with held(job, Phase.COPYING):
@@ -53,7 +53,7 @@ async def test_a_host_that_vanishes_inside_a_copy_costs_no_attempt(
     client_url: str,
     inspector: DatabaseInspector,
     fleet: Fleet,
-    undisturbed: Story,
+    undisturbed: Snapshot,
     figures: Figures,
 ):
     await fleet.stop_all()

@@ -81,10 +81,10 @@ async def test_every_scan_is_told_in_order_over_restarts_and_a_kill(
         numbers += await publishing
         await wait_until(lambda: receiver.seqs[-1:] == numbers[-1:], seconds=END_SECONDS)
         await wait_until(lambda: is_up_to_date(created.id), seconds=END_SECONDS)
-    told = receiver.seqs
-    assert sorted(set(told)) == numbers
-    assert all(one <= other for one, other in pairwise(told)), "a message came too late"
-    assert len(told) > len(numbers), "the message of the dead process was not sent again"
+    delivered = receiver.seqs
+    assert sorted(set(delivered)) == numbers
+    assert all(one <= other for one, other in pairwise(delivered)), "a message came too late"
+    assert len(delivered) > len(numbers), "the message of the dead process was not sent again"
     first_ids = {received.seq: received.id for received in receiver.messages}
     assert all(received.id == first_ids[received.seq] for received in receiver.messages)
 

@@ -6,7 +6,7 @@ import pytest
 
 from tests.faults.database_inspector import DatabaseInspector
 from tests.faults.fleet import Fleet
-from tests.faults.oracle import Story, differences, story, violations
+from tests.faults.oracle import Snapshot, differences, take_snapshot, violations
 from tests.faults.phases import Phase, held, phases_but, staged, submit
 from tests.faults.staged_site import SmallSite
 from tests.fixtures.waiting import wait_until
@@ -18,7 +18,7 @@ PATIENCE = 120
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("phase", phases_but(Phase.COMMITTED))
 async def test_a_worker_that_wakes_up_too_late_writes_nothing(
-    phase: Phase, url: str, inspector: DatabaseInspector, fleet: Fleet, undisturbed: Story
+    phase: Phase, url: str, inspector: DatabaseInspector, fleet: Fleet, undisturbed: Snapshot
 ):
     async with staged(url, inspector) as job:
         async with held(job, phase):
@@ -29,7 +29,7 @@ async def test_a_worker_that_wakes_up_too_late_writes_nothing(
         assert ended["fence"] > 1
         frozen.thaw()
         await wait_until(lambda: "lease_lost" in frozen.output)
-        assert differences(undisturbed, await story(inspector, job.site.base)) == []
+        assert differences(undisturbed, await take_snapshot(inspector, job.site.base)) == []
         assert await inspector.job(job.id) == ended
     assert await violations(inspector, deaths=1) == []
     async with SmallSite() as another:

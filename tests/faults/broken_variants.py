@@ -1,4 +1,4 @@
-"""Copies of our statements that lack what makes them right. The judge must find each of them out."""
+"""Copies of our statements without their safeguards; the oracle must detect each of them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from siteatlas.storage.models import Job, JobStatus
 async def claim_without_skip_locked(
     session: AsyncSession, worker_id: str, limit: int, lease_seconds: float
 ) -> list[Claim]:
-    """The claim without row locks and without a second look at the status."""
+    """The claim without row locks and without checking the status again."""
     pick = (
         select(Job.id)
         .where(Job.status == JobStatus.PENDING, Job.run_at <= func.now())
@@ -41,7 +41,7 @@ async def claim_without_skip_locked(
 
 
 async def write_without_fence(session: AsyncSession, claim: Claim, **_values: Any) -> None:
-    """The last statement of a writing transaction, without asking whose job it is."""
+    """The last statement of a writing transaction, without checking the fence."""
     await session.execute(
         update(Job)
         .where(Job.id == claim.id)
@@ -51,7 +51,7 @@ async def write_without_fence(session: AsyncSession, claim: Claim, **_values: An
 
 
 async def rescue_by_age(session: AsyncSession, *, oldest: float = 60) -> list[Job]:
-    """The rescue of whatever started long ago, be its worker alive or not."""
+    """A rescue of all jobs that started long ago, whether or not their workers are alive."""
     statement = (
         update(Job)
         .where(

@@ -1,4 +1,4 @@
-"""The judge can find fault: with each safeguard taken out in turn, the same scene is condemned."""
+"""The oracle detects bugs: without one of the safeguards, the same scenario breaks an invariant."""
 
 from __future__ import annotations
 
@@ -28,9 +28,13 @@ from siteatlas.storage.session import (
     create_database,
     get_background_session,
 )
+from tests.faults.broken_variants import (
+    claim_without_skip_locked,
+    rescue_by_age,
+    write_without_fence,
+)
 from tests.faults.database_inspector import DatabaseInspector
 from tests.faults.oracle import violations
-from tests.faults.twins import claim_without_skip_locked, rescue_by_age, write_without_fence
 from tests.fixtures.pipeline import pages, settings_for, submit_server, urlset, work
 from tests.fixtures.queue import change, let_lease_expire, submit, take_one
 from tests.fixtures.site_server import SiteServer
@@ -42,8 +46,8 @@ LEASE = 60.0
 WAITING_FOR_LOCKS = (
     "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
 )
-ClaimVerb = Callable[[AsyncSession, str, int, float], Awaitable[list[Claim]]]
-RescueVerb = Callable[[AsyncSession], Awaitable[list[Any]]]
+ClaimOperation = Callable[[AsyncSession, str, int, float], Awaitable[list[Claim]]]
+RescueOperation = Callable[[AsyncSession], Awaitable[list[Any]]]
 
 
 @pytest_asyncio.fixture
@@ -56,12 +60,14 @@ async def bound(url: str) -> AsyncIterator[None]:
     await database.close()
 
 
-async def two_workers_claim_at_once(verb: ClaimVerb, inspector: DatabaseInspector) -> None:
-    """Two claims overlap; then whoever got the job completes it."""
+async def two_workers_claim_at_once(
+    operation: ClaimOperation, inspector: DatabaseInspector
+) -> None:
+    """Two claims overlap; then each worker that got the job completes it."""
     job = await submit("example.com")
     async with get_background_session() as session, session.begin():
-        claims = await verb(session, "one", 1, LEASE)
-        other = asyncio.create_task(in_own_session(lambda s: verb(s, "two", 1, LEASE)))
+        claims = await operation(session, "one", 1, LEASE)
+        other = asyncio.create_task(in_own_session(lambda s: operation(s, "two", 1, LEASE)))
         await wait_until(lambda: has_ended_or_waits(other, inspector))
     claims += await other
     for one in claims:
@@ -82,19 +88,19 @@ async def has_ended_or_waits(claiming: asyncio.Task[Any], inspector: DatabaseIns
 
 
 async def in_own_session(work: Callable[[AsyncSession], Awaitable[Any]]) -> Any:
-    """Run a verb in a transaction of its own."""
+    """Run an operation in a separate transaction."""
     async with get_background_session() as session, session.begin():
         return await work(session)
 
 
-async def test_a_claim_without_skip_locked_is_found_out(inspector: DatabaseInspector):
+async def test_a_claim_without_skip_locked_is_detected(inspector: DatabaseInspector):
     await two_workers_claim_at_once(claim_without_skip_locked, inspector)
     assert [line.partition(":")[0] for line in await violations(inspector)] == [
         "a claim has no recorded end"
     ]
 
 
-async def test_the_true_claim_is_found_to_be_right(inspector: DatabaseInspector):
+async def test_the_real_claim_violates_nothing(inspector: DatabaseInspector):
     await two_workers_claim_at_once(claim, inspector)
     assert await violations(inspector) == []
 
@@ -122,8 +128,8 @@ def changing_site(go_on: asyncio.Event) -> SiteServer:
     return SiteServer({"/robots.txt": "Sitemap: {base}/s.xml\n", "/s.xml": answer})
 
 
-async def one_is_overtaken_by_another(inspector: DatabaseInspector) -> None:
-    """The first holder has written a portion, and writes on after the second ended the job."""
+async def a_worker_is_overtaken(inspector: DatabaseInspector) -> None:
+    """The first worker has written a batch, and goes on after the second one completed the job."""
     go_on = asyncio.Event()
     async with changing_site(go_on) as server:
         settings = settings_for(server)
@@ -138,33 +144,33 @@ async def one_is_overtaken_by_another(inspector: DatabaseInspector) -> None:
             await first
 
 
-async def test_a_write_without_the_fence_is_found_out(
+async def test_a_write_without_the_fence_is_detected(
     inspector: DatabaseInspector, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(batch_writer, "report_progress", write_without_fence)
-    await one_is_overtaken_by_another(inspector)
+    await a_worker_is_overtaken(inspector)
     assert "the counter of a document is not that of its rows" in str(await violations(inspector))
 
 
-async def test_the_true_write_is_found_to_be_right(inspector: DatabaseInspector):
-    await one_is_overtaken_by_another(inspector)
+async def test_the_real_write_violates_nothing(inspector: DatabaseInspector):
+    await a_worker_is_overtaken(inspector)
     assert await violations(inspector, deaths=1) == []
 
 
-async def a_live_job_takes_long(verb: RescueVerb) -> None:
-    """Its worker beats all the time; somebody else looks for jobs to rescue."""
+async def a_live_job_takes_long(operation: RescueOperation) -> None:
+    """Its worker sends heartbeats; another one looks for jobs to rescue."""
     await submit("example.com")
     one = await take_one()
     await change(one.id, started_at=func.now() - timedelta(minutes=10))
     await in_own_session(lambda s: heartbeat(s, [one], LEASE))
-    await in_own_session(verb)
+    await in_own_session(operation)
 
 
-async def test_a_rescue_by_age_is_found_out(inspector: DatabaseInspector):
+async def test_a_rescue_by_age_is_detected(inspector: DatabaseInspector):
     await a_live_job_takes_long(rescue_by_age)
     assert await violations(inspector, deaths=0) == ["1 rescues, but only 0 deaths"]
 
 
-async def test_the_true_rescue_is_found_to_be_right(inspector: DatabaseInspector):
+async def test_the_real_rescue_violates_nothing(inspector: DatabaseInspector):
     await a_live_job_takes_long(rescue)
     assert await violations(inspector, deaths=0) == []
