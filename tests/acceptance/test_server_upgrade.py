@@ -22,7 +22,7 @@ from siteatlas.storage.schema import upgrade_schema
 from siteatlas.storage.server_upgrade import upgrade_embedded_server
 from siteatlas.storage.session import create_database
 from tests.fixtures.commands import Machine
-from tests.fixtures.embedded import User, data_directory, joined, runs
+from tests.fixtures.embedded import ClientProcess, data_directory, is_running, start_client
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 
@@ -138,19 +138,19 @@ def test_a_server_that_is_in_use_is_not_converted_and_leaves_no_backup():
 
 def test_a_new_server_that_is_in_use_is_not_deleted_if_the_upgrade_fails():
     with old_data() as (data_dir, _):
-        users: list[User] = []
+        users: list[ClientProcess] = []
 
         def interfere(text: str) -> None:
             """Damage the backup, and start a process that uses the new server."""
             if text.startswith("Restoring"):
                 backup = data_dir / f"postgres-{OLD}.backup"
                 backup.write_bytes(backup.read_bytes()[:-100])
-                users.append(joined(data_dir))
+                users.append(start_client(data_dir))
 
         try:
             with pytest.raises(DatabaseInUse, match=f"in {data_dir}/postgres-{OLD}"):
                 asyncio.run(upgrade_embedded_server(Settings(data_dir=data_dir), None, interfere))
-            assert runs(data_dir)
+            assert is_running(data_dir)
             assert major_in(data_dir / "postgres") == str(MAJOR_VERSION)
             assert major_in(data_dir / f"postgres-{OLD}") == OLD
             assert not list(data_dir.glob("*.backup"))

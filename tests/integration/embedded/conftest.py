@@ -5,9 +5,9 @@ from __future__ import annotations
 from tests.fixtures.embedded import (
     copied_dir,
     data_dir,
-    made_once,
-    no_other_user_is_left,
-    place,
+    initialized_dir,
+    kill_clients,
+    tmp_dir,
 )
 
-__all__ = ["copied_dir", "data_dir", "made_once", "no_other_user_is_left", "place"]
+__all__ = ["copied_dir", "data_dir", "initialized_dir", "kill_clients", "tmp_dir"]

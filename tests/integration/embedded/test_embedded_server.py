@@ -21,19 +21,19 @@ from siteatlas.storage.embedded.cluster import RECOVERING, STARTING
 from siteatlas.storage.embedded.postmaster import Postmaster, process_lives
 from siteatlas.storage.embedded.server import EmbeddedServer
 from tests.fixtures.embedded import (
-    HOLD_UNTIL_TOLD,
+    HOLD_UNTIL_INPUT,
     IS_ROOT,
-    User,
+    ClientProcess,
     connected,
-    joined,
+    is_running,
     kill_server,
     processes_naming,
-    quiet,
-    runs,
     server_pid,
+    silent_server,
+    start_client,
 )
 
-RELEASE_IN_FORKED_CHILD = HOLD_UNTIL_TOLD.replace(
+RELEASE_IN_FORKED_CHILD = HOLD_UNTIL_INPUT.replace(
     'print("ready"',
     """
 import os
@@ -46,32 +46,32 @@ print("ready\"""",
 )
 
 
-async def test_first_use_makes_a_server_whose_address_sqlalchemy_understands(place, monkeypatch):
+async def test_first_use_makes_a_server_whose_address_sqlalchemy_understands(tmp_dir, monkeypatch):
     monkeypatch.setenv("PGPORT", "1")
     words: list[str] = []
-    with EmbeddedServer(place / "new" / "data", announce=words.append) as server:
+    with EmbeddedServer(tmp_dir / "new" / "data", announce=words.append) as server:
         engine = create_async_engine(server.url)
         async with engine.connect() as connection:
             answer = await connection.scalar(text("SELECT current_user || current_database()"))
         await engine.dispose()
     assert answer == "siteatlassiteatlas"
     assert len(words) == 2
-    assert words[0].endswith(f" {place / 'new' / 'data'}")
+    assert words[0].endswith(f" {tmp_dir / 'new' / 'data'}")
 
 
 def test_the_last_release_stops_the_server(data_dir):
-    server = quiet(data_dir)
+    server = silent_server(data_dir)
     server.acquire()
     server.acquire()
     server.release()
-    assert runs(data_dir)
+    assert is_running(data_dir)
     server.release()
     assert not processes_naming(data_dir)
     server.release()
 
 
 async def test_durability_is_on_and_the_collation_is_the_same_everywhere(data_dir):
-    with quiet(data_dir) as server:
+    with silent_server(data_dir) as server:
         async with connected(server) as connection:
             on = ["fsync", "full_page_writes", "synchronous_commit", "data_checksums", "autovacuum"]
             shown = {name: await connection.fetchval(f"SHOW {name}") for name in on}
@@ -86,7 +86,7 @@ async def test_durability_is_on_and_the_collation_is_the_same_everywhere(data_di
 
 
 async def test_the_server_listens_on_a_private_unix_socket_only(data_dir):
-    with quiet(data_dir) as server:
+    with silent_server(data_dir) as server:
         async with connected(server) as connection:
             assert await connection.fetchval("SHOW listen_addresses") == ""
         directory = server.socket_dir.stat()
@@ -109,34 +109,34 @@ def socket_inodes(pid: int) -> set[str]:
 
 
 def test_a_second_process_joins_quickly_and_outlives_the_first(data_dir):
-    first = joined(data_dir)
+    first = start_client(data_dir)
     pid = server_pid(data_dir)
-    second = quiet(data_dir)
+    second = silent_server(data_dir)
     began = time.perf_counter()
     second.acquire()
     assert time.perf_counter() - began < 0.25
     first.finish()
-    assert runs(data_dir)
+    assert is_running(data_dir)
     assert server_pid(data_dir) == pid
     second.release()
     assert not processes_naming(data_dir)
 
 
-def test_four_processes_that_start_a_new_server_at_once_all_succeed(place):
-    users = [User(place / "data") for _ in range(4)]
+def test_four_processes_that_start_a_new_server_at_once_all_succeed(tmp_dir):
+    users = [ClientProcess(tmp_dir / "data") for _ in range(4)]
     for user in users:
         user.wait_ready()
     for user in users:
         user.finish()
-    assert not processes_naming(place)
+    assert not processes_naming(tmp_dir)
 
 
 def test_a_server_left_by_a_killed_process_is_used_on_and_stopped_by_the_next(data_dir):
-    killed = joined(data_dir)
+    killed = start_client(data_dir)
     pid = server_pid(data_dir)
     killed.kill()
-    assert runs(data_dir)
-    with quiet(data_dir):
+    assert is_running(data_dir)
+    with silent_server(data_dir):
         assert server_pid(data_dir) == pid
     assert not processes_naming(data_dir)
 
@@ -156,14 +156,14 @@ def test_a_first_start_speaks_of_starting_and_of_no_crash(data_dir, monkeypatch)
 
 async def test_a_killed_server_is_recovered_with_a_word_and_without_loss(data_dir, monkeypatch):
     monkeypatch.setattr(deadline, "MESSAGE_INTERVAL_SECONDS", 0.001)
-    owner = joined(data_dir)
+    owner = start_client(data_dir)
     words: list[str] = []
     server = EmbeddedServer(data_dir, announce=words.append)
     server.acquire()
     async with connected(server) as connection:
         await connection.execute("CREATE TABLE kept AS SELECT 7 AS number")
         killed = kill_server(data_dir)
-        newcomer = joined(data_dir)
+        newcomer = start_client(data_dir)
     assert server_pid(data_dir) != killed
     kill_server(data_dir)
     server.acquire()
@@ -178,22 +178,22 @@ async def test_a_killed_server_is_recovered_with_a_word_and_without_loss(data_di
 
 
 def test_release_is_quiet_when_the_server_has_died(data_dir):
-    server = quiet(data_dir)
+    server = silent_server(data_dir)
     server.acquire()
     killed = kill_server(data_dir)
     server.release()
     server.release()
-    with quiet(data_dir):  # the next start frees the shared memory of the killed server
+    with silent_server(data_dir):  # the next start frees the shared memory of the killed server
         assert server_pid(data_dir) != killed
-        assert runs(data_dir)
+        assert is_running(data_dir)
     assert not processes_naming(data_dir)
 
 
-def test_release_is_quiet_when_the_directory_is_gone(place, copied_dir):
-    server = quiet(copied_dir)
+def test_release_is_quiet_when_the_directory_is_gone(tmp_dir, copied_dir):
+    server = silent_server(copied_dir)
     server.acquire()
     pid = server_pid(copied_dir)
-    copied_dir.rename(place / "elsewhere")
+    copied_dir.rename(tmp_dir / "elsewhere")
     server.release()
     assert not copied_dir.exists()
     os.kill(pid, signal.SIGINT)
@@ -203,7 +203,7 @@ def test_release_is_quiet_when_the_directory_is_gone(place, copied_dir):
 
 
 def test_a_lock_file_that_names_another_program_is_no_obstacle(data_dir):
-    server = quiet(data_dir)
+    server = silent_server(data_dir)
     server.acquire()
     kill_server(data_dir)
     server.release()
@@ -213,7 +213,7 @@ def test_a_lock_file_that_names_another_program_is_no_obstacle(data_dir):
     try:
         _, _, rest = lock_file.read_text().partition("\n")
         lock_file.write_text(f"{other.pid}\n{rest}")
-        with quiet(data_dir):
+        with silent_server(data_dir):
             assert server_pid(data_dir) != other.pid
         assert other.poll() is None
     finally:
@@ -222,17 +222,17 @@ def test_a_lock_file_that_names_another_program_is_no_obstacle(data_dir):
 
 
 def test_a_forked_child_leaves_the_server_to_its_parent(data_dir):
-    parent = joined(data_dir, RELEASE_IN_FORKED_CHILD)
-    assert runs(data_dir)
-    with quiet(data_dir):
+    parent = start_client(data_dir, RELEASE_IN_FORKED_CHILD)
+    assert is_running(data_dir)
+    with silent_server(data_dir):
         pass
-    assert runs(data_dir)
+    assert is_running(data_dir)
     parent.finish()
     assert not processes_naming(data_dir)
 
 
 def test_ctrl_c_in_the_terminal_does_not_reach_the_server(data_dir):
-    with quiet(data_dir):
+    with silent_server(data_dir):
         assert os.getsid(server_pid(data_dir)) != os.getsid(0)
         assert os.getpgid(server_pid(data_dir)) != os.getpgid(0)
 
@@ -265,9 +265,9 @@ def test_an_interrupted_start_leaves_no_server(data_dir, monkeypatch):
     assert not processes_naming(data_dir)
 
 
-def test_an_unfinished_set_up_is_begun_anew(place):
-    rubbish = place / "data" / "postgres.new" / "base"
+def test_an_unfinished_set_up_is_begun_anew(tmp_dir):
+    rubbish = tmp_dir / "data" / "postgres.new" / "base"
     rubbish.mkdir(parents=True)
-    with quiet(place / "data"):
-        assert runs(place / "data")
+    with silent_server(tmp_dir / "data"):
+        assert is_running(tmp_dir / "data")
     assert not rubbish.parent.exists()

@@ -19,7 +19,7 @@ from siteatlas.storage.embedded.owned_files import MAX_READ_BYTES, owned_sizes, 
 from siteatlas.storage.embedded.postmaster import Postmaster
 from siteatlas.storage.embedded.server import EmbeddedServer
 from siteatlas.storage.embedded.server_user import ServerUser, server_user_for
-from tests.fixtures.embedded import IS_ROOT, quiet, runs
+from tests.fixtures.embedded import IS_ROOT, is_running, silent_server
 
 only_root = pytest.mark.skipif(not IS_ROOT, reason="needs root, who alone has several users")
 SECRET = "1\nsecret\n"
@@ -31,17 +31,17 @@ def nobody() -> ServerUser:
 
 
 @pytest.fixture
-def secret(place: Path) -> Path:
-    path = place / "secret"
+def secret(tmp_dir: Path) -> Path:
+    path = tmp_dir / "secret"
     path.write_text(SECRET)
     path.chmod(0o600)
     return path
 
 
 @pytest.fixture
-def foreign(place: Path, nobody: ServerUser) -> Path:
+def foreign(tmp_dir: Path, nobody: ServerUser) -> Path:
     """A directory of another user below one of ours."""
-    path = place / "foreign"
+    path = tmp_dir / "foreign"
     path.mkdir(mode=0o755)
     os.chown(path, nobody.uid, nobody.gid)
     return path
@@ -72,28 +72,28 @@ def test_what_another_user_put_in_place_of_a_file_is_not_read(
 
 @only_root
 def test_a_directory_that_is_a_link_is_neither_read_nor_listed(
-    place: Path, foreign: Path, secret: Path
+    tmp_dir: Path, foreign: Path, secret: Path
 ):
-    (foreign / "log").symlink_to(place)
+    (foreign / "log").symlink_to(tmp_dir)
     with pytest.raises(EmbeddedDirectoryUnusable):
         read_owned(foreign.parent, "foreign", "log", "secret")
     assert owned_sizes(foreign.parent, "foreign", "log", suffix="t") == {}
 
 
-def test_links_of_our_own_are_followed(place: Path, secret: Path):
-    (place / "elsewhere").mkdir(mode=0o755)
-    (place / "elsewhere" / "file").symlink_to(secret)
-    (place / "link").symlink_to(place / "elsewhere")
-    assert read_owned(place, "link", "file") == SECRET
-    assert owned_sizes(place, "link", suffix="le") == {"file": len(str(secret))}
+def test_links_of_our_own_are_followed(tmp_dir: Path, secret: Path):
+    (tmp_dir / "elsewhere").mkdir(mode=0o755)
+    (tmp_dir / "elsewhere" / "file").symlink_to(secret)
+    (tmp_dir / "link").symlink_to(tmp_dir / "elsewhere")
+    assert read_owned(tmp_dir, "link", "file") == SECRET
+    assert owned_sizes(tmp_dir, "link", suffix="le") == {"file": len(str(secret))}
 
 
-def test_only_the_last_part_of_a_large_file_is_read(place: Path):
-    (place / "file").write_text("a" * MAX_READ_BYTES + "the end")
-    said = read_owned(place, "file")
+def test_only_the_last_part_of_a_large_file_is_read(tmp_dir: Path):
+    (tmp_dir / "file").write_text("a" * MAX_READ_BYTES + "the end")
+    said = read_owned(tmp_dir, "file")
     assert len(said) == MAX_READ_BYTES
     assert said.endswith("athe end")
-    assert read_owned(place, "file", start=MAX_READ_BYTES + 4) == "end"
+    assert read_owned(tmp_dir, "file", start=MAX_READ_BYTES + 4) == "end"
 
 
 @only_root
@@ -116,9 +116,9 @@ def test_no_file_of_the_cluster_leads_root_elsewhere(copied_dir: Path, secret: P
 
 
 @only_root
-def test_the_reason_of_a_failed_start_comes_from_no_linked_log(copied_dir: Path, place: Path):
+def test_the_reason_of_a_failed_start_comes_from_no_linked_log(copied_dir: Path, tmp_dir: Path):
     cluster = Cluster(copied_dir, lambda _: None)
-    logs = place / "logs"
+    logs = tmp_dir / "logs"
     logs.mkdir(mode=0o700)
     (logs / "a.log").write_text("secret")
     subprocess.run(["rm", "-r", str(cluster.path / "log")], check=True)
@@ -129,8 +129,8 @@ def test_the_reason_of_a_failed_start_comes_from_no_linked_log(copied_dir: Path,
 
 
 @only_root
-def test_programs_are_not_copied_through_a_link(foreign: Path, place: Path, nobody: ServerUser):
-    closed = place / "closed"
+def test_programs_are_not_copied_through_a_link(foreign: Path, tmp_dir: Path, nobody: ServerUser):
+    closed = tmp_dir / "closed"
     closed.mkdir(mode=0o700)
     (closed / "key").touch(mode=0o600)
     (foreign / COPIES).symlink_to(closed)
@@ -153,19 +153,19 @@ def test_a_file_with_content_is_not_given_away_as_a_lock_file(foreign: Path, sec
 
 
 @only_root
-def test_a_named_user_runs_the_server(place: Path):
+def test_a_named_user_runs_the_server(tmp_dir: Path):
     daemon = pwd.getpwnam("daemon")
-    server = EmbeddedServer(place / "data", announce=lambda _: None, user_name="daemon")
+    server = EmbeddedServer(tmp_dir / "data", announce=lambda _: None, user_name="daemon")
     with server:
-        assert (place / "data" / "postgres").stat().st_uid == daemon.pw_uid
-    with quiet(place / "data"):
-        assert runs(place / "data")
+        assert (tmp_dir / "data" / "postgres").stat().st_uid == daemon.pw_uid
+    with silent_server(tmp_dir / "data"):
+        assert is_running(tmp_dir / "data")
     with pytest.raises(EmbeddedDirectoryUnusable, match=r"\bdaemon\b.*chown -R nobody "):
-        EmbeddedServer(place / "data", user_name="nobody").acquire()
+        EmbeddedServer(tmp_dir / "data", user_name="nobody").acquire()
 
 
 @only_root
 @pytest.mark.parametrize("name", ["no-such-user", "root"])
-def test_a_user_that_cannot_run_the_server_is_refused(place: Path, name: str):
+def test_a_user_that_cannot_run_the_server_is_refused(tmp_dir: Path, name: str):
     with pytest.raises(ConfigurationError, match=rf"^SITEATLAS_SERVER_USER .*\b{name}\b"):
-        EmbeddedServer(place / "data", user_name=name).acquire()
+        EmbeddedServer(tmp_dir / "data", user_name=name).acquire()

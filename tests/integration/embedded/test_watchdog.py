@@ -14,7 +14,7 @@ import pytest
 from siteatlas.settings import Settings
 from siteatlas.storage import startup
 from siteatlas.storage.startup import open_storage
-from tests.fixtures.embedded import kill_server, runs
+from tests.fixtures.embedded import is_running, kill_server
 from tests.fixtures.log_lines import log_lines, logged
 from tests.fixtures.waiting import wait_until
 
@@ -44,7 +44,7 @@ async def test_a_killed_server_is_started_again(data_dir: Path, log_lines: io.St
     async with open_storage(Settings(data_dir=data_dir)):
         kill_server(data_dir)
         await wait_until(lambda: bool(logged(log_lines, "embedded_server_restarted")), seconds=30)
-        assert runs(data_dir)
+        assert is_running(data_dir)
 
 
 async def test_a_crash_of_the_watchdog_ends_the_use_of_the_server(
@@ -67,7 +67,7 @@ async def test_a_crash_of_the_watchdog_ends_the_use_of_the_server(
         await asyncio.wait_for(use(), 30)
     (line,) = logged(log_lines, "background_task_crashed")
     assert line["task"] == "_revive_when_dead"
-    assert not runs(data_dir)
+    assert not is_running(data_dir)
 
 
 @pytest.mark.parametrize("command", [["serve", "--port", "0"], ["worker"]])
@@ -88,4 +88,4 @@ def test_a_process_whose_watchdog_crashes_ends_in_good_order(
     assert errors == ["background_task_crashed", "command_error"]
     assert "worker_stopped" in [line["event"] for line in lines]
     assert "ZeroDivisionError: the watchdog is broken" in lines[-1]["error"]
-    assert not runs(data_dir)
+    assert not is_running(data_dir)
