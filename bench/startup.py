@@ -17,7 +17,7 @@ from pathlib import Path
 from bench.measured import our_command
 
 RUNS = 7
-PATIENCE_SECONDS = 60
+TIMEOUT_SECONDS = 60
 IMPORTS = "import aiohttp, lxml.etree"
 
 
@@ -39,7 +39,7 @@ def cpu_of_imports() -> float:
 def cpu_to_first_request() -> float:
     """The CPU time of a scan that is killed when its first request arrives."""
     with socket.create_server(("127.0.0.1", 0)) as site:
-        site.settimeout(PATIENCE_SECONDS)
+        site.settimeout(TIMEOUT_SECONDS)
         host_port = f"127.0.0.1:{site.getsockname()[1]}"
         process = _start([our_command(), "scan", f"http://{host_port}/", "--allow", host_port])
         connection, _ = site.accept()

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from siteatlas.cli.hosting.listener import CREATE_KEY, NO_ADMIN_KEY
-from tests.fixtures.commands import PATIENCE, Machine
+from tests.fixtures.commands import TIMEOUT_SECONDS, Machine
 from tests.fixtures.waiting import block_until
 
 pytestmark = pytest.mark.slow
@@ -29,7 +29,7 @@ def status_of(address: str, path: str, key: str | None = None) -> int:
         address.replace("0.0.0.0", "127.0.0.1") + path, headers=headers
     )
     try:
-        with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
+        with urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS) as answer:
             return int(answer.status)
     except urllib.error.HTTPError as error:
         return int(json.loads(error.read())["status"])

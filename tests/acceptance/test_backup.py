@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy import func, select, text
 
 from siteatlas.storage.session import Database
-from tests.fixtures.commands import COMMAND, PATIENCE, Machine
+from tests.fixtures.commands import COMMAND, TIMEOUT_SECONDS, Machine
 from tests.fixtures.database import transaction
 from tests.fixtures.records import add_domain
 
@@ -58,14 +58,14 @@ async def test_a_backup_goes_through_pipes(database: Database, machine: Machine)
         [COMMAND, "db", "backup", "-"],
         env=machine.environment,
         capture_output=True,
-        timeout=PATIENCE,
+        timeout=TIMEOUT_SECONDS,
         check=True,
     )
     subprocess.run(
         [COMMAND, "db", "restore", "-", "--replace"],
         env=machine.environment,
         input=written.stdout,
-        timeout=PATIENCE,
+        timeout=TIMEOUT_SECONDS,
         check=True,
     )
     assert machine.json("domains", "list")["items"][0]["domain"] == "piped.example"

@@ -7,7 +7,7 @@ import signal
 
 import pytest
 
-from tests.fixtures.commands import PATIENCE, Machine
+from tests.fixtures.commands import TIMEOUT_SECONDS, Machine
 from tests.fixtures.embedded import data_directory
 
 JSON = {"SITEATLAS_LOG_FORMAT": "json"}
@@ -45,6 +45,6 @@ def test_a_service_says_everything_in_json_from_start_to_stop():
             assert service.stdout is not None
             service.stdout.readline()
             service.send_signal(signal.SIGTERM)
-            _, words = service.communicate(timeout=PATIENCE)
+            _, words = service.communicate(timeout=TIMEOUT_SECONDS)
     lines = [json.loads(line) for line in words.splitlines()]
     assert any("Ctrl-C" in line.get("text", "") for line in lines)

@@ -22,7 +22,7 @@ from tests.fixtures.pipeline import index
 from tests.fixtures.site_server import Pages, SiteServer
 from tests.fixtures.thread_server import running_site
 
-PATIENCE = 30.0
+TIMEOUT_SECONDS = 30.0
 SIZE = struct.pack("HHHH", 24, 100, 0, 0)
 PARTS = 4
 
@@ -66,7 +66,7 @@ class Screen:
 
     def read_until(self, words: str | None) -> None:
         """Read until the words are on the screen; None: to the end."""
-        give_up = time.monotonic() + PATIENCE
+        give_up = time.monotonic() + TIMEOUT_SECONDS
         while time.monotonic() < give_up and not (words and words in self.text):
             if not select.select([self._master], [], [], 0.1)[0]:
                 continue
@@ -79,7 +79,7 @@ class Screen:
         """The exit code."""
         self.read_until(None)
         os.close(self._master)
-        return self.process.wait(PATIENCE)
+        return self.process.wait(TIMEOUT_SECONDS)
 
     def left_behind(self) -> str:
         """What stands on the screen at the end, after the last picture was wiped out."""

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from tests.fixtures.commands import PATIENCE, Machine, Service
+from tests.fixtures.commands import TIMEOUT_SECONDS, Machine, Service
 from tests.fixtures.pipeline import pages, urlset
 from tests.fixtures.site_server import SiteServer
 from tests.fixtures.thread_server import running_site
@@ -25,7 +25,7 @@ class Gate:
         self._open.set()
 
     async def answer(self, _request: object) -> str:
-        await asyncio.to_thread(self._open.wait, PATIENCE)
+        await asyncio.to_thread(self._open.wait, TIMEOUT_SECONDS)
         return ""
 
 

@@ -16,7 +16,7 @@ import pytest
 
 from siteatlas.demo.server import DemoSite
 from siteatlas.storage.models import LOCAL_USER_ID
-from tests.fixtures.commands import PATIENCE, Machine
+from tests.fixtures.commands import TIMEOUT_SECONDS, Machine
 from tests.fixtures.scripts import Scripts, value_of
 
 pytestmark = pytest.mark.timeout(180)  # many programs, each with its own start
@@ -140,15 +140,15 @@ def lines_of(machine: Machine, command: list[str]) -> Iterator[Queue[str]]:
             yield lines
         finally:
             program.terminate()
-            program.wait(PATIENCE)
-            reader.join(PATIENCE)
+            program.wait(TIMEOUT_SECONDS)
+            reader.join(TIMEOUT_SECONDS)
 
 
 def count_of(lines: Queue[str], status: str) -> int:
     """The next number that the monitor shows for this status."""
     while True:
         try:
-            line = lines.get(timeout=PATIENCE)
+            line = lines.get(timeout=TIMEOUT_SECONDS)
         except Empty:
             pytest.fail("the monitor fell silent")
         if found := re.match(rf"jobs {status} +(\d+)$", line):

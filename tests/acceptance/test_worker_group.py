@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.fixtures.commands import PATIENCE, Machine
+from tests.fixtures.commands import TIMEOUT_SECONDS, Machine
 from tests.fixtures.embedded import data_directory
 from tests.fixtures.waiting import block_until
 
@@ -41,7 +41,7 @@ def workers_of(group: subprocess.Popen[str]) -> list[int]:
 
 
 def fetched(url: str) -> str:
-    with urllib.request.urlopen(url, timeout=PATIENCE) as answer:
+    with urllib.request.urlopen(url, timeout=TIMEOUT_SECONDS) as answer:
         text: str = answer.read().decode()
         return text
 
@@ -57,7 +57,7 @@ def test_a_killed_worker_is_named_and_gives_the_exit_code(machine: Machine):
     with machine.process("worker", "--processes", "2") as group:
         killed, other = workers_of(group)
         os.kill(killed, signal.SIGKILL)
-        _, words = group.communicate(timeout=PATIENCE)
+        _, words = group.communicate(timeout=TIMEOUT_SECONDS)
     assert group.returncode == 128 + signal.SIGKILL
     assert re.search(rf"^Process {killed} .*\bsignal 9\b", words, re.MULTILINE)
     assert "worker_process_ended" in words
@@ -71,7 +71,7 @@ def test_workers_end_in_good_order_when_their_group_is_killed(machine: Machine):
         workers = workers_of(group)
         group.kill()
         block_until(lambda: not any(map(is_running, workers)))
-        _, words = group.communicate(timeout=PATIENCE)
+        _, words = group.communicate(timeout=TIMEOUT_SECONDS)
     assert words.count("parent_process_exited") == 2
     assert "Traceback" not in words
     assert machine.postgres_processes() == []
@@ -81,7 +81,7 @@ def test_a_group_that_is_asked_to_stop_says_so_once(machine: Machine):
     with machine.process("worker", "--processes", "2") as group:
         workers = workers_of(group)
         group.send_signal(signal.SIGINT)
-        _, words = group.communicate(timeout=PATIENCE)
+        _, words = group.communicate(timeout=TIMEOUT_SECONDS)
     assert group.returncode == 0
     assert words.count("Ctrl-C") == 1
     assert "worker_process_ended" not in words

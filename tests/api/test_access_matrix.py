@@ -27,7 +27,7 @@ ROUTES = [
 PARAMETERS = {"{key_id}": "abcdefgh", "{domain}": "example.com"}
 SOME_UUID = "0d4f5cbb-6c5c-4b8e-9c0f-5d6a4f3a2b11"
 REFUSALS = {401, 403}
-PATIENCE = 20.0
+TIMEOUT_SECONDS = 20.0
 
 
 def path_of(route: MarkedRoute) -> str:
@@ -85,7 +85,7 @@ async def outcome(app: FastAPI, route: tuple[str, MarkedRoute], key: str | None)
     }
     serving = asyncio.create_task(app(scope, receive, send))
     try:
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             return await started
     finally:
         serving.cancel()

@@ -22,7 +22,7 @@ from siteatlas.main import create_app
 from siteatlas.settings import Settings
 from siteatlas.storage.session import bound_database
 
-PATIENCE = 10.0
+TIMEOUT_SECONDS = 10.0
 QUICK = ConnectionLimits(
     connections=3,
     reserve=1,
@@ -49,14 +49,14 @@ class Client:
 
     async def rest(self) -> bytes:
         """All that comes until the server closes."""
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             try:
                 return await self._reader.read()
             except ConnectionError:
                 return b""
 
     async def head(self) -> str:
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             return (await self._reader.readuntil(b"\r\n\r\n")).decode()
 
     async def status(self) -> str:

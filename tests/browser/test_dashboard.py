@@ -16,7 +16,7 @@ from tests.fixtures.site_server import SiteServer
 
 pytestmark = pytest.mark.slow
 
-PATIENCE = 30_000
+TIMEOUT_MS = 30_000
 PATHS = [
     "/",
     "/domains",
@@ -50,7 +50,7 @@ def scanned(chromium: Browser, service: Service, site: SiteServer) -> str:
     page = context.new_page()
     page.goto(service.address + "/")
     submit(page, site.base)
-    expect(page.locator("h1 + .badge")).to_contain_text("completed", timeout=PATIENCE)
+    expect(page.locator("h1 + .badge")).to_contain_text("completed", timeout=TIMEOUT_MS)
     context.close()
     return site.host_port
 
@@ -68,7 +68,7 @@ def test_a_submitted_site_is_watched_live_to_its_end(
     page = window.open(service.address + "/")
     submit(page, site.base)
     page.wait_for_url(re.compile(r"/jobs/\d+$"))
-    expect(page.locator("h1 + .badge")).to_contain_text("completed", timeout=PATIENCE)
+    expect(page.locator("h1 + .badge")).to_contain_text("completed", timeout=TIMEOUT_MS)
     expect(page.locator("#job")).to_contain_text("65")
     page.get_by_role("link", name="Open the site").click()
     expect(page.locator("h1")).to_have_text(site.host_port)
@@ -105,7 +105,7 @@ def test_a_new_job_appears_in_the_list_without_reloading(
     expect(listed.locator("[data-live]")).to_have_attribute("data-state", "live")
     before = listed.locator("#job-rows tbody tr").count()
     submit(window.open(service.address + "/"), site.base)
-    expect(listed.locator("#job-rows tbody tr")).to_have_count(before + 1, timeout=PATIENCE)
+    expect(listed.locator("#job-rows tbody tr")).to_have_count(before + 1, timeout=TIMEOUT_MS)
 
 
 def test_live_updates_can_be_paused(window: WatchedContext, service: Service):

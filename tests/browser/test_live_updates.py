@@ -15,7 +15,7 @@ from tests.fixtures.embedded import data_directory
 
 pytestmark = pytest.mark.slow
 
-PATIENCE = 30_000
+TIMEOUT_MS = 30_000
 # The page tries again this often to open a stream that never began.
 RETRY_MS = 5_000
 HIDE = """hidden => {
@@ -44,10 +44,10 @@ def service_on(machine: Machine, port: int) -> Iterator[Service]:
         yield Service(started, address)
 
 
-def live_state(page: Page, state: str, *, patience: float = PATIENCE) -> None:
+def live_state(page: Page, state: str, *, timeout: float = TIMEOUT_MS) -> None:
     """Wait until the page says that its stream is in this state."""
     dot = page.locator("[data-live]")
-    expect(dot).to_have_attribute("data-state", state, timeout=patience)
+    expect(dot).to_have_attribute("data-state", state, timeout=timeout)
 
 
 @pytest.mark.timeout(180)
@@ -65,7 +65,7 @@ def test_a_stream_that_is_lost_is_regained_and_the_page_catches_up(chromium: Bro
         with service_on(machine, port) as service:
             service.ask("/api/v3/sitemap/scan", {"base_url": "example.com"})
             live_state(page, "live")
-            expect(page.locator("#job-rows tbody tr")).to_have_count(1, timeout=PATIENCE)
+            expect(page.locator("#job-rows tbody tr")).to_have_count(1, timeout=TIMEOUT_MS)
     context.close()
 
 
@@ -94,7 +94,7 @@ def test_the_stream_opens_also_when_the_extension_is_the_last_to_load(
         page.goto(service.address + "/", wait_until="commit")
     page.wait_for_timeout(500)
     held["extension"].continue_()
-    live_state(page, "live", patience=RETRY_MS / 2)
+    live_state(page, "live", timeout=RETRY_MS / 2)
     page.wait_for_timeout(RETRY_MS)
     assert sum(streams) == 1
     context.close()
@@ -107,7 +107,7 @@ def test_a_hidden_tab_holds_no_stream(window: WatchedContext, service: Service):
     page.evaluate(HIDE, True)
     page.wait_for_timeout(2500)
     assert page.evaluate("window.streams") == 0
-    with page.expect_response("**/events", timeout=PATIENCE):
+    with page.expect_response("**/events", timeout=TIMEOUT_MS):
         page.evaluate(HIDE, False)
     live_state(page, "live")
 
@@ -118,4 +118,4 @@ def test_a_new_version_of_the_service_asks_for_a_reload(window: WatchedContext, 
     page.evaluate("document.querySelector('#live').dataset.version = '0.0.1'")
     page.evaluate(HIDE, True)
     page.evaluate(HIDE, False)
-    expect(page.locator("#toasts")).to_contain_text("Reload the page", timeout=PATIENCE)
+    expect(page.locator("#toasts")).to_contain_text("Reload the page", timeout=TIMEOUT_MS)

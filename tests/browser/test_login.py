@@ -12,7 +12,7 @@ from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-unt
 from playwright.sync_api import Browser, Page, expect
 
 from tests.browser.conftest import WatchedContext
-from tests.fixtures.commands import PATIENCE, Machine, Service
+from tests.fixtures.commands import TIMEOUT_SECONDS, Machine, Service
 from tests.fixtures.embedded import data_directory
 
 pytestmark = pytest.mark.slow
@@ -33,7 +33,7 @@ def make_key(service: Service, scope: str, key: str = "") -> str:
     if key:
         headers["Authorization"] = f"Bearer {key}"
     request = urllib.request.Request(f"{service.address}/api/v3/keys", body, headers)
-    with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
+    with urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS) as answer:
         return str(json.load(answer)["key"])
 
 

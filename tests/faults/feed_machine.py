@@ -25,7 +25,7 @@ from tests.integration.changes.runs import (
     finish,
     last_job,
     scan,
-    start_and_die,
+    start_and_crash,
     stop_midway,
 )
 
@@ -151,8 +151,8 @@ class FeedMachine(RuleBasedStateMachine):
     def die(self, commit: int, after: bool) -> None:
         """A scan is begun, and its worker dies at a COMMIT."""
         self.versions.append(self._readable())
-        job_id, died = self._do(start_and_die(self.site, commit=commit, after=after))
-        self.seen["died"] += died
+        job_id, crashed = self._do(start_and_crash(self.site, commit=commit, after=after))
+        self.seen["died"] += crashed
         self._interrupted(self._do(job_of(job_id)))
 
     @precondition(lambda machine: machine.open_job is None)

@@ -85,10 +85,10 @@ class Target:
         answer = await self.client.post(route, json={"base_url": site})
         return str(answer.raise_for_status().json()["job_id"])
 
-    async def seconds_to(self, job: str, column: str, *, patience: float) -> float:
+    async def seconds_to(self, job: str, column: str, *, max_seconds: float) -> float:
         """The seconds between the submission of a job and a later moment of it."""
         found = f"SELECT {column} IS NOT NULL FROM jobs WHERE job_id = $1"
-        await self.inspector.wait_for(found, UUID(job), seconds=patience)
+        await self.inspector.wait_for(found, UUID(job), seconds=max_seconds)
         taken = f"SELECT extract(epoch FROM {column} - created_at) FROM jobs WHERE job_id = $1"
         return float(await self.inspector.value(taken, UUID(job)))
 

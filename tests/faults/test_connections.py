@@ -12,10 +12,10 @@ from tests.faults.fleet import Fleet
 from tests.faults.oracle import Snapshot, differences, error_lines, take_snapshot, violations
 from tests.faults.phases import Phase, held, staged
 from tests.fixtures.pooler import running_pooler
-from tests.fixtures.proxy import Mood, running_proxy
+from tests.fixtures.proxy import ProxyMode, running_proxy
 from tests.fixtures.waiting import wait_until
 
-PATIENCE = 90
+TIMEOUT_SECONDS = 90
 STOP_SECONDS = 20
 
 
@@ -28,7 +28,7 @@ async def test_a_slow_way_to_the_database_only_costs_time(
         proxy.delay = 0.05
         await fleet.worker(url=proxy.url, lease_seconds=20)
         await job.make_due()
-        await inspector.wait_for_status(job.id, "completed", seconds=PATIENCE)
+        await inspector.wait_for_status(job.id, "completed", seconds=TIMEOUT_SECONDS)
         assert differences(undisturbed, await take_snapshot(inspector, job.site.base)) == []
         assert (await inspector.job(job.id))["fence"] == 1
         await fleet.stop_all()
@@ -45,7 +45,7 @@ async def test_cut_connections_cost_no_job_and_no_attempt(
         await fleet.worker(url=proxy.url)
         async with held(job, phase):
             proxy.cut()
-        await inspector.wait_for_status(job.id, "completed", seconds=PATIENCE)
+        await inspector.wait_for_status(job.id, "completed", seconds=TIMEOUT_SECONDS)
         assert differences(undisturbed, await take_snapshot(inspector, job.site.base)) == []
         ended = await inspector.job(job.id)
         await fleet.stop_all()
@@ -63,11 +63,11 @@ async def test_a_worker_in_a_black_hole_stops_its_job_and_another_one_ends_it(
     async with running_proxy(url) as proxy, staged(url, inspector) as job:
         lonely = await fleet.worker(url=proxy.url)
         async with held(job, phase):
-            proxy.set_mood(Mood.SWALLOW)
+            proxy.set_mode(ProxyMode.BLACKHOLE)
             await fleet.worker()
-            await wait_until(lambda: "lease_lost" in lonely.output, seconds=PATIENCE)
-        await inspector.wait_for_status(job.id, "completed", seconds=PATIENCE)
-        proxy.set_mood(Mood.PASS)
+            await wait_until(lambda: "lease_lost" in lonely.output, seconds=TIMEOUT_SECONDS)
+        await inspector.wait_for_status(job.id, "completed", seconds=TIMEOUT_SECONDS)
+        proxy.set_mode(ProxyMode.PASS)
         await asyncio.sleep(fleet.lease)
         assert differences(undisturbed, await take_snapshot(inspector, job.site.base)) == []
     assert await violations(inspector, deaths=1) == []
@@ -80,7 +80,7 @@ async def test_a_worker_in_a_black_hole_still_ends_when_it_is_told_to(
     async with running_proxy(url) as proxy, staged(url, inspector) as job:
         lonely = await fleet.worker(url=proxy.url)
         async with held(job, Phase.BODY):
-            proxy.set_mood(Mood.SWALLOW)
+            proxy.set_mode(ProxyMode.BLACKHOLE)
             began = time.monotonic()
             assert await lonely.stop() == 0
     assert time.monotonic() - began < STOP_SECONDS
@@ -105,7 +105,7 @@ async def test_resets_around_the_pooler_cost_no_job(
                 await fleet.worker(url=before.url)
                 async with held(job, Phase.BATCH):
                     proxy.cut()
-                await inspector.wait_for_status(job.id, "completed", seconds=PATIENCE)
+                await inspector.wait_for_status(job.id, "completed", seconds=TIMEOUT_SECONDS)
                 assert differences(undisturbed, await take_snapshot(inspector, job.site.base)) == []
                 await fleet.stop_all()
     assert await violations(inspector) == []

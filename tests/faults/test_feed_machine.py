@@ -18,7 +18,7 @@ from siteatlas.storage.session import bind_database, create_database
 from tests.faults.cluster import RestartableServer
 from tests.faults.feed_machine import FeedMachine
 from tests.faults.oracle import POOLED
-from tests.fixtures.deaths import mortal_jobs
+from tests.fixtures.crashes import crash_simulation
 from tests.fixtures.pooler import running_pooler
 
 COMMON = settings(
@@ -39,7 +39,7 @@ def machine(
     cluster: RestartableServer, request: pytest.FixtureRequest
 ) -> Iterator[type[FeedMachine]]:
     """The machine with a loop, a database and a client of its own."""
-    with asyncio.Runner() as runner, mortal_jobs(), ExitStack() as stack:
+    with asyncio.Runner() as runner, crash_simulation(), ExitStack() as stack:
         name = runner.run(cluster.databases.create())
         url = cluster.databases.url_of(name)
         if POOLED:

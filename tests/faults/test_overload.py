@@ -17,7 +17,7 @@ from tests.faults.staged_site import SmallSite
 WORKERS = 6
 SITES = 500
 LEASE = 1.0
-PATIENCE = 240
+TIMEOUT_SECONDS = 240
 COMPLETED = "SELECT count(*) FROM jobs WHERE status = 'completed'"
 CLAIMS = "SELECT sum(fence)::int FROM jobs"
 LOSSES = "SELECT count(*) FROM job_attempts WHERE outcome = 'rescued'"
@@ -35,7 +35,7 @@ async def test_workers_that_are_too_slow_for_their_leases_finish_and_blame_no_jo
         began = time.monotonic()
         await fleet.workers(WORKERS, lease_seconds=LEASE)
         try:
-            await inspector.wait_for(COMPLETED, expected=SITES, seconds=PATIENCE)
+            await inspector.wait_for(COMPLETED, expected=SITES, seconds=TIMEOUT_SECONDS)
         finally:
             figures.sample("seconds of an overload", time.monotonic() - began)
             for name, query in (

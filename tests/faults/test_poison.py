@@ -19,7 +19,7 @@ from tests.fixtures.site_server import SiteServer
 INNOCENTS = 5
 # Long enough that all jobs run when the worker dies.
 INNOCENT_SECONDS = 1.0
-PATIENCE = 150
+TIMEOUT_SECONDS = 150
 RUNNING = "SELECT count(*) FROM jobs WHERE status = 'processing' AND lease_until > now()"
 WAITING = "SELECT count(*) FROM jobs WHERE status IN ('pending', 'processing')"
 ENDS = "SELECT id, status, error_code FROM jobs"
@@ -47,7 +47,7 @@ class KillerSite(SiteServer):
 async def keep_one_worker(fleet: Fleet) -> None:
     """Start the next worker when one has died, as a supervisor does."""
     while True:
-        await fleet.launch(COMMAND, "worker").wait(PATIENCE)
+        await fleet.launch(COMMAND, "worker").wait(TIMEOUT_SECONDS)
 
 
 @pytest.mark.timeout(240)
@@ -62,7 +62,7 @@ async def test_a_job_that_kills_its_worker_is_poison_and_those_beside_it_complet
         innocents = [await submit(url, site) for site in sites]
         guilty = await submit(url, killer)
         supervisor = asyncio.create_task(keep_one_worker(fleet))
-        await inspector.wait_for(WAITING, expected=0, seconds=PATIENCE)
+        await inspector.wait_for(WAITING, expected=0, seconds=TIMEOUT_SECONDS)
         supervisor.cancel()
         await asyncio.gather(supervisor, return_exceptions=True)
     ends = {row["id"]: (row["status"], row["error_code"]) for row in await inspector.rows(ENDS)}

@@ -44,8 +44,8 @@ async def honest_scans(target: Target, count: int, pause: float) -> tuple[list[f
     starts, ends = [], []
     for number in range(count):
         job = await target.submit(site("honest", number))
-        starts.append(await target.seconds_to(job, "started_at", patience=60))
-        ends.append(await target.seconds_to(job, "finished_at", patience=60))
+        starts.append(await target.seconds_to(job, "started_at", max_seconds=60))
+        ends.append(await target.seconds_to(job, "finished_at", max_seconds=60))
         await asyncio.sleep(pause)
     return starts, ends
 
@@ -58,7 +58,9 @@ async def test_a_person_does_not_wait_for_hostile_sites(
 ):
     name = f"hostile sites, {slots} slots"
     async with attacked(fleet, concurrency=slots) as target:
-        await target.seconds_to(await target.submit(site("honest", 99)), "finished_at", patience=60)
+        await target.seconds_to(
+            await target.submit(site("honest", 99)), "finished_at", max_seconds=60
+        )
         async with target.probed() as probe:
             await target.submit_batch(hostile(32))
             starts, ends = await honest_scans(target, PROBES, PROBE_EVERY)
@@ -104,7 +106,7 @@ async def test_a_user_with_one_site_does_not_wait_for_five_thousand_of_another(
         await inspector.wait_for("SELECT count(*) >= 40 FROM jobs WHERE status = 'completed'")
         other = await add_user(inspector)
         job = await submit_as(url, other, site("honest", 0), priority)
-        start = await target.seconds_to(job, "started_at", patience=120)
+        start = await target.seconds_to(job, "started_at", max_seconds=120)
         median = float(await inspector.value(MEDIAN_JOB))
         waiting = await inspector.value("SELECT count(*) FROM jobs WHERE status = 'pending'")
         name = f"{FLOOD} sites of another user, {priority.name.lower()}"

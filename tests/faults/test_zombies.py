@@ -12,7 +12,7 @@ from tests.faults.staged_site import SmallSite
 from tests.fixtures.waiting import wait_until
 
 # A frozen worker's transaction ends after 15 s, its COPY after 40 s.
-PATIENCE = 120
+TIMEOUT_SECONDS = 120
 
 
 @pytest.mark.timeout(180)
@@ -24,7 +24,7 @@ async def test_a_worker_that_wakes_up_too_late_writes_nothing(
         async with held(job, phase):
             frozen = fleet.process_of((await inspector.job(job.id))["worker_id"])
             frozen.freeze()
-        await inspector.wait_for_status(job.id, "completed", seconds=PATIENCE)
+        await inspector.wait_for_status(job.id, "completed", seconds=TIMEOUT_SECONDS)
         ended = await inspector.job(job.id)
         assert ended["fence"] > 1
         frozen.thaw()

@@ -21,7 +21,7 @@ from tests.fuzz.hooks import KEY_ID_VARIABLE
 FUZZER = str(Path(sys.executable).with_name("st"))
 CHOICES = str(Path(__file__).with_name("schemathesis.toml"))
 SECONDS = 60
-PATIENCE_SECONDS = 60
+GRACE_SECONDS = 60
 # `hooks.py` shortens the requests that wait.
 ANSWER_SECONDS = 10
 SCANNED_SITES = 2
@@ -63,7 +63,7 @@ def fuzz(address: str, key: dict[str, Any], arguments: list[str]) -> int:
     command += ["--max-time", str(SECONDS), "--request-timeout", str(ANSWER_SECONDS)]
     return subprocess.run(
         [*command, *arguments],
-        timeout=SECONDS + PATIENCE_SECONDS,
+        timeout=SECONDS + GRACE_SECONDS,
         check=False,
         env=os.environ | {KEY_ID_VARIABLE: key["id"]},
     ).returncode

@@ -22,7 +22,7 @@ from siteatlas.storage.schema import (
 )
 from siteatlas.storage.session import Database, bound_database
 from siteatlas.storage.startup import open_storage
-from tests.fixtures.proxy import Mood, running_proxy
+from tests.fixtures.proxy import ProxyMode, running_proxy
 
 
 def silent(_message: str) -> None:
@@ -64,9 +64,9 @@ async def test_a_newer_schema_is_neither_opened_nor_upgraded(
 
 async def test_a_database_that_does_not_answer_yet_is_waited_for(database_url: str) -> None:
     async with running_proxy(database_url) as proxy:
-        proxy.set_mood(Mood.REFUSE)
+        proxy.set_mode(ProxyMode.REFUSE)
         settings = Settings(database_url=Secret(proxy.url))
-        asyncio.get_running_loop().call_later(1.5, proxy.set_mood, Mood.PASS)
+        asyncio.get_running_loop().call_later(1.5, proxy.set_mode, ProxyMode.PASS)
         async with open_storage(settings, go_on_waiting=lambda: True) as database:
             assert await current_revision(database.engine) is not None
         assert proxy.accepted > 2
@@ -77,7 +77,7 @@ async def test_the_wait_ends_when_nobody_wants_it_or_time_is_up(
     database_url: str, seconds: float, go_on: Callable[[], bool] | None
 ) -> None:
     async with running_proxy(database_url) as proxy:
-        proxy.set_mood(Mood.REFUSE)
+        proxy.set_mode(ProxyMode.REFUSE)
         settings = Settings(database_url=Secret(proxy.url), database_wait_seconds=seconds)
         with pytest.raises(DatabaseUnavailable, match=server_of(proxy.url)):
             async with open_storage(settings, go_on_waiting=go_on):
@@ -97,7 +97,7 @@ async def test_a_worker_that_is_stopped_while_it_waits_ends_in_good_order(
     database_url: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async with running_proxy(database_url) as proxy:
-        proxy.set_mood(Mood.REFUSE)
+        proxy.set_mode(ProxyMode.REFUSE)
         stop = asyncio.Event()
         asyncio.get_running_loop().call_later(0.5, stop.set)
         async with asyncio.timeout(30):

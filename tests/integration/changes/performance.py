@@ -8,7 +8,7 @@ import httpx
 
 from siteatlas.storage.models import Job
 from tests.fixtures.changing_site import ChangingSite
-from tests.fixtures.feed import FeedClient, Mirror, differences, told, with_differences
+from tests.fixtures.feed import FeedClient, Mirror, differences, event_lines, with_differences
 from tests.fixtures.passing_time import let_minutes_pass
 from tests.integration.changes.script import Step
 
@@ -35,7 +35,7 @@ class Performance:
         self.disturbed += was_disturbed
         assert job.status == ("failed" if step.fails else "completed"), (step.name, job.error)
         events = await self._feed.events(after=before)
-        wrong = differences(told(events, self._site.base), expected)
+        wrong = differences(event_lines(events, self._site.base), expected)
         assert not wrong, f"{step.name}: {wrong}"
         await self._check_mirrors(step)
 

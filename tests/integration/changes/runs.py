@@ -15,7 +15,7 @@ from siteatlas.queue.operator_actions import cancel
 from siteatlas.storage.models import Job
 from siteatlas.storage.session import get_background_session
 from tests.fixtures.changing_site import ChangingSite
-from tests.fixtures.deaths import run_until_death
+from tests.fixtures.crashes import run_until_crash
 from tests.fixtures.pipeline import settings_for, submit_server, work
 from tests.fixtures.queue import change, job_of, let_lease_expire, take_one
 from tests.fixtures.waiting import wait_until
@@ -29,7 +29,7 @@ async def submit_watched(site: ChangingSite) -> SubmittedJob:
 
 
 async def scan(site: ChangingSite) -> Job:
-    """A scan that nothing disturbs."""
+    """An undisturbed scan."""
     submitted = await submit_watched(site)
     await work(settings_for(site))
     return await job_of(submitted.id)
@@ -41,18 +41,18 @@ def processor_of(site: ChangingSite) -> Processor:
     return Processor(settings, EgressPolicy.from_text(settings.egress_allow))
 
 
-async def start_and_die(site: ChangingSite, *, commit: int, after: bool) -> tuple[int, bool]:
-    """Start a scan whose worker dies at a COMMIT; its job, and whether it got that far."""
+async def start_and_crash(site: ChangingSite, *, commit: int, after: bool) -> tuple[int, bool]:
+    """Start a scan whose worker crashes at a COMMIT; its job, and whether it got that far."""
     submitted = await submit_watched(site)
     running = processor_of(site).run(await take_one(), JobActivity())
-    died = await run_until_death(running, commit=commit, after=after)
+    crashed = await run_until_crash(running, commit=commit, after=after)
     if (await job_of(submitted.id)).status == "processing":
         await let_lease_expire(submitted.id)
-    return submitted.id, died
+    return submitted.id, crashed
 
 
 async def finish(site: ChangingSite, job_id: int) -> Job:
-    """Let another worker end a job whose worker is dead, without the pause that follows a death."""
+    """Let another worker finish a job whose worker crashed, without the delay after a rescue."""
     await work(settings_for(site))
     if (await job_of(job_id)).status == "pending":
         await change(job_id, run_at=func.now())
@@ -62,8 +62,8 @@ async def finish(site: ChangingSite, job_id: int) -> Job:
 
 async def killed(site: ChangingSite, *, commit: int, after: bool) -> tuple[Job, bool]:
     """A scan whose worker dies at a COMMIT and that another one ends; whether it died."""
-    job_id, died = await start_and_die(site, commit=commit, after=after)
-    return await finish(site, job_id), died
+    job_id, crashed = await start_and_crash(site, commit=commit, after=after)
+    return await finish(site, job_id), crashed
 
 
 async def stop_midway(site: ChangingSite, held: str) -> int | None:

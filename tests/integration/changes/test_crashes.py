@@ -1,4 +1,4 @@
-"""A worker dies before and after each COMMIT of a scan with changes of every kind: none is lost."""
+"""A worker crashes before or after each COMMIT of a scan with all kinds of changes: none is lost."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import pytest
 
 from siteatlas.processor import recorder
 from tests.fixtures.changing_site import ChangingSite
-from tests.fixtures.deaths import mortal_jobs
-from tests.fixtures.feed import FeedClient, Mirror, differences, told
-from tests.integration.changes.runs import finish, scan, start_and_die
+from tests.fixtures.crashes import crash_simulation
+from tests.fixtures.feed import FeedClient, Mirror, differences, event_lines
+from tests.integration.changes.runs import finish, scan, start_and_crash
 
 pytestmark = [pytest.mark.usefixtures("database"), pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -48,33 +48,33 @@ def second_version(site: ChangingSite) -> list[str]:
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
-async def test_a_death_at_any_commit_loses_and_doubles_nothing(
+async def test_a_crash_at_any_commit_loses_and_duplicates_nothing(
     after: bool, client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(recorder, "FLUSH_ROWS", 40)
-    deaths = 0
-    with mortal_jobs():
+    crashes = 0
+    with crash_simulation():
         for commit in range(1, 40):
-            died = await scan_with_death(client, commit=commit, after=after)
-            if not died:
+            crashed = await scan_with_crash(client, commit=commit, after=after)
+            if not crashed:
                 break
-            deaths += 1
-    assert deaths >= 4
+            crashes += 1
+    assert crashes >= 4
 
 
-async def scan_with_death(client: httpx.AsyncClient, *, commit: int, after: bool) -> bool:
-    """Whether the worker of a second scan died there; its feed is right in any case."""
+async def scan_with_crash(client: httpx.AsyncClient, *, commit: int, after: bool) -> bool:
+    """Whether the worker of a second scan crashed there; the feed is right in any case."""
     async with ChangingSite() as site:
         first_version(site)
         await scan(site)
         feed = FeedClient(client, site.host_port, limit=1000)
         head = await feed.head()
         expected = second_version(site)
-        job_id, died = await start_and_die(site, commit=commit, after=after)
+        job_id, crashed = await start_and_crash(site, commit=commit, after=after)
         between = await Mirror.of(feed)
         assert (await finish(site, job_id)).status == "completed"
     events = await feed.events(after=head)
-    found = differences(told(events, site.base), expected)
+    found = differences(event_lines(events, site.base), expected)
     assert not found, f"commit {commit}, after {after}: {found[:10]}"
     assert await between.replay(events, feed.document) == (await feed.listing())[1]
-    return died
+    return crashed

@@ -17,14 +17,14 @@ from siteatlas.insights.past_urls import find_past_number
 from siteatlas.storage.models import FeedHead, Scan
 from tests.fixtures.changes import add_old_scans, add_published_scan
 from tests.fixtures.changing_site import ChangingSite
+from tests.fixtures.crashes import crash_simulation
 from tests.fixtures.database import scans_read, transaction
-from tests.fixtures.deaths import mortal_jobs
 from tests.fixtures.feed import FeedClient, Listing
 from tests.fixtures.passing_time import let_minutes_pass
 from tests.fixtures.pipeline import scan_server
 from tests.fixtures.queue import job_of
 from tests.fixtures.records import add_domain
-from tests.integration.changes.runs import cancel_dead, scan, start_and_die
+from tests.integration.changes.runs import cancel_dead, scan, start_and_crash
 
 pytestmark = [pytest.mark.usefixtures("database"), pytest.mark.slow]
 
@@ -172,7 +172,7 @@ def move(site: ChangingSite, page: str, start: str, end: str, **date: str) -> No
 async def test_a_scan_that_is_not_published_leaves_past_states_as_they_were(
     client: httpx.AsyncClient,
 ):
-    with mortal_jobs():
+    with crash_simulation():
         for commit in range(1, 40):
             async with ChangingSite() as site:
                 if not await past_stays_though_scans_die(client, site, commit):
@@ -191,23 +191,23 @@ async def past_stays_though_scans_die(
     feed = FeedClient(client, site.host_port)
     before = await feed.listing()
     move(site, "/a0", "/a.xml", "/b.xml", date="2026-11-09")
-    died = await dies_with_past(site, feed, before, commit)
-    if died:
+    crashed = await dies_with_past(site, feed, before, commit)
+    if crashed:
         move(site, "/a0", "/b.xml", "/a.xml", date="2026-11-10")
         await dies_with_past(site, feed, before, commit)
-    return died
+    return crashed
 
 
 async def dies_with_past(
     site: ChangingSite, feed: FeedClient, before: tuple[int, Listing], commit: int
 ) -> bool:
     """Whether a scan died after a COMMIT; what was listed before is known all the time."""
-    job_id, died = await start_and_die(site, commit=commit, after=True)
+    job_id, crashed = await start_and_crash(site, commit=commit, after=True)
     assert await feed.past_listing(before[0]) == before, f"died after commit {commit}"
-    if died and (await job_of(job_id)).status == "processing":
+    if crashed and (await job_of(job_id)).status == "processing":
         await cancel_dead(site, job_id)
         assert await feed.past_listing(before[0]) == before, f"cancelled after commit {commit}"
-    return died
+    return crashed
 
 
 async def test_two_scans_are_compared(client: httpx.AsyncClient):

@@ -10,7 +10,7 @@ import pytest_asyncio
 
 from siteatlas.storage.models import Job
 from tests.fixtures.changing_site import ChangingSite, Fault
-from tests.fixtures.feed import FeedClient, told
+from tests.fixtures.feed import FeedClient, event_lines
 from tests.fixtures.passing_time import let_minutes_pass
 from tests.fixtures.pipeline import settings_for, submit_server, work
 from tests.fixtures.queue import job_of
@@ -36,7 +36,7 @@ class Watched:
         """What the feed says since the last time."""
         events = await self.feed.events(after=self.shown)
         self.shown = max([self.shown, *(event["seq"] for event in events)])
-        return told(events, self.site.base)
+        return event_lines(events, self.site.base)
 
     async def scan(self, **options: object) -> list[str]:
         """Scan, and give what the feed says of it."""

@@ -7,7 +7,7 @@ import pytest
 
 from siteatlas.storage.models import Job
 from tests.fixtures.changing_site import ChangingSite
-from tests.fixtures.deaths import mortal_jobs
+from tests.fixtures.crashes import crash_simulation
 from tests.integration.changes.performance import Performance, Run
 from tests.integration.changes.runs import cancelled_first, killed, scan, stopped
 from tests.integration.changes.script import STEPS
@@ -48,7 +48,7 @@ async def cancelled_every_second_time(site: ChangingSite, number: int) -> tuple[
 async def test_the_feed_is_the_log_of_the_script(run: Run, client: httpx.AsyncClient):
     async with ChangingSite() as site:
         performance = Performance(site, client, run)
-        with mortal_jobs():
+        with crash_simulation():
             for number, step in enumerate(STEPS):
                 await performance.play(number, step)
         await performance.check_past_states()

@@ -11,11 +11,11 @@ import pytest
 from siteatlas.queue.operator_actions import retry
 from tests.faults.feed_machine import check_kinds
 from tests.fixtures.changing_site import ChangingSite
+from tests.fixtures.crashes import crash_simulation
 from tests.fixtures.database import transaction
-from tests.fixtures.deaths import mortal_jobs
 from tests.fixtures.feed import FeedClient, Mirror
 from tests.fixtures.queue import job_of
-from tests.integration.changes.runs import cancel_dead, finish, scan, start_and_die
+from tests.integration.changes.runs import cancel_dead, finish, scan, start_and_crash
 
 PAGE = "/a0"
 LATER = "2026-11-10"
@@ -73,7 +73,7 @@ SEQUELS = [
 async def test_the_feed_is_right_wherever_the_url_is_found(
     client: httpx.AsyncClient, sequel: Sequel
 ):
-    with mortal_jobs():
+    with crash_simulation():
         for commit in range(1, 40):
             async with ChangingSite() as site:
                 if not await feed_is_right(client, site, commit, sequel):
@@ -98,20 +98,20 @@ async def feed_is_right(
     await die_and_cancel(site, 5)
     site["/a.xml"].drop(PAGE)
     site["/b.xml"].put(PAGE, date="2026-11-09")
-    job_id, died = await die_and_cancel(site, commit)
+    job_id, crashed = await die_and_cancel(site, commit)
     between = await Mirror.of(feed)
-    if died:
+    if crashed:
         await sequel.run(site, job_id)
         await check_feed(feed, published, between)
-    return died
+    return crashed
 
 
 async def die_and_cancel(site: ChangingSite, commit: int) -> tuple[int, bool]:
     """The job of a scan, and whether it died after a COMMIT; if so, the job is cancelled."""
-    job_id, died = await start_and_die(site, commit=commit, after=True)
+    job_id, crashed = await start_and_crash(site, commit=commit, after=True)
     if (await job_of(job_id)).status == "processing":
         await cancel_dead(site, job_id)
-    return job_id, died
+    return job_id, crashed
 
 
 async def check_feed(feed: FeedClient, published: Mirror, between: Mirror) -> None:

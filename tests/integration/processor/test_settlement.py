@@ -30,7 +30,7 @@ async def test_the_first_complete_scan_is_the_baseline_of_each_document() -> Non
     await site.add(first, "/a.xml", *A)
     await site.add(first, "/b.xml", *B)
     await first.publish()
-    assert await site.told(first) == ["baseline /a.xml", "baseline /b.xml"]
+    assert await site.event_lines(first) == ["baseline /a.xml", "baseline /b.xml"]
     row = await domain()
     assert (row.baseline_scan_id, row.url_count, row.distinct_url_count) == (first.id, 60, 60)
 
@@ -42,18 +42,18 @@ async def test_a_first_scan_with_an_unread_document_is_no_baseline() -> None:
     await site.add(first, "/b.xml")
     first.reasons = ["server_error"]
     await first.publish()
-    assert await site.told(first) == []
+    assert await site.event_lines(first) == []
     second = await site.scan(b="unread")
     second.reasons = []
     await second.publish()
-    assert (await site.told(second), (await domain()).baseline_scan_id) == ([], None)
+    assert (await site.event_lines(second), (await domain()).baseline_scan_id) == ([], None)
 
 
 async def test_a_scan_that_changes_nothing_tells_nothing() -> None:
     site = await site_with_baseline(a=A)
     scan = await site.scan()
     await scan.publish()
-    assert await site.told(scan) == []
+    assert await site.event_lines(scan) == []
     newest = max(await rows_of(Scan), key=lambda row: row.id)
     assert (newest.published_seq, newest.change_counts, newest.scope) == (2, {}, "full")
     assert (await domain()).last_published_seq == 2
@@ -65,7 +65,7 @@ async def test_few_urls_that_a_complete_scan_misses_are_removed() -> None:
     await site.miss(scan, "/a.xml", "/a00")
     await site.put(scan, "/b.xml", "/new")
     await scan.publish()
-    assert await site.told(scan) == ["added /new /b.xml", "removed /a00 /a.xml (complete)"]
+    assert await site.event_lines(scan) == ["added /new /b.xml", "removed /a00 /a.xml (complete)"]
     row = await domain()
     assert (row.url_count, row.distinct_url_count, row.missing_count) == (60, 60, 0)
     assert (await sitemap("/a.xml")).url_count == 29
@@ -93,7 +93,7 @@ async def test_a_url_that_is_missing_here_and_new_there_has_moved() -> None:
     await site.miss(scan, "/a.xml", "/a00")
     await site.put(scan, "/b.xml", "/a00")
     await scan.publish()
-    assert await site.told(scan) == ["moved /a00 /b.xml from /a.xml"]
+    assert await site.event_lines(scan) == ["moved /a00 /b.xml from /a.xml"]
     assert ("/a.xml", "/a00") not in await site.listed()
     assert ((await domain()).url_count, (await domain()).distinct_url_count) == (60, 60)
 
@@ -106,7 +106,7 @@ async def test_a_url_may_move_to_two_documents_and_is_told_once_as_moved() -> No
     await site.put(scan, "/c.xml", "/a00")
     await scan.publish()
     first, second = sorted(["/b.xml", "/c.xml"], key=lambda path: site.ids[path])
-    assert await site.told(scan) == sorted(
+    assert await site.event_lines(scan) == sorted(
         [f"moved /a00 {first} from /a.xml", f"duplicate_added /a00 {second}"]
     )
 
@@ -116,12 +116,12 @@ async def test_a_further_and_a_lost_sitemap_of_a_url_are_duplicates() -> None:
     scan = await site.scan()
     await site.put(scan, "/b.xml", "/a00")
     await scan.publish()
-    assert await site.told(scan) == ["duplicate_added /a00 /b.xml"]
+    assert await site.event_lines(scan) == ["duplicate_added /a00 /b.xml"]
     assert ((await domain()).url_count, (await domain()).distinct_url_count) == (61, 60)
     later = await site.scan()
     await site.miss(later, "/a.xml", "/a00")
     await later.publish()
-    assert await site.told(later) == ["duplicate_removed /a00 /a.xml (complete)"]
+    assert await site.event_lines(later) == ["duplicate_removed /a00 /a.xml (complete)"]
     assert ((await domain()).url_count, (await domain()).distinct_url_count) == (60, 60)
 
 
@@ -131,8 +131,8 @@ async def test_a_url_that_leaves_two_documents_at_once_is_removed_once() -> None
     await site.miss(scan, "/a.xml", "/x")
     await site.miss(scan, "/b.xml", "/x")
     await scan.publish()
-    told = [line.split()[0] for line in await site.told(scan)]
-    assert told == ["duplicate_removed", "removed"]
+    lines = [line.split()[0] for line in await site.event_lines(scan)]
+    assert lines == ["duplicate_removed", "removed"]
     assert ((await domain()).url_count, (await domain()).distinct_url_count) == (60, 60)
 
 
@@ -145,7 +145,7 @@ async def test_a_removed_url_that_is_listed_again_is_back_also_in_another_docume
     await site.put(later, "/a.xml", "/a00", kind="back")
     await site.put(later, "/b.xml", "/a01")
     await later.publish()
-    assert await site.told(later) == ["back /a00 /a.xml", "back /a01 /b.xml"]
+    assert await site.event_lines(later) == ["back /a00 /a.xml", "back /a01 /b.xml"]
 
 
 async def test_a_page_that_left_a_window_for_an_archive_has_moved() -> None:
@@ -154,7 +154,7 @@ async def test_a_page_that_left_a_window_for_an_archive_has_moved() -> None:
     await site.expire(scan, "/news.xml", "/n1", "/n2")
     await site.put(scan, "/archive.xml", "/n1")
     await scan.publish()
-    assert await site.told(scan) == [
+    assert await site.event_lines(scan) == [
         "duplicate_removed /n2 /news.xml",
         "moved /n1 /archive.xml from /news.xml",
     ]
@@ -166,7 +166,7 @@ async def test_what_leaves_a_window_and_is_nowhere_else_has_expired() -> None:
     scan = await site.scan()
     await site.expire(scan, "/news.xml", "/n1")
     await scan.publish()
-    assert await site.told(scan) == ["expired /n1 /news.xml"]
+    assert await site.event_lines(scan) == ["expired /n1 /news.xml"]
 
 
 async def test_more_than_half_of_the_urls_are_held_until_a_later_read_misses_them_too() -> None:
@@ -175,20 +175,20 @@ async def test_more_than_half_of_the_urls_are_held_until_a_later_read_misses_the
     await site.miss(scan, "/a.xml", *A[:16])
     await site.miss(scan, "/b.xml", *B[:15])
     await scan.publish()
-    assert await site.told(scan) == ["removals_held 31"]
+    assert await site.event_lines(scan) == ["removals_held 31"]
     row = await domain()
     assert (row.missing_count, row.url_count) == (31, 60)
     assert row.removals_held_since is not None
     await let_minutes_pass(30)
     early = await site.scan()
     await early.publish()
-    assert await site.told(early) == []
+    assert await site.event_lines(early) == []
     await let_minutes_pass(40)
     late = await site.scan()
     await late.publish()
-    told = await site.told(late)
-    assert len(told) == 31
-    assert {line.split()[-1] for line in told} == {"(confirmed)"}
+    lines = await site.event_lines(late)
+    assert len(lines) == 31
+    assert {line.split()[-1] for line in lines} == {"(confirmed)"}
     row = await domain()
     assert (row.missing_count, row.removals_held_since, row.url_count) == (0, None, 29)
 
@@ -199,7 +199,7 @@ async def test_half_of_the_urls_are_removed_at_once() -> None:
     await site.miss(scan, "/a.xml", *A[:15])
     await site.miss(scan, "/b.xml", *B[:15])
     await scan.publish()
-    assert len(await site.told(scan)) == 30
+    assert len(await site.event_lines(scan)) == 30
 
 
 async def test_duplicates_do_not_count_for_the_half() -> None:
@@ -207,9 +207,9 @@ async def test_duplicates_do_not_count_for_the_half() -> None:
     scan = await site.scan()
     await site.miss(scan, "/a.xml", *A[:29])
     await scan.publish()
-    told = await site.told(scan)
-    assert len(told) == 29
-    assert {line.split()[0] for line in told} == {"duplicate_removed"}
+    lines = await site.event_lines(scan)
+    assert len(lines) == 29
+    assert {line.split()[0] for line in lines} == {"duplicate_removed"}
 
 
 async def test_an_unread_document_holds_the_removals_of_others() -> None:
@@ -217,16 +217,16 @@ async def test_an_unread_document_holds_the_removals_of_others() -> None:
     scan = await site.scan(b="unread")
     await site.miss(scan, "/a.xml", "/a00")
     await scan.publish()
-    assert await site.told(scan) == ["removals_held 1"]
+    assert await site.event_lines(scan) == ["removals_held 1"]
     (event,) = [row for row in await rows_of(FeedEvent) if row.kind == "removals_held"]
     assert event.data["documents"] == [{"sitemap": page("/b.xml"), "reason": "unread"}]
     await let_minutes_pass(61)
     again = await site.scan(b="cut")
     await again.publish()
-    assert await site.told(again) == []
+    assert await site.event_lines(again) == []
     last = await site.scan()
     await last.publish()
-    assert await site.told(last) == ["removed /a00 /a.xml (confirmed)"]
+    assert await site.event_lines(last) == ["removed /a00 /a.xml (confirmed)"]
 
 
 async def test_a_url_that_moves_into_an_unread_document_is_not_removed() -> None:
@@ -237,7 +237,7 @@ async def test_a_url_that_moves_into_an_unread_document_is_not_removed() -> None
     later = await site.scan()
     await site.put(later, "/b.xml", "/a00")
     await later.publish()
-    assert await site.told(later) == ["moved /a00 /b.xml from /a.xml"]
+    assert await site.event_lines(later) == ["moved /a00 /b.xml from /a.xml"]
     assert (await domain()).removals_held_since is None
 
 
@@ -249,7 +249,7 @@ async def test_a_missing_url_that_is_seen_again_ends_the_hold_without_an_event()
     later = await site.scan()
     await site.see_again("/a.xml", "/a00")
     await later.publish()
-    assert await site.told(later) == []
+    assert await site.event_lines(later) == []
     row = await domain()
     assert (row.missing_count, row.removals_held_since) == (0, None)
 
@@ -262,7 +262,7 @@ async def test_a_hold_ends_after_a_week() -> None:
     await let_minutes_pass(7 * 24 * 60)
     later = await site.scan(b="unread")
     await later.publish()
-    assert await site.told(later) == ["removed /a00 /a.xml (timeout)"]
+    assert await site.event_lines(later) == ["removed /a00 /a.xml (timeout)"]
 
 
 async def test_an_empty_document_needs_a_second_look_however_few_urls_it_had() -> None:
@@ -270,11 +270,11 @@ async def test_an_empty_document_needs_a_second_look_however_few_urls_it_had() -
     scan = await site.scan()
     await site.miss(scan, "/b.xml", "/b")
     await scan.publish()
-    assert await site.told(scan) == ["removals_held 1"]
+    assert await site.event_lines(scan) == ["removals_held 1"]
     await let_minutes_pass(61)
     later = await site.scan(b="unchanged")
     await later.publish()
-    assert await site.told(later) == ["removed /b /b.xml (confirmed)"]
+    assert await site.event_lines(later) == ["removed /b /b.xml (confirmed)"]
 
 
 async def test_a_scan_that_met_a_limit_removes_nothing_by_itself() -> None:
@@ -283,7 +283,7 @@ async def test_a_scan_that_met_a_limit_removes_nothing_by_itself() -> None:
     scan.reasons = ["url_limit"]
     await site.miss(scan, "/a.xml", "/a00")
     await scan.publish()
-    assert await site.told(scan) == ["removals_held 1"]
+    assert await site.event_lines(scan) == ["removals_held 1"]
     newest = max(await rows_of(Scan), key=lambda row: row.id)
     assert newest.scope == "filtered"
 
@@ -294,13 +294,13 @@ async def test_another_origin_and_another_robots_txt_are_told() -> None:
     scan.origin = "https://www.example.com"
     scan.robots = (scan.robots[0]._replace(text="Sitemap: /a.xml\nDisallow: /x\n"),)
     await scan.publish()
-    assert await site.told(scan) == ["origin_changed", "robots_changed"]
+    assert await site.event_lines(scan) == ["origin_changed", "robots_changed"]
     (changed,) = [row for row in await rows_of(FeedEvent) if row.kind == "robots_changed"]
     assert "+Disallow: /x" in changed.data["diff"]
     later = await site.scan()
     later.origin, later.robots = scan.origin, scan.robots
     await later.publish()
-    assert await site.told(later) == []
+    assert await site.event_lines(later) == []
 
 
 async def test_numbers_of_the_feed_have_no_gap() -> None:

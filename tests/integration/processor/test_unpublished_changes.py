@@ -61,12 +61,12 @@ async def test_changes_of_a_cancelled_scan_are_told_by_the_next_one() -> None:
     await site.put(lost, "/a.xml", "/new", "/x")
     await site.miss(lost, "/b.xml", "/b00")
     await cancel(lost)
-    assert await site.told(lost) == []
+    assert await site.event_lines(lost) == []
     scan = await site.scan()
     await site.put(scan, "/b.xml", "/more")
     await site.miss(scan, "/a.xml", "/x")
     await scan.publish()
-    assert await site.told(scan) == [
+    assert await site.event_lines(scan) == [
         "added /more /b.xml",
         "added /new /a.xml",
         "removed /b00 /b.xml (complete)",
@@ -87,8 +87,8 @@ async def test_two_changes_of_an_entry_keep_the_first_state_and_the_last() -> No
         async with transaction() as session:
             session.add(UrlChange(scan_id=scans[-1].id, kind="changed", **entry, **change))
         await (scans[-1].publish() if number == 3 else cancel(scans[-1]))
-    (told,) = await rows_of(UrlChange)
-    assert (told.scan_id, told.before, told.after) == (
+    (published,) = await rows_of(UrlChange)
+    assert (published.scan_id, published.before, published.after) == (
         scans[-1].id,
         {"priority": 1},
         {"priority": 4},
@@ -115,7 +115,7 @@ async def test_many_changes_are_settled_in_batches(
     await site.miss(scan, "/b.xml", *B[:10])
     await site.put(scan, "/c.xml", *A[:5], *B[:5], *(f"/new{number}" for number in range(5)))
     await scan.publish()
-    kinds = [line.split()[0] for line in await site.told(scan)]
+    kinds = [line.split()[0] for line in await site.event_lines(scan)]
     assert (kinds.count("moved"), kinds.count("removed"), kinds.count("added")) == (10, 10, 5)
     assert len(kinds) == 25
     assert len(await site.listed()) == 55
@@ -132,21 +132,21 @@ async def test_a_scan_that_dies_at_any_step_is_continued(
     steps = 0
     run = FencedSteps.run
 
-    async def run_until_death(self: object, step: object) -> object:
+    async def run_until_crash(self: object, step: object) -> object:
         nonlocal steps
         steps += 1
         if steps == dies_at:
             raise LeaseLost
         return await run(self, step)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(FencedSteps, "run", run_until_death)
+    monkeypatch.setattr(FencedSteps, "run", run_until_crash)
     try:
         await scan.publish()
     except LeaseLost:
         monkeypatch.setattr(FencedSteps, "run", run)
         scan = await take_again(site, scan)
         await scan.publish()
-    assert await site.told(scan) == [
+    assert await site.event_lines(scan) == [
         "added /new /b.xml",
         "moved /a00 /b.xml from /a.xml",
         "removed /a01 /a.xml (complete)",
@@ -175,7 +175,7 @@ async def test_a_stored_decision_is_continued_though_the_facts_have_changed() ->
     async with transaction() as session:
         await session.execute(update(Scan).values(removal_decision=decision))
     await scan.publish()
-    assert await site.told(scan) == ["removed /a00 /a.xml (confirmed)"]
+    assert await site.event_lines(scan) == ["removed /a00 /a.xml (confirmed)"]
     async with transaction() as session:
         published = select(Scan.id).where(Scan.removal_decision.is_(null()), Scan.id == scan.id)
         assert await session.scalar(published) == scan.id
@@ -199,7 +199,7 @@ async def test_a_failed_scan_of_a_watched_site_is_told_under_its_own_number(watc
     assert (event.data, head.seq) == ({"error_code": "robots_unreachable"}, 2)
     later = await site.scan()
     await later.publish()
-    assert await site.told(later) == ["added /new /a.xml"]
+    assert await site.event_lines(later) == ["added /new /a.xml"]
 
 
 async def test_a_deleted_site_leaves_an_event_with_its_name() -> None:
@@ -220,7 +220,7 @@ async def test_a_user_ends_a_hold_with_a_scan() -> None:
     later = await site.scan(b="unread")
     assert later.claim.id == job.id
     await later.publish()
-    assert await site.told(later) == ["removed /a00 /a.xml (released)"]
+    assert await site.event_lines(later) == ["removed /a00 /a.xml (released)"]
 
 
 async def test_a_site_whose_documents_are_all_not_found_is_published_and_then_removed() -> None:

@@ -30,11 +30,11 @@ async def test_a_document_that_nothing_names_is_asked_once_and_gone_when_confirm
     scan = await site.scan(b="absent")
     await scan.publish()
     assert scan.asked == [page("/b.xml")]
-    assert await site.told(scan) == ["removals_held 30"]
+    assert await site.event_lines(scan) == ["removals_held 30"]
     await let_minutes_pass(61)
     later = await site.scan(b="absent")
     await later.publish()
-    assert await site.told(later) == sorted(
+    assert await site.event_lines(later) == sorted(
         [*(f"removed {path} /b.xml (confirmed)" for path in B), "sitemap_gone /b.xml"]
     )
     row = await domain()
@@ -50,7 +50,7 @@ async def test_a_fault_of_an_unnamed_document_starts_no_clock(status: int | None
     url = page("/b.xml")
     scan.answers[url] = DocumentProbe(url, url, status, "fault")
     await scan.publish()
-    assert await site.told(scan) == []
+    assert await site.event_lines(scan) == []
     assert (await sitemap("/b.xml")).vanished_at is None
 
 
@@ -59,11 +59,11 @@ async def test_a_document_that_is_named_and_not_found_vanishes_without_being_ask
     scan = await site.scan(b="404")
     await scan.publish()
     assert scan.asked == []
-    assert await site.told(scan) == ["removals_held 30"]
+    assert await site.event_lines(scan) == ["removals_held 30"]
     await let_minutes_pass(61)
     later = await site.scan(b="404")
     await later.publish()
-    assert "sitemap_gone /b.xml" in await site.told(later)
+    assert "sitemap_gone /b.xml" in await site.event_lines(later)
 
 
 async def test_a_child_of_an_unread_index_has_not_vanished() -> None:
@@ -71,7 +71,7 @@ async def test_a_child_of_an_unread_index_has_not_vanished() -> None:
     await site.link("/i.xml", "/b.xml")
     scan = await site.scan(i="unread", b="absent")
     await scan.publish()
-    assert (scan.asked, await site.told(scan)) == ([], [])
+    assert (scan.asked, await site.event_lines(scan)) == ([], [])
 
 
 async def test_the_children_of_an_index_that_vanished_are_asked_too() -> None:
@@ -80,7 +80,7 @@ async def test_the_children_of_an_index_that_vanished_are_asked_too() -> None:
     scan = await site.scan(i="404", b="absent")
     await scan.publish()
     assert scan.asked == [page("/b.xml")]
-    assert await site.told(scan) == ["removals_held 30"]
+    assert await site.event_lines(scan) == ["removals_held 30"]
 
 
 async def test_a_vanished_document_that_is_read_again_is_as_before() -> None:
@@ -89,7 +89,7 @@ async def test_a_vanished_document_that_is_read_again_is_as_before() -> None:
     await scan.publish()
     later = await site.scan(b="unchanged")
     await later.publish()
-    assert await site.told(later) == []
+    assert await site.event_lines(later) == []
     assert (await sitemap("/b.xml")).vanished_at is None
     assert (await domain()).removals_held_since is None
 
@@ -104,7 +104,7 @@ async def test_a_gone_document_that_is_read_again_is_added() -> None:
     later = await site.scan()
     await site.put(later, "/b.xml", "/b", kind="back")
     await later.publish()
-    assert await site.told(later) == ["back /b /b.xml", "sitemap_added /b.xml"]
+    assert await site.event_lines(later) == ["back /b /b.xml", "sitemap_added /b.xml"]
     assert (await sitemap("/b.xml")).gone_at is None
 
 
@@ -122,10 +122,10 @@ async def test_a_new_document_is_told_with_its_urls() -> None:
     await site.add(scan, "/c.xml")
     await site.put(scan, "/c.xml", "/c1")
     await scan.publish()
-    assert await site.told(scan) == ["added /c1 /c.xml", "sitemap_added /c.xml"]
+    assert await site.event_lines(scan) == ["added /c1 /c.xml", "sitemap_added /c.xml"]
     later = await site.scan()
     await later.publish()
-    assert await site.told(later) == []
+    assert await site.event_lines(later) == []
 
 
 async def test_a_document_that_was_read_silently_has_a_baseline_of_its_own() -> None:
@@ -133,8 +133,8 @@ async def test_a_document_that_was_read_silently_has_a_baseline_of_its_own() -> 
     scan = await site.scan()
     await site.add(scan, "/c.xml", "/c1", "/c2", baseline_scan_id=scan.id)
     await scan.publish()
-    assert await site.told(scan) == ["baseline /c.xml"]
+    assert await site.event_lines(scan) == ["baseline /c.xml"]
     assert (await domain()).distinct_url_count == 32
     later = await site.scan()
     await later.publish()
-    assert await site.told(later) == []
+    assert await site.event_lines(later) == []

@@ -37,13 +37,13 @@ def known(url: str = URL, **values: Any) -> KnownSitemap:
     return KnownSitemap(**{**read, "url": url, **values})
 
 
-async def told(*documents: KnownSitemap) -> dict[str, KnownDocument]:
+async def known_to_scanner(*documents: KnownSitemap) -> dict[str, KnownDocument]:
     memory = await build_scan_memory({one.id: one for one in documents})
     return dict(memory.documents)
 
 
-async def test_a_document_that_was_read_completely_is_told_as_it_was_then():
-    assert await told(known()) == {
+async def test_a_document_that_was_read_completely_is_passed_on_as_it_was_then():
+    assert await known_to_scanner(known()) == {
         URL: KnownDocument(
             URL,
             validators=Validators('"1"'),
@@ -56,7 +56,7 @@ async def test_a_document_that_was_read_completely_is_told_as_it_was_then():
 
 
 async def test_a_document_is_told_by_both_of_its_addresses():
-    assert set(await told(known(MOVED, requested_url=URL))) == {URL, MOVED}
+    assert set(await known_to_scanner(known(MOVED, requested_url=URL))) == {URL, MOVED}
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ async def test_a_document_is_told_by_both_of_its_addresses():
     ],
 )
 async def test_a_document_that_must_be_read_is_not_told(values):
-    assert await told(known(**values)) == {}
+    assert await known_to_scanner(known(**values)) == {}
 
 
 @pytest.mark.parametrize(
@@ -83,14 +83,14 @@ async def test_a_document_that_must_be_read_is_not_told(values):
     ],
 )
 async def test_validators_are_not_sent_for_a_tenth_time_or_after_two_lies(values, sent):
-    assert (await told(known(**values)))[URL].may_send_validators is sent
+    assert (await known_to_scanner(known(**values)))[URL].may_send_validators is sent
 
 
 async def test_an_index_is_told_with_its_children_and_their_dates():
     child = known("https://a.example/c.xml", lastmod=DAY)
     moved = known(MOVED, requested_url="https://a.example/listed.xml")
     parent = known(type="index", children=(child.id, moved.id, UUID(int=1)))
-    assert (await told(parent, child, moved))[URL].children == (
+    assert (await known_to_scanner(parent, child, moved))[URL].children == (
         ChildLink(child.url, DAY),
         ChildLink("https://a.example/listed.xml"),
     )
@@ -107,7 +107,7 @@ async def test_a_continued_scan_knows_what_is_done_and_the_children_of_this_scan
         type="index",
         children=(child.id, stale.id, UUID(int=1)),
     )
-    documents = await told(parent, child, stale)
+    documents = await known_to_scanner(parent, child, stale)
     assert set(documents) == {URL, MOVED}
     assert documents[URL].done
     assert [link.url for link in documents[URL].children] == [child.url]
@@ -135,4 +135,4 @@ async def test_thousands_of_documents_are_found_and_take_little_memory():
 async def test_a_final_address_comes_before_a_requested_one():
     elsewhere, here = known(MOVED, requested_url=URL), known(URL)
     for documents in ((elsewhere, here), (here, elsewhere)):
-        assert (await told(*documents))[URL].url == URL
+        assert (await known_to_scanner(*documents))[URL].url == URL

@@ -103,7 +103,7 @@ class Reading:
     recognized: int
     error: str | None
 
-    def told(self) -> dict[str, Any]:
+    def summary(self) -> dict[str, Any]:
         memory, breakdown, tally = self.subject.memory, self.subject.breakdown, self.subject.tally
         assert memory is not None
         return {
@@ -179,8 +179,8 @@ def rows_of(rows: UrlRows) -> list[UrlRow]:
 def test_the_same_is_stored_and_told_as_if_all_entries_were_read(versions, late):
     full, recognizing = State(), State()
     for entries in versions:
-        expected = read(full, *entries, recognize=False).told()
-        assert read(recognizing, *entries, recognize=True, late=late).told() == expected
+        expected = read(full, *entries, recognize=False).summary()
+        assert read(recognizing, *entries, recognize=True, late=late).summary() == expected
         assert recognizing.listed() == full.listed()
         assert recognizing.missing == full.missing
 
