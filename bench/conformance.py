@@ -1,4 +1,4 @@
-"""Lets Siteatlas and its peers read the corpus of tests/corpus, prints a table, writes the page."""
+"""Runs Siteatlas and its peers on tests/corpus, prints a table and generates the page."""
 
 from __future__ import annotations
 
@@ -35,13 +35,17 @@ READERS = {
 
 def options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="make conformance", description=__doc__)
-    parser.add_argument("--dry", action="store_true", help="leave the page of the docs as it is")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write grades and answers there")
+    parser.add_argument(
+        "--dry", action="store_true", help="do not write the page of the documentation"
+    )
+    parser.add_argument(
+        "--json", type=Path, metavar="FILE", help="write grades and answers to FILE"
+    )
     return parser.parse_args()
 
 
-def lay_out(cases: Sequence[Case], site: Path) -> None:
-    """Copy the documents to where a site would serve them."""
+def copy_documents(cases: Sequence[Case], site: Path) -> None:
+    """Copy the documents to the paths at which the site serves them."""
     (site / "robots.txt").touch()
     for case in cases:
         file = site / case.path.lstrip("/")
@@ -55,14 +59,14 @@ def question(case: Case, base_url: str) -> Question:
         id=case.id,
         kind="feed" if {".rss", ".atom"} & set(case.file.suffixes) else case.kind,
         url=base_url + case.path,
-        stands_for=ORIGIN + path,
+        original_url=ORIGIN + path,
         expected=case.addresses,
     )
 
 
-def ask(name: str, folder: Path, questions: Sequence[Question]) -> dict[str, Answer]:
-    """Let one reader answer all questions, in a process of its own environment."""
-    print(f"{name} reads ...", file=sys.stderr, flush=True)
+def read_corpus(name: str, folder: Path, questions: Sequence[Question]) -> dict[str, Answer]:
+    """Let one reader read all documents, in its own environment."""
+    print(f"{name} is reading ...", file=sys.stderr, flush=True)
     module, requirement = READERS[name]
     python = peer_python(folder, requirement) if requirement else Path(sys.executable)
     given = json.dumps([asdict(question) for question in questions])
@@ -98,11 +102,11 @@ def main() -> int:
     folder = Path(tempfile.gettempdir()) / "siteatlas-bench"
     folder.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as site:
-        lay_out(cases, Path(site))
-        with served(Path(site), free_port()) as shown:
-            base_url = shown.base_url
+        copy_documents(cases, Path(site))
+        with served(Path(site), free_port()) as server:
+            base_url = server.base_url
             questions = [question(case, base_url) for case in cases]
-            answers = {name: ask(name, folder, questions) for name in READERS}
+            answers = {name: read_corpus(name, folder, questions) for name in READERS}
     grades = {
         name: {case.id: grade(case, of_reader[case.id], base_url) for case in cases}
         for name, of_reader in answers.items()

@@ -11,37 +11,38 @@ from tests.corpus.cases import Case
 INTRODUCTION = """\
 # Conformance
 
-How Siteatlas and four other readers do on the documents of `tests/corpus/`: small files written by
-us, each with what its author meant beside it. `make conformance` writes this page anew; the peers
-run in environments of their own, in the versions below.
+How well Siteatlas and four other readers read the documents of `tests/corpus/`: small files written
+by us, each with what its author meant. `make conformance` generates this page; the peers run in
+separate environments, in the versions below.
 
 Each document is served on loopback. A reader reads it **exactly** when it finds all addresses that
 the document lists, in the form in which it lists them (entities decoded, outer blanks trimmed), and
 no others. Order and repetition do not count. A document that is no sitemap is read exactly by
 finding nothing in it, with or without an error.
 
-What is fair to know:
+For a fair comparison:
 
 - We wrote the corpus. It is made of the faults that users of all these tools report, and of the
   features that the tools claim. Expectations come from the protocol and from our rules. After the
   first run some feeds got the titles they lacked, four files moved to another topic and one was
   split, so that each has one fault only; no expected address was changed.
 - Siteatlas is developed against this corpus, the peers have never seen it. At first it read 262 of
-  the 273 documents exactly (3 of 11 in `malformed`); its reader was mended afterwards. So the
+  the 273 documents exactly (3 of 11 in `malformed`); its reader was fixed afterwards. So the
   figures say which faults a reader copes with, not how it would do on files unknown to all.
-- Documents where the right answer is a rule of our own (addresses that cannot be stored, entity
+- Documents where the right answer is a rule of Siteatlas (addresses that cannot be stored, entity
   declarations) are part of our tests and are not counted here.
 - Only addresses are compared. Dates and extensions are not, although some readers deliver them.
 - Scrapy and advertools do not claim to read plain text and feeds. trafilatura reads feeds with
   another function than sitemaps; that function is used for them.
 - trafilatura cleans every address. The expected addresses are cleaned in the same way before they
-  are compared. Its guard against loopback and its filter for other hosts are switched off.
-- Nothing is followed: for an index and for robots.txt, the addresses of the children count.
+  are compared. Its protection against loopback addresses and its filter for other hosts are
+  switched off.
+- No links are followed: for an index and for robots.txt, the addresses of the children count.
 """
 NOT_CLAIMED_BY_ALL = ("feeds", "text")
 GRADES_NOTE = """\
 **part**: some of the addresses and no wrong ones. **wrong**: addresses that are not listed, such as
-ones cut, joined or garbled. **fails**: nothing, where something is listed.
+truncated, joined or garbled ones. **fails**: nothing, where something is listed.
 """
 
 

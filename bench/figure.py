@@ -12,7 +12,7 @@ HEADINGS = ("what", "URLs", "seconds", "spread", "URLs/s", "against usp", "peak 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """How fast a program went through the site; `problem` says why there is no figure.
+    """How fast a program read the site; `problem` says why there is no figure.
 
     Over several rounds, `seconds` is the median of `rounds` and `peak_mb` the highest peak.
     """
@@ -53,8 +53,8 @@ def ratio(figure: Figure, figures: Sequence[Figure]) -> float | None:
     return figure.urls_per_second / base.urls_per_second
 
 
-def standings(figures: Sequence[Figure], peers: Collection[str]) -> list[str]:
-    """A sentence for each figure of ours: how it stands to every peer on the same files."""
+def comparison_lines(figures: Sequence[Figure], peers: Collection[str]) -> list[str]:
+    """A line for each figure of ours: how it compares to each peer on the same files."""
     good = [figure for figure in figures if not figure.problem and figure.seconds]
     others = [figure for figure in good if figure.name in peers]
     return [

@@ -24,7 +24,7 @@ from sqlalchemy import func, insert
 
 from bench.measured import our_command, peak_memory_mb, run_measured
 from bench.publication import HOST, BenchSite, vacuum
-from bench.serve_command import ask, serving
+from bench.serve_command import request_json, serving
 from siteatlas.settings import Settings
 from siteatlas.storage.models import SitemapUrl
 from siteatlas.storage.session import get_background_session
@@ -64,7 +64,7 @@ def find(address: str, query: dict[str, str]) -> tuple[int, list[float]]:
     while True:
         page_query = query | ({"cursor": cursor} if cursor else {})
         start = time.perf_counter()
-        page = ask(f"{address}/api/v3/domains/{HOST}/urls?{urlencode(page_query)}")
+        page = request_json(f"{address}/api/v3/domains/{HOST}/urls?{urlencode(page_query)}")
         seconds.append(time.perf_counter() - start)
         cursor = page["next_cursor"]
         if page["items"] or cursor is None:
@@ -80,7 +80,7 @@ def other_requests(address: str) -> Iterator[list[float]]:
     def run() -> None:
         while not ended.wait(SECONDS_BETWEEN_REQUESTS):
             start = time.perf_counter()
-            ask(f"{address}/api/v3/domains/{HOST}/urls?limit=100")
+            request_json(f"{address}/api/v3/domains/{HOST}/urls?limit=100")
             seconds.append(time.perf_counter() - start)
 
     thread = threading.Thread(target=run)
@@ -93,7 +93,7 @@ def other_requests(address: str) -> Iterator[list[float]]:
 
 
 def export(address: str, form: str) -> tuple[float, int]:
-    """The seconds of an export, and its bytes."""
+    """The seconds of an export, and its size in bytes."""
     start, size = time.perf_counter(), 0
     with urlopen(f"{address}/api/v3/domains/{HOST}/export?format={form}") as response:  # noqa: S310
         while part := response.read(CHUNK):
@@ -101,8 +101,8 @@ def export(address: str, form: str) -> tuple[float, int]:
     return time.perf_counter() - start, size
 
 
-def forget_peak(pid: int) -> None:
-    """Let the peak memory of a process start again from what it has now."""
+def reset_peak_memory(pid: int) -> None:
+    """Reset the peak memory of a process to its current memory."""
     print_line("before", f"peak {peak_memory_mb(pid):.0f} MB")
     Path(f"/proc/{pid}/clear_refs").write_text("5", encoding="ascii")
 
@@ -113,7 +113,7 @@ def percentile(seconds: list[float], share: float) -> float:
 
 
 def describe(seconds: list[float]) -> str:
-    """Times of requests as words."""
+    """Times of requests as text."""
     if not seconds:
         return "no requests"
     median = 1000 * statistics.median(seconds)
@@ -124,7 +124,7 @@ def describe(seconds: list[float]) -> str:
 
 
 def compare(data: Path, folder: Path, lines: int) -> str:
-    """The comparison of the site with a list of one's own."""
+    """The comparison of the site with a list of URLs in a file."""
     own = folder / "urls.txt"
     with own.open("w", encoding="utf-8") as file:
         file.writelines(f"https://{HOST}/catalogue/articles/item-{2 * n}\n" for n in range(lines))
@@ -150,18 +150,18 @@ def main() -> None:
                 _, seconds = find(address, query)
                 print_line(str(query), describe(seconds))
             for form in ("csv", "parquet"):
-                forget_peak(pid)
+                reset_peak_memory(pid)
                 with other_requests(address) as others:
                     seconds_taken, size = export(address, form)
                 memory = f"peak {peak_memory_mb(pid):.0f} MB"
                 print_line(form, f"{seconds_taken:.0f} s, {size:,} bytes, {memory}")
-                print_line("beside it", describe(others))
+                print_line("other requests meanwhile", describe(others))
             print_line("compare", compare(data, folder, given.lines))
 
 
-def print_line(name: str, words: str) -> None:
+def print_line(name: str, text: str) -> None:
     """One figure."""
-    print(f"{name}: {words}", flush=True)
+    print(f"{name}: {text}", flush=True)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ def read(question: Question) -> Answer:
     if question.kind == "robots":
         return Answer(children=full(parse_robots(content).sitemaps, question))
     answer = Answer()
-    reader = DocumentReader(base_url=question.stands_for)
+    reader = DocumentReader(base_url=question.original_url)
     try:
         for read_results in (reader.feed(content), reader.close()):
             for read_result in read_results:
@@ -27,7 +27,7 @@ def read(question: Question) -> Answer:
 
 def full(urls: list[str] | tuple[str, ...], question: Question) -> list[str]:
     """The addresses that a scan would follow."""
-    return [url if "://" in url else parse_url(url, question.stands_for).url for url in urls]
+    return [url if "://" in url else parse_url(url, question.original_url).url for url in urls]
 
 
 if __name__ == "__main__":

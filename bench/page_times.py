@@ -1,7 +1,7 @@
-"""How long the server needs for each page of the dashboard with many sites and one large one.
+"""Measures how long the server takes for each page of the dashboard: many sites, one of them large.
 
-The rows are made in a database of its own; the application answers in this process, without a
-network. Also prints how large the scripts and styles are that a page loads.
+The rows are created in a new database; the application runs in this process, without a network.
+Also prints the size of the scripts and styles that a page loads.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Runs the peers in an environment of their own, with the versions of requirements.txt."""
+"""Runs each peer in a separate virtual environment, with the version of requirements.txt."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PEERS = {
     "scrapy": "scrapy",
     "advertools": "advertools",
 }
-# An old pip does not find these by the name that the peer asks for.
+# An old pip does not find these by the name in the requirements of the peer.
 COMPANIONS = {"trafilatura": ("lxml-html-clean",)}
 
 
@@ -29,7 +29,7 @@ def pinned(peer: str) -> str:
 
 
 def peer_python(folder: Path, peer: str) -> Path:
-    """The Python of an environment that has `peer`; made on first use."""
+    """The Python of a virtual environment with `peer`; created on first use."""
     requirements = [pinned(name) for name in (peer, *COMPANIONS.get(peer, ()))]
     key = hashlib.sha256(f"{' '.join(requirements)} {sys.version}".encode()).hexdigest()[:8]
     environment = folder / f"{peer}-{key}"
@@ -45,7 +45,7 @@ def peer_python(folder: Path, peer: str) -> Path:
 def run_reader(
     python: Path, module: str, *arguments: str | Path, given: str | None = None, limit: float
 ) -> str:
-    """What a module of this folder prints when it runs in the environment of a reader."""
+    """The output of a module of this folder, run in the environment of a reader."""
     done = subprocess.run(
         [python, "-m", f"bench.{module}", *arguments],
         input=given,

@@ -1,6 +1,6 @@
 """Measures how long the publication of a large site takes, with some of its URLs changed.
 
-The rows are made in the database as reading leaves them. A part of the changes are new URLs, a part
+The rows are made in the database as reading leaves them. Some of the changes are new URLs, some
 are missing ones, and some of these have moved. The site has no server: nothing is requested.
 """
 
@@ -61,13 +61,13 @@ class PublicationFigure:
     changes: int
     seconds: float
     head_seconds: float
-    told: dict[str, int]
+    changes_by_kind: dict[str, int]
 
     def line(self) -> str:
         """The figure in a sentence."""
         return (
             f"{self.urls:,} URLs, {self.changes:,} changes: published in {self.seconds:.2f} s, "
-            f"feed_head held for {1000 * self.head_seconds:.1f} ms; {self.told}"
+            f"feed_head held for {1000 * self.head_seconds:.1f} ms; {self.changes_by_kind}"
         )
 
 
@@ -205,7 +205,7 @@ def head_timer(database: Database) -> Iterator[list[float]]:
 
 
 async def vacuum(database: Database) -> None:
-    """Do what autovacuum would do beside the measurement: it follows such a mass of new rows."""
+    """Vacuum now, because autovacuum would start during the measurement after so many new rows."""
     plain = database.engine.execution_options(isolation_level="AUTOCOMMIT")
     async with plain.connect() as connection:
         await connection.execute(text("SET statement_timeout = 0"))
@@ -213,7 +213,7 @@ async def vacuum(database: Database) -> None:
 
 
 async def measure_publication(folder: Path, urls: int, changes: int) -> PublicationFigure:
-    """Make a site in a database of its own, change it, and publish that."""
+    """Create a site in a new database, change it, and publish the changes."""
     async with open_storage(Settings(data_dir=folder)) as database:
         site = BenchSite(urls)
         await site.make()

@@ -1,6 +1,6 @@
 """Measures the queue: jobs per second, the claim, an idle process, and submits under load.
 
-`python -m bench.queue_figures` prints its table; `make bench` prints it beside the others.
+`python -m bench.queue_figures` prints its table; `make bench` prints it too.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import asyncpg
 
 from bench.make_site import make_site
 from bench.measured import our_command
-from bench.serve_command import ask, scan_and_wait, serving
+from bench.serve_command import request_json, scan_and_wait, serving
 from bench.site_server import HOST, served
 from bench.tiny_sites import PORT, tiny_sites
 from siteatlas.queue.claims import claim
@@ -34,7 +34,7 @@ from siteatlas.storage.schema import upgrade_schema
 from siteatlas.storage.session import bind_database, create_database, get_background_session
 
 SITES = 1_000
-SECONDS_BETWEEN_QUESTIONS = 1
+SECONDS_BETWEEN_POLLS = 1
 PENDING = 100_000
 CLAIMS, CLAIM_LIMIT = 300, 20
 SETTLE_SECONDS, IDLE_SECONDS = 25, 20
@@ -49,51 +49,51 @@ FILL = """
 
 @dataclass(frozen=True, slots=True)
 class QueueFigure:
-    """One measured property of the queue beside the bar that it is held to."""
+    """One measured property of the queue, and its target."""
 
     what: str
     measured: str
-    bar: str
+    target: str
 
 
 def queue_table(figures: Sequence[QueueFigure]) -> str:
     """The figures in Markdown."""
-    rows = [f"| {one.what} | {one.measured} | {one.bar} |" for one in figures]
+    rows = [f"| {one.what} | {one.measured} | {one.target} |" for one in figures]
     load = ", ".join(f"{number:.1f}" for number in os.getloadavg())
-    head = ["| the queue | measured | bar |", "|---|---|---|"]
+    head = ["| the queue | measured | target |", "|---|---|---|"]
     return "\n".join([*head, *rows, f"(load of the machine: {load}; {os.cpu_count()} cores)"])
 
 
 def measure_queue(folder: Path, urls: int) -> list[QueueFigure]:
-    """All of them."""
+    """All figures of the queue."""
     return [
         tiny_site_figure(folder),
         tiny_site_figure(folder, workers=2),
         *direct_figures(folder),
         submit_figure(folder, urls),
-        submit_beside_workers_figure(folder, urls),
+        submit_with_workers_figure(folder, urls),
     ]
 
 
 def tiny_site_figure(folder: Path, *, workers: int = 0) -> QueueFigure:
-    """Many tiny sites as one batch through queue, network and store."""
+    """Many tiny sites, submitted as one batch: queue, network and storage."""
     with (
         tiny_sites(SITES) as sites,
         serving(folder, f"127.77.0.0/16:{PORT}", workers=workers) as (_, service),
     ):
         names = [site.removeprefix("http://") for site in sites]
         body = {"domains": [f"http://{name}" for name in names]}
-        batch = ask(f"{service}/api/v3/sitemap/batch/create", body)
-        status = ask(service + batch["status_url"])
+        batch = request_json(f"{service}/api/v3/sitemap/batch/create", body)
+        status = request_json(service + batch["status_url"])
         while status["completed_domains"] + status["failed_domains"] < SITES:
-            time.sleep(SECONDS_BETWEEN_QUESTIONS)
-            status = ask(service + batch["status_url"])
+            time.sleep(SECONDS_BETWEEN_POLLS)
+            status = request_json(service + batch["status_url"])
     ends = [_moment(one["end_time"]) for one in status["domain_statuses"].values()]
     seconds = (max(ends) - _moment(status["created_at"])).total_seconds()
     failed = f", {status['failed_domains']} failed" if status["failed_domains"] else ""
     by = f"{workers} workers" if workers else "one process"
-    what = f"{SITES:,} tiny sites through queue and store, {by}"
-    return QueueFigure(what, f"{SITES / seconds:.0f} jobs/s{failed}", ">= 60, aim 100")
+    what = f"{SITES:,} tiny sites, queued, scanned and stored, {by}"
+    return QueueFigure(what, f"{SITES / seconds:.0f} jobs/s{failed}", ">= 60, better 100")
 
 
 def _moment(text: str) -> datetime:
@@ -101,8 +101,8 @@ def _moment(text: str) -> datetime:
 
 
 def direct_figures(folder: Path) -> list[QueueFigure]:
-    """The claim with many jobs waiting, and what an idle worker asks the server."""
-    with server_of_our_own(folder) as (server, work):
+    """The claim with many jobs waiting, and the statements of an idle worker."""
+    with temporary_server(folder) as (server, work):
         idle = asyncio.run(idle_queries(server, work))
         claims = asyncio.run(claim_milliseconds(server.url))
     p50, p99 = percentile(claims, 0.5), percentile(claims, 0.99)
@@ -117,8 +117,8 @@ def direct_figures(folder: Path) -> list[QueueFigure]:
 
 
 @contextmanager
-def server_of_our_own(folder: Path) -> Iterator[tuple[EmbeddedServer, Path]]:
-    """An embedded server with our schema."""
+def temporary_server(folder: Path) -> Iterator[tuple[EmbeddedServer, Path]]:
+    """A temporary embedded server with the schema of Siteatlas."""
     with tempfile.TemporaryDirectory(dir=folder, prefix="queue-") as name:
         work = Path(name)
         work.chmod(0o755)
@@ -188,13 +188,13 @@ def _plain(url: str) -> str:
 
 def submit_figure(folder: Path, urls: int) -> QueueFigure:
     """Submits of tiny sites while the same process scans a large one."""
-    times = submits_beside(folder, urls, scans=1, workers=0)
+    times = submits_during_scans(folder, urls, scans=1, workers=0)
     return _submit_figure(f"POST /scan while the same process scans {urls:,} URLs", times)
 
 
-def submit_beside_workers_figure(folder: Path, urls: int) -> QueueFigure:
+def submit_with_workers_figure(folder: Path, urls: int) -> QueueFigure:
     """Submits of tiny sites while two workers scan a large one each."""
-    times = submits_beside(folder, urls, scans=2, workers=2)
+    times = submits_during_scans(folder, urls, scans=2, workers=2)
     return _submit_figure(f"POST /scan while two workers scan {urls:,} URLs each", times)
 
 
@@ -204,8 +204,8 @@ def _submit_figure(what: str, times: Sequence[float]) -> QueueFigure:
     return QueueFigure(what, measured, "p99 <= 50 ms")
 
 
-def submits_beside(folder: Path, urls: int, *, scans: int, workers: int) -> list[float]:
-    """The milliseconds of submits until so many large sites, at ports of their own, are stored."""
+def submits_during_scans(folder: Path, urls: int, *, scans: int, workers: int) -> list[float]:
+    """The milliseconds of submits until `scans` large sites, one per port, are stored."""
     ports = [PORT + 1 + number for number in range(scans)]
     allowed = ",".join([f"127.77.0.0/16:{PORT}", *(f"{HOST}:{port}" for port in ports)])
     with ExitStack() as stack:

@@ -1,6 +1,6 @@
 """The loop that every reader of the corpus runs: questions from stdin, answers to stdout, as JSON.
 
-Uses the standard library alone, because it runs inside the environments of the peers.
+Uses only the standard library, because it runs inside the environments of the peers.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ SECONDS_TO_FETCH = 10
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A document at a loopback address, with the address that it stands for.
+    """A document at a loopback address; `original_url` is its address in the corpus.
 
-    `kind` is `robots`, `index`, `feed` or `pages`; `expected` is only for those who write every
-    address in a form of their own.
+    `kind` is `robots`, `index`, `feed` or `pages`; `expected` is only for readers that normalize
+    every address.
     """
 
     id: str
     kind: str
     url: str
-    stands_for: str
+    original_url: str
     expected: list[str]
 
 
 @dataclass(slots=True)
 class Answer:
-    """What a reader found; `either` when it does not tell pages from children.
+    """What a reader found; `either` if it does not distinguish pages from children.
 
-    `forms` gives expected addresses in the form that the reader writes all addresses in.
+    `forms` maps expected addresses to the form to which the reader normalizes them.
     """
 
     pages: list[str] = field(default_factory=list)

@@ -1,6 +1,6 @@
-"""Prints how Siteatlas and its peers go through one large site, as ratios of one run.
+"""Prints how fast Siteatlas and its peers read one large site, as ratios of one run.
 
-Makes the site once under the system's temporary directory and serves it on loopback. All programs
+Creates the site once under the system's temporary directory and serves it on loopback. All programs
 take turns, in several rounds; the figures are medians.
 """
 
@@ -13,7 +13,7 @@ import tempfile
 from dataclasses import asdict
 from pathlib import Path
 
-from bench.figure import Figure, as_data, over_rounds, standings, table
+from bench.figure import Figure, as_data, comparison_lines, over_rounds, table
 from bench.make_site import make_site
 from bench.measured import compile_ours
 from bench.node_peer import NAME as NODE_PEER
@@ -36,29 +36,35 @@ WITHOUT_SITE = {"queue", "startup", "pages"}
 def options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="make bench", description=__doc__)
     parser.add_argument("--urls", type=int, default=500_000, help="size of the site (500,000)")
-    parser.add_argument("--rounds", type=int, default=5, help="of all programs in turn (5)")
-    parser.add_argument("--only", default=",".join(PARTS), help=f"some of {', '.join(PARTS)}")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there too")
+    parser.add_argument(
+        "--rounds", type=int, default=5, help="how often each program runs, in turn (5)"
+    )
+    parser.add_argument(
+        "--only", default=",".join(PARTS), help=f"comma-separated list of {', '.join(PARTS)}"
+    )
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures to FILE")
     parser.add_argument("--port", type=int, default=18423, help="where the site is served (18423)")
     chosen = parser.parse_args()
     chosen.only = [part for part in chosen.only.split(",") if part]
     if unknown := set(chosen.only) - set(PARTS):
-        parser.error(f"--only knows {', '.join(PARTS)}, not {', '.join(sorted(unknown))}")
+        parser.error(f"unknown in --only: {', '.join(sorted(unknown))}; use {', '.join(PARTS)}")
     return chosen
 
 
-def measure(part: str, folder: Path, shown: ServedSite, site: Path, urls: int) -> list[Figure]:
+def measure(
+    part: str, folder: Path, served_site: ServedSite, site: Path, urls: int
+) -> list[Figure]:
     """The figures of one program in one round."""
-    say(f"measuring {part} ...")
+    print_progress(f"measuring {part} ...")
     match part:
         case "scan":
-            return [measure_scan(folder, shown.base_url, urls)]
+            return [measure_scan(folder, served_site.base_url, urls)]
         case "serve":
-            return measure_serve(folder, shown, site, urls)
+            return measure_serve(folder, served_site, site, urls)
         case _ if part == NODE_PEER:
-            return [measure_node_peer(folder, shown.base_url, urls)]
+            return [measure_node_peer(folder, served_site.base_url, urls)]
         case _:
-            return [measure_peer(part, folder, shown.base_url, urls)]
+            return [measure_peer(part, folder, served_site.base_url, urls)]
 
 
 def measure_rounds(chosen: argparse.Namespace, folder: Path) -> list[Figure]:
@@ -66,19 +72,19 @@ def measure_rounds(chosen: argparse.Namespace, folder: Path) -> list[Figure]:
     parts = [part for part in chosen.only if part not in WITHOUT_SITE]
     if not parts:
         return []
-    say(f"a site of {chosen.urls:,} URLs ...")
+    print_progress(f"creating a site of {chosen.urls:,} URLs ...")
     site = make_site(folder, f"http://{HOST}:{chosen.port}", chosen.urls)
     figures: list[Figure] = []
-    with served(site, chosen.port) as shown:
+    with served(site, chosen.port) as served_site:
         for number in range(chosen.rounds):
-            say(f"round {number + 1} of {chosen.rounds}")
+            print_progress(f"round {number + 1} of {chosen.rounds}")
             for part in parts:
-                figures += measure(part, folder, shown, site, chosen.urls)
+                figures += measure(part, folder, served_site, site, chosen.urls)
     return over_rounds(figures)
 
 
-def say(words: str) -> None:
-    print(words, file=sys.stderr, flush=True)
+def print_progress(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
 
 
 def main() -> int:
@@ -88,7 +94,7 @@ def main() -> int:
     compile_ours()
     figures = measure_rounds(chosen, folder)
     if figures:
-        print(table(figures), *standings(figures, READERS), sep="\n")
+        print(table(figures), *comparison_lines(figures, READERS), sep="\n")
     queue = measure_queue(folder, chosen.urls) if "queue" in chosen.only else []
     if queue:
         print(queue_table(queue))

@@ -16,7 +16,7 @@ GZIP_MAGIC = b"\x1f\x8b\x08"
 def read(question: Question) -> Answer:
     body = fetch(question.url)
     if question.kind == "robots":
-        return Answer(children=list(sitemap_urls_from_robots(body, question.stands_for)))
+        return Answer(children=list(sitemap_urls_from_robots(body, question.original_url)))
     sitemap = Sitemap(gunzip(body) if body.startswith(GZIP_MAGIC) else body)
     urls = [entry["loc"] for entry in sitemap if entry["loc"]]
     match sitemap.type:

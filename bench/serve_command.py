@@ -37,39 +37,41 @@ FINAL = {"completed", "failed", "cancelled"}
 
 
 class ServeFailed(Exception):
-    """The service did not do what was asked."""
+    """The service did not start, or a scan did not complete."""
 
 
-def measure_serve(folder: Path, shown: ServedSite, site: Path, urls: int) -> list[Figure]:
+def measure_serve(folder: Path, served_site: ServedSite, site: Path, urls: int) -> list[Figure]:
     """The first scan of the site into an empty database, then scans of the same site."""
     try:
-        with serving(folder, shown.base_url.removeprefix("http://")) as (pid, address):
+        with serving(folder, served_site.base_url.removeprefix("http://")) as (pid, address):
             figures = [
-                _serve_figure("serve", address, shown, urls, FIRST_NOTE),
-                _serve_figure("serve, unchanged", address, shown, urls, "with validators"),
+                _serve_figure("serve", address, served_site, urls, FIRST_NOTE),
+                _serve_figure("serve, unchanged", address, served_site, urls, "with validators"),
             ]
-            shown.show(site, validators=False)
+            served_site.show(site, validators=False)
             figures.append(
-                _serve_figure("serve, equal bytes", address, shown, urls, "without validators")
+                _serve_figure(
+                    "serve, equal bytes", address, served_site, urls, "without validators"
+                )
             )
-            shown.show(change_site(site), validators=False)
-            figures.append(_serve_figure("serve, 1 % changed", address, shown, urls, "dates"))
+            served_site.show(change_site(site), validators=False)
+            figures.append(_serve_figure("serve, 1 % changed", address, served_site, urls, "dates"))
             return [replace(figures[0], peak_mb=peak_memory_mb(pid)), *figures[1:]]
     except (ServeFailed, OSError) as error:
         return [Figure("serve", problem=str(error))]
     finally:
-        shown.show(site)
+        served_site.show(site)
 
 
-def _serve_figure(name: str, address: str, shown: ServedSite, urls: int, note: str) -> Figure:
-    return Figure(name, urls, scan_and_wait(address, shown.base_url, urls), note=note)
+def _serve_figure(name: str, address: str, served_site: ServedSite, urls: int, note: str) -> Figure:
+    return Figure(name, urls, scan_and_wait(address, served_site.base_url, urls), note=note)
 
 
 @contextmanager
 def serving(folder: Path, allowed: str, *, workers: int = 0) -> Iterator[tuple[int, str]]:
-    """A running service with an empty database; gives its process id and its address.
+    """A running service with an empty database; yields its process id and its address.
 
-    With `workers` the service only takes jobs in, and so many processes beside it run them.
+    With `workers`, the service only accepts jobs, and that many worker processes run them.
     """
     with tempfile.TemporaryDirectory(dir=folder, prefix="serve-") as name:
         work, port = Path(name), free_port()
@@ -99,7 +101,7 @@ def serving(folder: Path, allowed: str, *, workers: int = 0) -> Iterator[tuple[i
 
 @contextmanager
 def working(processes: int, environment: dict[str, str], log: BinaryIO) -> Iterator[None]:
-    """So many worker processes on the database of the service."""
+    """Worker processes on the database of the service."""
     if not processes:
         yield
         return
@@ -113,7 +115,7 @@ def working(processes: int, environment: dict[str, str], log: BinaryIO) -> Itera
 
 
 def free_port() -> int:
-    """A port that nobody listens on right now."""
+    """A port that is free right now."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         return int(listener.getsockname()[1])
 
@@ -122,37 +124,39 @@ def wait_until_healthy(process: subprocess.Popen[bytes], address: str, log: Path
     give_up = time.monotonic() + SECONDS_TO_START
     while time.monotonic() < give_up and process.poll() is None:
         try:
-            ask(f"{address}/health")
+            request_json(f"{address}/health")
         except (URLError, OSError):
             time.sleep(SECONDS_BETWEEN_HEALTH_CHECKS)
         else:
             return
-    words = log.read_text(encoding="utf-8", errors="replace").strip()
-    raise ServeFailed(f"serve did not start: {last_words(words)}")
+    output = log.read_text(encoding="utf-8", errors="replace").strip()
+    raise ServeFailed(f"serve did not start: {last_words(output)}")
 
 
 def scan_and_wait(address: str, base_url: str, urls: int) -> float:
-    """Submit a scan and wait for its end; the seconds from the one to the other.
+    """Submit a scan and wait for its end; returns the seconds in between.
 
     Timed by the database clock, so that the status need not be polled often.
     """
     start = time.perf_counter()
-    job = ask(f"{address}/api/v3/sitemap/scan", {"base_url": base_url})
-    status = ask(f"{address}/api/v3/sitemap/status/{job['job_id']}")
+    job = request_json(f"{address}/api/v3/sitemap/scan", {"base_url": base_url})
+    status = request_json(f"{address}/api/v3/sitemap/status/{job['job_id']}")
     while status["status"] not in FINAL and time.perf_counter() - start < SECONDS_TO_SCAN:
         time.sleep(SECONDS_BETWEEN_POLLS)
-        status = ask(f"{address}/api/v3/sitemap/status/{job['job_id']}")
+        status = request_json(f"{address}/api/v3/sitemap/status/{job['job_id']}")
     if status["status"] != "completed" or status["result_data"].get("partial"):
         raise ServeFailed(f"the job is {status['status']}: {status.get('error_code')}")
-    stored = ask(f"{address}/api/v3/domains/{base_url.removeprefix('http://')}")["url_count"]
+    stored = request_json(f"{address}/api/v3/domains/{base_url.removeprefix('http://')}")[
+        "url_count"
+    ]
     if stored != urls:
         raise ServeFailed(f"{stored} URLs are stored, not {urls}")
     submitted, finished = (datetime.fromisoformat(status[n]) for n in ("created_at", "finished_at"))
     return (finished - submitted).total_seconds()
 
 
-def ask(url: str, body: dict[str, Any] | None = None) -> Any:
-    """The JSON answer of our own service."""
+def request_json(url: str, body: dict[str, Any] | None = None) -> Any:
+    """The JSON response of the service; a POST if there is a body."""
     data = json.dumps(body).encode() if body is not None else None
     request = Request(url, data, {"Content-Type": "application/json"})  # noqa: S310 - our own address
     with urlopen(request, timeout=30) as answer:  # noqa: S310 - our own address

@@ -1,6 +1,6 @@
 """Prints how fast Siteatlas and its peers read each shape of sitemap, in CPU seconds.
 
-Each reading has a process of its own, and the readers take turns, so that a machine that becomes
+Each reading runs in a separate process, and the readers take turns, so that a machine that becomes
 slower does so for all of them.
 """
 

@@ -1,7 +1,7 @@
-"""Serves the files of a folder on loopback, in a process of its own.
+"""Serves the files of a folder on loopback, in a separate process.
 
-What it serves can be changed while it runs: `ServedSite` replaces the folder, and switches the
-validators off, which are `Last-Modified` and the responses 304 that follow from it.
+What it serves can be changed while it runs: `ServedSite` replaces the folder, and switches
+validators off: the header `Last-Modified` and the 304 responses that depend on it.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ WITHOUT_VALIDATORS = "without-validators"
 
 
 class QuietFiles(SimpleHTTPRequestHandler):
-    """Files with kept connections and without a line per request."""
+    """Files over keep-alive connections, without an access log."""
 
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
 
     def send_head(self) -> Any:
-        """Ignore what the client has, if the server gives no validators."""
+        """Ignore the validators of the client, if they are switched off."""
         if self._is_without_validators():
             del self.headers["If-Modified-Since"]
         return super().send_head()
 
     def send_header(self, keyword: str, value: str) -> None:
-        """Leave out the validator, if the server gives none."""
+        """Omit the validator, if validators are switched off."""
         if keyword != "Last-Modified" or not self._is_without_validators():
             super().send_header(keyword, value)
 
@@ -47,7 +47,7 @@ class QuietFiles(SimpleHTTPRequestHandler):
         return (Path(self.directory).parent / WITHOUT_VALIDATORS).exists()
 
     def log_message(self, format: str, *arguments: object) -> None:
-        """Say nothing."""
+        """Do not log requests."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
-"""Serves many tiny sites from one process: each has a loopback address of its own.
+"""Serves many tiny sites from one process, each at a different loopback address.
 
-Every site has a robots.txt and one sitemap of ten URLs. Answers are made beforehand, so that the
-measured program, and not this one, uses the machine.
+Every site has a robots.txt and one sitemap of ten URLs. Responses are created beforehand, so that
+the measured program, and not this one, uses the CPU.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class TinySite(asyncio.Protocol):
 
 
 def answers_of(number: int) -> dict[bytes, bytes]:
-    """What a site has."""
+    """The responses of a site, by path."""
     base = f"http://{address(number)}:{PORT}"
     entries = "".join(
         f"<url><loc>{base}/page-{page}</loc><lastmod>2026-11-01</lastmod></url>"
@@ -72,7 +72,7 @@ def answers_of(number: int) -> dict[bytes, bytes]:
 
 @contextmanager
 def tiny_sites(count: int) -> Iterator[list[str]]:
-    """Serve so many sites while the block runs; gives their addresses."""
+    """Serve `count` sites while the block runs; yields their addresses."""
     process = subprocess.Popen([sys.executable, __file__, str(count)])
     try:
         _wait_until_it_answers(process, count)
@@ -92,7 +92,7 @@ def _wait_until_it_answers(process: subprocess.Popen[bytes], count: int) -> None
             time.sleep(0.05)
         else:
             return
-    raise SystemExit(f"The tiny sites do not answer. Is port {PORT} taken?")
+    raise SystemExit(f"The tiny sites do not respond. Is port {PORT} in use?")
 
 
 async def serve(count: int) -> None:

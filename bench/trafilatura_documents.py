@@ -24,7 +24,7 @@ CONFIG["DEFAULT"]["MIN_FILE_SIZE"] = "1"
 
 def read(question: Question) -> Answer:
     answer = Answer(forms={url: clean_url(url) or url for url in question.expected})
-    parts = urlsplit(question.stands_for)
+    parts = urlsplit(question.original_url)
     base = f"{parts.scheme}://{parts.netloc}"
     if question.kind == "robots":
         answer.children = extract_robots_sitemaps(fetch_url(question.url, config=CONFIG), base)

@@ -19,16 +19,16 @@ from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 
-from bench.serve_command import ask, serving
+from bench.serve_command import request_json, serving
 from bench.tiny_sites import PORT, tiny_sites
 
 RECEIVERS = 10
-SECONDS_BETWEEN_QUESTIONS = 1
+SECONDS_BETWEEN_POLLS = 1
 
 
 @contextmanager
 def silent_receiver() -> Iterator[str]:
-    """A port that accepts connections and never answers; gives its host and port."""
+    """A port that accepts connections and never responds; yields its host and port."""
     with socket.create_server(("127.0.0.1", 0), backlog=100) as listener:
         held: list[socket.socket] = []
 
@@ -55,15 +55,15 @@ def measure(folder: Path, sites: int, receivers: int) -> tuple[float, float]:
         serving(folder, f"127.77.0.0/16:{PORT},{receiver}") as (pid, service),
     ):
         for number in range(receivers):
-            ask(f"{service}/api/v3/webhooks", {"url": f"http://{receiver}/{number}"})
+            request_json(f"{service}/api/v3/webhooks", {"url": f"http://{receiver}/{number}"})
         spent = cpu_seconds(pid)
-        batch = ask(f"{service}/api/v3/sitemap/batch/create", {"domains": addresses})
-        status = ask(service + batch["status_url"])
+        batch = request_json(f"{service}/api/v3/sitemap/batch/create", {"domains": addresses})
+        status = request_json(service + batch["status_url"])
         while status["completed_domains"] + status["failed_domains"] < sites:
-            time.sleep(SECONDS_BETWEEN_QUESTIONS)
-            status = ask(service + batch["status_url"])
+            time.sleep(SECONDS_BETWEEN_POLLS)
+            status = request_json(service + batch["status_url"])
         spent = cpu_seconds(pid) - spent
-        hooks = ask(f"{service}/api/v3/webhooks")["items"]
+        hooks = request_json(f"{service}/api/v3/webhooks")["items"]
         assert len(hooks) == receivers
         assert not any(hook["last_delivered_at"] for hook in hooks)
     ends = [_moment(one["end_time"]) for one in status["domain_statuses"].values()]

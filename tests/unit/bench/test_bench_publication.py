@@ -1,4 +1,4 @@
-"""The benchmark of publications works, and all that it changes is told."""
+"""The benchmark of publications works, and all its changes are published."""
 
 from __future__ import annotations
 
@@ -15,5 +15,5 @@ async def test_a_small_publication_is_measured() -> None:
     # Not `tmp_path`: the user that the server runs as may not enter its parents.
     with tempfile.TemporaryDirectory(prefix="siteatlas-publication-") as folder:
         figure = await measure_publication(Path(folder), urls=2_000, changes=100)
-    assert figure.told == {"added": 40, "moved": 10, "removed": 40}
+    assert figure.changes_by_kind == {"added": 40, "moved": 10, "removed": 40}
     assert 0 < figure.head_seconds < figure.seconds

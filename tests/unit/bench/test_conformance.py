@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from bench.conformance_page import missed, topics_table
-from bench.figure import Figure, standings
+from bench.figure import Figure, comparison_lines
 from bench.grades import Grade, grade
 from bench.readings import Answer
 from tests.corpus.cases import Case, load_cases
@@ -70,7 +70,7 @@ def test_the_table_counts_by_topic_and_the_list_names_what_is_missed():
 
 def test_each_figure_of_ours_is_set_against_every_peer():
     figures = [Figure("usp", 100, 10.0), Figure("scrapy", 100, 2.0), Figure("scan", 100, 4.0)]
-    assert standings(figures, {"usp", "scrapy"}) == [
+    assert comparison_lines(figures, {"usp", "scrapy"}) == [
         "scan: 2.50 x usp (ahead), 0.50 x scrapy (behind)"
     ]
-    assert standings([*figures[:2], Figure("scan", problem="no")], {"usp", "scrapy"}) == []
+    assert comparison_lines([*figures[:2], Figure("scan", problem="no")], {"usp", "scrapy"}) == []
