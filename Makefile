@@ -13,8 +13,8 @@ READY := $(VENV)/.ready
 READY_DEV := $(VENV)/.ready-dev
 # pip shows its progress on a terminal and is quiet elsewhere.
 PIP := $(BIN)/python -m pip --disable-pip-version-check $(shell [ -t 2 ] || echo --quiet)
-# They wait for leases, retries and processes, so two cores have work for three. In the order of their
-# folders: the files with the slowest tests come first, so that no process is left with one of them.
+# The tests mostly wait for leases, retries and processes, so three processes suit two cores. They run
+# in the order of their folders: the files with the slowest tests come first, none is left for the end.
 TEST_PROCESSES ?= 3
 # If set, as in .ci/run, up to three tests that failed are run again, alone.
 RETRY_FAILED ?=
@@ -113,7 +113,7 @@ screenshots: $(READY_DEV) ## take the screenshots of the documentation from the 
 bench: $(READY_DEV) ## benchmark against other tools on this machine
 	$(BIN)/python -m bench.run $(ARGS)
 
-bench-shapes: $(READY_DEV) ## compare how fast each shape of sitemap is read, beside other tools
+bench-shapes: $(READY_DEV) ## compare how fast Siteatlas and other tools read each shape of sitemap
 	$(BIN)/python -m bench.shapes $(ARGS)
 
 conformance: $(READY_DEV) ## run other tools on the test corpus and generate the comparison page

@@ -30,7 +30,12 @@ def retry(status: int, cache: Path) -> int:
     failed = sorted(json.loads(record.read_text(encoding="utf-8"))) if record.exists() else []
     if status != TESTS_FAILED or not 0 < len(failed) <= MAX_FAILURES:
         return status
-    print("\nFailed beside other tests; running again alone:", *failed, sep="\n  ", flush=True)
+    print(
+        "\nFailed while other tests were running; running again alone:",
+        *failed,
+        sep="\n  ",
+        flush=True,
+    )
     command = [sys.executable, "-m", "pytest", "-o", f"cache_dir={cache}", *failed]
     status = subprocess.run(command, cwd=PROJECT, check=False).returncode
     if status == 0:
