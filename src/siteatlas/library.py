@@ -297,7 +297,7 @@ class _ThreadedScan:
 
     def _call_in_scan_thread(self, callback: Callable[[], object]) -> None:
         """Call a function in the event loop of the thread of `scan_sync`."""
-        # The loop is closed when the scan has ended by itself.
+        # The loop is closed if the scan has already ended.
         with suppress(RuntimeError):
             if self._loop is not None:
                 self._loop.call_soon_threadsafe(callback)

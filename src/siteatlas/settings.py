@@ -60,7 +60,7 @@ RETENTION_DAYS = Number(above=0, greatest=36_500)
 class Settings(AccessSettings):
     """Every setting, its default and its limits. Each names its environment variable.
 
-    `load_settings` checks values; whoever creates the object passes valid ones.
+    `load_settings` checks values; code that creates the object must pass valid ones.
     """
 
     database_url: Secret | None = setting(

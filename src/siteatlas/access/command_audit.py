@@ -1,4 +1,4 @@
-"""Audit events of commands: whoever runs one on the machine needs no key, but leaves a trace."""
+"""Audit events of commands: running one on the machine needs no key, but is recorded."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ def generate_key() -> KeyText:
 
 
 def parse_key(text: str) -> KeyText:
-    """Read a key that somebody sent; KeyInvalid if it cannot be one of ours."""
+    """Parse the key of a request; KeyInvalid if it cannot be one of ours."""
     match = KEY.fullmatch(text) if len(text) <= MAX_KEY_CHARS else None
     if match is None or match["checksum"] != key_checksum(text[:-CHECKSUM_CHARS]):
         raise KeyInvalid

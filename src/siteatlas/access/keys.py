@@ -43,7 +43,7 @@ NO_HASH = hash_secret("")
 
 @dataclass(frozen=True, slots=True)
 class KeyRequest:
-    """What is asked of a new key; without a user it belongs to the user of its own name."""
+    """The request for a new key; without a user, the key belongs to the user of the same name."""
 
     name: str
     scopes: frozenset[Scope]

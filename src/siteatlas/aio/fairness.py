@@ -48,7 +48,7 @@ class FairLoop:
                 await asyncio.sleep(0)
 
     async def time_slices(self, work: Iterable[ItemT]) -> AsyncIterator[ItemT]:
-        """The items of an iterable, each produced in a time slice of its own."""
+        """The items of an iterable, each produced in a separate time slice."""
         making = iter(work)
         while True:
             async with self.time_slice():

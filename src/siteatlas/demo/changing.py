@@ -101,7 +101,7 @@ class ChangingSite:
         return SiteContent(self._documents, MISSING, expected_urls=count, expected_sitemaps=2)
 
     def _serve(self) -> None:
-        """Write all documents anew."""
+        """Write all documents again."""
         closed = [f"Disallow: /private-{n}/" for n in range(self._closed_paths)]
         named = [f"Sitemap: {self._base}/{section}.xml" for section in self._pages]
         self._documents["/"] = page(f"A {self._plan.name} that is never finished")

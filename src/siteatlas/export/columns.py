@@ -1,4 +1,4 @@
-"""The columns of an export: their names, order and types, which a version number stands for.
+"""The columns of an export: their names, order and types, which a version number identifies.
 
 A column is never renamed, and its type never changes, within a version; new ones come last.
 """
@@ -118,7 +118,7 @@ def _records(key: str, fields: Sequence[str], view: Any) -> list[dict[str, str |
 
 
 def _news(view: Any) -> dict[str, str | None] | None:
-    """The news of an entry, with the fields of its publication beside the others."""
+    """The news of an entry, with the fields of its publication among the others."""
     news = (view.extras or {}).get("news")
     if not isinstance(news, dict):
         return None

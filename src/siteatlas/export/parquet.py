@@ -1,4 +1,4 @@
-"""Parquet exports: `parquet_process.py` encodes the rows, in a process of its own.
+"""Parquet exports: `parquet_process.py` encodes the rows, in a separate process.
 
 pyarrow and its buffers take about 90 MB, which the service would keep after the export, and
 encoding takes longer than reading. Rows go to the process as pickled lists; an empty list requests

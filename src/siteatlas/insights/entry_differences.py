@@ -90,7 +90,7 @@ def differences(changes: Select[Any], numbers: NumberRange) -> Select[Any]:
     origin, fate = _origins(entries, numbers), _fates(entries, numbers)
     came_from = case((origin.c.is_left, origin.c.sitemap_id))
     before = func.coalesce(entries.c.before, case((origin.c.is_left, origin.c.state)))
-    is_told = or_(before.is_distinct_from(entries.c.after), came_from.is_not(None))
+    is_reported = or_(before.is_distinct_from(entries.c.after), came_from.is_not(None))
     sitemap, previous = SITEMAPS.alias("sitemap"), SITEMAPS.alias("previous")
     return (
         select(
@@ -105,7 +105,7 @@ def differences(changes: Select[Any], numbers: NumberRange) -> Select[Any]:
         .outerjoin(origin, _is_of(origin, entries))
         .outerjoin(fate, _is_of(fate, entries))
         .outerjoin(previous, previous.c.id == came_from)
-        .where(is_told, func.coalesce(fate.c.is_over, true()))
+        .where(is_reported, func.coalesce(fate.c.is_over, true()))
         .order_by(entries.c.sitemap_id, entries.c.url_hash)
     )
 

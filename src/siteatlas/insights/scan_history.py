@@ -1,4 +1,4 @@
-"""The last scans of sites, for the pictures beside their names and over time."""
+"""The last scans of sites, for the charts next to their names and over time."""
 
 from __future__ import annotations
 

@@ -86,7 +86,7 @@ class HttpClient(GatedClient):
         self.on_redirect: OnRedirect | None = None
 
     def check(self, address: WebAddress) -> None:
-        """Raise EgressDenied if the address shows by itself that it may not be contacted."""
+        """Raise EgressDenied if the address alone shows that it may not be contacted."""
         self._policy.check(address)
 
     @asynccontextmanager

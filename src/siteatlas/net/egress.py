@@ -115,12 +115,12 @@ class EgressPolicy:
             raise
 
     def check(self, address: WebAddress) -> None:
-        """Raise EgressDenied if the address shows by itself that it may not be contacted."""
+        """Raise EgressDenied if the address alone shows that it may not be contacted."""
         if self.refusal(address) is not None:
             raise EgressDenied
 
     def refusal(self, address: WebAddress) -> Refusal | None:
-        """Why the address shows by itself that it may not be contacted; nothing is looked up.
+        """Why the address alone shows that it may not be contacted; nothing is looked up.
 
         For the person who typed the address. API clients only learn that it is refused.
         """

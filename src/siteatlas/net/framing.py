@@ -110,7 +110,7 @@ class BoundedHandler(ResponseHandler, asyncio.BufferedProtocol):
         return None
 
     def _abort_response(self, error: HttpProtocolError) -> None:
-        """Close the connection to the site; whoever reads the response gets the error."""
+        """Close the connection to the site; the reader of the response gets the error."""
         transport, body = self.transport, self._body
         self._buffer.clear()
         self.set_exception(error)

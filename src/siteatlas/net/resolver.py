@@ -78,7 +78,7 @@ class DnsResolver:
 class DnsQuery:
     """One lookup by c-ares on the event loop; use it with `with`.
 
-    It has a channel of its own, made in a tenth of a millisecond. So a changed resolv.conf takes
+    It has a separate channel, created in a tenth of a millisecond. So a changed resolv.conf takes
     effect at once, each lookup has its own source port, and a cancelled one leaves nothing behind.
     """
 

@@ -1,7 +1,7 @@
-"""Delivers messages: claims endpoints, and gives each of them a turn in one of its slots.
+"""Delivers messages: claims endpoints, and runs a turn of each of them in one of its slots.
 
 The database decides who delivers to an endpoint, so any number of processes may run a dispatcher.
-Endpoints have slots of their own here, and share one database connection, so that they never hold
+Endpoints have separate slots here, and share one database connection, so that they never hold
 up a scan.
 """
 

@@ -1,4 +1,4 @@
-"""Webhook endpoints: checks what is asked of one, and creates, changes, replays and tests it.
+"""Webhook endpoints: checks requests for new ones, and creates, changes, replays and tests it.
 
 The caller owns the transaction, except that of a test message, which no transaction waits for.
 """
@@ -40,7 +40,7 @@ SECRET_OVERLAP = timedelta(hours=24)
 
 @dataclass(frozen=True, slots=True)
 class EndpointRequest:
-    """What is asked of a new endpoint; no types means all types, no domains all sites."""
+    """The request for a new endpoint; no types means all types, no domains all sites."""
 
     url: str
     types: Collection[str] | None = None
@@ -59,7 +59,7 @@ class NewEndpoint:
 async def create_endpoint(
     session: AsyncSession, request: EndpointRequest, policy: EgressPolicy, created_by: UUID
 ) -> NewEndpoint:
-    """Store an endpoint that is told of everything published from now on."""
+    """Store an endpoint that gets a message about everything published from now on."""
     values: dict[str, Any] = {
         "url": checked_url(request.url, policy),
         "types": checked_types(FEED_TYPES if request.types is None else request.types),

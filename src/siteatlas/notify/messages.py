@@ -1,4 +1,4 @@
-"""The messages of webhooks: their ids and their bodies, from what the change feed tells.
+"""The messages of webhooks: their ids and their bodies, from the events of the change feed.
 
 A message is built for each attempt; its id depends only on the feed, so that it is the same each
 time. A body is smaller than 20 kB: what does not fit is left out, and `changes_url` leads to it.
@@ -113,7 +113,7 @@ def _first(events: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _scan_data(scan: Scan, samples: list[ChangeView]) -> dict[str, Any]:
-    """What is told of a published scan."""
+    """The data of a message about a published scan."""
     return {
         "scope": scan.scope.value,
         "partial": scan.partial,
@@ -133,7 +133,7 @@ def _sample(event: ChangeView) -> dict[str, Any]:
 
 
 def _held_data(event: Mapping[str, Any]) -> dict[str, Any]:
-    """What is told of held removals: how many, and the documents in the way."""
+    """The data of a message about held removals: how many, and which documents hold them."""
     documents = list(event.get("documents", ()))
     shown = _fitting(documents[:MAX_HELD_DOCUMENTS])
     more = event.get("more_documents", 0) + len(documents) - len(shown)
@@ -141,7 +141,7 @@ def _held_data(event: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _robots_data(event: Mapping[str, Any]) -> dict[str, Any]:
-    """What is told of one robots.txt that changed; a long difference is cut."""
+    """The data of a message about a changed robots.txt; a long diff is truncated."""
     diff = event.get("diff") or ""
     is_cut = bool(event.get("diff_truncated")) or len(diff) > MAX_DIFF_CHARS
     return {**event, "diff": diff[:MAX_DIFF_CHARS] or None, "diff_truncated": is_cut}

@@ -78,11 +78,11 @@ class Turn:
         try:
             await self._deliver_or_fail()
         except DatabaseError as error:
-            # The lease ends by itself; a message that was sent meanwhile is sent again.
+            # The lease expires; a message that was sent meanwhile is sent again.
             log.warning("webhook_interrupted", webhook_id=str(self._endpoint.id), reason=error.code)
 
     async def _deliver_or_fail(self) -> None:
-        """Deliver; an unexpected error is a failed attempt, so that it is not repeated for ever."""
+        """Deliver; an unexpected error is a failed attempt, so that it is not repeated forever."""
         try:
             async with self._connections:
                 await self._deliver()
@@ -209,7 +209,7 @@ def _filter_of(endpoint: ClaimedEndpoint) -> MessageFilter:
 
 
 def _warn_of_lost_messages(endpoint: ClaimedEndpoint, head: FeedHeadView) -> None:
-    """Log that events were removed from the feed before an endpoint was told of them."""
+    """Log that events were removed from the feed before they were sent to an endpoint."""
     if endpoint.position < head.retained_from:
         log.warning(
             "webhook_messages_lost",

@@ -105,7 +105,7 @@ class ScannedDocument:
         """Forget what makes the document unchanged, until it has been read to the end.
 
         Else, if only half of a new version were stored and the site returned to the old one, a
-        response 304 would keep that half for ever.
+        response 304 would keep that half forever.
         """
         if not self.fresh:
             self.changes |= {"etag": None, "last_modified": None, "content_hash": None}

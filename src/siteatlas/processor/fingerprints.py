@@ -66,7 +66,7 @@ class Fingerprints:
 
 
 def _are_equal(values: Sequence[object]) -> bool:
-    """Whether a column has one value only, as in most documents; the last one tells it at once."""
+    """Whether a column has only one value, as in most documents; the last one is checked first."""
     return not values or (values[0] == values[-1] and values.count(values[0]) == len(values))
 
 

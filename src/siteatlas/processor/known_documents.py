@@ -1,4 +1,4 @@
-"""What the scanner is told of documents that are stored: whether it may ask for changes only.
+"""What the scanner needs to know of stored documents: whether it may send conditional requests.
 
 Also loads what is stored of a document that is about to be read.
 """

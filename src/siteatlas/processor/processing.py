@@ -1,6 +1,6 @@
 """One job from its claim to its final status: open the scan, drive the scanner, publish.
 
-No transaction waits for the network: batches are written in transactions of their own. The
+No transaction waits for the network: batches are written in separate transactions. The
 consumer takes the claim and renews the lease.
 """
 

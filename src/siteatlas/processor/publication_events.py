@@ -19,7 +19,7 @@ from siteatlas.storage.statements.feed_events import (
     add_document_events,
     add_domain_event,
 )
-from siteatlas.storage.statements.new_documents import tell_new_documents, tell_silent_reads
+from siteatlas.storage.statements.new_documents import report_new_documents, report_silent_reads
 from siteatlas.storage.statements.robots_files import record_robots
 from siteatlas.storage.statements.scan_summary import ScanSummary
 from siteatlas.storage.statements.vanished_sitemaps import mark_gone, mark_returned
@@ -27,7 +27,7 @@ from siteatlas.storage.statements.vanished_sitemaps import mark_gone, mark_retur
 
 @dataclass(frozen=True, slots=True)
 class EventWriter:
-    """Writes the events of one scan. Without a baseline the feed tells nothing of documents."""
+    """Writes the events of one scan. Without a baseline there are no events of documents."""
 
     session: AsyncSession
     scan_id: int
@@ -39,9 +39,9 @@ class EventWriter:
         if is_baseline:
             await add_baselines(self.session, self.scan_id)
         elif self.summary.has_baseline and self.summary.silent:
-            ids = await tell_silent_reads(self.session, self.scan_id, self.domain_id)
+            ids = await report_silent_reads(self.session, self.scan_id, self.domain_id)
             await self._add(FeedEventKind.BASELINE, ids)
-        # Afterwards, for a document that is told of now has no silent read to tell of.
+        # Afterwards, because a document that is reported now has no silent read to report.
         appeared = await self._appeared_documents()
         left = await mark_gone(self.session, list(decision.gone))
         if self.summary.has_baseline:
@@ -49,12 +49,12 @@ class EventWriter:
             await self._add_gone(decision.gone, left)
 
     async def _appeared_documents(self) -> list[UUID]:
-        """The documents that were gone and are back, and those that were never told of."""
+        """The documents that were gone and are back, and those that were never reported."""
         appeared: list[UUID] = []
         if self.summary.returned:
             appeared += await mark_returned(self.session, self.domain_id, self.scan_id)
         if self.summary.new:
-            new = await tell_new_documents(self.session, self.scan_id)
+            new = await report_new_documents(self.session, self.scan_id)
             appeared += [document for document in new if document not in appeared]
         return appeared
 

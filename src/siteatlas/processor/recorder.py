@@ -151,7 +151,7 @@ class Recorder:
         self._record_partial_reason(event.code)
 
     async def _open_document(self, event: DocumentOpened) -> None:
-        """Add an opened document to the batch; start to load its entries beside other work."""
+        """Add an opened document to the batch; start to load its entries concurrently."""
         await self._look_up([event.url, event.requested_url])
         document = self._resolve_redirect(event.url, event.requested_url, event.method)
         document.found_by(event.method)
@@ -250,7 +250,7 @@ class Recorder:
         """The document at the final URL; the listed one is dropped if it redirects to another."""
         listed = self._documents.find(requested_url)
         document = self._documents.resolve_redirect(url, requested_url, method)
-        # A redirect led to another document. A row of the listed one would stay pending for ever
+        # A redirect led to another document. A row of the listed one would stay pending forever
         # and be loaded by every later scan (decision 0017). Once written, it is closed at the end.
         if listed is not None and listed is not document and not listed.stored:
             self._batch.new_sitemaps.pop(listed.id, None)

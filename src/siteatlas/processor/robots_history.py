@@ -1,4 +1,4 @@
-"""What the feed tells of a robots.txt that changed: a readable difference, limited in size."""
+"""The event for a robots.txt that changed: a readable diff, limited in size."""
 
 from __future__ import annotations
 

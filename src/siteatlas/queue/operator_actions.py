@@ -52,7 +52,7 @@ async def remove_domain_and_jobs(
     """Delete a site: its waiting job is cancelled, a running one must be stopped first.
 
     The site is locked before its jobs are looked at, so that none is added meanwhile. The feed
-    tells of it under a number of its own, so the transaction should end with this.
+    reports it under a separate number, so the transaction should end with this.
     `check_owner` is called with the owner of each row, and whether it is shared; it raises if it
     may not be changed.
     """

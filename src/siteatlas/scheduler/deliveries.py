@@ -1,6 +1,6 @@
 """When webhook messages are delivered: the loop around the dispatcher of `siteatlas.notify`.
 
-It looks for new publications by itself, about once a second: publications do not know of it. While
+It polls for new publications, about once a second: publications do not know of it. While
 endpoints wait for a slot, it looks whenever one becomes free.
 """
 
@@ -23,7 +23,7 @@ IDLE_SECONDS = 15.0
 
 
 class DeliveryLoop:
-    """One per process, beside the consumer."""
+    """One per process, next to the consumer."""
 
     def __init__(self, settings: Settings, policy: EgressPolicy) -> None:
         self._dispatcher = Dispatcher(settings, policy)

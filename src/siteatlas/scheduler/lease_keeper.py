@@ -1,7 +1,7 @@
 """Keeps the leases of the jobs that a process holds, and stops those that it may not work on.
 
 The heartbeat renews all leases in one statement and reports the worker; what a lost lease means for
-the job is decided by whoever rescues it (`queue.claims`).
+the job is decided by the worker that rescues it (`queue.claims`).
 """
 
 from __future__ import annotations

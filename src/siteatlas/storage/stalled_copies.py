@@ -1,10 +1,9 @@
-"""Ends statements whose client is gone in the middle of them: no limit of the server does.
+"""Ends statements whose client disappeared in the middle of them: no timeout of the server does.
 
 A backend that waits for the client inside COPY ignores every timeout of PostgreSQL. So does one
-that has parsed a statement and waits for its parameters: the driver asks for the two in turn, and
-only a backend at the end of a statement counts as idle. What they hold, not committed, is in the
-way of others: rows of whoever writes the same documents next, and jobs, which a rescue passes over
-while they are locked.
+that has parsed a statement and waits for its parameters: the driver sends the two in turn, and
+only a backend at the end of a statement counts as idle. Their uncommitted rows and locks
+block others: the next writer of the same documents, and rescues, which skip locked jobs.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ router = APIRouter(include_in_schema=False)
 
 
 class Broadcaster:
-    """Polls the database while somebody listens, and wakes all listeners when the mark changes."""
+    """Polls the database while there are listeners, and wakes them when the mark changes."""
 
     def __init__(self) -> None:
         self._mark = ""

@@ -23,7 +23,7 @@ NOT_PAGES = ("/api/", "/static/", "/health", "/metrics", "/events", "/openapi.js
 class VersionedFiles(StaticFiles):
     """Files that a browser may keep.
 
-    An address with a version is that of one content for ever; any other is asked about each time,
+    An address with a version always has the same content; any other is revalidated each time,
     so that an update is seen. They are public: they hold code and no data.
     """
 

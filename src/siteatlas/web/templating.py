@@ -130,7 +130,7 @@ def redirect(location: str) -> RedirectResponse:
 
 @cache
 def asset(path: str) -> str:
-    """The address of a static file; it changes with the content, so it may be cached for ever."""
+    """The address of a static file; it changes with the content, so it may be cached forever."""
     digest = hashlib.sha256((STATIC / path).read_bytes()).hexdigest()[:12]
     return f"/static/{path}?v={digest}"
 

@@ -1,4 +1,4 @@
-"""`siteatlas compare`: the stored URLs of a site beside a list, another site or another scan."""
+"""`siteatlas compare`: the stored URLs of a site against a list, another site or another scan."""
 
 from __future__ import annotations
 

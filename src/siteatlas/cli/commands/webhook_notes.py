@@ -1,4 +1,4 @@
-"""What `siteatlas webhooks` prints beside its results: what else a receiver needs to get messages.
+"""What `siteatlas webhooks` prints besides its results: what else a receiver needs to get messages.
 
 The deliveries are made by the service and the workers, whose environment can differ from that of
 the shell in which a command runs.

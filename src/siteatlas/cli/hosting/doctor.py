@@ -170,7 +170,7 @@ async def check_network(settings: Settings, site: str) -> list[Finding]:
 
 
 async def _check(check: str, address: WebAddress, work: Awaitable[str]) -> Finding:
-    """The finding of a check that gives a message or raises an error."""
+    """The finding of a check that returns a message or raises an error."""
     try:
         return ok(check, await work)
     except SiteatlasError as error:

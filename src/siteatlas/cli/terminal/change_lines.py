@@ -1,6 +1,6 @@
 """Formats events of the change feed for people: a heading per scan, then one line per change.
 
-What a sitemap listed before and after is on a line of its own, so that lines fit 80 columns.
+What a sitemap listed before and after is on a separate line, so that lines fit 80 columns.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ MIN_ADDRESS_WIDTH = 16
 
 @dataclass(frozen=True, slots=True)
 class ShownProblem:
-    """One kind of problem in one place; `remark` stands behind the count."""
+    """One kind of problem in one place; `remark` follows the count."""
 
     code: str
     where: str | None

@@ -2,8 +2,8 @@
 
 A site may name sitemaps on foreign hosts in robots.txt or in its home page, a few of them. An
 index may not: its entries are followed on hosts of the site, on the host of the index itself and
-on hosts that the site named. A redirect counts like a document. So neither an
-index nor a redirect can turn a scan against the host of somebody else.
+on hosts that the site named. A redirect counts like a document. So neither an index nor a redirect
+can direct a scan at a third-party host.
 """
 
 from __future__ import annotations

@@ -263,7 +263,7 @@ class Visitor:
         if content_hash is not None:
             self._frontier.is_new_content(content_hash.content)
         if self._budget.admit(known.entry_count) < known.entry_count:
-            # Documents that are read beside it have used up the limit since it was requested.
+            # Documents that are read concurrently have used up the limit since it was requested.
             await self._emit(ProblemSeen(ProblemCode.URL_LIMIT.value, reading.url))
         await emit_verdict(
             self._emit, reading.candidate, Verdict.ACCEPTED, ProblemCode.UNCHANGED, reading=reading

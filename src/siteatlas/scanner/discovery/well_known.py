@@ -41,7 +41,7 @@ FIRST_PATHS = USUAL_PATHS[:2]
 
 
 class Cms(StrEnum):
-    """Systems that keep their sitemaps at places of their own."""
+    """Systems that have their sitemaps at non-standard paths."""
 
     PRESTASHOP = "prestashop"
     MAGENTO = "magento"

@@ -54,7 +54,7 @@ class Body:
 
     @property
     def is_compressed(self) -> bool:
-        """Whether the document is gzip, which tells its end."""
+        """Whether the document is gzip, which marks its end."""
         return self._layer.is_gzip
 
     def feed(self, chunk: bytes) -> Iterator[bytes]:

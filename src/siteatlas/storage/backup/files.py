@@ -39,7 +39,7 @@ def backup_target(name: str) -> Iterator[BinaryIO]:
 
 @contextmanager
 def _unfinished(path: Path) -> Iterator[tuple[BinaryIO, Path]]:
-    """A new file beside `path`, deleted at the end if it still has its first name.
+    """A new file next to `path`, deleted at the end if it still has its first name.
 
     Its name is unique, since two processes may write a backup to one path. Only its owner may read
     it: a backup holds everything that is stored.

@@ -87,7 +87,7 @@ def check_reach(data_dir: Path, user: ServerUser) -> None:
 
 
 def make_socket_directory(data_dir: Path, user: ServerUser) -> Path:
-    """Create the socket directory beside the data, or a temporary one if the path is unusable.
+    """Create the socket directory next to the data, or a temporary one if the path is unusable.
 
     Anybody can guess the name of the temporary one and take it first; a random name follows then.
     Not below /run/user, which ends with the last session of its user, unlike the server.

@@ -42,11 +42,11 @@ def written_major(data_dir: Path) -> str | None:
 
 
 class EmbeddedServer:
-    """A PostgreSQL server of our own, started by its first user and stopped by its last.
+    """A PostgreSQL server that Siteatlas runs, started by its first user and stopped by its last.
 
     `server.lock` is held while a process starts or stops the server. `users.lock` is held shared
-    by every process that uses it, so that a killed process leaves by itself; whoever can have it
-    alone is the last. A server without users is found by its socket and used on.
+    by every process that uses it, so that a killed process is no longer counted; the process that
+    gets it exclusively is the last. A server left without users is found by its socket and reused.
     """
 
     def __init__(

@@ -28,7 +28,7 @@ class Sitemap(Base):
     `last_complete_at` is the last read that was complete or unchanged. `read_version` is the
     version of the reader that read it: null if it was never read completely, 0 before the change
     feed existed; a read by another version is silent. `baseline_scan_id` is the scan of the last
-    silent read, or the one that told of a new document. `lastmod_streak` and `lastmod_sample`
+    silent read, or the one that reported a new document. `lastmod_streak` and `lastmod_sample`
     (dates by hash) decide whether the dates of entries are trusted, see `processor.lastmod_trust`.
     `vanished_at` is when a scan first found that nothing names the document any more or that it
     answers 404 or 410; once that is confirmed, `gone_at` is set. `url_breakdown` counts the URLs

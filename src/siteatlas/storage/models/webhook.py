@@ -39,7 +39,7 @@ class DisabledReason(StrEnum):
 
 
 class WebhookEndpoint(Base):
-    """Who is told what, and up to where in the feed.
+    """Who receives which messages, and how far in the feed.
 
     All messages up to the one of rank `position_rank` of the number `position` were delivered or
     were not for this endpoint. A process holds the endpoint until `lease_until`; `fence` grows with

@@ -13,7 +13,7 @@ from siteatlas.storage.models.base import Base, CreatedAt
 class Worker(Base):
     """One process. No other table points here, so that a dead worker can always be forgotten.
 
-    One that stopped in good order has no slots.
+    One that shut down gracefully has no slots.
     """
 
     __tablename__ = "workers"

@@ -23,7 +23,7 @@ USE_GRAIN_SECONDS = 60
 
 @dataclass(frozen=True, slots=True)
 class StoredKey:
-    """What is needed to check a key that somebody sent."""
+    """What is needed to check the key of a request."""
 
     id: str
     user_id: UUID

@@ -1,6 +1,6 @@
 """What the changes of a scan mean for the site: kinds of arrivals and departures of URLs.
 
-Each read of a document tells what happened to its entries. Here that is compared with the other
+Each read of a document shows what happened to its entries. Here that is compared with the other
 documents of the site, in batches: a URL that is also listed elsewhere is a duplicate, one that is
 missing elsewhere has moved. `other_entries` finds what other documents list.
 """
@@ -102,7 +102,7 @@ class Rows:
 
     @property
     def comes_first(self) -> ColumnElement[bool]:
-        """Of several rows of the same URL, one tells of the URL."""
+        """Of several rows of the same URL, one reports the URL."""
         return self.other.c.sitemap_id < self.entries.c.sitemap_id
 
     @property
@@ -117,7 +117,7 @@ class Rows:
 
     @property
     def departs_first(self) -> ColumnElement[bool]:
-        """Of several departures of the same URL, one tells of the URL."""
+        """Of several departures of the same URL, one reports the URL."""
         was_listed = self.change.c.before.is_not(None)
         own_was_listed = self.own.c.before.is_not(None)
         return or_(
@@ -168,10 +168,12 @@ def _any(condition: ColumnElement[bool]) -> ColumnElement[bool]:
 
 
 def _stays(rows: Rows) -> ColumnElement[bool]:
-    """Whether another document lists the URL and did before, or is the one that tells of it."""
+    """Whether another document lists the URL and did before, or is the one that reports it."""
     known = and_(~rows.is_missing, ~rows.is_of(NEWCOMERS))
-    tells = or_(rows.is_of((ChangeKind.MOVED,)), and_(rows.is_of(NEWCOMERS), rows.comes_first))
-    return _any(and_(rows.is_listed, or_(known, tells)))
+    reports_url = or_(
+        rows.is_of((ChangeKind.MOVED,)), and_(rows.is_of(NEWCOMERS), rows.comes_first)
+    )
+    return _any(and_(rows.is_listed, or_(known, reports_url)))
 
 
 def _left_by(rows: Rows) -> ColumnElement[Any]:
@@ -282,7 +284,7 @@ def _classify_arrivals(lookup: Lookup) -> Any:
 def _classify_departures(lookup: Lookup) -> Any:
     """Set the kinds of departures: a URL that another document still lists stays in the site.
 
-    Of several departures of a URL in one scan, that with the lowest id tells of the URL; first of
+    Of several departures of a URL in one scan, that with the lowest id reports the URL; first of
     all those of entries that were listed before the scan, since they are counted.
     """
     batch = _batch(DEPARTURES, lookup)
@@ -378,7 +380,7 @@ class ChangeCounts:
 async def count_changes(session: AsyncSession, scan_id: int) -> ChangeCounts:
     """Count the changes of a scan.
 
-    What came and left between two publications is told, but was never counted.
+    What came and left between two publications is reported, but was never counted.
     """
     rows = (await session.execute(COUNT_CHANGES, {"of_scan": scan_id})).all()
     came = sum(row.changes for row in rows if row.kind in (ChangeKind.ADDED, ChangeKind.BACK))

@@ -1,6 +1,6 @@
 """Taking over the changes of scans that ended without being published.
 
-The next scan of the site that is published tells them under its own number, merged with its own:
+The next scan of the site that is published reports them under its own number, merged with its own:
 of two changes of an entry the state before the first and the state after the last count. A move is
 first split into an arrival and a departure: by the time of the next scan, the URL may have moved
 back or on, and moves are judged again for the whole site.

@@ -31,7 +31,7 @@ RECORDED_COUNTS = select(
     DOMAINS.c.sitemap_count, DOMAINS.c.url_count, DOMAINS.c.distinct_url_count
 ).where(DOMAINS.c.id == bindparam("of_domain"))
 _CHANGE = update(DOMAINS).where(DOMAINS.c.id == bindparam("of_domain"))
-# A change of the origin is recorded with the scan that tells of it.
+# A change of the origin is recorded with the scan that reports it.
 RECORD_FIRST_ORIGIN = _CHANGE.where(DOMAINS.c.origin.is_(None)).values(
     origin=bindparam("answered_at")
 )

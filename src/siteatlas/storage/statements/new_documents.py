@@ -1,4 +1,4 @@
-"""Documents that the feed has not told of: new ones, and those that were read silently."""
+"""Documents that the feed has not reported: new ones, and those that were read silently."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TELL_NEW_DOCUMENTS = (
     .values(baseline_scan_id=_SCAN)
     .returning(SITEMAPS.c.id)
 )
-# Such a read may belong to a scan that was not published; this scan tells of it.
+# Such a read may belong to a scan that was not published; this scan reports it.
 TELL_SILENT_READS = (
     update(SITEMAPS)
     .where(SITEMAPS.c.domain_id == bindparam("of_domain", type_=Uuid()), silent_read_untold())
@@ -26,12 +26,12 @@ TELL_SILENT_READS = (
 )
 
 
-async def tell_new_documents(session: AsyncSession, scan_id: int) -> list[UUID]:
-    """The documents that a scan has read and the feed has not told of; this scan does."""
+async def report_new_documents(session: AsyncSession, scan_id: int) -> list[UUID]:
+    """The documents that a scan has read and the feed has not reported; this scan does."""
     return list((await session.scalars(TELL_NEW_DOCUMENTS, {"scan": scan_id})).all())
 
 
-async def tell_silent_reads(session: AsyncSession, scan_id: int, domain_id: UUID) -> list[UUID]:
-    """The documents with a silent read that is not in the feed yet; this scan tells of it."""
+async def report_silent_reads(session: AsyncSession, scan_id: int, domain_id: UUID) -> list[UUID]:
+    """The documents with a silent read that is not in the feed yet; this scan reports it."""
     values = {"scan": scan_id, "of_domain": domain_id}
     return list((await session.scalars(TELL_SILENT_READS, values)).all())

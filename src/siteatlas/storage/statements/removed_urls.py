@@ -98,7 +98,7 @@ def _groups(*, whole_documents: bool) -> CTE:
 
 
 def _removal(*, whole_documents: bool) -> Any:
-    """Remove a batch of the URLs of some groups; gives the number of URLs."""
+    """Remove a batch of the URLs of some groups; returns the number of URLs."""
     groups = _groups(whole_documents=whole_documents)
     urls = SITEMAP_URLS
     of_group = urls.c.sitemap_id == groups.c.sitemap_id
@@ -184,7 +184,7 @@ def _told(removed: CTE) -> Any:
 def _told_of_origins(removed: CTE) -> Any:
     """The departures of removed URLs from the documents that they moved from in this scan.
 
-    The move is no longer told: for readers of the feed, the URL leaves the document it was in.
+    The move is no longer reported: for readers of the feed, the URL leaves the document it was in.
     """
     move = URL_CHANGES.alias("move")
     moves = (

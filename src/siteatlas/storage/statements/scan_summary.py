@@ -49,7 +49,7 @@ def silent_read_untold() -> Any:
     )
 
 
-# All that the feed has told of, by a baseline or as added, have a scan that did.
+# All that the feed has reported, by a baseline or as added, have a scan that did.
 IS_NEW = and_(_STATE.in_(READ), SITEMAPS.c.baseline_scan_id.is_(None))
 
 # Statements of every scan are made once: making one costs as much as running it.
@@ -144,7 +144,7 @@ class ScanSummary:
 
     @property
     def has_baseline(self) -> bool:
-        """Whether the feed tells of the URLs of this site."""
+        """Whether the feed reports the URLs of this site."""
         return self.baseline_scan_id is not None
 
 

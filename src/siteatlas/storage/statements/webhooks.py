@@ -95,7 +95,7 @@ async def delete_endpoint(session: AsyncSession, endpoint_id: UUID) -> bool:
 
 
 async def _update(session: AsyncSession, endpoint_id: UUID, **values: Any) -> bool:
-    """Set columns of an endpoint and take it from whoever is sending to it."""
+    """Set columns of an endpoint and take it from the worker that is sending to it."""
     statement = (
         update(WEBHOOK_ENDPOINTS)
         .where(WEBHOOK_ENDPOINTS.c.id == endpoint_id)

@@ -50,7 +50,7 @@ async def show_changes(request: Request, session: ReadSession, context: Context)
 async def show_publication(
     request: Request, session: ReadSession, seq: Annotated[int, Path(ge=1, le=2**63 - 1)]
 ) -> HTMLResponse:
-    """The events of one number: a part of the list, or a page of its own."""
+    """The events of one number: a part of the list, or a separate page."""
     page = await read_publication(session, seq, EVENTS_SHOWN)
     is_part = request.headers.get("HX-Request") == "true"
     template = "parts/events.html" if is_part else "publication.html"

@@ -99,7 +99,7 @@ async def act_on_domains(request: Request, context: Context, identity: CurrentId
 
 @retry_when_busy
 async def _act(name: str, action: str, identity: Identity) -> None:
-    """Do one thing to one site in a transaction of its own."""
+    """Apply an action to one site in a separate transaction."""
     async with get_session() as session, session.begin():
         if action == "remove":
             await remove_domain_and_jobs(session, name, owner_check(identity))

@@ -153,7 +153,7 @@ async def act_on_matching_jobs(
 
 @retry_when_busy
 async def _act(ident: str, action: str, identity: Identity) -> int:
-    """Cancel or retry a job in a transaction of its own; return its number."""
+    """Cancel or retry a job in a separate transaction; return its number."""
     if action not in ACTIONS:
         raise InputError("A job can be cancelled or retried.")
     async with get_session() as session, session.begin():

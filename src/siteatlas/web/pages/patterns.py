@@ -1,4 +1,4 @@
-"""All parts that pages are made of, in all their states, for whoever changes the style sheet.
+"""All parts that pages are made of, in all their states, for those who change the style sheet.
 
 Served only with the log level `debug`.
 """
@@ -24,7 +24,7 @@ router = APIRouter(include_in_schema=False)
 
 @router.get("/_patterns", dependencies=[READ], response_class=HTMLResponse)
 async def show_patterns(request: Request) -> HTMLResponse:
-    """The parts, with made-up values."""
+    """The parts, with sample values."""
     return render(
         request,
         "patterns.html",

@@ -1,4 +1,4 @@
-"""Scan a site: the form on a page of its own, and what it submits from every page."""
+"""Scan a site: the form on a separate page, and what it submits from every page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Webhooks: who is told of what, how far each receiver got, and the last deliveries.
+"""Webhooks: who receives what, how far each receiver got, and the last deliveries.
 
 The secret of a new webhook is on the page that answers the form, and nowhere else.
 """
@@ -114,7 +114,7 @@ async def act_on_webhook(context: Context, webhook_id: UUID, action: str) -> Res
 
 @retry_when_busy
 async def _act(webhook_id: UUID, action: str, context: Services) -> None:
-    """Do one thing to a webhook in a transaction of its own."""
+    """Apply an action to a webhook in a separate transaction."""
     if action not in {"enable", "disable", "delete"}:
         raise InputError("A webhook can be tested, enabled, disabled or deleted.")
     async with get_session() as session, session.begin():

@@ -176,7 +176,7 @@ _prefixes_of_usual_root = lru_cache(maxsize=256)(_prefixes_of_root)
 
 
 def _parsed_prefixes(document: str) -> frozenset[str] | None:
-    """Parse the root of an XML sitemap as a document of its own; its namespace prefixes."""
+    """Parse the root of an XML sitemap as a separate document; returns its namespace prefixes."""
     parser = etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=False)
     try:
         root = etree.fromstring(document.encode(), parser)
