@@ -151,6 +151,6 @@ def test_an_application_with_an_unmarked_route_does_not_start(marks: list[Any]):
 
 
 @pytest.mark.parametrize("path", ["/nothing", "/api/v3/nothing", "/static", "/healthy", "/health/"])
-async def test_what_is_not_there_is_not_told_to_strangers(closed_app: FastAPI, path: str):
+async def test_what_does_not_exist_is_not_revealed_to_strangers(closed_app: FastAPI, path: str):
     async with client_with(closed_app) as client:
         assert (await client.get(path)).status_code == 401

@@ -177,7 +177,7 @@ async def test_a_second_request_has_its_own_time(any_port_app: FastAPI):
         assert b"headers_too_slow" in await client.rest()
 
 
-async def test_a_body_that_goes_on_after_its_answer_is_cut_off(any_port_app: FastAPI):
+async def test_a_body_that_continues_after_its_response_is_cut_off(any_port_app: FastAPI):
     async with serving(any_port_app, QUICK) as (connect, _):
         client = await connect()
         await client.send(

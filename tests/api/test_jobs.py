@@ -134,7 +134,9 @@ async def test_other_jobs_cannot_be_retried(client: httpx.AsyncClient, status: s
     assert (response.status_code, response.json()["code"]) == (409, "job_state_conflict")
 
 
-async def test_a_job_beside_an_active_one_cannot_be_retried(client: httpx.AsyncClient):
+async def test_a_job_cannot_be_retried_while_another_one_of_its_site_is_active(
+    client: httpx.AsyncClient,
+):
     async with transaction() as session:
         domain = await add_domain(session)
         old = await add_job(session, domain, status="failed", dedup_key="example.com")

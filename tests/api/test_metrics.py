@@ -121,7 +121,7 @@ async def test_the_work_of_this_process_is_counted(client: httpx.AsyncClient):
         assert 0 < grown[f"{name}_sum"] < 60
 
 
-async def test_memory_files_and_start_of_the_process_are_told(client: httpx.AsyncClient):
+async def test_memory_files_and_start_of_the_process_are_reported(client: httpx.AsyncClient):
     if sys.platform != "linux":
         pytest.skip("read from /proc")
     found = samples((await client.get("/metrics")).text)
@@ -131,7 +131,7 @@ async def test_memory_files_and_start_of_the_process_are_told(client: httpx.Asyn
     assert 0 < time.time() - found["process_start_time_seconds"] < 3600
 
 
-async def test_without_a_database_the_process_still_tells_of_itself(
+async def test_without_a_database_process_metrics_are_still_reported(
     cut_off_client: httpx.AsyncClient,
 ):
     response = await cut_off_client.get("/metrics")

@@ -175,7 +175,7 @@ async def test_a_paused_site_is_not_resumed_by_another_user(users: Users):
     assert (await users.ann.get(SITE)).json()["paused"] is True
 
 
-async def test_whoever_watches_a_site_that_nobody_watches_becomes_its_owner(users: Users):
+async def test_a_user_who_watches_an_unwatched_site_becomes_its_owner(users: Users):
     await scan(users.ann)
     assert (
         await users.bob.post("/api/v3/domains", json={"domain": "example.com"})

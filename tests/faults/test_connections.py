@@ -74,7 +74,7 @@ async def test_a_worker_in_a_black_hole_stops_its_job_and_another_one_ends_it(
 
 
 @pytest.mark.timeout(120)
-async def test_a_worker_in_a_black_hole_still_ends_when_it_is_told_to(
+async def test_a_worker_in_a_black_hole_still_stops_on_sigterm(
     url: str, inspector: DatabaseInspector, fleet: Fleet
 ):
     async with running_proxy(url) as proxy, staged(url, inspector) as job:

@@ -154,7 +154,7 @@ async def test_killed_backends_are_not_noticed_by_anybody(
 
 
 @pytest.mark.timeout(180)
-async def test_an_outage_longer_than_the_lease_blames_no_job_and_is_told_once(
+async def test_an_outage_longer_than_the_lease_blames_no_job_and_is_logged_once(
     url: str,
     inspector: DatabaseInspector,
     fleet: Fleet,

@@ -51,7 +51,7 @@ async def keep_one_worker(fleet: Fleet) -> None:
 
 
 @pytest.mark.timeout(240)
-async def test_a_job_that_kills_its_worker_is_poison_and_those_beside_it_complete(
+async def test_a_job_that_kills_its_worker_is_poison_and_other_jobs_complete(
     url: str, inspector: DatabaseInspector, fleet: Fleet, figures: Figures
 ):
     async with AsyncExitStack() as stack:

@@ -30,7 +30,7 @@ RUNNING = phases_but(Phase.ENDING, Phase.COMMITTED)
 
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("phase", RUNNING)
-async def test_a_worker_that_is_told_to_end_gives_its_job_back_at_once(
+async def test_a_worker_that_is_stopped_releases_its_job_at_once(
     phase: Phase, url: str, fleet: Fleet, undisturbed: Snapshot
 ):
     inspector = fleet.inspector
@@ -78,7 +78,7 @@ async def test_a_group_of_workers_ends_as_one(url: str, inspector: DatabaseInspe
 
 
 @pytest.mark.timeout(120)
-async def test_a_service_answers_what_it_has_begun_and_gives_its_jobs_back(
+async def test_a_stopping_service_finishes_its_requests_and_releases_its_jobs(
     url: str, inspector: DatabaseInspector, fleet: Fleet
 ):
     service, address = await fleet.service(concurrency=1)

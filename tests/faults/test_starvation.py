@@ -82,7 +82,7 @@ def assert_usable(probe: Probe, slowest_start: float) -> None:
 
 @pytest.mark.faults_short
 @pytest.mark.timeout(120)
-async def test_an_honest_site_is_scanned_beside_hostile_ones(fleet: Fleet):
+async def test_an_honest_site_is_scanned_despite_hostile_ones(fleet: Fleet):
     async with attacked(fleet, concurrency=8) as target:
         await target.submit_batch(hostile(8))
         await fleet.inspector.wait_for("SELECT count(*) >= 7 FROM jobs WHERE status = 'processing'")

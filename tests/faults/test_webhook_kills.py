@@ -55,7 +55,7 @@ async def restart(receiver: Receiver) -> None:
     await receiver.start()
 
 
-async def test_every_scan_is_told_in_order_over_restarts_and_a_kill(
+async def test_every_scan_is_delivered_in_order_despite_restarts_and_a_kill(
     machine: Machine, receiver: Receiver
 ):
     async with transaction() as session:

@@ -59,7 +59,7 @@ async def test_a_wrong_login_is_refused_in_words(
     ],
     ids=["role", "port"],
 )
-async def test_a_server_that_the_pooler_cannot_use_is_told(
+async def test_a_server_that_the_pooler_cannot_use_is_reported(
     postgres_server: PostgresServer,
     pgbouncer_program: str,
     database_name: str,

@@ -160,7 +160,7 @@ async def make_table_as_a_stranger() -> None:
 
 
 @pytest.mark.usefixtures("database")
-async def test_a_role_without_rights_is_told_so() -> None:
+async def test_a_role_without_rights_gets_an_error_that_says_so() -> None:
     with pytest.raises(DatabaseRightsMissing):
         await make_table_as_a_stranger()
 

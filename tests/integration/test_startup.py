@@ -93,7 +93,7 @@ async def test_a_database_that_refuses_us_is_not_waited_for(database_url: str) -
                 pytest.fail("the database was opened")
 
 
-async def test_a_worker_that_is_stopped_while_it_waits_ends_in_good_order(
+async def test_a_worker_that_is_stopped_while_it_waits_shuts_down_gracefully(
     database_url: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async with running_proxy(database_url) as proxy:
@@ -109,7 +109,7 @@ async def test_a_worker_that_is_stopped_while_it_waits_ends_in_good_order(
         bound_database()
 
 
-async def test_the_schema_goes_away_and_comes_back(database: Database) -> None:
+async def test_the_schema_can_be_downgraded_and_upgraded_again(database: Database) -> None:
     await downgrade_schema(database.engine)
     assert await current_revision(database.engine) is None
     await upgrade_schema(database.engine)

@@ -218,7 +218,7 @@ ADDRESSES = {
 
 
 @pytest.mark.parametrize("name", REFUSALS)
-async def test_a_refusal_is_told_as_what_it_is(place: Place, name: str) -> None:
+async def test_the_reason_of_a_refusal_is_reported(place: Place, name: str) -> None:
     refusal = REFUSALS[name]
     with pytest.raises(refusal.kind) as raised:
         await opening(place.url(**refusal.parts))
@@ -241,7 +241,7 @@ async def test_a_connection_as_it_was_asked_for_is_made(place: Place, name: str)
 
 
 @pytest.mark.parametrize("url", ADDRESSES)
-async def test_an_address_that_cannot_work_is_told_in_words(url: str) -> None:
+async def test_an_address_that_cannot_work_is_explained(url: str) -> None:
     kind, words = ADDRESSES[url]
     with pytest.raises(kind) as raised:
         await opening(url)
@@ -257,7 +257,7 @@ async def test_an_address_that_cannot_work_is_told_in_words(url: str) -> None:
         (["0001", "9999"], DatabaseError, "(0001, 9999)"),
     ],
 )
-async def test_another_schema_is_told_by_its_revision(
+async def test_another_schema_is_named_by_its_revision(
     place: Place, revisions: list[str], kind: type[SiteatlasError], words: str
 ) -> None:
     values = ", ".join(f"('{revision}')" for revision in revisions)

@@ -75,7 +75,7 @@ async def test_a_hundred_open_tabs_cost_one_statement_a_second(app: FastAPI, dat
 
 
 @pytest.mark.slow
-async def test_every_tab_is_told_of_a_new_job(app: FastAPI, client: httpx.AsyncClient):
+async def test_every_tab_is_notified_of_a_new_job(app: FastAPI, client: httpx.AsyncClient):
     async with open_tabs(app.state.broadcaster, 3) as tabs:
         await wait_until(lambda: all(tab.marks and tab.marks[-1] for tab in tabs))
         before = [tab.marks[-1] for tab in tabs]
@@ -85,7 +85,7 @@ async def test_every_tab_is_told_of_a_new_job(app: FastAPI, client: httpx.AsyncC
 
 
 @pytest.mark.slow
-async def test_nothing_is_asked_while_no_tab_is_open(app: FastAPI, database: Database):
+async def test_nothing_is_polled_while_no_tab_is_open(app: FastAPI, database: Database):
     async with open_tabs(app.state.broadcaster, 2) as tabs:
         await wait_until(lambda: bool(tabs[0].marks))
     with counted_statements(database) as sent:

@@ -100,7 +100,7 @@ async def test_a_restore_brings_back_what_was_there_and_running_jobs_resume(
 
 
 @pytest.mark.slow
-async def test_a_reader_of_the_feed_from_before_is_told_how_to_go_on(
+async def test_a_reader_with_an_old_cursor_learns_how_to_continue(
     database: Database, client: httpx.AsyncClient
 ):
     async with ChangingSite() as site:
@@ -314,7 +314,7 @@ async def test_workers_of_an_earlier_version_are_noticed(
         assert await current_revision(first.engine) == FIRST
 
 
-async def test_data_of_an_earlier_version_is_replaced_only_if_told_so(
+async def test_data_of_an_earlier_version_is_replaced_only_on_request(
     database: Database, postgres_server: PostgresServer
 ):
     content = await backup(database)

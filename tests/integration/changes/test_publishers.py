@@ -39,10 +39,10 @@ async def test_a_reader_that_never_looks_back_misses_nothing(client: httpx.Async
     assert await skipped_events(client, page_reader) == 0
 
 
-async def test_numbers_from_a_sequence_are_found_out(client: httpx.AsyncClient):
+async def test_numbers_from_a_sequence_are_detected(client: httpx.AsyncClient):
     await number_with_a_sequence()
     assert await skipped_events(client, page_reader) > 0
 
 
-async def test_a_reader_that_asks_for_the_head_last_is_found_out(client: httpx.AsyncClient):
+async def test_a_reader_that_reads_the_head_last_is_detected(client: httpx.AsyncClient):
     assert await skipped_events(client, events_first_reader) > 0

@@ -132,7 +132,9 @@ async def test_dates_that_move_alone_in_two_reads_are_believed_no_more(watched: 
     assert await watched.scan() == ["added /a99 /a.xml"]
 
 
-async def test_a_document_that_changes_between_two_attempts_is_told_as_it_ended(watched: Watched):
+async def test_a_document_that_changes_between_two_attempts_is_reported_as_last_read(
+    watched: Watched,
+):
     watched.site["/a.xml"].put("/a98")
     assert await stop_midway(watched.site, "/b.xml") is not None
     watched.site["/a.xml"].drop("/a98")
@@ -147,7 +149,7 @@ async def test_a_document_that_changes_between_two_attempts_is_told_as_it_ended(
     ]
 
 
-async def test_a_validator_that_lies_does_not_hide_a_change_for_ever(watched: Watched):
+async def test_a_validator_that_lies_does_not_hide_a_change_forever(watched: Watched):
     site = watched.site
     site.frozen_etag = '"always the same"'
     await watched.scan()
@@ -158,7 +160,7 @@ async def test_a_validator_that_lies_does_not_hide_a_change_for_ever(watched: Wa
     assert news == ["added /a99 /a.xml"]
 
 
-async def test_a_forgotten_site_leaves_an_event_and_starts_anew(
+async def test_a_forgotten_site_leaves_an_event_and_starts_over(
     watched: Watched, client: httpx.AsyncClient
 ):
     everything = FeedClient(client)

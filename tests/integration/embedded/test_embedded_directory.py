@@ -103,7 +103,7 @@ def test_foreign_files_are_never_overwritten(tmp_dir):
     assert foreign.read_text() == "dear"
 
 
-def test_a_platform_without_programs_is_told_about_database_url(tmp_dir, monkeypatch):
+def test_without_programs_for_the_platform_the_error_names_database_url(tmp_dir, monkeypatch):
     monkeypatch.setattr(binaries, "FOLDER", "pginstall-of-no-platform")
     with pytest.raises(EmbeddedBinaryMissing, match="DATABASE_URL"):
         silent_server(tmp_dir / "data").acquire()
@@ -138,7 +138,7 @@ def test_as_root_a_directory_that_nobody_can_reach_is_refused_and_left_as_it_was
 
 
 @only_root
-def test_as_root_programs_that_nobody_can_reach_are_copied_beside_the_data(tmp_dir, data_dir):
+def test_as_root_programs_that_nobody_can_reach_are_copied_next_to_the_data(tmp_dir, data_dir):
     closed = tmp_dir / "closed"
     closed.mkdir(mode=0o700)
     package = installed_programs().folder.parent
@@ -168,7 +168,7 @@ def test_an_ordinary_user_starts_and_stops_a_server(tmp_dir):
 
 
 @only_root
-def test_a_user_id_without_a_name_is_told_so_before_anything_is_made(tmp_dir):
+def test_a_user_id_without_a_name_is_refused_before_anything_is_created(tmp_dir):
     os.chown(tmp_dir, 54321, 54321)
     user = ClientProcess(tmp_dir / "data", HOLD_AS_NOBODY.replace(*WITHOUT_NAME))
     _, errors = user.process.communicate(timeout=30)

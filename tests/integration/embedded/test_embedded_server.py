@@ -141,7 +141,7 @@ def test_a_server_left_by_a_killed_process_is_used_on_and_stopped_by_the_next(da
     assert not processes_naming(data_dir)
 
 
-def test_a_first_start_speaks_of_starting_and_of_no_crash(data_dir, monkeypatch):
+def test_a_first_start_announces_a_start_and_no_crash(data_dir, monkeypatch):
     monkeypatch.setattr(deadline, "MESSAGE_INTERVAL_SECONDS", 0.001)
     words: list[str] = []
     # A process that is held up while the server starts does not wait for it, and says nothing.
@@ -265,7 +265,7 @@ def test_an_interrupted_start_leaves_no_server(data_dir, monkeypatch):
     assert not processes_naming(data_dir)
 
 
-def test_an_unfinished_set_up_is_begun_anew(tmp_dir):
+def test_an_unfinished_setup_is_started_over(tmp_dir):
     rubbish = tmp_dir / "data" / "postgres.new" / "base"
     rubbish.mkdir(parents=True)
     with silent_server(tmp_dir / "data"):

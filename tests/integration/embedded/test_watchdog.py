@@ -71,7 +71,7 @@ async def test_a_crash_of_the_watchdog_ends_the_use_of_the_server(
 
 
 @pytest.mark.parametrize("command", [["serve", "--port", "0"], ["worker"]])
-def test_a_process_whose_watchdog_crashes_ends_in_good_order(
+def test_a_process_whose_watchdog_crashes_shuts_down_gracefully(
     data_dir: Path, command: list[str]
 ) -> None:
     done = subprocess.run(

@@ -44,7 +44,7 @@ async def site_with_large_listings(session: AsyncSession) -> Domain:
 
 
 @pytest.mark.parametrize("contains", [None, "example"])
-async def test_a_page_of_large_listings_ends_early_and_the_next_one_goes_on(
+async def test_a_page_of_large_entries_ends_early_and_the_next_one_continues(
     session: AsyncSession, contains: str | None
 ):
     domain = await site_with_large_listings(session)

@@ -115,7 +115,7 @@ async def test_the_urls_of_one_document_leave_out_the_others(session: AsyncSessi
         (ListingState.ALL, ["https://example.com/gone", "https://example.com/here"]),
     ],
 )
-async def test_removed_listings_are_shown_when_asked_for(
+async def test_removed_urls_are_shown_on_request(
     session: AsyncSession, state: ListingState, expected: list[str]
 ):
     domain = await add_domain(session)

@@ -25,7 +25,7 @@ from tests.fixtures.webhooks import (
 )
 
 
-async def test_each_published_scan_is_told_once_in_the_order_of_the_feed(
+async def test_each_published_scan_is_delivered_once_in_the_order_of_the_feed(
     receiver: Receiver, domain: Domain
 ):
     await publish(domain)

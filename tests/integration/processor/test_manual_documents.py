@@ -97,7 +97,7 @@ async def test_a_given_sitemap_stays_one_though_an_index_lists_it_too() -> None:
     assert (await methods())[HIDDEN] == "manual"
 
 
-async def test_a_given_sitemap_that_never_was_one_is_told_and_not_asked_for_again() -> None:
+async def test_a_given_sitemap_that_never_was_one_is_reported_and_not_requested_again() -> None:
     site = {"/robots.txt": "Sitemap: {base}/s.xml", "/s.xml": urlset(pages("a", 3)), "/m.xml": PAGE}
     async with SiteServer(site) as server:
         first = await scan_address(server, "/m.xml")
@@ -109,7 +109,7 @@ async def test_a_given_sitemap_that_never_was_one_is_told_and_not_asked_for_agai
     assert second.result_data["partial"] is False
 
 
-async def test_a_given_sitemap_that_fails_is_asked_for_until_its_time_is_up() -> None:
+async def test_a_given_sitemap_that_fails_is_requested_until_its_time_is_up() -> None:
     site = {"/robots.txt": "Sitemap: {base}/s.xml", "/s.xml": urlset(pages("a", 3))}
     async with SiteServer({**site, HIDDEN: urlset(pages("b", 3))}) as server:
         await scan_address(server, HIDDEN)

@@ -125,7 +125,7 @@ async def test_a_holder_that_was_overtaken_leaves_the_rows_of_the_other_alone() 
 
 
 @pytest.mark.criterion("recovery")
-async def test_a_retried_job_reads_everything_anew() -> None:
+async def test_a_retried_job_reads_everything_again() -> None:
     async with SiteServer() as server:
         submitted = await submit_server(server)
         await work(settings_for(server))

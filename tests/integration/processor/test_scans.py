@@ -86,7 +86,7 @@ async def test_a_result_that_leaves_documents_out_says_so(monkeypatch, most: int
 
 
 @pytest.mark.criterion("result-stored", "processor-writes-all", "domain-status")
-async def test_the_result_tells_counts_and_the_documents() -> None:
+async def test_the_result_contains_counts_and_the_documents() -> None:
     async with shop() as server:
         job = await scan_server(server, max_pages=5000)
     assert job.result_data is not None
@@ -159,7 +159,7 @@ async def test_an_empty_sitemap_is_a_sitemap_without_urls() -> None:
 
 
 @pytest.mark.criterion("invalid-sitemaps")
-async def test_an_invalid_document_beside_a_valid_one_makes_the_scan_partial() -> None:
+async def test_an_invalid_document_and_a_valid_one_make_the_scan_partial() -> None:
     site = {
         "/robots.txt": "Sitemap: {base}/good.xml\nSitemap: {base}/bad.xml\n",
         "/good.xml": urlset(pages("good", 5)),

@@ -49,7 +49,7 @@ async def test_a_first_scan_with_an_unread_document_is_no_baseline() -> None:
     assert (await site.event_lines(second), (await domain()).baseline_scan_id) == ([], None)
 
 
-async def test_a_scan_that_changes_nothing_tells_nothing() -> None:
+async def test_a_scan_without_changes_reports_nothing() -> None:
     site = await site_with_baseline(a=A)
     scan = await site.scan()
     await scan.publish()
@@ -98,7 +98,7 @@ async def test_a_url_that_is_missing_here_and_new_there_has_moved() -> None:
     assert ((await domain()).url_count, (await domain()).distinct_url_count) == (60, 60)
 
 
-async def test_a_url_may_move_to_two_documents_and_is_told_once_as_moved() -> None:
+async def test_a_url_may_move_to_two_documents_and_is_reported_once_as_moved() -> None:
     site = await site_with_baseline(a=A, b=B, c=[])
     scan = await site.scan()
     await site.miss(scan, "/a.xml", "/a00")
@@ -288,7 +288,7 @@ async def test_a_scan_that_met_a_limit_removes_nothing_by_itself() -> None:
     assert newest.scope == "filtered"
 
 
-async def test_another_origin_and_another_robots_txt_are_told() -> None:
+async def test_another_origin_and_another_robots_txt_are_reported() -> None:
     site = await site_with_baseline(a=A)
     scan = await site.scan()
     scan.origin = "https://www.example.com"

@@ -132,7 +132,7 @@ async def test_no_scan_is_opened_for_a_job_that_must_not_go_on(
 
 
 @pytest.mark.usefixtures("database")
-async def test_a_new_scan_is_told_the_documents_of_submissions_that_joined_its_job() -> None:
+async def test_a_new_scan_gets_the_documents_of_submissions_that_joined_its_job() -> None:
     await submit("example.com", document="https://example.com/a.xml")
     await submit("example.com", document="https://example.com/b.xml")
     opened = await open_new(await take_one())

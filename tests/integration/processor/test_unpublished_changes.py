@@ -55,7 +55,7 @@ async def take_again(site: EndedSite, scan: EndedScan) -> EndedScan:
     return EndedScan(await take_one("worker-b"), scan.id, scan.domain_id)
 
 
-async def test_changes_of_a_cancelled_scan_are_told_by_the_next_one() -> None:
+async def test_changes_of_a_cancelled_scan_are_reported_by_the_next_one() -> None:
     site = await site_with_baseline(a=A, b=B)
     lost = await site.scan()
     await site.put(lost, "/a.xml", "/new", "/x")
@@ -182,7 +182,9 @@ async def test_a_stored_decision_is_continued_though_the_facts_have_changed() ->
 
 
 @pytest.mark.parametrize("watched", [True, False])
-async def test_a_failed_scan_of_a_watched_site_is_told_under_its_own_number(watched: bool) -> None:
+async def test_a_failed_scan_of_a_watched_site_is_reported_under_its_own_number(
+    watched: bool,
+) -> None:
     site = await site_with_baseline(a=A)
     async with transaction() as session:
         await session.execute(update(Domain).values(watched=watched))

@@ -116,7 +116,7 @@ async def test_a_document_that_redirects_to_another_one_vanishes() -> None:
     assert (await sitemap("/b.xml")).vanished_at is not None
 
 
-async def test_a_new_document_is_told_with_its_urls() -> None:
+async def test_a_new_document_is_reported_with_its_urls() -> None:
     site = await site_with_baseline(a=A)
     scan = await site.scan()
     await site.add(scan, "/c.xml")

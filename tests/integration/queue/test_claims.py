@@ -112,7 +112,7 @@ async def test_the_third_death_without_a_finished_document_is_poison() -> None:
     assert (job.status, job.error_code) == ("failed", "poison")
 
 
-async def test_after_two_deaths_a_job_is_not_claimed_beside_others() -> None:
+async def test_after_two_deaths_a_job_is_not_claimed_with_others() -> None:
     suspect = await submit("suspect.example.com")
     await die(suspect.id, take_one)
     await die(suspect.id, take_one)

@@ -160,7 +160,7 @@ async def test_the_heartbeat_renews_what_is_ours_and_names_what_was_cancelled() 
     assert cancelled == {asked.id}
 
 
-async def test_the_fence_tells_a_running_job_that_it_was_cancelled() -> None:
+async def test_a_running_job_learns_from_the_fence_that_it_was_cancelled() -> None:
     await submit("example.com")
     claim = await take_one()
     async with get_background_session() as session, session.begin():

@@ -167,7 +167,7 @@ async def test_a_retried_job_of_a_deleted_site_scans_the_new_one() -> None:
     assert await listings_of(await id_of(name)) == 2
 
 
-async def test_a_retry_beside_the_deletion_of_its_site_leaves_no_active_job_of_it() -> None:
+async def test_a_retry_during_the_deletion_of_its_site_leaves_no_active_job() -> None:
     submitted = await submit("example.com")
     async with get_background_session() as session, session.begin():
         await cancel(session, submitted.id)

@@ -45,7 +45,7 @@ async def owners(
     return [one.created_by for one in claims]
 
 
-async def test_one_job_is_claimed_at_once_beside_5000_of_another_user():
+async def test_one_job_is_claimed_at_once_despite_5000_of_another_user():
     greedy = await user_with(5000, "greedy.example")
     modest = await user_with(1, "modest.example")
     assert set(await owners(2)) == {greedy, modest}

@@ -72,7 +72,7 @@ async def test_a_failed_job_is_retried_with_all_its_attempts() -> None:
     assert (job.started_at, job.worker_id) == (None, None)
 
 
-async def test_a_retry_beside_an_active_job_of_the_site_is_refused() -> None:
+async def test_a_retry_is_refused_while_a_job_of_the_site_is_active() -> None:
     job_id = await failed_job()
     await submit("example.com")
     with pytest.raises(JobActive):

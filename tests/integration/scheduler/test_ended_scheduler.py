@@ -51,7 +51,7 @@ async def test_a_worker_of_which_a_loop_has_ended_ends_with_an_error(name: str) 
     assert [line["log_level"] for line in lines if line["event"] == "scheduler_ended"] == ["error"]
 
 
-async def test_a_worker_of_which_a_loop_has_ended_gives_its_jobs_back() -> None:
+async def test_a_worker_whose_loop_ended_releases_its_jobs() -> None:
     asked = asyncio.Event()
 
     async def never(_request: object) -> str:

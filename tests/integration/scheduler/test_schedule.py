@@ -77,7 +77,7 @@ async def test_a_site_is_scanned_at_its_time_and_not_only_at_the_next_tick() -> 
     assert job.created_at >= domain.next_scan_at
 
 
-async def test_a_site_that_becomes_due_is_noticed_when_the_scheduler_is_told() -> None:
+async def test_a_site_that_becomes_due_is_noticed_when_the_scheduler_is_notified() -> None:
     async with SiteServer({"/sitemap.xml": urlset(pages("a", 3))}) as server:
         await watch(server.base, due_in=3600)
         settings = settings_for(server, scheduler_interval_minutes=60)

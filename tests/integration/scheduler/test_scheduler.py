@@ -197,7 +197,7 @@ async def test_a_process_with_long_leases_reports_no_less_often(
 
 
 @pytest.mark.criterion("scheduler-runs")
-async def test_shutdown_gives_unfinished_jobs_back_at_once() -> None:
+async def test_shutdown_releases_unfinished_jobs_at_once() -> None:
     never = asyncio.Event()
 
     async def hanging(_request: object) -> str:

@@ -153,7 +153,7 @@ async def test_a_batch_size_that_was_chosen_limits_every_claim(chosen: int | Non
 
 
 @pytest.mark.criterion("log-sentences")
-async def test_a_tick_tells_what_was_claimed_since_the_last_one_and_what_waits(
+async def test_a_tick_reports_what_was_claimed_since_the_last_one_and_what_waits(
     log_lines: io.StringIO,
 ) -> None:
     later = await submit("later.example.com")

@@ -48,7 +48,7 @@ def test_the_password_of_the_database_is_hidden(shown):
         ("postgresql://db/x?user=me&password=p", "postgresql://db/x?user=me&password=***"),
     ],
 )
-def test_a_password_is_hidden_wherever_it_stands(url: str, safe: str):
+def test_a_password_is_hidden_wherever_it_appears(url: str, safe: str):
     assert masked_url(url) == safe
 
 

@@ -160,7 +160,7 @@ def test_csv_has_the_fields_of_the_json_lines():
     ]
 
 
-def test_a_site_stands_first_also_beside_unusual_urls():
+def test_a_site_comes_first_despite_unusual_urls():
     columns = EntryColumns(['https://a.example/"'], [None], [None], [None], [None])
     (row,) = map(orjson.loads, object_lines("s", columns, site='"a"').splitlines())
     assert list(row)[:2] == ["site", "url"]

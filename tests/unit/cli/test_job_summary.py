@@ -91,7 +91,7 @@ def lines(job: JobView, width: int | None = None) -> list[tuple[str, str]]:
     return list(summary_lines(job, NOW, width))
 
 
-def test_a_completed_job_tells_what_was_found_and_how_long_it_took():
+def test_a_completed_job_shows_what_was_found_and_how_long_it_took():
     shown = dict(lines(DONE))
     assert shown["status"] == "completed"
     assert shown["found"] == "20,000 URLs in 201 sitemaps"
@@ -206,7 +206,7 @@ def test_attempts_are_listed_when_there_were_several(number: int, shown: bool, c
         (replace(DONE, status=JobStatus.PROCESSING), FailOn.FAILED, 1),
     ],
 )
-def test_the_exit_code_of_watching_tells_the_end_of_the_job(job, fail_on, code: int):
+def test_the_exit_code_of_watching_depends_on_the_end_of_the_job(job, fail_on, code: int):
     assert watch_exit_code(job, fail_on) == code
 
 
@@ -218,7 +218,7 @@ def test_problems_of_the_site_count_only_if_that_was_asked_for(job, fail_on, cod
     assert watch_exit_code(job, fail_on, problems=True) == code
 
 
-def test_nobody_at_work_is_said_once_until_somebody_comes(capsys):
+def test_a_missing_worker_is_reported_once_until_one_starts(capsys):
     notice = IdleNotice()
     for served in (False, False, True, False):
         notice.notice(DONE, served=served)

@@ -10,7 +10,7 @@ from siteatlas.cli.hosting.listener import base_url, is_loopback, listen, local_
 from siteatlas.errors import BindRefused, PortTaken
 
 
-def test_port_zero_takes_a_free_port_and_tells_it():
+def test_port_zero_takes_a_free_port_and_prints_it():
     with listen("127.0.0.1", 0) as listener:
         assert base_url(listener) == f"http://127.0.0.1:{listener.getsockname()[1]}"
 

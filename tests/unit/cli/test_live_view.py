@@ -105,7 +105,7 @@ def terminal() -> Iterator[io.TextIOWrapper]:
     os.close(master)
 
 
-def test_the_picture_moves_on_a_terminal_unless_something_speaks_against_it(
+def test_progress_is_animated_on_a_terminal_unless_something_prevents_it(
     monkeypatch, terminal, tmp_path
 ):
     monkeypatch.setattr(sys, "stderr", terminal)
@@ -119,7 +119,7 @@ def test_the_picture_moves_on_a_terminal_unless_something_speaks_against_it(
         assert not can_redraw_progress(data_on_terminal=False)
 
 
-def test_beside_a_pipe_nothing_moves(monkeypatch, terminal):
+def test_nothing_is_animated_if_stdout_is_a_pipe(monkeypatch, terminal):
     reader, writer = os.pipe()
     monkeypatch.setattr(sys, "stderr", terminal)
     with os.fdopen(reader), os.fdopen(writer, "w") as pipe:

@@ -131,11 +131,11 @@ def told_of(url_count: int, seconds: float, capsys) -> list[str]:
     return [time.removeprefix("  time      "), line.removeprefix("a.example: ")]
 
 
-def test_a_rate_is_only_told_of_a_time_that_can_be_measured(capsys):
+def test_a_rate_is_only_shown_for_a_time_that_can_be_measured(capsys):
     assert told_of(9, 0.04, capsys) == ["0.0 s", "9 URLs in 0 sitemaps, 0.0 s."]
 
 
-def test_a_rate_below_one_is_not_told_as_zero(capsys):
+def test_a_rate_below_one_is_not_shown_as_zero(capsys):
     assert told_of(3, 12.0, capsys) == ["12.0 s", "3 URLs in 0 sitemaps, 12.0 s."]
 
 

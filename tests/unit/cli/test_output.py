@@ -98,7 +98,7 @@ def test_no_line_of_data_is_reordered(mark: str, capfdbinary):
     assert capfdbinary.readouterr().out.isascii()
 
 
-def test_a_url_stands_in_stored_and_scanned_csv_alike(capfdbinary):
+def test_a_url_is_the_same_in_stored_and_scanned_csv(capfdbinary):
     url = "https://a.example/\u200b\u200d\u2060\ufeff\u061c\x1b"
     columns = EntryColumns([url], [None], [None], [None], [None])
     write_csv(["url"], [[url]], head=False)

@@ -47,7 +47,7 @@ async def test_a_page_is_answered_in_full_and_the_connection_closed(port: int):
     assert body == b"hello\n"
 
 
-async def test_the_status_and_the_type_of_a_page_are_told(port: int):
+async def test_the_status_and_the_type_of_a_page_are_shown(port: int):
     answer = await ask(port, b"GET /bad HTTP/1.0\r\n\r\n")
     assert answer.startswith(b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json")
 

@@ -112,7 +112,7 @@ async def test_a_list_without_sites_is_still_valid_json():
 
 
 @pytest.mark.parametrize("seconds", [None, 100.0])
-async def test_a_timeout_of_something_else_is_not_told_as_that_of_the_scan(seconds: float | None):
+async def test_another_timeout_is_not_reported_as_that_of_the_scan(seconds: float | None):
     async def broken_site() -> AsyncGenerator[ScanEvent, None]:
         raise TimeoutError("something else")
         yield OPENED

@@ -40,7 +40,7 @@ def start(manner: str) -> subprocess.Popen[str]:
 
 
 @pytest.mark.slow
-def test_the_first_signal_lets_the_service_end_in_good_order():
+def test_the_first_signal_shuts_the_service_down_gracefully():
     for number in (signal.SIGTERM, signal.SIGINT):
         process = start("obeys")
         process.send_signal(number)

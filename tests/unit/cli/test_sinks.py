@@ -66,7 +66,7 @@ async def test_a_cancelled_wait_does_not_cut_the_piece(pipe: tuple[int, int]):
     assert len(await asyncio.wait_for(reading, 10)) == len(MORE_THAN_A_PIPE_HOLDS)
 
 
-async def test_a_closed_pipe_is_told_at_the_next_piece(pipe: tuple[int, int]):
+async def test_a_closed_pipe_is_reported_at_the_next_chunk(pipe: tuple[int, int]):
     reader, writer = pipe
     os.close(reader)
     sink = ThreadSink(writer)
@@ -145,7 +145,7 @@ def test_a_place_that_cannot_be_written_is_an_input_error(tmp_path: Path, place:
         open_sink(tmp_path / place)
 
 
-async def test_a_full_disk_is_told_in_words():
+async def test_a_full_disk_is_reported_by_a_message():
     sink = open_sink(Path("/dev/full"))
     sink.put(b"data")
     with pytest.raises(OutputFailed, match=os.strerror(errno.ENOSPC)):

@@ -39,7 +39,7 @@ def fitted(columns: list[Column], rows: list[list[object]], width: int = 80):
         (timedelta(days=-1), "in 1 d"),
     ],
 )
-def test_a_time_is_told_as_its_distance_from_now(ago: timedelta, words: str):
+def test_a_time_is_shown_as_its_distance_from_now(ago: timedelta, words: str):
     assert relative_time(NOW - ago, NOW) == words
 
 
@@ -71,7 +71,7 @@ def test_many_wide_characters_use_the_room_there_is(width: int):
     assert width - 3 <= cell_len(short) <= width
 
 
-def test_the_host_that_all_urls_share_stands_in_the_head_once():
+def test_the_host_that_all_urls_share_is_in_the_heading_once():
     columns = [Column("URL", kind=ColumnKind.URL), Column("SITEMAP", kind=ColumnKind.URL)]
     rows: list[list[object]] = [[f"{SHOP}/{n}", f"{SHOP}/sitemap.xml"] for n in range(2)]
     table = fitted(columns, rows)

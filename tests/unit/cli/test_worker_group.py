@@ -58,7 +58,7 @@ async def test_in_json_the_end_of_a_worker_is_one_object(capfd):
     assert (told["event"], told["pid"], told["exit_code"]) == ("worker_process_ended", ended.pid, 4)
 
 
-async def test_a_group_that_was_asked_to_stop_has_nothing_to_tell(capfd):
+async def test_a_group_that_was_stopped_prints_nothing(capfd):
     group = WorkerGroup([await start(), await start()])
     group.stop()
     group.stop()

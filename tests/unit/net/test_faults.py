@@ -52,7 +52,7 @@ def test_a_status_means_one_error(status: int, error: type[ScanError]):
     ("price", "detail"),
     [("USD 0.01", "402, USD 0.01 per request"), (None, "(status 402)"), (" ", "(status 402)")],
 )
-def test_the_price_of_a_document_is_told(price: str | None, detail: str):
+def test_the_price_of_a_document_is_reported(price: str | None, detail: str):
     error = error_for_status(402, price=price)
     assert error is not None
     assert detail in error.message

@@ -75,7 +75,7 @@ async def test_a_flood_of_wrapping_is_broken_off_early(
 
 
 @pytest.mark.slow
-async def test_a_late_reader_is_told_the_same_reason(make_client: MakeClient):
+async def test_a_late_reader_gets_the_same_reason(make_client: MakeClient):
     async with (
         RawServer(Site(CHUNKED, chunks(1) * 1000)) as server,
         make_client(server.entry) as client,

@@ -53,7 +53,7 @@ async def test_a_redirect_is_returned_and_not_followed(server: SiteServer):
     assert server.paths == ["/hook"]
 
 
-async def test_a_response_may_ask_for_patience(server: SiteServer):
+async def test_a_response_may_ask_us_to_wait(server: SiteServer):
     server.pages["/hook"] = web.Response(status=429, headers={"Retry-After": "7"})
     assert await post(server) == PostResult(429, 7.0)
 

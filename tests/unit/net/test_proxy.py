@@ -137,7 +137,7 @@ async def test_a_host_of_ones_own_is_asked_directly(make_client: MakeClient):
 @pytest.mark.parametrize(
     "url", ["http://10.0.0.1/", "http://example.com:3000/", "http://localhost/", "http://a.lan/"]
 )
-async def test_what_shows_by_itself_is_refused_before_the_proxy_is_asked(
+async def test_an_address_that_is_obviously_denied_is_refused_before_the_proxy_is_used(
     make_client: MakeClient, url: str
 ):
     async with (

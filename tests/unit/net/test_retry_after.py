@@ -47,7 +47,7 @@ async def test_a_short_wait_is_sat_out(make_client: MakeClient, status: str, ret
         ("Thu, 01 Jan 2099 12:00:00 GMT", 3600),
     ],
 )
-async def test_a_long_wait_is_told_and_not_sat_out(
+async def test_a_long_wait_is_reported_and_not_waited_for(
     make_client: MakeClient, status: str, retry_after: str, seconds: float
 ):
     async with PathServer({"/": refusing(retry_after, status)}) as server:

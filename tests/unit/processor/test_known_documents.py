@@ -55,7 +55,7 @@ async def test_a_document_that_was_read_completely_is_passed_on_as_it_was_then()
     }
 
 
-async def test_a_document_is_told_by_both_of_its_addresses():
+async def test_a_document_is_known_by_both_of_its_addresses():
     assert set(await known_to_scanner(known(MOVED, requested_url=URL))) == {URL, MOVED}
 
 
@@ -69,7 +69,7 @@ async def test_a_document_is_told_by_both_of_its_addresses():
         pytest.param({"type": "index", "children": None}, id="links not loaded"),
     ],
 )
-async def test_a_document_that_must_be_read_is_not_told(values):
+async def test_a_document_that_must_be_read_is_not_passed_on(values):
     assert await known_to_scanner(known(**values)) == {}
 
 
@@ -86,7 +86,7 @@ async def test_validators_are_not_sent_for_a_tenth_time_or_after_two_lies(values
     assert (await known_to_scanner(known(**values)))[URL].may_send_validators is sent
 
 
-async def test_an_index_is_told_with_its_children_and_their_dates():
+async def test_an_index_is_passed_on_with_its_children_and_their_dates():
     child = known("https://a.example/c.xml", lastmod=DAY)
     moved = known(MOVED, requested_url="https://a.example/listed.xml")
     parent = known(type="index", children=(child.id, moved.id, UUID(int=1)))

@@ -37,7 +37,7 @@ def test_a_decision_starts_the_count_again():
     assert after((20, 0), (20, 0), trust=LastmodTrust(trusted=False)) == LastmodTrust()
 
 
-def test_a_sample_tells_how_many_of_its_dates_moved():
+def test_a_sample_shows_how_many_of_its_dates_moved():
     first = DateSample()
     first.note(range(100), [1] * 100)
     stored = first.stored()

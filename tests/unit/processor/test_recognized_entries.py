@@ -176,7 +176,7 @@ def rows_of(rows: UrlRows) -> list[UrlRow]:
 
 
 @given(VERSIONS, st.booleans())
-def test_the_same_is_stored_and_told_as_if_all_entries_were_read(versions, late):
+def test_the_same_is_stored_and_reported_as_if_all_entries_were_read(versions, late):
     full, recognizing = State(), State()
     for entries in versions:
         expected = read(full, *entries, recognize=False).summary()

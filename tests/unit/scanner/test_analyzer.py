@@ -349,7 +349,9 @@ async def test_a_slow_reader_of_events_slows_the_site_down(site, make_analyzer):
     await events.aclose()
 
 
-async def test_a_coding_that_was_not_asked_for_is_asked_for_again_without(site, make_analyzer):
+async def test_a_response_in_an_encoding_that_was_not_accepted_is_requested_again(
+    site, make_analyzer
+):
     def picky(request: web.BaseRequest) -> web.Response:
         if request.headers["Accept-Encoding"] == "identity":
             return web.Response(body=urlset_of(pages("p", 1)))
@@ -383,7 +385,7 @@ async def test_gives_everything_at_once_in_the_shape_of_the_first_version(
     assert "error" not in result
 
 
-async def test_a_failure_stands_under_error_in_that_shape(make_analyzer):
+async def test_a_failure_is_under_error_in_that_shape(make_analyzer):
     result = await make_analyzer().analyze_domain_sitemaps("http://127.0.0.1:9")
     assert result["error"]
     assert result["total_sitemaps"] == 0

@@ -114,7 +114,7 @@ async def test_guesses_keep_to_robots_txt_but_named_sitemaps_are_read(site, make
 
 
 @pytest.mark.slow
-async def test_more_sitemap_lines_than_are_read_are_told_as_a_problem(site, make_analyzer):
+async def test_more_sitemap_lines_than_are_read_are_a_problem(site, make_analyzer):
     site.pages["/robots.txt"] = "".join(f"Sitemap: /{n}.xml\n" for n in range(10_001))
     site.pages["/0.xml"] = SITEMAP
     record = await record_scan(

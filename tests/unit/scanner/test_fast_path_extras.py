@@ -223,7 +223,7 @@ TOKENS = st.sampled_from(
     st.lists(st.tuples(st.integers(0, 2000), TOKENS), min_size=1, max_size=3),
     st.lists(st.integers(0, 3000), max_size=3),
 )
-def test_both_ways_give_the_same_whatever_stands_in_the_wrong_place(text, insertions, cuts):
+def test_both_paths_give_the_same_whatever_is_in_the_wrong_place(text, insertions, cuts):
     for place, token in insertions:
         at = place % (len(text) + 1)
         text = text[:at] + token + text[at:]

@@ -59,14 +59,14 @@ async def test_an_address_without_the_name_of_a_sitemap_may_be_one(site, make_an
 
 
 @pytest.mark.parametrize(("answer", "code"), [(PAGE, "html_instead"), (None, "http_not_found")])
-async def test_a_given_sitemap_that_cannot_be_read_is_told(site, make_analyzer, answer, code):
+async def test_a_given_sitemap_that_cannot_be_read_is_reported(site, make_analyzer, answer, code):
     site.pages |= {"/robots.txt": "Sitemap: /s.xml", "/s.xml": SITEMAP}
     site.pages |= {"/map.xml": answer} if answer else {}
     record = await record_scan(make_analyzer(site.host_port), site.base + "/map.xml")
     assert record.outcomes == {"/map.xml": f"unread {code}", "/s.xml": "complete"}
 
 
-async def test_documents_named_earlier_are_read_beside_those_of_the_site(site, make_analyzer):
+async def test_documents_named_earlier_are_read_with_those_of_the_site(site, make_analyzer):
     site.pages |= {"/robots.txt": "Sitemap: /s.xml", "/s.xml": SITEMAP, "/export": SITEMAP}
     options = ScanOptions(manual_documents=(f"{site.base}/export",))
     record = await record_scan(make_analyzer(site.host_port), site.base, options)
@@ -113,7 +113,7 @@ async def test_a_child_that_may_not_be_asked_for_is_an_unread_document(site, mak
     assert judged == ["egress_denied"]
 
 
-async def test_a_refused_child_of_two_indexes_is_told_once(site, make_analyzer):
+async def test_a_refused_child_of_two_indexes_is_reported_once(site, make_analyzer):
     child = "http://10.0.0.1/internal.xml"
     site.pages |= {
         "/robots.txt": "Sitemap: /i.xml\nSitemap: /j.xml\nSitemap: /s.xml",

@@ -71,7 +71,9 @@ async def test_server_errors_everywhere_but_in_robots_txt_are_server_errors(site
         ("<html></html>", "no_sitemap"),
     ],
 )
-async def test_one_guess_that_is_there_but_unreadable_tells_why(site, make_analyzer, body, code):
+async def test_the_reason_is_reported_if_the_only_guess_is_unreadable(
+    site, make_analyzer, body, code
+):
     site.pages |= {"/sitemap.xml": body}
     record = await record_scan(make_analyzer(site.host_port), site.base)
     assert record.error_code == code

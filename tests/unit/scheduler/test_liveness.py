@@ -10,7 +10,7 @@ from siteatlas.errors import SchedulerEnded
 from siteatlas.scheduler.liveness import run_until
 
 
-async def test_loops_run_until_they_are_told_to_stop():
+async def test_loops_run_until_they_are_stopped():
     stop, loop = asyncio.Event(), asyncio.create_task(asyncio.sleep(60))
     waiting = asyncio.create_task(run_until(stop, [loop]))
     await asyncio.sleep(0.01)

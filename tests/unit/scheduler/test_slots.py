@@ -85,7 +85,7 @@ async def test_a_parked_job_frees_its_slot_and_is_still_held():
     assert not await slots.wait_idle(0.01)
 
 
-async def test_a_free_slot_is_told():
+async def test_a_free_slot_is_reported():
     told: list[None] = []
     slots = Slots(2, lambda: told.append(None))
     (job,) = filled(slots, 1)
@@ -241,7 +241,7 @@ async def test_a_slot_that_becomes_free_during_a_claim_asks_for_another():
     assert calls == [True]
 
 
-async def test_a_user_who_was_passed_over_asks_for_a_claim_once_he_has_room():
+async def test_a_user_who_was_passed_over_requests_a_claim_once_they_have_room():
     slots, calls = counted_slots(8)
     user, other = uuid4(), batch_job()
     his = [batch_job(user=user) for _ in range(slots.max_per_user)]

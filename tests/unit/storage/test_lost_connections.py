@@ -42,7 +42,7 @@ def logged() -> Iterator[io.StringIO]:
     root.setLevel(level)
 
 
-async def test_a_loss_that_is_told_after_the_copy_ended_is_ignored(logged: io.StringIO):
+async def test_a_loss_that_is_reported_after_the_copy_ended_is_ignored(logged: io.StringIO):
     driver = LateDriver()
     async with copy_time_limit(driver, 30):
         driver.lose()

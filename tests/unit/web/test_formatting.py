@@ -59,7 +59,7 @@ def test_a_duration_is_given_in_units_that_fit(seconds, text):
         (timedelta(days=-45), "2 months ago"),
     ],
 )
-def test_a_time_is_told_from_now(delta, text):
+def test_a_time_is_shown_relative_to_now(delta, text):
     assert relative(NOW + delta, NOW) == text
 
 

@@ -84,7 +84,7 @@ async def post_webhook(
     identity: CurrentIdentity,
     session: WriteSession,
 ) -> WebhookCreated:
-    """Create a webhook, which is told of everything published from now on.
+    """Create a webhook, which gets messages about everything published from now on.
 
     Its secret is only in this response.
     """
@@ -106,7 +106,7 @@ async def post_webhook(
     responses=problems(404),
 )
 async def get_webhook(webhook_id: WebhookIdent, session: ReadSession) -> WebhookView:
-    """One webhook: what it is told, how far it got, and whether deliveries fail."""
+    """One webhook: which messages it gets, how far it got, and whether deliveries fail."""
     return await find_webhook(session, webhook_id)
 
 

@@ -53,7 +53,7 @@ Description = Annotated[
 
 
 class WebhookCreation(RequestShape):
-    """The receiver of a new webhook, and what it is told."""
+    """The receiver of a new webhook, and which messages it gets."""
 
     model_config = ConfigDict(
         json_schema_extra=examples({"url": RECEIVER, "types": ["scan.published"]})
@@ -108,7 +108,7 @@ class WebhookAnswer(AnswerShape):
     status: Annotated[str, one_of(STATUSES), Example("active")]
     disabled_reason: Annotated[str, one_of(DisabledReason)] | None = Field(
         description="`failing`: all attempts at a message failed, for three days. `gone`: the "
-        "receiver answered 410. `requested`: somebody disabled it."
+        "receiver answered 410. `requested`: a user disabled it."
     )
     delivered_seq: Annotated[Count, Example(7)] = Field(
         description="All messages about numbers of the change feed up to this one are delivered."

@@ -30,7 +30,7 @@ class DisabledReason(StrEnum):
     """Why an endpoint gets no messages.
 
     `failing`: every attempt at a message failed, for days. `gone`: it answered 410. `requested`:
-    somebody disabled it.
+    a user disabled it.
     """
 
     FAILING = "failing"
