@@ -141,7 +141,7 @@ def test_a_key_without_an_admin_key_comes_with_a_warning(machine: Machine):
         (("reset",), "--yes"),
     ],
 )
-def test_misuse_is_refused_in_words(machine: Machine, arguments: tuple[str, ...], words: str):
+def test_misuse_is_refused_with_a_message(machine: Machine, arguments: tuple[str, ...], words: str):
     result = machine.run("keys", *arguments)
     assert result.returncode == 2
     assert words in result.stderr

@@ -1,4 +1,4 @@
-"""`siteatlas changes`, `robots` and `domains show`: what the stored feed says, for people."""
+"""`siteatlas changes`, `robots` and `domains show`: the stored feed as readable text."""
 
 from __future__ import annotations
 

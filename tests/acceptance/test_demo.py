@@ -1,4 +1,4 @@
-"""What the demo invites to: every command that it prints works as it stands."""
+"""The commands that the demo suggests: each of them works exactly as printed."""
 
 from __future__ import annotations
 

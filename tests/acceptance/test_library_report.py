@@ -1,4 +1,4 @@
-"""What the Python API tells of a scan: its report, warnings, strictness, and one document alone."""
+"""The report of a scan in the Python API: warnings, strict mode, and a single document."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`siteatlas scheduler status` beside workers that live and workers that were killed."""
+"""`siteatlas scheduler status` with running workers and with killed ones."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ def test_a_refused_receiver_comes_with_the_setting_that_permits_it(machine: Mach
     assert advice == ALLOW_IT
 
 
-def test_a_new_webhook_tells_which_of_its_sites_are_not_stored(machine: Machine):
+def test_a_new_webhook_reports_which_of_its_sites_are_not_stored(machine: Machine):
     assert machine.run("domains", "add", "stored.example").returncode == 0
     both = ("--site", "stored.example", "--site", "nosuch.example")
     created = machine.run("webhooks", "create", RECEIVER, *both)
@@ -83,7 +83,7 @@ def test_a_new_webhook_tells_which_of_its_sites_are_not_stored(machine: Machine)
     assert "Not stored yet" not in known.stderr
 
 
-def test_a_test_message_tells_why_the_service_fails_to_deliver(machine: Machine, sites: Sites):
+def test_a_test_message_reports_why_the_service_fails_to_deliver(machine: Machine, sites: Sites):
     allowed = f"127.0.0.1:9,{machine.environment['SITEATLAS_EGRESS_ALLOW']}"
     created = machine.run(
         *("webhooks", "create", "http://127.0.0.1:9/", "--json"), SITEATLAS_EGRESS_ALLOW=allowed

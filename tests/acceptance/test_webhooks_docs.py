@@ -62,7 +62,7 @@ def test_the_receiver_has_twelve_lines():
 
 
 @pytest.mark.slow
-def test_the_receiver_is_told_of_a_published_scan(database_url: str, tmp_path: Path):
+def test_the_receiver_gets_a_message_about_a_published_scan(database_url: str, tmp_path: Path):
     port = free_port()
     with running_demo_sites() as sites:
         site: DemoSite = next(iter(sites.values()))

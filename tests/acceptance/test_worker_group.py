@@ -66,7 +66,7 @@ def test_a_killed_worker_is_named_and_gives_the_exit_code(machine: Machine):
     assert machine.postgres_processes() == []
 
 
-def test_workers_end_in_good_order_when_their_group_is_killed(machine: Machine):
+def test_workers_shut_down_gracefully_when_their_group_is_killed(machine: Machine):
     with machine.process("worker", "--processes", "2") as group:
         workers = workers_of(group)
         group.kill()

@@ -1,4 +1,4 @@
-"""Every route against every kind of sender: nobody, wrong keys, and keys with each scope."""
+"""Every route with every kind of credentials: none, wrong keys, and keys with each scope."""
 
 from __future__ import annotations
 

@@ -249,7 +249,7 @@ async def test_a_service_that_is_full_of_work_answers_for_its_health(any_port_ap
             assert await client.status() == "200"
 
 
-async def test_beyond_the_reserve_a_connection_is_refused_in_words(any_port_app: FastAPI):
+async def test_beyond_the_reserve_a_connection_is_refused_with_a_message(any_port_app: FastAPI):
     limits = ConnectionLimits(connections=1, reserve=0)
     async with serving(any_port_app, limits) as (connect, stubborn):
         busy = await connect()

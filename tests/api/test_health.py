@@ -1,4 +1,4 @@
-"""Health, and what the API says while the database is away."""
+"""Health, and the responses of the API while the database is unavailable."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ async def test_a_database_without_our_tables_is_503(client: httpx.AsyncClient, p
     assert "siteatlas db upgrade" in response.json()["detail"]
 
 
-async def test_a_pool_without_a_free_connection_is_503_in_words(
+async def test_a_pool_without_a_free_connection_is_503_with_a_message(
     client: httpx.AsyncClient, database: Database
 ):
     pool = database.engine.pool

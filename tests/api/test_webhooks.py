@@ -1,4 +1,4 @@
-"""Routes of webhooks: what is asked of them, what they show, and what they refuse."""
+"""Routes of webhooks: what they accept, what they show, and what they refuse."""
 
 from __future__ import annotations
 

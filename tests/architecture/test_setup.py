@@ -1,4 +1,4 @@
-"""What the Makefile installs: running needs no tool of developers, and says what it costs."""
+"""What the Makefile installs: no development tools to run the service, and it prints the size."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ def test_developing_installs_both(project: Path, tmp_path: Path, target: str):
     assert steps.index("-r requirements.lock") < steps.index("-r requirements-dev.lock")
 
 
-def test_the_size_is_told_before_anything_is_installed(project: Path, tmp_path: Path):
+def test_the_size_is_printed_before_anything_is_installed(project: Path, tmp_path: Path):
     steps = plan(project, "demo", tmp_path)
     assert re.search(r"\d+ MB", steps[: steps.index("-m venv")])
 
 
-def test_the_duration_of_the_tests_is_told_before_they_run(project: Path, tmp_path: Path):
+def test_the_duration_of_the_tests_is_printed_before_they_run(project: Path, tmp_path: Path):
     steps = plan(project, "test", tmp_path)
     assert "minutes" in steps[: steps.index("-m pytest")]
 

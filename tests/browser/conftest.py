@@ -1,4 +1,4 @@
-"""A running service beside a site that it may scan, and Chromium to look at it."""
+"""A running service, a site that it may scan, and Chromium to open its pages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A steady load through the API while something goes wrong: submits, and what was answered."""
+"""A steady load through the API during faults: submits jobs and counts the responses."""
 
 from __future__ import annotations
 

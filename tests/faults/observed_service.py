@@ -1,4 +1,4 @@
-"""A running service as its users see it: jobs, what was read, how soon it answers, how large it is."""
+"""A running service as its users see it: jobs, results, response times and memory."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The queue as a model: every verb in any order, also by holders that lost their job long ago.
+"""The queue as a model: every operation in any order, also by workers that lost their job long ago.
 
 The model knows for each job what its status, fence and counters must be; after each step the
-table must agree. A holder whose fence is old must be refused, and nothing may have changed.
+table must agree. A worker with an old fence must be refused, and nothing may have changed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a service is like for others while it is under attack: its answers, its memory, its log."""
+"""Measures a service under attack: response times, memory and log."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ FAULTS = ("lease_lost", "QueuePool", "database_unavailable", "job_end_not_record
 
 @dataclass(slots=True)
 class Probe:
-    """Asks one service for its health over and over, and looks at the memory of its process."""
+    """Polls the health of a service, and samples the memory of its process."""
 
     address: str
     pid: int
@@ -41,7 +41,7 @@ class Probe:
     memory: list[float] = field(default_factory=list)
 
     async def run(self) -> None:
-        """Ask until cancelled."""
+        """Poll until cancelled."""
         async with httpx.AsyncClient(timeout=30) as client:
             while True:
                 began = time.perf_counter()
@@ -53,7 +53,7 @@ class Probe:
 
     @property
     def memory_rise(self) -> float:
-        """MiB that the process has grown by since the first look."""
+        """MiB that the process has grown by since the first sample."""
         return max(self.memory) - self.memory[0]
 
 
@@ -65,7 +65,7 @@ def resident_mib(pid: int) -> float:
 
 @dataclass(slots=True)
 class Target:
-    """A service whose way to every site is the proxy of the hostile ones."""
+    """A service that reaches all sites through the proxy of the hostile ones."""
 
     process: FleetProcess
     address: str
@@ -80,7 +80,7 @@ class Target:
             (await self.client.post(route, json=body)).raise_for_status()
 
     async def submit(self, site: str) -> str:
-        """Submit one site as a person does; gives the id of its job."""
+        """Submit one site through the API; returns the id of its job."""
         route = f"{self.address}/api/v3/sitemap/scan"
         answer = await self.client.post(route, json={"base_url": site})
         return str(answer.raise_for_status().json()["job_id"])
@@ -98,7 +98,7 @@ class Target:
         return int(await self.inspector.value(query))
 
     def faults(self) -> list[str]:
-        """Lines of its log that tell of lost leases or of missing connections."""
+        """Lines of its log about lost leases or missing connections."""
         return [line for line in self.process.output.splitlines() if any(f in line for f in FAULTS)]
 
     @asynccontextmanager
@@ -115,7 +115,7 @@ class Target:
 
 @asynccontextmanager
 async def attacked(fleet: Fleet, **settings: object) -> AsyncIterator[Target]:
-    """A running service and, in another process, the sites that it is told to scan."""
+    """A running service and, in another process, the sites that it scans."""
     sites = fleet.launch(sys.executable, hostile_sites.__file__)
     await wait_until(lambda: "http://" in sites.output, seconds=START_SECONDS)
     chosen = {"proxy": sites.output.strip(), "lease_seconds": 60, **settings}
@@ -138,7 +138,7 @@ async def submit_as(url: str, user: UUID, site: str, priority: Priority) -> str:
 
 
 def note(figures: Figures, name: str, probe: Probe) -> None:
-    """Put what a probe saw into the table."""
+    """Add the samples of a probe to the table."""
     for seconds in probe.seconds:
         figures.sample(f"{name}: /health, s", seconds)
     figures.sample(f"{name}: loop lag, s", max(probe.lags))

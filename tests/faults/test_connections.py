@@ -1,4 +1,4 @@
-"""The way to the database is slow, broken or a black hole: slower, but correct."""
+"""The connection to the database is slow, broken or drops everything: slower, but correct."""
 
 from __future__ import annotations
 

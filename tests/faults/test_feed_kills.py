@@ -1,4 +1,4 @@
-"""The script of changes again, with real workers of which every second one is killed on the way."""
+"""The script of changes again, with real workers, every second of which is killed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One site kills every worker that reads it; the jobs that ran beside it are not to blame."""
+"""One site kills every worker that reads it; jobs that ran at the same time are not blamed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The verbs of the queue in any order, on a real PostgreSQL, against a model of what must be."""
+"""The operations of the queue in any order, on a real PostgreSQL, compared with a model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Asked to end, a process commits, gives back, and leaves nothing behind; asked twice, it leaves."""
+"""The first signal: commit, release jobs, leave nothing behind. The second: exit at once."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Nobody waits for the jobs of others: not for a flood of one user's, not for hostile sites.
+"""No starvation: neither a flood of jobs of one user nor hostile sites delay the jobs of others.
 
-The service and the sites are real processes. `SITEATLAS_FAULTS=full` attacks with all it has and
-holds what it measures to limits; the short selection only asks that everybody is served.
+The service and the sites are real processes. `SITEATLAS_FAULTS=full` runs all attacks and
+checks the measurements against limits; the short selection only checks that all are served.
 """
 
 from __future__ import annotations

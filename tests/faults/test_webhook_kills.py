@@ -1,4 +1,4 @@
-"""Webhooks while receivers restart and processes die: every scan is told, in order."""
+"""Webhooks while receivers restart and processes die: every scan is delivered, in order."""
 
 from __future__ import annotations
 

@@ -128,7 +128,7 @@ async def test_a_status_column_is_text_held_to_the_members_of_its_enumeration(
     assert await on(database, stored) == ("TEXT", list(members))
 
 
-async def test_listings_are_not_rewritten_when_the_listed_text_comes_in(old_database: Database):
+async def test_urls_are_not_rewritten_when_the_listed_text_comes_in(old_database: Database):
     def file_of(connection: Connection) -> int:
         return int(
             connection.execute(text("SELECT pg_relation_filenode('sitemap_urls')")).scalar_one()
@@ -142,7 +142,7 @@ async def test_listings_are_not_rewritten_when_the_listed_text_comes_in(old_data
         assert (await connection.execute(without)).scalar_one() == URLS
 
 
-async def test_listings_are_locked_only_after_the_problems_were_copied(old_database: Database):
+async def test_urls_are_locked_only_after_the_problems_were_copied(old_database: Database):
     statements: list[str] = []
 
     def note(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:

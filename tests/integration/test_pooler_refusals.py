@@ -1,4 +1,4 @@
-"""What a pooler refuses is told as what it is, though it has one SQL state for all of it."""
+"""Each refusal of a pooler has its own message, although all have the same SQLSTATE."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ async def opening(url: str) -> None:
     [{"password": "wrong"}, {"username": "nobody"}, {"database": "nothing"}],
     ids=["password", "user", "database"],
 )
-async def test_a_wrong_login_is_refused_in_words(
+async def test_a_wrong_login_is_refused_with_a_message(
     postgres_server: PostgresServer,
     pgbouncer_program: str,
     database_name: str,

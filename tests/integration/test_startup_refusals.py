@@ -1,4 +1,4 @@
-"""A database that refuses us, or an address that cannot work: told as what it is, at the start.
+"""A database that refuses us, or an address that cannot work: startup names the reason.
 
 None of them is an internal error. TLS is served by a front, because the embedded server has none.
 """

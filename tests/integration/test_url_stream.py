@@ -1,4 +1,4 @@
-"""New listings go in by COPY; what it cannot do, the careful way does, and both store the same."""
+"""New URLs are written by COPY, or else by slower statements, which store the same."""
 
 from __future__ import annotations
 
@@ -199,7 +199,7 @@ async def test_rows_that_someone_else_stored_meanwhile_are_left_as_they_are() ->
     assert prints == [7] * 10 + [8] * 20
 
 
-async def test_a_conflict_alone_is_said_to_be_busy_and_stores_nothing() -> None:
+async def test_a_conflict_alone_is_reported_as_busy_and_stores_nothing() -> None:
     sitemap_id = uuid4()
     await write(some_rows(1, sitemap_id))
     rows = some_rows(3, sitemap_id)

@@ -25,7 +25,7 @@ DOCUMENTS = 12_000
 
 
 @pytest.mark.usefixtures("database")
-async def test_an_index_with_thousands_of_children_is_written_in_one_portion() -> None:
+async def test_an_index_with_thousands_of_children_is_written_in_one_batch() -> None:
     async with transaction() as session:
         domain = await add_domain(session)
         job = await add_job(session, domain)

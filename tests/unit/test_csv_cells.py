@@ -30,7 +30,7 @@ from siteatlas.csv_cells import csv_cell, is_plain_csv
         "first line\r\n  @x",
     ],
 )
-def test_a_formula_is_told_to_be_text(text: str):
+def test_a_formula_is_marked_as_text(text: str):
     assert csv_cell(text) == f'"\'{text}"'
 
 

@@ -1,4 +1,4 @@
-"""Calls of the Python API that cannot be meant are refused in words."""
+"""Calls of the Python API with invalid arguments are refused with a message."""
 
 from __future__ import annotations
 

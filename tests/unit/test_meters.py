@@ -37,7 +37,7 @@ def test_a_duration_falls_into_every_bucket_from_its_own_on():
     assert (found["count"], found["sum"]) == (1, 7.5)
 
 
-def test_no_series_tells_when_a_metric_was_created():
+def test_no_series_contains_the_creation_time_of_a_metric():
     counted = Meters()
     counted.observe_request("GET", "/health", "2xx", 0.01)
     registry = CollectorRegistry()

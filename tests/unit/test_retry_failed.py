@@ -1,4 +1,4 @@
-"""`scripts/retry_failed.py`: what failed beside other tests gets one more run, alone."""
+"""`scripts/retry_failed.py`: tests that failed among others are run once more, alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The event stream: what it costs, what it says after a change, and how it ends."""
+"""The event stream: what it costs, what it sends after a change, and how it ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plays the script: each scan, what the feed says of it, and a copy of the site from each position."""
+"""Runs the script: each scan, its events in the feed, and a copy of the site from each position."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A client that reads the listing, or an export, while scans are published, and then the feed."""
+"""A client that reads all URLs, or an export, while scans are published, and then the feed."""
 
 from __future__ import annotations
 

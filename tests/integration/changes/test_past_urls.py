@@ -1,4 +1,4 @@
-"""The URLs of a site at a past time or number: what can be asked for, and what is refused."""
+"""The URLs of a site at a past time or number: what can be requested, and what is refused."""
 
 from __future__ import annotations
 

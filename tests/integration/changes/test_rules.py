@@ -1,4 +1,4 @@
-"""Single rules of the change feed, each with a site of its own and the events that it demands."""
+"""Single rules of the change feed, each with a separate site and the events that it requires."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Thirty scans of a site that changes: the feed says what the log of the script says, no more."""
+"""Thirty scans of a site that changes: the feed has exactly the events of the script."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the embedded PostgreSQL can live, as whom it runs, and what it says where it cannot."""
+"""Where the embedded PostgreSQL can run, as which user, and the errors where it cannot."""
 
 from __future__ import annotations
 

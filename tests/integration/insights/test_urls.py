@@ -1,4 +1,4 @@
-"""Pages of URLs: every listing once, in a fixed order, whatever the page size and the filter."""
+"""Pages of URLs: every entry once, in a fixed order, whatever the page size and the filter."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Messages of webhooks: what each of them tells, to whom, and how it is signed."""
+"""Messages of webhooks: what each contains, who receives it, and how it is signed."""
 
 from __future__ import annotations
 

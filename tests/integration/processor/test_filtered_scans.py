@@ -1,4 +1,4 @@
-"""A scan of chosen children of an index: what it says of them, and that it says nothing of others."""
+"""A scan of selected children of an index: reports these children and nothing about others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a scan says while it runs: one event per line, with job and site on each."""
+"""The log of a running scan: one event per line, each with its job and site."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A job that is taken up again goes on where it stopped, and ends with the same rows."""
+"""A job that is rescued continues where it stopped, and ends with the same rows."""
 
 from __future__ import annotations
 

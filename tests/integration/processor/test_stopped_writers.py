@@ -115,7 +115,7 @@ async def test_a_document_is_closed_only_with_all_its_listings() -> None:
     assert await stored() == (6_000, 0, "complete")
 
 
-async def test_after_a_portion_that_failed_no_later_one_is_stored() -> None:
+async def test_after_a_batch_that_failed_no_later_one_is_stored() -> None:
     await submit("example.com")
     recorder = await recorder_of(await take_one())
     await recorder.record(OPENED)

@@ -1,4 +1,4 @@
-"""Changes survive scans that are killed, cancelled or fail, and failures are told too."""
+"""Changes survive scans that are killed, cancelled or fail; failures are reported too."""
 
 from __future__ import annotations
 

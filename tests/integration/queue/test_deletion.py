@@ -186,7 +186,7 @@ async def test_a_retry_during_the_deletion_of_its_site_leaves_no_active_job() ->
     assert (job.status, job.domain_id) == ("pending", None)
 
 
-async def test_no_listing_is_lost_when_sites_are_deleted_and_added_while_retention_works(
+async def test_no_url_is_lost_when_sites_are_deleted_and_added_while_retention_runs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(deleted_domains, "ROWS_PER_BATCH", 100)

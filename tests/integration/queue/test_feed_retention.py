@@ -97,7 +97,7 @@ async def test_nothing_is_deleted_before_the_feed_says_so() -> None:
     assert await head() == (2, 1, 0)
 
 
-async def test_a_portion_is_small_however_many_changes_are_due(
+async def test_a_batch_is_small_however_many_changes_are_due(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(feed_retention, "ROWS_PER_BATCH", 4)

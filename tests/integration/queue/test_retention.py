@@ -1,4 +1,4 @@
-"""What is forgotten goes in small portions, and the newest scans of a site stay."""
+"""Old data is deleted in small batches; the newest scans of a site stay."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ async def test_the_operator_says_how_long() -> None:
     assert await numbers_of(Job, Scan) == [1, 1]
 
 
-async def test_a_portion_is_small_however_much_is_due(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_batch_is_small_however_much_is_due(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(retention, "ROWS_PER_BATCH", 10)
     await site_with_scans([100 - n for n in range(20)])
     removed = []

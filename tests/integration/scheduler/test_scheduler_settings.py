@@ -1,4 +1,4 @@
-"""What the environment says about the scheduler reaches its clock and its claims."""
+"""Settings of the scheduler in the environment affect its intervals and its claims."""
 
 from __future__ import annotations
 

@@ -138,7 +138,7 @@ async def test_a_cancel_from_outside_stays_a_cancel() -> None:
         await task
 
 
-async def test_a_cancel_from_outside_beside_a_crash_stays_a_cancel() -> None:
+async def test_a_cancel_from_outside_during_a_crash_stays_a_cancel() -> None:
     async def hold() -> None:
         async with background_task(crash(), essential=True):
             asyncio.current_task().cancel()  # type: ignore[union-attr]

@@ -1,4 +1,4 @@
-"""Turns on the event loop: whoever works long lets the loop go round, and people go first."""
+"""Fairness on the event loop: long work yields to the loop, and requests of people go first."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A service that is full drops whoever keeps it waiting, and never a request in work."""
+"""A service without free connections drops slow clients, and never a request in progress."""
 
 from __future__ import annotations
 

@@ -14,5 +14,5 @@ from siteatlas.cli.commands.db import _rows_in_words
         ({"domains": 2, "sitemap_urls": 1200}, "2 sites, 1,200 URLs, 0 jobs"),
     ],
 )
-def test_the_rows_of_a_backup_are_counted_in_words(rows: dict[str, int], words: str):
+def test_the_rows_of_a_backup_are_counted_in_the_message(rows: dict[str, int], words: str):
     assert _rows_in_words(rows) == words

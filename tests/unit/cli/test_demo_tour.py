@@ -51,7 +51,7 @@ def test_a_program_on_the_path_is_called_by_its_name(
     assert program_name(str(program)) == "siteatlas"
 
 
-def test_a_program_beside_the_path_is_called_as_it_was(
+def test_a_program_outside_the_path_is_called_as_it_was(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setenv("PATH", str(tmp_path))

@@ -1,4 +1,4 @@
-"""A command as process 1, in a process namespace of its own."""
+"""A command as process 1, in a separate PID namespace."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The socket of the service: on addresses, not names; refused in words when taken."""
+"""The socket of the service: bound to addresses, not names; an error message if it is in use."""
 
 from __future__ import annotations
 

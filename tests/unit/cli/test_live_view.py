@@ -1,4 +1,4 @@
-"""The picture of a running scan: small enough for the terminal, harmless, and never in the way."""
+"""The live view of a running scan: fits the terminal, escapes text, and yields to data."""
 
 from __future__ import annotations
 

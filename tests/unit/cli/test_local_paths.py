@@ -30,7 +30,7 @@ def test_only_names_that_could_be_sites_are_worth_a_word():
 
 
 @pytest.mark.parametrize("name", ["./folder.d", "folder", "/", "."])
-def test_a_directory_is_refused_in_words(tmp_path: Path, monkeypatch, name: str):
+def test_a_directory_is_refused_with_a_message(tmp_path: Path, monkeypatch, name: str):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "folder.d").mkdir()
     (tmp_path / "folder").mkdir()

@@ -1,4 +1,4 @@
-"""What is said when a scan has ended."""
+"""The summary after a scan."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The small server for metrics and health, asked by real connections."""
+"""The small server for metrics and health, over real connections."""
 
 from __future__ import annotations
 

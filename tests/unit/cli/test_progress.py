@@ -1,4 +1,4 @@
-"""The line that tells how far the work is."""
+"""The progress line."""
 
 from __future__ import annotations
 

@@ -105,7 +105,7 @@ def test_a_range_that_cannot_be_allowed_is_refused_with_one_that_can(entry: str,
 
 
 @pytest.mark.parametrize("name", ["bö→", "two\nlines", "bell\x07"])
-def test_a_user_agent_that_cannot_be_sent_is_refused_in_words(name: str):
+def test_a_user_agent_that_cannot_be_sent_is_refused_with_a_message(name: str):
     result = CliRunner().invoke(app, ["scan", "example.com", "--user-agent", name])
     assert result.exit_code == 2
     assert "configuration_invalid: SITEATLAS_USER_AGENT (from flag) " in result.stderr

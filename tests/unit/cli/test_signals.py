@@ -1,4 +1,4 @@
-"""Signals of a service: the first asks, the second ends."""
+"""Signals of a service: the first shuts it down gracefully, the second at once."""
 
 from __future__ import annotations
 

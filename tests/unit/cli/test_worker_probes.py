@@ -1,4 +1,4 @@
-"""What a worker tells of itself: health by its heartbeat, and a port for each process."""
+"""Probes of a worker: health by its heartbeat, and a port for each process."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_ports_beyond_the_highest_are_refused():
         port_of(Settings(metrics_port=65535), 0, 2)
 
 
-def test_a_taken_port_and_a_name_are_refused_in_words():
+def test_a_port_in_use_and_a_name_are_refused_with_a_message():
     with listen("localhost", 0) as listener:
         taken = listener.getsockname()[1]
         with pytest.raises(PortTaken, match=f"127.0.0.1:{taken}"):

@@ -20,7 +20,7 @@ def test_an_unchanged_document_has_as_many_urls_as_before():
     assert url_counts(reads) == [5, 5, 5, 7]
 
 
-def test_a_read_that_failed_or_was_cut_tells_nothing():
+def test_a_read_that_failed_or_was_cut_reports_nothing():
     reads = [read(COMPLETE, 5), read(SitemapScanState.UNREAD), read(SitemapScanState.CUT, 2)]
     assert url_counts(reads) == [5]
 

@@ -1,4 +1,4 @@
-"""The client asks, follows, tries again and says in our words what went wrong."""
+"""The client sends requests, follows redirects, retries, and raises our own errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every row of the safety table, tried in every place where somebody can put an address."""
+"""Every row of the safety table, in every place where an address can occur."""
 
 from __future__ import annotations
 

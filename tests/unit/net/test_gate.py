@@ -87,7 +87,7 @@ async def test_two_names_on_one_address_have_connections_of_their_own(make_clien
         assert server.connections == 2
 
 
-async def test_an_unknown_name_is_said_to_be_unknown(make_client: MakeClient):
+async def test_an_unknown_name_is_reported_as_unknown(make_client: MakeClient):
     resolver = FakeResolver({"empty.example.com": ()})
     async with make_client(resolver=resolver) as client:
         for name in ("nowhere.example.com", "empty.example.com"):

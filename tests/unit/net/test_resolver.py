@@ -1,4 +1,4 @@
-"""Names are looked up without waiting for each other, and failures are told in our words."""
+"""Names are resolved concurrently, and failures raise our own errors."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ async def test_a_name_has_all_addresses_of_both_families():
     assert sorted(found) == ["2606:2800::1", PUBLIC, "93.184.215.15"]
 
 
-async def test_a_name_that_does_not_exist_is_said_to_be_unknown():
+async def test_a_name_that_does_not_exist_is_reported_as_unknown():
     async with DnsServer({"empty.example.com": ()}) as server:
         resolver = DnsResolver([server.entry])
         for name in ("nowhere.example.com", "empty.example.com"):

@@ -1,4 +1,4 @@
-"""Whoever runs a job learns when all of its requests wait, and lets it go on."""
+"""The runner of a job learns when all requests of the job wait, and lets it continue."""
 
 from __future__ import annotations
 

@@ -119,7 +119,7 @@ def written(site: Site, memory: EntryMemory) -> tuple[dict[int, Value], set[int]
 @pytest.mark.parametrize("most", [0, 10_000, 20_000, 10**9])
 @pytest.mark.parametrize("in_order", [True, False])
 @pytest.mark.parametrize("repeats", [True, False])
-def test_the_latest_listing_of_each_url_is_stored_in_every_form(most, in_order, repeats):
+def test_the_latest_entry_of_each_url_is_stored_in_every_form(most, in_order, repeats):
     site = a_site(repeats=repeats)
     memory = EntryMemory(MemoryBudget(most), site.entries(in_order=in_order))
     state, changed = written(site, memory)
@@ -229,7 +229,7 @@ def bytes_held(stored: int, hashes: list[int], most: int, *, in_order: bool) -> 
         pytest.param(50_000, 0, True, 20, 40, id="stored, beyond the budget"),
     ],
 )
-def test_a_listing_takes_as_many_bytes_as_are_counted(
+def test_an_entry_takes_as_many_bytes_as_are_counted(
     stored, most, in_order, least_bytes, most_bytes
 ):
     hashes = sorted(numbers(50_000))

@@ -1,4 +1,4 @@
-"""What the scanner is told of stored documents."""
+"""What the scanner gets to know of stored documents."""
 
 from __future__ import annotations
 

@@ -228,7 +228,7 @@ def test_another_root_or_another_address_may_change_the_meaning_of_every_entry()
     assert len(found) == len(set(found)) == 300
 
 
-def test_a_document_is_read_again_if_an_older_listing_may_have_replaced_a_recognized_one(
+def test_a_document_is_read_again_if_an_older_entry_may_have_replaced_a_recognized_one(
     monkeypatch: pytest.MonkeyPatch,
 ):
     monkeypatch.setattr(entry_memory, "MAX_SET_ASIDE", 0)

@@ -1,4 +1,4 @@
-"""Which unread documents have vanished, and which of them are asked."""
+"""Which unread documents have vanished, and which of them are requested."""
 
 from __future__ import annotations
 

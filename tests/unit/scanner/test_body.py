@@ -112,7 +112,7 @@ def test_a_gzip_stream_that_breaks_off_is_truncated():
         decoded(gzip.compress(CONTENT)[:-9])
 
 
-def test_a_wrong_checksum_is_told_after_all_bytes_were_given():
+def test_a_wrong_checksum_is_reported_after_all_bytes():
     wire = bytearray(gzip.compress(CONTENT))
     wire[-6] ^= 0xFF
     pieces = Body(None, Tally()).feed(bytes(wire))

@@ -83,7 +83,9 @@ async def test_a_second_scan_of_an_unchanged_site_reads_nothing(site, make_analy
     assert index.asked == child.asked == [(None, None), (etag, date)]
 
 
-async def test_an_unchanged_document_keeps_its_validators_and_tells_its_status(site, make_analyzer):
+async def test_an_unchanged_document_keeps_its_validators_and_reports_its_status(
+    site, make_analyzer
+):
     site.pages |= {"/robots.txt": "Sitemap: /s.xml", "/s.xml": Versioned(urlset_of(PAGE))}
     analyzer = make_analyzer(site.host_port)
     first = await record_scan(analyzer, site.base)
@@ -196,7 +198,7 @@ async def test_a_validator_that_no_header_can_hold_is_left_out(site, make_analyz
     assert document.asked == [(None, None)]
 
 
-async def test_a_redirect_to_a_document_that_was_read_tells_where_it_leads(site, make_analyzer):
+async def test_a_redirect_to_a_document_that_was_read_reports_its_target(site, make_analyzer):
     site.pages |= {
         "/robots.txt": "Sitemap: /i.xml",
         "/i.xml": index_of([f"{site.base}/new.xml", f"{site.base}/old.xml"]),
@@ -208,7 +210,7 @@ async def test_a_redirect_to_a_document_that_was_read_tells_where_it_leads(site,
     assert (judged.url, judged.final_url) == (f"{site.base}/old.xml", f"{site.base}/new.xml")
 
 
-async def test_a_redirect_to_a_document_done_before_tells_where_it_leads(site, make_analyzer):
+async def test_a_redirect_to_a_document_done_before_reports_its_target(site, make_analyzer):
     site.pages |= {
         "/robots.txt": "Sitemap: /i.xml",
         "/i.xml": index_of([f"{site.base}/old.xml"]),

@@ -77,7 +77,7 @@ def test_finds_the_sitemaps_that_robots_txt_names(case):
     assert found == case.expected["sitemaps"]
 
 
-def test_the_corpus_is_large_and_every_case_tells_its_story():
+def test_the_corpus_is_large_and_every_case_has_a_description():
     assert len(CASES) >= 80
     assert [case.id for case in CASES if not case.expected["story"].endswith(".")] == []
 

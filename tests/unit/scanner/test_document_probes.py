@@ -1,4 +1,4 @@
-"""Documents that are asked for without being read."""
+"""Documents that are requested without being read."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ async def probe(analyzer, site, *paths):
     ("status", "code"),
     [(200, None), (404, "http_not_found"), (410, "http_not_found"), (500, "server_error")],
 )
-async def test_a_probe_tells_the_status_and_its_error(site, make_analyzer, status, code):
+async def test_a_probe_reports_the_status_and_its_error(site, make_analyzer, status, code):
     site.pages["/s.xml"] = lambda _: web.Response(status=status, body=urlset_of([]))
     url = f"{site.base}/s.xml"
     found = await probe(make_analyzer(site.host_port), site, "/s.xml")
     assert found == [DocumentProbe(url, url, status, code)]
 
 
-async def test_a_probe_tells_where_a_document_redirects_to(site, make_analyzer):
+async def test_a_probe_reports_where_a_document_redirects_to(site, make_analyzer):
     site.pages |= {
         "/old.xml": lambda _: web.Response(status=301, headers={"Location": "/new.xml"}),
         "/new.xml": urlset_of([]),

@@ -113,7 +113,7 @@ def test_reads_both_urls_of(content, chunk):
         ),
     ],
 )
-def test_tells_why_it_is_no_sitemap(content, code):
+def test_reports_why_it_is_no_sitemap(content, code):
     document = read(content)
     assert (document.error_code, document.reader.type) == (code, None)
 

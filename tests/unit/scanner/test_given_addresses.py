@@ -1,4 +1,4 @@
-"""Addresses that a person gives, and addresses that a site gives but that cannot be asked for."""
+"""Addresses that a person enters, and addresses of a site that cannot be requested."""
 
 from __future__ import annotations
 

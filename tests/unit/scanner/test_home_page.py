@@ -1,4 +1,4 @@
-"""What a home page tells of sitemaps, and how a scan uses it."""
+"""Which sitemaps a home page names, and how a scan uses them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A column of dates gives what its dates give one by one, whatever way it takes."""
+"""A column of dates is read as its dates are one by one, whichever path is taken."""
 
 from __future__ import annotations
 
@@ -79,5 +79,5 @@ def test_columns_that_are_put_together_keep_their_texts(first, second):
     assert stored_texts(dates, columns.listed_lastmods()) == list(map(stored_text, dates, texts))
 
 
-def test_timestamps_that_tell_no_more_than_their_times_are_not_carried_along():
+def test_timestamps_that_equal_their_parsed_times_are_not_kept_as_text():
     assert build(["2025-12-28T10:00:00Z", "2025-12-28T10:00:01Z"])[0].lastmod_texts == []

@@ -1,4 +1,4 @@
-"""`lastmod` as listed: kept where it tells more than the time that was read, and stored briefly."""
+"""`lastmod` as listed: kept if it is more precise than the parsed time, and stored compactly."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_an_absent_date_has_no_text(text):
     assert listed_text(None, text) is None
 
 
-def test_blanks_beside_a_date_are_no_text():
+def test_blanks_around_a_date_are_no_text():
     assert listed_text(datetime(2026, 1, 1, tzinfo=UTC), "\x85") is None
 
 

@@ -1,4 +1,4 @@
-"""A site that gives nothing is told why, in the truest word."""
+"""A scan without results ends with the most precise reason."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def status(code: int, **headers: str):
     return lambda _: web.Response(status=code, headers=named)
 
 
-async def test_a_site_that_demands_payment_tells_its_price(site, make_analyzer):
+async def test_a_site_that_demands_payment_is_reported_with_its_price(site, make_analyzer):
     site.otherwise = status(402, Crawler_Price="USD 0.01")
     record = await record_scan(make_analyzer(site.host_port), site.base)
     assert record.error_code == "payment_required"

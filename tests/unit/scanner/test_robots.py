@@ -264,7 +264,7 @@ def test_the_groups_of_an_agent_count_as_one():
     assert found == [False, True, False]
 
 
-def test_tells_the_rule_that_decides_and_its_line():
+def test_returns_the_rule_that_decides_and_its_line():
     text = "# ours\r\nUser-agent: a\r\nDisallow: /shop\r\nAllow: /shop/*.html$\r\n"
     robots = parse_robots(text.encode())
     assert robots.rule_for("a", "/shop/1") == Rule("/shop", allow=False, line=3)

@@ -1,4 +1,4 @@
-"""A second scan recognizes a document by its bytes, and tells what a read of it proves."""
+"""A second scan recognizes a document by its bytes, and reports what reading it would prove."""
 
 from __future__ import annotations
 

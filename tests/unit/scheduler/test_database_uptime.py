@@ -1,4 +1,4 @@
-"""Contact with the database: an outage is told apart from a silent worker."""
+"""Uptime of the database: an outage is distinguished from a silent worker."""
 
 from __future__ import annotations
 

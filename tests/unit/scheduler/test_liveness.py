@@ -1,4 +1,4 @@
-"""The loops of a process run until they are told to stop, or it is known that they do not."""
+"""The loops of a process run until they are stopped; if one ends early, that is noticed."""
 
 from __future__ import annotations
 

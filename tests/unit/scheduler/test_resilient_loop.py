@@ -1,4 +1,4 @@
-"""A loop outlives what goes wrong in one of its rounds, and logs it."""
+"""A loop survives errors in one of its iterations, and logs them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Slots: who gets one, who gives it back, and who comes next."""
+"""Slots: who gets one, who releases it, and who comes next."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the operator is told about a database that is away."""
+"""The errors about an unavailable database."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Charts are images that can be read: valid SVG, without inline styles, with a text of their own."""
+"""Charts are accessible images: valid SVG, without inline styles, with a text alternative."""
 
 from __future__ import annotations
 
