@@ -1,4 +1,4 @@
-"""Takes the screenshots of the dashboard from a demo of its own.
+"""Takes the screenshots of the dashboard from a temporary demo.
 
 `python -m docs.screenshots` writes those of the documentation; with `--all FOLDER` it writes every
 page in light and dark, narrow and wide, to be looked at after a change of the style sheet.

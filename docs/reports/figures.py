@@ -62,7 +62,7 @@ class Run:
 
 
 def read_run(report: Path) -> Run:
-    """The run that a JUnit file tells of."""
+    """The test run in a JUnit file."""
     run = Run()
     for suite in ET.parse(report).iter("testsuite"):  # noqa: S314 written by pytest
         run.seconds += float(suite.get("time", 0))

@@ -1,4 +1,4 @@
-"""Set a job or sitemap back."""
+"""Reset a job or sitemap."""
 
 from __future__ import annotations
 

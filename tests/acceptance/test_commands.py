@@ -35,7 +35,7 @@ def scanned(service: Service, sites: Sites) -> DemoSite:
 
 @pytest.mark.criterion("content-stored", "http-to-completion")
 def test_a_submitted_site_is_scanned_and_stored(service: Service, scanned: DemoSite):
-    domain = service.ask(f"/api/v3/domains/{scanned.host_port}")
+    domain = service.request_json(f"/api/v3/domains/{scanned.host_port}")
     assert domain["url_count"] == scanned.expected_urls
     assert domain["sitemap_count"] == scanned.expected_sitemaps
 
@@ -56,7 +56,7 @@ def test_the_stored_urls_are_printed_one_a_line(machine: Machine, scanned: DemoS
 
 def test_lists_have_the_shape_of_the_api(machine: Machine, service: Service, scanned: DemoSite):
     printed = machine.json("sitemaps", scanned.host_port)
-    answered = service.ask(f"/api/v3/domains/{scanned.host_port}/sitemaps")
+    answered = service.request_json(f"/api/v3/domains/{scanned.host_port}/sitemaps")
     assert set(printed) >= {"items", "next_cursor"}
     assert {item["id"] for item in printed["items"]} == {item["id"] for item in answered["items"]}
     assert set(answered["items"][0]) <= set(printed["items"][0])
@@ -99,7 +99,7 @@ def test_a_filtered_list_goes_on_with_a_cursor_of_the_api(
     machine: Machine, service: Service, scanned: DemoSite
 ):
     wanted = f"/api/v3/domains/{scanned.host_port}/sitemaps?status=completed&type=standard&limit=1"
-    begun = service.ask(wanted)
+    begun = service.request_json(wanted)
     filters = ("--status", "completed", "--type", "standard")
     rest = machine.json("sitemaps", scanned.host_port, *filters, "--cursor", begun["next_cursor"])
     whole = machine.json("sitemaps", scanned.host_port, *filters)
@@ -177,18 +177,20 @@ def test_every_stored_list_can_be_csv(command: str, machine: Machine, scanned: D
 @pytest.mark.criterion("submit-does-no-work", "discovery")
 def test_without_a_scheduler_a_job_waits_until_one_runs(fresh_machine: Machine, sites: Sites):
     with fresh_machine.service("--no-scheduler") as idle:
-        submitted = idle.ask("/api/v3/sitemap/scan", {"base_url": sites["papers"].base_url})
+        submitted = idle.request_json(
+            "/api/v3/sitemap/scan", {"base_url": sites["papers"].base_url}
+        )
         state = fresh_machine.json("scheduler", "status")
         assert state["jobs"]["pending"] == 1
         assert state["workers"] == []
         report = fresh_machine.json("scheduler", "run-once")
         assert report["outcomes"] == {submitted["job_id"]: "completed"}
-        assert idle.ask(submitted["status_url"])["status"] == "completed"
+        assert idle.request_json(submitted["status_url"])["status"] == "completed"
 
 
 def test_one_run_over_the_queue_ends_with_1_when_a_job_failed(fresh_machine: Machine, sites: Sites):
     with fresh_machine.service("--no-scheduler") as idle:
-        submitted = idle.ask("/api/v3/sitemap/scan", {"base_url": sites["card"].base_url})
+        submitted = idle.request_json("/api/v3/sitemap/scan", {"base_url": sites["card"].base_url})
         result = fresh_machine.run("scheduler", "run-once", "--json")
         assert result.returncode == 1
         assert json.loads(result.stdout)["outcomes"] == {submitted["job_id"]: "failed"}

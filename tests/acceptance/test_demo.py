@@ -59,8 +59,8 @@ def test_the_demo_opens_onto_a_dashboard_with_something_to_show(fresh_machine: M
         lines = words_of(demo)
         address = address_of(lines)
         service = Service(demo, address)
-        changes = service.ask("/api/v3/changes?limit=1000")["items"]
-        sites = service.ask("/api/v3/domains")["items"]
+        changes = service.request_json("/api/v3/changes?limit=1000")["items"]
+        sites = service.request_json("/api/v3/domains")["items"]
         block_until(lambda: running_jobs(service) != [], seconds=10)
     assert len(sites) == 10
     assert {"added", "removed", "moved", "changed"} <= {change["kind"] for change in changes}
@@ -71,7 +71,7 @@ def test_a_second_demo_is_refused_while_one_runs(fresh_machine: Machine):
     with fresh_machine.process("demo", "--no-changing") as demo:
         address = address_of(words_of(demo))
         refused = fresh_machine.run("demo", "--exit")
-        sites = Service(demo, address).ask("/api/v3/domains")["items"]
+        sites = Service(demo, address).request_json("/api/v3/domains")["items"]
     assert (refused.returncode, refused.stdout) == (2, "")
     assert f"already running at {address}/." in refused.stderr
     assert "SITEATLAS_DATA_DIR" in refused.stderr
@@ -81,7 +81,7 @@ def test_a_second_demo_is_refused_while_one_runs(fresh_machine: Machine):
 def test_a_demo_without_changing_sites_leaves_its_sites_alone(fresh_machine: Machine):
     with fresh_machine.process("demo", "--no-changing") as demo:
         service = Service(demo, address_of(words_of(demo)))
-        assert len(service.ask("/api/v3/domains")["items"]) == 7
+        assert len(service.request_json("/api/v3/domains")["items"]) == 7
         assert running_jobs(service) == []
 
 
@@ -98,5 +98,5 @@ def address_of(lines: list[str]) -> str:
 
 def running_jobs(service: Service) -> list[object]:
     """The jobs that run now."""
-    jobs: list[object] = service.ask("/api/v3/jobs?status=processing")["items"]
+    jobs: list[object] = service.request_json("/api/v3/jobs?status=processing")["items"]
     return jobs

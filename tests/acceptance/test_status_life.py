@@ -47,9 +47,11 @@ def test_a_client_sees_a_job_pending_then_processing_then_ended(machine: Machine
         running_site({"/robots.txt": gate.answer, **documents}) as site,
         service_for(machine, site) as (own, service),
     ):
-        submitted = service.ask("/api/v3/sitemap/scan", {"base_url": site.base, "max_pages": 100})
+        submitted = service.request_json(
+            "/api/v3/sitemap/scan", {"base_url": site.base, "max_pages": 100}
+        )
         url = submitted["status_url"]
-        pending = service.ask(url)
+        pending = service.request_json(url)
         with own.process("worker"):
             running = service.wait_for(url, "processing")
             gate.open()

@@ -44,8 +44,8 @@ def submit(machine: Machine, site: DemoSite) -> dict[str, str]:
     """POST to a service that runs no jobs itself; the job still waits when it has gone."""
     with machine.service("--no-scheduler") as service:
         body = {"base_url": site.base_url, "max_pages": 5000}
-        submitted: dict[str, str] = service.ask(SCAN, body)
-        assert service.ask(submitted["status_url"])["status"] == "pending"
+        submitted: dict[str, str] = service.request_json(SCAN, body)
+        assert service.request_json(submitted["status_url"])["status"] == "pending"
         return submitted
 
 
@@ -165,7 +165,7 @@ def test_the_monitor_sees_a_submitted_job_become_completed(
         machine.service() as service,
     ):
         before = count_of(lines, "completed")
-        submitted = service.ask(SCAN, {"base_url": site.base_url, "max_pages": 100})
+        submitted = service.request_json(SCAN, {"base_url": site.base_url, "max_pages": 100})
         assert service.wait_for(submitted["status_url"])["status"] == "completed"
         later = (count_of(lines, "completed") for _ in range(50))
         assert next(count for count in later if count != before) == before + 1

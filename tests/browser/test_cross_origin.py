@@ -84,7 +84,7 @@ def test_a_page_of_another_origin_starts_no_scan_and_reads_nothing(
         assert "<title>finished</title>" in page.html
         (out,) = re.findall(r'<pre id="out">([^<]*)</pre>', page.html)
         check_attempts(out)
-        assert service.ask("/api/v3/jobs")["items"] == []
+        assert service.request_json("/api/v3/jobs")["items"] == []
 
 
 def check_attempts(out: str) -> None:

@@ -63,7 +63,7 @@ def test_a_stream_that_is_lost_is_regained_and_the_page_catches_up(chromium: Bro
         live_state(page, "lost")
         assert page.locator("[data-live]").inner_text() == "Reconnecting"
         with service_on(machine, port) as service:
-            service.ask("/api/v3/sitemap/scan", {"base_url": "example.com"})
+            service.request_json("/api/v3/sitemap/scan", {"base_url": "example.com"})
             live_state(page, "live")
             expect(page.locator("#job-rows tbody tr")).to_have_count(1, timeout=TIMEOUT_MS)
     context.close()

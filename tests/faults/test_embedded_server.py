@@ -21,7 +21,7 @@ def postmaster_of(machine: Machine) -> int:
 
 def is_back(service: Service) -> bool:
     try:
-        return bool(service.ask("/health/database")["status"] == "ok")
+        return bool(service.request_json("/health/database")["status"] == "ok")
     except URLError:
         return False
 

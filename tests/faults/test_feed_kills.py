@@ -61,7 +61,7 @@ class Killer:
             site.hold(HELD)
         submitted = await submit_watched(site)
         was_killed = kills and await self._kill(site, submitted.id, number // 2 % 3)
-        site.let_go()
+        site.release()
         await self._inspector.wait_for(ENDED, submitted.id, seconds=END_SECONDS)
         return await job_of(submitted.id), was_killed
 
@@ -77,7 +77,7 @@ class Killer:
             if where:
                 values = (SCAN_LOCK, job_id) if where == 1 else (ATTEMPT_ROW, job_id, job["fence"])
                 holder = await stack.enter_async_context(self._inspector.holding(*values))
-                site.let_go()
+                site.release()
                 pid = holder.get_server_pid()
                 await self._inspector.wait_for(BLOCKED_BY, pid, seconds=REACH_SECONDS)
             self._fleet.process_of(job["worker_id"]).kill()

@@ -18,7 +18,7 @@ from tests.fixtures.commands import Machine
 from tests.fixtures.database import transaction
 from tests.fixtures.records import add_domain
 from tests.fixtures.waiting import wait_until
-from tests.fixtures.webhooks import Receiver, add_endpoint, publish, shown
+from tests.fixtures.webhooks import Receiver, add_endpoint, publish, webhook_view
 
 pytestmark = pytest.mark.slow
 
@@ -90,5 +90,5 @@ async def test_every_scan_is_delivered_in_order_despite_restarts_and_a_kill(
 
 
 async def is_up_to_date(ident: UUID) -> bool:
-    view = await shown(ident)
+    view = await webhook_view(ident)
     return view.delivered_seq == view.head_seq

@@ -80,7 +80,7 @@ async def stop_midway(site: ChangingSite, held: str) -> int | None:
         with suppress(asyncio.CancelledError):
             await task
     finally:
-        site.let_go()
+        site.release()
     await let_lease_expire(submitted.id)
     return submitted.id
 

@@ -28,11 +28,11 @@ from tests.fixtures.webhooks import (
     Receiver,
     add_endpoint,
     deliver_all,
+    deliveries_of,
     dispatcher_for,
-    log_of,
     publish,
     set_endpoint,
-    shown,
+    webhook_view,
 )
 
 
@@ -45,7 +45,7 @@ async def test_a_failed_message_is_tried_again_with_the_same_id_before_the_next_
     dispatcher = dispatcher_for(receiver)
     await deliver_all(dispatcher)
     await deliver_all(dispatcher)
-    view = await shown(created.id)
+    view = await webhook_view(created.id)
     assert (view.status, view.failures, view.delivered_seq) == ("failing", 1, 0)
     assert view.next_attempt_at is not None
     assert 4 < (view.next_attempt_at - datetime.now(UTC)).total_seconds() < 6
@@ -53,7 +53,7 @@ async def test_a_failed_message_is_tried_again_with_the_same_id_before_the_next_
     await set_endpoint(created.id, next_attempt_at=func.now())
     await deliver_all(dispatcher)
     assert receiver.seqs == numbers
-    newest, second, first = await log_of(created.id)
+    newest, second, first = await deliveries_of(created.id)
     assert (first.delivered, first.http_status, first.attempt) == (False, 500, 1)
     assert (second.delivered, second.http_status, second.attempt) == (True, 200, 2)
     assert first.message_id == second.message_id != newest.message_id
@@ -66,7 +66,7 @@ async def test_a_redirect_is_a_failure_and_is_not_followed(receiver: Receiver, d
     receiver.answer, receiver.headers = 302, {"Location": "/elsewhere"}
     await deliver_all(dispatcher_for(receiver))
     assert receiver.paths == ["/hook"]
-    assert [entry.http_status for entry in await log_of(created.id)] == [302]
+    assert [entry.http_status for entry in await deliveries_of(created.id)] == [302]
 
 
 async def test_retry_after_makes_the_delay_longer(receiver: Receiver, domain: Domain):
@@ -74,7 +74,7 @@ async def test_retry_after_makes_the_delay_longer(receiver: Receiver, domain: Do
     await publish(domain)
     receiver.answer, receiver.headers = 429, {"Retry-After": "600"}
     await deliver_all(dispatcher_for(receiver))
-    view = await shown(created.id)
+    view = await webhook_view(created.id)
     assert view.next_attempt_at is not None
     assert 590 < (view.next_attempt_at - datetime.now(UTC)).total_seconds() <= 601
 
@@ -86,7 +86,7 @@ async def test_a_receiver_that_does_not_answer_costs_one_attempt(
     await publish(domain)
     receiver.answer = None
     await deliver_all(dispatcher_for(receiver, attempt_seconds=0.2))
-    (entry,) = await log_of(created.id)
+    (entry,) = await deliveries_of(created.id)
     assert (entry.http_status, entry.error_code, entry.delivered) == (None, "timeout", False)
 
 
@@ -100,7 +100,7 @@ async def test_an_endpoint_is_disabled_after_the_last_attempt_and_continues_when
     for _ in range(len(RETRY_DELAYS) + 3):
         await set_endpoint(created.id, next_attempt_at=None)
         await deliver_all(dispatcher)
-    view = await shown(created.id)
+    view = await webhook_view(created.id)
     assert (view.status, view.disabled_reason, view.failures) == ("disabled", "failing", 10)
     assert len(receiver.statuses) == 10
     receiver.answer = 200
@@ -108,7 +108,7 @@ async def test_an_endpoint_is_disabled_after_the_last_attempt_and_continues_when
         await endpoints.change_endpoint(session, created.id, receiver.policy, {"enabled": True})
     await deliver_all(dispatcher)
     assert receiver.seqs == [number]
-    assert (await shown(created.id)).status == "active"
+    assert (await webhook_view(created.id)).status == "active"
 
 
 async def test_a_receiver_that_is_gone_is_disabled_at_once(receiver: Receiver, domain: Domain):
@@ -116,7 +116,7 @@ async def test_a_receiver_that_is_gone_is_disabled_at_once(receiver: Receiver, d
     await publish(domain)
     receiver.answer = 410
     await deliver_all(dispatcher_for(receiver))
-    view = await shown(created.id)
+    view = await webhook_view(created.id)
     assert (view.status, view.disabled_reason) == ("disabled", "gone")
 
 
@@ -183,13 +183,13 @@ async def test_an_endpoint_whose_process_died_is_served_again_when_its_lease_end
     await set_endpoint(created.id, lease_until=func.now() - timedelta(seconds=1))
     await deliver_all(dispatcher)
     assert receiver.seqs == [number]
-    (entry,) = await log_of(created.id)
+    (entry,) = await deliveries_of(created.id)
     late = webhook_deliveries.NewDelivery(
         **{name: getattr(entry, name) for name in webhook_deliveries.NewDelivery.__slots__}
     )
     async with transaction() as session:
         assert not await record_delivered(session, dead, late, 0, keep_lease=True)
-    assert len(await log_of(created.id)) == 1
+    assert len(await deliveries_of(created.id)) == 1
 
 
 async def test_a_process_that_stops_returns_its_endpoints_at_once(
@@ -214,7 +214,7 @@ async def test_a_change_of_an_endpoint_stops_who_is_sending(receiver: Receiver, 
         (claimed,) = await claim_endpoints(session, 5)
         await endpoints.change_endpoint(session, created.id, receiver.policy, {"enabled": False})
         assert not await webhook_deliveries.pass_numbers(session, claimed, 9, keep_lease=True)
-    assert (await shown(created.id)).delivered_seq == 0
+    assert (await webhook_view(created.id)).delivered_seq == 0
 
 
 async def test_an_address_that_is_no_longer_allowed_is_not_contacted(
@@ -224,7 +224,7 @@ async def test_an_address_that_is_no_longer_allowed_is_not_contacted(
     await publish(domain)
     async with Receiver() as other:
         await deliver_all(dispatcher_for(other))
-    (entry,) = await log_of(created.id)
+    (entry,) = await deliveries_of(created.id)
     assert (entry.error_code, receiver.requests) == ("egress_denied", [])
 
 
@@ -234,7 +234,7 @@ async def test_a_test_message_reaches_a_disabled_endpoint_and_is_logged(receiver
     delivery = await endpoints.deliver_test(created.id, Settings(), receiver.policy)
     assert (delivery.delivered, delivery.http_status) == (True, 204)
     assert [received.type for received in receiver.messages] == ["webhook.test"]
-    assert [entry.message_id for entry in await log_of(created.id)] == [delivery.message_id]
+    assert [entry.message_id for entry in await deliveries_of(created.id)] == [delivery.message_id]
     async with transaction() as session:
         await endpoints.delete_endpoint(session, created.id)
     with pytest.raises(WebhookNotFound):
@@ -260,7 +260,7 @@ async def test_deliveries_are_pruned_by_age_and_by_number(
         monkeypatch.setattr(webhook_deliveries, "MAX_KEPT_DELIVERIES", 2)
         assert await prune_deliveries(session, days=30) == 3
         assert await prune_deliveries(session, days=30) == 0
-    assert [entry.seq for entry in await log_of(created.id)] == [6, 5]
+    assert [entry.seq for entry in await deliveries_of(created.id)] == [6, 5]
 
 
 async def test_ten_receivers_that_do_not_answer_hold_up_neither_others_nor_the_database(

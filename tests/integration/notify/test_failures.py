@@ -19,12 +19,12 @@ from tests.fixtures.webhooks import (
     Receiver,
     add_endpoint,
     deliver_all,
+    deliveries_of,
     dispatcher_for,
-    log_of,
     publish,
     set_endpoint,
-    shown,
     take_over,
+    webhook_view,
 )
 
 LAST_ATTEMPT = len(RETRY_DELAYS)
@@ -57,16 +57,19 @@ async def test_failures_at_a_message_do_not_count_against_the_one_after_it(
     for _ in range(LAST_ATTEMPT):
         await set_endpoint(created.id, next_attempt_at=None)
         await deliver_all(dispatcher)
-    failing = await shown(created.id)
+    failing = await webhook_view(created.id)
     await delete_site(domain)
     await set_endpoint(created.id, next_attempt_at=None)
     await deliver_all(dispatcher)
-    view = await shown(created.id)
+    view = await webhook_view(created.id)
     assert (failing.failures, view.failures, view.status) == (LAST_ATTEMPT, 1, "failing")
     assert failing.failing_since
     assert view.failing_since
     assert view.failing_since > failing.failing_since
-    assert [(one.seq, one.attempt) for one in (await log_of(created.id))[:2]] == [(2, 1), (1, 9)]
+    assert [(one.seq, one.attempt) for one in (await deliveries_of(created.id))[:2]] == [
+        (2, 1),
+        (1, 9),
+    ]
 
 
 async def test_an_endpoint_whose_failed_message_is_gone_is_active_again(
@@ -80,7 +83,7 @@ async def test_an_endpoint_whose_failed_message_is_gone_is_active_again(
     await delete_site(domain)
     await set_endpoint(created.id, next_attempt_at=func.now())
     await deliver_all(dispatcher)
-    view = await shown(created.id)
+    view = await webhook_view(created.id)
     assert (view.status, view.failures, view.delivered_seq) == ("active", 0, 1)
     assert (view.failing_since, view.next_attempt_at) == (None, None)
 
@@ -97,7 +100,7 @@ async def test_each_message_of_a_number_has_its_own_attempts(receiver: Receiver,
         receiver.answer = answer
         await set_endpoint(created.id, next_attempt_at=None)
         await deliver_all(dispatcher)
-    attempts = [(one.seq, one.attempt, one.delivered) for one in await log_of(created.id)]
+    attempts = [(one.seq, one.attempt, one.delivered) for one in await deliveries_of(created.id)]
     assert attempts == [(3, 1, True), (2, 3, True), (2, 2, False), (2, 1, False)]
 
 
@@ -109,17 +112,17 @@ async def test_an_error_of_our_own_is_a_failed_attempt(
     await set_endpoint(created.id, secret="whsec_x")
     dispatcher = dispatcher_for(receiver)
     await deliver_all(dispatcher)
-    view = await shown(created.id)
+    view = await webhook_view(created.id)
     assert (view.status, view.failures, view.delivered_seq) == ("failing", 1, 0)
     assert view.next_attempt_at is not None
-    (entry,) = await log_of(created.id)
+    (entry,) = await deliveries_of(created.id)
     assert (entry.error_code, entry.seq, entry.http_status) == ("internal_error", number, None)
     assert (entry.type, entry.domain) == ("scan.published", "example.com")
     assert [line["exc_info"] for line in log_lines if line["event"] == "webhook_failed"] == [True]
     for _ in range(LAST_ATTEMPT):
         await set_endpoint(created.id, next_attempt_at=None)
         await deliver_all(dispatcher)
-    assert (await shown(created.id)).disabled_reason == "failing"
+    assert (await webhook_view(created.id)).disabled_reason == "failing"
 
 
 async def test_an_error_before_a_message_is_known_delays_the_endpoint(
@@ -131,10 +134,10 @@ async def test_an_error_before_a_message_is_known_delays_the_endpoint(
         # Cannot be compared with a number any more.
         await session.execute(text("ALTER TABLE scans ALTER published_seq TYPE text"))
     await deliver_all(dispatcher_for(receiver))
-    view = await shown(created.id)
+    view = await webhook_view(created.id)
     assert (view.failures, view.delivered_seq) == (1, 0)
     assert view.next_attempt_at is not None
-    assert await log_of(created.id) == []
+    assert await deliveries_of(created.id) == []
 
 
 async def test_a_process_that_lost_an_endpoint_does_not_report_it_as_disabled(
@@ -150,5 +153,5 @@ async def test_a_process_that_lost_an_endpoint_does_not_report_it_as_disabled(
     await take_over()
     receiver.gate.set()
     await wait_until(lambda: not stalled.is_busy)
-    assert (await shown(created.id)).status == "active"
+    assert (await webhook_view(created.id)).status == "active"
     assert [line for line in log_lines if line["event"] == "webhook_disabled"] == []

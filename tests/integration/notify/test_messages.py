@@ -21,7 +21,7 @@ from tests.fixtures.webhooks import (
     dispatcher_for,
     publish,
     set_endpoint,
-    shown,
+    webhook_view,
 )
 
 
@@ -37,7 +37,7 @@ async def test_each_published_scan_is_delivered_once_in_the_order_of_the_feed(
     assert receiver.seqs == numbers
     assert [received.data["previous_seq"] for received in receiver.messages] == [1, 2, 3]
     assert receiver.messages[2].data["counts"] == {"added": 2}
-    view = await shown(created.id)
+    view = await webhook_view(created.id)
     assert (view.status, view.delivered_seq, view.head_seq) == ("active", 4, 4)
 
 
@@ -133,7 +133,7 @@ async def test_an_endpoint_gets_only_its_types_and_its_sites(receiver: Receiver,
         ("robots.changed", "example.com"),
         ("scan.failed", "example.com"),
     ]
-    assert (await shown(created.id)).delivered_seq == 4
+    assert (await webhook_view(created.id)).delivered_seq == 4
 
 
 async def test_numbers_without_a_message_are_passed_in_steps(
@@ -147,7 +147,7 @@ async def test_numbers_without_a_message_are_passed_in_steps(
         await add_event(session, domain, "scan_failed")
     await deliver_all(dispatcher_for(receiver))
     assert receiver.seqs == [8]
-    assert (await shown(created.id)).delivered_seq == 8
+    assert (await webhook_view(created.id)).delivered_seq == 8
 
 
 async def test_several_events_of_one_number_hide_no_later_message(

@@ -15,12 +15,12 @@ from tests.fixtures.webhooks import (
     add_endpoint,
     add_endpoints,
     deliver_all,
+    deliveries_of,
     dispatcher_for,
-    log_of,
     publish,
     set_endpoint,
-    shown,
     take_over,
+    webhook_view,
 )
 
 
@@ -43,10 +43,10 @@ async def test_passing_numbers_takes_turns_too(
         await publish(domain)
     dispatcher = dispatcher_for(receiver, turn_seconds=0)
     await deliver_all(dispatcher)
-    assert (await shown(created.id)).delivered_seq == 2
+    assert (await webhook_view(created.id)).delivered_seq == 2
     await deliver_all(dispatcher)
     await deliver_all(dispatcher)
-    assert (await shown(created.id)).delivered_seq == 5
+    assert (await webhook_view(created.id)).delivered_seq == 5
 
 
 async def test_a_connection_is_opened_only_for_a_message(receiver: Receiver, domain: Domain):
@@ -54,12 +54,12 @@ async def test_a_connection_is_opened_only_for_a_message(receiver: Receiver, dom
     await set_endpoint(created.id, url="no address")
     await publish(domain)
     await deliver_all(dispatcher_for(receiver))
-    view = await shown(created.id)
+    view = await webhook_view(created.id)
     assert (view.delivered_seq, view.failures) == (1, 0)
 
 
 async def has_attempts(ident: UUID, count: int) -> bool:
-    return len(await log_of(ident)) == count
+    return len(await deliveries_of(ident)) == count
 
 
 async def test_a_process_that_lost_an_endpoint_sends_nothing_more(

@@ -152,7 +152,7 @@ async def test_a_running_job_with_a_filter_goes_on_with_the_whole_site(site, oth
     await site.reached.wait()
     joined = await submit_server(site, child_filter=other)
     assert joined.id == first.id
-    site.let_go()
+    site.release()
     await working
     job = await job_of(first.id)
     assert (job.status, job.attempt, result_of(job)["reasons"]) == ("completed", 1, [])
@@ -170,7 +170,7 @@ async def test_a_released_job_whose_filter_was_dropped_reads_its_indexes_again(s
     await asyncio.sleep(0.1)
     working.cancel()
     await asyncio.gather(working, return_exceptions=True)
-    site.let_go()
+    site.release()
     await submit_server(site)
     await work(settings_for(site))
     assert await listed() == {"1", "2", "3", "4", "5", "6"}

@@ -25,7 +25,7 @@ from siteatlas.storage.session import (
     get_background_session,
     get_job_autocommit_session,
 )
-from tests.fixtures.database import PostgresServer, is_anybody_waiting
+from tests.fixtures.database import PostgresServer, is_lock_awaited
 from tests.fixtures.pipeline import pages, settings_for, submit_server, urlset
 from tests.fixtures.queue import submit, take_one
 from tests.fixtures.site_server import SiteServer
@@ -147,6 +147,6 @@ async def test_a_scan_that_waits_for_its_site_does_not_lock_its_job() -> None:
     async with get_background_session() as holder, holder.begin():
         await holder.execute(select(Domain.id).with_for_update())
         opening = asyncio.create_task(open_new(claim))
-        await wait_until(is_anybody_waiting)
+        await wait_until(is_lock_awaited)
         await change_job(updated_at=func.now())
     assert await opening is not None

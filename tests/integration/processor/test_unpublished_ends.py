@@ -17,7 +17,7 @@ from siteatlas.queue.leases import heartbeat
 from siteatlas.queue.operator_actions import cancel
 from siteatlas.storage.models import Scan, SitemapScan
 from siteatlas.storage.session import get_background_session
-from tests.fixtures.database import is_anybody_waiting, transaction
+from tests.fixtures.database import is_lock_awaited, transaction
 from tests.fixtures.pipeline import rows_of
 from tests.fixtures.queue import (
     LEASE,
@@ -72,7 +72,7 @@ async def test_the_lease_can_be_renewed_while_the_scan_is_being_closed(
     claim = await running_job()
     async with locked_rows():
         ending = asyncio.create_task(end(claim))
-        await wait_until(is_anybody_waiting)
+        await wait_until(is_lock_awaited)
         async with asyncio.timeout(2), get_background_session() as session, session.begin():
             assert (await heartbeat(session, [claim], LEASE))[0] == {claim.id}
     await ending
@@ -100,7 +100,7 @@ async def test_a_worker_that_loses_its_job_while_it_closes_the_scan_rolls_that_b
     lost = await running_job()
     async with locked_rows():
         ending = asyncio.create_task(end(lost))
-        await wait_until(is_anybody_waiting)
+        await wait_until(is_lock_awaited)
         await let_lease_expire(lost.id)
         await rescue_all()
         new = await take_one("worker-b")
@@ -115,7 +115,7 @@ async def test_a_cancel_that_comes_while_a_failed_scan_is_closed_counts_for_both
     claim = await running_job()
     async with locked_rows():
         ending = asyncio.create_task(failure(claim))
-        await wait_until(is_anybody_waiting)
+        await wait_until(is_lock_awaited)
         async with transaction() as session:
             assert await cancel(session, claim.id) == "processing"
     assert await ending == "cancelled"

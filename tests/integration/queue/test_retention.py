@@ -30,7 +30,7 @@ from siteatlas.storage.models import (
 )
 from siteatlas.storage.session import get_background_session
 from siteatlas.storage.statements.scans import _start_over, open_scan
-from tests.fixtures.database import is_anybody_waiting
+from tests.fixtures.database import is_lock_awaited
 from tests.fixtures.pipeline import rows_of
 from tests.fixtures.records import add_domain, add_job, add_scan, add_sitemap
 from tests.fixtures.waiting import wait_until
@@ -184,7 +184,7 @@ async def test_a_scan_that_was_restarted_meanwhile_is_not_deleted() -> None:
         domain_id = (await worker.scalars(select(Domain.id))).one()
         assert await open_scan(worker, job_id=1, domain_id=domain_id, max_pages=None) == (1, False)
         pruning = asyncio.create_task(prune(Retention(scans=1)))
-        await wait_until(is_anybody_waiting)
+        await wait_until(is_lock_awaited)
     await pruning
     assert {scan.id: scan.state for scan in await rows_of(Scan)} == {1: "running", 3: "failed"}
 
