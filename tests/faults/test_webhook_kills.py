@@ -55,6 +55,7 @@ async def restart(receiver: Receiver) -> None:
     await receiver.start()
 
 
+@pytest.mark.timeout(3 * END_SECONDS)
 async def test_every_scan_is_delivered_in_order_despite_restarts_and_a_kill(
     machine: Machine, receiver: Receiver
 ):
