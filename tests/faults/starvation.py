@@ -120,7 +120,9 @@ async def attacked(fleet: Fleet, **settings: object) -> AsyncIterator[Target]:
     await wait_until(lambda: "http://" in sites.output, seconds=START_SECONDS)
     chosen = {"proxy": sites.output.strip(), "lease_seconds": 60, **settings}
     process, address = await fleet.service(**chosen)
-    async with httpx.AsyncClient(timeout=60) as client:
+    # Submissions are about as far apart as the service keeps idle connections open.
+    limits = httpx.Limits(max_keepalive_connections=0)
+    async with httpx.AsyncClient(timeout=60, limits=limits) as client:
         yield Target(process, address, fleet.inspector, client)
 
 
