@@ -24,7 +24,7 @@ from siteatlas.errors.base import error_classes
 from siteatlas.net.address import parse_site
 from siteatlas.net.response import Response
 from siteatlas.scanner.analyzer import SitemapAnalyzer
-from siteatlas.scanner.crawl import reader_pool
+from siteatlas.scanner.crawl import reader_client, reader_pool
 from siteatlas.scanner.crawl.reader_messages import DocumentTask
 from siteatlas.scanner.crawl.reader_pool import MIB, ReaderPool, RemoteReaders
 from siteatlas.scanner.events import EntriesRead, ScanEvent
@@ -203,7 +203,7 @@ async def test_without_a_process_a_scan_reads_everything_itself(
     def fail(_descriptor: int) -> None:
         raise OSError(11, "no more processes")
 
-    monkeypatch.setattr(reader_pool, "_start_program", fail)
+    monkeypatch.setattr(reader_client, "_start_program", fail)
     show(site, first=document_of(site, "first"), second=document_of(site, "second"))
     two = await with_pool(make_analyzer(site.host_port), site)
     assert two.encoded_count == 0

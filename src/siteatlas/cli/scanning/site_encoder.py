@@ -5,28 +5,26 @@ It is sent to the process, which then imports this module; so this imports nothi
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from siteatlas.cli.scanning.encoders import EntryEncoder
 from siteatlas.cli.scanning.entry_filter import EntryFilter
 from siteatlas.scanner.events import EncodedEntries, EntriesRead
 
 
-@dataclass(frozen=True, slots=True)
 class SiteEncoder:
     """Filters and encodes entries of one site as `ScanRunner` does, in a reader process."""
 
-    site: str
-    encode: EntryEncoder
-    wanted: EntryFilter
+    def __init__(self, site: str, encode: EntryEncoder, wanted: EntryFilter) -> None:
+        self._site = site
+        self._encode = encode
+        self._wanted = wanted
 
     def __call__(self, event: EntriesRead) -> EncodedEntries:
-        undated_before = self.wanted.undated
-        columns = self.wanted.apply(event.columns)
+        undated_before = self._wanted.undated
+        columns = self._wanted.apply(event.columns)
         return EncodedEntries(
-            data=self.encode(self.site, EntriesRead(event.url, columns)),
+            data=self._encode(self._site, EntriesRead(event.url, columns)),
             found=len(event.columns),
             kept=len(columns),
             dated=len(columns) - columns.lastmods.count(None),
-            undated=self.wanted.undated - undated_before,
+            undated=self._wanted.undated - undated_before,
         )

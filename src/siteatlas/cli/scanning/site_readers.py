@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from siteatlas.cli.scanning.encoders import EntryEncoder
 from siteatlas.cli.scanning.entry_filter import EntryFilter
@@ -14,8 +14,7 @@ from siteatlas.scanner.crawl.reader_pool import ReaderPool, RemoteReaders
 USUAL_READERS = 1
 
 
-@dataclass(frozen=True, slots=True)
-class ScanReaders:
+class ScanReaders(NamedTuple):
     """The reader processes of one command, for all its sites."""
 
     pool: ReaderPool

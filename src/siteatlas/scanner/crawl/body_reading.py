@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import aclosing
+from typing import TYPE_CHECKING
 
 from siteatlas.aio.fairness import fair_loop
 from siteatlas.errors import ScanError, UrlLimitReached
@@ -18,8 +19,7 @@ from siteatlas.scanner.crawl.fetched_document import FetchedDocument
 from siteatlas.scanner.crawl.frontier import Frontier, UrlLimit
 from siteatlas.scanner.crawl.held_body import HeldBody
 from siteatlas.scanner.crawl.placement import Placement
-from siteatlas.scanner.crawl.reader_messages import DocumentTask
-from siteatlas.scanner.crawl.reader_pool import ReaderProcess, RemoteReaders
+from siteatlas.scanner.crawl.reader_pool import RemoteReaders
 from siteatlas.scanner.crawl.verdicts import emit_verdict
 from siteatlas.scanner.events import (
     ChildLink,
@@ -32,6 +32,10 @@ from siteatlas.scanner.events import (
 from siteatlas.scanner.reading.document import DocumentReader
 from siteatlas.scanner.reading.duplicates import DuplicateUrls
 from siteatlas.scanner.reading.tally import ReadResult
+
+if TYPE_CHECKING:
+    from siteatlas.scanner.crawl.reader_client import ReaderProcess
+    from siteatlas.scanner.crawl.reader_messages import DocumentTask
 
 ENTRIES_PER_EVENT = 500
 
@@ -94,6 +98,9 @@ class BodyReader:
         self, reading: FetchedDocument, response: Response, readers: RemoteReaders
     ) -> DocumentTask:
         """The document of a response as a task for a reader process."""
+        # Late, because most scans have none.
+        from siteatlas.scanner.crawl.reader_messages import DocumentTask
+
         return DocumentTask(
             address=response.address,
             content_encoding=response.content_encoding,

@@ -8,9 +8,9 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from siteatlas.errors import SiteatlasError
-from siteatlas.scanner.crawl.reader_messages import ReadSummary
 from siteatlas.scanner.events import (
     DiscoveryMethod,
     DocumentClosed,
@@ -21,6 +21,9 @@ from siteatlas.scanner.events import (
     Validators,
 )
 from siteatlas.scanner.reading.document import DocumentReader
+
+if TYPE_CHECKING:
+    from siteatlas.scanner.crawl.reader_messages import ReadSummary
 
 
 @dataclass(slots=True, kw_only=True)

@@ -13,16 +13,13 @@ from siteatlas.scanner.crawl.reader_messages import (
     ReadSummary,
     RemoteResult,
 )
+from siteatlas.scanner.crawl.reader_pool import ReaderLost
 from siteatlas.scanner.reading.tally import ReadResult
 
 # Of up to 256 KiB each; a slow consumer of the scan stops the process with a few of them.
 MAX_QUEUED_MESSAGES = 2
 
 SendMessage = Callable[[MessageKind, object, bytes], Awaitable[None]]
-
-
-class ReaderLost(Exception):
-    """The reader process has ended before the document."""
 
 
 class ReceivedMessage(NamedTuple):

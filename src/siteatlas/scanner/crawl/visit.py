@@ -30,9 +30,8 @@ from siteatlas.scanner.crawl.known_documents import (
     lied,
     validators_in,
 )
-from siteatlas.scanner.crawl.reader_pool import RemoteReaders
+from siteatlas.scanner.crawl.reader_pool import ReaderLost, RemoteReaders
 from siteatlas.scanner.crawl.redirect_targets import RedirectTargets
-from siteatlas.scanner.crawl.remote_document import ReaderLost
 from siteatlas.scanner.crawl.verdicts import emit_verdict
 from siteatlas.scanner.discovery.probes import RandomPathResult
 from siteatlas.scanner.events import (
