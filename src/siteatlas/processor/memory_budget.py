@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-MAX_ENTRY_BYTES = 12 * 1024 * 1024
-MAX_DOCUMENT_BYTES = 12 * 1024 * 1024
+MAX_ENTRY_BYTES = 6 * 1024 * 1024
+MAX_DOCUMENT_BYTES = 8 * 1024 * 1024
 
 
 class MemoryBudget:
