@@ -150,15 +150,20 @@ class Settings(AccessSettings):
     )
     pool_size: int = setting(
         Integer(1, 100),
-        5,
+        10,
         env="SITEATLAS_POOL_SIZE",
-        description="Number of database connections that a process keeps open.",
+        description=(
+            "Number of database connections that a process opens as it needs them and keeps open."
+        ),
     )
     pool_overflow: int = setting(
         Integer(0, 100),
-        5,
+        0,
         env="SITEATLAS_POOL_OVERFLOW",
-        description="Number of additional database connections opened under load.",
+        description=(
+            "Number of additional database connections opened under load. They are closed after "
+            "use, so that requests under load often wait for a new one."
+        ),
     )
     database_wait_seconds: float = setting(
         Number(0, 3600),

@@ -1,11 +1,9 @@
-"""Sessions of the bound database: their limits, transactions, faults and connections."""
+"""Sessions of the bound database: their limits, transactions and faults."""
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 
-import asyncpg
 import pytest
 from sqlalchemy import Integer, Text, func, literal_column, select, text, update
 from sqlalchemy.dialects.postgresql import insert
@@ -13,12 +11,10 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from siteatlas.errors import DatabaseRightsMissing, DatabaseTimeout, DatabaseUnavailable
-from siteatlas.storage import session as session_module
 from siteatlas.storage.autocommit import Reader
 from siteatlas.storage.models import LOCAL_USER_ID, Domain
 from siteatlas.storage.session import (
     BACKGROUND_LIMITS,
-    CHECK_AFTER_SECONDS,
     REQUEST_LIMITS,
     Database,
     bind_database,
@@ -28,11 +24,9 @@ from siteatlas.storage.session import (
     get_background_session,
     get_session,
 )
-from tests.fixtures.connections import CountedConnections
-from tests.fixtures.database import PostgresServer
+from tests.fixtures.connections import CountedConnections, driver_connection
 from tests.fixtures.records import add_domain
 
-POOL_CEILING = 10
 ONE = select(literal_column("1", Integer))
 
 
@@ -288,110 +282,4 @@ async def test_the_next_session_works_when_a_connection_was_cut() -> None:
     with pytest.raises(DatabaseUnavailable):
         async with get_background_session() as session, session.begin():
             await end_own_connection(session)
-    assert await names_of_domains() == []
-
-
-async def driver_connection(session: AsyncSession) -> asyncpg.Connection:
-    raw = await (await session.connection()).get_raw_connection()
-    return raw.driver_connection
-
-
-@pytest.mark.parametrize(
-    ("check_after", "expected"), [(0, ["SELECT 1", "BEGIN;"]), (CHECK_AFTER_SECONDS, ["BEGIN;"])]
-)
-async def test_a_pooled_connection_is_checked_by_one_statement_if_it_was_not_used_for_long(
-    database_url: str, check_after: float, expected: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(session_module, "CHECK_AFTER_SECONDS", check_after)
-    database, sent = create_database(database_url, behind_pooler=True), list[str]()
-    async with database.session({}) as session, session.begin():
-        (await driver_connection(session)).add_query_logger(lambda query: sent.append(query.query))
-    sent.clear()
-    async with database.session({}) as session, session.begin():
-        await session.execute(ONE)
-    await database.close()
-    assert sent[: len(expected)] == expected
-
-
-@pytest.mark.parametrize("check_after", [0, CHECK_AFTER_SECONDS])
-async def test_connections_that_the_server_closed_while_idle_are_replaced(
-    postgres_server: PostgresServer,
-    database_name: str,
-    check_after: float,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    database_url = postgres_server.direct_url_of(database_name)
-    monkeypatch.setattr(session_module, "CHECK_AFTER_SECONDS", check_after)
-    database = create_database(database_url, behind_pooler=True)
-    async with database.session({}) as first, database.session({}) as second:
-        await first.execute(ONE)
-        await second.execute(ONE)
-        idle = [await driver_connection(session) for session in (first, second)]
-    await close_from_the_server(database_url, idle)
-    async with database.session({}) as first, database.session({}) as second:
-        assert (await first.scalar(ONE), await second.scalar(ONE)) == (1, 1)
-    await database.close()
-
-
-async def close_from_the_server(url: str, idle: list[asyncpg.Connection]) -> None:
-    """Let the server end these connections, and wait until this process has noticed."""
-    admin = await asyncpg.connect(url.replace("postgresql+asyncpg://", "postgresql://", 1))
-    for connection in idle:
-        await admin.execute("SELECT pg_terminate_backend($1)", connection.get_server_pid())
-    await admin.close()
-    for _ in range(500):
-        if all(connection.is_closed() for connection in idle):
-            return
-        await asyncio.sleep(0.01)
-
-
-@pytest.mark.criterion("few-connections")
-async def test_waiting_too_long_for_a_connection_is_an_unavailable_database(
-    postgres_server: PostgresServer, database_name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(session_module, "POOL_WAIT_SECONDS", 0.1)
-    url = postgres_server.url_of(database_name)
-    database = create_database(url, pool_size=1, pool_overflow=0)
-    async with database.session(REQUEST_LIMITS) as holder:
-        await holder.execute(ONE)
-        with pytest.raises(DatabaseUnavailable):
-            async with database.session(REQUEST_LIMITS) as waiting:
-                await waiting.execute(ONE)
-    await database.close()
-
-
-@pytest.mark.criterion("efficient", "background-sessions", "few-connections")
-async def test_fifty_background_sessions_share_the_connections_of_the_pool(
-    database: Database,
-) -> None:
-    counted = CountedConnections(database)
-
-    async def work() -> None:
-        async with get_background_session() as session, session.begin():
-            await session.execute(select(func.pg_sleep(0.02)))
-
-    await asyncio.gather(*(work() for _ in range(50)))
-    assert counted.peak == POOL_CEILING
-    assert counted.checked_out == 0
-
-
-@pytest.mark.criterion("background-sessions", "sessions-closed")
-async def test_sessions_that_fail_or_are_cancelled_give_their_connection_back(
-    database: Database,
-) -> None:
-    counted = CountedConnections(database)
-
-    async def work(number: int) -> None:
-        async with get_background_session() as session, session.begin():
-            if number % 2:
-                await session.execute(select(literal_column("1 / 0")))
-            await session.execute(select(func.pg_sleep(30)))
-
-    tasks = [asyncio.create_task(work(number)) for number in range(8)]
-    await asyncio.wait(tasks, timeout=0.5)
-    for task in tasks:
-        task.cancel()
-    results = await asyncio.gather(*tasks, return_exceptions=True)
-    assert {type(result) for result in results[::2]} == {asyncio.CancelledError}
-    assert counted.checked_out == 0
     assert await names_of_domains() == []

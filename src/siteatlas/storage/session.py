@@ -164,8 +164,8 @@ class Database:
 def create_database(
     url: str,
     *,
-    pool_size: int = 5,
-    pool_overflow: int = 5,
+    pool_size: int = 10,
+    pool_overflow: int = 0,
     behind_pooler: bool = True,
     usual_limits: Mapping[str, str] = REQUEST_LIMITS,
 ) -> Database:

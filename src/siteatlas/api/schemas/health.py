@@ -15,7 +15,7 @@ DATABASE = {
     "schema_revision": "0001",
     "needed_revision": "0001",
     "latency_ms": 0.6,
-    "pool": {"size": 5, "in_use": 1, "overflow": 0},
+    "pool": {"size": 10, "in_use": 1, "overflow": 0},
 }
 
 
