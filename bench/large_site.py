@@ -130,7 +130,7 @@ def compare(data: Path, folder: Path, lines: int) -> str:
         file.writelines(f"https://{HOST}/catalogue/articles/item-{2 * n}\n" for n in range(lines))
     environment = {**os.environ, "SITEATLAS_DATA_DIR": str(data)}
     done = run_measured([our_command(), "compare", HOST, str(own)], environment)
-    return f"exit {done.exit_code}, {done.seconds:.0f} s, {done.peak_mb:.0f} MB; {done.words}"
+    return f"exit {done.exit_code}, {done.seconds:.0f} s, {done.peak_mb:.0f} MB; {done.stderr}"
 
 
 def main() -> None:

@@ -22,12 +22,12 @@ PEAK_LINE = re.compile(r"^VmHWM:\s+(\d+) kB$", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What a finished program took; `words` is the end of what it said on stderr."""
+    """What a finished program took, and what it printed on stderr."""
 
     seconds: float
     peak_mb: float
     exit_code: int
-    words: str
+    stderr: str
 
 
 def peak_memory_mb(pid: int) -> float:
@@ -61,10 +61,10 @@ def run_measured(
 
     `with_children` adds the memory of the processes that it starts.
     """
-    with tempfile.TemporaryFile() as words:
+    with tempfile.TemporaryFile() as stderr:
         start = time.perf_counter()
         process = subprocess.Popen(
-            command, env=environment, stdout=subprocess.DEVNULL, stderr=words, cwd=folder
+            command, env=environment, stdout=subprocess.DEVNULL, stderr=stderr, cwd=folder
         )
         peak = 0.0
         while process.poll() is None:
@@ -74,14 +74,14 @@ def run_measured(
                 process.kill()
             time.sleep(SECONDS_BETWEEN_LOOKS)
         seconds = time.perf_counter() - start
-        words.seek(0)
-        said = words.read().decode(errors="replace").strip()
-    return Measured(seconds, peak, process.returncode, said)
+        stderr.seek(0)
+        printed = stderr.read().decode(errors="replace").strip()
+    return Measured(seconds, peak, process.returncode, printed)
 
 
-def last_words(text: str) -> str:
-    """The lines that usually name the fault."""
-    return " ".join(text.splitlines()[-2:]) or "it said nothing"
+def last_lines(text: str) -> str:
+    """The last two lines of an output, which usually name the error."""
+    return " ".join(text.splitlines()[-2:]) or "no output"
 
 
 def compile_ours() -> None:

@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 
 from bench.figure import Figure
-from bench.measured import last_words, run_measured
+from bench.measured import last_lines, run_measured
 
 NAME = "sitemapper"
 VERSION = "4.1.6"
@@ -28,7 +28,7 @@ def measure_node_peer(folder: Path, base_url: str, urls: int) -> Figure:
     script = shutil.copy(SCRIPT, home)
     result = run_measured(["node", script, base_url, str(urls)], dict(os.environ), folder=home)
     if result.exit_code:
-        return Figure(NAME, problem=last_words(result.words))
+        return Figure(NAME, problem=last_lines(result.stderr))
     return Figure(NAME, urls, result.seconds, result.peak_mb, f"{NAME}@{VERSION}, stores nothing")
 
 

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from bench.figure import Figure
-from bench.measured import last_words, run_measured
+from bench.measured import last_lines, run_measured
 
 HERE = Path(__file__).resolve().parent
 # The name in the table and of the script, and the requirement.
@@ -56,7 +56,7 @@ def run_reader(
         check=False,
     )
     if done.returncode:
-        raise SystemExit(f"bench.{module} failed: {last_words(done.stderr)}")
+        raise SystemExit(f"bench.{module} failed: {last_lines(done.stderr)}")
     return done.stdout
 
 
@@ -68,5 +68,5 @@ def measure_peer(part: str, folder: Path, base_url: str, urls: int) -> Figure:
         {**os.environ, "PYTHONPATH": ""},
     )
     if result.exit_code:
-        return Figure(part, problem=last_words(result.words))
+        return Figure(part, problem=last_lines(result.stderr))
     return Figure(part, urls, result.seconds, result.peak_mb, f"{pinned(peer)}, stores nothing")

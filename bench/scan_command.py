@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from bench.figure import Figure
-from bench.measured import last_words, our_command, run_measured
+from bench.measured import last_lines, our_command, run_measured
 
 
 def measure_scan(_folder: Path, base_url: str, urls: int) -> Figure:
@@ -18,5 +18,5 @@ def measure_scan(_folder: Path, base_url: str, urls: int) -> Figure:
         with_children=True,
     )
     if result.exit_code:
-        return Figure("scan", problem=last_words(result.words))
+        return Figure("scan", problem=last_lines(result.stderr))
     return Figure("scan", urls, result.seconds, result.peak_mb, "siteatlas scan, stores nothing")

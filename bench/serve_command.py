@@ -24,7 +24,7 @@ from urllib.request import Request, urlopen
 
 from bench.figure import Figure
 from bench.make_site import change_site
-from bench.measured import last_words, our_command, peak_memory_mb
+from bench.measured import last_lines, our_command, peak_memory_mb
 from bench.site_server import ServedSite
 
 SECONDS_TO_START = 60
@@ -130,7 +130,7 @@ def wait_until_healthy(process: subprocess.Popen[bytes], address: str, log: Path
         else:
             return
     output = log.read_text(encoding="utf-8", errors="replace").strip()
-    raise ServeFailed(f"serve did not start: {last_words(output)}")
+    raise ServeFailed(f"serve did not start: {last_lines(output)}")
 
 
 def scan_and_wait(address: str, base_url: str, urls: int) -> float:

@@ -34,7 +34,7 @@ class ChangingPlan:
     """
 
     name: str
-    story: str
+    description: str
     sections: tuple[str, str]
     pages: int = 30
     added: int = 3
@@ -67,7 +67,7 @@ class ChangingSite:
     @property
     def plan(self) -> SitePlan:
         """The site before it has an address."""
-        return SitePlan(self._plan.name, self._plan.story, self._build)
+        return SitePlan(self._plan.name, self._plan.description, self._build)
 
     def step(self) -> str:
         """Change something, and return what."""

@@ -24,7 +24,7 @@ class DemoSite:
     """A running site, and what a scan of it must end with."""
 
     name: str
-    story: str
+    description: str
     base_url: str
     host_port: str
     expected_urls: int
@@ -85,7 +85,7 @@ class DemoServer:
         self.sites.append(
             DemoSite(
                 name=plan.name,
-                story=plan.story,
+                description=plan.description,
                 base_url=base_url,
                 host_port=f"{host}:{port}",
                 expected_urls=content.expected_urls,

@@ -52,7 +52,7 @@ class SitePlan:
     """A site before it has an address."""
 
     name: str
-    story: str
+    description: str
     build: Callable[[str], SiteContent]
 
 

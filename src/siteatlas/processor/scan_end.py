@@ -16,7 +16,7 @@ from siteatlas.scanner.problem_codes import ProblemCode, ProblemGroup
 
 SCAN_LIMITS = frozenset(code.value for code in ProblemCode if code.group is ProblemGroup.SCAN)
 
-Ask = Callable[[Iterable[str]], AsyncGenerator[DocumentProbe, None]]
+RequestDocuments = Callable[[Iterable[str]], AsyncGenerator[DocumentProbe, None]]
 
 
 def end_of_scan(
@@ -24,16 +24,16 @@ def end_of_scan(
     scan: OpenedScan,
     finished: FinishedScan,
     rules: RemovalRules,
-    ask: Ask,
+    request_documents: RequestDocuments,
     failure: NoSitemap | None,
 ) -> ScanEnd:
-    """What the end of a scan depends on besides its rows; `ask` requests documents."""
+    """What the end of a scan depends on besides its rows."""
     met_no_limit = not SCAN_LIMITS.intersection(finished.reasons)
     covers_site = steps.claim.document is None and met_no_limit
     robots_read = any(robots.error_code is None for robots in finished.robots)
 
     async def probe(urls: Iterable[str]) -> AsyncIterator[DocumentProbe]:
-        async with aclosing(ask(urls)) as answers:
+        async with aclosing(request_documents(urls)) as answers:
             async for answer in answers:
                 steps.activity.record_event()
                 yield answer

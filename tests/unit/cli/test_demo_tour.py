@@ -32,7 +32,7 @@ async def test_the_invitation_says_who_submits_the_repeated_scans():
 
 async def test_the_stories_of_the_sites_fit_eighty_columns():
     async with DemoServer() as server:
-        assert max(len(site.story) for site in server.sites) <= 70
+        assert max(len(site.description) for site in server.sites) <= 70
 
 
 async def test_a_data_directory_with_a_blank_is_quoted():

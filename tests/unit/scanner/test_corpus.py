@@ -79,7 +79,7 @@ def test_finds_the_sitemaps_that_robots_txt_names(case):
 
 def test_the_corpus_is_large_and_every_case_has_a_description():
     assert len(CASES) >= 80
-    assert [case.id for case in CASES if not case.expected["story"].endswith(".")] == []
+    assert [case.id for case in CASES if not case.expected["description"].endswith(".")] == []
 
 
 def test_building_the_corpus_gives_the_same_bytes():

@@ -169,7 +169,7 @@ def _print_results(sites: Sequence[DemoSite], scans: Sequence[DemoScan]) -> None
     write_table(COLUMNS, map(_result_row, scans))
     print_message("")
     for site in sites:
-        print_message(f"{site.name:<{NAME_WIDTH}}{site.story}")
+        print_message(f"{site.name:<{NAME_WIDTH}}{site.description}")
     for scan in scans:
         if not scan.is_as_expected:
             print_message(f"{scan.site.name} did not end as expected: {scan.site.expected_status}.")
