@@ -9,6 +9,7 @@ import pytest
 from fastapi import FastAPI
 from sqlalchemy import func, select, update
 
+from siteatlas.access.browser_sessions import drop_other_cookies, session_token
 from siteatlas.access.login import safe_path
 from siteatlas.access.scopes import Scope
 from siteatlas.storage.models import BrowserSession
@@ -17,6 +18,8 @@ from tests.fixtures.access import application, client_with, make_key, revoke
 
 JOBS = "/api/v3/jobs"
 COOKIE = "siteatlas_session"
+# Unquoting it takes quadratic time in some versions of Python.
+HOSTILE_COOKIE = b'a="' + b"\\" * 16_000 + b'"'
 NAVIGATION = {"Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document", "Sec-Fetch-Site": "none"}
 
 
@@ -58,6 +61,50 @@ async def test_behind_tls_the_cookie_is_bound_to_the_host(database: Database):
         stripped = {"Cookie": cookie.split(";")[0].removeprefix("__Host-")}
         browser.cookies.clear()
         assert (await browser.get(JOBS, headers=stripped)).status_code == 401
+
+
+@pytest.mark.parametrize(
+    "others",
+    [
+        ["theme=dark"],
+        ['broken="\\', "näme=1", "a b=c"],
+        [f"{COOKIE}=", f"{COOKIE}=short", f"x{COOKIE}={'a' * 43}"],
+    ],
+    ids=["usual", "malformed", "similar"],
+)
+async def test_cookies_of_other_programs_on_the_host_do_not_matter(app: FastAPI, others: list[str]):
+    key = await make_key(Scope.READ)
+    async with client_with(app) as browser:
+        await log_in(browser, key)
+        cookies = "; ".join([*others, f"{COOKIE}={browser.cookies[COOKIE]}", *others])
+        browser.cookies.clear()
+        answer = await browser.get(JOBS, headers=[(b"Cookie", cookies.encode("latin-1"))])
+    assert answer.status_code == 200
+
+
+def test_all_cookies_but_that_of_the_session_are_dropped():
+    token = "aB0_-" * 8 + "xyz"
+    cookies = HOSTILE_COOKIE + f"; {COOKIE}={token}; b=1".encode()
+    scope = {"headers": [(b"host", b"x"), (b"cookie", cookies), (b"cookie", b"c=2")]}
+    drop_other_cookies(scope)
+    assert scope["headers"] == [(b"host", b"x"), (b"cookie", f"{COOKIE}={token}".encode())]
+    assert session_token(scope, is_tls=False) == token
+    assert session_token(scope, is_tls=True) is None
+
+
+@pytest.mark.parametrize("path", ["/health", "/login", JOBS, "/nothing"])
+async def test_the_framework_never_parses_cookies_of_strangers(
+    cut_off_client: httpx.AsyncClient, path: str, monkeypatch: pytest.MonkeyPatch
+):
+    parsed: list[str] = []
+
+    def parse(text: str) -> dict[str, str]:
+        parsed.append(text)
+        return {}
+
+    monkeypatch.setattr("starlette.requests.cookie_parser", parse)
+    await cut_off_client.get(path, headers=[(b"Cookie", HOSTILE_COOKIE)])
+    assert parsed == []
 
 
 async def test_the_token_is_stored_as_a_hash(app: FastAPI):

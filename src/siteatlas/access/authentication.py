@@ -13,7 +13,11 @@ from starlette.responses import RedirectResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from siteatlas.access.audit import CLIENT_ADDRESS, audited, record
-from siteatlas.access.browser_sessions import identify_by_session, session_token
+from siteatlas.access.browser_sessions import (
+    drop_other_cookies,
+    identify_by_session,
+    session_token,
+)
 from siteatlas.access.front import Front
 from siteatlas.access.identity import IDENTITY, LOCAL_IDENTITY, Identity
 from siteatlas.access.installation import Installation
@@ -59,6 +63,7 @@ class Authentication:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        drop_other_cookies(scope)
         try:
             await self._admit(scope)
         except KeyRequired:
