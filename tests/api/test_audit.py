@@ -12,6 +12,7 @@ from tests.fixtures.access import client_with, key_id, make_key
 
 SCAN = "/api/v3/sitemap/scan"
 AUDIT = "/api/v3/audit"
+FAILED_LOGINS_PER_MINUTE = 10
 
 
 async def events(admin: httpx.AsyncClient, **query: str) -> list[dict[str, Any]]:
@@ -59,7 +60,6 @@ async def test_logins_and_refused_keys_are_recorded_without_secrets(app: FastAPI
         text = (await admin.get(AUDIT)).text
     assert [(event["action"], event["status"], event["user_name"]) for event in recorded] == [
         ("key_refused", 401, None),
-        ("log_in", 303, None),
         ("log_in", 303, "root"),
         ("log_out", 303, "root"),
         ("key_refused", 401, None),
@@ -80,6 +80,31 @@ async def test_the_trail_is_for_administrators_and_by_user(app: FastAPI):
         assert [event["user_name"] for event in await events(admin, user="ann")] == ["ann"]
 
 
+async def test_requests_without_a_key_leave_no_trail(app: FastAPI):
+    admin_key = await make_key(Scope.ADMIN, user="root")
+    async with client_with(app) as stranger, client_with(app, admin_key) as admin:
+        answers = [
+            await stranger.post("/health"),
+            await stranger.delete("/static/app.css"),
+            await stranger.post("/static/nothing"),
+            await stranger.post("/logout"),
+            await stranger.post(SCAN, json={"base_url": "example.com"}),
+        ]
+        assert await events(admin) == []
+    assert [answer.status_code for answer in answers] == [405, 405, 405, 303, 401]
+
+
+async def test_an_address_with_too_many_wrong_keys_adds_nothing_to_the_trail(app: FastAPI):
+    admin_key = await make_key(Scope.ADMIN, user="root")
+    async with client_with(app) as stranger, client_with(app, admin_key) as admin:
+        for _ in range(30):
+            await stranger.post("/login", data={"key": "wrong"})
+        recorded = await events(admin)
+    assert {event["action"] for event in recorded} == {"key_refused"}
+    assert len(recorded) == FAILED_LOGINS_PER_MINUTE
+
+
 async def test_local_mode_keeps_no_trail(client: httpx.AsyncClient):
     await client.post(SCAN, json={"base_url": "example.com"})
+    await client.post("/health")
     assert await events(client) == []

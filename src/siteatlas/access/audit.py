@@ -23,9 +23,12 @@ log = get_logger("access")
 
 
 def is_audited(scope: Scope) -> bool:
-    """Whether a request is part of the trail: it changes something, and it is not local."""
+    """Whether a request is part of the trail: a known user who is not local changes something.
+
+    Strangers get nothing changed, and must not be able to fill the trail.
+    """
     identity = identity_of(scope)
-    return scope["method"] not in SAFE_METHODS and not (identity and identity.is_local)
+    return scope["method"] not in SAFE_METHODS and identity is not None and not identity.is_local
 
 
 def audited(scope: Scope, send: Send) -> Send:
