@@ -84,7 +84,7 @@ async def test_a_pool_without_a_free_connection_is_503_with_a_message(
     assert isinstance(pool, QueuePool)
     pool._timeout = 0.1
     async with AsyncExitStack() as stack:
-        for _ in range(10):
+        for _ in range(pool.size()):
             await stack.enter_async_context(database.engine.connect())
         response = await client.get("/health/database")
         metrics = await client.get("/metrics")

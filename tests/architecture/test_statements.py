@@ -38,7 +38,8 @@ TAKE_STATEMENTS = {
 }
 EXCEPTIONS = {
     # Checks a pooled connection by a simple query, which a pooler forwards as a whole.
-    "storage/session.py": {"driver_connection", "execute"},
+    "storage/engine.py": {"driver_connection", "execute"},
+    "storage/session.py": {"driver_connection"},
     "storage/backup/bulk_commands.py": {
         "copy_from_table",
         "copy_to_table",

@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import AsyncExitStack
 
 import asyncpg
 import pytest
 from sqlalchemy import Integer, func, literal_column, select
+from sqlalchemy.pool import QueuePool
 
 from siteatlas.errors import DatabaseUnavailable
-from siteatlas.storage import session as session_module
+from siteatlas.storage import engine as engine_module
+from siteatlas.storage.engine import CHECK_AFTER_SECONDS
 from siteatlas.storage.session import (
-    CHECK_AFTER_SECONDS,
     REQUEST_LIMITS,
     Database,
     create_database,
     get_background_session,
+    get_queue_session,
+    get_session,
 )
 from tests.fixtures.connections import CountedConnections, driver_connection
 from tests.fixtures.database import PostgresServer
 
-POOL_CEILING = 10
+# Of ten connections, two are for claims and leases.
+POOL_CEILING = 8
 ONE = select(literal_column("1", Integer))
 
 
@@ -30,7 +35,7 @@ ONE = select(literal_column("1", Integer))
 async def test_a_pooled_connection_is_checked_by_one_statement_if_it_was_not_used_for_long(
     database_url: str, check_after: float, expected: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(session_module, "CHECK_AFTER_SECONDS", check_after)
+    monkeypatch.setattr(engine_module, "CHECK_AFTER_SECONDS", check_after)
     database, sent = create_database(database_url, behind_pooler=True), list[str]()
     async with database.session({}) as session, session.begin():
         (await driver_connection(session)).add_query_logger(lambda query: sent.append(query.query))
@@ -49,7 +54,7 @@ async def test_connections_that_the_server_closed_while_idle_are_replaced(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     database_url = postgres_server.direct_url_of(database_name)
-    monkeypatch.setattr(session_module, "CHECK_AFTER_SECONDS", check_after)
+    monkeypatch.setattr(engine_module, "CHECK_AFTER_SECONDS", check_after)
     database = create_database(database_url, behind_pooler=True)
     async with database.session({}) as first, database.session({}) as second:
         await first.execute(ONE)
@@ -77,7 +82,7 @@ async def close_from_the_server(url: str, idle: list[asyncpg.Connection]) -> Non
 async def test_waiting_too_long_for_a_connection_is_an_unavailable_database(
     postgres_server: PostgresServer, database_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(session_module, "POOL_WAIT_SECONDS", 0.1)
+    monkeypatch.setattr(engine_module, "POOL_WAIT_SECONDS", 0.1)
     url = postgres_server.url_of(database_name)
     database = create_database(url, pool_size=1, pool_overflow=0)
     async with database.session(REQUEST_LIMITS) as holder:
@@ -117,6 +122,29 @@ async def test_the_connections_of_one_burst_serve_the_next_one(
     for _ in range(3):
         await asyncio.gather(*(work() for _ in range(POOL_CEILING)))
     assert counted.opened == POOL_CEILING
+    await database.close()
+
+
+@pytest.mark.criterion("few-connections")
+@pytest.mark.usefixtures("database")
+async def test_claims_and_leases_do_not_wait_for_the_connections_of_jobs_and_requests() -> None:
+    async with AsyncExitStack() as stack:
+        for _ in range(POOL_CEILING):
+            session = await stack.enter_async_context(get_session())
+            await session.execute(ONE)
+        async with get_queue_session() as first, get_queue_session(durable=False) as second:
+            assert (await first.scalar(ONE), await second.scalar(ONE)) == (1, 1)
+
+
+@pytest.mark.parametrize(("size", "overflow"), [(1, 0), (1, 9), (2, 2), (5, 0), (5, 5), (10, 0)])
+async def test_a_process_opens_no_more_connections_than_its_settings_say(
+    postgres_server: PostgresServer, database_name: str, size: int, overflow: int
+) -> None:
+    url = postgres_server.url_of(database_name)
+    database = create_database(url, pool_size=size, pool_overflow=overflow)
+    pools = [engine.pool for engine in database.engines]
+    limits = [pool.size() + pool._max_overflow for pool in pools if isinstance(pool, QueuePool)]
+    assert sum(limits) == size + overflow
     await database.close()
 
 

@@ -13,7 +13,7 @@ import pytest
 from siteatlas.processor.stalled_writers import terminate_stalled_writers
 from siteatlas.storage import stalled_copies
 from siteatlas.storage.database_url import parse_database_url
-from siteatlas.storage.session import APPLICATION_NAME
+from siteatlas.storage.engine import APPLICATION_NAME
 from siteatlas.storage.statements.url_stream import COPY_SECONDS
 from tests.fixtures.database import PostgresServer
 from tests.fixtures.waiting import wait_until

@@ -54,11 +54,14 @@ async def database_state(session: AsyncSession) -> DatabaseState:
 
 
 def pool_state() -> PoolState:
-    """Insight into the connection pool for `/health` and metrics; zeros if there is none."""
+    """Insight into the connection pools for `/health` and metrics; zeros if there is none."""
     try:
-        pool = bound_database().engine.pool
+        engines = bound_database().engines
     except DatabaseUnavailable:
-        pool = None
-    if not isinstance(pool, QueuePool):
-        return PoolState(size=0, in_use=0, overflow=0)
-    return PoolState(size=pool.size(), in_use=pool.checkedout(), overflow=max(0, pool.overflow()))
+        engines = ()
+    pools = [engine.pool for engine in engines if isinstance(engine.pool, QueuePool)]
+    return PoolState(
+        size=sum(pool.size() for pool in pools),
+        in_use=sum(pool.checkedout() for pool in pools),
+        overflow=sum(max(0, pool.overflow()) for pool in pools),
+    )

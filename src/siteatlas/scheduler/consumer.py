@@ -46,7 +46,7 @@ from siteatlas.scheduler.slots import (
 from siteatlas.settings import Settings
 from siteatlas.storage.models import JobStatus
 from siteatlas.storage.retry import retry_when_busy
-from siteatlas.storage.session import AsyncSession, get_background_session
+from siteatlas.storage.session import AsyncSession, get_queue_session
 
 log = get_logger("scheduler")
 
@@ -124,7 +124,7 @@ class Consumer:
         with suppress(DatabaseError, TimeoutError):
             async with (
                 asyncio.timeout(SIGN_OFF_SECONDS),
-                get_background_session() as session,
+                get_queue_session() as session,
                 session.begin(),
             ):
                 await sign_off_worker(session, self._worker_report())
@@ -145,7 +145,7 @@ class Consumer:
             await self._recounts.finish()
             for loop in loops:
                 loop.cancel()
-        async with get_background_session() as session, session.begin():
+        async with get_queue_session() as session, session.begin():
             await sign_off_worker(session, self._worker_report())
         return {str(job.claim.job_id): job.outcome.value if job.outcome else LOST for job in jobs}
 
@@ -213,7 +213,7 @@ class Consumer:
         self, limit: int, *, skip_if_expired: bool = False
     ) -> tuple[DueWork, list[Claim]]:
         """Find due work and claim jobs for the free slots in one transaction."""
-        async with meters.timed_claim(), get_background_session() as session, session.begin():
+        async with meters.timed_claim(), get_queue_session() as session, session.begin():
             work = await find_due_work(session, ignored=self._rescuer.ignored)
             if skip_if_expired and work.expired:
                 return work, []

@@ -16,7 +16,7 @@ from siteatlas.queue.leases import HEARTBEATS_PER_LEASE, forgive_rescues, heartb
 from siteatlas.queue.workers import REPORT_SECONDS, WorkerReport, report_worker
 from siteatlas.scheduler.outages import DatabaseUptime, ResilientLoop
 from siteatlas.scheduler.slots import RunningJob, Slots, StopReason
-from siteatlas.storage.session import get_background_session
+from siteatlas.storage.session import get_queue_session
 
 TRUST_CHECKS_PER_LEASE = 16
 TRUSTED_SHARE_OF_LEASE = 0.75
@@ -67,7 +67,7 @@ class LeaseKeeper:
         started = time.monotonic()
         alive = [job for job in self._slots.jobs() if not self._is_stalled(job)]
         self._lost = {one: until for one, until in self._lost.items() if until > started}
-        async with get_background_session(durable=False) as session, session.begin():
+        async with get_queue_session(durable=False) as session, session.begin():
             await report_worker(session, self._report())
             await forgive_rescues(session, self._lost)
             # Last: what is locked before another statement may stay locked if we freeze there.

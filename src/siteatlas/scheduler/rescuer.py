@@ -19,7 +19,7 @@ from siteatlas.processor.recount import Recounts
 from siteatlas.queue.claims import release_orphans, rescue
 from siteatlas.queue.statuses import FINAL_STATUSES, UNPUBLISHED
 from siteatlas.storage.models import Job, JobStatus
-from siteatlas.storage.session import AsyncSession, get_background_session
+from siteatlas.storage.session import AsyncSession, get_queue_session
 
 log = get_logger("scheduler")
 
@@ -73,7 +73,7 @@ class Rescuer:
     async def release_orphans(self, worker_id: str, running: Collection[int]) -> bool:
         """Release the jobs that this process holds without running them; False if that failed."""
         try:
-            async with get_background_session() as session, session.begin():
+            async with get_queue_session() as session, session.begin():
                 jobs = await release_orphans(session, worker_id, running)
                 ended = await _end_scans(session, jobs)
         except DatabaseUnavailable:
@@ -109,7 +109,7 @@ class Rescuer:
 
     async def _rescue(self, expired: Collection[int], *, count_deaths: bool) -> set[int]:
         """Rescue expired jobs and end their scans in one transaction. Return their ids."""
-        async with get_background_session() as session, session.begin():
+        async with get_queue_session() as session, session.begin():
             jobs = await rescue(session, count_deaths=count_deaths, only=expired)
             ended = await _end_scans(session, jobs)
         meters.rescues += len(ended)

@@ -1,4 +1,4 @@
-"""The engine and the sessions of one process.
+"""The database and the sessions of one process; its connection pools are `engine.py`.
 
 Every transaction is short and limited on the server's side. Callers own the transaction:
 `async with get_background_session() as session, session.begin(): …`. One database is bound to a
@@ -8,32 +8,25 @@ process at a time; `main` and the command line bind it, other programs with `ope
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
-import asyncpg
-from asyncpg import InterfaceError, PostgresError
 from sqlalchemy import Connection, Row, Select, event
-from sqlalchemy.exc import ArgumentError, InvalidatePoolError
 from sqlalchemy.ext.asyncio import (
     AsyncConnection,
     AsyncEngine,
     AsyncSession,
     async_sessionmaker,
-    create_async_engine,
 )
 from sqlalchemy.orm import Session, SessionTransaction
-from sqlalchemy.pool import ConnectionPoolEntry, PoolProxiedConnection
 
 from siteatlas.aio.priority_semaphore import PrioritySemaphore
-from siteatlas.errors import ConfigurationError, DatabaseUnavailable
+from siteatlas.errors import DatabaseUnavailable
 from siteatlas.logs import get_logger
 from siteatlas.storage.autocommit import AutocommitSession
-from siteatlas.storage.database_url import parse_database_url, tls_address
-from siteatlas.storage.driver_connection import DriverConnection
+from siteatlas.storage.engine import create_engine
 from siteatlas.storage.faults import translated_faults
 
 __all__ = [
@@ -48,6 +41,7 @@ __all__ = [
     "get_background_session",
     "get_job_autocommit_session",
     "get_job_session",
+    "get_queue_session",
     "get_session",
     "get_snapshot_session",
     "session_dependency",
@@ -55,17 +49,11 @@ __all__ = [
 
 log = get_logger("storage")
 
-APPLICATION_NAME = "siteatlas"
-POOL_RECYCLE_SECONDS = 300
-# Connections that were idle this long are checked before use: something between here and the
-# server may have dropped them. An idle worker uses its connection every five seconds.
-CHECK_AFTER_SECONDS = 10
-RETURNED_AT = "returned_at"
-CONNECT_SECONDS = 10
-COMMAND_SECONDS = 60
 CLOSE_SECONDS = 3
-POOL_WAIT_SECONDS = 10
-KEPT_CONNECTIONS = 4
+# Of ten connections, two are for claims and leases, and at most six for the rows of jobs.
+QUEUE_SHARE = 5
+MAX_QUEUE_CONNECTIONS = 2
+KEPT_CONNECTIONS = 2
 
 REQUEST_LIMITS = {
     "idle_in_transaction_session_timeout": "15s",
@@ -77,6 +65,7 @@ BACKGROUND_LIMITS = {
     "statement_timeout": "20s",
     "lock_timeout": "5s",
 }
+NOT_DURABLE = {"synchronous_commit": "off"}
 
 
 class LimitedSession(Session):
@@ -111,7 +100,11 @@ def _factory(engine: AsyncEngine) -> async_sessionmaker[AsyncSession]:
 
 
 class Database:
-    """An engine with its session factory. `standing` limits hold on each of its connections."""
+    """An engine with its session factory. `standing` limits hold on each of its connections.
+
+    `queue` has the connections for claims and leases, so that neither requests nor jobs, however
+    many there are, make a heartbeat wait until leases expire.
+    """
 
     def __init__(
         self,
@@ -119,13 +112,20 @@ class Database:
         standing: Mapping[str, str] | None = None,
         *,
         connections: int = 1,
+        queue: Database | None = None,
     ) -> None:
         self.engine = engine
+        self.queue = queue or self
         self.job_turns = PrioritySemaphore(_pool_share_of_jobs(connections))
         self._standing = standing or {}
         self._sessions = _factory(engine)
         self._autocommit_engine = engine.execution_options(isolation_level="AUTOCOMMIT")
         self._autocommit_sessions = _factory(self._autocommit_engine)
+
+    @property
+    def engines(self) -> tuple[AsyncEngine, ...]:
+        """The engines of all connections of this process."""
+        return (self.engine,) if self.queue is self else (self.engine, self.queue.engine)
 
     @asynccontextmanager
     async def session(self, limits: Mapping[str, str]) -> AsyncIterator[AsyncSession]:
@@ -169,6 +169,8 @@ class Database:
 
     async def close(self) -> None:
         """Close every pooled connection; those that do not answer are dropped."""
+        if self.queue is not self:
+            await self.queue.close()
         try:
             async with asyncio.timeout(CLOSE_SECONDS):
                 await self.engine.dispose()
@@ -185,89 +187,44 @@ def create_database(
     behind_pooler: bool = True,
     usual_limits: Mapping[str, str] = REQUEST_LIMITS,
 ) -> Database:
-    """An engine that works behind a transaction pooler.
+    """A database with at most `pool_size` + `pool_overflow` connections.
 
     `behind_pooler=False` keeps prepared statements: only for a server that is reached directly.
     Its connections then have the `usual_limits`, so that transactions do not set them again.
-    `no_prepare` is required by the standard that this engine follows; neither driver reads it.
     """
-    standing = {} if behind_pooler else usual_limits
-    connect_args: dict[str, Any] = {
-        "timeout": CONNECT_SECONDS,
-        "command_timeout": COMMAND_SECONDS,
-        "server_settings": {"application_name": APPLICATION_NAME, **standing},
-        "connection_class": DriverConnection,
-    }
-    if tls := tls_address(url):
-        connect_args["dsn"] = tls
-    if behind_pooler:
-        connect_args |= {"statement_cache_size": 0, "prepared_statement_cache_size": 0}
-    try:
-        engine = create_async_engine(
-            parse_database_url(url),
-            pool_size=pool_size,
-            max_overflow=pool_overflow,
-            pool_timeout=POOL_WAIT_SECONDS,
-            pool_recycle=POOL_RECYCLE_SECONDS,
-            pool_use_lifo=True,
-            execution_options={"no_prepare": True},
-            hide_parameters=True,
-            connect_args=connect_args,
-        )
-    except ArgumentError as error:
-        raise ConfigurationError(f"DATABASE_URL is invalid: {error}.") from error
-    event.listen(engine.sync_engine, "checkin", _drop_unused_limits)
-    if behind_pooler:
-        event.listen(engine.sync_engine, "checkin", _remember_return)
-        event.listen(engine.sync_engine, "checkout", _require_working_connection)
-    return Database(engine, standing, connections=pool_size + pool_overflow)
+    connections = pool_size + pool_overflow
+    for_queue = min(MAX_QUEUE_CONNECTIONS, connections // QUEUE_SHARE)
+    kept = max(1, pool_size - for_queue)
+    open_pool = partial(_open_pool, url, behind_pooler=behind_pooler)
+    queue = open_pool(for_queue, 0, BACKGROUND_LIMITS) if for_queue else None
+    return open_pool(kept, connections - for_queue - kept, usual_limits, queue=queue)
 
 
-def _drop_unused_limits(connection: Any, _record: ConnectionPoolEntry) -> None:
-    """Forget the limits of a transaction without statements: they are not for the next one."""
-    if connection is not None:
-        connection.driver_connection.next_limits = ""
-
-
-def _remember_return(_connection: Any, record: ConnectionPoolEntry) -> None:
-    """Note when a connection came back to the pool."""
-    record.info[RETURNED_AT] = time.monotonic()
-
-
-def _require_working_connection(
-    connection: Any, record: ConnectionPoolEntry, _proxy: PoolProxiedConnection
-) -> None:
-    """Make the pool replace a connection that is closed, or that was unused and does not answer.
-
-    A server or a pooler that shuts down closes its connections, which shows without a query. The
-    check of the pool itself (`pool_pre_ping`) takes three statements before each transaction.
-    """
-    returned_at = record.info.get(RETURNED_AT)
-    if returned_at is None:
-        return
-    is_unused = time.monotonic() - returned_at > CHECK_AFTER_SECONDS
-    if connection.driver_connection.is_closed() or (is_unused and not _answers(connection)):
-        raise InvalidatePoolError
-
-
-def _answers(connection: Any) -> bool:
-    """Whether a connection answers a query: a simple one, which needs no transaction."""
-    try:
-        connection.run_async(_run_check)
-    except (PostgresError, InterfaceError, OSError):
-        return False
-    return True
-
-
-async def _run_check(connection: asyncpg.Connection) -> None:
-    """Run the usual statement that checks a connection; asyncpg cannot run an empty one."""
-    await connection.execute("SELECT 1")
+def _open_pool(
+    url: str,
+    size: int,
+    overflow: int,
+    limits: Mapping[str, str],
+    *,
+    behind_pooler: bool,
+    queue: Database | None = None,
+) -> Database:
+    """A database with one pool of connections, and with that of the queue if there is one."""
+    standing = {} if behind_pooler else limits
+    engine = create_engine(
+        url,
+        pool_size=size,
+        pool_overflow=overflow,
+        behind_pooler=behind_pooler,
+        standing_limits=standing,
+    )
+    return Database(engine, standing, connections=size + overflow, queue=queue)
 
 
 def _pool_share_of_jobs(connections: int) -> int:
     """How many connections of the database pool are for sessions of jobs at the same time.
 
-    The rest is for heartbeats, claims and requests. One or two connections are shared by all.
+    The rest is for requests. One or two connections are shared by all.
     """
     return max(1, connections - min(KEPT_CONNECTIONS, connections // 2))
 
@@ -332,9 +289,7 @@ async def get_background_session(
     a crash of the server, which a reconnecting pool hides from us. `statement_seconds`
     replaces the limit of 20 s for one statement.
     """
-    limits = dict(BACKGROUND_LIMITS)
-    if not durable:
-        limits["synchronous_commit"] = "off"
+    limits = dict(BACKGROUND_LIMITS if durable else BACKGROUND_LIMITS | NOT_DURABLE)
     if statement_seconds is not None:
         limits["statement_timeout"] = f"{statement_seconds}s"
     async with bound_database().session(limits) as session:
@@ -342,11 +297,19 @@ async def get_background_session(
 
 
 @asynccontextmanager
+async def get_queue_session(*, durable: bool = True) -> AsyncIterator[AsyncSession]:
+    """A session for claims and leases, which have connections of their own."""
+    limits = BACKGROUND_LIMITS if durable else BACKGROUND_LIMITS | NOT_DURABLE
+    async with bound_database().queue.session(limits) as session:
+        yield session
+
+
+@asynccontextmanager
 async def get_job_session(*, statement_seconds: int | None = None) -> AsyncIterator[AsyncSession]:
     """A session for the rows of a running job, as soon as few enough jobs have one.
 
-    Jobs wait here and not in the pool, where they would keep the heartbeat waiting until their
-    own leases run out; interactive jobs come first. It must not be opened inside another one.
+    Jobs wait here and not in the pool, where they would keep requests waiting; interactive jobs
+    come first. It must not be opened inside another one.
     """
     async with (
         bound_database().job_turns,

@@ -13,8 +13,8 @@ from datetime import timedelta
 from sqlalchemy import Select, and_, column, func, or_, select, table
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from siteatlas.storage.engine import APPLICATION_NAME
 from siteatlas.storage.models import SitemapUrl
-from siteatlas.storage.session import APPLICATION_NAME
 from siteatlas.storage.statements.url_stream import COPY_SECONDS
 
 # A living worker gives up its COPY before that, and sends parameters at once.

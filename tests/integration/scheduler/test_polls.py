@@ -29,9 +29,12 @@ def statements_on_jobs(database: Database) -> Iterator[list[str]]:
         if "jobs" in statement:
             seen.append(statement)
 
-    event.listen(database.engine.sync_engine, "before_cursor_execute", note)
+    engines = [engine.sync_engine for engine in database.engines]
+    for engine in engines:
+        event.listen(engine, "before_cursor_execute", note)
     yield seen
-    event.remove(database.engine.sync_engine, "before_cursor_execute", note)
+    for engine in engines:
+        event.remove(engine, "before_cursor_execute", note)
 
 
 def consumer_for(*servers: SiteServer) -> Consumer:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from siteatlas.processor.fenced_steps import STEP_SECONDS
 from siteatlas.processor.recount import RECOUNT_SECONDS
-from siteatlas.storage.session import COMMAND_SECONDS
+from siteatlas.storage.engine import COMMAND_SECONDS
 
 
 def test_no_statement_of_a_job_may_take_longer_than_the_driver_waits() -> None:
