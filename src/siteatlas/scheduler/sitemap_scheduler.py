@@ -18,7 +18,13 @@ from uuid import UUID
 
 from apscheduler.schedulers.asyncio import AsyncIOScheduler
 
-from siteatlas.errors import DatabaseBusy, DatabaseError, JobActive, SiteatlasError
+from siteatlas.errors import (
+    DatabaseBusy,
+    DatabaseError,
+    DatabaseUnavailable,
+    JobActive,
+    SiteatlasError,
+)
 from siteatlas.insights.queue_load import count_waiting
 from siteatlas.logs import get_logger
 from siteatlas.meters import meters
@@ -331,17 +337,29 @@ async def process_pending_sitemaps(
     return TickReport(limit, found, due, outcomes)
 
 
+PruneStep = Callable[[AsyncSession], Awaitable[int]]
+
+
 async def prune(keep: Retention = Retention()) -> None:
-    """The clock's periodic pruning of old records, in small batches; skipped during an outage."""
-    try:
-        await _prune(keep)
-    except DatabaseError as error:
-        log.warning("prune_skipped", reason=error.code)
+    """The clock's periodic pruning of old records; a step that fails does not keep others waiting.
+
+    During an outage all steps are skipped.
+    """
+    for name, prune_step in _prune_steps(keep).items():
+        try:
+            await _prune(name, prune_step)
+        except DatabaseUnavailable as error:
+            log.warning("prune_skipped", what=name, reason=error.code)
+            return
+        except DatabaseError as error:
+            log.warning("prune_skipped", what=name, reason=error.code)
+        except Exception:
+            log.exception("prune_failed", what=name)
 
 
-async def _prune(keep: Retention) -> None:
-    """Run each step of pruning in small transactions, up to a maximum number of them."""
-    prune_steps: dict[str, Callable[[AsyncSession], Awaitable[int]]] = {
+def _prune_steps(keep: Retention) -> dict[str, PruneStep]:
+    """The steps of pruning. Each removes a batch of rows and returns their number."""
+    return {
         "close_batches": close_batches,
         "prune_jobs": partial(prune_jobs, keep=keep),
         "prune_batches": partial(prune_batches, keep=keep),
@@ -356,10 +374,13 @@ async def _prune(keep: Retention) -> None:
         "prune_audit_events": partial(prune_audit_events, days=keep.audit_days),
         "prune_deliveries": partial(prune_deliveries, days=keep.delivery_days),
     }
-    for name, prune_step in prune_steps.items():
-        for _ in range(MAX_PRUNE_BATCHES):
-            async with get_background_session() as session, session.begin():
-                removed = await prune_step(session)
-            if not removed:
-                break
-            log.info("pruned", what=name, rows=removed)
+
+
+async def _prune(name: str, prune_step: PruneStep) -> None:
+    """Run one step of pruning in small transactions, up to a maximum number of them."""
+    for _ in range(MAX_PRUNE_BATCHES):
+        async with get_background_session() as session, session.begin():
+            removed = await prune_step(session)
+        if not removed:
+            return
+        log.info("pruned", what=name, rows=removed)

@@ -6,7 +6,8 @@ import asyncio
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from sqlalchemy import func, select, update
+from sqlalchemy import func, select, text, update
+from structlog.testing import capture_logs
 
 from siteatlas.insights.workers import any_worker_alive
 from siteatlas.net.address import parse_site
@@ -31,6 +32,7 @@ from tests.fixtures.pipeline import (
     work,
 )
 from tests.fixtures.queue import job_of, submit
+from tests.fixtures.records import add_domain
 from tests.fixtures.site_server import SiteServer
 from tests.fixtures.waiting import wait_until
 
@@ -214,6 +216,18 @@ async def test_shutdown_releases_unfinished_jobs_at_once() -> None:
         never.set()
     job = await job_of(submitted.id)
     assert (job.status, job.attempt, job.lease_until) == ("pending", 0, None)
+
+
+async def test_a_step_of_pruning_that_fails_does_not_stop_the_others() -> None:
+    async with get_background_session() as session, session.begin():
+        domain = await add_domain(session, "example.com")
+        await delete_domain(session, domain)
+        await session.execute(text("ALTER TABLE batches RENAME TO other_batches"))
+    with capture_logs() as lines:
+        await prune()
+    skipped = [line["what"] for line in lines if line["event"] == "prune_skipped"]
+    assert "prune_batches" in skipped
+    assert await rows_of(Domain) == []
 
 
 async def test_old_jobs_and_deleted_sites_are_pruned() -> None:
