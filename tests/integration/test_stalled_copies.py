@@ -12,6 +12,7 @@ import pytest
 
 from siteatlas.processor.stalled_writers import terminate_stalled_writers
 from siteatlas.storage import stalled_copies
+from siteatlas.storage.backup.writing import SESSION_SETTINGS
 from siteatlas.storage.database_url import parse_database_url
 from siteatlas.storage.engine import APPLICATION_NAME
 from siteatlas.storage.statements.url_stream import COPY_SECONDS
@@ -100,10 +101,11 @@ async def test_a_copy_of_something_else_is_left_alone(
 
 
 @pytest.mark.usefixtures("at_once")
+@pytest.mark.parametrize("program", ["pg_restore", SESSION_SETTINGS["application_name"]])
 async def test_an_operator_who_restores_the_table_is_left_alone(
-    postgres_server: PostgresServer, database_name: str
+    postgres_server: PostgresServer, database_name: str, program: str
 ) -> None:
-    async with copying(postgres_server, database_name, "sitemap_urls", "pg_restore"):
+    async with copying(postgres_server, database_name, "sitemap_urls", program):
         assert await terminate_stalled_writers() == 0
 
 

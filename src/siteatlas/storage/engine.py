@@ -22,6 +22,8 @@ from siteatlas.storage.database_url import parse_database_url, tls_address
 from siteatlas.storage.driver_connection import DriverConnection
 
 APPLICATION_NAME = "siteatlas"
+# Of backup and restore, whose statements may wait for their client.
+BACKUP_NAME = "siteatlas-backup"
 POOL_RECYCLE_SECONDS = 300
 # Connections that were idle this long are checked before use: something between here and the
 # server may have dropped them. An idle worker uses its connection every five seconds.

@@ -10,17 +10,17 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from sqlalchemy import Select, and_, column, func, or_, select, table
+from sqlalchemy import Select, column, func, or_, select, table
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from siteatlas.storage.engine import APPLICATION_NAME
+from siteatlas.storage.engine import APPLICATION_NAME, BACKUP_NAME
 from siteatlas.storage.models import SitemapUrl
 from siteatlas.storage.statements.url_stream import COPY_SECONDS
 
 # A living worker gives up its COPY before that, and sends parameters at once.
 STALLED_SECONDS = COPY_SECONDS + 10
 # Programs with which an operator restores or loads the table, for as long as it takes.
-TOOLS = ("psql", "pg_restore")
+TOOLS = ("psql", "pg_restore", BACKUP_NAME)
 ACTIVITY = table(
     "pg_stat_activity",
     column("pid"),
@@ -38,16 +38,14 @@ def _end_stalled() -> Select[tuple[bool]]:
     """Only of our own role: others can be neither seen nor ended without more rights."""
     about = ACTIVITY.c
     ours = about.application_name.like(f"{APPLICATION_NAME}%")
-    copy = and_(
-        about.query.like(f"COPY%{SitemapUrl.__tablename__}%"),
-        about.application_name.not_in(TOOLS),
-    )
+    copy = about.query.like(f"COPY%{SitemapUrl.__tablename__}%")
     return select(func.pg_terminate_backend(about.pid)).where(
         about.datname == func.current_database(),
         about.usename == func.session_user(),
         about.state == "active",
         about.wait_event == "ClientRead",
         or_(ours, copy),
+        about.application_name.not_in(TOOLS),
         about.query_start < func.now() - timedelta(seconds=STALLED_SECONDS),
     )
 

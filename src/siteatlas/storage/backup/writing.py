@@ -15,6 +15,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from siteatlas.storage.backup.archive import ArchiveWriter, Manifest, TableContents
 from siteatlas.storage.backup.bulk_commands import copy_out
+from siteatlas.storage.engine import BACKUP_NAME
 from siteatlas.storage.faults import translated_faults
 from siteatlas.storage.models import Base
 from siteatlas.storage.schema import needed_revision
@@ -23,6 +24,7 @@ from siteatlas.storage.session import Database
 LEFT_OUT = frozenset({"workers", "rate_limits", "browser_sessions"})
 # For this transaction: no limits of time, and values in a form that every server reads alike.
 SESSION_SETTINGS = {
+    "application_name": BACKUP_NAME,
     "statement_timeout": "0",
     "lock_timeout": "0",
     "idle_in_transaction_session_timeout": "0",
