@@ -52,6 +52,7 @@ MAX_RESCUES = 6
 LEASE_EXPIRED = "lease_expired"
 RESCUE_BACKOFF_SECONDS = 5.0
 RESCUE_BATCH = 100
+ORPHAN_PAUSE_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -323,7 +324,8 @@ async def release_orphans(
     """Release the jobs that are assigned to this worker but do not run in it.
 
     That happens when the response to a claim was lost, or when the end of a job could not be
-    written because the database was unavailable. Their leases need not expire first.
+    written. Their leases need not expire first, but there is a pause: an end that can never be
+    written must not keep the job running in a loop.
     """
     cancelled = Job.cancel_requested_at.is_not(None)
     statement = (
@@ -340,7 +342,7 @@ async def release_orphans(
                 else_=status_value(JobStatus.PENDING),
             ),
             attempt=func.greatest(Job.attempt - 1, 0),
-            run_at=func.now(),
+            run_at=func.now() + timedelta(seconds=ORPHAN_PAUSE_SECONDS),
             finished_at=case((cancelled, func.now()), else_=null()),
             lease_until=null(),
             updated_at=func.now(),

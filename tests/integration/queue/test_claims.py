@@ -229,6 +229,7 @@ async def test_a_worker_disowns_only_what_it_does_not_run() -> None:
     (other,) = await take(1, "worker-b")
     async with get_background_session() as session, session.begin():
         given_back = await release_orphans(session, "worker-a", [running.id])
+        assert all(job.run_at > job.updated_at for job in given_back)
     assert [(job.id, job.status, job.attempt) for job in given_back] == [(lost.id, "pending", 0)]
     assert (await job_of(running.id)).status == (await job_of(other.id)).status == "processing"
 
