@@ -182,3 +182,33 @@ async def test_a_user_who_watches_an_unwatched_site_becomes_its_owner(users: Use
     ).status_code == 200
     assert await attempt(users.ann, "PATCH", SITE, json={"paused": True}) == REFUSED
     assert (await attempt(users.bob, "PATCH", SITE, json={"paused": True}))[0] == 200
+
+
+async def test_a_scan_by_another_user_does_not_change_when_and_where_a_site_is_scanned(
+    users: Users,
+):
+    body = {"domain": "https://example.com", "scan_interval_hours": 12}
+    await users.ann.post("/api/v3/domains", json=body)
+    await users.admin.post("/api/v3/jobs/1/cancel")
+    before = (await users.ann.get(SITE)).json()
+    for watch in (False, True):
+        job = await scan(users.bob, "http://example.com", watch=watch)
+        assert await cancel(users.bob, job) == (200, "")
+    await users.bob.post(
+        "/api/v3/domains/import", json={"sites": [{"domain": "http://example.com"}]}
+    )
+    after = (await users.ann.get(SITE)).json()
+    assert after["next_scan_at"] == before["next_scan_at"]
+    assert after["base_url"] == before["base_url"] == "https://example.com/"
+
+
+async def test_the_owner_of_a_site_changes_where_its_scans_start(users: Users):
+    await users.ann.post("/api/v3/domains", json={"domain": "https://example.com"})
+    await scan(users.ann, "http://example.com")
+    assert (await users.ann.get(SITE)).json()["base_url"] == "http://example.com/"
+
+
+async def test_a_site_that_nobody_watches_is_scanned_where_it_was_submitted_last(users: Users):
+    await scan(users.ann, "https://example.com")
+    await scan(users.bob, "http://example.com")
+    assert (await users.ann.get(SITE)).json()["base_url"] == "http://example.com/"

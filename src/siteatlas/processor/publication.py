@@ -34,16 +34,18 @@ from siteatlas.queue.completion import (
 )
 from siteatlas.queue.fence import Claim
 from siteatlas.scanner.problem_codes import ProblemCode
-from siteatlas.storage.models import JobStatus, ScanScope, ScanState
+from siteatlas.storage.models import SYSTEM_USER_ID, JobStatus, ScanScope, ScanState
 from siteatlas.storage.retry import retry_when_busy
 from siteatlas.storage.session import AsyncSession, get_job_session
 from siteatlas.storage.statements.distinct_urls import count_distinct_urls
 from siteatlas.storage.statements.domain_results import (
     Publication,
+    Rescheduling,
     count_domain,
     publish_scan,
     record_domain_failure,
 )
+from siteatlas.storage.statements.domains import DEFAULT_INTERVAL_HOURS
 from siteatlas.storage.statements.feed_numbers import announce_failure, number_scan
 from siteatlas.storage.statements.scan_summary import ScanSummary, summarise_scan
 from siteatlas.storage.statements.scans import ScanCounts, end_scan
@@ -57,13 +59,18 @@ FEW_URLS = 20_000
 Result = tuple[JobStatus, dict[str, Any]]
 
 
-async def publish(steps: FencedSteps, finished: FinishedScan, end: ScanEnd) -> Result:
+async def publish(
+    steps: FencedSteps,
+    finished: FinishedScan,
+    end: ScanEnd,
+    usual_hours: float = DEFAULT_INTERVAL_HOURS,
+) -> Result:
     """Write the last rows, settle what changed, and publish the scan.
 
-    If nothing is to be settled, all of that is one transaction. Return the status and the result
-    of the job.
+    If nothing is to be settled, all of that is one transaction. `usual_hours` is the interval of
+    sites without one. Return the status and the result of the job.
     """
-    final = FinalTransaction(steps, finished, end)
+    final = FinalTransaction(steps, finished, end, usual_hours)
     written = await final.write_last_rows()
     if not isinstance(written, ScanSummary):
         return written
@@ -92,6 +99,7 @@ class FinalTransaction:
     steps: FencedSteps
     finished: FinishedScan
     end: ScanEnd
+    usual_hours: float
 
     @retry_when_busy(before_retry=terminate_stalled_writers)
     async def write_last_rows(self) -> Result | ScanSummary:
@@ -172,7 +180,13 @@ class FinalTransaction:
             is_baseline=is_baseline,
             origin=origin,
         )
-        await publish_scan(session, publication, domain_id=scan.domain_id, whole_site=whole_site)
+        await publish_scan(
+            session,
+            publication,
+            domain_id=scan.domain_id,
+            whole_site=whole_site,
+            rescheduling=self._rescheduling(),
+        )
         result = _result(claim, scan, publication, summary.largest)
         if self.finished.skipped_sitemaps is not None:
             result["skipped_sitemaps"] = self.finished.skipped_sitemaps._asdict()
@@ -180,6 +194,14 @@ class FinalTransaction:
         _require_predicted_status(status, JobStatus.COMPLETED)
         await number_scan(session, scan.id)
         return status, result
+
+    def _rescheduling(self) -> Rescheduling | None:
+        """How the scan moves the next one; None for a scheduled one, which has done so already."""
+        claim = self.steps.claim
+        if claim.is_narrow or claim.created_by == SYSTEM_USER_ID:
+            return None
+        met_limit = ProblemCode.URL_LIMIT in self.finished.reasons
+        return Rescheduling(claim.max_pages if met_limit else None, self.usual_hours)
 
     async def _counts(
         self, session: AsyncSession, summary: ScanSummary, settled: Settled

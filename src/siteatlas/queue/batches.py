@@ -15,7 +15,7 @@ from siteatlas.queue.statuses import ACTIVE_STATUSES
 from siteatlas.queue.submission import create_many, scan_address
 from siteatlas.settings import DEFAULT_MAX_ATTEMPTS
 from siteatlas.storage.models import Batch, BatchItem, Job, JobStatus
-from siteatlas.storage.statements.domains import DEFAULT_INTERVAL_HOURS, register_domains
+from siteatlas.storage.statements.domains import register_domains
 
 CLOSED_PER_CALL = 50
 
@@ -37,13 +37,12 @@ async def create_batch(
     created_by: UUID,
     max_pages: int | None,
     max_attempts: int = DEFAULT_MAX_ATTEMPTS,
-    interval_hours: float = DEFAULT_INTERVAL_HOURS,
 ) -> UUID:
     """Queue a job for every valid entry and store the others as failed."""
     batch = Batch(total=len(entries), max_pages=max_pages, created_by=created_by)
     session.add(batch)
     await session.flush()
-    ids = await _register(session, entries, created_by, interval_hours)
+    ids = await _register(session, entries, created_by)
     jobs = await _submit(session, entries, ids, batch, max_attempts)
     await session.execute(
         insert(BatchItem),
@@ -56,18 +55,13 @@ async def create_batch(
 
 
 async def _register(
-    session: AsyncSession, entries: Sequence[BatchEntry], created_by: UUID, interval_hours: float
+    session: AsyncSession, entries: Sequence[BatchEntry], created_by: UUID
 ) -> dict[str, UUID]:
     """Register the domains of a batch; return their ids by domain."""
     addresses = _batch_addresses(entries)
     if not addresses:
         return {}
-    return await register_domains(
-        session,
-        list(addresses.values()),
-        created_by=created_by,
-        default_interval_hours=interval_hours,
-    )
+    return await register_domains(session, list(addresses.values()), created_by=created_by)
 
 
 def _batch_addresses(entries: Sequence[BatchEntry]) -> dict[str, WebAddress]:

@@ -63,8 +63,8 @@ class NewJob:
 class SubmittedJob:
     """The result of a submission; `deduplicated` if the site already had an active job.
 
-    `document` is the only document that such a job reads; None for the whole site. `is_narrow` if
-    such a job reads only this document, or only what its child filter chooses.
+    `document` is the only document that such a job reads; None for the whole site. `by_schedule`
+    if such a job was queued by the schedule, not by a user.
     """
 
     id: int
@@ -75,7 +75,7 @@ class SubmittedJob:
     domain: str
     max_pages: int | None
     document: str | None = None
-    is_narrow: bool = False
+    by_schedule: bool = False
 
     @classmethod
     def from_row(cls, job: Job | Row[Any], *, deduplicated: bool) -> Self:

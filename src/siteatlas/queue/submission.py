@@ -18,7 +18,7 @@ from siteatlas.queue.dedup import find_sufficient_jobs, join
 from siteatlas.queue.new_job import NewJob, Priority, SubmittedJob
 from siteatlas.scanner.child_filter import ChildFilter
 from siteatlas.settings import DEFAULT_MAX_ATTEMPTS
-from siteatlas.storage.models import Domain, Job
+from siteatlas.storage.models import SYSTEM_USER_ID, Domain, Job
 from siteatlas.storage.models.job import ACTIVE_CONDITION as ACTIVE_PREDICATE
 from siteatlas.storage.statements.domains import (
     DEFAULT_INTERVAL_HOURS,
@@ -48,9 +48,9 @@ def _unless_active(statement: Insert) -> Insert:
     )
 
 
-def _registration_and_job(*, watch: bool, scheme_given: bool, whole_site: bool) -> Select[Any]:
+def _registration_and_job(*, watch: bool, scheme_given: bool) -> Select[Any]:
     """The statement that registers a site and queues its job, unless it has an active one."""
-    upsert = registration(watch=watch, scheme_given=scheme_given, scanned_now=whole_site)
+    upsert = registration(watch=watch, scheme_given=scheme_given)
     site = upsert.returning(Domain.id).cte("site")
     row: dict[str, ColumnElement[Any]] = {
         name: bindparam(f"job_{name}", type_=JOBS.c[name].type) for name in JOB_COLUMNS
@@ -63,10 +63,8 @@ def _registration_and_job(*, watch: bool, scheme_given: bool, whole_site: bool) 
 
 INSERT_UNLESS_ACTIVE = _unless_active(insert(Job)).returning(Job)
 REGISTER_AND_INSERT = {
-    (watch, scheme_given, whole_site): _registration_and_job(
-        watch=watch, scheme_given=scheme_given, whole_site=whole_site
-    )
-    for watch, scheme_given, whole_site in product((False, True), repeat=3)
+    (watch, scheme_given): _registration_and_job(watch=watch, scheme_given=scheme_given)
+    for watch, scheme_given in product((False, True), repeat=2)
 }
 
 
@@ -98,8 +96,8 @@ async def submit_site(
 ) -> SubmittedJob:
     """Register the site of an address and queue a scan of it, or join the active one.
 
-    A watched site is scanned again one interval from now, its own or `interval_hours`; only a
-    scan of a single document, or with a filter, leaves the time of its next scan as it is.
+    With `watch`, the site is scanned again one interval from now at the latest, its own or
+    `interval_hours`. Otherwise the time of its next scan stays until the scan is published.
     """
     submission = build_submission(
         address,
@@ -141,8 +139,7 @@ def build_submission(
     )
     # The address of a document does not determine where scans of the site start.
     scheme_given = address.scheme_given and document is None
-    whole_site = document is None and child_filter is None
-    statement = REGISTER_AND_INSERT[watch, scheme_given, whole_site]
+    statement = REGISTER_AND_INSERT[watch, scheme_given]
     domain_values = registration_values(
         address, created_by=created_by, default_interval_hours=interval_hours
     )
@@ -219,11 +216,11 @@ async def _join_or_insert(session: AsyncSession, new: NewJob) -> SubmittedJob:
 
 def _joined(job: Job) -> SubmittedJob:
     """The result of a submission that joined an active job."""
-    metadata = job.job_metadata or {}
-    document, child_filter = metadata.get("document"), metadata.get("child_filter")
-    is_narrow = document is not None or child_filter is not None
-    joined = SubmittedJob.from_row(job, deduplicated=True)
-    return replace(joined, document=document, is_narrow=is_narrow)
+    return replace(
+        SubmittedJob.from_row(job, deduplicated=True),
+        document=(job.job_metadata or {}).get("document"),
+        by_schedule=job.created_by == SYSTEM_USER_ID,
+    )
 
 
 async def create_many(session: AsyncSession, jobs: Sequence[NewJob]) -> dict[str, SubmittedJob]:

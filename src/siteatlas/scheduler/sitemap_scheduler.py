@@ -257,7 +257,8 @@ async def enqueue_due_domains(settings: Settings) -> int:
     """Queue a scan of each watched site that is due, a batch at a time until none is left.
 
     A site that cannot be queued is recorded as failed until its next scan. One whose rows are
-    locked, or of which a single document is being read, is due again in a minute.
+    locked, or that has a job of a user, is due again in a minute: that job may be cancelled, may
+    fail, or may read less than the whole site.
     """
     total = 0
     while results := await _enqueue_batch(settings):
@@ -299,7 +300,7 @@ async def _enqueue_due_site(session: AsyncSession, site: _DueSite, settings: Set
         )
         await record_domain_failure(session, site.id, own.code)
         return False
-    if submitted.is_narrow:
+    if submitted.deduplicated and not submitted.by_schedule:
         log.info("due_domain_postponed", domain=site.domain, reason=JobActive.code)
         await postpone_scan(session, site.id, RETRY_SECONDS)
         return False

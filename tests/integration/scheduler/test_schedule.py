@@ -12,13 +12,22 @@ from sqlalchemy import func, select, update
 from siteatlas.net.address import parse_site
 from siteatlas.net.egress import EgressPolicy
 from siteatlas.queue.batches import BatchEntry, create_batch
+from siteatlas.queue.operator_actions import cancel
 from siteatlas.scheduler.clocks import DueClock
 from siteatlas.scheduler.sitemap_scheduler import SitemapScheduler, enqueue_due_domains
 from siteatlas.settings import Settings
 from siteatlas.storage.models import LOCAL_USER_ID, Domain, Job
 from siteatlas.storage.session import get_background_session
 from siteatlas.storage.statements.domains import change_domain, find_domain, register_domain
-from tests.fixtures.pipeline import pages, rows_of, settings_for, urlset
+from tests.fixtures.pipeline import (
+    pages,
+    rows_of,
+    scan_server,
+    settings_for,
+    submit_server,
+    urlset,
+    work,
+)
 from tests.fixtures.queue import submit
 from tests.fixtures.site_server import SiteServer
 from tests.fixtures.waiting import wait_until
@@ -52,6 +61,11 @@ async def change(**changes: Any) -> None:
         domain = await find_domain(session, SITE, lock=True)
         assert domain is not None
         await change_domain(session, domain, **changes)
+
+
+async def cancel_job(job_id: int) -> None:
+    async with get_background_session() as session, session.begin():
+        await cancel(session, job_id)
 
 
 def completed(jobs: int) -> Any:
@@ -162,20 +176,98 @@ async def test_an_interval_does_not_make_an_unwatched_site_due() -> None:
     assert await hours_until_next() is None
 
 
-async def test_a_scan_by_hand_counts_as_a_scan() -> None:
-    await watch(due_in=60, scan_interval_hours=6)
-    await submit(SITE)
-    assert await hours_until_next() == pytest.approx(6, abs=0.1)
+async def test_a_scan_by_hand_counts_as_a_scan_when_it_is_published() -> None:
+    async with SiteServer({"/sitemap.xml": urlset(pages("a", 3))}) as server:
+        await watch(server.base, due_in=60, scan_interval_hours=6)
+        await submit_server(server)
+        assert await hours_until_next(server.host_port) == pytest.approx(0, abs=0.1)
+        await work(settings_for(server))
+        assert await hours_until_next(server.host_port) == pytest.approx(6, abs=0.1)
 
 
 async def test_a_scan_in_a_batch_counts_as_a_scan() -> None:
-    await watch(due_in=60)
-    entries = [BatchEntry(SITE, parse_site(SITE))]
-    async with get_background_session() as session, session.begin():
-        await create_batch(
-            session, entries, created_by=LOCAL_USER_ID, max_pages=None, interval_hours=3
-        )
-    assert await hours_until_next() == pytest.approx(3, abs=0.1)
+    async with SiteServer({"/sitemap.xml": urlset(pages("a", 3))}) as server:
+        await watch(server.base, due_in=60)
+        entries = [BatchEntry(server.base, parse_site(server.base))]
+        async with get_background_session() as session, session.begin():
+            await create_batch(session, entries, created_by=LOCAL_USER_ID, max_pages=None)
+        await work(settings_for(server, scan_interval_hours=3))
+        assert await hours_until_next(server.host_port) == pytest.approx(3, abs=0.1)
+
+
+async def test_a_scheduled_scan_leaves_the_time_that_the_schedule_has_set() -> None:
+    async with SiteServer({"/sitemap.xml": urlset(pages("a", 3))}) as server:
+        await watch(server.base, due_in=-1)
+        assert await enqueue_due_domains(Settings()) == 1
+        (before,) = [site.next_scan_at for site in await rows_of(Domain)]
+        await work(settings_for(server))
+    assert await completed(1)()
+    assert [site.next_scan_at for site in await rows_of(Domain)] == [before]
+
+
+@pytest.mark.parametrize(
+    ("limit", "site_limit", "hours"), [(2, None, 1), (2, 3, 1), (2, 2, 24), (5, None, 24)]
+)
+async def test_a_scan_that_stopped_at_a_limit_below_that_of_the_site_does_not_count(
+    limit: int, site_limit: int | None, hours: int
+) -> None:
+    async with SiteServer({"/sitemap.xml": urlset(pages("a", 5))}) as server:
+        await watch(server.base, due_in=3600, max_pages=site_limit)
+        await scan_server(server, max_pages=limit)
+        assert await completed(1)()
+        assert await hours_until_next(server.host_port) == pytest.approx(hours, abs=0.1)
+
+
+async def test_a_cancelled_scan_by_hand_does_not_delay_the_next_one() -> None:
+    await watch(due_in=3600)
+    submitted = await submit(SITE)
+    await cancel_job(submitted.id)
+    assert await hours_until_next() == pytest.approx(1, abs=0.1)
+
+
+async def test_a_failed_scan_by_hand_does_not_delay_the_next_one() -> None:
+    async with SiteServer() as server:
+        await watch(server.base, due_in=3600)
+        job = await scan_server(server, max_attempts=1)
+        assert job.status == "failed"
+        assert await hours_until_next(server.host_port) == pytest.approx(1, abs=0.1)
+
+
+async def test_watching_a_site_again_does_not_delay_its_next_scan() -> None:
+    await watch(due_in=3600)
+    await submit(SITE, watch=True)
+    assert await hours_until_next() == pytest.approx(1, abs=0.1)
+
+
+async def test_a_due_site_waits_for_a_job_of_a_user_and_is_queued_if_that_is_cancelled() -> None:
+    await watch(due_in=-1)
+    submitted = await submit(SITE)
+    assert await enqueue_due_domains(Settings()) == 0
+    assert await hours_until_next() == pytest.approx(0, abs=0.1)
+    await cancel_job(submitted.id)
+    await watch(due_in=-1)
+    assert await enqueue_due_domains(Settings()) == 1
+    assert await hours_until_next() == pytest.approx(24, abs=0.1)
+
+
+async def test_a_due_site_is_not_scanned_again_after_the_job_of_a_user() -> None:
+    async with SiteServer({"/sitemap.xml": urlset(pages("a", 3))}) as server:
+        await watch(server.base, due_in=-1)
+        await scan_server(server)
+        assert await enqueue_due_domains(Settings()) == 0
+        assert await hours_until_next(server.host_port) == pytest.approx(24, abs=0.1)
+    assert len(await rows_of(Job)) == 1
+
+
+async def test_a_due_site_whose_scheduled_job_is_still_active_is_next_due_after_its_interval() -> (
+    None
+):
+    await watch(due_in=-1)
+    await enqueue_due_domains(Settings())
+    await watch(due_in=-1)
+    await enqueue_due_domains(Settings())
+    assert await hours_until_next() == pytest.approx(24, abs=0.1)
+    assert len(await rows_of(Job)) == 1
 
 
 async def test_a_scan_by_hand_of_an_unwatched_site_plans_no_other() -> None:

@@ -51,30 +51,25 @@ def scheduler_of(settings: Settings) -> SitemapScheduler:
 
 
 @pytest.mark.parametrize(
-    "narrow",
-    [{"document": "https://example.com/a.xml"}, {"child_filter": ChildFilter(include=("/blog/",))}],
-    ids=["document", "filter"],
+    "options",
+    [
+        {"document": "https://example.com/a.xml"},
+        {"child_filter": ChildFilter(include=("/blog/",))},
+        {"max_pages": 1},
+        {},
+    ],
+    ids=["document", "filter", "limit", "site"],
 )
-async def test_a_due_site_is_scanned_soon_after_a_running_scan_of_a_part(
-    narrow: dict[str, Any],
+async def test_a_due_site_is_due_again_in_a_minute_while_a_job_of_a_user_is_running(
+    options: dict[str, Any],
 ) -> None:
-    await submit("example.com", **narrow)
+    await submit("example.com", **options)
     await take_one()
     await watch("example.com")
     assert await enqueue_due_domains(Settings()) == 0
     (site,) = await rows_of(Domain)
     assert site.next_scan_at is not None
     assert site.next_scan_at - datetime.now(UTC) <= timedelta(minutes=1)
-
-
-async def test_a_due_site_is_not_scanned_again_after_a_running_scan_of_all() -> None:
-    await submit("example.com")
-    await take_one()
-    await watch("example.com")
-    assert await enqueue_due_domains(Settings()) == 1
-    (site,) = await rows_of(Domain)
-    assert site.next_scan_at is not None
-    assert site.next_scan_at - datetime.now(UTC) > timedelta(hours=1)
 
 
 async def test_the_last_tick_of_a_stopped_scheduler_stays_known() -> None:

@@ -66,7 +66,6 @@ async def create_site_batch(
             created_by=identity.user_id,
             max_pages=body.max_pages,
             max_attempts=context.settings.max_attempts,
-            interval_hours=context.settings.scan_interval_hours,
         )
         items = await list_batch_items(session, batch_id)
         worker_running = await context.has_live_worker(session)

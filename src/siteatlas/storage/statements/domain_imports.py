@@ -25,7 +25,12 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from siteatlas.net.address import WebAddress
 from siteatlas.storage.models import Domain
-from siteatlas.storage.statements.domains import base_url_of, hours_from_now, watched_again
+from siteatlas.storage.statements.domains import (
+    base_url_of,
+    base_url_unless_watched_by_another,
+    hours_from_now,
+    watched_again,
+)
 from siteatlas.storage.tables import DOMAINS
 from siteatlas.tags import MAX_TAGS
 
@@ -95,7 +100,9 @@ def _watch_statement() -> Any:
         set_=watched_again(new, usual)
         | {
             # As when a site is added: only an address with a scheme replaces the stored one.
-            "base_url": case((has_scheme, new.excluded.base_url), else_=Domain.base_url),
+            "base_url": case(
+                (has_scheme, base_url_unless_watched_by_another(new)), else_=Domain.base_url
+            ),
             "tags": ALL_TAGS,
         },
         where=func.cardinality(ALL_TAGS) <= may_have,

@@ -1,6 +1,6 @@
 """What scans leave on the row of their site: its origin, its counters, how the last scan ended.
 
-A scan is published together with that.
+A scan is published together with that, and with the time of the next one if it was not scheduled.
 """
 
 from __future__ import annotations
@@ -9,10 +9,11 @@ from dataclasses import asdict, dataclass
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import bindparam, case, func, null, or_, select, update
+from sqlalchemy import Boolean, Double, bindparam, case, func, null, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from siteatlas.storage.models import LastScanStatus, ScanScope, SitemapStatus
+from siteatlas.storage.statements.domains import DEFAULT_INTERVAL_HOURS, hours_from_now
 from siteatlas.storage.statements.scans import PUBLISH, ScanCounts
 from siteatlas.storage.tables import DOMAINS, SITEMAPS
 
@@ -46,12 +47,25 @@ CORRECT_COUNTS = RECORD_COUNTS.where(
     DOMAINS.c.url_count == bindparam("old_urls"),
     DOMAINS.c.distinct_url_count == bindparam("old_distinct_urls"),
 )
+_STOPPED_AT = bindparam("stopped_at", type_=DOMAINS.c.max_pages.type)
+_COUNTS_AS_SCHEDULED = (
+    DOMAINS.c.watched
+    & bindparam("reschedules", type_=Boolean())
+    # Unknown if the site has no limit, or the scan met none: only the latter counts.
+    & func.coalesce(DOMAINS.c.max_pages <= _STOPPED_AT, _STOPPED_AT.is_(None))
+)
+_INTERVAL_HOURS = func.coalesce(
+    DOMAINS.c.scan_interval_hours, bindparam("usual_hours", type_=Double())
+)
 RECORD_SUCCESS = RECORD_COUNTS.values(
     last_scan_at=func.now(),
     last_scan_status=bindparam("ended"),
     last_error_code=None,
     failures_in_a_row=0,
     origin=func.coalesce(bindparam("answered_at", type_=DOMAINS.c.origin.type), DOMAINS.c.origin),
+    next_scan_at=case(
+        (_COUNTS_AS_SCHEDULED, hours_from_now(_INTERVAL_HOURS)), else_=DOMAINS.c.next_scan_at
+    ),
 )
 _HELD = bindparam("held", type_=DOMAINS.c.missing_count.type)
 _REMOVALS = {
@@ -112,6 +126,18 @@ class Publication:
         }
 
 
+@dataclass(frozen=True, slots=True)
+class Rescheduling:
+    """A scan that a user requested takes the place of the next scheduled one of its site.
+
+    Unless it stopped at a limit (`stopped_at`) below that of the site. `usual_hours` is the
+    interval of sites without one.
+    """
+
+    stopped_at: int | None = None
+    usual_hours: float = DEFAULT_INTERVAL_HOURS
+
+
 async def record_first_origin(session: AsyncSession, domain_id: UUID, origin: str) -> None:
     """Record which origin responds for a site, if none is known."""
     await session.execute(RECORD_FIRST_ORIGIN, {"of_domain": domain_id, "answered_at": origin})
@@ -124,12 +150,18 @@ async def count_domain(session: AsyncSession, domain_id: UUID) -> tuple[int, int
 
 
 async def publish_scan(
-    session: AsyncSession, publication: Publication, *, domain_id: UUID, whole_site: bool = True
+    session: AsyncSession,
+    publication: Publication,
+    *,
+    domain_id: UUID,
+    whole_site: bool = True,
+    rescheduling: Rescheduling | None = None,
 ) -> None:
     """Publish a scan but for its number: its site gets the new counters.
 
     The site also learns how the scan ended and which origin answered, if it was a scan of the
-    whole site: one of a single document says nothing on that.
+    whole site: one of a single document says nothing on that. Without `rescheduling` the time of
+    its next scan stays as it is.
     """
     values = publication.values() | {"of_domain": domain_id}
     if not whole_site:
@@ -137,6 +169,7 @@ async def publish_scan(
         return
     status = LastScanStatus.PARTIAL if publication.reasons else LastScanStatus.COMPLETED
     values |= {"ended": status, "answered_at": publication.origin}
+    values |= asdict(rescheduling or Rescheduling()) | {"reschedules": rescheduling is not None}
     await session.execute(PUBLISH_AND_RECORD_SUCCESS, values)
 
 

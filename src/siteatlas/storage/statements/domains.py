@@ -48,7 +48,8 @@ async def register_domain(
 ) -> Domain:
     """Find or create the site of an address; a deleted one is created again.
 
-    `watch` never unwatches. A watched site is due one interval from now: its own, or the default.
+    `watch` never unwatches. A site that is watched is due one interval from now at the latest: its
+    own, or the default. If another user watches it, its address stays.
     `tags` are added to those of the site; TooManyTags if it would have more than allowed.
     """
     values = registration_values(
@@ -85,11 +86,8 @@ def registration_values(
     }
 
 
-def registration(*, watch: bool, scheme_given: bool, scanned_now: bool = False) -> Insert:
-    """The statement behind `register_domain`; its parameters are `registration_values`.
-
-    `scanned_now`: a scan of the whole site goes with it, so that the next one is an interval away.
-    """
+def registration(*, watch: bool, scheme_given: bool) -> Insert:
+    """The statement behind `register_domain`; its parameters are `registration_values`."""
     given = bindparam("its_interval", type_=Domain.scan_interval_hours.type)
     default = bindparam("its_default_interval", type_=Domain.scan_interval_hours.type)
     row = insert(Domain).values(
@@ -106,17 +104,16 @@ def registration(*, watch: bool, scheme_given: bool, scanned_now: bool = False) 
         kept = again | {"max_pages": func.coalesce(row.excluded.max_pages, Domain.max_pages)}
     else:
         kept = {name: again[name] for name in ("updated_at", "scan_interval_hours")}
-        if scanned_now:
-            kept["next_scan_at"] = _next_scan_if_watched(again["next_scan_at"])
     if scheme_given:
-        kept["base_url"] = row.excluded.base_url
+        kept["base_url"] = base_url_unless_watched_by_another(row)
     return row.on_conflict_do_update(index_elements=[Domain.domain], set_=kept)
 
 
 def watched_again(row: Insert, default_hours: ColumnElement[float]) -> dict[str, Any]:
     """What every statement that watches a site writes to it if it is stored already.
 
-    Its next scan is an interval away: the one of the new row, else its own, else the default.
+    Its next scan is at most an interval away: the one of the new row, else its own, else the
+    default. Watching a site again never delays it: only a published scan does.
     """
     interval = func.coalesce(row.excluded.scan_interval_hours, Domain.scan_interval_hours)
     return {
@@ -126,8 +123,20 @@ def watched_again(row: Insert, default_hours: ColumnElement[float]) -> dict[str,
         "watched": True,
         "paused": False,
         "scan_interval_hours": interval,
-        "next_scan_at": hours_from_now(func.coalesce(interval, default_hours)),
+        # `least` ignores the NULL of a site that is not watched.
+        "next_scan_at": func.least(
+            Domain.next_scan_at, hours_from_now(func.coalesce(interval, default_hours))
+        ),
     }
+
+
+def base_url_unless_watched_by_another(row: Insert) -> ColumnElement[str]:
+    """The new address of a stored site; the old one if another user watches the site.
+
+    Otherwise anyone who submits the site could choose where its scheduled scans start.
+    """
+    by_another = Domain.watched & (Domain.created_by != row.excluded.created_by)
+    return case((by_another, Domain.base_url), else_=row.excluded.base_url)
 
 
 def base_url_of(address: WebAddress) -> str:
@@ -140,9 +149,8 @@ async def register_domains(
     addresses: Sequence[WebAddress],
     *,
     created_by: UUID,
-    default_interval_hours: float = DEFAULT_INTERVAL_HOURS,
 ) -> dict[str, UUID]:
-    """Find or create many sites that are scanned now, in one statement; their ids by name.
+    """Find or create many sites in one statement; their ids by name.
 
     In the order of their names, so that two lists of the same sites cannot wait for each other.
     """
@@ -150,15 +158,10 @@ async def register_domains(
         {"domain": address.domain, "base_url": base_url_of(address), "created_by": created_by}
         for address in sorted(addresses, key=lambda address: address.domain)
     ]
-    interval = func.coalesce(Domain.scan_interval_hours, default_interval_hours)
-    kept = {
-        "updated_at": func.now(),
-        "next_scan_at": _next_scan_if_watched(hours_from_now(interval)),
-    }
     statement = (
         insert(Domain)
         .values(rows)
-        .on_conflict_do_update(index_elements=[Domain.domain], set_=kept)
+        .on_conflict_do_update(index_elements=[Domain.domain], set_={"updated_at": func.now()})
         .returning(Domain.domain, Domain.id)
     )
     return {row.domain: row.id for row in (await session.execute(statement)).all()}
@@ -172,11 +175,6 @@ def hours_from_now(hours: ColumnElement[Any]) -> ColumnElement[datetime]:
 def _scan_interval(hours: ColumnElement[Any]) -> ColumnElement[timedelta]:
     """The SQL interval that write statements add for the next scan of a domain."""
     return func.make_interval(0, 0, 0, 0, 0, 0, hours * SECONDS_AN_HOUR)
-
-
-def _next_scan_if_watched(moment: ColumnElement[datetime]) -> ColumnElement[datetime | None]:
-    """What an upsert of a domain writes to `next_scan_at`: `moment` if watched, else no change."""
-    return case((Domain.watched, moment), else_=Domain.next_scan_at)
 
 
 # By (watch, scheme_given).
