@@ -71,6 +71,25 @@ async def test_the_settings_of_a_site_are_saved(client: httpx.AsyncClient):
     assert (site.watched, site.scan_interval_hours, site.max_pages) == (True, 6.0, 500)
 
 
+async def test_saving_settings_does_not_make_a_watched_site_due(client: httpx.AsyncClient):
+    await client.post("/scan", data={"sites": "example.com", "watch": "on"})
+    (before,) = await rows_of(Domain)
+    fields = {"watched": "on", "interval": "", "max_pages": "7"}
+    await client.post("/domains/example.com/settings", data=fields)
+    (after,) = await rows_of(Domain)
+    assert (after.max_pages, after.next_scan_at) == (7, before.next_scan_at)
+
+
+async def test_an_emptied_setting_is_set_to_the_default(client: httpx.AsyncClient):
+    await client.post("/scan", data={"sites": "example.com"})
+    full = {"watched": "on", "interval": "6", "max_pages": "500"}
+    await client.post("/domains/example.com/settings", data=full)
+    empty = {"watched": "on", "interval": "", "max_pages": ""}
+    await client.post("/domains/example.com/settings", data=empty)
+    (site,) = await rows_of(Domain)
+    assert (site.watched, site.scan_interval_hours, site.max_pages) == (True, None, None)
+
+
 async def test_selected_sites_are_paused_and_removed(client: httpx.AsyncClient):
     await client.post("/scan", data={"sites": "a.example\nb.example", "watch": "on"})
     chosen = {"domain": ["a.example", "b.example"]}

@@ -170,6 +170,29 @@ async def test_a_new_interval_counts_from_now_before_the_first_scan() -> None:
     assert await hours_until_next() == pytest.approx(6, abs=0.1)
 
 
+async def test_only_a_site_that_was_not_watched_becomes_due_by_watching_it() -> None:
+    await watch(due_in=3600)
+    await change(watched=True, paused=False)
+    assert await hours_until_next() == pytest.approx(1, abs=0.1)
+    await change(watched=False)
+    assert await hours_until_next() is None
+    await change(watched=True, scan_interval_hours=6)
+    assert await hours_until_next() == pytest.approx(0, abs=0.1)
+
+
+async def test_an_unchanged_interval_leaves_the_time_of_the_next_scan() -> None:
+    await watch(due_in=3600, scan_interval_hours=6)
+    await change(watched=True, scan_interval_hours=6)
+    assert await hours_until_next() == pytest.approx(1, abs=0.1)
+
+
+async def test_the_default_interval_counts_from_the_last_scan_too() -> None:
+    last = func.now() - timedelta(hours=2)
+    await watch(due_in=3600, scan_interval_hours=3, last_scan_at=last)
+    await change(scan_interval_hours=None, default_interval_hours=12)
+    assert await hours_until_next() == pytest.approx(10, abs=0.1)
+
+
 async def test_an_interval_does_not_make_an_unwatched_site_due() -> None:
     await submit(SITE)
     await change(scan_interval_hours=6)

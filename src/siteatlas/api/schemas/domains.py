@@ -71,7 +71,9 @@ class DomainChange(RequestShape):
         json_schema_extra=examples({"paused": True}, {"watched": True, "scan_interval_hours": 6})
     )
 
-    watched: bool | None = Field(None, description="Watching a site makes it due immediately.")
+    watched: bool | None = Field(
+        None, description="Watching a site that is not watched makes it due immediately."
+    )
     paused: bool | None = None
     scan_interval_hours: IntervalHours | None = Field(
         None, description=f"{INTERVAL} A new interval counts from the last scan, or from now."

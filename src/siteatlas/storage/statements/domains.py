@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+from enum import Enum, auto
 from itertools import product
 from typing import Any
 from uuid import UUID
@@ -18,6 +19,15 @@ from siteatlas.tags import merged_tags
 
 DEFAULT_INTERVAL_HOURS = 24.0
 SECONDS_AN_HOUR = 3600.0
+
+
+class Kept(Enum):
+    """A setting of a site that is not changed; None would set it to the default."""
+
+    KEPT = auto()
+
+
+KEPT = Kept.KEPT
 SCHEDULED = (Domain.watched, ~Domain.paused, Domain.deleted_at.is_(None))
 
 
@@ -190,24 +200,26 @@ async def change_domain(
     *,
     watched: bool | None = None,
     paused: bool | None = None,
-    scan_interval_hours: float | None = None,
-    max_pages: int | None = None,
+    scan_interval_hours: float | Kept | None = KEPT,
+    max_pages: int | Kept | None = KEPT,
     tags: Sequence[str] | None = None,
+    default_interval_hours: float = DEFAULT_INTERVAL_HOURS,
 ) -> None:
     """Change the given settings of a site and leave the others.
 
-    Watching a site makes it due at once. A new interval counts from the last scan, or from now.
+    Watching a site that is not watched makes it due at once. An interval that differs from the
+    last one counts from the last scan, or from now; None is the default.
     """
-    if scan_interval_hours is not None:
-        domain.scan_interval_hours = scan_interval_hours
-        if domain.watched:
-            domain.next_scan_at = _after_last_scan(scan_interval_hours)
-    if watched is not None:
+    if watched is not None and watched is not domain.watched:
         domain.watched = watched
         domain.next_scan_at = func.now() if watched else None
+    elif domain.watched and scan_interval_hours not in (KEPT, domain.scan_interval_hours):
+        domain.next_scan_at = _after_last_scan(scan_interval_hours or default_interval_hours)
+    if scan_interval_hours is not KEPT:
+        domain.scan_interval_hours = scan_interval_hours
     if paused is not None:
         domain.paused = paused
-    if max_pages is not None:
+    if max_pages is not KEPT:
         domain.max_pages = max_pages
     if tags is not None:
         domain.tags = list(tags)

@@ -240,9 +240,11 @@ async def _scan(name: str, context: Services, identity: Identity) -> int:
 async def save_domain_settings(
     request: Request, context: Context, identity: CurrentIdentity, domain: DomainName
 ) -> Response:
-    """Watch, pause, interval and limit of a site."""
+    """Watch, pause, interval and limit of a site; an empty field stands for the default."""
     name = parse_site(domain).domain
-    await _change(name, _changed_settings(await read_form(request)), identity)
+    changes = _changed_settings(await read_form(request))
+    changes["default_interval_hours"] = context.settings.scan_interval_hours
+    await _change(name, changes, identity)
     context.notify_scheduler()
     return redirect(f"/domains/{name}?tab=settings&saved=1")
 
