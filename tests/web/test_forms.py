@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import httpx
 import pytest
+from fastapi import FastAPI
+from sqlalchemy import update
 
-from siteatlas.storage.models import Domain, Job
+from siteatlas.access.scopes import Scope
+from siteatlas.storage.models import Domain, Job, JobStatus
+from siteatlas.storage.session import get_session
+from tests.fixtures.access import client_with, make_key
 from tests.fixtures.pipeline import rows_of
 from tests.fixtures.web_pages import WebPage
 
@@ -98,6 +103,49 @@ async def test_selected_sites_are_paused_and_removed(client: httpx.AsyncClient):
     await client.post("/jobs", data={"status": "pending", "action": "cancel"})
     await client.post("/domains", data={**chosen, "action": "remove"})
     assert all(site.deleted_at is not None for site in await rows_of(Domain))
+
+
+async def fail_all_jobs() -> None:
+    async with get_session() as session, session.begin():
+        await session.execute(update(Job).values(status=JobStatus.FAILED))
+
+
+async def test_all_failed_jobs_are_retried_also_if_a_site_has_several(
+    app: FastAPI, client: httpx.AsyncClient
+):
+    woken: list[str] = []
+    await client.post("/scan", data={"sites": "a.example"})
+    await fail_all_jobs()
+    await client.post("/scan", data={"sites": "a.example\nb.example"})
+    await fail_all_jobs()
+    app.state.api.wake = lambda: woken.append("woken")
+    retry = {"status": "failed", "domain": "", "action": "retry"}
+    response = await client.post("/jobs", data=retry)
+    assert [job.status for job in sorted(await rows_of(Job), key=lambda job: job.id)] == [
+        "failed",
+        "pending",
+        "pending",
+    ]
+    assert woken == ["woken"]
+    page = WebPage(await client.get(response.headers["location"]))
+    assert "2 jobs changed, 1 job left unchanged." in page.words("//main//*[@role='status']")
+    assert (await client.post("/jobs", data=retry)).headers["location"].endswith("changed=0&left=1")
+
+
+async def test_a_selected_site_that_cannot_be_changed_does_not_stop_the_others(app: FastAPI):
+    async with client_with(app, await make_key(Scope.READ, Scope.SCAN, user="ann")) as ann:
+        await ann.post("/api/v3/domains", json={"domain": "a.example"})
+    async with client_with(app, await make_key(Scope.READ, Scope.SCAN, user="bob")) as bob:
+        await bob.post("/api/v3/domains", json={"domain": "b.example"})
+        fields = {"domain": ["a.example", "b.example", "unknown.example"], "action": "pause"}
+        response = await bob.post("/domains", data=fields)
+        assert response.status_code == 303
+        page = WebPage(await bob.get(response.headers["location"]))
+    assert {site.domain: site.paused for site in await rows_of(Domain)} == {
+        "a.example": False,
+        "b.example": True,
+    }
+    assert "1 site changed, 2 sites left unchanged." in page.words("//main//*[@role='status']")
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Annotated
+from urllib.parse import urlencode
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import HTMLResponse, Response
@@ -23,6 +24,7 @@ from siteatlas.web.charts import ScanMark
 from siteatlas.web.context import Context, ReadSession
 from siteatlas.web.formatting import duration, exact
 from siteatlas.web.forms import read_form
+from siteatlas.web.many import apply_to_each
 from siteatlas.web.templating import next_href, redirect, render
 
 ROWS = 50
@@ -42,11 +44,17 @@ router = APIRouter(include_in_schema=False)
 async def show_domains(
     request: Request,
     session: ReadSession,
+    *,
     state: str = "",
     q: Annotated[str, Query(max_length=255)] = "",
     cursor: Annotated[str | None, Query(max_length=2048)] = None,
+    changed: Annotated[int | None, Query(ge=0)] = None,
+    left: Annotated[int, Query(ge=0)] = 0,
 ) -> HTMLResponse:
-    """One page of sites with the strip of their last scans."""
+    """One page of sites with the strip of their last scans.
+
+    After an action on many sites, it says how many were changed and how many were left.
+    """
     wanted = DomainState(state) if state in set(DomainState) else None
     page = await list_domains(
         session, state=wanted, contains=q.strip() or None, limit=ROWS, cursor=cursor
@@ -66,6 +74,8 @@ async def show_domains(
         filters=FILTERS,
         state=state,
         q=q,
+        changed=changed,
+        left=left,
         next_href=next_href("/domains", page.next_cursor, kept),
     )
 
@@ -86,15 +96,22 @@ def scan_mark(point: ScanPoint) -> ScanMark:
 
 @router.post("/domains", dependencies=[SCAN])
 async def act_on_domains(request: Request, context: Context, identity: CurrentIdentity) -> Response:
-    """Pause, resume or remove the selected sites."""
+    """Pause, resume or remove the selected sites; those that cannot be changed are left alone."""
     form = await read_form(request)
     names, action = form.many("domain")[:MAX_SELECTED], form.value("action")
     if not names:
         raise InputError("Select at least one site first.")
-    for name in names:
-        await _act(parse_site(name).domain, action, identity)
-    context.notify_scheduler()
-    return redirect("/domains")
+    sites = {parse_site(name).domain for name in names}
+
+    async def act(site: str) -> None:
+        await _act(site, action, identity)
+
+    try:
+        changed = await apply_to_each(sorted(sites), act)
+    finally:
+        context.notify_scheduler()
+    counts = {"changed": changed, "left": len(sites) - changed}
+    return redirect(f"/domains?{urlencode(counts)}")
 
 
 @retry_when_busy

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import Annotated
 from urllib.parse import urlencode
 
@@ -23,6 +24,7 @@ from siteatlas.storage.session import get_session
 from siteatlas.web.context import Context, ReadSession
 from siteatlas.web.explanations import explain
 from siteatlas.web.forms import read_form
+from siteatlas.web.many import apply_to_each
 from siteatlas.web.templating import next_href, redirect, render
 
 ROWS = 50
@@ -47,11 +49,14 @@ async def show_jobs(
     request: Request,
     session: ReadSession,
     context: Context,
+    *,
     status: str = "",
     domain: Annotated[str, Query(max_length=255)] = "",
     cursor: Annotated[str | None, Query(max_length=2048)] = None,
+    changed: Annotated[int | None, Query(ge=0)] = None,
+    left: Annotated[int, Query(ge=0)] = 0,
 ) -> HTMLResponse:
-    """One page of jobs, newest first."""
+    """One page of jobs, newest first; after an action on many, what it changed and left."""
     wanted = status if status in STATUSES else ""
     page = await list_jobs(
         session,
@@ -70,6 +75,8 @@ async def show_jobs(
         status=wanted,
         domain=domain,
         filters=urlencode(kept),
+        changed=changed,
+        left=left,
         next_href=next_href("/jobs", page.next_cursor, kept),
     )
 
@@ -136,7 +143,8 @@ async def act_on_matching_jobs(
 ) -> Response:
     """Cancel or retry the jobs that match the filters, at most `MAX_MATCHING` of them.
 
-    Those of other users are left alone unless an admin does it.
+    Those of other users are left alone unless an admin does it. So is a job whose site has another
+    active one; the page then says how many were left.
     """
     form = await read_form(request)
     status, domain, action = form.value("status"), form.value("domain"), form.value("action")
@@ -144,11 +152,22 @@ async def act_on_matching_jobs(
         raise InputError("Choose a status first: the action applies to all jobs that have it.")
     async with get_session() as session, session.begin():
         page = await list_jobs(session, status=status, domain=domain or None, limit=MAX_MATCHING)
-    for job in page.items:
-        if is_own(identity, job.created_by, job.shared):
-            await _act(str(job.id), action, identity)
-    context.wake_consumer()
-    return redirect(f"/jobs?{urlencode({'status': status, 'domain': domain})}")
+    own = [job for job in page.items if is_own(identity, job.created_by, job.shared)]
+
+    async def act(job: JobView) -> None:
+        await _act(str(job.id), action, identity)
+
+    try:
+        changed = await apply_to_each(_newest_of_sites(own), act)
+    finally:
+        context.wake_consumer()
+    counts = {"changed": changed, "left": len(page.items) - changed}
+    return redirect(f"/jobs?{urlencode({'status': status, 'domain': domain, **counts})}")
+
+
+def _newest_of_sites(jobs: Sequence[JobView]) -> Iterable[JobView]:
+    """The newest job of each site, because a site has at most one active job; oldest first."""
+    return {job.domain or str(job.id): job for job in reversed(jobs)}.values()
 
 
 @retry_when_busy
