@@ -148,6 +148,12 @@ async def test_a_selected_site_that_cannot_be_changed_does_not_stop_the_others(a
     assert "1 site changed, 2 sites left unchanged." in page.words("//main//*[@role='status']")
 
 
+async def test_a_form_with_too_many_fields_is_refused(cut_off_client: httpx.AsyncClient):
+    response = await cut_off_client.post("/domains", data={"domain": ["a"] * 1_001})
+    assert response.status_code == 422
+    assert "at most 1,000 fields" in WebPage(response).words("//main")
+
+
 @pytest.mark.parametrize(
     ("query", "location"),
     [

@@ -54,4 +54,7 @@ class Form:
 async def read_form(request: Request) -> Form:
     """The submitted form; the body is limited like that of every request."""
     body = (await request.body()).decode("utf-8", "replace")
-    return Form(parse_qs(body, keep_blank_values=True, max_num_fields=MAX_FIELDS))
+    try:
+        return Form(parse_qs(body, keep_blank_values=True, max_num_fields=MAX_FIELDS))
+    except ValueError as error:
+        raise InputError(f"A form can have at most {MAX_FIELDS:,} fields.") from error
