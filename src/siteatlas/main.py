@@ -48,6 +48,17 @@ from siteatlas.web.pages.scan import LARGER_FORMS
 from siteatlas.web.routes import install_web
 from siteatlas.web.static_files import is_page
 
+# What pages of other origins may read of a response, besides what browsers always show them.
+EXPOSED_HEADERS = (
+    "Content-Disposition",
+    "ETag",
+    "Location",
+    "Retry-After",
+    "Siteatlas-As-Of-Seq",
+    "Siteatlas-Feed-Id",
+    "Siteatlas-Schema",
+    "X-Request-Id",
+)
 LARGER_BODIES = batches.LARGER_BODIES | domain_imports.LARGER_BODIES | LARGER_FORMS
 
 
@@ -106,9 +117,10 @@ def _middleware(settings: Settings, control: AccessControl) -> list[Middleware]:
     return [
         Middleware(RequestMetrics),
         Middleware(SecurityHeaders),
+        # Around the boundary, so that pages of allowed origins can read its error responses.
+        *_cross_origin(settings),
         Middleware(RequestBoundary),
         Middleware(RequestHeadLimits),
-        *_cross_origin(settings),
         Middleware(Authentication, control=control),
         Middleware(RequestBodyLimits, larger=LARGER_BODIES, takes_forms=is_page),
         Middleware(Compression),
@@ -124,8 +136,8 @@ def _cross_origin(settings: Settings) -> list[Middleware]:
             CORSMiddleware,
             allow_origins=settings.cors_origins.split(","),
             allow_methods=["GET", "POST", "PATCH", "DELETE"],
-            allow_headers=["Authorization", "Content-Type"],
-            expose_headers=["Location", "Retry-After", "X-Request-Id"],
+            allow_headers=["Authorization", "Content-Type", "If-None-Match"],
+            expose_headers=EXPOSED_HEADERS,
         )
     ]
 

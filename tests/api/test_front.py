@@ -78,3 +78,44 @@ async def test_a_configured_origin_uses_the_api_with_a_key_and_never_with_a_sess
     assert (with_key.status_code, with_key.headers["access-control-allow-origin"]) == (200, APP)
     assert "access-control-allow-credentials" not in with_key.headers
     assert evil.status_code == 403
+
+
+async def test_a_configured_origin_can_read_error_responses(database: Database):
+    app = application(database, cors_origins=APP)
+    key = {"Authorization": f"Bearer {await make_key(Scope.READ, Scope.SCAN)}"}
+    origin = {"Origin": APP, "Sec-Fetch-Site": "cross-site"}
+    scan, json = "/api/v3/sitemap/scan", {"Content-Type": "application/json"}
+    async with client_with(app) as client:
+        responses = [
+            await client.get(JOBS, headers=origin),
+            await client.get(f"{JOBS}?{'&' * 100}", headers=origin | key),
+            await client.post(scan, content=b"x" * 100_000, headers=origin | key | json),
+            await client.post(scan, content=b"x", headers=origin | key | {"Content-Type": "a/b"}),
+            await client.post(scan, content=b"{", headers=origin | key | json),
+        ]
+        evil = {"Origin": "https://evil.example"}
+        refused = await client.get(JOBS, headers=evil | key)
+        preflight = evil | {"Access-Control-Request-Method": "GET"}
+        refused_preflight = await client.options(JOBS, headers=preflight)
+    assert [response.status_code for response in responses] == [401, 400, 413, 415, 422]
+    assert {response.headers.get("access-control-allow-origin") for response in responses} == {APP}
+    assert (refused.status_code, refused_preflight.status_code) == (403, 400)
+    for response in (refused, refused_preflight):
+        assert "access-control-allow-origin" not in response.headers
+
+
+async def test_a_configured_origin_can_ask_whether_something_changed(database: Database):
+    app = application(database, cors_origins=APP)
+    key = await make_key(Scope.READ)
+    preflight = {
+        "Origin": APP,
+        "Access-Control-Request-Method": "GET",
+        "Access-Control-Request-Headers": "authorization, if-none-match",
+    }
+    async with client_with(app, key) as client:
+        assert (await client.options(JOBS, headers=preflight)).status_code == 200
+        response = await client.get("/api/v3/export?format=csv", headers={"Origin": APP})
+    own = {name for name in response.headers if name.startswith("siteatlas-")}
+    exposed = set(response.headers["access-control-expose-headers"].lower().split(", "))
+    assert len(own) == 3
+    assert own | {"etag", "x-request-id", "content-disposition"} <= exposed
