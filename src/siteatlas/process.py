@@ -1,10 +1,13 @@
-"""Tuning of the Python process itself, once it has started."""
+"""Tuning of the Python process itself, once it has started, and its limit on connections."""
 
 from __future__ import annotations
 
 import gc
+import resource
 
 COLLECT_AFTER = (2_000, 10, 100)
+# Sites, the database and files need the rest.
+FILES_SHARE = 2
 
 
 def freeze_startup_objects() -> None:
@@ -17,3 +20,11 @@ def freeze_startup_objects() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(*COLLECT_AFTER)
+
+
+def connection_limit(wanted: int) -> int:
+    """How many client connections there may be, within what the system lets this process open."""
+    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if files == resource.RLIM_INFINITY:
+        return wanted
+    return max(1, min(wanted, files // FILES_SHARE))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AsyncExitStack
 from datetime import timedelta
 
 import httpx
@@ -9,6 +10,7 @@ import pytest
 from fastapi import FastAPI
 from sqlalchemy import func, select, update
 
+from siteatlas.access import browser_sessions
 from siteatlas.access.browser_sessions import drop_other_cookies, session_token
 from siteatlas.access.login import safe_path
 from siteatlas.access.scopes import Scope
@@ -183,6 +185,19 @@ async def test_a_session_ends_with_its_key(app: FastAPI):
         await log_in(browser, key)
         await revoke(key)
         assert (await browser.get(JOBS)).status_code == 401
+
+
+async def test_a_key_that_opens_many_sessions_ends_those_unused_for_longest(
+    app: FastAPI, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(browser_sessions, "SESSIONS_PER_KEY", 2)
+    key, other = await make_key(Scope.READ), await make_key(Scope.READ)
+    async with AsyncExitStack() as stack:
+        browsers = [await stack.enter_async_context(client_with(app)) for _ in range(4)]
+        for browser, used in zip(browsers, (other, key, key, key), strict=True):
+            await log_in(browser, used)
+        statuses = [(await browser.get(JOBS)).status_code for browser in browsers]
+    assert statuses == [200, 401, 200, 200]
 
 
 @pytest.mark.parametrize(

@@ -3,17 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import ExitStack
-from dataclasses import replace
-from uuid import uuid4
 
 import pytest
 from fastapi import FastAPI
 
-from siteatlas.access.identity import LOCAL_IDENTITY, Identity
-from siteatlas.access.limits import STREAMS_PER_SESSION, AccessLimits
-from siteatlas.access.scopes import ALL_SCOPES, Scope
-from siteatlas.errors import TooManyStreams
+from siteatlas.access.scopes import Scope
 from siteatlas.settings import Settings
 from siteatlas.storage.session import Database
 from tests.fixtures.access import application, client_with, make_key
@@ -125,16 +119,13 @@ async def test_forwarded_addresses_count_only_behind_a_trusted_proxy(database: D
     assert (await attempts("192.0.2.66"))[-1] == 429
 
 
-def test_event_streams_are_limited_per_session_and_counted_while_they_are_open():
-    limits = AccessLimits(Settings())
-    ann = Identity(uuid4(), "ann", ALL_SCOPES, key_id="abcdefgh")
-    bob = replace(ann, session_id=uuid4())
-    with ExitStack() as streams:
-        for _ in range(STREAMS_PER_SESSION):
-            limits.require_stream_room(ann)
-            streams.enter_context(limits.stream(ann))
-        with pytest.raises(TooManyStreams):
-            limits.require_stream_room(ann)
-        limits.require_stream_room(bob)
-        limits.require_stream_room(LOCAL_IDENTITY)
-    limits.require_stream_room(ann)
+async def test_logins_count_as_submits_of_their_key(database: Database):
+    app = application(database, submits_per_minute=3)
+    key, other = await make_key(Scope.READ), await make_key(Scope.READ)
+    async with client_with(app) as browser:
+        answers = [await browser.post("/login", data={"key": key}) for _ in range(4)]
+        other_answer = await browser.post("/login", data={"key": other})
+    places = [answer.headers["location"] for answer in answers]
+    assert places == ["/", "/", "/", "/login?error=too_many_requests&next=%2F"]
+    assert "set-cookie" not in answers[3].headers
+    assert other_answer.headers["location"] == "/"

@@ -16,6 +16,7 @@ from siteatlas.access.audit import CLIENT_ADDRESS, audited, record
 from siteatlas.access.browser_sessions import (
     drop_other_cookies,
     identify_by_session,
+    is_still_valid,
     session_token,
 )
 from siteatlas.access.front import Front
@@ -123,6 +124,19 @@ async def identify_sender(scope: Scope, control: AccessControl, *, is_closed: bo
         if identity is not None:
             return identity
     raise KeyRequired
+
+
+async def is_still_admitted(identity: Identity, control: AccessControl) -> bool:
+    """Whether a sender who was identified earlier would be so again, for responses that last.
+
+    While the database is unavailable, the last answer holds.
+    """
+    try:
+        if identity.is_local:
+            return not await control.installation.is_closed()
+        return await is_still_valid(identity)
+    except DatabaseError:
+        return True
 
 
 def is_public_path(path: str) -> bool:

@@ -1,7 +1,7 @@
 """Browser sessions: a login with an access key, kept as a row and a cookie.
 
 The cookie holds 32 random bytes; the row holds their hash. A session ends with its key, after 12
-hours without a request, and after seven days in any case.
+hours without a request, after seven days in any case, and when its key has opened too many others.
 """
 
 from __future__ import annotations
@@ -20,13 +20,16 @@ from siteatlas.storage.session import get_autocommit_session, get_session
 from siteatlas.storage.statements.browser_sessions import (
     end_browser_session,
     end_browser_sessions,
+    end_excess_sessions,
     find_browser_session,
     insert_browser_session,
+    is_login_valid,
     record_session_use,
 )
 
 IDLE_SECONDS = 12 * 3600.0
 TOTAL_SECONDS = 7 * 86400.0
+SESSIONS_PER_KEY = 50
 TOKEN_BYTES = 32
 COOKIE = "siteatlas_session"
 # A browser takes a cookie of this name only over TLS, for this host alone.
@@ -48,6 +51,7 @@ async def open_session(identity: Identity) -> str:
             key_id=identity.key_id,
             total_seconds=TOTAL_SECONDS,
         )
+        await end_excess_sessions(session, identity.key_id, SESSIONS_PER_KEY)
     return token
 
 
@@ -65,6 +69,13 @@ async def identify_by_session(token: str) -> Identity | None:
             await record_session_use(writing, ident)
     scopes = granted_scopes(key.scopes)
     return Identity(key.user_id, key.user_name, scopes, key_id=key.id, session_id=ident)
+
+
+async def is_still_valid(identity: Identity) -> bool:
+    """Whether the key of an identity, and its session if it has one, have not ended since."""
+    assert identity.key_id is not None
+    async with get_autocommit_session() as session:
+        return await is_login_valid(session, identity.key_id, identity.session_id, IDLE_SECONDS)
 
 
 async def end_session(token: str) -> None:

@@ -36,6 +36,11 @@ class Identity:
         """Whether this user may do everything."""
         return Scope.ADMIN in self.scopes
 
+    @property
+    def share_holder(self) -> UUID | None:
+        """The user whose share of something scarce is counted; None in local mode."""
+        return None if self.is_local else self.user_id
+
 
 LOCAL_IDENTITY = Identity(LOCAL_USER_ID, "local", ALL_SCOPES, is_local=True)
 

@@ -1,4 +1,4 @@
-"""How often and how much: requests per key, failed logins per address, queued scans per user.
+"""How often and how much: requests per key, failed logins per address, streams and scans per user.
 
 What changes something, and what fails, is counted in PostgreSQL and holds over all processes; reads
 are counted per process, because a statement for each would double their cost. Local mode has no
@@ -8,7 +8,7 @@ limits.
 from __future__ import annotations
 
 import time
-from collections import Counter, OrderedDict
+from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Annotated
@@ -17,12 +17,14 @@ from uuid import UUID
 from fastapi import Depends, Request
 
 from siteatlas.access.identity import Identity
+from siteatlas.aio.places import Places
 from siteatlas.errors import (
     TooManyFailedLogins,
     TooManyQueuedScans,
     TooManyRequests,
     TooManyStreams,
 )
+from siteatlas.process import connection_limit
 from siteatlas.queue.waiting_jobs import count_waiting
 from siteatlas.settings import Settings
 from siteatlas.storage.session import execute_autocommit, get_autocommit_session
@@ -30,7 +32,9 @@ from siteatlas.storage.statements.rate_limits import TAKE, take_values
 
 MINUTE = 60.0
 QUEUE_RETRY_SECONDS = 60.0
-STREAMS_PER_SESSION = 10
+# A stream occupies a connection of the service, which cannot be closed for another one.
+CONNECTIONS_PER_STREAM = 5
+STREAMS_PER_USER = 20
 STREAM_RETRY_SECONDS = 10.0
 MAX_SUBJECTS = 10_000
 
@@ -64,7 +68,7 @@ class AccessLimits:
         self._max_queued = settings.max_queued_scans
         self._reads = ProcessLimit(settings.reads_per_minute)
         self._refused_until: OrderedDict[str, float] = OrderedDict()
-        self._streams: Counter[str] = Counter()
+        self._streams = _stream_places(connection_limit(settings.max_connections))
 
     async def count_request(self, identity: Identity, *, is_read: bool) -> None:
         """Count a request; TooManyRequests if the key has made too many."""
@@ -97,22 +101,16 @@ class AccessLimits:
         if len(self._refused_until) > MAX_SUBJECTS:
             self._refused_until.popitem(last=False)
 
-    def require_stream_room(self, identity: Identity) -> None:
-        """Raise TooManyStreams if the session has as many event streams as it may have."""
-        if not identity.is_local and self._streams[_holder(identity)] >= STREAMS_PER_SESSION:
-            raise TooManyStreams(retry_after=STREAM_RETRY_SECONDS)
-
     @contextmanager
     def stream(self, identity: Identity) -> Iterator[None]:
-        """Count an event stream while it is open."""
-        holder = _holder(identity)
-        self._streams[holder] += 1
-        try:
+        """Count an event stream while it is open; TooManyStreams if there are too many.
+
+        All keys and sessions of a user are counted together.
+        """
+        if not self._streams.has_room(identity.share_holder):
+            raise TooManyStreams(retry_after=STREAM_RETRY_SECONDS)
+        with self._streams.taken_by(identity.share_holder):
             yield
-        finally:
-            self._streams[holder] -= 1
-            if not self._streams[holder]:
-                del self._streams[holder]
 
     async def require_queue_room(self, identity: Identity, sites: int = 1) -> None:
         """Raise TooManyQueuedScans if the user cannot queue so many more scans."""
@@ -126,9 +124,10 @@ class AccessLimits:
             )
 
 
-def _holder(identity: Identity) -> str:
-    """Whose event streams are counted together: those of a session, or of a key without one."""
-    return str(identity.session_id or identity.key_id)
+def _stream_places(connections: int) -> Places:
+    """The event streams of a service with so many connections; a user gets at most half of them."""
+    total = max(1, connections // CONNECTIONS_PER_STREAM)
+    return Places(total, share=max(1, min(STREAMS_PER_USER, total // 2)))
 
 
 async def current_limits(request: Request) -> AccessLimits:

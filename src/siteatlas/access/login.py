@@ -32,7 +32,8 @@ router = APIRouter(include_in_schema=False)
 async def log_in(request: Request) -> Response:
     """Open a session for the key in the form, and go on to the page that was asked for.
 
-    With a key that is not valid, go back to the form with the code of the error.
+    With a key that is not valid, or that has been used too often, go back to the form with the
+    code of the error.
     """
     control: AccessControl = request.app.state.access
     form = await _form_fields(request)
@@ -41,6 +42,7 @@ async def log_in(request: Request) -> Response:
         identity = await identify_by_key(
             form.get("key", [""])[-1].strip(), request.scope, control.limits
         )
+        await control.limits.count_request(identity, is_read=False)
     except AccessError as error:
         parameters = urlencode({"error": error.code, "next": destination})
         return RedirectResponse(f"{LOGIN}?{parameters}", status_code=303)

@@ -7,23 +7,26 @@ it, and nothing is polled while no tab is open.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import aclosing
+from functools import partial
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Depends, Request
 from fastapi.responses import StreamingResponse
 
 from siteatlas import __version__
-from siteatlas.access.identity import CurrentIdentity, Identity
-from siteatlas.access.limits import AccessLimits, CurrentLimits
+from siteatlas.access.authentication import is_still_admitted
+from siteatlas.access.identity import CurrentIdentity
+from siteatlas.access.limits import CurrentLimits
 from siteatlas.access.marks import READ
-from siteatlas.errors import SiteatlasError, TooManyConnections
+from siteatlas.errors import SiteatlasError
 from siteatlas.insights.activity import read_activity
 from siteatlas.logs import get_logger
 from siteatlas.storage.session import get_autocommit_session
 
 POLL_SECONDS = 1.0
 KEEP_ALIVE_SECONDS = 15.0
-MAX_STREAMS = 500
 HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
 log = get_logger("web")
@@ -64,8 +67,6 @@ class Broadcaster:
 
     def _begin(self) -> None:
         """Count a listener; the first one starts the poll."""
-        if self._listeners >= MAX_STREAMS:
-            raise TooManyConnections
         self._listeners += 1
         if self._polling is None:
             self._polling = asyncio.create_task(self._poll(), name="live updates")
@@ -110,28 +111,33 @@ class Broadcaster:
         self._changed = asyncio.Event()
 
 
-@router.get("/events", dependencies=[READ])
-async def stream_events(
-    request: Request, identity: CurrentIdentity, limits: CurrentLimits
-) -> StreamingResponse:
+async def _stream_place(identity: CurrentIdentity, limits: CurrentLimits) -> AsyncIterator[None]:
+    """Dependency of a stream: its place, from before the response begins until it has ended."""
+    with limits.stream(identity):
+        yield
+
+
+@router.get("/events", dependencies=[READ, Depends(_stream_place, scope="request")])
+async def stream_events(request: Request, identity: CurrentIdentity) -> StreamingResponse:
     """The stream of one tab."""
-    broadcaster: Broadcaster = request.app.state.broadcaster
-    limits.require_stream_room(identity)
-    messages = _limited(_messages(broadcaster), limits, identity)
+    is_admitted = partial(is_still_admitted, identity, request.app.state.access)
+    messages = _messages(request.app.state.broadcaster, is_admitted)
     return StreamingResponse(messages, media_type="text/event-stream", headers=HEADERS)
 
 
-async def _limited(
-    messages: AsyncIterator[str], limits: AccessLimits, identity: Identity
+async def _messages(
+    broadcaster: Broadcaster, is_admitted: Callable[[], Awaitable[bool]]
 ) -> AsyncIterator[str]:
-    """The messages of a stream, which is counted while its response lasts."""
-    with limits.stream(identity):
-        async for message in messages:
-            yield message
+    """Marks as messages; a comment keeps the connection open when nothing changed.
 
-
-async def _messages(broadcaster: Broadcaster) -> AsyncIterator[str]:
-    """Marks as messages; a comment keeps the connection open when nothing changed."""
+    Ends after the key or the session of the reader has, within twice the time between comments.
+    """
     yield f"event: hello\ndata: {__version__}\n\n"
-    async for mark in broadcaster.listen():
-        yield f"event: changed\nid: {mark}\ndata: {mark}\n\n" if mark else ": still here\n\n"
+    check_at = time.monotonic() + KEEP_ALIVE_SECONDS
+    async with aclosing(broadcaster.listen()) as marks:
+        async for mark in marks:
+            if time.monotonic() >= check_at:
+                if not await is_admitted():
+                    return
+                check_at = time.monotonic() + KEEP_ALIVE_SECONDS
+            yield f"event: changed\nid: {mark}\ndata: {mark}\n\n" if mark else ": still here\n\n"

@@ -5,16 +5,13 @@ Knows nothing about HTTP; `http_protocol` reports which connections are waiting 
 
 from __future__ import annotations
 
-import resource
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Protocol
 
 from siteatlas.logs import Throttle, get_logger
+from siteatlas.process import connection_limit
 from siteatlas.settings import Settings
-
-# Sites, the database and files need the rest.
-FILES_SHARE = 2
 
 log = get_logger("serve")
 
@@ -37,11 +34,7 @@ class ConnectionLimits:
     @classmethod
     def of(cls, settings: Settings) -> ConnectionLimits:
         """The limits of the settings, within what the system lets this process open."""
-        files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-        limit = settings.max_connections
-        if files != resource.RLIM_INFINITY:
-            limit = min(limit, files // FILES_SHARE)
-        return cls(connections=max(1, limit))
+        return cls(connections=connection_limit(settings.max_connections))
 
 
 class Admission(Enum):

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from sqlalchemy import Select, delete, func, select, update
+from sqlalchemy import ColumnElement, Select, delete, exists, func, select, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from siteatlas.storage.autocommit import Reader
 from siteatlas.storage.models import ApiKey, BrowserSession, User
 from siteatlas.storage.statements.api_keys import (
+    IS_EXPIRED,
     KEY_COLUMNS,
     USE_GRAIN_SECONDS,
     StoredKey,
@@ -39,14 +40,29 @@ async def find_browser_session(
         select(BrowserSession.id, *KEY_COLUMNS[:-1], use_due)
         .join(ApiKey, ApiKey.id == BrowserSession.key_id)
         .join(User, User.id == ApiKey.user_id)
-        .where(
-            BrowserSession.token_hash == token_hash,
-            BrowserSession.expires_at > func.now(),
-            BrowserSession.last_used_at > func.now() - seconds_interval(idle_seconds),
-        )
+        .where(BrowserSession.token_hash == token_hash, *_has_not_ended(idle_seconds))
     )
     row = (await session.execute(statement)).one_or_none()
     return None if row is None else (row[0], StoredKey(*row[1:]))
+
+
+def _has_not_ended(idle_seconds: float) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
+    """The conditions for a session that is neither over nor idle for too long."""
+    return (
+        BrowserSession.expires_at > func.now(),
+        BrowserSession.last_used_at > func.now() - seconds_interval(idle_seconds),
+    )
+
+
+async def is_login_valid(
+    session: Reader, key_id: str, ident: UUID | None, idle_seconds: float
+) -> bool:
+    """Whether a key is valid and, if the id of a session is given, that has not ended either."""
+    valid = select(ApiKey.id).where(ApiKey.id == key_id, ApiKey.revoked_at.is_(None), ~IS_EXPIRED)
+    if ident is not None:
+        opened = select(BrowserSession.id).where(BrowserSession.id == ident)
+        valid = valid.where(exists(opened.where(*_has_not_ended(idle_seconds))))
+    return bool(await session.scalar(select(exists(valid))))
 
 
 async def record_session_use(session: AsyncSession, ident: UUID) -> None:
@@ -72,6 +88,21 @@ async def end_browser_sessions(session: AsyncSession, user_id: UUID) -> int:
         .returning(BrowserSession.id)
     )
     return len((await session.execute(statement)).all())
+
+
+async def end_excess_sessions(session: AsyncSession, key_id: str, kept: int) -> None:
+    """End the sessions of a key beyond this number: those that were not used for longest."""
+    excess = (
+        select(BrowserSession.token_hash)
+        .where(BrowserSession.key_id == key_id)
+        .order_by(BrowserSession.last_used_at.desc(), BrowserSession.created_at.desc())
+        .offset(kept)
+    )
+    await session.execute(
+        delete(BrowserSession)
+        .where(BrowserSession.token_hash.in_(excess))
+        .execution_options(synchronize_session=False)
+    )
 
 
 def _keys_of(user_id: UUID) -> Select[str]:

@@ -1,0 +1,44 @@
+"""Places of something scarce that requests hold while they last: a total, and a share per user."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from uuid import UUID
+
+
+class Places:
+    """The places of one process. A holder of None is not limited to a share.
+
+    Nothing is awaited between `has_room` and `taken_by`, so no place is given away twice.
+    """
+
+    def __init__(self, total: int, share: int) -> None:
+        self.taken = 0
+        self._total = total
+        self._share = share
+        self._taken_by: Counter[UUID] = Counter()
+
+    def has_room(self, holder: UUID | None) -> bool:
+        """Whether there is a place for this holder."""
+        has_share = holder is None or self._taken_by[holder] < self._share
+        return has_share and self.taken < self._total
+
+    @contextmanager
+    def taken_by(self, holder: UUID | None) -> Iterator[None]:
+        """Take a place, and give it back at the end of the block."""
+        self._count(holder, 1)
+        try:
+            yield
+        finally:
+            self._count(holder, -1)
+
+    def _count(self, holder: UUID | None, change: int) -> None:
+        """Count a place that is taken or given back."""
+        self.taken += change
+        if holder is None:
+            return
+        self._taken_by[holder] += change
+        if not self._taken_by[holder]:
+            del self._taken_by[holder]
