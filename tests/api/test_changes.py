@@ -12,9 +12,10 @@ import pytest
 from fastapi import FastAPI
 from sqlalchemy import update
 
-from siteatlas.api import feed_watcher
+from siteatlas.access.scopes import Scope
 from siteatlas.storage.models import FeedHead
 from siteatlas.storage.session import Database
+from tests.fixtures.access import application, client_with, make_key
 from tests.fixtures.changes import add_changes, add_event, add_published_scan
 from tests.fixtures.connections import CountedConnections
 from tests.fixtures.database import transaction
@@ -204,15 +205,37 @@ async def test_waiting_ends_when_the_service_stops(client: httpx.AsyncClient, ap
     assert late.json()["items"] == []
 
 
-async def test_not_more_requests_wait_than_the_service_can_afford(
-    client: httpx.AsyncClient, app: FastAPI, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setattr(feed_watcher, "MAX_WAITING", 1)
-    first = asyncio.create_task(client.get(FEED, params={"wait": "20"}))
-    await wait_until(lambda: app.state.api.feed.waiting == 1)
-    second = await asyncio.wait_for(client.get(FEED, params={"wait": "20"}), 2)
-    assert (first.done(), second.json()["items"]) == (False, [])
-    first.cancel()
+async def test_not_more_requests_wait_than_the_service_can_afford(database: Database):
+    app = application(database, max_connections=5)
+    async with client_with(app) as client:
+        first = asyncio.create_task(client.get(FEED, params={"wait": "20"}))
+        await wait_until(lambda: app.state.api.feed.waiting == 1)
+        second = await asyncio.wait_for(client.get(FEED, params={"wait": "20"}), 2)
+        assert (first.done(), second.json()["items"]) == (False, [])
+        first.cancel()
+
+
+async def test_the_waiting_requests_of_one_user_leave_room_for_others(database: Database):
+    app = application(database, max_connections=40)
+    ann, bob = await make_key(Scope.READ), await make_key(Scope.READ, user="bob")
+    async with client_with(app, ann) as client, client_with(app, bob) as other:
+        waiting = [asyncio.create_task(client.get(FEED, params={"wait": "20"})) for _ in range(2)]
+        await wait_until(lambda: app.state.api.feed.waiting == 2)
+        refused = await asyncio.wait_for(client.get(FEED, params={"wait": "20"}), 2)
+        assert refused.json()["items"] == []
+        waiting.append(asyncio.create_task(other.get(FEED, params={"wait": "20"})))
+        await wait_until(lambda: app.state.api.feed.waiting == 3)
+        app.state.api.feed.close()
+        await asyncio.gather(*waiting)
+
+
+async def test_all_requests_that_may_wait_can_be_those_of_the_local_user(database: Database):
+    app = application(database, max_connections=40)
+    async with client_with(app) as client:
+        waiting = [asyncio.create_task(client.get(FEED, params={"wait": "20"})) for _ in range(8)]
+        await wait_until(lambda: app.state.api.feed.waiting == 8)
+        app.state.api.feed.close()
+        await asyncio.gather(*waiting)
 
 
 @pytest.mark.parametrize("path", ["/api/v3/domains/example.com/urls", "/api/v3/sitemaps/{}/urls"])

@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import gzip
+from contextlib import ExitStack
 
 import httpx
 import orjson
 import pytest
+from fastapi import FastAPI
+from sqlalchemy import select
 
+from siteatlas.access.scopes import Scope
+from siteatlas.export import parquet
+from siteatlas.storage.models import User
+from siteatlas.storage.session import Database
+from tests.fixtures.access import application, client_with, make_key
 from tests.fixtures.database import transaction
 from tests.fixtures.records import add_domain, add_sitemap, add_urls
 
@@ -107,3 +115,36 @@ async def test_head_reads_no_rows(client: httpx.AsyncClient, monkeypatch: pytest
         response = await client.head(path)
         assert (response.status_code, response.content) == (200, b"")
         assert response.headers["siteatlas-schema"] == "urls/1"
+
+
+async def parquet_status(app: FastAPI, key: str | None = None) -> int:
+    async with client_with(app, key) as client:
+        response = await client.get(f"{SITE}/export", params={"format": "parquet"})
+    if response.status_code == 429:
+        assert response.json()["code"] == "too_many_exports"
+        assert "retry-after" in response.headers
+    return response.status_code
+
+
+async def test_parquet_is_refused_while_too_many_others_are_encoded(app: FastAPI):
+    await add_site(urls=1)
+    with ExitStack() as running:
+        for _ in range(parquet.MAX_PROCESSES):
+            running.enter_context(parquet.parquet_place(None))
+        assert await parquet_status(app) == 429
+    for _ in range(parquet.MAX_PROCESSES + 1):
+        assert await parquet_status(app) == 200
+
+
+async def test_one_user_has_at_most_half_of_the_parquet_processes(database: Database):
+    app = application(database)
+    ann, bob = await make_key(Scope.READ), await make_key(Scope.READ, user="bob")
+    await add_site(urls=1)
+    async with transaction() as session:
+        user = (await session.execute(select(User.id).where(User.name == "ann"))).scalar_one()
+    with ExitStack() as running:
+        for _ in range(parquet.MAX_PROCESSES // 2):
+            running.enter_context(parquet.parquet_place(user))
+        assert await parquet_status(app, ann) == 429
+        assert await parquet_status(app, bob) == 200
+    assert await parquet_status(app, ann) == 200

@@ -15,7 +15,7 @@ import orjson
 import pyarrow.parquet as pq
 import pytest
 
-from siteatlas.errors import CursorExpired, ParquetFailed, TooManyExports
+from siteatlas.errors import CursorExpired, ParquetFailed
 from siteatlas.export import parquet, streaming
 from siteatlas.export.columns import SCHEMAS, Exported
 from siteatlas.export.encoding import ExportFormat
@@ -246,19 +246,6 @@ async def test_an_export_that_nobody_reads_to_its_end_leaves_no_process(database
     assert len(encoding_processes()) == 1
     await export.content.aclose()
     assert not encoding_processes()
-
-
-async def test_parquet_is_refused_while_too_many_others_are_encoded(database: Database):
-    domain = await site_to_export()
-    request = ExportRequest(Exported.URLS, ExportFormat.PARQUET, domain.id)
-    running = [await begin_export(request) for _ in range(parquet.MAX_PROCESSES)]
-    for export in running:
-        await anext(export.content)
-    with pytest.raises(TooManyExports):
-        await begin_export(request)
-    for export in running:
-        await export.content.aclose()
-    assert (await exported(request)).endswith(b"PAR1")
 
 
 async def test_changes_keep_their_types_in_parquet(database: Database, tmp_path: Path):

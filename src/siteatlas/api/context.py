@@ -15,7 +15,7 @@ from fastapi import Depends, Path, Request
 
 from siteatlas.access.installation import Installation
 from siteatlas.api.database_checks import DatabaseProbe
-from siteatlas.api.feed_watcher import FeedWatcher
+from siteatlas.api.feed_watcher import FeedWatcher, waiting_places
 from siteatlas.insights.changes_over_time import ChangesOverTime
 from siteatlas.insights.health import DatabaseState, database_state
 from siteatlas.insights.queue_load import EndedJobs, QueueLoad, queue_load
@@ -42,10 +42,11 @@ class ApiContext:
     database_state: DatabaseProbe[DatabaseState] = field(init=False)
     queue_load: DatabaseProbe[QueueLoad] = field(init=False)
     changes_over_time: ChangesOverTime = field(init=False, default_factory=ChangesOverTime)
-    feed: FeedWatcher = field(init=False, default_factory=FeedWatcher)
+    feed: FeedWatcher = field(init=False)
     _worker_seen_until: float = field(init=False, default=0.0)
 
     def __post_init__(self) -> None:
+        self.feed = FeedWatcher(waiting_places(self.settings.max_connections))
         ended_jobs = EndedJobs()
         self.database_state = DatabaseProbe(database_state)
         self.queue_load = DatabaseProbe(lambda session: queue_load(session, ended_jobs))

@@ -6,46 +6,62 @@ Nobody holds a database connection while waiting. What was published is read by 
 from __future__ import annotations
 
 import asyncio
+from uuid import UUID
 
+from siteatlas.aio.places import Places
 from siteatlas.errors import DatabaseError
 from siteatlas.insights.feed_positions import read_head
 from siteatlas.logs import get_logger
+from siteatlas.process import connection_limit
 from siteatlas.storage.session import get_autocommit_session
 
 POLL_SECONDS = 0.5
 # Each of them occupies a connection of the service.
+CONNECTIONS_PER_WAITING = 5
 MAX_WAITING = 100
+USERS_SHARE = 4
 
 log = get_logger("api")
+
+
+def waiting_places(max_connections: int) -> Places:
+    """The requests that may wait in a service with so many connections, and a user's share."""
+    connections = connection_limit(max_connections)
+    total = max(1, min(MAX_WAITING, connections // CONNECTIONS_PER_WAITING))
+    return Places(total, share=max(1, total // USERS_SHARE))
 
 
 class FeedWatcher:
     """The head of the feed as this process last saw it, polled while a request waits."""
 
-    def __init__(self, poll_seconds: float = POLL_SECONDS) -> None:
+    def __init__(self, places: Places, poll_seconds: float = POLL_SECONDS) -> None:
+        self._places = places
         self._poll_seconds = poll_seconds
         self._seq = -1
-        self.waiting = 0
         self._moved = asyncio.Event()
         self._polling: asyncio.Task[None] | None = None
         self._closed = False
 
-    async def wait_beyond(self, seq: int, seconds: float) -> bool:
+    @property
+    def waiting(self) -> int:
+        """How many requests wait."""
+        return self._places.taken
+
+    async def wait_beyond(self, seq: int, seconds: float, holder: UUID | None) -> bool:
         """Wait until the feed has a number after `seq`; False if it has none in time.
 
-        Returns at once if too many requests wait, or when the service stops.
+        Returns at once if too many requests wait, in total or of this holder, or when the service
+        stops.
         """
-        if self.waiting >= MAX_WAITING:
+        if not self._places.has_room(holder):
             return False
-        self.waiting += 1
-        try:
-            async with asyncio.timeout(seconds):
-                while self._seq <= seq and not self._closed:
-                    await self._next_move()
-        except TimeoutError:
-            return False
-        finally:
-            self.waiting -= 1
+        with self._places.taken_by(holder):
+            try:
+                async with asyncio.timeout(seconds):
+                    while self._seq <= seq and not self._closed:
+                        await self._next_move()
+            except TimeoutError:
+                return False
         return self._seq > seq
 
     def close(self) -> None:

@@ -13,13 +13,15 @@ import struct
 import sys
 from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 from importlib.util import find_spec
 from operator import attrgetter
 from typing import Any
+from uuid import UUID
 
 from siteatlas.aio.fairness import fair_loop
 from siteatlas.aio.loop_local import LoopLocal
+from siteatlas.aio.places import Places
 from siteatlas.errors import ParquetFailed, ParquetUnavailable, TooManyExports
 from siteatlas.export.columns import ExportSchema
 from siteatlas.export.encoding import ExportMetadata, row_slices
@@ -32,22 +34,34 @@ RETRY_SECONDS = 60.0
 PROCESS = ("-P", "-m", "siteatlas.export.parquet_process")
 # Each takes about 100 MB.
 MAX_PROCESSES = 4
-_free_processes = LoopLocal(lambda: asyncio.Semaphore(MAX_PROCESSES))
+PROCESSES_PER_USER = 2
+_places = LoopLocal(lambda: Places(MAX_PROCESSES, share=PROCESSES_PER_USER))
 
 
 def require_parquet() -> None:
-    """Raise ParquetUnavailable without pyarrow, and TooManyExports while too many are running."""
+    """Raise ParquetUnavailable without pyarrow."""
     if find_spec("pyarrow") is None:
         raise ParquetUnavailable
-    if _free_processes.get().locked():
+
+
+@contextmanager
+def parquet_place(holder: UUID | None) -> Iterator[None]:
+    """Count an export of a service while it lasts; TooManyExports while too many are running.
+
+    A service enters it before a response begins, which can then still be a refusal.
+    """
+    places = _places.get()
+    if not places.has_room(holder):
         raise TooManyExports(retry_after=RETRY_SECONDS)
+    with places.taken_by(holder):
+        yield
 
 
 async def parquet_content(
     schema: ExportSchema, metadata: ExportMetadata, batches: AsyncIterator[Sequence[Any]]
 ) -> AsyncGenerator[bytes, None]:
     """The bytes of an export; each batch is read while the one before is encoded."""
-    async with _free_processes.get(), _process() as process:
+    async with _process() as process:
         await _send(process, (schema.name, metadata))
         async for views in batches:
             if data := await _answer(process):

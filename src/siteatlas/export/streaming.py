@@ -81,7 +81,7 @@ def _content(
     metadata: ExportMetadata,
     batches: AsyncIterator[Sequence[Any]],
 ) -> AsyncGenerator[bytes, None]:
-    """The bytes of an export; raises an error if Parquet cannot be encoded now."""
+    """The bytes of an export; raises an error if Parquet cannot be encoded."""
     match format:
         case ExportFormat.CSV:
             return encoded(CsvEncoder(schema.flat), batches)

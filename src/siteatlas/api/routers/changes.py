@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import orjson
 from fastapi import APIRouter, Query, Request, Response, status
 
+from siteatlas.access.identity import CurrentIdentity, Identity
 from siteatlas.access.marks import READ
 from siteatlas.api.context import Context
 from siteatlas.api.entity_tags import entity_tag, is_known
@@ -52,13 +53,14 @@ async def get_changes(
     request: Request,
     response: Response,
     context: Context,
+    identity: CurrentIdentity,
 ) -> FeedPage | Response:
     """What changed on all sites, in the order of publication.
 
     Store `next_cursor` and continue with it. The same cursor returns the same events until they are
     no longer retained; then the response is 410 `cursor_expired`.
     """
-    page = await _wait_for_events(None, query, context, query.wanted_tag)
+    page = await _wait_for_events(None, query, context, identity, query.wanted_tag)
     return _page_response(page, request, response, query, query.wanted_tag)
 
 
@@ -75,21 +77,26 @@ async def get_domain_changes(
     request: Request,
     response: Response,
     context: Context,
+    identity: CurrentIdentity,
 ) -> FeedPage | Response:
     """What changed on one site. Numbers and cursors are those of the feed of all sites."""
-    page = await _wait_for_events(domain, query, context)
+    page = await _wait_for_events(domain, query, context, identity)
     return _page_response(page, request, response, query)
 
 
 async def _wait_for_events(
-    domain: str | None, query: ChangesQuery, context: Context, tag: str | None = None
+    domain: str | None,
+    query: ChangesQuery,
+    context: Context,
+    identity: Identity,
+    tag: str | None = None,
 ) -> FeedPage:
     """The requested page; if it is empty, wait as long as requested for one that is not."""
     page = await _read_page(domain, query, tag, after=query.after, cursor=query.cursor)
-    deadline = time.monotonic() + query.wait
+    deadline, holder = time.monotonic() + query.wait, identity.share_holder
     while not page.items and page.at_head:
         left = deadline - time.monotonic()
-        if left <= 0 or not await context.feed.wait_beyond(page.to_seq, left):
+        if left <= 0 or not await context.feed.wait_beyond(page.to_seq, left, holder):
             break
         later = await _read_page(domain, query, tag, cursor=page.next_cursor)
         page = replace(later, from_seq=page.from_seq)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import ExitStack
+from dataclasses import dataclass
 from typing import Annotated, Any
 from uuid import UUID
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi.responses import StreamingResponse
 
+from siteatlas.access.identity import CurrentIdentity
 from siteatlas.access.marks import READ
 from siteatlas.api.openapi import problems
 from siteatlas.api.problems import HEAD_ONLY
@@ -16,7 +20,8 @@ from siteatlas.api.schemas.exports import AllExportQuery, ExportQuery
 from siteatlas.api.sessions import ReadSession
 from siteatlas.errors import InputError
 from siteatlas.export.columns import Exported
-from siteatlas.export.encoding import MEDIA_TYPES
+from siteatlas.export.encoding import MEDIA_TYPES, ExportFormat
+from siteatlas.export.parquet import parquet_place
 from siteatlas.export.streaming import ExportRequest, begin_export
 from siteatlas.insights.domains import find_domain_view
 from siteatlas.insights.url_filters import UrlFilter
@@ -43,6 +48,27 @@ DESCRIBED: dict[int | str, dict[str, Any]] = {
 router = APIRouter(tags=["urls"])
 
 
+@dataclass(frozen=True, slots=True)
+class ExportPlace:
+    """Whose export it is, and what it holds until the response has ended."""
+
+    holder: UUID | None
+    held: ExitStack
+
+    def take(self) -> None:
+        """Take the place of a Parquet export; TooManyExports if none is left."""
+        self.held.enter_context(parquet_place(self.holder))
+
+
+async def _export_place(identity: CurrentIdentity) -> AsyncIterator[ExportPlace]:
+    """Dependency of exports."""
+    with ExitStack() as held:
+        yield ExportPlace(identity.share_holder, held)
+
+
+CurrentPlace = Annotated[ExportPlace, Depends(_export_place, scope="request")]
+
+
 @router.get(
     "/api/v3/export",
     summary="Export the URLs or changes of all sites",
@@ -50,9 +76,11 @@ router = APIRouter(tags=["urls"])
     responses={**DESCRIBED, **problems(410)},
     dependencies=[READ],
 )
-async def export_all(request: Request, query: Annotated[AllExportQuery, Query()]) -> Response:
+async def export_all(
+    request: Request, query: Annotated[AllExportQuery, Query()], place: CurrentPlace
+) -> Response:
     """All matching rows in one response that is produced while it is sent."""
-    return await _export_response(request, None, "all-sites", query, query.wanted_tag)
+    return await _export_response(request, place, None, "all-sites", query, query.wanted_tag)
 
 
 @router.get(
@@ -66,15 +94,17 @@ async def export_domain(
     request: Request,
     domain: DomainName,
     query: Annotated[ExportQuery, Query()],
+    place: CurrentPlace,
     session: ReadSession,
 ) -> Response:
     """All matching rows in one response that is produced while it is sent."""
     site = await find_domain_view(session, domain)
-    return await _export_response(request, site.id, site.domain.replace(":", "-"), query)
+    return await _export_response(request, place, site.id, site.domain.replace(":", "-"), query)
 
 
 async def _export_response(
     request: Request,
+    place: ExportPlace,
     domain_id: UUID | None,
     name: str,
     query: ExportQuery,
@@ -82,6 +112,9 @@ async def _export_response(
 ) -> Response:
     """The response that streams an export; a connection that is cut has no last chunk."""
     _require_fitting_filters(query)
+    is_head = bool(request.scope.get(HEAD_ONLY))
+    if query.format is ExportFormat.PARQUET and not is_head:
+        place.take()
     export = await begin_export(
         ExportRequest(
             query.what,
@@ -101,7 +134,7 @@ async def _export_response(
         "Siteatlas-Schema": export.metadata.schema,
         "Siteatlas-Feed-Id": export.metadata.feed_id,
     }
-    if request.scope.get(HEAD_ONLY):
+    if is_head:
         return Response(headers=headers, media_type=query.format.media_type)
     return StreamingResponse(export.content, headers=headers, media_type=query.format.media_type)
 
