@@ -25,9 +25,10 @@ from siteatlas.errors import (
     TooManyStreams,
 )
 from siteatlas.process import connection_limit
-from siteatlas.queue.waiting_jobs import count_waiting
+from siteatlas.queue.waiting_jobs import count_waiting, lock_waiting
 from siteatlas.settings import Settings
-from siteatlas.storage.session import execute_autocommit, get_autocommit_session
+from siteatlas.storage.autocommit import Reader
+from siteatlas.storage.session import AsyncSession, execute_autocommit, get_autocommit_session
 from siteatlas.storage.statements.rate_limits import TAKE, take_values
 
 MINUTE = 60.0
@@ -113,10 +114,36 @@ class AccessLimits:
             yield
 
     async def require_queue_room(self, identity: Identity, sites: int = 1) -> None:
-        """Raise TooManyQueuedScans if the user cannot queue so many more scans."""
+        """Raise TooManyQueuedScans if the user cannot queue so many more scans now.
+
+        Others may queue some before the caller does; `reserve_queue_room` excludes that.
+        """
         if identity.is_local:
             return
-        if await _waiting_jobs(identity.user_id, self._max_queued) + sites > self._max_queued:
+        async with get_autocommit_session() as session:
+            await self._require_room(session, identity.user_id, sites)
+
+    async def reserve_queue_room(
+        self,
+        session: AsyncSession,
+        identity: Identity,
+        sites: int = 1,
+        *,
+        owner: UUID | None = None,
+    ) -> None:
+        """The same at the start of the transaction that queues them; others wait for its end.
+
+        `owner` is the user whose scans they are, if they are not those of the sender.
+        """
+        if identity.is_local:
+            return
+        user_id = owner or identity.user_id
+        await lock_waiting(session, user_id)
+        await self._require_room(session, user_id, sites)
+
+    async def _require_room(self, session: Reader, user_id: UUID, sites: int) -> None:
+        """Raise TooManyQueuedScans if so many more scans of a user cannot be queued."""
+        if await count_waiting(session, user_id, self._max_queued) + sites > self._max_queued:
             raise TooManyQueuedScans(
                 f"At most {self._max_queued:,} scans of a user may be queued. "
                 "Wait until some have ended.",
@@ -146,9 +173,3 @@ async def _take(subject: str, per_minute: int) -> float:
     if row.admitted:
         return 0.0
     return max(float(row.ahead_seconds or 0.0) + float(values["cost_seconds"]) - MINUTE, 0.001)
-
-
-async def _waiting_jobs(user_id: UUID, enough: int) -> int:
-    """How many jobs of a user are pending; counted no further than `enough`."""
-    async with get_autocommit_session() as session:
-        return await count_waiting(session, user_id, enough)

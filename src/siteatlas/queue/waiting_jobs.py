@@ -1,15 +1,18 @@
-"""How many jobs of a user are waiting."""
+"""How many jobs of a user are waiting, and the lock of those who count and add to them."""
 
 from __future__ import annotations
 
 from uuid import UUID
 
 from sqlalchemy import func, select
+from sqlalchemy.ext.asyncio import AsyncSession
 
 from siteatlas.queue.fair_order import is_pending, queue_literal
 from siteatlas.queue.new_job import Priority
 from siteatlas.storage.autocommit import Reader
 from siteatlas.storage.models import Job
+
+LOCK_NAME = "waiting jobs"
 
 
 async def count_waiting(session: Reader, user_id: UUID, enough: int) -> int:
@@ -22,3 +25,12 @@ async def count_waiting(session: Reader, user_id: UUID, enough: int) -> int:
         .subquery()
     )
     return int(await session.scalar(select(func.count()).select_from(some)) or 0)
+
+
+async def lock_waiting(session: AsyncSession, user_id: UUID) -> None:
+    """Let the transactions that count and add jobs of a user take turns, until this one ends.
+
+    To be taken before any row is locked, so that two transactions never wait for each other.
+    """
+    key = func.hashtextextended(f"{LOCK_NAME}:{user_id}", 0)
+    await session.execute(select(func.pg_advisory_xact_lock(key)))

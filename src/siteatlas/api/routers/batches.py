@@ -58,8 +58,9 @@ async def create_site_batch(
 ) -> BatchCreated:
     """Queue all sites that can be scanned and report the others. Fails only if none can be."""
     entries = _entries(body.domains, context.policy)
-    await limits.require_queue_room(identity, sum(entry.address is not None for entry in entries))
+    sites = sum(entry.address is not None for entry in entries)
     async with session.begin():
+        await limits.reserve_queue_room(session, identity, sites)
         batch_id = await create_batch(
             session,
             entries,

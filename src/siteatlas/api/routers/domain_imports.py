@@ -50,7 +50,8 @@ async def import_domains(
 ) -> ImportAnswer:
     """Watch all sites of a list that can be watched, queue their scans, and report the others.
 
-    The list is stored in several transactions; importing it again does no harm.
+    The list is stored in several transactions; importing it again does no harm. The rest of it is
+    refused if other requests have filled the queue of the user meanwhile.
     """
     faults = ImportFaults(body)
     sites = without_repeats(faults.usable(body, context.policy))
@@ -59,6 +60,7 @@ async def import_domains(
     for first in range(0, len(sites), SITES_PER_STEP):
         step = sites[first : first + SITES_PER_STEP]
         async with session.begin():
+            await limits.reserve_queue_room(session, identity, len(step))
             known = await find_domains(session, [site.address.domain for site in step])
             step_counts = await import_sites(
                 session,

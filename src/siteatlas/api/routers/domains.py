@@ -101,9 +101,9 @@ async def add_domain(
     """
     address = parse_site_field("#/domain", body.domain, context.policy)
     tags = parse_tags(body.tags)
-    if body.watch:
-        await limits.require_queue_room(identity)
     async with session.begin():
+        if body.watch:
+            await limits.reserve_queue_room(session, identity)
         known = await find_domain(session, address.domain)
         require_right_to_watch(
             identity,
@@ -210,10 +210,15 @@ async def patch_domain(
     responses=problems(404, 409),
 )
 async def release_held_removals(
-    domain: DomainName, context: Context, identity: CurrentIdentity, session: WriteSession
+    domain: DomainName,
+    context: Context,
+    identity: CurrentIdentity,
+    limits: CurrentLimits,
+    session: WriteSession,
 ) -> ReleaseAnswer:
     """Queue a scan that removes all missing URLs of a site without further proof."""
     async with session.begin():
+        await limits.reserve_queue_room(session, identity)
         found, job = await release_removals(
             session,
             parse_site(domain).domain,

@@ -7,6 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, BackgroundTasks, Query, Response, status
 
 from siteatlas.access.identity import CurrentIdentity
+from siteatlas.access.limits import CurrentLimits
 from siteatlas.access.marks import READ, SCAN
 from siteatlas.access.ownership import require_owner
 from siteatlas.api.context import STATUS_PATH, Context, JobIdent
@@ -99,12 +100,14 @@ async def retry_job(
     response: Response,
     context: Context,
     identity: CurrentIdentity,
+    limits: CurrentLimits,
     session: WriteSession,
 ) -> JobView:
     """Queue a failed or cancelled job again."""
     async with session.begin():
         job = await find_job(session, job_id)
         require_owner(identity, job.created_by, job.shared)
+        await limits.reserve_queue_room(session, identity, owner=job.created_by)
         await retry(session, job.id)
         job = await find_job(session, job_id)
     context.wake_consumer()

@@ -14,7 +14,7 @@ from fastapi import APIRouter, Path, Query, Request
 from fastapi.responses import HTMLResponse, Response
 
 from siteatlas.access.identity import CurrentIdentity, Identity
-from siteatlas.access.limits import CurrentLimits
+from siteatlas.access.limits import AccessLimits, CurrentLimits
 from siteatlas.access.marks import READ, SCAN
 from siteatlas.access.ownership import owner_check, require_owner
 from siteatlas.errors import DomainNotFound
@@ -213,15 +213,15 @@ async def scan_domain_now(
     context: Context, identity: CurrentIdentity, limits: CurrentLimits, domain: DomainName
 ) -> Response:
     """Queue a scan of a site that is known, and show its job."""
-    await limits.require_queue_room(identity)
-    number = await _scan(parse_site(domain).domain, context, identity)
+    number = await _scan(parse_site(domain).domain, context, identity, limits)
     context.wake_consumer()
     return redirect(f"/jobs/{number}")
 
 
 @retry_when_busy
-async def _scan(name: str, context: Services, identity: Identity) -> int:
+async def _scan(name: str, context: Services, identity: Identity, limits: AccessLimits) -> int:
     async with get_session() as session, session.begin():
+        await limits.reserve_queue_room(session, identity)
         found = await find_domain(session, name)
         if found is None:
             raise DomainNotFound

@@ -10,6 +10,7 @@ from fastapi import APIRouter, BackgroundTasks, Path, Query, Request
 from fastapi.responses import HTMLResponse, Response
 
 from siteatlas.access.identity import CurrentIdentity, Identity
+from siteatlas.access.limits import AccessLimits, CurrentLimits
 from siteatlas.access.marks import READ, SCAN
 from siteatlas.access.ownership import is_own, require_owner
 from siteatlas.errors import InputError
@@ -125,12 +126,13 @@ def _durations(job: JobView) -> list[float | None]:
 async def act_on_job(
     context: Context,
     identity: CurrentIdentity,
+    limits: CurrentLimits,
     job_id: JobIdent,
     action: str,
     afterwards: BackgroundTasks,
 ) -> Response:
     """Cancel or retry one job."""
-    number = await _act(job_id, action, identity)
+    number = await _act(job_id, action, identity, limits)
     if action == "cancel":
         afterwards.add_task(recount_site, number)
     context.wake_consumer()
@@ -139,7 +141,7 @@ async def act_on_job(
 
 @router.post("/jobs", dependencies=[SCAN])
 async def act_on_matching_jobs(
-    request: Request, context: Context, identity: CurrentIdentity
+    request: Request, context: Context, identity: CurrentIdentity, limits: CurrentLimits
 ) -> Response:
     """Cancel or retry the jobs that match the filters, at most `MAX_MATCHING` of them.
 
@@ -155,7 +157,7 @@ async def act_on_matching_jobs(
     own = [job for job in page.items if is_own(identity, job.created_by, job.shared)]
 
     async def act(job: JobView) -> None:
-        await _act(str(job.id), action, identity)
+        await _act(str(job.id), action, identity, limits)
 
     try:
         changed = await apply_to_each(_newest_of_sites(own), act)
@@ -171,12 +173,14 @@ def _newest_of_sites(jobs: Sequence[JobView]) -> Iterable[JobView]:
 
 
 @retry_when_busy
-async def _act(ident: str, action: str, identity: Identity) -> int:
+async def _act(ident: str, action: str, identity: Identity, limits: AccessLimits) -> int:
     """Cancel or retry a job in a separate transaction; return its number."""
     if action not in ACTIONS:
         raise InputError("A job can be cancelled or retried.")
     async with get_session() as session, session.begin():
         job = await find_job(session, ident)
         require_owner(identity, job.created_by, job.shared)
+        if action == "retry":
+            await limits.reserve_queue_room(session, identity, owner=job.created_by)
         await ACTIONS[action](session, job.id)
         return job.id

@@ -6,7 +6,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse, Response
 
 from siteatlas.access.identity import CurrentIdentity, Identity
-from siteatlas.access.limits import CurrentLimits
+from siteatlas.access.limits import AccessLimits, CurrentLimits
 from siteatlas.access.marks import READ, SCAN
 from siteatlas.access.ownership import require_right_to_watch
 from siteatlas.errors import AddressError, InputError, SiteatlasError
@@ -43,7 +43,7 @@ async def submit_scan_form(
     try:
         addresses = _addresses(form, context.policy)
         await limits.require_queue_room(identity, len(addresses))
-        numbers = [await _submit(address, form, context, identity) for address in addresses]
+        numbers = [await _submit(address, form, context, identity, limits) for address in addresses]
     except SiteatlasError as error:
         value = form.value("sites")
         return render(
@@ -71,9 +71,16 @@ def _address(line: str, policy: EgressPolicy) -> WebAddress:
 
 
 @retry_when_busy
-async def _submit(address: WebAddress, form: Form, context: Services, identity: Identity) -> int:
+async def _submit(
+    address: WebAddress,
+    form: Form,
+    context: Services,
+    identity: Identity,
+    limits: AccessLimits,
+) -> int:
     """Queue a scan of one site, or join its active one; return the number of the job."""
     async with get_session() as session, session.begin():
+        await limits.reserve_queue_room(session, identity)
         if form.is_checked("watch"):
             require_right_to_watch(identity, await find_domain(session, address.domain))
         job = await submit_site(

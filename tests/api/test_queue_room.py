@@ -1,0 +1,121 @@
+"""The limit on queued scans holds for every way to queue a scan, and for requests at once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+
+import httpx
+import pytest
+from fastapi import FastAPI
+from sqlalchemy import func, select
+
+from siteatlas.access.scopes import Scope
+from siteatlas.storage.models import Job, User
+from siteatlas.storage.session import Database
+from tests.fixtures.access import application, client_with, make_key
+from tests.fixtures.database import transaction
+from tests.fixtures.records import add_domain, add_job
+
+BATCH = "/api/v3/sitemap/batch/create"
+IMPORT = "/api/v3/domains/import"
+MAX_QUEUED = 3
+RetryOrRelease = Callable[[httpx.AsyncClient, int], Awaitable[httpx.Response]]
+SubmitList = Callable[[httpx.AsyncClient, str], Awaitable[httpx.Response]]
+
+
+@pytest.fixture
+def app(database: Database) -> FastAPI:
+    return application(database, max_queued_scans=MAX_QUEUED)
+
+
+async def jobs_of_ann(*statuses: str) -> list[int]:
+    """Jobs of the user, each of another site."""
+    async with transaction() as session:
+        user = (await session.execute(select(User.id).where(User.name == "ann"))).scalar_one()
+        held = {"removals_held_since": datetime.now(UTC), "missing_count": 1, "created_by": user}
+        return [
+            (
+                await add_job(
+                    session,
+                    await add_domain(session, f"s{number}.example.com", **held),
+                    status=status,
+                    created_by=user,
+                )
+            ).id
+            for number, status in enumerate(statuses)
+        ]
+
+
+async def waiting() -> int:
+    async with transaction() as session:
+        statement = select(func.count()).where(Job.status == "pending")
+        return int(await session.scalar(statement) or 0)
+
+
+async def retry_with_api(client: httpx.AsyncClient, job: int) -> httpx.Response:
+    return await client.post(f"/api/v3/jobs/{job}/retry")
+
+
+async def retry_on_page(client: httpx.AsyncClient, job: int) -> httpx.Response:
+    return await client.post(f"/jobs/{job}/retry")
+
+
+async def retry_all_on_page(client: httpx.AsyncClient, _job: int) -> httpx.Response:
+    return await client.post("/jobs", data={"status": "failed", "action": "retry"})
+
+
+async def release(client: httpx.AsyncClient, _job: int) -> httpx.Response:
+    return await client.post("/api/v3/domains/s0.example.com/release")
+
+
+@pytest.mark.parametrize("queue", [retry_with_api, retry_on_page, retry_all_on_page, release])
+async def test_what_queues_a_scan_again_needs_room_in_the_queue(
+    app: FastAPI, queue: RetryOrRelease
+):
+    async with client_with(app, await make_key(Scope.READ, Scope.SCAN)) as client:
+        failed, *_ = await jobs_of_ann("failed", *["pending"] * MAX_QUEUED)
+        refused = await queue(client, failed)
+        assert refused.status_code == 429
+        assert "retry-after" in refused.headers
+        assert await waiting() == MAX_QUEUED
+
+
+async def test_as_many_jobs_are_retried_as_there_is_room_for(app: FastAPI):
+    async with client_with(app, await make_key(Scope.READ, Scope.SCAN)) as client:
+        await jobs_of_ann("pending", *["failed"] * 4)
+        assert (await retry_all_on_page(client, 0)).status_code == 429
+    assert await waiting() == MAX_QUEUED
+
+
+async def test_a_job_that_an_admin_retries_counts_for_its_owner(app: FastAPI):
+    await make_key(Scope.SCAN)
+    failed, *_ = await jobs_of_ann("failed", *["pending"] * MAX_QUEUED)
+    async with client_with(app, await make_key(Scope.ADMIN, user="root")) as admin:
+        assert (await retry_with_api(admin, failed)).status_code == 429
+
+
+async def submit_batch(client: httpx.AsyncClient, name: str) -> httpx.Response:
+    return await client.post(
+        BATCH, json={"domains": [f"{name}.example.com", f"{name}.example.org"]}
+    )
+
+
+async def import_list(client: httpx.AsyncClient, name: str) -> httpx.Response:
+    sites = [{"domain": f"{name}.example.com"}, {"domain": f"{name}.example.org"}]
+    return await client.post(IMPORT, json={"sites": sites})
+
+
+async def submit_form(client: httpx.AsyncClient, name: str) -> httpx.Response:
+    return await client.post("/scan", data={"sites": f"{name}.example.com\n{name}.example.org"})
+
+
+@pytest.mark.parametrize("submit", [submit_batch, import_list, submit_form])
+async def test_lists_of_sites_at_the_same_time_do_not_exceed_the_queue(
+    app: FastAPI, submit: SubmitList
+):
+    async with client_with(app, await make_key(Scope.READ, Scope.SCAN)) as client:
+        answers = await asyncio.gather(*(submit(client, f"s{number}") for number in range(8)))
+    assert {answer.status_code for answer in answers} <= {200, 202, 303, 429}
+    assert 2 <= await waiting() <= MAX_QUEUED
