@@ -1,13 +1,15 @@
 """What changed between two scans of a site: the difference of two past states, from the feed.
 
-Changes are read in the order of their entries, a bounded number per request. Few changes between
-the scans are found through the scans. Otherwise those of all scans that the feed retains are read,
-which have an index in this order. `entry_differences.py` puts the changes of an entry together.
+Changes are read in the order of their entries, a bounded number per request; a page is bounded in
+bytes, too. Few changes between the scans are found through the scans. Otherwise those of all scans
+that the feed retains are read, which have an index in this order. `entry_differences.py` puts the
+changes of an entry together.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -35,6 +37,7 @@ from siteatlas.insights.entry_differences import (
     differences,
     own_changes,
 )
+from siteatlas.insights.page_reading import PageCapacity, stream_rows
 from siteatlas.insights.pages import (
     MAX_BIGINT,
     MIN_BIGINT,
@@ -123,10 +126,14 @@ async def _read(
     """The differences behind an entry; the last entry looked at, None at the end of the list."""
     changes, last, examined = await _next_changes(session, domain_id, numbers, after)
     found = differences(changes, numbers).limit(size + 1)
-    rows = (await session.execute(found)).all()
-    items = [_compared(row) for row in rows[:size]]
-    if len(rows) > size:
-        last = (rows[size - 1].sitemap_id, rows[size - 1].url_hash)
+    room, items, place = PageCapacity(size), list[ComparedEntry](), after
+    async with aclosing(stream_rows(session, found, room)) as rows:
+        async for row in rows:
+            if room.is_full:
+                return items, place, examined
+            items.append(_compared(row))
+            room.add(items[-1])
+            place = (row.sitemap_id, row.url_hash)
     return items, last, examined
 
 

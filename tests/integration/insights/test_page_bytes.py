@@ -14,10 +14,12 @@ from siteatlas.insights.candidates import list_candidates
 from siteatlas.insights.jobs import list_jobs
 from siteatlas.insights.page_reading import MAX_PAGE_BYTES
 from siteatlas.insights.pages import Page
+from siteatlas.insights.scan_comparison import compare_scans
 from siteatlas.insights.sitemaps import list_sitemaps
 from siteatlas.insights.url_filters import UrlFilter
 from siteatlas.insights.urls import list_domain_urls
 from siteatlas.storage.models import Domain
+from tests.fixtures.changes import add_changes, add_published_scan
 from tests.fixtures.records import (
     add_candidate,
     add_domain,
@@ -55,6 +57,26 @@ async def test_a_page_of_large_entries_ends_early_and_the_next_one_continues(
     )
     urls = [view.url for page in pages for view in page]
     assert sorted(urls) == sorted(f"https://example.com/{n}" for n in range(ROWS))
+    sizes = [len(orjson.dumps(page, default=str)) for page in pages]
+    assert len(pages) > 4
+    assert max(sizes) <= MAX_PAGE_BYTES * SLACK
+    assert min(sizes[:-1]) >= MAX_PAGE_BYTES * 0.9
+
+
+async def test_a_comparison_of_large_entries_ends_early_and_the_next_page_continues(
+    session: AsyncSession,
+):
+    domain = await add_domain(session, baseline_scan_id=1)
+    sitemap = await add_sitemap(session, domain)
+    scans = [(await add_published_scan(session, domain)) for _ in range(2)]
+    await add_changes(session, scans[1], sitemap, range(ROWS), after={"extras": LARGE})
+    pages = await every_page(
+        lambda cursor: compare_scans(
+            session, domain.id, (scans[0].id, scans[1].id), limit=1000, cursor=cursor
+        )
+    )
+    urls = [entry.url for page in pages for entry in page]
+    assert urls == [f"https://example.com/{n}" for n in range(ROWS)]
     sizes = [len(orjson.dumps(page, default=str)) for page in pages]
     assert len(pages) > 4
     assert max(sizes) <= MAX_PAGE_BYTES * SLACK
