@@ -27,13 +27,17 @@ from siteatlas.insights.change_views import ChangeView
 from siteatlas.insights.changes import read_changes
 from siteatlas.insights.feed_positions import FeedHeadView, FeedPosition
 from siteatlas.insights.feed_windows import FeedFilter
-from siteatlas.insights.newest_numbers import has_counted, has_events, newest, of_kinds
+from siteatlas.insights.newest_numbers import (
+    MAX_SCANS,
+    has_counted,
+    has_events,
+    newest,
+    of_kinds,
+)
 from siteatlas.insights.tagged_domains import tagged_domains
 from siteatlas.storage.tables import FEED_EVENTS, SCANS, URL_CHANGES
 
 MAX_LATEST = 100
-# Most scans of a site find nothing new; so many of them are looked at.
-MAX_SCANS = 5_000
 _ENDED = func.coalesce(SCANS.c.finished_at, SCANS.c.started_at).label("published_at")
 
 

@@ -1,16 +1,21 @@
 """What lists of the newest numbers of the change feed share: their order, and the filter by kinds.
 
-Which numbers and which columns a list has is up to `publications.py` and `latest_changes.py`.
+Most scans of a site find nothing new, so lists look at a bounded number of scans. Which numbers and
+which columns a list has is up to `publications.py`, `latest_changes.py` and `overview.py`.
 """
 
 from __future__ import annotations
 
 from typing import Any
+from uuid import UUID
 
 from sqlalchemy import ColumnElement, CompoundSelect, Select, desc, false, or_, select
 
 from siteatlas.insights.feed_windows import EVENT_KINDS, URL_KINDS
-from siteatlas.storage.tables import FEED_EVENTS
+from siteatlas.storage.tables import FEED_EVENTS, SCANS
+
+# So many published scans are looked at for one list.
+MAX_SCANS = 5_000
 
 AnySelect = Select[*tuple[Any, ...]] | CompoundSelect[*tuple[Any, ...]]
 
@@ -21,6 +26,20 @@ def newest(rows: AnySelect, limit: int) -> Select[*tuple[Any, ...]]:
     Each part has its own order and limit: otherwise the server would sort the whole union.
     """
     return select(rows.order_by(desc("seq")).limit(limit).subquery())
+
+
+def number_before_newest(domain_id: UUID | None = None, before: int | None = None) -> Select[Any]:
+    """The number of the scan that is the first not to be looked at; no row if there are fewer.
+
+    Of one site or of all, from the newest scan on or from the newest before a number.
+    """
+    number = SCANS.c.published_seq
+    numbers = select(number).where(number.is_not(None))
+    if domain_id is not None:
+        numbers = numbers.where(SCANS.c.domain_id == domain_id)
+    if before is not None:
+        numbers = numbers.where(number < before)
+    return numbers.order_by(number.desc()).offset(MAX_SCANS).limit(1)
 
 
 def has_counted(change_counts: ColumnElement[Any], kinds: frozenset[str]) -> ColumnElement[bool]:

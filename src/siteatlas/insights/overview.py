@@ -13,6 +13,7 @@ from typing import Any
 from sqlalchemy import Text, cast, false, func, literal_column, or_, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from siteatlas.insights.newest_numbers import number_before_newest
 from siteatlas.storage.models import Domain, LastScanStatus, Scan, ScanState
 
 ATTENTION_ROWS = 8
@@ -79,12 +80,13 @@ async def has_history(session: AsyncSession) -> bool:
 async def latest_scans_with_changes(
     session: AsyncSession, limit: int = LATEST_ROWS
 ) -> list[PublishedScan]:
-    """The latest scans that changed something."""
+    """The latest scans that changed something, among the newest."""
+    older = await session.scalar(number_before_newest())
     statement = (
         select(Scan.id, Domain.domain, Scan.finished_at, Scan.published_seq, Scan.change_counts)
         .join(Domain, Domain.id == Scan.domain_id)
         .where(
-            Scan.published_seq.is_not(None),
+            Scan.published_seq > (older or 0),
             Domain.deleted_at.is_(None),
             func.coalesce(cast(Scan.change_counts, Text), "{}") != "{}",
         )

@@ -28,7 +28,12 @@ from siteatlas.insights.change_views import FeedPage
 from siteatlas.insights.changes import read_changes
 from siteatlas.insights.feed_positions import FeedPosition, read_head
 from siteatlas.insights.feed_windows import FeedFilter
-from siteatlas.insights.newest_numbers import has_counted, has_events, newest
+from siteatlas.insights.newest_numbers import (
+    has_counted,
+    has_events,
+    newest,
+    number_before_newest,
+)
 from siteatlas.insights.page_reading import read_page
 from siteatlas.insights.pages import CursorScope, Page, bigint_key, page_size
 from siteatlas.storage.models import Domain, FeedEvent, Scan
@@ -57,25 +62,33 @@ async def list_publications(
     limit: int | None = None,
     cursor: str | None = None,
 ) -> Page[PublicationView]:
-    """Publications, newest first; with `kinds`, those that have an event of one of them."""
+    """Publications, newest first; with `kinds`, those that have an event of one of them.
+
+    For a page with `kinds`, a bounded number of scans is looked at: it may be empty though more
+    follows.
+    """
     scope = CursorScope("publications", (domain_id, tuple(sorted(kinds))))
     before = scope.read(cursor, bigint_key)
-    scans = _published_scans(domain_id, kinds, before)
+    rest = await session.scalar(number_before_newest(domain_id, before)) if kinds else None
+    scans = _published_scans(domain_id, kinds, before, rest)
     statement: Select[*tuple[object, ...]] = scans
     if not kinds and domain_id is None:
         parts = (newest(part, page_size(limit) + 1) for part in (scans, _removed_sites(before)))
         both = union_all(*parts).subquery("both")
         statement = select(*both.c)
     statement = statement.order_by(statement.selected_columns["seq"].desc())
-    return await read_page(
+    page = await read_page(
         session, statement, page_size(limit), PublicationView, lambda row: scope.write(row.seq)
     )
+    if rest is None or page.next_cursor is not None:
+        return page
+    return replace(page, next_cursor=scope.write(rest + 1))
 
 
 def _published_scans(
-    domain_id: UUID | None, kinds: frozenset[str], before: int | None
+    domain_id: UUID | None, kinds: frozenset[str], before: int | None, after: int | None
 ) -> Select[*tuple[object, ...]]:
-    """Scans that have a number."""
+    """Scans that have a number before one and after another."""
     statement = (
         select(
             Scan.published_seq.label("seq"),
@@ -95,6 +108,8 @@ def _published_scans(
     if kinds:
         counted = has_counted(SCANS.c.change_counts, kinds)
         statement = statement.where(or_(counted, has_events(SCANS.c.id, kinds)))
+    if after is not None:
+        statement = statement.where(Scan.published_seq > after)
     return statement if before is None else statement.where(Scan.published_seq < before)
 
 

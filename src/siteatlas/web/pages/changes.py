@@ -11,6 +11,7 @@ from fastapi.responses import HTMLResponse
 
 from siteatlas.access.marks import READ
 from siteatlas.insights.changes_over_time import Period
+from siteatlas.insights.newest_numbers import MAX_SCANS
 from siteatlas.insights.publications import list_publications, read_publication
 from siteatlas.storage.models import ChangeKind, FeedEventKind
 from siteatlas.storage.session import AsyncSession
@@ -78,6 +79,7 @@ async def publications(
         "page": page,
         "kinds": KINDS,
         "chosen": asked,
+        "searched": MAX_SCANS,
         "base": base,
         "kept": kept,
         "here": f"{base}?{urlencode(filters)}",
