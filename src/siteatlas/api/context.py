@@ -18,6 +18,7 @@ from siteatlas.api.database_checks import DatabaseProbe
 from siteatlas.api.feed_watcher import FeedWatcher, waiting_places
 from siteatlas.insights.changes_over_time import ChangesOverTime
 from siteatlas.insights.health import DatabaseState, database_state
+from siteatlas.insights.problem_totals import ProblemTotals
 from siteatlas.insights.queue_load import EndedJobs, QueueLoad, queue_load
 from siteatlas.insights.workers import any_worker_alive
 from siteatlas.net.egress import EgressPolicy
@@ -42,6 +43,7 @@ class ApiContext:
     database_state: DatabaseProbe[DatabaseState] = field(init=False)
     queue_load: DatabaseProbe[QueueLoad] = field(init=False)
     changes_over_time: ChangesOverTime = field(init=False, default_factory=ChangesOverTime)
+    problem_totals: ProblemTotals = field(init=False, default_factory=ProblemTotals)
     feed: FeedWatcher = field(init=False)
     _worker_seen_until: float = field(init=False, default=0.0)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -13,6 +15,7 @@ from siteatlas.scanner.problem_codes import meaning_of_problem
 from siteatlas.storage.models import Domain, DomainProblem
 
 SITES_SHOWN = 5
+KEPT_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +31,24 @@ class ProblemTotal:
     largest: list[str]
 
 
-async def total_problems(session: AsyncSession) -> list[ProblemTotal]:
+class ProblemTotals:
+    """Current problems by code, counted once a minute: it means reading all of them."""
+
+    def __init__(self) -> None:
+        self._totals: list[ProblemTotal] = []
+        self._good_until = 0.0
+        self._lock = asyncio.Lock()
+
+    async def read(self, session: AsyncSession) -> list[ProblemTotal]:
+        """The totals, at most a minute old."""
+        async with self._lock:
+            if time.monotonic() >= self._good_until:
+                self._totals = await _total_problems(session)
+                self._good_until = time.monotonic() + KEPT_SECONDS
+        return self._totals
+
+
+async def _total_problems(session: AsyncSession) -> list[ProblemTotal]:
     """Current problems by code, the most widespread first, with the sites that have most."""
     ranked = (
         select(

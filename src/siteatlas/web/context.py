@@ -10,6 +10,7 @@ from fastapi import Depends, Request
 from siteatlas.access.installation import Installation
 from siteatlas.insights.changes_over_time import ChangesOverTime
 from siteatlas.insights.health import DatabaseState
+from siteatlas.insights.problem_totals import ProblemTotals
 from siteatlas.insights.queue_load import QueueLoad
 from siteatlas.net.egress import EgressPolicy
 from siteatlas.settings import Settings
@@ -32,6 +33,7 @@ class Services(Protocol):
     policy: EgressPolicy
     installation: Installation
     changes_over_time: ChangesOverTime
+    problem_totals: ProblemTotals
 
     @property
     def database_state(self) -> Probe[DatabaseState]:
