@@ -7,6 +7,7 @@ import csv
 import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -27,7 +28,9 @@ def machine(tmp_path: Path, database_url: str) -> Machine:
     return Machine(tmp_path, {"DATABASE_URL": database_url})
 
 
-async def publish(name: str = "example.com", *, age_days: int = 0, hashes: int = 2) -> None:
+async def publish(
+    name: str = "example.com", *, age_days: int = 0, hashes: int = 2, **columns: Any
+) -> None:
     """A site with a published scan that ended so many days ago."""
     moment = NOW - timedelta(days=age_days)
     async with transaction() as session:
@@ -37,7 +40,7 @@ async def publish(name: str = "example.com", *, age_days: int = 0, hashes: int =
             session, domain, finished_at=moment, change_counts={"added": hashes}
         )
         await add_event(session, domain, "sitemap_added", scan, sitemap=sitemap.url)
-        await add_changes(session, scan, sitemap, range(hashes), not_after=moment)
+        await add_changes(session, scan, sitemap, range(hashes), not_after=moment, **columns)
 
 
 async def test_the_changes_since_a_time_are_printed_below_their_scans(
@@ -78,6 +81,17 @@ async def test_the_newest_changes_are_printed_unless_others_are_asked_for(
     whole = machine.run("changes", "--all")
     assert sum(line.startswith("  ") for line in whole.stdout.splitlines()) == 5
     assert whole.stderr == ""
+
+
+async def test_it_is_said_if_not_all_of_the_newest_changes_could_be_read(
+    database: Database, machine: Machine
+):
+    large = {"extras": {"images": [{"loc": "x" * 100_000}]}}
+    await publish(hashes=60, after=large)
+    result = machine.run("changes")
+    shown = [line for line in result.stdout.splitlines() if line.startswith("  +")]
+    assert 30 < len(shown) < 60
+    assert "some may be missing" in result.stderr
     assert "There are no such changes." in machine.run("changes", "--kinds", "removed").stderr
 
 

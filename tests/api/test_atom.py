@@ -6,6 +6,7 @@ import httpx
 import pytest
 from lxml import etree
 
+from siteatlas.insights import latest_changes
 from tests.fixtures.changes import add_changes, add_event, add_published_scan
 from tests.fixtures.database import transaction
 from tests.fixtures.records import add_domain, add_sitemap
@@ -32,6 +33,11 @@ def titles(answer: httpx.Response) -> list[str]:
     assert answer.headers["content-type"].startswith("application/atom+xml")
     entries = etree.fromstring(answer.content).iterfind("a:entry", NAMES)
     return [str(entry.findtext("a:title", namespaces=NAMES)) for entry in entries]
+
+
+def subtitle(answer: httpx.Response) -> str | None:
+    found: str | None = etree.fromstring(answer.content).findtext("a:subtitle", namespaces=NAMES)
+    return found
 
 
 async def test_the_newest_publications_come_first(client: httpx.AsyncClient):
@@ -85,6 +91,18 @@ async def test_older_events_of_a_kind_are_found_behind_newer_ones_of_others(
         found = titles(await client.get(FEED, params={"kinds": kind}))
         assert found == [f"{kind}: {about}"]
     assert len(titles(await client.get(FEED))) == 100
+
+
+async def test_a_feed_says_if_there_were_too_many_changes_to_examine(
+    client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+):
+    await publish("example.com", 20, 20)
+    params = {"kinds": "added,removed"}
+    assert subtitle(await client.get(FEED, params=params)) is None
+    monkeypatch.setattr(latest_changes, "MAX_EXAMINED", 30)
+    answer = await client.get(FEED, params=params)
+    assert len(titles(answer)) == 30
+    assert "Incomplete" in (subtitle(answer) or "")
 
 
 @pytest.mark.parametrize("sent", ["{tag}", "W/{tag}", '"other", W/{tag}', '"a,b" ,{tag}', "*"])

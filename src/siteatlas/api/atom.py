@@ -16,6 +16,7 @@ from siteatlas.insights.latest_changes import PublishedEvent
 MEDIA_TYPE = "application/atom+xml"
 # The time of a feed without entries, which must have one.
 NEVER = datetime(1970, 1, 1, tzinfo=UTC)
+INCOMPLETE = "Incomplete: changes are too many or too large. The change feed has all events."
 MAX_VALUE_CHARS = 200
 URL_CHARS = "%/:?#[]@!$&'()*,;=+-._~"
 NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -31,6 +32,7 @@ class AtomFeed:
     address: str
     base: str
     events: Sequence[PublishedEvent]
+    is_complete: bool = True
 
     def document(self) -> bytes:
         """The Atom document."""
@@ -40,6 +42,7 @@ class AtomFeed:
             '<feed xmlns="http://www.w3.org/2005/Atom">',
             f"<id>urn:siteatlas:{self.feed_id}:{_text(quote(self.name))}</id>",
             f"<title>{_text(self.title)}</title>",
+            *([] if self.is_complete else [f"<subtitle>{INCOMPLETE}</subtitle>"]),
             f"<updated>{_time(updated)}</updated>",
             "<author><name>Siteatlas</name></author>",
             _link("self", self.address, MEDIA_TYPE),

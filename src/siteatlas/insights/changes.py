@@ -29,6 +29,7 @@ from siteatlas.insights.feed_windows import (
 from siteatlas.insights.page_reading import PageCapacity, stream_rows
 from siteatlas.insights.pages import page_size
 
+# A window has at most as many rows, and a page of the feed examines no more.
 MAX_EXAMINED = 10_000
 FIRST_STEP_OF_FILTER = 1_000
 # A page passes at most as many scans: those without changes cost a look each.
@@ -59,7 +60,7 @@ async def read_changes(
     limit: int | None = None,
 ) -> FeedPage:
     """The page behind a position, up to a head that was read before."""
-    page = _PageInProgress(wanted, page_size(limit))
+    page = PageInProgress(wanted, page_size(limit), MAX_EXAMINED)
     end = await page.fill(session, head, start)
     return FeedPage(
         items=page.items,
@@ -72,35 +73,42 @@ async def read_changes(
     )
 
 
-class _PageInProgress:
-    """A page of the feed while it is read in growing windows of rows."""
+class PageInProgress:
+    """A page of the feed while it is read in growing windows of rows.
 
-    def __init__(self, wanted: FeedFilter, size: int) -> None:
+    Its bounds apply to all that is read for it, from one position or from several.
+    """
+
+    def __init__(self, wanted: FeedFilter, size: int, max_examined: int) -> None:
         self.items: list[ChangeView] = []
         self._wanted = wanted
         self._room = PageCapacity(size)
+        self._max_examined = max_examined
         self._step = size + 1 if wanted.kinds is None else FIRST_STEP_OF_FILTER
         self._examined = 0
         self._numbers = FIRST_NUMBERS
         self._passed = 0
 
+    @property
+    def is_over(self) -> bool:
+        """Whether the page is full, or enough was examined or passed for it."""
+        examined = self._examined >= self._max_examined
+        return self._room.is_full or examined or self._passed >= MAX_NUMBERS
+
     async def fill(
         self, session: AsyncSession, head: FeedHeadView, position: FeedPosition
     ) -> FeedPosition:
-        """Read until the page is full, enough was examined or passed, or the head is reached."""
-        while position.done < head.seq:
+        """Read until the page is over or the head is reached."""
+        while position.done < head.seq and not self.is_over:
             upper = await self._upper_number(session, position, head)
             position = await self._read_window(session, position, upper)
-            examined = self._examined >= MAX_EXAMINED
-            if self._room.is_full or examined or self._passed >= MAX_NUMBERS:
-                break
         return position
 
     async def _upper_number(
         self, session: AsyncSession, position: FeedPosition, head: FeedHeadView
     ) -> int:
         """The last number of the next window, which grows while there is little to read."""
-        if not position.is_between_numbers:
+        if not position.is_between_numbers or position.done + 1 == head.seq:
             return position.done + 1
         numbers = min(self._numbers, MAX_NUMBERS - self._passed)
         self._passed += numbers
@@ -112,11 +120,10 @@ class _PageInProgress:
         self, session: AsyncSession, start: FeedPosition, upper: int
     ) -> FeedPosition:
         """Take the matching events of the next rows up to a number; return the new position."""
-        step = min(self._step, MAX_EXAMINED - self._examined)
+        step = min(self._step, MAX_EXAMINED, self._max_examined - self._examined)
         window = FeedWindow(self._wanted, start, upper, step)
         if window.is_empty:
             return FeedPosition(upper)
-        self._step *= 2
         position, place = start, 0
         async with aclosing(
             stream_rows(session, hits_and_last(window.shape), self._room, window.values())
@@ -130,4 +137,7 @@ class _PageInProgress:
                     self.items.append(change_view(row))
                     self._room.add(self.items[-1])
         self._examined += place
-        return position if place == step else FeedPosition(upper)
+        if place < step:
+            return FeedPosition(upper)
+        self._step *= 2
+        return position

@@ -24,7 +24,7 @@ from sqlalchemy import (
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from siteatlas.insights.change_views import ChangeView
-from siteatlas.insights.changes import read_changes
+from siteatlas.insights.changes import PageInProgress
 from siteatlas.insights.feed_positions import FeedHeadView, FeedPosition
 from siteatlas.insights.feed_windows import FeedFilter
 from siteatlas.insights.newest_numbers import (
@@ -35,9 +35,11 @@ from siteatlas.insights.newest_numbers import (
     of_kinds,
 )
 from siteatlas.insights.tagged_domains import tagged_domains
-from siteatlas.storage.tables import FEED_EVENTS, SCANS, URL_CHANGES
+from siteatlas.storage.tables import DOMAINS, FEED_EVENTS, SCANS, URL_CHANGES
 
 MAX_LATEST = 100
+# Rows of all numbers together: a scan may have many changes and few of the kinds.
+MAX_EXAMINED = 50_000
 _ENDED = func.coalesce(SCANS.c.finished_at, SCANS.c.started_at).label("published_at")
 
 
@@ -49,23 +51,32 @@ class PublishedEvent:
     published_at: datetime
 
 
+@dataclass(frozen=True, slots=True)
+class LatestChanges:
+    """The newest events. `is_complete`: there are as many as asked for, or no others were found.
+
+    Otherwise reading ended at a bound before, and there may be others, also between these.
+    """
+
+    events: list[PublishedEvent]
+    is_complete: bool
+
+
 async def latest_changes(
     session: AsyncSession, wanted: FeedFilter, head: FeedHeadView, limit: int = MAX_LATEST
-) -> list[PublishedEvent]:
+) -> LatestChanges:
     """The newest events up to a head that was read before, in the same snapshot."""
-    found: list[PublishedEvent] = []
-    for row in (await session.execute(_newest_numbers(wanted, head, limit))).all():
-        page = await read_changes(
-            session,
-            wanted,
-            replace(head, seq=row.seq),
-            FeedPosition(row.seq - 1),
-            limit - len(found),
-        )
-        found += (PublishedEvent(event, row.published_at) for event in page.items)
-        if len(found) >= limit:
+    numbers = (await session.execute(_newest_numbers(wanted, head, limit))).all()
+    page, times = PageInProgress(wanted, limit, MAX_EXAMINED), dict[int, datetime]()
+    all_read = len(numbers) < limit
+    for seq, published_at in numbers:
+        end = await page.fill(session, replace(head, seq=seq), FeedPosition(seq - 1))
+        times[seq] = published_at
+        if end.done < seq:
+            all_read = False
             break
-    return found
+    events = [PublishedEvent(event, times[event.seq]) for event in page.items]
+    return LatestChanges(events, all_read or len(events) == limit)
 
 
 def _newest_numbers(wanted: FeedFilter, head: FeedHeadView, limit: int) -> Select[Any]:
@@ -82,7 +93,8 @@ def _scans_with_events(wanted: FeedFilter, head: FeedHeadView) -> Select[Any]:
     recent = select(SCANS.c.id, SCANS.c.published_seq, SCANS.c.change_counts, _ENDED).where(
         SCANS.c.published_seq > head.retained_from, SCANS.c.published_seq <= head.seq
     )
-    recent = _of_sites(recent, SCANS.c.domain_id, wanted)
+    recent = recent.join(DOMAINS, DOMAINS.c.id == SCANS.c.domain_id)
+    recent = _of_sites(recent.where(DOMAINS.c.deleted_at.is_(None)), SCANS.c.domain_id, wanted)
     scans = recent.order_by(SCANS.c.published_seq.desc()).limit(MAX_SCANS).subquery("scans")
     return select(scans.c.published_seq.label("seq"), scans.c.published_at).where(
         or_(_has_urls(scans, wanted), has_events(scans.c.id, wanted.kinds))

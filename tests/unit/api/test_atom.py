@@ -103,6 +103,14 @@ def test_a_feed_without_events_is_valid():
     assert feed.findall(f"{ATOM}entry") == []
 
 
+def test_a_feed_that_is_not_complete_says_so():
+    events = [PublishedEvent(CHANGED, AT)]
+    base = "http://127.0.0.1:8000"
+    feed = AtomFeed(FEED_ID, "Changes", "changes", base, base, events, is_complete=False)
+    assert "Incomplete" in (etree.fromstring(feed.document()).findtext(f"{ATOM}subtitle") or "")
+    assert parsed(CHANGED).find(f"{ATOM}subtitle") is None
+
+
 def test_feed_readers_understand_it():
     feedparser = pytest.importorskip("feedparser")
     read = feedparser.parse(document(CHANGED, replace(CHANGED, id="change-7-2", kind="added")))

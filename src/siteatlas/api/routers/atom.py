@@ -20,7 +20,8 @@ from siteatlas.storage.session import get_snapshot_session
 
 DESCRIBED: dict[int | str, dict[str, Any]] = {
     200: {
-        "description": "The newest 100 events as an Atom feed, newest publication first.",
+        "description": "The newest 100 events as an Atom feed, newest publication first; a "
+        "`subtitle` says if some of them may be missing.",
         "content": {MEDIA_TYPE: {"schema": {"type": "string", "format": "binary"}}},
         "headers": {
             "ETag": {
@@ -74,14 +75,15 @@ async def _atom_response(
         if headers and is_known(headers["ETag"], request.headers.get("if-none-match")):
             return Response(status_code=status.HTTP_304_NOT_MODIFIED, headers=headers)
         wanted = FeedFilter(None if site is None else site.id, query.wanted_kinds, tag)
-        events = await latest_changes(session, wanted, head)
+        latest = await latest_changes(session, wanted, head)
     feed = AtomFeed(
         feed_id=head.feed_id,
         title="Changes of all sites" if site is None else f"Changes of {site.domain}",
         name="changes" if site is None else f"changes:{site.domain}",
         address=str(request.url),
         base=str(request.base_url).rstrip("/"),
-        events=events,
+        events=latest.events,
+        is_complete=latest.is_complete,
     )
     return Response(feed.document(), headers=headers, media_type=MEDIA_TYPE)
 

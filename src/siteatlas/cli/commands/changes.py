@@ -50,6 +50,7 @@ FOLLOW_SECONDS = 1.0
 OUTAGE_SECONDS = 5.0
 USUAL_SINCE = "7d"
 NO_CHANGES = "There are no such changes."
+INCOMPLETE = "Changes are too many or too large: some may be missing. Use --all or --since WHEN"
 FIELDS = [field.name for field in fields(ChangeView)]
 
 
@@ -134,12 +135,14 @@ async def _print_newest(
     async with opened(settings):
         wanted = await _feed_filter(request)
         async with get_snapshot_session() as session:
-            found = await latest_changes(session, wanted, await read_head(session), size + 1)
-    newest = [published.event for published in found[:size]]
+            latest = await latest_changes(session, wanted, await read_head(session), size + 1)
+    newest = [published.event for published in latest.events[:size]]
     write(sorted(newest, key=lambda event: event.seq))
-    if not found:
+    if not latest.is_complete:
+        print_message(INCOMPLETE)
+    elif not newest:
         print_message(NO_CHANGES)
-    if len(found) > size:
+    elif len(latest.events) > size:
         print_message(f"These are the newest {size:,} changes. Older ones: --all or --since WHEN")
 
 

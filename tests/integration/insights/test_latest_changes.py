@@ -1,0 +1,109 @@
+"""The newest events: all that are found within the bounds, and a word if there may be others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from sqlalchemy import event, func
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from siteatlas.insights import changes, latest_changes, page_reading
+from siteatlas.insights.feed_positions import read_head
+from siteatlas.insights.feed_windows import FeedFilter
+from siteatlas.insights.latest_changes import LatestChanges
+from tests.fixtures.changes import add_changes, add_published_scan
+from tests.fixtures.records import add_domain, add_sitemap
+
+ALL = FeedFilter()
+REMOVED = FeedFilter(kinds=frozenset({"removed"}))
+
+
+async def publish(session: AsyncSession, scans: int, added: int, removed: int) -> None:
+    """A site with scans that each have as many changes; those that were removed come last."""
+    domain = await add_domain(session)
+    sitemap = await add_sitemap(session, domain)
+    counts = {"added": added, "removed": removed}
+    for _ in range(scans):
+        scan = await add_published_scan(session, domain, change_counts=counts)
+        await add_changes(session, scan, sitemap, range(added))
+        await add_changes(session, scan, sitemap, range(added, added + removed), kind="removed")
+
+
+async def latest(session: AsyncSession, wanted: FeedFilter, limit: int = 100) -> LatestChanges:
+    return await latest_changes.latest_changes(session, wanted, await read_head(session), limit)
+
+
+@contextmanager
+def counted_statements(session: AsyncSession) -> Iterator[list[str]]:
+    """The statements that are executed meanwhile."""
+    statements: list[str] = []
+
+    def note(_connection: object, _cursor: object, statement: str, *_rest: object) -> None:
+        statements.append(statement)
+
+    engine = session.get_bind().engine
+    event.listen(engine, "before_cursor_execute", note)
+    try:
+        yield statements
+    finally:
+        event.remove(engine, "before_cursor_execute", note)
+
+
+async def test_few_events_of_a_kind_are_found_behind_many_others_of_their_scan(
+    session: AsyncSession, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(changes, "MAX_EXAMINED", 4)
+    await publish(session, scans=2, added=20, removed=3)
+    found = await latest(session, REMOVED)
+    assert [(one.event.seq, one.event.kind) for one in found.events] == [
+        *[(2, "removed")] * 3,
+        *[(1, "removed")] * 3,
+    ]
+    assert found.is_complete
+
+
+async def test_rows_are_examined_up_to_one_limit_for_all_scans_together(
+    session: AsyncSession, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(latest_changes, "MAX_EXAMINED", 50)
+    await publish(session, scans=5, added=20, removed=3)
+    found = await latest(session, REMOVED)
+    assert [one.event.seq for one in found.events] == [5] * 3 + [4] * 3
+    assert not found.is_complete
+
+
+async def test_as_many_events_as_asked_for_are_complete(session: AsyncSession):
+    await publish(session, scans=5, added=2, removed=1)
+    for limit in (1, 3, 4, 15, 16):
+        found = await latest(session, ALL, limit)
+        assert (len(found.events), found.is_complete) == (min(limit, 15), True)
+
+
+async def test_a_scan_takes_one_statement(session: AsyncSession):
+    await publish(session, scans=20, added=2, removed=1)
+    with counted_statements(session) as statements:
+        assert len((await latest(session, REMOVED)).events) == 20
+    assert len(statements) <= 22
+
+
+async def test_large_events_of_all_scans_together_end_at_the_size_of_a_page(
+    session: AsyncSession, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(page_reading, "MAX_PAGE_BYTES", 2_000)
+    await publish(session, scans=20, added=2, removed=0)
+    found = await latest(session, ALL)
+    assert 2 < len(found.events) < 20
+    assert not found.is_complete
+
+
+async def test_scans_of_a_deleted_site_do_not_take_the_place_of_others(session: AsyncSession):
+    await publish(session, scans=1, added=2, removed=0)
+    gone = await add_domain(session, "gone.example", deleted_at=func.now())
+    sitemap = await add_sitemap(session, gone)
+    for _ in range(3):
+        await add_changes(session, await add_published_scan(session, gone), sitemap, [1])
+    found = await latest(session, ALL, 2)
+    assert [one.event.domain for one in found.events] == ["example.com"] * 2
+    assert found.is_complete
