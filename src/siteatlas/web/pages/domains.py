@@ -20,11 +20,11 @@ from siteatlas.storage.models import ScanState
 from siteatlas.storage.retry import retry_when_busy
 from siteatlas.storage.session import get_session
 from siteatlas.storage.statements.domains import change_domain, find_domain
+from siteatlas.web.bulk_actions import apply_to_each
 from siteatlas.web.charts import ScanMark
 from siteatlas.web.context import Context, ReadSession
 from siteatlas.web.formatting import duration, exact
 from siteatlas.web.forms import read_form
-from siteatlas.web.many import apply_to_each
 from siteatlas.web.templating import next_href, redirect, render
 
 ROWS = 50

@@ -22,10 +22,10 @@ from siteatlas.queue.operator_actions import cancel, retry
 from siteatlas.storage.models import JobStatus
 from siteatlas.storage.retry import retry_when_busy
 from siteatlas.storage.session import get_session
+from siteatlas.web.bulk_actions import apply_to_each
 from siteatlas.web.context import Context, ReadSession
 from siteatlas.web.explanations import explain
 from siteatlas.web.forms import read_form
-from siteatlas.web.many import apply_to_each
 from siteatlas.web.templating import next_href, redirect, render
 
 ROWS = 50

@@ -1,4 +1,4 @@
-"""Applies an action to many jobs or sites: those that cannot be changed do not stop the others."""
+"""Bulk actions on jobs and sites: those that cannot be changed do not stop the others."""
 
 from __future__ import annotations
 
