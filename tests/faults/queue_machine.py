@@ -58,6 +58,7 @@ class Known:
     attempt: int = 0
     rescues: int = 0
     alone: bool = False
+    begun: bool = False
     cancel_asked: bool = False
     expired: bool = False
     progress: float = 0.0
@@ -163,7 +164,7 @@ class QueueMachine(RuleBasedStateMachine):
         job = self.jobs[one.id]
         assert job.status == "pending"
         job.status, job.fence, job.attempt = "processing", job.fence + 1, job.attempt + 1
-        job.alone = alone
+        job.alone, job.begun = alone, False
         assert (one.fence, one.attempt, one.alone) == (job.fence, job.attempt, alone)
         self.given.append(one)
 
@@ -189,7 +190,7 @@ class QueueMachine(RuleBasedStateMachine):
         assert {job.id for job in taken} == silent
         for job_id in silent:
             job = self.jobs[job_id]
-            job.rescues += count_deaths
+            job.rescues += count_deaths and job.begun
             job.attempt = max(0, job.attempt - 1)
             fatal = POISON_RESCUES if job.alone else MAX_RESCUES
             job.leave("rescued", "failed" if job.rescues >= fatal else "pending")
@@ -231,7 +232,7 @@ class QueueMachine(RuleBasedStateMachine):
             return
         if passed:
             job = self.jobs[one.id]
-            job.expired = False
+            job.expired, job.begun = False, True
             job.progress = max(job.progress, progress)
             job.rescues = 0 if finished else job.rescues
 
@@ -283,7 +284,7 @@ class QueueMachine(RuleBasedStateMachine):
             return
         assert job.status in {*ACTIVE, "cancelled"}
         if job.status in ACTIVE:
-            job.cancel_asked = True
+            job.cancel_asked = job.begun = True
             job.status = "cancelled" if job.status == "pending" else job.status
 
     @rule(data=st.data())

@@ -142,7 +142,7 @@ def _claim_of_suspect() -> Any:
 
 def _rescue(*, count_deaths: bool, only_listed: bool) -> Any:
     """The UPDATE that requeues jobs with an expired lease, or ends cancelled and poison ones."""
-    is_death = ~_worker_is_alive() if count_deaths else false()
+    is_death = has_begun() & ~_worker_is_alive() if count_deaths else false()
     expired = _expired_jobs(is_death, only_listed=only_listed)
     cancelled = Job.cancel_requested_at.is_not(None)
     deaths = Job.rescues + case((expired.c.is_death, 1), else_=0)
@@ -203,6 +203,14 @@ def _expired_jobs(is_death: Any, *, only_listed: bool) -> Any:
 def _rescue_array(rows: Any, column: Any) -> Any:
     """The rows of a query as an array, for the statement that rescues jobs."""
     return func.array(rows.scalar_subquery(), type_=ARRAY(column.type))
+
+
+def has_begun() -> Any:
+    """SQL condition: the job has written something since its claim.
+
+    Opening the scan is its first write, before any request. Heartbeats leave `updated_at` as it is.
+    """
+    return Job.updated_at.is_distinct_from(Job.started_at)
 
 
 def _worker_is_alive() -> Any:
@@ -306,9 +314,10 @@ async def rescue(
       counted without a finished document in between;
     - pending otherwise, with a growing delay, and as a suspect after `SUSPECT_RESCUES` deaths.
 
-    A death is counted unless the worker was seen after the lease had expired. `count_deaths=False`
-    counts none: the database was unavailable, so no worker could renew a lease. The record of the
-    attempt distinguishes the two: only a counted death can be forgiven later.
+    A death is counted unless the job had not begun, or the worker was seen after the lease had
+    expired. `count_deaths=False` counts none: the database was unavailable, so no worker could
+    renew a lease. The record of the attempt distinguishes the two: only a counted death can be
+    forgiven later.
     """
     statement = RESCUE[count_deaths, only is not None]
     rows = (await session.execute(statement, {"only": list(only or ())})).all()

@@ -11,13 +11,14 @@ from sqlalchemy import func, select
 
 from siteatlas.queue.claims import MAX_RESCUES, POISON_RESCUES, release_orphans, rescue
 from siteatlas.queue.fence import Claim
-from siteatlas.queue.leases import forgive_rescues, report_progress
+from siteatlas.queue.leases import forgive_rescues, heartbeat, report_progress
 from siteatlas.queue.workers import WorkerReport, report_worker
 from siteatlas.storage.models import JobAttempt
 from siteatlas.storage.session import get_background_session
 from tests.fixtures.queue import (
     LEASE,
     Priority,
+    begin,
     change,
     job_of,
     let_lease_expire,
@@ -80,7 +81,7 @@ async def test_a_living_lease_is_not_rescued() -> None:
 @pytest.mark.criterion("scheduler-sets-no-status", "failures-isolated", "recovery")
 async def test_an_expired_lease_is_rescued_at_once_and_the_attempt_refunded() -> None:
     submitted = await submit("example.com")
-    await take_one()
+    await begin(await take_one())
     await let_lease_expire(submitted.id)
     await rescue_all()
     job = await job_of(submitted.id)
@@ -89,11 +90,17 @@ async def test_an_expired_lease_is_rescued_at_once_and_the_attempt_refunded() ->
 
 
 async def die(job_id: int, take: Callable[[], Awaitable[Claim]]) -> None:
-    """Let a worker take the job and die with it."""
+    """Let a worker take the job, begin it and die with it."""
     await change(job_id, run_at=func.now())
-    await take()
+    await begin(await take())
     await let_lease_expire(job_id)
     await rescue_all()
+
+
+async def beat(claim: Claim) -> None:
+    """Renew the lease of a job that has not begun."""
+    async with get_background_session() as session, session.begin():
+        await heartbeat(session, [claim], LEASE)
 
 
 async def codes_of_attempts(job_id: int) -> list[str | None]:
@@ -112,6 +119,18 @@ async def test_the_third_death_without_a_finished_document_is_poison() -> None:
     assert (job.status, job.error_code) == ("failed", "poison")
 
 
+async def test_a_job_that_had_not_begun_is_not_blamed_for_the_death_of_its_worker() -> None:
+    submitted = await submit("example.com")
+    for _ in range(POISON_RESCUES):
+        claim = await take_one()
+        await beat(claim)
+        await let_lease_expire(submitted.id)
+        await rescue_all()
+    job = await job_of(submitted.id)
+    assert (job.status, job.rescues, job.attempt) == ("pending", 0, 0)
+    assert await codes_of_attempts(submitted.id) == ["lease_lost"] * POISON_RESCUES
+
+
 async def test_after_two_deaths_a_job_is_not_claimed_with_others() -> None:
     suspect = await submit("suspect.example.com")
     await die(suspect.id, take_one)
@@ -126,7 +145,7 @@ async def test_after_two_deaths_a_job_is_not_claimed_with_others() -> None:
 async def test_a_job_that_never_ran_alone_is_poison_after_six_deaths() -> None:
     submitted = await submit("example.com")
     await change(submitted.id, rescues=1)
-    await take_one()
+    await begin(await take_one())
     await change(submitted.id, rescues=MAX_RESCUES - 2)
     await let_lease_expire(submitted.id)
     await rescue_all()
@@ -139,7 +158,7 @@ async def test_a_job_that_never_ran_alone_is_poison_after_six_deaths() -> None:
 
 async def test_a_job_of_a_worker_that_was_seen_later_is_rescued_without_blame() -> None:
     submitted = await submit("example.com")
-    await take_one("worker-a")
+    await begin(await take_one("worker-a"))
     async with get_background_session() as session, session.begin():
         await report_worker(session, WorkerReport("worker-a", "host", 1, "1", slots=1, running=1))
     await let_lease_expire(submitted.id)
@@ -151,6 +170,7 @@ async def test_a_job_of_a_worker_that_was_seen_later_is_rescued_without_blame() 
 async def test_a_living_worker_takes_the_blame_back_once() -> None:
     submitted = await submit("example.com")
     claim = await take_one("worker-a")
+    await begin(claim)
     await let_lease_expire(submitted.id)
     await rescue_all()
     assert (await job_of(submitted.id)).rescues == 1
@@ -168,6 +188,7 @@ async def test_the_pardon_of_a_rescue_without_blame_keeps_an_earlier_death(
     submitted = await submit("example.com")
     await die(submitted.id, take_one)
     claim = await take_one("worker-a")
+    await begin(claim)
     await let_lease_expire(submitted.id)
     async with get_background_session() as session, session.begin():
         if worker_lives:
@@ -215,7 +236,7 @@ async def test_a_rescued_job_that_was_asked_to_stop_is_cancelled() -> None:
 async def test_a_rescue_after_an_outage_of_the_database_blames_no_job() -> None:
     job = await submit("example.com")
     for _ in range(POISON_RESCUES + 1):
-        await take_one()
+        await begin(await take_one())
         await let_lease_expire(job.id)
         async with get_background_session() as session, session.begin():
             (rescued,) = await rescue(session, count_deaths=False)

@@ -16,7 +16,7 @@ from siteatlas.scheduler.consumer import Consumer
 from siteatlas.storage.models import Domain, Job, JobAttempt
 from siteatlas.storage.session import Database, get_background_session
 from tests.fixtures.pipeline import pages, settings_for, submit_server, urlset, work
-from tests.fixtures.queue import job_of, let_lease_expire, submit, take, take_one
+from tests.fixtures.queue import begin, job_of, let_lease_expire, submit, take, take_one
 from tests.fixtures.site_server import SiteServer
 
 
@@ -92,6 +92,7 @@ async def test_a_locked_site_delays_the_rescue_of_its_job_alone():
     await submit("https://free.example")
     locked, free = await take(2, "worker-gone")
     for one in (locked, free):
+        await begin(one)
         async with get_background_session() as session, session.begin():
             job = (await session.execute(select(Job).where(Job.id == one.id))).scalar_one()
             job.rescues, job.alone = 5, True

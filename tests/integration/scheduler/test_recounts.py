@@ -21,7 +21,7 @@ from siteatlas.storage.session import AsyncSession, get_background_session
 from siteatlas.storage.statements.domain_results import count_domain
 from tests.fixtures.database import transaction
 from tests.fixtures.pipeline import rows_of, settings_for, submit_server
-from tests.fixtures.queue import change, job_of, let_lease_expire, submit, take_one
+from tests.fixtures.queue import begin, change, job_of, let_lease_expire, submit, take_one
 from tests.fixtures.records import add_unfinished_scan
 from tests.fixtures.site_server import SiteServer
 from tests.fixtures.waiting import wait_until
@@ -39,7 +39,7 @@ async def dying_job() -> int:
     submitted = await submit("example.com")
     async with transaction() as session:
         await add_unfinished_scan(session, submitted.id)
-    await take_one()
+    await begin(await take_one())
     await change(submitted.id, alone=True, rescues=POISON_RESCUES - 1)
     await let_lease_expire(submitted.id)
     return submitted.id
