@@ -39,6 +39,7 @@ from siteatlas.queue.fence import Claim
 from siteatlas.queue.leases import heartbeat, report_progress
 from siteatlas.queue.operator_actions import cancel, retry
 from siteatlas.queue.submission import submit_site
+from siteatlas.queue.suspects import clear_suspect, mark_alone
 from siteatlas.storage.models import LOCAL_USER_ID, Job, JobAttempt
 from siteatlas.storage.session import AsyncSession, get_background_session
 
@@ -146,7 +147,7 @@ class QueueMachine(RuleBasedStateMachine):
         waiting = [job for job in self._waiting() if job.rescues < SUSPECT_RESCUES]
         assert len(taken) == min(limit, len(waiting))
         for one in taken:
-            self._take(one, alone=False)
+            self._take(one, suspect=False)
 
     @rule(worker=st.sampled_from(("one", "two")))
     def claim_suspect(self, worker: str) -> None:
@@ -155,18 +156,33 @@ class QueueMachine(RuleBasedStateMachine):
         assert (taken is None) == (not suspects)
         if taken is not None:
             assert self.jobs[taken.id] in suspects
-            self._take(taken, alone=True)
+            self._take(taken, suspect=True)
 
     def _waiting(self) -> list[Known]:
         return [job for job in self.jobs.values() if job.status == "pending"]
 
-    def _take(self, one: Claim, *, alone: bool) -> None:
+    def _take(self, one: Claim, *, suspect: bool) -> None:
         job = self.jobs[one.id]
         assert job.status == "pending"
         job.status, job.fence, job.attempt = "processing", job.fence + 1, job.attempt + 1
-        job.alone, job.begun = alone, False
-        assert (one.fence, one.attempt, one.alone) == (job.fence, job.attempt, alone)
+        job.alone = job.begun = False
+        assert (one.fence, one.attempt, one.is_suspect) == (job.fence, job.attempt, suspect)
         self.given.append(one)
+
+    @rule(data=st.data())
+    def isolate(self, data: st.DataObject) -> None:
+        one = data.draw(self._holder())
+        passed, _ = self._guarded(one, lambda s: mark_alone(s, one))
+        if passed:
+            self.jobs[one.id].alone = True
+
+    @rule(data=st.data())
+    def survive_alone(self, data: st.DataObject) -> None:
+        one = data.draw(self._holder())
+        self._in_session(lambda s: clear_suspect(s, one))
+        job = self.jobs[one.id]
+        if self._holds(one) and job.alone:
+            job.alone, job.rescues = False, 0
 
     @rule()
     def time_comes(self) -> None:
@@ -235,6 +251,7 @@ class QueueMachine(RuleBasedStateMachine):
             job.expired, job.begun = False, True
             job.progress = max(job.progress, progress)
             job.rescues = 0 if finished else job.rescues
+            job.alone = job.alone and not finished
 
     @rule(data=st.data())
     def complete(self, data: st.DataObject) -> None:
@@ -317,6 +334,7 @@ class QueueMachine(RuleBasedStateMachine):
         for row in rows:
             known = self.jobs[row.id]
             assert abs(row.progress - known.progress) < 1e-6
+            assert row.alone == known.alone
             assert (row.lease_until is not None) == (row.status == "processing")
             assert (row.finished_at is not None) == (row.status not in ACTIVE)
             if row.status == "completed":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,11 +13,13 @@ class JobActivity:
 
     `ending` is set before the transaction that ends the job: from then on only the fence tells
     whether the job is still ours, for the heartbeat may see it ended before we do.
+    `document_committed` is set with the first finished document of this attempt.
     """
 
     def __init__(self) -> None:
         self._last = time.monotonic()
         self.ending = False
+        self.document_committed = asyncio.Event()
 
     @contextmanager
     def mark_ending(self) -> Iterator[None]:

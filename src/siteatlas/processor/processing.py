@@ -173,7 +173,7 @@ class Processor:
         """Scan the site of a claimed job and publish the result; save the rows read if it fails."""
         scan = await self._open(claim, address)
         recorder = Recorder(
-            claim, scan, lease_seconds=self._settings.lease_seconds, budget=self._budget
+            claim, scan, activity, lease_seconds=self._settings.lease_seconds, budget=self._budget
         )
         try:
             with activity.mark_ending():

@@ -68,10 +68,17 @@ class Recorder:
     """Records one scan for one claim. `record` each event, then `finish`; `abandon` always."""
 
     def __init__(
-        self, claim: Claim, scan: OpenedScan, *, lease_seconds: float, budget: EntryMemoryBudget
+        self,
+        claim: Claim,
+        scan: OpenedScan,
+        activity: JobActivity,
+        *,
+        lease_seconds: float,
+        budget: EntryMemoryBudget,
     ) -> None:
         self._claim = claim
         self._scan = scan
+        self._activity = activity
         self._budget = budget
         self._documents = DocumentRegistry(scan.known.by_id.values())
         self._comparison = Comparison()
@@ -81,7 +88,7 @@ class Recorder:
         self._batch_started = time.monotonic()
         self._recording = asyncio.Lock()
         self._writer = BatchWriter(
-            claim, scan, lease_seconds=lease_seconds, on_committed=self._free_memory
+            claim, scan, lease_seconds=lease_seconds, on_committed=self._on_committed
         )
         done = [sitemap for sitemap in scan.known.by_id.values() if sitemap.state in DONE]
         self._listed, self._ended = HashArrays(FEW_ARRAYS), HashArrays(FEW_ARRAYS)
@@ -336,8 +343,10 @@ class Recorder:
         self._batch_started = time.monotonic()
         return batch
 
-    def _free_memory(self, batch: WriteBatch) -> None:
-        """Return the memory of a committed batch to the budget."""
+    def _on_committed(self, batch: WriteBatch) -> None:
+        """Return the memory of a committed batch to the budget; note its finished documents."""
+        if batch.closed:
+            self._activity.document_committed.set()
         self._held_bytes -= batch.counted_size
         self._budget.free(batch.counted_size)
 
@@ -358,13 +367,9 @@ class Recorder:
         # Listed documents stay unrequested after a limit, or a redirect to another document.
         unrequested = self._scan.resumed or len(self._listed) > len(self._ended)
         robots = tuple(self._robots.values())
+        batch = self.next_batch()
         return FinishedScan(
-            self.next_batch(),
-            self.reasons,
-            unrequested,
-            self._origin,
-            robots,
-            self._skipped_sitemaps,
+            batch, self.reasons, unrequested, self._origin, robots, self._skipped_sitemaps
         )
 
     async def flush(self) -> None:

@@ -6,7 +6,7 @@ The statements of a poll are constants: building one takes about as long as runn
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import cache
 from itertools import product
@@ -15,7 +15,6 @@ from uuid import UUID
 
 from sqlalchemy import (
     ARRAY,
-    Boolean,
     Interval,
     all_,
     and_,
@@ -103,7 +102,7 @@ def _claim_update() -> Any:
             fence=JOBS.c.fence + queue_literal(1),
             attempt=JOBS.c.attempt + queue_literal(1),
             worker_id=bindparam("claiming_worker"),
-            alone=bindparam("isolated", type_=Boolean()),
+            alone=false(),
             lease_until=func.now() + bindparam("lease", type_=Interval()),
             heartbeat_at=func.now(),
             started_at=func.now(),
@@ -279,11 +278,12 @@ async def claim_suspect(
 ) -> Claim | None:
     """Claim one pending job that was running at two deaths; it must run alone in its process.
 
-    Only then does another death show that it was this job that killed the worker.
+    Only then does another death show that it was this job that killed the worker: the process
+    calls `suspects.mark_alone` when the other jobs have ended.
     """
-    values = {**_claim_params(worker_id, lease_seconds), "isolated": True}
+    values = _claim_params(worker_id, lease_seconds)
     job = (await session.execute(CLAIM_SUSPECT, values)).one_or_none()
-    return Claim.from_job(job) if job else None
+    return replace(Claim.from_job(job), is_suspect=True) if job else None
 
 
 async def claim_one(
@@ -299,7 +299,7 @@ async def claim_one(
 def _claim_params(worker_id: str, lease_seconds: float) -> dict[str, Any]:
     """The parameters of the UPDATE that claims jobs."""
     lease = timedelta(seconds=lease_seconds)
-    return {"claiming_worker": worker_id, "lease": lease, "isolated": False}
+    return {"claiming_worker": worker_id, "lease": lease}
 
 
 async def rescue(

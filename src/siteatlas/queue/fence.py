@@ -51,6 +51,8 @@ RENEW_LEASE = (
             JOBS.c.result_data,
         ),
         rescues=case((bindparam("finished", type_=Boolean()), 0), else_=JOBS.c.rescues),
+        # Other jobs may run beside a suspect from then on.
+        alone=and_(JOBS.c.alone, ~bindparam("finished", type_=Boolean())),
         snoozes=case((bindparam("read", type_=Boolean()), 0), else_=JOBS.c.snoozes),
         updated_at=func.now(),
     )
@@ -77,13 +79,15 @@ CLAIM_COLUMNS = (
     JOBS.c.created_at,
     JOBS.c.run_at,
     JOBS.c.priority,
-    JOBS.c.alone,
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """The right to work on a job, valid as long as the job has this fence."""
+    """The right to work on a job, valid as long as the job has this fence.
+
+    `is_suspect`: the job may have killed its workers, so it must run alone in its process.
+    """
 
     id: int
     job_id: UUID
@@ -98,7 +102,7 @@ class Claim:
     created_by: UUID
     created_at: datetime
     priority: int = 0
-    alone: bool = False
+    is_suspect: bool = False
     child_filter: ChildFilter | None = None
 
     @property
@@ -137,7 +141,6 @@ class Claim:
             created_by=job.created_by,
             created_at=job.created_at,
             priority=job.priority,
-            alone=job.alone,
             child_filter=ChildFilter.stored(metadata.get("child_filter")),
         )
 

@@ -10,7 +10,6 @@ import asyncio
 import os
 import secrets
 import socket
-import time
 from contextlib import suppress
 
 from siteatlas import __version__
@@ -29,6 +28,7 @@ from siteatlas.queue.fence import Claim
 from siteatlas.queue.statuses import UNPUBLISHED
 from siteatlas.queue.workers import WorkerReport, sign_off_worker
 from siteatlas.scheduler.clocks import TickTimes
+from siteatlas.scheduler.isolation import GRACE_SECONDS, STOP_SECONDS, Isolation
 from siteatlas.scheduler.lease_keeper import LeaseKeeper
 from siteatlas.scheduler.liveness import run_until
 from siteatlas.scheduler.outages import DatabaseUptime, ResilientLoop
@@ -50,13 +50,10 @@ from siteatlas.storage.session import AsyncSession, get_queue_session
 
 log = get_logger("scheduler")
 
-GRACE_SECONDS = 3.0
 LAST_CLAIM_SECONDS = 2.0
-STOP_SECONDS = 11.0
 FINAL_WRITE_SECONDS = 5.0
 FINAL_RECOUNT_SECONDS = 2.0
 SIGN_OFF_SECONDS = 2.0
-ISOLATION_SECONDS = 60.0
 SHORT_LEASE_SECONDS = 10.0
 DISPLACED_PAUSE_SECONDS = 60.0
 LOST = "lost"
@@ -80,8 +77,7 @@ class Consumer:
         self._polling = Polling()
         self._slots = Slots(settings.concurrency, self._poll_for_free_slots)
         self._concurrency = ConcurrencyLimit(settings.concurrency, self._lease_seconds)
-        self._suspect: RunningJob | None = None
-        self._next_suspect_at = 0.0
+        self._isolation = Isolation(self._slots, self._polling.poll_now)
         self._recounts = Recounts()
         self._rescuer = Rescuer(self._recounts)
         self._claim_lock = asyncio.Lock()
@@ -161,7 +157,7 @@ class Consumer:
         # One at a time: the poll, the tick and run_once would otherwise claim for the same slots.
         async with self._claim_lock:
             # A suspect runs alone, so that its next death can only be its own.
-            if self._stopping or self._suspect is not None:
+            if self._stopping or self._isolation.is_active:
                 return []
             # Many waiting jobs must not keep others out of a process (decision 0022).
             for job in self._slots.jobs_to_displace():
@@ -235,7 +231,7 @@ class Consumer:
         self, session: AsyncSession, capacity: Capacity, *, suspects: bool
     ) -> list[Claim]:
         """Claim one suspect, to run alone, or as many other jobs as there is capacity for."""
-        suspects_wait = time.monotonic() < self._next_suspect_at
+        suspects_wait = self._isolation.is_paused
         if suspects and not suspects_wait and (suspect := await self._claim_suspect(session)):
             return [suspect]
         claims = await claim(
@@ -246,7 +242,9 @@ class Consumer:
             background=capacity.background,
             users_at_limit=capacity.users_at_limit,
         )
-        if suspects and suspects_wait and not claims and not self._slots.running:
+        if claims:
+            self._isolation.end_series()
+        elif suspects and suspects_wait and not self._slots.jobs():
             suspect = await self._claim_suspect(session)
             return [suspect] if suspect else []
         return claims
@@ -259,8 +257,8 @@ class Consumer:
         log.info("job_claimed", job_id=str(claim.job_id), domain=claim.domain, fence=claim.fence)
         site, user = slot_shares(claim, self._policy)
         job = RunningJob(claim, site=site, user=user)
-        if claim.alone:
-            self._suspect = job
+        if claim.is_suspect:
+            self._isolation.reserve(job)
             self._slots.add_parked(job)
         else:
             self._slots.add(job)
@@ -272,8 +270,7 @@ class Consumer:
         status: JobStatus | None = None
         parking = Parking(self._slots, job)
         try:
-            if job is self._suspect:
-                await self._release_other_jobs(job)
+            await self._isolation.isolate(job)
             await self._slots.resume(job)
             with observe_waits(parking.waits), interactive_job(job.is_interactive):
                 status = await self._processor.run(job.claim, job.activity)
@@ -299,31 +296,12 @@ class Consumer:
         if status in UNPUBLISHED:
             self._recounts.start(job.claim.id)
         self._slots.remove(job)
-        self._end_isolation(job)
+        self._isolation.end(job)
         self._poll_for_free_slots()
 
     def _poll_for_free_slots(self) -> None:
         """Schedule a poll for slots that became free."""
         self._polling.poll_for_free_slots(few=self._slots.few_are_free)
-
-    async def _release_other_jobs(self, suspect: RunningJob) -> None:
-        """A suspect runs alone for a limited time, so that a crash can be attributed to it."""
-        log.warning("job_isolated", job_id=str(suspect.claim.job_id), domain=suspect.claim.domain)
-        others = [job for job in self._slots.jobs() if job is not suspect]
-        tasks = [job.task for job in others if job.task is not None]
-        if tasks:
-            await asyncio.wait(tasks, timeout=GRACE_SECONDS)
-            for job in others:
-                job.stop(StopReason.SHUTDOWN)
-            await asyncio.wait(tasks, timeout=STOP_SECONDS)
-        asyncio.get_running_loop().call_later(ISOLATION_SECONDS, self._end_isolation, suspect)
-
-    def _end_isolation(self, suspect: RunningJob) -> None:
-        """Let other jobs run again, for at least as long, before the next suspect is claimed."""
-        if self._suspect is suspect:
-            self._suspect = None
-            self._next_suspect_at = time.monotonic() + ISOLATION_SECONDS
-            self._polling.poll_now()
 
     async def _record_stop(self, job: RunningJob) -> JobStatus | None:
         """Record in the queue why a job was stopped, if this worker still holds its claim."""

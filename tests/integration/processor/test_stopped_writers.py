@@ -9,6 +9,7 @@ from sqlalchemy import func, select, text
 
 from siteatlas.errors import DatabaseError
 from siteatlas.processor.documents import OpenedScan
+from siteatlas.processor.job_activity import JobActivity
 from siteatlas.processor.memory_budget import EntryMemoryBudget
 from siteatlas.processor.recorder import Recorder
 from siteatlas.queue.fence import Claim
@@ -67,7 +68,7 @@ async def recorder_of(claim: Claim) -> Recorder:
         )
         known = await load_sitemaps(session, claim.domain_id, scan_id, resumed=False)
     scan = OpenedScan(scan_id, claim.domain_id, "example.com", resumed=False, known=known)
-    return Recorder(claim, scan, lease_seconds=LEASE, budget=EntryMemoryBudget())
+    return Recorder(claim, scan, JobActivity(), lease_seconds=LEASE, budget=EntryMemoryBudget())
 
 
 async def stopped_in_the_middle(events: list[ScanEvent]) -> None:

@@ -9,9 +9,13 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import func, select
 
+from siteatlas.errors import LeaseLost
 from siteatlas.queue.claims import MAX_RESCUES, POISON_RESCUES, release_orphans, rescue
+from siteatlas.queue.completion import release
+from siteatlas.queue.fair_order import SUSPECT_RESCUES
 from siteatlas.queue.fence import Claim
 from siteatlas.queue.leases import forgive_rescues, heartbeat, report_progress
+from siteatlas.queue.suspects import clear_suspect, mark_alone
 from siteatlas.queue.workers import WorkerReport, report_worker
 from siteatlas.storage.models import JobAttempt
 from siteatlas.storage.session import get_background_session
@@ -97,6 +101,14 @@ async def die(job_id: int, take: Callable[[], Awaitable[Claim]]) -> None:
     await rescue_all()
 
 
+async def take_isolated() -> Claim:
+    """Claim the one suspect, and let the other jobs of the worker end."""
+    claim = await take_suspect()
+    async with get_background_session() as session, session.begin():
+        await mark_alone(session, claim)
+    return claim
+
+
 async def beat(claim: Claim) -> None:
     """Renew the lease of a job that has not begun."""
     async with get_background_session() as session, session.begin():
@@ -114,9 +126,18 @@ async def test_the_third_death_without_a_finished_document_is_poison() -> None:
     submitted = await submit("example.com")
     await die(submitted.id, take_one)
     await die(submitted.id, take_one)
-    await die(submitted.id, take_suspect)
+    await die(submitted.id, take_isolated)
     job = await job_of(submitted.id)
     assert (job.status, job.error_code) == ("failed", "poison")
+
+
+async def test_the_third_death_is_no_poison_while_other_jobs_still_run() -> None:
+    submitted = await submit("example.com")
+    await die(submitted.id, take_one)
+    await die(submitted.id, take_one)
+    await die(submitted.id, take_suspect)
+    job = await job_of(submitted.id)
+    assert (job.status, job.rescues) == ("pending", 3)
 
 
 async def test_a_job_that_had_not_begun_is_not_blamed_for_the_death_of_its_worker() -> None:
@@ -131,6 +152,34 @@ async def test_a_job_that_had_not_begun_is_not_blamed_for_the_death_of_its_worke
     assert await codes_of_attempts(submitted.id) == ["lease_lost"] * POISON_RESCUES
 
 
+async def test_a_suspect_that_survived_alone_is_claimed_like_any_other_job() -> None:
+    submitted = await submit("example.com")
+    await change(submitted.id, rescues=2)
+    claim = await take_isolated()
+    async with get_background_session() as session, session.begin():
+        await clear_suspect(session, claim)
+        await release(session, claim)
+    job = await job_of(submitted.id)
+    assert (job.rescues, job.alone) == (0, False)
+    assert not (await take_one()).is_suspect
+
+
+async def test_an_overtaken_holder_neither_isolates_nor_clears_a_job() -> None:
+    submitted = await submit("example.com")
+    await change(submitted.id, rescues=2)
+    overtaken = await take_suspect("worker-a")
+    await let_lease_expire(submitted.id)
+    await rescue_all()
+    await change(submitted.id, run_at=func.now())
+    holder = await take_isolated()
+    async with get_background_session() as session, session.begin():
+        with pytest.raises(LeaseLost):
+            await mark_alone(session, overtaken)
+        await clear_suspect(session, overtaken)
+    job = await job_of(submitted.id)
+    assert (job.fence, job.rescues, job.alone) == (holder.fence, 2, True)
+
+
 async def test_after_two_deaths_a_job_is_not_claimed_with_others() -> None:
     suspect = await submit("suspect.example.com")
     await die(suspect.id, take_one)
@@ -139,20 +188,17 @@ async def test_after_two_deaths_a_job_is_not_claimed_with_others() -> None:
     await submit("innocent.example.com")
     assert [claim.domain for claim in await take(10)] == ["innocent.example.com"]
     claim = await take_suspect()
-    assert (claim.id, claim.alone) == (suspect.id, True)
+    assert (claim.id, claim.is_suspect) == (suspect.id, True)
+    assert not (await job_of(suspect.id)).alone
 
 
 async def test_a_job_that_never_ran_alone_is_poison_after_six_deaths() -> None:
     submitted = await submit("example.com")
-    await change(submitted.id, rescues=1)
-    await begin(await take_one())
-    await change(submitted.id, rescues=MAX_RESCUES - 2)
-    await let_lease_expire(submitted.id)
-    await rescue_all()
-    assert (await job_of(submitted.id)).status == "pending"
-    await change(submitted.id, status="processing", fence=2)
-    await let_lease_expire(submitted.id)
-    await rescue_all()
+    for deaths in range(1, MAX_RESCUES):
+        await die(submitted.id, take_one if deaths <= SUSPECT_RESCUES else take_suspect)
+        job = await job_of(submitted.id)
+        assert (job.status, job.rescues) == ("pending", deaths)
+    await die(submitted.id, take_suspect)
     assert (await job_of(submitted.id)).error_code == "poison"
 
 

@@ -9,7 +9,7 @@ from zlib import crc32
 
 import pytest
 from aiohttp import web
-from sqlalchemy import delete, func, select
+from sqlalchemy import delete, select
 
 from siteatlas.meters import meters
 from siteatlas.net.address import WebAddress
@@ -27,7 +27,7 @@ from siteatlas.storage.session import (
     get_job_session,
 )
 from tests.fixtures.pipeline import index, pages, rows_of, submit_server, urlset
-from tests.fixtures.queue import Priority, change, job_of, submit
+from tests.fixtures.queue import Priority, job_of, submit
 from tests.fixtures.site_server import SiteServer
 from tests.fixtures.waiting import wait_until
 
@@ -157,55 +157,6 @@ async def test_many_hosts_of_one_domain_get_a_part_of_the_slots():
             consumer.wake()
             await wait_until(lambda: has_ended(batch.id))
             assert len(hostile.paths) == 2
-
-
-async def test_a_suspect_runs_alone_and_the_others_come_back():
-    gate = asyncio.Event()
-
-    async def slow(_request: web.BaseRequest) -> str:
-        await gate.wait()
-        return urlset(["http://127.0.0.1/a"])
-
-    async with (
-        SiteServer({"/sitemap.xml": slow}) as other,
-        SiteServer({"/sitemap.xml": slow}) as suspected,
-    ):
-        first = await submit_server(other)
-        async with working(concurrency=4) as consumer:
-            await wait_until(lambda: "/sitemap.xml" in other.paths)
-            suspect = await submit_server(suspected)
-            await change(suspect.id, rescues=2, run_at=func.now())
-            consumer.wake()
-            await wait_until(lambda: "/sitemap.xml" in suspected.paths)
-            assert await statuses() == ["pending", "processing"]
-            assert (await job_of(suspect.id)).alone
-            gate.set()
-            await wait_until(lambda: has_ended(suspect.id))
-            await wait_until(lambda: has_ended(first.id))
-    assert await statuses() == ["completed", "completed"]
-
-
-async def test_suspects_let_the_others_work_in_between():
-    async with honest_site() as one, honest_site() as another, honest_site() as honest:
-        first, second = await submit_server(one), await submit_server(another)
-        for suspect in (first, second):
-            await change(suspect.id, rescues=2, run_at=func.now())
-        other = await submit_server(honest)
-        async with working(concurrency=4):
-            await wait_until(lambda: has_ended(second.id))
-    started = [(await job_of(job.id)).started_at for job in (first, other, second)]
-    assert started == sorted(filter(None, started))
-
-
-async def test_a_suspect_does_not_wait_where_nobody_else_does():
-    async with honest_site() as one, honest_site() as another:
-        jobs = [await submit_server(one), await submit_server(another)]
-        for job in jobs:
-            await change(job.id, rescues=2, run_at=func.now())
-        async with working(concurrency=4):
-            await wait_until(lambda: has_ended(jobs[0].id))
-            await wait_until(lambda: has_ended(jobs[1].id))
-    assert await statuses() == ["completed", "completed"]
 
 
 async def test_a_running_process_keeps_no_list_of_the_jobs_it_ended():

@@ -44,7 +44,7 @@ class Job(Base):
     """One piece of work, from its submission to its end.
 
     `fence` grows with every claim and never goes back; together with `id` it is the right to
-    write. `attempt` may be refunded. `alone`: it was claimed to run without others in its process.
+    write. `attempt` may be refunded. `alone`: no other job runs in its process.
     `shared`: another user than `created_by` submitted the same site meanwhile.
     `lease_until` has no index, so that heartbeats stay HOT.
     Other programs may keep jobs in the same table: only rows of the type `SITEMAP_JOB` are ever
