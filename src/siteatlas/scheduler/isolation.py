@@ -17,7 +17,7 @@ from siteatlas.queue.suspects import clear_suspect, mark_alone
 from siteatlas.scheduler.outages import ResilientLoop
 from siteatlas.scheduler.slots import RunningJob, Slots, StopReason
 from siteatlas.storage.retry import retry_when_busy
-from siteatlas.storage.session import get_background_session
+from siteatlas.storage.session import get_queue_session
 
 log = get_logger("scheduler")
 
@@ -123,7 +123,7 @@ async def _record_isolation(claim: Claim) -> None:
 
 @retry_when_busy
 async def _mark_alone(claim: Claim) -> None:
-    async with get_background_session() as session, session.begin():
+    async with get_queue_session() as session, session.begin():
         await mark_alone(session, claim)
 
 
@@ -132,6 +132,6 @@ async def _clear_when_possible(claim: Claim) -> None:
     resilient_loop, is_cleared = ResilientLoop("isolation"), False
     while not is_cleared:
         async with resilient_loop.iteration():
-            async with get_background_session() as session, session.begin():
+            async with get_queue_session() as session, session.begin():
                 await clear_suspect(session, claim)
             is_cleared = True
