@@ -245,6 +245,8 @@ class Slots:
             if self._may_run(job):
                 self._parked.discard(job)
                 self._running.add(job)
+                # Here, because a heartbeat may come before the next step of the job's task.
+                job.activity.record_event()
                 ready.set_result(None)
         if self.free and (self._ran_out_of_slots or self._passed_over - self.users_at_limit()):
             self._on_free()

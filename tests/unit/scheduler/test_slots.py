@@ -169,6 +169,23 @@ async def test_one_site_gets_a_quarter_of_the_slots():
     assert slots.running == 9
 
 
+async def test_a_job_that_waited_long_for_its_slot_counts_as_active_once_it_has_one():
+    slots = Slots(32)
+    jobs = [batch_job("example.com") for _ in range(slots.max_per_site + 1)]
+    for job in jobs:
+        slots.add(job)
+    waiting = jobs[-1]
+    waiting.activity._last -= 1000
+    back = asyncio.create_task(slots.resume(waiting))
+    await asyncio.sleep(0)
+    assert waiting.activity.idle_seconds() > 900
+    slots.remove(jobs[0])
+    # Before the task that waits for the slot takes its next step.
+    assert (slots.is_parked(waiting), back.done()) == (False, False)
+    assert waiting.activity.idle_seconds() < 1
+    await back
+
+
 async def test_one_user_never_gets_all_slots():
     slots, user = Slots(8), uuid4()
     for _ in range(8):
