@@ -12,13 +12,15 @@ class JobActivity:
     """Updated by the processor at every event; read by the heartbeat of the worker.
 
     `ending` is set before the transaction that ends the job: from then on only the fence tells
-    whether the job is still ours, for the heartbeat may see it ended before we do.
-    `document_committed` is set with the first finished document of this attempt.
+    whether the job is still ours, for the heartbeat may see it ended before we do. `lease_lost` is
+    set when the fence refused a write, `document_committed` with the first finished document of
+    this attempt.
     """
 
     def __init__(self) -> None:
         self._last = time.monotonic()
         self.ending = False
+        self.lease_lost = False
         self.document_committed = asyncio.Event()
 
     @contextmanager

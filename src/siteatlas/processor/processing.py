@@ -126,6 +126,7 @@ class Processor:
             except LeaseLost:
                 log.warning("lease_lost", fence=claim.fence)
                 meters.lease_losses += 1
+                activity.lease_lost = True
                 return None
             if status in FINAL_STATUSES:
                 meters.jobs_ended[status.value] += 1

@@ -293,6 +293,8 @@ class Consumer:
             self._concurrency.increase()
         else:
             self._leases.record_loss(job.claim)
+        if job.lease_lost:
+            self._concurrency.reduce(self._slots.running)
         if status in UNPUBLISHED:
             self._recounts.start(job.claim.id)
         self._slots.remove(job)
@@ -308,7 +310,6 @@ class Consumer:
         if job.stop_reason is StopReason.LEASE_LOST:
             log.warning("lease_lost", job_id=str(job.claim.job_id), fence=job.claim.fence)
             meters.lease_losses += 1
-            self._concurrency.reduce(self._slots.running)
             return None
         try:
             async with asyncio.timeout(FINAL_WRITE_SECONDS):

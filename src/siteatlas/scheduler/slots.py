@@ -64,6 +64,11 @@ class RunningJob:
         """Whether a user waits for this running job, so that it may use the reserved slots."""
         return self.claim.priority == Priority.INTERACTIVE
 
+    @property
+    def lease_lost(self) -> bool:
+        """Whether another worker may have this job: by the lease, or because a write was fenced."""
+        return self.stop_reason is StopReason.LEASE_LOST or self.activity.lease_lost
+
     def stop(self, reason: StopReason) -> None:
         """Cancel the task, once; the first reason counts."""
         if self.stop_reason is None:
@@ -253,7 +258,7 @@ class Slots:
 
 
 class ConcurrencyLimit:
-    """How many jobs a process may hold: halved by a lost lease, one more for each job that ends.
+    """How many jobs a process may run: halved by a lost lease, one more for each job that ends.
 
     It is halved at most once per lease. A machine that is too slow for its leases would otherwise
     claim, lose and claim the same jobs without an end.

@@ -188,6 +188,26 @@ async def test_a_job_that_has_just_ended_is_not_reported_as_lost(monkeypatch: py
     assert meters.lease_losses == losses
 
 
+async def test_a_worker_whose_job_was_taken_over_claims_fewer_however_it_learns_of_it():
+    """Here the fence refuses a write, long before the next heartbeat."""
+    gate = asyncio.Event()
+
+    async def slow(_request: web.BaseRequest) -> str:
+        await gate.wait()
+        return urlset(["http://127.0.0.1/a"])
+
+    losses = meters.lease_losses
+    async with SiteServer({"/sitemap.xml": slow}) as site, working(concurrency=8) as consumer:
+        job = await submit_server(site)
+        consumer.wake()
+        await wait_until(lambda: "/sitemap.xml" in site.paths)
+        await change(job.id, fence=Job.fence + 1, worker_id="another")
+        gate.set()
+        await wait_until(lambda: not consumer._slots.jobs())
+        assert consumer._concurrency.max_jobs == 1
+    assert meters.lease_losses == losses + 1
+
+
 async def test_jobs_leave_connections_to_heartbeat_and_requests(
     database: Database, database_url: str
 ):
