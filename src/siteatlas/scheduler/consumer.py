@@ -14,17 +14,17 @@ from contextlib import suppress
 
 from siteatlas import __version__
 from siteatlas.aio.priority_semaphore import interactive_job
-from siteatlas.errors import DatabaseError, ScanStalled, SiteatlasError
+from siteatlas.errors import DatabaseError, SiteatlasError
 from siteatlas.logs import get_logger
 from siteatlas.meters import meters
 from siteatlas.net.egress import EgressPolicy
 from siteatlas.net.waiting import observe_waits
 from siteatlas.processor.processing import Processor
-from siteatlas.processor.publication import record_cancellation, record_failure, return_to_queue
 from siteatlas.processor.recount import Recounts
 from siteatlas.processor.stalled_writers import terminate_stalled_writers
 from siteatlas.queue.claims import DueWork, claim, claim_suspect, find_due_work
 from siteatlas.queue.fence import Claim
+from siteatlas.queue.put_back import put_back
 from siteatlas.queue.statuses import UNPUBLISHED
 from siteatlas.queue.workers import WorkerReport, sign_off_worker
 from siteatlas.scheduler.clocks import TickTimes
@@ -43,6 +43,8 @@ from siteatlas.scheduler.slots import (
     StopReason,
     slot_shares,
 )
+from siteatlas.scheduler.stopped_jobs import displace_parked_jobs, write_final_status
+from siteatlas.scheduler.surplus import Surplus
 from siteatlas.settings import Settings
 from siteatlas.storage.models import JobStatus
 from siteatlas.storage.retry import retry_when_busy
@@ -55,7 +57,6 @@ FINAL_WRITE_SECONDS = 5.0
 FINAL_RECOUNT_SECONDS = 2.0
 SIGN_OFF_SECONDS = 2.0
 SHORT_LEASE_SECONDS = 10.0
-DISPLACED_PAUSE_SECONDS = 60.0
 LOST = "lost"
 
 
@@ -78,6 +79,7 @@ class Consumer:
         self._slots = Slots(settings.concurrency, self._poll_for_free_slots)
         self._concurrency = ConcurrencyLimit(settings.concurrency, self._lease_seconds)
         self._isolation = Isolation(self._slots, self._polling.poll_now)
+        self._surplus: Surplus | None = Surplus(self._slots, policy)
         self._recounts = Recounts()
         self._rescuer = Rescuer(self._recounts)
         self._claim_lock = asyncio.Lock()
@@ -128,6 +130,8 @@ class Consumer:
 
     async def run_once(self, limit: int) -> dict[str, str]:
         """Claim up to `limit` jobs and run them to their end. Return the outcomes by job UUID."""
+        # The next claim waits for these jobs, so nothing is hoarded; put back, it would miss some.
+        self._surplus = None
         jobs: list[RunningJob] = []
         async with asyncio.TaskGroup() as group:
             self._group = group
@@ -159,9 +163,7 @@ class Consumer:
             # A suspect runs alone, so that its next death can only be its own.
             if self._stopping or self._isolation.is_active:
                 return []
-            # Many waiting jobs must not keep others out of a process (decision 0022).
-            for job in self._slots.jobs_to_displace():
-                job.stop(StopReason.DISPLACED)
+            await displace_parked_jobs(self._slots)
             claims, rescued = await self._rescue_and_claim(limit)
             self._database_uptime.record_response()
             meters.claims += len(claims)
@@ -225,7 +227,21 @@ class Consumer:
         if capacity.max_jobs > 0 and work.jobs:
             claims = await self._claim_suspect_or_jobs(session, capacity, suspects=work.suspects)
         self._slots.note_claimed(capacity, len(claims))
-        return claims
+        return await self._put_back_surplus(session, capacity, claims)
+
+    async def _put_back_surplus(
+        self, session: AsyncSession, capacity: Capacity, claims: list[Claim]
+    ) -> list[Claim]:
+        """Put back the claimed jobs whose site or user has no slot left. Return the others."""
+        pauses = self._surplus.pauses(claims) if self._surplus else {}
+        if pauses:
+            await put_back(session, pauses)
+            log.debug("jobs_put_back", jobs=len(pauses))
+            self._polling.expect_jobs()
+            # Jobs that may run can be next in the queue.
+            if len(claims) >= (capacity.background or capacity.max_jobs):
+                self._polling.poll_now()
+        return [claim for claim in claims if claim not in pauses]
 
     async def _claim_suspect_or_jobs(
         self, session: AsyncSession, capacity: Capacity, *, suspects: bool
@@ -313,7 +329,7 @@ class Consumer:
             return None
         try:
             async with asyncio.timeout(FINAL_WRITE_SECONDS):
-                return await _write_final_status(job)
+                return await write_final_status(job)
         except (SiteatlasError, TimeoutError):
             return None
         except Exception:
@@ -350,25 +366,3 @@ class Consumer:
         for job in self._slots.jobs():
             job.stop(StopReason.SHUTDOWN)
         await self._slots.wait_idle(STOP_SECONDS)
-
-
-async def _write_final_status(job: RunningJob) -> JobStatus | None:
-    """Record the end of the attempt by the reason it was stopped for. Return the new status."""
-    if job.stop_reason is StopReason.CANCELLED:
-        await record_cancellation(job.claim)
-        meters.jobs_ended[JobStatus.CANCELLED.value] += 1
-        return JobStatus.CANCELLED
-    if job.stop_reason is StopReason.STALLED:
-        error = ScanStalled()
-        log.warning("job_stalled", job_id=str(job.claim.job_id), domain=job.claim.domain)
-        return await record_failure(
-            job.claim, code=error.code, message=error.message, transient=True
-        )
-    displaced = job.stop_reason is StopReason.DISPLACED
-    status = await return_to_queue(
-        job.claim,
-        pause_seconds=DISPLACED_PAUSE_SECONDS if displaced else 0,
-        reason="displaced" if displaced else "released",
-    )
-    log.info("job_released", job_id=str(job.claim.job_id), domain=job.claim.domain)
-    return status

@@ -21,6 +21,11 @@ class Polling:
         self._due = asyncio.Event()
         self._shared: asyncio.TimerHandle | None = None
         self._pause = MIN_POLL_SECONDS
+        self._jobs_expected = False
+
+    def expect_jobs(self) -> None:
+        """Note that jobs will soon be due: the interval does not grow before the next poll."""
+        self._jobs_expected = True
 
     def poll_now(self) -> None:
         """Poll as soon as possible."""
@@ -40,6 +45,7 @@ class Polling:
     def begin_poll(self) -> None:
         """Note that a poll begins: it serves all earlier reasons to poll."""
         self._due.clear()
+        self._jobs_expected = False
         if self._shared is not None:
             self._shared.cancel()
             self._shared = None
@@ -47,7 +53,7 @@ class Polling:
     async def wait(self, *, found_jobs: bool) -> None:
         """Wait for the next poll; `found_jobs` tells whether the last one claimed any."""
         longer = min(self._pause * 1.5, MAX_POLL_SECONDS)
-        self._pause = MIN_POLL_SECONDS if found_jobs else longer
+        self._pause = MIN_POLL_SECONDS if found_jobs or self._jobs_expected else longer
         with suppress(TimeoutError):
             async with asyncio.timeout(self._pause):
                 await self._due.wait()

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from uuid import UUID
@@ -106,6 +107,8 @@ class Slots:
         # Not by id: a lost job may be claimed again while its previous task is still shutting down.
         self._running: set[RunningJob] = set()
         self._parked: set[RunningJob] = set()
+        # Those of the parked jobs that never had a slot; they do not use up what may be parked.
+        self._unstarted: set[RunningJob] = set()
         self._returning: dict[asyncio.Future[None], RunningJob] = {}
         self._ran_out_of_slots = True
         self._passed_over: frozenset[UUID] = frozenset()
@@ -115,14 +118,14 @@ class Slots:
     @property
     def free(self) -> int:
         """How many more jobs may be claimed; none when too many are parked."""
-        if len(self._parked) >= 2 * self.max_parked:
+        if self._parked_after_start >= 2 * self.max_parked:
             return 0
         return self.size - len(self._running)
 
     @property
     def free_for_background(self) -> int:
         """How many of the free slots jobs that are not interactive may use."""
-        if len(self._parked) >= self.max_parked:
+        if self._parked_after_start >= self.max_parked:
             return 0
         return max(0, self.size - self.reserved - len(self._running))
 
@@ -140,6 +143,33 @@ class Slots:
     def parked(self) -> int:
         """How many jobs are held without a slot."""
         return len(self._parked)
+
+    @property
+    def min_share(self) -> int:
+        """So many jobs may run whichever sites and users they belong to."""
+        return min(self.max_per_site, self.max_per_user)
+
+    @property
+    def _parked_after_start(self) -> int:
+        """How many jobs are parked that had a slot before."""
+        return len(self._parked) - len(self._unstarted)
+
+    def have_slots(self, shares: Iterable[tuple[str | None, UUID | None]]) -> list[bool]:
+        """Whether each of some new jobs, by site and user, has a slot within their limits.
+
+        The jobs that have one use up the shares for those after them.
+        """
+        sites = Counter(job.site for job in self._running)
+        users = Counter(job.user for job in self._running)
+        answers = []
+        for site, user in shares:
+            answers.append(
+                (site is None or sites[site] < self.max_per_site)
+                and (user is None or users[user] < self.max_per_user)
+            )
+            sites[site] += answers[-1]
+            users[user] += answers[-1]
+        return answers
 
     def users_at_limit(self) -> set[UUID]:
         """The users who occupy as many slots as one user may."""
@@ -160,8 +190,12 @@ class Slots:
         self._passed_over = capacity.users_at_limit
 
     def add(self, job: RunningJob) -> None:
-        """Hold a job: in a slot, or parked when its site or its user has no share left."""
-        (self._running if self._may_run(job) else self._parked).add(job)
+        """Hold a job: in a slot, or parked when a resumed job has taken its slot or its share."""
+        if self._may_run(job):
+            self._running.add(job)
+        else:
+            self._parked.add(job)
+            self._unstarted.add(job)
         self._idle.clear()
 
     def add_parked(self, job: RunningJob) -> None:
@@ -173,6 +207,7 @@ class Slots:
         """Remove a job."""
         self._running.discard(job)
         self._parked.discard(job)
+        self._unstarted.discard(job)
         if not self._running and not self._parked:
             self._idle.set()
         self._admit_parked()
@@ -210,7 +245,8 @@ class Slots:
         Each has been held for `MIN_STAY_SECONDS`, so every job makes progress even if there are
         many more than can be parked.
         """
-        staying = [job for job in self._parked if job.stop_reason is None]
+        started = self._parked - self._unstarted
+        staying = [job for job in started if job.stop_reason is None]
         if len(staying) < self.max_parked:
             return []
         latest = time.monotonic() - MIN_STAY_SECONDS
@@ -249,6 +285,7 @@ class Slots:
         for ready, job in sorted(waiting, key=lambda one: not one[1].is_interactive):
             if self._may_run(job):
                 self._parked.discard(job)
+                self._unstarted.discard(job)
                 self._running.add(job)
                 # Here, because a heartbeat may come before the next step of the job's task.
                 job.activity.record_event()

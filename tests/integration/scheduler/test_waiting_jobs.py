@@ -27,7 +27,7 @@ from siteatlas.storage.session import (
     get_job_session,
 )
 from tests.fixtures.pipeline import index, pages, rows_of, submit_server, urlset
-from tests.fixtures.queue import Priority, job_of, submit
+from tests.fixtures.queue import Priority, change, job_of, submit
 from tests.fixtures.site_server import SiteServer
 from tests.fixtures.waiting import wait_until
 

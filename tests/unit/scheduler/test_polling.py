@@ -73,3 +73,16 @@ async def test_other_reasons_do_not_wait_for_a_shared_poll(
     else:
         polling.poll_for_free_slots(few=False)
     assert await polls_within(polling, SOON_SECONDS)
+
+
+async def test_the_interval_does_not_grow_while_jobs_are_expected(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(polling_module, "MIN_POLL_SECONDS", 0.01)
+    polling = Polling()
+    for expected in (True, True, False):
+        polling.begin_poll()
+        if expected:
+            polling.expect_jobs()
+        await polling.wait(found_jobs=False)
+        assert (polling._pause > 0.01) is not expected

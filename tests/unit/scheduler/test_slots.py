@@ -224,6 +224,24 @@ async def test_jobs_that_are_being_sent_away_already_make_room():
     assert slots.jobs_to_displace() == []
 
 
+async def test_jobs_that_never_had_a_slot_neither_use_up_the_parking_nor_are_displaced():
+    slots = Slots(32)
+    jobs = [batch_job("example.com") for _ in range(8 + 2 * slots.max_parked)]
+    for job in jobs:
+        slots.add(job)
+        job.since -= MIN_STAY_SECONDS
+    assert (slots.running, slots.free, slots.free_for_background) == (8, 24, 20)
+    assert slots.jobs_to_displace() == []
+
+
+async def test_new_jobs_have_slots_as_long_as_their_site_and_their_user_have_a_share():
+    slots, user = Slots(8), uuid4()
+    slots.add(batch_job("example.com", user))
+    shares = [("example.com", None)] * 2 + [(None, user)] * 6 + [(None, None)]
+    assert slots.have_slots(shares) == [True, False, *[True] * 5, False, True]
+    assert slots.have_slots([("example.com", user)]) == [True]
+
+
 def counted_slots(size: int) -> tuple[Slots, list[bool]]:
     """Slots, and a list that grows with each call of `on_free`."""
     calls: list[bool] = []

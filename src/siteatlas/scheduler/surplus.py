@@ -1,0 +1,57 @@
+"""Which of the claimed jobs have no share of the slots left, and when they are due again.
+
+The queue does not know the registrable domain of a job, so a claim can take more jobs of a site
+than may run. They are put back at once: held here, they would be out of reach of other workers.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+from siteatlas.net.egress import EgressPolicy
+from siteatlas.queue.fence import Claim
+from siteatlas.scheduler.slots import Slots, slot_shares
+
+MIN_PAUSE_SECONDS = 1.0
+MAX_PAUSE_SECONDS = 300.0
+
+
+class Surplus:
+    """One per process.
+
+    The jobs of a site that are put back become due one after the other, each second as many as the
+    site has slots. However many there are, the next claims find jobs of other sites, also of lower
+    priority, and a claim hardly ever takes the same jobs again.
+    """
+
+    def __init__(
+        self, slots: Slots, policy: EgressPolicy, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._slots = slots
+        self._policy = policy
+        self._clock = clock
+        self._next_due: dict[str | None, float] = {}
+
+    def pauses(self, claims: Sequence[Claim]) -> dict[Claim, float]:
+        """The claims to be put back, each with the seconds until it is due again."""
+        if len(claims) + self._slots.running <= self._slots.min_share:
+            return {}
+        shares = [slot_shares(claim, self._policy) for claim in claims]
+        now = self._clock()
+        self._next_due = {site: at for site, at in self._next_due.items() if at > now}
+        return {
+            claim: self._pause(site, now)
+            for claim, (site, _), has_slot in zip(
+                claims, shares, self._slots.have_slots(shares), strict=True
+            )
+            # A suspect first waits for the other jobs to end.
+            if not has_slot and not claim.is_suspect
+        }
+
+    def _pause(self, site: str | None, now: float) -> float:
+        """The seconds until the next job of this site is due; the one after it is due later."""
+        due = max(now + MIN_PAUSE_SECONDS, self._next_due.get(site, 0.0))
+        due = min(due, now + MAX_PAUSE_SECONDS)
+        self._next_due[site] = due + 1 / self._slots.max_per_site
+        return due - now

@@ -1,0 +1,78 @@
+"""Claimed jobs without a share of the slots, and when they are due again."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from siteatlas.net.egress import EgressPolicy
+from siteatlas.queue.fence import Claim
+from siteatlas.queue.new_job import Priority
+from siteatlas.scheduler.slots import RunningJob, Slots
+from siteatlas.scheduler.surplus import MAX_PAUSE_SECONDS, Surplus
+from siteatlas.storage.models import LOCAL_USER_ID
+from tests.unit.scheduler.test_slots import claim
+
+
+def claims_of(domain: str, count: int) -> list[Claim]:
+    one = replace(claim(priority=Priority.BATCH), created_by=LOCAL_USER_ID)
+    return [replace(one, id=n, base_url=f"https://h{n}.{domain}") for n in range(count)]
+
+
+def surplus_with(slots: Slots, now: list[float], allowed: str = "") -> Surplus:
+    return Surplus(slots, EgressPolicy.from_text(allowed), clock=lambda: now[0])
+
+
+def full_slots() -> Slots:
+    """32 slots, of which example.com uses its share."""
+    slots = Slots(32)
+    for one in claims_of("example.com", slots.max_per_site):
+        slots.add(RunningJob(one, site="example.com"))
+    return slots
+
+
+async def test_only_the_jobs_beyond_the_share_of_their_site_are_put_back():
+    claims = claims_of("example.com", 12)
+    surplus = surplus_with(Slots(32), [0.0])
+    assert list(surplus.pauses(claims)) == claims[8:]
+    assert surplus.pauses(claims_of("example.com", 8)) == {}
+
+
+async def test_other_sites_and_our_own_hosts_are_not_put_back():
+    assert surplus_with(full_slots(), [0.0]).pauses(claims_of("other.example", 8)) == {}
+    allowed = ",".join(f"h{number}.example.com:443" for number in range(8))
+    own = surplus_with(full_slots(), [0.0], allowed)
+    assert own.pauses(claims_of("example.com", 8)) == {}
+
+
+async def test_a_suspect_is_never_put_back():
+    suspect = replace(claims_of("example.com", 1)[0], is_suspect=True)
+    assert surplus_with(full_slots(), [0.0]).pauses([suspect]) == {}
+
+
+async def test_jobs_that_are_put_back_become_due_as_many_a_second_as_their_site_has_slots():
+    now = [100.0]
+    surplus = surplus_with(full_slots(), now)
+    due = []
+    for _ in range(10):
+        due += [now[0] + pause for pause in surplus.pauses(claims_of("example.com", 24)).values()]
+        now[0] += 0.05
+    assert len(due) == 240
+    assert min(due) == 101.0
+    for second in range(101, 130):
+        assert sum(second <= at < second + 1 for at in due) == 8
+
+
+async def test_jobs_of_one_site_do_not_delay_those_of_another():
+    now, slots = [0.0], full_slots()
+    for one in claims_of("other.example", slots.max_per_site):
+        slots.add(RunningJob(one, site="other.example"))
+    surplus = surplus_with(slots, now)
+    surplus.pauses(claims_of("example.com", 200))
+    assert list(surplus.pauses(claims_of("other.example", 1)).values()) == [1.0]
+
+
+async def test_no_job_is_put_back_for_more_than_some_minutes():
+    pauses = surplus_with(full_slots(), [0.0]).pauses(claims_of("example.com", 5_000))
+    assert max(pauses.values()) == pytest.approx(MAX_PAUSE_SECONDS)
