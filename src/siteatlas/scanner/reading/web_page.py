@@ -14,6 +14,7 @@ from lxml import etree
 
 from siteatlas.errors import Blocked, HtmlInstead, ScanError
 from siteatlas.safe_text import DISRUPTIVE, INVISIBLE
+from siteatlas.scanner.reading.name_dictionary import NameDictionary
 
 MAX_TITLE_CHARS = 80
 MAX_TITLE_LOOK_CHARS = 1000
@@ -89,12 +90,22 @@ class _PageTarget:
 def _parse_page(page: str, names: Container[str] = ()) -> _PageTarget:
     """The named tags and the title of a document that is a web page, not a sitemap."""
     found = _PageTarget(names)
-    # The type stubs require a method for comments; lxml does not.
-    parser = etree.HTMLParser(target=cast("Any", found), encoding="utf-8")
-    with suppress(etree.XMLSyntaxError):
-        parser.feed(page.encode("utf-8", "replace"))
-        parser.close()
+    with NameDictionary():
+        _feed_page(page, found)
     return found
+
+
+def _feed_page(page: str, target: _PageTarget) -> None:
+    """Parse a web page, inside the dictionary of the page; the parser is gone at the end."""
+    # The type stubs require a method for comments; lxml does not.
+    parser = etree.HTMLParser(target=cast("Any", target), encoding="utf-8")
+    try:
+        with suppress(etree.XMLSyntaxError):
+            parser.feed(page.encode("utf-8", "replace"))
+            parser.close()
+    finally:
+        # The traceback of an exception would keep it.
+        del parser
 
 
 def tags_of(page: str, *names: str) -> list[Tag]:

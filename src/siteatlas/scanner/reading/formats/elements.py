@@ -16,8 +16,8 @@ from lxml import etree
 
 from siteatlas.errors import ScanError, Truncated, XmlLimits, XmlMalformed
 from siteatlas.scanner.problem_codes import ProblemCode
-from siteatlas.scanner.reading.formats.name_dictionary import NameDictionary
 from siteatlas.scanner.reading.formats.name_limits import NameLimit
+from siteatlas.scanner.reading.name_dictionary import NameDictionary
 from siteatlas.scanner.reading.tally import Tally
 
 MAX_BYTES_WITHOUT_ELEMENT = 1024 * 1024

@@ -2,8 +2,9 @@
 
 lxml has one for each thread, in an object that it keeps in the state of the thread and makes when
 it finds none. It only grows, is limited, and is shared by all documents of the thread: junk names
-in one would break the parsing of all that come later. So each document brings its own object. How
-much one document may put into it is limited by `name_limits.py`.
+in one would break the parsing of all that come later. So each document, also a web page, brings its
+own object. How much one sitemap may put into it is limited by `formats/name_limits.py`; of a web
+page, only the start is parsed.
 """
 
 from __future__ import annotations
