@@ -119,3 +119,31 @@ def test_a_wrong_checksum_is_reported_after_all_bytes():
     assert next(pieces) == CONTENT
     with pytest.raises(GzipCorrupt):
         next(pieces)
+
+
+# A gzip header whose file name does not end, so that the layer gives no output.
+NAME_WITHOUT_END = b"\x1f\x8b\x08\x08\0\0\0\0\0\x03"
+
+
+def test_limits_apply_to_an_outer_layer_whose_inner_one_gives_nothing():
+    with pytest.raises(DecompressionBomb):
+        decoded(gzip.compress(NAME_WITHOUT_END + b"a" * 20_000_000))
+    with pytest.raises(TooLarge):
+        decoded(gzip.compress(NAME_WITHOUT_END + b"a" * 200_000), decoded_bytes=100_000)
+
+
+@pytest.mark.parametrize(
+    "wire",
+    [
+        pytest.param(gzip.compress(NAME_WITHOUT_END + b"a" * 20 * CHUNK_BYTES), id="inner layer"),
+        pytest.param(gzip.compress(b"") * 20, id="empty members"),
+    ],
+)
+def test_each_step_gives_a_chunk_even_if_it_is_empty(wire: bytes):
+    assert list(Body(None, Tally()).feed(wire)).count(b"") >= 20
+
+
+def test_garbage_behind_the_inner_layer_is_not_decompressed():
+    wire = bytearray(gzip.compress(gzip.compress(CONTENT) + b"garbage" + os.urandom(200_000)))
+    wire[-6] ^= 0xFF
+    assert decoded(bytes(wire)) == CONTENT

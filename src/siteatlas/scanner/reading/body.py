@@ -41,16 +41,24 @@ class BodyLimits:
 
 
 class Body:
-    """Wire bytes in, document bytes out, in chunks of at most 64 KiB."""
+    """Wire bytes in, document bytes out, in chunks of at most 64 KiB.
+
+    A chunk is empty if a step of decompressing gave nothing yet: each step ends with a chunk, so
+    that the caller can yield to the event loop.
+    """
 
     def __init__(
         self, content_encoding: str | None, tally: Tally, limits: BodyLimits | None = None
     ) -> None:
         _check_content_encoding(content_encoding or "")
-        self._limits = limits or BodyLimits()
-        self._layer = _GzipLayer(1, tally, self._limits)
-        self.wire_bytes = 0
+        self._sizes = _SizeCheck(limits or BodyLimits())
+        self._layer = _GzipLayer(1, tally, self._sizes)
         self.decoded_bytes = 0
+
+    @property
+    def wire_bytes(self) -> int:
+        """Bytes of the document so far, as received."""
+        return self._sizes.wire_bytes
 
     @property
     def is_compressed(self) -> bool:
@@ -61,7 +69,7 @@ class Body:
         """The chunks completed by these wire bytes; raises when a limit is exceeded."""
         for start in range(0, len(chunk), CHUNK_BYTES):
             part = chunk[start : start + CHUNK_BYTES]
-            self.wire_bytes += len(part)
+            self._sizes.wire_bytes += len(part)
             yield from self._apply_limits(self._layer.feed(part))
 
     def close(self) -> Iterator[bytes]:
@@ -70,17 +78,26 @@ class Body:
 
     def _apply_limits(self, chunks: Iterator[bytes]) -> Iterator[bytes]:
         """Pass on the decompressed chunks; raise if they exceed the limits of a document."""
-        limits = self._limits
         for chunk in chunks:
             self.decoded_bytes += len(chunk)
-            if self.decoded_bytes > limits.decoded_bytes:
-                raise TooLarge
-            if (
-                self.decoded_bytes > limits.ratio_from_bytes
-                and self.decoded_bytes > limits.ratio * self.wire_bytes
-            ):
-                raise DecompressionBomb
+            self._sizes.check(self.decoded_bytes)
             yield chunk
+
+
+@dataclass(slots=True)
+class _SizeCheck:
+    """Compares what a document and each of its gzip layers give with the limits."""
+
+    limits: BodyLimits
+    wire_bytes: int = 0
+
+    def check(self, output_bytes: int) -> None:
+        """Raise if so many bytes are too many for a document, or for the bytes received of it."""
+        if output_bytes > self.limits.decoded_bytes:
+            raise TooLarge
+        is_large = output_bytes > self.limits.ratio_from_bytes
+        if is_large and output_bytes > self.limits.ratio * self.wire_bytes:
+            raise DecompressionBomb
 
 
 def _check_content_encoding(content_encoding: str) -> None:
@@ -96,10 +113,11 @@ def _check_content_encoding(content_encoding: str) -> None:
 class _GzipLayer:
     """One possible gzip layer; passes bytes through when they are not gzip."""
 
-    def __init__(self, number: int, tally: Tally, limits: BodyLimits) -> None:
+    def __init__(self, number: int, tally: Tally, sizes: _SizeCheck) -> None:
         self._number = number
         self._tally = tally
-        self._limits = limits
+        self._sizes = sizes
+        self._output_bytes = 0
         self._start = b""
         self._sniffed = False
         self._gzip: _GzipMembers | None = None
@@ -110,11 +128,17 @@ class _GzipLayer:
         """Whether the first bytes of the document have shown this layer to be gzip."""
         return self._gzip is not None
 
+    @property
+    def ignores_rest(self) -> bool:
+        """Whether nothing in the rest of the document can belong to this layer: it is garbage."""
+        return self._gzip is not None and self._gzip.ignores_rest
+
     def feed(self, data: bytes) -> Iterator[bytes]:
         """The decompressed bytes of the document in this data."""
         if not self._sniffed:
             self._start += data
             if len(self._start) < len(GZIP_MAGIC):
+                yield b""
                 return
             data, self._start = self._start, b""
             self._sniff(data)
@@ -137,8 +161,8 @@ class _GzipLayer:
             return
         if self._number > MAX_LAYERS:
             raise EncodingChain
-        self._gzip = _GzipMembers(self._tally, self._limits.gzip_members)
-        self._inner = _GzipLayer(self._number + 1, self._tally, self._limits)
+        self._gzip = _GzipMembers(self._tally, self._sizes.limits.gzip_members)
+        self._inner = _GzipLayer(self._number + 1, self._tally, self._sizes)
 
     def _decompress(self, data: bytes) -> Iterator[bytes]:
         """The bytes of the document, decompressed if this layer is gzip."""
@@ -146,7 +170,10 @@ class _GzipLayer:
             yield data
             return
         for chunk in self._gzip.inflate(data):
-            yield from self._inner.feed(chunk)
+            self._output_bytes += len(chunk)
+            self._sizes.check(self._output_bytes)
+            yield from self._inner.feed(chunk) if chunk else (chunk,)
+            self._gzip.ignores_rest |= self._inner.ignores_rest
         if self._gzip.error is not None:
             raise self._gzip.error
 
@@ -161,17 +188,17 @@ class _GzipMembers:
         self._member = zlib.decompressobj(GZIP_WINDOW)
         self._member_has_output = False
         self._between = b""
-        self._garbage = False
+        self.ignores_rest = False
         self.error: ScanError | None = None
 
     @property
     def at_end(self) -> bool:
         """Whether the gzip stream may end here: no member is incomplete."""
-        return self._member.eof or self._garbage
+        return self._member.eof or self.ignores_rest
 
     def inflate(self, data: bytes) -> Iterator[bytes]:
-        """Chunks of at most 64 KiB; after the last, `error` is set if the stream is damaged."""
-        while data and not self._garbage and self.error is None:
+        """Chunks of at most 64 KiB, some of them empty; then `error` is set if it is damaged."""
+        while data and not self.ignores_rest and self.error is None:
             if self._member.eof:
                 data = self._next_member(data)
                 continue
@@ -182,9 +209,8 @@ class _GzipMembers:
                 chunk = self._salvage(backup, data)
             else:
                 data = self._member.unconsumed_tail or self._member.unused_data
-            if chunk:
-                self._member_has_output = True
-                yield chunk
+            self._member_has_output = self._member_has_output or bool(chunk)
+            yield chunk
 
     def _next_member(self, data: bytes) -> bytes:
         """Begin the next gzip member if there is one; the data to decompress."""
@@ -206,7 +232,7 @@ class _GzipMembers:
 
     def _note_garbage(self) -> None:
         """Record data after the last gzip member, which is ignored."""
-        self._garbage = True
+        self.ignores_rest = True
         self._tally.note(ProblemCode.GZIP_TRAILING_GARBAGE)
 
     def _salvage(self, backup: zlib._Decompress, data: bytes) -> bytes:
