@@ -9,12 +9,15 @@ import lzma
 import sys
 import tarfile
 import time
+import tracemalloc
 import zipfile
 from dataclasses import dataclass, field
 
 import pytest
 
+from siteatlas.errors import EmptyDocument
 from siteatlas.scanner.reading.body import BodyLimits
+from siteatlas.scanner.reading.document import DocumentReader
 from tests.fixtures.documents import PROLOG, index_of, read, urlset, urlset_of
 
 ONE, TWO = "https://a.example/1", "https://a.example/2"
@@ -272,6 +275,26 @@ def drip_seconds(length: int) -> float:
 def test_a_drip_of_single_bytes_takes_linear_time():
     """Row X10: an attribute that never ends, byte by byte; four times the bytes, not sixteen."""
     assert drip_seconds(200_000) < 9 * drip_seconds(50_000)
+
+
+def test_blanks_in_front_of_a_document_are_not_kept():
+    reader = DocumentReader()
+    list(reader.feed(b" "))
+    tracemalloc.start()
+    for _ in range(64):
+        list(reader.feed(b"\r\n \0" * 16_384))
+    taken, _peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert taken < MIB
+    with pytest.raises(EmptyDocument):
+        list(reader.close())
+
+
+def test_a_document_behind_many_blanks_is_read():
+    document = read([b"\n" * 65_536] * 8 + [b" \t", BOTH])
+    assert (document.urls, document.error_code) == ([ONE, TWO], None)
+    assert document.problems["leading_blanks"] == 1
+    assert read([b"\n" * 65_536] * 8 + [f"{ONE}\n{TWO}\n".encode()]).urls == [ONE, TWO]
 
 
 def test_no_file_and_no_socket_is_opened_for_a_document():

@@ -31,6 +31,7 @@ from siteatlas.scanner.scan_memory import KnownEntries
 
 if TYPE_CHECKING:
     from siteatlas.scanner.reading.formats import Format
+    from siteatlas.scanner.reading.head import HeadReader
 
 MAX_ENTRIES = 250_000
 PROTOCOL_ENTRIES = 50_000
@@ -82,7 +83,7 @@ class DocumentReader:
         self._wire_hash = WireHash(charset)
         self._news_count = 0
         self._capability = ""
-        self._head = ""
+        self._head: HeadReader | None = None
         self._format: Format | None = None
 
     @property
@@ -165,13 +166,13 @@ class DocumentReader:
         if self._format is None:
             # Late, so that a scan sends its first request before it imports the XML parser.
             from siteatlas.scanner.reading.formats import reader_for
-            from siteatlas.scanner.reading.head import read_head
+            from siteatlas.scanner.reading.head import HeadReader
 
-            self._head += text
-            head = read_head(self._head, self.tally, final=final)
+            self._head = self._head or HeadReader(self.tally)
+            head = self._head.feed(text, final=final)
             if head is None:
                 return None
-            self.type, text, self._head = head.type, head.rest, ""
+            self.type, text, self._head = head.type, head.rest, None
             self._capability = head.capability
             self._format = reader_for(
                 head,

@@ -17,7 +17,7 @@ from siteatlas.scanner.reading.web_page import error_of_page
 
 MAX_HEAD_CHARS = 256 * 1024
 MAX_LINE_CHARS = 8192 + 64
-BLANK = re.compile(r"[\s\x00\ufeff]*")
+BLANKS = re.compile(r"[\s\x00\ufeff]++")
 MISC = re.compile(r"\s*+(?:<\?.*?\?>|<!--.*?-->)", re.DOTALL)
 DOCTYPE = re.compile(
     r"""\s*+<!DOCTYPE\s++([^\s>\[]++)([^\[>"']*+(?:(?:"[^"]*+"|'[^']*+')[^\[>"']*+)*)(\[.*?\]\s*+)?>""",
@@ -54,23 +54,40 @@ class Head:
     capability: str = ""
 
 
-def read_head(text: str, tally: Tally, *, final: bool) -> Head | None:
-    """The head of a document, or None if more text is needed; raises if it is not a sitemap."""
-    start = BLANK.match(text)
-    content = text[start.end() :] if start else text
-    if not content:
-        if final:
-            raise EmptyDocument
-        return None
-    if content[0] != "<":
-        return _text_head(content, final=final)
-    is_all = final or len(text) > MAX_HEAD_CHARS
-    head = _xml_head(content, tally, is_all=is_all)
-    if head is None and is_all:
-        raise NotASitemap
-    if head is not None and len(content) != len(text):
-        tally.note(ProblemCode.LEADING_BLANKS)
-    return head
+class HeadReader:
+    """Collects the first text of a document until it shows the head.
+
+    Blanks in front of it are not kept, since there may be any number of them.
+    """
+
+    def __init__(self, tally: Tally) -> None:
+        self._tally = tally
+        self._content = ""
+        self._has_blanks = False
+
+    def feed(self, text: str, *, final: bool) -> Head | None:
+        """The head of a document, or None if more text is needed; raises if it is no sitemap."""
+        self._content += text if self._content else self._without_blanks(text)
+        content = self._content
+        if not content:
+            if final:
+                raise EmptyDocument
+            return None
+        if content[0] != "<":
+            return _text_head(content, final=final)
+        is_all = final or len(content) > MAX_HEAD_CHARS
+        head = _xml_head(content, self._tally, is_all=is_all)
+        if head is None and is_all:
+            raise NotASitemap
+        if head is not None and self._has_blanks:
+            self._tally.note(ProblemCode.LEADING_BLANKS)
+        return head
+
+    def _without_blanks(self, text: str) -> str:
+        """The text after the blanks at the start of the document."""
+        blanks = BLANKS.match(text)
+        self._has_blanks = self._has_blanks or blanks is not None
+        return text[blanks.end() :] if blanks else text
 
 
 def _text_head(content: str, *, final: bool) -> Head | None:
