@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
+import gzip
+import time
+from collections.abc import Awaitable
+from operator import sub
+
 import pytest
 from aiohttp import web
 
 from siteatlas.net.address import parse_site
+from siteatlas.net.client import HttpClient
+from siteatlas.net.egress import EgressPolicy
+from siteatlas.net.politeness import Politeness
 from siteatlas.scanner.analyzer import ScanOptions
 from siteatlas.scanner.crawl.origin_search import MAX_GUESSES
 from siteatlas.scanner.discovery.origins import candidate_origins
+from siteatlas.scanner.discovery.probes import probe_random_path
 from siteatlas.scanner.discovery.well_known import USUAL_PATHS, Cms, guessed_paths
 from siteatlas.scanner.events import (
     CandidateJudged,
@@ -17,6 +27,7 @@ from siteatlas.scanner.events import (
     RobotsRead,
     SiteResolved,
 )
+from siteatlas.scanner.reading.document import load_readers
 from tests.fixtures.documents import urlset_of
 from tests.fixtures.scans import record_scan
 
@@ -171,6 +182,32 @@ async def test_a_redirect_of_everything_to_one_page_is_known_as_a_soft_404(site,
     record = await record_scan(make_analyzer(site.host_port), site.base)
     assert set(record.verdicts.values()) == {"rejected soft_404"}
     assert record.error_code == "no_sitemap"
+
+
+async def longest_block(work: Awaitable[object]) -> float:
+    """The longest time in which the event loop did nothing but this work, as a share of all."""
+    ticks = [time.perf_counter()]
+
+    async def tick() -> None:
+        while True:
+            ticks.append(time.perf_counter())
+            await asyncio.sleep(0)
+
+    ticking = asyncio.ensure_future(tick())
+    await work
+    ticking.cancel()
+    ticks.append(time.perf_counter())
+    times: list[float] = list(map(sub, ticks[1:], ticks))
+    return max(times) / sum(times)
+
+
+@pytest.mark.slow
+async def test_a_bomb_at_a_random_path_does_not_block_the_event_loop(site):
+    site.otherwise = gzip.compress(b" " * 32 * 1024 * 1024)
+    policy = EgressPolicy.from_text(site.host_port)
+    load_readers()
+    async with HttpClient(policy, Politeness(0, 2), user_agent="tests") as client:
+        assert await longest_block(probe_random_path(client, parse_site(site.base))) < 0.5
 
 
 async def test_without_a_scheme_http_is_tried_after_https(site, make_analyzer):

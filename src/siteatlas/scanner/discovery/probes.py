@@ -8,6 +8,7 @@ from __future__ import annotations
 import secrets
 from dataclasses import dataclass, field
 
+from siteatlas.aio.fairness import fair_loop
 from siteatlas.errors import (
     AddressError,
     EncodingUnsupported,
@@ -143,10 +144,10 @@ async def _random_path_type(response: Response) -> SitemapType | None:
     try:
         reader = DocumentReader(response.content_encoding, response.charset)
         async for chunk in response.chunks():
-            for _ in reader.feed(chunk):
+            async for _ in fair_loop().time_slices(reader.feed(chunk)):
                 if reader.type is not None:
                     return reader.type
-        for _ in reader.close():
+        async for _ in fair_loop().time_slices(reader.close()):
             pass
     except ScanError:
         return None
