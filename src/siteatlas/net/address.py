@@ -120,11 +120,14 @@ def resolve_url(text: str, base: str) -> str | None:
         return None
 
 
-@lru_cache(maxsize=4096)
 def is_valid_authority(text: str) -> bool:
     """Whether host and port, as written in a listed URL, could be requested at all."""
-    if len(text) > MAX_AUTHORITY_CHARS:
-        return False
+    return len(text) <= MAX_AUTHORITY_CHARS and _is_valid_authority(text)
+
+
+@lru_cache(maxsize=4096)
+def _is_valid_authority(text: str) -> bool:
+    """Whether the host of a URL can be parsed and its name has a valid length, cached."""
     try:
         name = ada_url.URL(f"http://{text}/").hostname.removesuffix(".")
     except ValueError:

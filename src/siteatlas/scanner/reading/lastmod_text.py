@@ -14,7 +14,7 @@ from functools import lru_cache
 from siteatlas.safe_text import truncated
 
 MAX_TEXT_CHARS = 200
-CACHED_TEXTS = 32_768
+CACHED_TEXTS, MAX_CACHED_CHARS = 32_768, 64
 # Hours, minutes, seconds and a zone, as ISO 8601 and RFC 2822 write them.
 FULL_TIME = re.compile(
     r".*?\d\d:\d\d:\d\d(?:[.,]\d+)?\s*(?:[Zz]|UTC?|GMT|[ECMP][SD]T|[+-]\d\d:?\d\d)", re.ASCII
@@ -56,7 +56,9 @@ def listed_text(lastmod: datetime | None, listed: str) -> str | None:
         return truncated(listed.strip(), MAX_TEXT_CHARS) or None
     if _is_day(listed):
         return listed
-    return None if _is_usual_time(listed) else _short_text(listed)
+    if _is_usual_time(listed):
+        return None
+    return _cached_text(listed) if len(listed) <= MAX_CACHED_CHARS else _short_text(listed)
 
 
 def listed_texts(lastmods: Sequence[datetime | None], listed: Sequence[str]) -> list[str | None]:
@@ -128,8 +130,10 @@ def _is_usual_time(listed: str) -> bool:
     )
 
 
-@lru_cache(CACHED_TEXTS)
 def _short_text(listed: str) -> str | None:
-    """A lastmod as listed, truncated; None if it is empty or a full timestamp."""
+    """A lastmod as listed, truncated; None if it is empty or a full timestamp; uncached."""
     text = listed.strip()
     return None if FULL_TIME.fullmatch(text) else truncated(text, MAX_TEXT_CHARS) or None
+
+
+_cached_text = lru_cache(CACHED_TEXTS)(_short_text)

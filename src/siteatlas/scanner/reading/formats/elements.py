@@ -22,6 +22,8 @@ from siteatlas.scanner.reading.tally import Tally
 
 MAX_BYTES_WITHOUT_ELEMENT = 1024 * 1024
 LONG_NAME = re.compile(r"<[^ \t\r\n<>/!?][^ \t\r\n<>/]{200}")
+# The parser repeats the namespace in the tag of each element.
+LONG_NAMESPACE = re.compile(r"""xmlns[^\s=<>"']*+\s*+=\s*+(?:"[^"<]{1024}|'[^'<]{1024})""")
 MAX_ATTRIBUTES = 256
 ATTRIBUTE = r"""\s++[^\s=<>/]++\s*+=\s*+(?:"[^"<]*+"|'[^'<]*+')"""
 TOO_MANY_ATTRIBUTES = re.compile(rf"<[^\s<>/]++(?:{ATTRIBUTE}){{{MAX_ATTRIBUTES + 1}}}")
@@ -30,7 +32,8 @@ LONG_TAG = re.compile(rf"<[^<]{{{5 * MAX_ATTRIBUTES}}}")
 NAME_TOO_LONG, RESOURCE_LIMIT, CONTENT_AFTER_END, UNDECLARED_PREFIX = 110, 114, 5, 201
 # Also the code for a dictionary that is full.
 OUT_OF_MEMORY = 2
-MAX_CACHED_ROOT_CHARS = 4096
+# What is cached stays, so that long texts of one document would take the memory of all.
+MAX_CACHED_ROOT_CHARS, MAX_CACHED_TAG_CHARS = 4096, 200
 
 
 class ElementStream:
@@ -186,8 +189,12 @@ def _parsed_prefixes(document: str) -> frozenset[str] | None:
 
 
 def has_extreme_tag(text: str) -> bool:
-    """Whether a tag has a name or a number of attributes that the parser must not see."""
-    return LONG_NAME.search(text) is not None or _has_too_many_attributes(text)
+    """Whether a tag has a name, a namespace or so many attributes that the parser must not see."""
+    return (
+        LONG_NAME.search(text) is not None
+        or ("xmlns" in text and LONG_NAMESPACE.search(text) is not None)
+        or _has_too_many_attributes(text)
+    )
 
 
 def _has_too_many_attributes(text: str) -> bool:
@@ -210,10 +217,17 @@ def _tag_patterns(*names: str) -> list[str]:
     return [f"{{*}}{variant}" for variant in sorted(variants)]
 
 
-@lru_cache(maxsize=1024)
 def local_name(tag: str) -> str:
     """The name of a tag in lower case, without namespace and prefix."""
+    return _usual_local_name(tag) if len(tag) <= MAX_CACHED_TAG_CHARS else _local_name(tag)
+
+
+def _local_name(tag: str) -> str:
+    """The name of an XML tag without its namespace, uncached."""
     return tag.rpartition("}")[2].rpartition(":")[2].lower()
+
+
+_usual_local_name = lru_cache(maxsize=1024)(_local_name)
 
 
 def text_of(element: etree._Element) -> str:

@@ -16,6 +16,7 @@ from siteatlas.scanner.events import ChildLink
 from siteatlas.scanner.problem_codes import ProblemCode
 from siteatlas.scanner.reading.entries import LASTMODS, Entries, build_columns, fault_of_url
 from siteatlas.scanner.reading.formats.elements import (
+    MAX_CACHED_TAG_CHARS,
     ElementStream,
     local_name,
     name_of_root,
@@ -53,7 +54,7 @@ class _FieldNumbers(dict[str, int]):
         name, space = local_name(tag), _space(tag)
         foreign = space != self._entry_space and any(word in space for word in EXTENSIONS)
         number = FIELDS.index(name) if name in FIELDS and not foreign else -1
-        if len(self) < MAX_TAGS:
+        if len(self) < MAX_TAGS and len(tag) <= MAX_CACHED_TAG_CHARS:
             self[tag] = number
         return number
 
@@ -63,9 +64,16 @@ def _space(tag: str) -> str:
     return tag[: -len(local_name(tag))].lower()
 
 
-@lru_cache(maxsize=64)
 def _field_numbers(entry_tag: str) -> _FieldNumbers:
-    """The columns of the tags inside entries with this tag; cached."""
+    """The columns of the tags inside entries with this tag; cached if the tag is short."""
+    if len(entry_tag) <= MAX_CACHED_TAG_CHARS:
+        return _usual_field_numbers(entry_tag)
+    return _FieldNumbers(_space(entry_tag))
+
+
+@lru_cache(maxsize=64)
+def _usual_field_numbers(entry_tag: str) -> _FieldNumbers:
+    """The columns of the tags inside XML entries with this tag, cached."""
     return _FieldNumbers(_space(entry_tag))
 
 
