@@ -125,6 +125,8 @@ def test_a_value_that_is_empty_counts_as_absent():
         "<url><loc>https://a.example/</loc><x></url>",
         "<url><loc>https://a.example/ > </loc></url>",
         "<url><loc>https://a.example/\ue000</loc></url>",
+        '<url><loc>https://a.example/</loc><PageMap><DataObject type="&#57344;0&#57344;"/></PageMap></url>',
+        '<url><loc>https://a.example/</loc><PageMap><DataObject type="&#xE000;99&#xe000;"/></PageMap></url>',
         '<url><loc>https://a.example/</loc><image:title> href="x" </image:title></url>',
         '<url><loc>https://a.example/</loc><xhtml:link rel="alternate" href=""/></url>',
         f"<url><loc>https://a.example/</loc><x>{'x' * 4097}</x></url>",

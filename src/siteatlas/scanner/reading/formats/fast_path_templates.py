@@ -16,6 +16,7 @@ from typing import Any
 
 from siteatlas.scanner.reading.formats.extensions import MAX_VALUE_CHARS
 from siteatlas.scanner.reading.formats.fast_path_columns import clean
+from siteatlas.scanner.reading.formats.salvage import decode
 from siteatlas.scanner.reading.tally import Extras, RawEntries
 
 # So many characters of text, however they are used, are below the limits of `extensions.py`.
@@ -166,6 +167,11 @@ def _repeats_field(sample: str) -> bool:
     return any(sample.count(f"<{name}") > 1 for name in FIELDS)
 
 
+def _hides_placeholder(sample: str) -> bool:
+    """Whether an entry has a character reference in its markup that the parser takes for one."""
+    return "&" in sample and decode(sample).count(PLACEHOLDER) != sample.count(PLACEHOLDER)
+
+
 def _sample(markup: str, empty: tuple[int, ...] = ()) -> str:
     """An entry with this markup and placeholders, except for the values that are empty."""
     heads = markup.split(BETWEEN)
@@ -183,7 +189,9 @@ def _placeholder(place: int) -> str:
 
 def _made_template(sample: str, fields: list[str], extras: Extras | None) -> Template | None:
     """The template from what the strict parser read of a sample; None if there can be none."""
-    if _repeats_field(sample) or (extras and "resourcesync" in extras):
+    if _repeats_field(sample) or _hides_placeholder(sample):
+        return None
+    if extras and "resourcesync" in extras:
         return None
     leaves = [*fields, *_leaves(extras)]
     texts = dict.fromkeys(leaf for leaf in leaves if isinstance(leaf, str) and PLACEHOLDER in leaf)
