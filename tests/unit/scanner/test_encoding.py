@@ -127,6 +127,21 @@ def test_declared_latin_1_is_read_as_such():
     assert text_of(text.encode("latin-1")) == (text, NOT_UTF_8)
 
 
+@pytest.mark.parametrize("chunk", [1, 3, 1000])
+@pytest.mark.parametrize(
+    ("wrong", "text"),
+    [(b'AAA \x1b$B$"\x1b(B BBB \xff', "AAA あ BBB ÿ"), (b'AAA \x1b$B$"\xff$"\x1b(B', "AAA あÿあ")],
+)
+def test_a_wrong_byte_does_not_change_what_is_before_it(wrong: bytes, text: str, chunk: int):
+    head = "<?xml version='1.0' encoding='iso-2022-jp'?>" + " " * 300
+    tally = Tally()
+    decoder = TextDecoder(None, tally)
+    parts = [decoder.decode(head.encode())]
+    parts += [decoder.decode(wrong[at : at + chunk]) for at in range(0, len(wrong), chunk)]
+    assert "".join([*parts, decoder.decode(b"", final=True)]) == head + text
+    assert tally.counts()["encoding_lie"] == 1
+
+
 def test_an_unknown_encoding_is_read_as_utf_8_and_counted():
     text = '<?xml version="1.0" encoding="klingon"?>' + "ü" * 200
     assert text_of(text.encode()) == (text, {"encoding_unknown": 1})

@@ -98,7 +98,7 @@ class TextDecoder:
 
     def _decode(self, data: bytes, final: bool) -> str:
         """Decode bytes of a document; at the first invalid ones, switch to a lenient decoder."""
-        pending = self._decoder.getstate()[0]
+        state = self._decoder.getstate()
         try:
             return self._decoder.decode(data, final)
         except UnicodeDecodeError:
@@ -107,9 +107,11 @@ class TextDecoder:
                 self._decoder = _decoder(self._instead)
                 self._decoder.errors = LENIENT_BYTES
                 self._instead = None
-                return self._decoder.decode(pending + data, final)
+                return self._decoder.decode(state[0] + data, final)
             self._tally.note(ProblemCode.ENCODING_LIE)
             self._decoder.errors = self._lenient
+            # A decoder that fails keeps the escape sequences that it has read until then.
+            self._decoder.setstate(state)
             return self._decoder.decode(data, final)
 
     def _choose(self, head: bytes) -> int:
