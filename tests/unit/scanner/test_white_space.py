@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.fixtures.documents import index_of, read, urlset
+from tests.fixtures.reading_paths import columns_of_both_paths
 
 EDGES = ["\x85", "\x1c", "\x1f", "&#x85;", "&#x1d;"]
 
@@ -30,3 +31,12 @@ def test_blanks_of_unicode_around_a_url_are_trimmed(odd: str):
     locs = ("https://a.example/1\u00a0", "\u3000https://a.example/2")
     document = read(urlset("".join(f"<url><loc>{loc}</loc>{odd}</url>" for loc in locs)))
     assert document.urls == ["https://a.example/1", "https://a.example/2"]
+
+
+@pytest.mark.parametrize("blank", ["&#13;", "&#10;", "&#9;", "&#32;", " ", "\r"])
+def test_blanks_around_the_values_of_extensions_are_trimmed(blank: str):
+    image = f"<image:image><image:loc>{blank}https://a.example/i{blank}</image:loc></image:image>"
+    entry = f"<url><loc>https://a.example/</loc>{image}</url>"
+    fast, strict = columns_of_both_paths([entry] * 4, 2)
+    assert fast == strict
+    assert fast[0].extras == [{"images": [{"loc": "https://a.example/i"}]}] * 4

@@ -7,7 +7,7 @@ from typing import Any
 
 from siteatlas.scanner.reading.formats.salvage import decode
 from siteatlas.scanner.reading.tally import Extras
-from siteatlas.scanner.reading.white_space import WHITE_SPACE
+from siteatlas.scanner.reading.white_space import WHITE_SPACE, XML_WHITE_SPACE
 
 BETWEEN = "\x00"
 CDATA_END = "]]>"
@@ -38,7 +38,7 @@ def clean(values: list[str], *, escaped: bool = True) -> list[str]:
         else:
             values = list(map(decode, values))
             joined = BETWEEN.join(values)
-    if joined.isascii() and " " not in joined and "\n" not in joined and "\t" not in joined:
+    if joined.isascii() and not any(map(joined.__contains__, XML_WHITE_SPACE)):
         return values
     if NEXT_LINE in joined:
         return [value.strip(WHITE_SPACE) for value in values]
