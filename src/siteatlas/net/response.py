@@ -158,9 +158,13 @@ class Response:
         return list(self._raw.headers.getall(name, []))
 
     def error(self) -> ScanError | None:
-        """The error that the status means; None for 200 and 304."""
+        """The error that the response means: a challenge, or else the error of its status."""
         if any(name in self._raw.headers for name in CHALLENGE_HEADERS):
             return Blocked("The site shows a browser challenge instead of the document.")
+        return self.status_error()
+
+    def status_error(self) -> ScanError | None:
+        """The error that the status of the HTTP response means; None for 200 and 304."""
         return error_for_status(self.status, self.retry_after, self.headers.get(PRICE_HEADER))
 
     def refuse_oversize(self) -> None:

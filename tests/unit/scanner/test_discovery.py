@@ -267,8 +267,11 @@ async def test_without_a_robots_txt_there_is_no_text(site, make_analyzer):
     assert (robots.http_status, robots.text) == (404, None)
 
 
-async def test_robots_txt_with_a_server_error_stops_the_scan(site, make_analyzer):
-    site.pages |= {"/robots.txt": status(500), "/sitemap.xml": SITEMAP}
+@pytest.mark.parametrize(
+    "robots", [status(500), status(503, cf_mitigated="challenge")], ids=["error", "challenge"]
+)
+async def test_robots_txt_with_a_server_error_stops_the_scan(site, make_analyzer, robots):
+    site.pages |= {"/robots.txt": robots, "/sitemap.xml": SITEMAP}
     record = await record_scan(make_analyzer(site.host_port), site.base)
     assert record.error_code == "robots_unreachable"
     assert site.paths == ["/robots.txt"]
@@ -282,9 +285,10 @@ async def test_the_operator_may_proceed_without_robots_txt(site, make_analyzer):
     assert record.urls == URLS
 
 
+@pytest.mark.parametrize("headers", [{}, {"cf_mitigated": "challenge"}], ids=["", "challenge"])
 @pytest.mark.parametrize("code", [429, 503])
-async def test_a_site_that_asks_us_to_wait_is_left_alone(site, make_analyzer, code):
-    site.pages |= {"/robots.txt": status(code, Retry_After="120")}
+async def test_a_site_that_asks_us_to_wait_is_left_alone(site, make_analyzer, code, headers):
+    site.pages |= {"/robots.txt": status(code, Retry_After="120", **headers)}
     record = await record_scan(make_analyzer(site.host_port), site.base)
     assert record.error_code == "rate_limited"
     assert getattr(record.error, "retry_after", None) == 120

@@ -41,8 +41,13 @@ async def test_a_challenge_for_browsers_everywhere_is_blocked(site, make_analyze
     assert record.error_code == "blocked"
 
 
-async def test_a_challenge_that_a_firewall_announces_is_blocked(site, make_analyzer):
-    site.otherwise = status(503, cf_mitigated="challenge")
+@pytest.mark.parametrize(
+    ("code", "robots"),
+    [(403, status(403, cf_mitigated="challenge")), (503, "# none")],
+)
+async def test_a_challenge_that_a_firewall_announces_is_blocked(site, make_analyzer, code, robots):
+    site.pages["/robots.txt"] = robots
+    site.otherwise = status(code, cf_mitigated="challenge")
     record = await record_scan(make_analyzer(site.host_port), site.base)
     assert record.error_code == "blocked"
 

@@ -83,14 +83,8 @@ async def _fetch_robots_once(
     async with client.get(
         address, max_bytes=ROBOTS_WIRE_BYTES, accept_encoding=accept_encoding
     ) as response:
+        _check_robots_status(response)
         error = response.error()
-        if isinstance(error, RateLimited):
-            raise error
-        if isinstance(error, ServerError):
-            raise RobotsUnreachable(
-                f"robots.txt cannot be read (status {response.status}), "
-                "so the site must not be scanned now."
-            )
         content = b"" if error else await _robots_content(response)
         robots = parse_robots(content)
         return RobotsResult(
@@ -100,6 +94,18 @@ async def _fetch_robots_once(
             robots.rules_for(user_agent),
             is_truncated=len(content) > MAX_BYTES,
             text=None if error else robots_text(content),
+        )
+
+
+def _check_robots_status(response: Response) -> None:
+    """Raise if the status of robots.txt stops the scan, whether or not it is a challenge."""
+    error = response.status_error()
+    if isinstance(error, RateLimited):
+        raise error
+    if isinstance(error, ServerError):
+        raise RobotsUnreachable(
+            f"robots.txt cannot be read (status {response.status}), "
+            "so the site must not be scanned now."
         )
 
 
