@@ -9,7 +9,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from siteatlas.errors import ScanError
@@ -175,6 +175,8 @@ def rows_of(rows: UrlRows) -> list[UrlRow]:
     return [UrlRow(*values) for values in zip(*columns, strict=True)]
 
 
+# Making a site with its versions takes long on a busy machine.
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(VERSIONS, st.booleans())
 def test_the_same_is_stored_and_reported_as_if_all_entries_were_read(versions, late):
     full, recognizing = State(), State()
