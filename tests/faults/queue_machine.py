@@ -220,6 +220,7 @@ class QueueMachine(RuleBasedStateMachine):
             assert known.status == "processing"
             known.attempt = max(0, known.attempt - 1)
             known.leave("released", "pending")
+        self.time_comes()
 
     @rule(data=st.data())
     def heartbeat(self, data: st.DataObject) -> None:

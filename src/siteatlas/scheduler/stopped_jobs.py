@@ -9,7 +9,7 @@ from siteatlas.processor.publication import record_cancellation, record_failure,
 from siteatlas.queue.due_jobs import has_due_jobs
 from siteatlas.scheduler.slots import RunningJob, Slots, StopReason
 from siteatlas.storage.models import JobStatus
-from siteatlas.storage.session import get_background_session
+from siteatlas.storage.session import get_queue_session
 
 log = get_logger("scheduler")
 
@@ -21,7 +21,7 @@ async def displace_parked_jobs(slots: Slots) -> None:
     jobs = slots.jobs_to_displace()
     if not jobs:
         return
-    async with get_background_session() as session, session.begin():
+    async with get_queue_session() as session, session.begin():
         if not await has_due_jobs(session, users_at_limit=slots.users_at_limit()):
             return
     for job in jobs:
