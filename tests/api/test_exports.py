@@ -130,7 +130,7 @@ async def test_parquet_is_refused_while_too_many_others_are_encoded(app: FastAPI
     await add_site(urls=1)
     with ExitStack() as running:
         for _ in range(parquet.MAX_PROCESSES):
-            running.enter_context(parquet.parquet_place(None))
+            running.enter_context(parquet.count_parquet_export(None))
         assert await parquet_status(app) == 429
     for _ in range(parquet.MAX_PROCESSES + 1):
         assert await parquet_status(app) == 200
@@ -144,7 +144,7 @@ async def test_one_user_has_at_most_half_of_the_parquet_processes(database: Data
         user = (await session.execute(select(User.id).where(User.name == "ann"))).scalar_one()
     with ExitStack() as running:
         for _ in range(parquet.MAX_PROCESSES // 2):
-            running.enter_context(parquet.parquet_place(user))
+            running.enter_context(parquet.count_parquet_export(user))
         assert await parquet_status(app, ann) == 429
         assert await parquet_status(app, bob) == 200
     assert await parquet_status(app, ann) == 200

@@ -17,7 +17,7 @@ from uuid import UUID
 from fastapi import Depends, Request
 
 from siteatlas.access.identity import Identity
-from siteatlas.aio.places import Places
+from siteatlas.aio.quota import Quota
 from siteatlas.errors import (
     TooManyFailedLogins,
     TooManyQueuedScans,
@@ -69,7 +69,7 @@ class AccessLimits:
         self._max_queued = settings.max_queued_scans
         self._reads = ProcessLimit(settings.reads_per_minute)
         self._refused_until: OrderedDict[str, float] = OrderedDict()
-        self._streams = _stream_places(connection_limit(settings.max_connections))
+        self._streams = _stream_quota(connection_limit(settings.max_connections))
 
     async def count_request(self, identity: Identity, *, is_read: bool) -> None:
         """Count a request; TooManyRequests if the key has made too many."""
@@ -151,10 +151,10 @@ class AccessLimits:
             )
 
 
-def _stream_places(connections: int) -> Places:
+def _stream_quota(connections: int) -> Quota:
     """The event streams of a service with so many connections; a user gets at most half of them."""
     total = max(1, connections // CONNECTIONS_PER_STREAM)
-    return Places(total, share=max(1, min(STREAMS_PER_USER, total // 2)))
+    return Quota(total, share=max(1, min(STREAMS_PER_USER, total // 2)))
 
 
 async def current_limits(request: Request) -> AccessLimits:

@@ -15,7 +15,7 @@ from fastapi import Depends, Path, Request
 
 from siteatlas.access.installation import Installation
 from siteatlas.api.database_checks import DatabaseProbe
-from siteatlas.api.feed_watcher import FeedWatcher, waiting_places
+from siteatlas.api.feed_watcher import FeedWatcher, waiting_quota
 from siteatlas.insights.changes_over_time import ChangesOverTime
 from siteatlas.insights.health import DatabaseState, database_state
 from siteatlas.insights.problem_totals import ProblemTotals
@@ -48,7 +48,7 @@ class ApiContext:
     _worker_seen_until: float = field(init=False, default=0.0)
 
     def __post_init__(self) -> None:
-        self.feed = FeedWatcher(waiting_places(self.settings.max_connections))
+        self.feed = FeedWatcher(waiting_quota(self.settings.max_connections))
         ended_jobs = EndedJobs()
         self.database_state = DatabaseProbe(database_state)
         self.queue_load = DatabaseProbe(lambda session: queue_load(session, ended_jobs))

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from uuid import UUID
 
-from siteatlas.aio.places import Places
+from siteatlas.aio.quota import Quota
 from siteatlas.errors import DatabaseError
 from siteatlas.insights.feed_positions import read_head
 from siteatlas.logs import get_logger
@@ -24,18 +24,18 @@ USERS_SHARE = 4
 log = get_logger("api")
 
 
-def waiting_places(max_connections: int) -> Places:
+def waiting_quota(max_connections: int) -> Quota:
     """The requests that may wait in a service with so many connections, and a user's share."""
     connections = connection_limit(max_connections)
     total = max(1, min(MAX_WAITING, connections // CONNECTIONS_PER_WAITING))
-    return Places(total, share=max(1, total // USERS_SHARE))
+    return Quota(total, share=max(1, total // USERS_SHARE))
 
 
 class FeedWatcher:
     """The head of the feed as this process last saw it, polled while a request waits."""
 
-    def __init__(self, places: Places, poll_seconds: float = POLL_SECONDS) -> None:
-        self._places = places
+    def __init__(self, quota: Quota, poll_seconds: float = POLL_SECONDS) -> None:
+        self._quota = quota
         self._poll_seconds = poll_seconds
         self._seq = -1
         self._moved = asyncio.Event()
@@ -45,7 +45,7 @@ class FeedWatcher:
     @property
     def waiting(self) -> int:
         """How many requests wait."""
-        return self._places.taken
+        return self._quota.taken
 
     async def wait_beyond(self, seq: int, seconds: float, holder: UUID | None) -> bool:
         """Wait until the feed has a number after `seq`; False if it has none in time.
@@ -53,9 +53,9 @@ class FeedWatcher:
         Returns at once if too many requests wait, in total or of this holder, or when the service
         stops.
         """
-        if not self._places.has_room(holder):
+        if not self._quota.has_room(holder):
             return False
-        with self._places.taken_by(holder):
+        with self._quota.taken_by(holder):
             try:
                 async with asyncio.timeout(seconds):
                     while self._seq <= seq and not self._closed:

@@ -21,7 +21,7 @@ from uuid import UUID
 
 from siteatlas.aio.fairness import fair_loop
 from siteatlas.aio.loop_local import LoopLocal
-from siteatlas.aio.places import Places
+from siteatlas.aio.quota import Quota
 from siteatlas.errors import ParquetFailed, ParquetUnavailable, TooManyExports
 from siteatlas.export.columns import ExportSchema
 from siteatlas.export.encoding import ExportMetadata, row_slices
@@ -35,7 +35,7 @@ PROCESS = ("-P", "-m", "siteatlas.export.parquet_process")
 # Each takes about 100 MB.
 MAX_PROCESSES = 4
 PROCESSES_PER_USER = 2
-_places = LoopLocal(lambda: Places(MAX_PROCESSES, share=PROCESSES_PER_USER))
+_quota = LoopLocal(lambda: Quota(MAX_PROCESSES, share=PROCESSES_PER_USER))
 
 
 def require_parquet() -> None:
@@ -45,15 +45,15 @@ def require_parquet() -> None:
 
 
 @contextmanager
-def parquet_place(holder: UUID | None) -> Iterator[None]:
+def count_parquet_export(holder: UUID | None) -> Iterator[None]:
     """Count an export of a service while it lasts; TooManyExports while too many are running.
 
     A service enters it before a response begins, which can then still be a refusal.
     """
-    places = _places.get()
-    if not places.has_room(holder):
+    quota = _quota.get()
+    if not quota.has_room(holder):
         raise TooManyExports(retry_after=RETRY_SECONDS)
-    with places.taken_by(holder):
+    with quota.taken_by(holder):
         yield
 
 

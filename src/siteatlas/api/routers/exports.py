@@ -21,7 +21,7 @@ from siteatlas.api.sessions import ReadSession
 from siteatlas.errors import InputError
 from siteatlas.export.columns import Exported
 from siteatlas.export.encoding import MEDIA_TYPES, ExportFormat
-from siteatlas.export.parquet import parquet_place
+from siteatlas.export.parquet import count_parquet_export
 from siteatlas.export.streaming import ExportRequest, begin_export
 from siteatlas.insights.domains import find_domain_view
 from siteatlas.insights.url_filters import UrlFilter
@@ -57,7 +57,7 @@ class ExportPlace:
 
     def take(self) -> None:
         """Take the place of a Parquet export; TooManyExports if none is left."""
-        self.held.enter_context(parquet_place(self.holder))
+        self.held.enter_context(count_parquet_export(self.holder))
 
 
 async def _export_place(identity: CurrentIdentity) -> AsyncIterator[ExportPlace]:

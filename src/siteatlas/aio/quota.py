@@ -1,4 +1,4 @@
-"""Places of something scarce that requests hold while they last: a total, and a share per user."""
+"""Quotas of something that requests hold while they last: a total, and a share per user."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from contextlib import contextmanager
 from uuid import UUID
 
 
-class Places:
-    """The places of one process. A holder of None is not limited to a share.
+class Quota:
+    """The quota of one process. A holder of None is not limited to a share.
 
-    Nothing is awaited between `has_room` and `taken_by`, so no place is given away twice.
+    Nothing is awaited between `has_room` and `taken_by`, so that the total is never exceeded.
     """
 
     def __init__(self, total: int, share: int) -> None:
@@ -21,13 +21,13 @@ class Places:
         self._taken_by: Counter[UUID] = Counter()
 
     def has_room(self, holder: UUID | None) -> bool:
-        """Whether there is a place for this holder."""
+        """Whether this holder may take one more."""
         has_share = holder is None or self._taken_by[holder] < self._share
         return has_share and self.taken < self._total
 
     @contextmanager
     def taken_by(self, holder: UUID | None) -> Iterator[None]:
-        """Take a place, and give it back at the end of the block."""
+        """Count one of this holder until the end of the block."""
         self._count(holder, 1)
         try:
             yield
@@ -35,7 +35,7 @@ class Places:
             self._count(holder, -1)
 
     def _count(self, holder: UUID | None, change: int) -> None:
-        """Count a place that is taken or given back."""
+        """Change the counts of the process and of this holder."""
         self.taken += change
         if holder is None:
             return
