@@ -182,7 +182,7 @@ class TooManyRedirects(ScanError):
 
 
 class ForeignHostLimit(ScanError):
-    """The site redirected more than 20 documents to the same foreign host."""
+    """The site leads to over 20 documents on one foreign domain, or to over 200 in all."""
 
     code = "foreign_host_limit"
 

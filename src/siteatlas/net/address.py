@@ -68,7 +68,7 @@ class WebAddress:
     @property
     def domain(self) -> str:
         """The key of the site: host without one leading `www.`, with the port where it matters."""
-        host = f"[{self.host}]" if ":" in self.host else _without_www(self.host)
+        host = f"[{self.host}]" if ":" in self.host else bare_host(self.host)
         usual = self.port == DEFAULT_PORTS[self.scheme]
         kept = self.port_given and not self.scheme_given
         return host if usual and not kept else f"{host}:{self.port}"
@@ -262,11 +262,6 @@ def _canonical(
 
 
 def bare_host(host: str) -> str:
-    """A host without its leading `www.`, to compare the hosts of one site."""
-    return host.removeprefix("www.")
-
-
-def _without_www(host: str) -> str:
-    """Drop one leading `www.`, unless nothing but a top-level domain would be left."""
-    shorter = bare_host(host)
+    """A host without one leading `www.`, unless only a top-level domain would be left."""
+    shorter = host.removeprefix("www.")
     return shorter if "." in shorter else host

@@ -1,7 +1,8 @@
 """An estimate of the registrable domain of a host, without the public suffix list.
 
 It decides which hosts share slots, where hosts of different owners on one hosting service merely
-take turns, and which parent host belongs to a site. No site is refused because of it.
+take turns, which hosts above and beside a site belong to it, and whose limit a foreign document
+counts against. No site is refused because of it.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ REGISTRIES = frozenset(
     {"ac", "co", "com", "edu", "go", "gob", "gouv", "gov", "gv", "id", "ind", "info", "ltd"}
     | {"me", "mil", "ne", "net", "nom", "or", "org", "plc", "sch", "web"}
 )
+# Countries under which names are registered directly, so that web.de is a name like any other.
+WITHOUT_REGISTRIES = frozenset({"ch", "de", "dk", "eu", "nl"})
 
 
 def registrable_domain(host: str) -> str:
@@ -36,5 +39,6 @@ def _is_registry_suffix(labels: list[str]) -> bool:
     return (
         len(labels) == 2  # noqa: PLR2004 such as co.uk
         and len(labels[-1]) == COUNTRY_CODE_CHARS
+        and labels[-1] not in WITHOUT_REGISTRIES
         and labels[0] in REGISTRIES
     )

@@ -229,7 +229,7 @@ class ProblemCode(StrEnum):
     CROSS_HOST_CAP = (
         "cross_host_cap",
         ProblemGroup.SCAN,
-        "more than 20 documents on one foreign host",
+        "more than 20 documents on one foreign domain, or 200 on all of them",
     )
     ROBOTS_TRUNCATED = (
         "robots_truncated",

@@ -16,6 +16,7 @@ from siteatlas.net.registrable_domain import is_registrable, registrable_domain
         ("a.example.com.br", "example.com.br"),
         ("co.uk", "co.uk"),
         ("x.example.de", "example.de"),
+        ("mail.web.de", "web.de"),
         ("WWW.Example.COM.", "example.com"),
         ("localhost", "localhost"),
         ("127.0.0.1", "127.0.0.1"),

@@ -37,12 +37,13 @@ def test_refuses_more_documents_than_allowed():
     assert queue.add(candidate("https://a.example/2")) == "document_limit"
 
 
-def test_takes_twenty_documents_of_a_foreign_host():
+def test_takes_twenty_documents_of_a_foreign_domain():
     queue = frontier()
     for number in range(20):
         assert queue.add(candidate(f"https://cdn.other.example/{number}")) is None
     assert queue.add(candidate("https://cdn.other.example/20")) == "cross_host_cap"
-    assert queue.add(candidate("https://cdn2.other.example/20")) is None
+    assert queue.add(candidate("https://cdn2.other.example/20")) == "cross_host_cap"
+    assert queue.add(candidate("https://another.example/20")) is None
 
 
 def test_hosts_below_the_site_are_not_foreign():

@@ -46,6 +46,7 @@ def test_what_is_asked_after_a_failure(typed, errors, asked):
     [
         ("example.com", "www.example.com"),
         ("www.example.com", "example.com"),
+        ("www.com", "www.www.com"),
         ("localhost", None),
         ("127.0.0.1", None),
         ("2606:4700::1", None),

@@ -1,9 +1,9 @@
 """Which hosts a scan may crawl: those of the site, and a few others that it names.
 
-A site may name sitemaps on foreign hosts in robots.txt or in its home page, a few of them. An
-index may not: its entries are followed on hosts of the site, on the host of the index itself and
-on hosts that the site named. A redirect counts like a document. So neither an index nor a redirect
-can direct a scan at a third-party host.
+A site may name sitemaps on foreign hosts in robots.txt or in its home page: a few per registrable
+domain, and a limited number per scan. An index may not: its entries are followed on hosts of the
+site, on the host of the index itself and on hosts that the site named. A redirect counts like a
+document. So no site can direct a scan at third parties.
 """
 
 from __future__ import annotations
@@ -12,18 +12,23 @@ from collections import Counter
 
 from siteatlas.errors import ForeignHostLimit
 from siteatlas.net.address import WebAddress, bare_host
-from siteatlas.net.registrable_domain import is_registrable
+from siteatlas.net.registrable_domain import is_registrable, registrable_domain
 
-FOREIGN_DOCUMENTS_PER_HOST = 20
+FOREIGN_DOCUMENTS_PER_DOMAIN = 20
+FOREIGN_DOCUMENTS_PER_SCAN = 200
 
 
 class SiteHosts:
     """The hosts of one site, and how many documents were requested on foreign ones."""
 
     def __init__(self, site_host: str) -> None:
-        self.site = bare_host(site_host)
+        self.site = site_host
+        self._bare = bare_host(site_host)
+        # `www.co.uk` is a site of its own; what else is below `co.uk` is not part of it.
+        self._below = "." + (self._bare if is_registrable(self._bare) else site_host)
         self._named: set[str] = set()
         self._foreign: Counter[str] = Counter()
+        self._foreign_documents = 0
 
     def name(self, host: str) -> None:
         """Allow a host that the site itself named."""
@@ -31,11 +36,11 @@ class SiteHosts:
 
     def belongs(self, host: str) -> bool:
         """Whether a host is the site's own, a subdomain of it, or the domain above it."""
-        host = bare_host(host)
+        bare = bare_host(host)
         return (
-            host == self.site
-            or host.endswith("." + self.site)
-            or (self.site.endswith("." + host) and is_registrable(host))
+            bare == self._bare
+            or (host.endswith(self._below) and "." in self._bare)
+            or (self._bare.endswith("." + bare) and is_registrable(bare))
         )
 
     def follows(self, host: str, parent_host: str) -> bool:
@@ -43,14 +48,21 @@ class SiteHosts:
         return self.belongs(host) or host == parent_host or host in self._named
 
     def allow_document(self, host: str, parent_host: str | None) -> bool:
-        """Count one document of the crawl on a host; False if a foreign host has reached its limit.
+        """Count one document of the crawl on a host; False if a limit of foreign ones is reached.
 
         What a foreign host lists on itself is not counted.
         """
         if self.belongs(host) or host == parent_host:
             return True
-        self._foreign[host] += 1
-        return self._foreign[host] <= FOREIGN_DOCUMENTS_PER_HOST
+        domain = registrable_domain(host)
+        if (
+            self._foreign[domain] >= FOREIGN_DOCUMENTS_PER_DOMAIN
+            or self._foreign_documents >= FOREIGN_DOCUMENTS_PER_SCAN
+        ):
+            return False
+        self._foreign[domain] += 1
+        self._foreign_documents += 1
+        return True
 
     def follow_redirect(self, source: WebAddress, target: WebAddress) -> None:
         """Count a redirect of the crawl like a document; ForeignHostLimit if there are too many."""
