@@ -7,6 +7,7 @@ import time
 import pytest
 
 from tests.fixtures.documents import read, urlset
+from tests.fixtures.reading_paths import ANNOUNCING
 
 BROKEN = "<url><loc>https://a.example/broken</loc></wrong></url>"
 CHUNKINGS = [1, 7, 64, 1 << 20]
@@ -63,3 +64,16 @@ def test_many_sections_without_an_end_take_little_time(token):
     started = time.process_time()
     read(content)
     assert time.process_time() - started < 2
+
+
+@pytest.mark.parametrize("chunk_bytes", [*CHUNKINGS, 29, 150])
+def test_the_urls_of_videos_neither_repeat_nor_lose_entries_of_a_malformed_document(chunk_bytes):
+    video = "<video:video><video:url>https://v.example/</video:url></video:video>"
+    more = video + "<priority>0.5</priority>"
+    before = [entry(number, more) for number in range(5)]
+    after = [entry(number, more) for number in range(6, 9)]
+    text = "".join([ANNOUNCING, *before, BROKEN, *after, "</urlset>"])
+    names = ["0", "1", "2", "3", "4", "broken", "6", "7", "8"]
+    strict = text.replace("<url>", "<url id='1'>")
+    for content in (text, strict):
+        assert urls_of(content.encode(), chunk_bytes) == names

@@ -41,6 +41,8 @@ class ElementStream:
 
     def __init__(self, root_tag: str, names: Sequence[str], tally: Tally) -> None:
         self._tally = tally
+        self._entry_names = frozenset(names)
+        self._entry_tags = _tag_patterns(*names)
         self._tags = _tag_patterns(*names, name_of_root(root_tag).rpartition(":")[2])
         self._root_tag: str | None = root_tag
         self._names = NameLimit()
@@ -138,11 +140,22 @@ class ElementStream:
         if elements and elements[-1].getparent() is None:
             self.root_closed = True
             elements.pop()
+        # One look for a chunk in which all elements have the same tag, as usual.
+        if elements and (len({one.tag for one in elements}) > 1 or self._is_part(elements[-1])):
+            elements = [element for element in elements if not self._is_part(element)]
         nested = bool(elements) and _is_nested(elements[-1])
         if nested:
             elements = list(takewhile(lambda element: not _is_nested(element), elements))
         self._last = elements[-1] if elements else None
         return elements, nested
+
+    def _is_part(self, element: etree._Element) -> bool:
+        """Whether it is no entry but a part of one in another namespace, such as `video:url`."""
+        if local_name(element.tag) not in self._entry_names:
+            return True
+        space = _namespace(element.tag)
+        around = element.iterancestors(*self._entry_tags)
+        return any(_namespace(entry.tag) != space for entry in around)
 
     def _forget_last(self) -> None:
         """Free all before the last finished element, on every level; the parser still holds it."""
@@ -215,6 +228,11 @@ def _tag_patterns(*names: str) -> list[str]:
     """The tags of these names in any namespace and their usual cases, as lxml expects them."""
     variants = {variant for name in names for variant in (name, name.upper(), name.capitalize())}
     return [f"{{*}}{variant}" for variant in sorted(variants)]
+
+
+def _namespace(tag: str) -> str:
+    """The namespace of a tag as the XML parser writes it."""
+    return tag.rpartition("}")[0]
 
 
 def local_name(tag: str) -> str:

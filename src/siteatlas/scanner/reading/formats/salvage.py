@@ -18,15 +18,16 @@ UNFINISHED_CHARS = 256 * 1024
 MAX_CDATA_CHARS = 16 * 1024
 
 PREFIX = r"(?:[\w.-]{1,40}:)?"
-# A field of an image is not a field of its page.
+# A part of an image or a video is not a part of its page.
 OWN_PREFIX = r"(?!(?:image|video|news|mobile|xhtml):)" + PREFIX
 COMMENT_START, COMMENT_END = "<!--", "-->"
 CDATA_START, CDATA_END = "<![CDATA[", "]]>"
 MAX_CODE_POINT = 0x10FFFF
 MAX_DIGITS = 12
-ENTRY_START = re.compile(rf"<{PREFIX}(url|sitemap)(?=[\s/>])", re.IGNORECASE)
+ENTRY_START = re.compile(rf"<{OWN_PREFIX}(url|sitemap)(?=[\s/>])", re.IGNORECASE)
 ENTRY_END = re.compile(
-    rf"</{PREFIX}(?:url|sitemap)\s*>|<{PREFIX}(?:url|sitemap)(?:\s[^<>]*)?/>", re.IGNORECASE
+    rf"</{OWN_PREFIX}(?:url|sitemap)\s*>|<{OWN_PREFIX}(?:url|sitemap)(?:\s[^<>]*)?/>",
+    re.IGNORECASE,
 )
 ENTRY_WITH_LOC = re.compile(rf"<{PREFIX}(?:url|sitemap)>\s*<{PREFIX}loc>", re.IGNORECASE)
 SECTION_START = re.compile(r"<!(?:--|\[CDATA\[)")
