@@ -48,12 +48,13 @@ def load_readers() -> None:
 class DocumentReader:
     """Reads one sitemap document of any kind.
 
-    `feed` and `close` yield once per chunk of at most 64 KiB, so that the caller can yield to the
-    event loop, and raise a ScanError when the document cannot be read further; results already
-    yielded remain valid. `base_url` is the address of the document: relative pages are resolved
-    against it, or skipped if it is not known. Smaller chunks are buffered up to `min_chunk_bytes`,
-    because each one has a fixed cost. `with_digests`: entries have digests if possible, and those
-    of `known_entries`, which may be set before the first chunk, are recognized instead of read.
+    `feed` and `close` yield at least once per chunk of at most 64 KiB, more often if it takes long,
+    so that the caller can yield to the event loop, and raise a ScanError when the document cannot
+    be read further; results already yielded remain valid. `base_url` is the address of the
+    document: relative pages are resolved against it, or skipped if it is not known. Smaller chunks
+    are buffered up to `min_chunk_bytes`, because each one has a fixed cost. `with_digests`: entries
+    have digests if possible, and those of `known_entries`, which may be set before the first chunk,
+    are recognized instead of read.
     """
 
     def __init__(
@@ -129,9 +130,7 @@ class DocumentReader:
         text = self._decoder.decode(self._buffered, final=True)
         self._buffered = b""
         try:
-            result = self._feed_format(text, final=False)
-            if result is not None:
-                yield result
+            yield from self._feed_format(text, final=False)
             if self._format is not None:
                 yield self._apply_entry_limit(self._format.flush())
         except ScanError:
@@ -156,12 +155,10 @@ class DocumentReader:
             self._buffered = chunk
             yield ReadResult()
             return
-        result = self._feed_format(self._decoder.decode(chunk, final=final), final=final)
-        yield result or ReadResult()
-        if result is not None and result.error is not None:
-            raise result.error
+        for text, is_last in self._decoder.decode_parts(chunk, final=final):
+            yield from self._feed_format(text, final=final and is_last)
 
-    def _feed_format(self, text: str, *, final: bool) -> ReadResult | None:
+    def _feed_format(self, text: str, *, final: bool) -> Iterator[ReadResult]:
         """Choose the format by the head of the document, then pass the text to its reader."""
         if self._format is None:
             # Late, so that a scan sends its first request before it imports the XML parser.
@@ -171,7 +168,8 @@ class DocumentReader:
             self._head = self._head or HeadReader(self.tally)
             head = self._head.feed(text, final=final)
             if head is None:
-                return None
+                yield ReadResult()
+                return
             self.type, text, self._head = head.type, head.rest, None
             self._capability = head.capability
             self._format = reader_for(
@@ -181,7 +179,10 @@ class DocumentReader:
                 with_digests=self._with_digests,
                 known=self.known_entries,
             )
-        return self._apply_entry_limit(self._format.feed(text, final=final))
+        for result in self._format.feed(text, final=final):
+            yield self._apply_entry_limit(result)
+            if result.error is not None:
+                raise result.error
 
     def _note_size(self) -> None:
         """Record that a document exceeds the limits of the protocol, though it was read."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import codecs
 import re
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import webencodings
@@ -42,7 +43,12 @@ WIDE = re.compile(r"utf-(?:16|32)")
 WIDE_ORDER = re.compile(r"-[lb]e$")
 STRICT, LENIENT_BYTES, LENIENT_WIDE = "strict", "siteatlas_cp1252", "replace"
 SURROGATE_BYTES = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]|[\xc0\xc1][\x80-\xbf]")
+# In UTF-8 no character starts with any of these.
+NO_STARTS = re.compile(rb"[\x80-\xbf\xf5-\xff]+")
+AS_CP1252 = "".join(bytes([byte]).decode("cp1252", "ignore") or chr(byte) for byte in range(0x100))
 REPLACEMENT = "\ufffd"
+# Each invalid byte takes a call of Python.
+LENIENT_PART_BYTES = 8 * 1024
 
 
 def _as_cp1252(error: UnicodeError) -> tuple[str, int]:
@@ -54,9 +60,13 @@ def _as_cp1252(error: UnicodeError) -> tuple[str, int]:
         return REPLACEMENT, disguised.end()
     wrong = error.object[error.start : error.end]
     try:
-        return wrong.decode("cp1252"), error.end
+        text = wrong.decode("cp1252")
     except UnicodeDecodeError:
-        return wrong.decode("latin-1"), error.end
+        text = wrong.decode("latin-1")
+    more = NO_STARTS.match(error.object, error.end) if error.encoding == "utf-8" else None
+    if more is None:
+        return text, error.end
+    return text + codecs.charmap_decode(more[0], STRICT, AS_CP1252)[0], more.end()
 
 
 codecs.register_error(LENIENT_BYTES, _as_cp1252)
@@ -83,18 +93,45 @@ class TextDecoder:
 
     def decode(self, data: bytes, *, final: bool = False) -> str:
         """The text of these bytes; with `final`, also of those still buffered."""
-        if self._head is not None:
-            self._head += data
-            if len(self._head) < HEAD_BYTES and not final:
-                return ""
-            data, self._head = self._head, None
-            data = data[self._choose(data) :]
+        return "".join(text for text, _ in self.decode_parts(data, final=final))
+
+    def _decode_after_head(self, data: bytes, *, final: bool) -> str:
+        """The text of bytes of a document whose encoding was chosen."""
         if self._instead is not None and not data.isascii():
             self._utf8_seen = True
         text = self._decode(data, final)
         if final and self._instead is not None and self._utf8_seen:
             self._tally.note(ProblemCode.ENCODING_LIE)
         return text
+
+    def decode_parts(self, data: bytes, *, final: bool = False) -> Iterator[tuple[str, bool]]:
+        """The text of these bytes in one part, or in several if invalid bytes are found.
+
+        With each part, whether it is the last one.
+        """
+        if self._head is not None:
+            self._head += data
+            if len(self._head) < HEAD_BYTES and not final:
+                yield "", True
+                return
+            data, self._head = self._head, None
+            data = data[self._choose(data) :]
+        text = ""
+        # As much as possible decides whether it is UTF-8 instead of the declared encoding.
+        is_whole = self._instead is not None or (data.isascii() and not self._is_lenient)
+        size = len(data) or 1 if is_whole else LENIENT_PART_BYTES
+        last = max(len(data) - 1, 0) // size * size
+        for start in range(0, last, size):
+            text += self._decode_after_head(data[start : start + size], final=False)
+            if self._is_lenient:
+                yield text, False
+                text = ""
+        yield text + self._decode_after_head(data[last:], final=final), True
+
+    @property
+    def _is_lenient(self) -> bool:
+        """Whether invalid bytes were found."""
+        return self._decoder.errors != STRICT
 
     def _decode(self, data: bytes, final: bool) -> str:
         """Decode bytes of a document; at the first invalid ones, switch to a lenient decoder."""

@@ -21,9 +21,15 @@ SURROGATES = range(0xD800, 0xE000)
 ALLOWED_CONTROL = "\x85"
 CONTROL_TO_ALLOWED = dict.fromkeys(FORBIDDEN_CONTROLS, ALLOWED_CONTROL)
 NONCHARACTERS = ("\ufffe", "\uffff")
-REFERENCE = re.compile(r"&(?:(#)([0-9]{1,8}|[xX][0-9a-fA-F]{1,7});|([A-Za-z][A-Za-z0-9]{1,31});)?")
+REFERENCE = re.compile(
+    r"&(?!(?:amp|lt|gt|quot|apos);)"
+    r"(?:(#)([0-9]{1,8}|[xX][0-9a-fA-F]{1,7})|([A-Za-z][A-Za-z0-9]{1,31}));"
+)
+BARE_AMPERSAND = re.compile(
+    r"&(?!(?:#(?:[0-9]{1,8}|[xX][0-9a-fA-F]{1,7})|[A-Za-z][A-Za-z0-9]{1,31});)"
+)
+MAX_REFERENCE_CHARS = 34
 OTHER_THAN_AMP = re.compile("&(?!amp;)")
-PREDEFINED = frozenset({"amp", "lt", "gt", "quot", "apos"})
 CDATA_START, CDATA_END = "<![CDATA[", "]]>"
 # Cannot fail once it has begun, so that it takes linear time without possessive groups too.
 CDATA = re.compile(r"(<!\[CDATA\[[^\]]*+(?:\](?!\]>)[^\]]*+)*(?:\]\]>|\Z))")
@@ -37,7 +43,9 @@ class XmlRepair:
 
     def __init__(self, tally: Tally) -> None:
         self._tally = tally
+        self._unmended = ""
         self._held = ""
+        self._held_chars = 0
         self._in_cdata = False
 
     def feed(self, text: str, *, final: bool = False) -> str:
@@ -45,19 +53,24 @@ class XmlRepair:
 
         Raises XmlTokenTooLong when no tag ends within a megabyte.
         """
+        if self._unmended:
+            text = self._unmended + text
+        # Mended before it is held: all that is held would take too long at once.
+        cut = len(text) if final else _end_of_whole_tokens(text)
+        self._unmended = text[cut:]
+        self._held_chars += cut
+        text = self.mend(text[:cut] if self._unmended else text)
         if self._held:
             text = self._held + text
-        if final:
-            cut = len(text)
-        else:
-            cut = text.rfind(">") + 1
-            if not cut and len(text) > HELD_CHARS:
-                raise XmlTokenTooLong
+        cut = len(text) if final else text.rfind(">") + 1
+        if not cut and self._held_chars > HELD_CHARS:
+            raise XmlTokenTooLong
         self._held = text[cut:]
-        return self.mend(text[:cut])
+        self._held_chars = self._held_chars if not cut else len(self._held)
+        return text[:cut]
 
     def mend(self, text: str) -> str:
-        """Repair text that splits no tag and no entity."""
+        """Repair text that splits no entity and neither end of a CDATA section."""
         text = self._repair_characters(text)
         if "&" in text and OTHER_THAN_AMP.search(text):
             text = self._repair_outside_cdata(text)
@@ -88,21 +101,26 @@ class XmlRepair:
             return text
         pieces = CDATA.split(text[position:])
         pieces[::2] = [
-            REFERENCE.sub(self._repair_reference, piece) if "&" in piece else piece
-            for piece in pieces[::2]
+            self._repair_references(piece) if "&" in piece else piece for piece in pieces[::2]
         ]
         return text[:position] + "".join(pieces)
 
+    def _repair_references(self, text: str) -> str:
+        """Escape bare ampersands, all at once because there may be many; repair references."""
+        for match in BARE_AMPERSAND.finditer(text):
+            if not self._tally.wants_sample(ProblemCode.BARE_AMPERSAND):
+                break
+            self._note(ProblemCode.BARE_AMPERSAND, match, count=0)
+        text, count = BARE_AMPERSAND.subn("&amp;", text)
+        if count:
+            self._tally.note(ProblemCode.BARE_AMPERSAND, count)
+        return REFERENCE.sub(self._repair_reference, text)
+
     def _repair_reference(self, match: re.Match[str]) -> str:
-        """Escape a bare ampersand; replace an HTML entity by the references of its characters."""
+        """Replace an HTML entity by the references of its characters; escape an unknown one."""
         is_number, number, name = match.groups()
         if is_number:
             return self._repair_numeric_reference(number)
-        if name is None:
-            self._note(ProblemCode.BARE_AMPERSAND, match)
-            return "&amp;"
-        if name in PREDEFINED:
-            return match.group()
         characters = html5.get(name + ";")
         if characters is None:
             self._note(ProblemCode.BARE_AMPERSAND, match)
@@ -110,13 +128,13 @@ class XmlRepair:
         self._note(ProblemCode.HTML_ENTITY, match)
         return "".join(f"&#{ord(character)};" for character in characters)
 
-    def _note(self, code: ProblemCode, match: re.Match[str]) -> None:
+    def _note(self, code: ProblemCode, match: re.Match[str], count: int = 1) -> None:
         """Count a repair; its sample is the text around, on one line."""
         if not self._tally.wants_sample(code):
-            self._tally.note(code)
+            self._tally.note(code, count)
             return
         around = match.string[max(0, match.start() - SHOWN_CHARS) : match.end() + SHOWN_CHARS]
-        self._tally.note(code, value=" ".join(around.split()))
+        self._tally.note(code, count, value=" ".join(around.split()))
 
     def _repair_numeric_reference(self, number: str) -> str:
         """Normalize a numeric reference; replace one to a character that XML forbids."""
@@ -136,6 +154,18 @@ class XmlRepair:
             self._in_cdata = text.find(CDATA_END, start) < 0
         elif self._in_cdata:
             self._in_cdata = CDATA_END not in text
+
+
+def _end_of_whole_tokens(text: str) -> int:
+    """Where the text ends without a reference, or an end of a CDATA section, that may go on."""
+    start = max(len(text) - MAX_REFERENCE_CHARS, 0)
+    tail = text[start:]
+    if tail.endswith((">", "\n")):
+        return len(text)
+    unfinished = max(tail.rfind("&"), tail.rfind("<"))
+    if unfinished >= 0 and ">" not in tail[unfinished:] and ";" not in tail[unfinished:]:
+        return start + unfinished
+    return len(text) - (tail.endswith("]") + tail.endswith("]]"))
 
 
 def _has_other_references(text: str) -> bool:

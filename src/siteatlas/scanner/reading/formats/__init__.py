@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Protocol, assert_never
 
 from siteatlas.scanner.events import SitemapType
@@ -18,8 +19,11 @@ from siteatlas.scanner.scan_memory import KnownEntries
 class Format(Protocol):
     """Reads the text after the root's start tag, chunk by chunk."""
 
-    def feed(self, text: str, *, final: bool = False) -> ReadResult:
-        """The entries completed by this text; `final` also checks that the document is complete."""
+    def feed(self, text: str, *, final: bool = False) -> Iterator[ReadResult]:
+        """The entries completed by this text, in steps that take little time each.
+
+        `final` also checks that the document is complete.
+        """
 
     def flush(self) -> ReadResult:
         """The complete entries that this format still buffers, when a document is truncated."""

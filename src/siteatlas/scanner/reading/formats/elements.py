@@ -7,7 +7,7 @@ keeps names in a dictionary of the document, see `name_dictionary.py`.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property, lru_cache
 from itertools import takewhile
 from typing import Any
@@ -18,6 +18,7 @@ from siteatlas.errors import ScanError, Truncated, XmlLimits, XmlMalformed
 from siteatlas.scanner.problem_codes import ProblemCode
 from siteatlas.scanner.reading.formats.name_limits import NameLimit
 from siteatlas.scanner.reading.name_dictionary import NameDictionary
+from siteatlas.scanner.reading.steps import parts_of
 from siteatlas.scanner.reading.tally import Tally
 
 MAX_BYTES_WITHOUT_ELEMENT = 1024 * 1024
@@ -55,12 +56,36 @@ class ElementStream:
 
     def read(self, text: str, *, final: bool = False) -> list[etree._Element]:
         """The elements that this text completes; valid only until `forget` or the next call."""
+        text = self._checked(text)
+        return self._read_checked(text, final=final)
+
+    def read_parts(self, text: str, *, final: bool = False) -> Iterator[list[etree._Element]]:
+        """The same part by part, each of which takes little time; the text splits no tag."""
+        text = self._checked(text)
+        for part, is_last in parts_of(text, "<"):
+            yield self._read_checked(part, final=final and is_last)
+            if self.error is not None:
+                return
+
+    def _checked(self, text: str) -> str:
+        """The text for the parser, with the root before the first; ends parsing if it is extreme.
+
+        Checked as a whole: names are counted in some of the texts only.
+        """
         if self._root_tag is not None:
             text, self._root_tag = self._root_tag + text, None
-        if self.error is not None or self._parsing_ended:
-            return []
-        if has_extreme_tag(text) or not self._names.allows(text):
+        if self._may_go_on and (has_extreme_tag(text) or not self._names.allows(text)):
             self._parsing_ended, self.error = True, None if self.root_closed else XmlLimits()
+        return text
+
+    @property
+    def _may_go_on(self) -> bool:
+        """Whether the parser accepts more text."""
+        return self.error is None and not self._parsing_ended
+
+    def _read_checked(self, text: str, *, final: bool) -> list[etree._Element]:
+        """The elements that the parser completes with this text."""
+        if not self._may_go_on:
             return []
         with self._dictionary:
             if not self.root_closed:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from lxml import etree
 
 from siteatlas.scanner.reading.entries import build_columns
 from siteatlas.scanner.reading.formats.elements import ElementStream, local_name, text_of
 from siteatlas.scanner.reading.repair import XmlRepair
+from siteatlas.scanner.reading.steps import whole_unless_dense
 from siteatlas.scanner.reading.tally import RawEntries, ReadResult, Tally
 from siteatlas.scanner.reading.white_space import WHITE_SPACE
 
@@ -24,13 +27,18 @@ class Feed:
         self._repair = XmlRepair(tally)
         self._elements = ElementStream(self._repair.mend(root_tag), [item], tally)
 
-    def feed(self, text: str, *, final: bool = False) -> ReadResult:
+    def feed(self, text: str, *, final: bool = False) -> Iterator[ReadResult]:
         """The items completed by this text; `final` also checks that the document is complete."""
-        text = self._repair.feed(text, final=final)
-        rows = [_read_item(element) for element in self._elements.read(text, final=final)]
-        self._elements.forget()
-        raw = RawEntries([link for link, _ in rows], [date for _, date in rows])
-        return ReadResult(build_columns(raw, self._tally, self._base), error=self._elements.error)
+        for part, is_last in whole_unless_dense(text, "&"):
+            is_end = final and is_last
+            text = self._repair.feed(part, final=is_end)
+            for elements in self._elements.read_parts(text, final=is_end):
+                rows = [_read_item(element) for element in elements]
+                del elements
+                self._elements.forget()
+                raw = RawEntries([link for link, _ in rows], [date for _, date in rows])
+                columns = build_columns(raw, self._tally, self._base)
+                yield ReadResult(columns, error=self._elements.error)
 
     def flush(self) -> ReadResult:
         """Nothing: only incomplete items are buffered."""

@@ -63,15 +63,17 @@ class Salvaged:
 class Salvage:
     """The rest of one broken document, from the last entry that the parser did not finish."""
 
-    def __init__(self, tally: Tally) -> None:
+    def __init__(self, tally: Tally, done: int = 0) -> None:
+        """`done` is the number of entries at the start that were read before."""
         self._tally = tally
+        self._done = done
         self._unfinished = ""
         self._sections = _Sections()
 
-    def feed(self, text: str, *, done: int = 0, final: bool = False) -> Salvaged:
-        """The entries of this text; its first `done` entries were read before."""
+    def feed(self, text: str, *, final: bool = False) -> Salvaged:
+        """The entries of this text, which splits no tag, but those that were read before."""
         text = self._sections.feed(self._unfinished, text, final=final)
-        text = _without_first(text, done)
+        text = self._without_done(text) if self._done else text
         starts = list(ENTRY_START.finditer(text))
         end = len(text) if final or not starts else starts.pop().start()
         self._unfinished = "" if final else text[end:][-UNFINISHED_CHARS:]
@@ -80,6 +82,12 @@ class Salvage:
         for match, (start, stop) in zip(starts, pairwise(edges), strict=True):
             self._parse_entry(match[1].lower(), text[start:stop], found)
         return found
+
+    def _without_done(self, text: str) -> str:
+        """The text after the entries that were read before, or after those that end in it."""
+        ends = [end.end() for end in islice(ENTRY_END.finditer(text), self._done)]
+        self._done -= len(ends)
+        return text[ends[-1] :] if ends else text
 
     def _parse_entry(self, kind: str, segment: str, found: Salvaged) -> None:
         """Recover the values of one entry of a malformed sitemap from its text."""
@@ -151,12 +159,6 @@ class _Sections:
             return CDATA_START, inside
         self._open_cdata = text[start:]
         return "", len(text)
-
-
-def _without_first(text: str, count: int) -> str:
-    """The text after its first entries."""
-    ends = islice(ENTRY_END.finditer(text), count)
-    return text[max((end.end() for end in ends), default=0) :]
 
 
 def decode(text: str) -> str:

@@ -6,6 +6,7 @@ Of relative URLs, only those that are clearly paths are resolved; any other line
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 from siteatlas.errors import NotASitemap
 from siteatlas.net.address import resolve_url
@@ -16,6 +17,7 @@ from siteatlas.scanner.reading.white_space import WHITE_SPACE
 
 # Lines are buffered until this many have been read, or all of them.
 LINES_TO_JUDGE = 100
+LINES_PER_STEP = 500
 PATH = re.compile(r"\.{0,2}/\S*")
 
 
@@ -30,17 +32,28 @@ class TextList:
         self._urls = 0
         self._pending_lines: list[str] = []
 
-    def feed(self, text: str, *, final: bool = False) -> ReadResult:
+    def feed(self, text: str, *, final: bool = False) -> Iterator[ReadResult]:
         """The URLs of the lines completed by this text; with `final`, also of the last line."""
+        lines = self._whole_lines(text, final=final)
+        for start in range(0, len(lines), LINES_PER_STEP):
+            is_last = start + LINES_PER_STEP >= len(lines)
+            yield self._read_lines(lines[start : start + LINES_PER_STEP], final=final and is_last)
+
+    def _whole_lines(self, text: str, *, final: bool) -> list[str]:
+        """The lines completed by this text, at least an empty one; the rest is buffered."""
         text = self._unfinished + text
         cut = len(text) if final else max(text.rfind("\n"), text.rfind("\r", 0, -1)) + 1
         self._unfinished = text[cut:]
         lines = text[:cut].replace("\r", "\n").split("\n")
         if self._line_too_long and cut:
             self._line_too_long = False
-            del lines[0]
+            lines[0] = ""
         if len(self._unfinished) > MAX_URL_CHARS:
             self._drop_long_line()
+        return lines
+
+    def _read_lines(self, lines: list[str], *, final: bool) -> ReadResult:
+        """The URLs of some lines, unless too few are known to tell whether this is a list."""
         kept = [
             line for line in (line.strip(WHITE_SPACE) for line in lines) if line and line[0] != "#"
         ]

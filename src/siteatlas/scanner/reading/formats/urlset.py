@@ -6,7 +6,7 @@ entry by entry, and the document counts as cut.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache, partial
 
 from lxml import etree
@@ -33,6 +33,7 @@ from siteatlas.scanner.reading.formats.salvage import (
     Salvaged,
 )
 from siteatlas.scanner.reading.repair import XmlRepair
+from siteatlas.scanner.reading.steps import parts_of_tags, whole_unless_dense
 from siteatlas.scanner.reading.tally import Extras, RawEntries, ReadResult, Tally
 from siteatlas.scanner.reading.white_space import WHITE_SPACE
 
@@ -108,18 +109,25 @@ class Urlset:
         self._unfinished = ""
         self._salvage: Salvage | None = None
 
-    def feed(self, text: str, *, final: bool = False) -> ReadResult:
+    def feed(self, text: str, *, final: bool = False) -> Iterator[ReadResult]:
         """The entries completed by this text; `final` also checks that the document is complete."""
-        text = self._repair.feed(text, final=final)
-        if self._salvage is not None:
-            return self._salvage_text(self._salvage, text, final=final)
+        for part, is_last in whole_unless_dense(text, "&"):
+            is_end = final and is_last
+            yield from self._read(self._repair.feed(part, final=is_end), final=is_end)
+
+    def _read(self, text: str, *, final: bool) -> Iterator[ReadResult]:
+        """The entries completed by repaired text."""
         if self._fast_path is not None:
             raw = None if final else self._fast_path.feed(text)
             if raw is not None:
-                return self._build_fast_result(raw)
+                yield self._build_fast_result(raw)
+                return
             text = self._fast_path.rest + text if final else self._fast_path.rest
             self._fast_path = None
-        return self._parse_text(text, final=final)
+        if self._salvage is not None:
+            yield from self._salvage_text(self._salvage, text, final=final)
+        else:
+            yield from self._parse_text(text, final=final)
 
     def _build_fast_result(self, raw: RawEntries) -> ReadResult:
         """The columns of entries from the fast path; without digests if there was a problem."""
@@ -135,28 +143,36 @@ class Urlset:
         """Nothing: only incomplete entries are buffered."""
         return ReadResult()
 
-    def _parse_text(self, text: str, *, final: bool) -> ReadResult:
+    def _parse_text(self, text: str, *, final: bool) -> Iterator[ReadResult]:
         """Parse text of the XML format strictly; after an XML error, salvage its entries."""
-        elements = self._elements.read(text, final=final)
-        result, done = self._build_result(elements), len(elements)
-        del elements
-        self._elements.forget()
+        done = 0
+        result: ReadResult | None = None
+        for elements in self._elements.read_parts(text, final=final):
+            if result is not None:
+                yield result
+            result = self._build_result(elements)
+            done += len(elements)
+            del elements
+            self._elements.forget()
         if isinstance(self._elements.error, XmlMalformed):
             # Not `recover=True` of lxml, which silently changes URLs (decision 0010). The text is
             # read again from the start of the unfinished entry; `done` is the number of entries
             # that the parser has already returned from it.
-            self._salvage = Salvage(self._tally)
+            self._salvage = Salvage(self._tally, done)
             rest = self._unfinished + text
-            more = self._salvage_text(self._salvage, rest, done=done, final=final)
-            return _merge_results(result, more)
         # Some generators append to a finished file: the parser stops at the end of the root, but
         # the entries after it are read too.
-        if self._elements.root_closed and (rest := self._after_root(self._unfinished + text)):
+        elif self._elements.root_closed and (rest := self._after_root(self._unfinished + text)):
             self._salvage = Salvage(self._tally)
-            return _merge_results(result, self._salvage_text(self._salvage, rest, final=final))
-        result.error = self._elements.error
-        self._keep_unfinished(text)
-        return result
+        else:
+            rest = ""
+            self._keep_unfinished(text)
+        assert result is not None
+        if self._salvage is None:
+            result.error = self._elements.error
+        yield result
+        if self._salvage is not None:
+            yield from self._salvage_text(self._salvage, rest, final=final)
 
     def _build_result(self, elements: Sequence[etree._Element]) -> ReadResult:
         """The columns and children of `<url>` and `<sitemap>` elements."""
@@ -170,11 +186,14 @@ class Urlset:
         columns = build_columns(raw, self._tally, self._base)
         return ReadResult(columns, _read_children(children, self._tally))
 
-    def _salvage_text(
-        self, salvage: Salvage, text: str, *, done: int = 0, final: bool
-    ) -> ReadResult:
+    def _salvage_text(self, salvage: Salvage, text: str, *, final: bool) -> Iterator[ReadResult]:
         """The entries and children that can be recovered from malformed XML of this format."""
-        found = salvage.feed(text, done=done, final=final)
+        for part, is_last in parts_of_tags(text):
+            yield self._salvage_part(salvage, part, final=final and is_last)
+
+    def _salvage_part(self, salvage: Salvage, text: str, *, final: bool) -> ReadResult:
+        """The entries and children that can be recovered from a part of malformed XML."""
+        found = salvage.feed(text, final=final)
         if self._lists_documents:
             found = Salvaged(children=[*found.pages, *found.children])
         locs, lastmods, changefreqs, priorities = (
@@ -204,14 +223,6 @@ def _like_root(name: str, root: str) -> str:
     """The name of an entry with the prefix and in the case that the root has."""
     prefix, colon, local = root.rpartition(":")
     return prefix + colon + (name.upper() if local.isupper() else name)
-
-
-def _merge_results(first: ReadResult, second: ReadResult) -> ReadResult:
-    """Combine what the XML parser read of a chunk with what was salvaged from it."""
-    first.columns.extend(second.columns)
-    first.children += second.children
-    first.error = second.error
-    return first
 
 
 def _read_elements(elements: Sequence[etree._Element], tally: Tally) -> RawEntries:

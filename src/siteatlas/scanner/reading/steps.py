@@ -1,0 +1,47 @@
+"""Cuts text into parts that take little time each, so that the event loop is not held up.
+
+What takes time is not the text but the marks in it: tags, references, entries of a few characters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+PART_CHARS = 16 * 1024
+DENSE_PART_CHARS = 4 * 1024
+# Entries and references that are shorter than this on average are no honest ones.
+CHARS_PER_MARK = 10
+
+
+def parts_of(text: str, mark: str) -> Iterator[tuple[str, bool]]:
+    """The parts of a text, smaller ones if this mark is frequent, and whether each is the last."""
+    return _parts(text, DENSE_PART_CHARS if is_dense(text, mark) else PART_CHARS)
+
+
+def whole_unless_dense(text: str, mark: str) -> Iterator[tuple[str, bool]]:
+    """The text in one part, or in several if this mark is frequent, and whether it is the last."""
+    return _parts(text, DENSE_PART_CHARS if is_dense(text, mark) else len(text))
+
+
+def parts_of_tags(text: str) -> Iterator[tuple[str, bool]]:
+    """Like `parts_of`, but no part ends inside a tag."""
+    size = DENSE_PART_CHARS if is_dense(text, "<") else PART_CHARS
+    start = 0
+    while (end := text.find(">", start + size) + 1) and end < len(text):
+        yield text[start:end], False
+        start = end
+    yield text[start:], True
+
+
+def is_dense(text: str, mark: str) -> bool:
+    """Whether a mark is so frequent in a text that reading it takes long."""
+    return len(text) > DENSE_PART_CHARS and text.count(mark) * CHARS_PER_MARK > len(text)
+
+
+def _parts(text: str, size: int) -> Iterator[tuple[str, bool]]:
+    """The parts of a text with so many characters each, at least one."""
+    if len(text) <= size:
+        yield text, True
+        return
+    for start in range(0, len(text), size):
+        yield text[start : start + size], start + size >= len(text)

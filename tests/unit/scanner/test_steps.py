@@ -1,0 +1,123 @@
+"""Documents that take long to read are read in many short steps, and nothing in them changes."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+
+import pytest
+
+from siteatlas.errors import ScanError
+from siteatlas.scanner.reading.document import DocumentReader, load_readers
+from siteatlas.scanner.reading.encoding import LENIENT_BYTES, TextDecoder
+from siteatlas.scanner.reading.formats.urlset import Urlset
+from siteatlas.scanner.reading.repair import XmlRepair
+from siteatlas.scanner.reading.steps import DENSE_PART_CHARS, parts_of, parts_of_tags
+from siteatlas.scanner.reading.tally import Tally
+from tests.fixtures.documents import FORMATS
+
+CHUNK_BYTES = 64 * 1024
+MAX_STEP_SECONDS = 0.03
+ROOT = FORMATS["urlset"].start.encode()
+HOSTILE = {
+    "ampersands": (ROOT + b"<url><loc>" + b"&" * 400_000 + b"</loc></url>", "bare_ampersand"),
+    "names": (ROOT + b"<url><loc>" + b"&a" * 100_000 + b"</loc></url>", "bare_ampersand"),
+    "bytes": (ROOT + b"<url><loc>" + b"\xff" * 100_000 + b"</loc></url>", "url_too_long"),
+    "some bytes": (ROOT + b"<url><loc>" + b"\xffa" * 100_000 + b"</loc></url>", "url_too_long"),
+    "entries": (ROOT + b"<url/>" * 46_000, "loc_missing"),
+    "children": (ROOT + b"<sitemap/>" * 29_000, "loc_missing"),
+    "malformed": (ROOT + b"<url x></url>" + b"<url>" * 60_000, "entry_malformed"),
+    "lines": (b"https://a.example/\n" + b"/\n" * 60_000, "relative_url"),
+}
+COUNTS = {"ampersands": 400_000, "names": 100_000, "entries": 46_000, "children": 29_000}
+COUNTS |= {"bytes": 1, "some bytes": 1, "malformed": 60_001, "lines": 60_000}
+
+
+def read_in_steps(content: bytes) -> tuple[float, Counter[str]]:
+    """The CPU time of the longest step of reading a document, and its problems."""
+    reader = DocumentReader(base_url="https://a.example/s.xml")
+    longest = 0.0
+    for at in range(0, len(content) + CHUNK_BYTES, CHUNK_BYTES):
+        is_end = at >= len(content)
+        steps = reader.close() if is_end else reader.feed(content[at : at + CHUNK_BYTES])
+        going_on = True
+        while going_on:
+            started = time.process_time()
+            try:
+                going_on = next(steps, None) is not None
+            except ScanError:
+                going_on = False
+            longest = max(longest, time.process_time() - started)
+    return longest, Counter(reader.tally.counts())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", HOSTILE)
+def test_no_step_of_a_hostile_document_takes_long(name: str):
+    load_readers()
+    content, code = HOSTILE[name]
+    results = [read_in_steps(content) for _ in range(3)]
+    assert min(longest for longest, _ in results) < MAX_STEP_SECONDS
+    assert results[0][1][code] == COUNTS[name]
+
+
+@pytest.mark.parametrize("step", [1, 2, 3, 5, 7, 30])
+def test_repairs_do_not_depend_on_where_the_text_is_split(step: int):
+    text = (
+        "<a>& &amp; &nbsp;&#5;&foo;&a&b;&&&lt;</a><![CDATA[ & ]] ]]><b>&x</b>"
+        "<![CDATA[&]]]]><c>&]]</c>&"
+    )
+    whole_tally, tally = Tally(), Tally()
+    whole = XmlRepair(whole_tally).feed(text, final=True)
+    repair = XmlRepair(tally)
+    parts = [repair.feed(text[at : at + step]) for at in range(0, len(text), step)]
+    assert "".join([*parts, repair.feed("", final=True)]) == whole
+    assert (
+        tally.counts()
+        == whole_tally.counts()
+        == {"bare_ampersand": 9, "html_entity": 1, "forbidden_char": 1}
+    )
+
+
+def test_a_text_of_brackets_is_held_no_longer_than_any_other():
+    repair = XmlRepair(Tally())
+    assert repair.feed("]" * 1000) == ""
+    assert repair.feed(">") == "]" * 1000 + ">"
+
+
+def test_invalid_bytes_are_read_alike_alone_and_in_a_row():
+    data = bytes(range(0x80, 0x100)) * 2 + b"\xe2\x81a\xf0\x90\x80\xff\x81\x80\xc0\x80\xed\xa0\x80"
+    alone = b"".join(bytes([byte]) + b" " for byte in data)
+    expected = "".join(
+        bytes([byte]).decode("cp1252", "ignore") or chr(byte) for byte in range(0x80, 0xC0)
+    )
+    text = TextDecoder(None, Tally()).decode(b"x" * 300 + data, final=True)
+    assert text.startswith("x" * 300 + expected)
+    spaced = TextDecoder(None, Tally()).decode(b"x" * 300 + alone, final=True)
+    assert spaced[300::2][: len(expected)] == expected
+
+
+@pytest.mark.parametrize(("charset", "codec"), [(None, "utf-8"), ("shift_jis", "shift_jis")])
+def test_parts_of_invalid_bytes_give_the_text_of_all_of_them(charset: str | None, codec: str):
+    data = ("<a>" + "\u00e4\u65e5" * 9_000).encode() + b"\xe4 \x81" * 9_000
+    whole = data.decode(codec, LENIENT_BYTES)
+    parts = list(TextDecoder(charset, Tally()).decode_parts(data, final=True))
+    assert "".join(text for text, _ in parts) == whole
+    assert [is_last for _, is_last in parts] == [False] * (len(parts) - 1) + [True]
+
+
+def test_parts_make_up_the_text_and_dense_ones_are_small():
+    text = "<url/>" * 10_000
+    for parts in (list(parts_of(text, "<")), list(parts_of_tags(text))):
+        assert "".join(part for part, _ in parts) == text
+        assert max(len(part) for part, _ in parts) <= DENSE_PART_CHARS + len("<url/>")
+        assert [is_last for _, is_last in parts] == [False] * (len(parts) - 1) + [True]
+
+
+def test_entries_of_many_parts_are_read_once_when_the_document_turns_out_malformed():
+    entries = [f"<url a='1'><loc>https://a.example/{number}</loc></url>" for number in range(3000)]
+    text = "".join([*entries, "<url></x></url>", entries[0], "</urlset>"])
+    reader = Urlset(FORMATS["urlset"].start, Tally())
+    urls = [url for result in reader.feed(text, final=True) for url in result.columns.urls]
+    assert urls == [f"https://a.example/{number}" for number in [*range(3000), 0]]
+    assert len(list(Urlset(FORMATS["urlset"].start, Tally()).feed(text))) > 3
