@@ -234,7 +234,7 @@ class ProblemCode(StrEnum):
     ROBOTS_TRUNCATED = (
         "robots_truncated",
         ProblemGroup.SCAN,
-        "robots.txt is longer than 500 KiB; the rest was not read",
+        "robots.txt is longer than 500 KiB or has too many rules that are alike; not all was read",
     )
     SITEMAP_LINE_LIMIT = (
         "sitemap_line_limit",

@@ -7,11 +7,12 @@ import time
 import zlib
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
 import pytest
 
-from siteatlas.scanner.events import DocumentClosed
+from siteatlas.scanner.events import DocumentClosed, ProblemSeen
 from tests.fixtures.documents import urlset_of
 from tests.fixtures.raw_server import Connection, RawServer, whole_answer
 from tests.fixtures.scans import ScanRecord, record_scan
@@ -110,3 +111,18 @@ async def test_harm_is_bounded_and_others_are_not_slowed(make_analyzer, answer, 
     assert lateness[len(lateness) * 95 // 100] < 0.1
     kept = sum(len(url) + 120 for url in record.urls)
     assert max(size for _, size in samples) - before - 2 * kept < 20 * MIB
+
+
+@pytest.mark.slow
+async def test_a_robots_txt_full_of_rules_does_not_hold_up_the_event_loop(site, make_analyzer):
+    letters = "/sitemap.xl0123456789"
+    lines = [f"disallow:*{a}*{b}*{c}*{d}\n" for a, b, c, d in product(letters, repeat=4)]
+    site.pages["/robots.txt"] = ("User-agent: *\n" + "".join(lines))[: 500 * 1024]
+    scan = asyncio.create_task(record_scan(make_analyzer(site.host_port), site.base))
+    longest, last = 0.0, time.perf_counter()
+    while not scan.done():
+        await asyncio.sleep(0.001)
+        longest, last = max(longest, time.perf_counter() - last), time.perf_counter()
+    codes = [problem.code for problem in (await scan).all(ProblemSeen)]
+    assert codes == ["robots_truncated"]
+    assert longest < 0.25

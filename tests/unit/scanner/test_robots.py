@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
+from itertools import product
 
 import pytest
 
 from siteatlas.scanner.discovery.robots import MAX_BYTES, MAX_SITEMAPS, AgentRules, parse_robots
-from siteatlas.scanner.discovery.robots_rules import Rule
+from siteatlas.scanner.discovery.robots_rules import MAX_RULES_PER_GRAM, Rule
 
 AGENT = "Siteatlas/0.1 (sitemap reader)"
 
@@ -272,3 +273,26 @@ def test_returns_the_rule_that_decides_and_its_line():
     assert robots.rule_for("a", "/") is None
     assert robots.allows("b", "/shop/1")
     assert not robots.allows("a", "/shop/1")
+
+
+@pytest.mark.parametrize("start", ["*", "*sit*"])
+def test_of_rules_with_a_star_that_are_alike_only_the_first_count(start: str):
+    letters = "sitemap.xl"
+    alike = [f"Disallow: {start}{a}*{b}*{c}\n" for a, b, c in product(letters, repeat=3)]
+    few = rules("User-agent: *\n" + "".join(alike[:MAX_RULES_PER_GRAM]))
+    many = rules("User-agent: *\n" + "".join([*alike, "Disallow: /private\n"]))
+    assert (few.is_cut, many.is_cut) == (False, True)
+    assert not many.allows("/sitemap.xml")
+    assert not many.allows("/private")
+    assert many.allows("/about")
+
+
+@pytest.mark.slow
+def test_what_a_path_costs_does_not_depend_on_the_number_of_rules():
+    letters = "/sitemap.xl0123456789"
+    lines = [f"disallow:*{''.join(f'{a}*' for a in some)}\n" for some in product(letters, repeat=4)]
+    hostile = rules("User-agent: *\n" + "".join(lines)[: MAX_BYTES - 100])
+    started = time.process_time()
+    for number in range(50):
+        hostile.allows(f"/sitemap{number}.xml")
+    assert time.process_time() - started < 0.3

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from siteatlas.aio.fairness import fair_loop
 from siteatlas.errors import (
     AddressError,
     Blocked,
@@ -133,7 +134,7 @@ class OriginSearch:
 
     async def _fetch_home(self) -> HomePage | None:
         """The home page, if robots.txt allows it; raises if the site does not respond at all."""
-        if not self._rules.allows("/"):
+        if not await self._allows_any(["/"]):
             return None
         # Late, so that a scan sends its first request before it imports the HTML parser.
         from siteatlas.scanner.discovery.home_page import fetch_home_page
@@ -160,7 +161,7 @@ class OriginSearch:
 
     async def _try_common_paths(self, home: HomePage | None) -> None:
         paths = guessed_paths(home.hints if home else ())
-        if any(map(self._rules.allows, paths)):
+        if await self._allows_any(paths):
             self._visitor.random_path = await probe_random_path(self._client, self._base)
         if self._visitor.random_path.type is not None:
             paths = paths[:1]
@@ -168,11 +169,18 @@ class OriginSearch:
             if self._is_done or self._is_unresponsive or not await self._try_path(path):
                 return
 
+    async def _allows_any(self, paths: Iterable[str]) -> bool:
+        """Whether robots.txt allows one of these paths; each may take milliseconds."""
+        async for allowed in fair_loop().time_slices(map(self._rules.allows, paths)):
+            if allowed:
+                return True
+        return False
+
     async def _try_path(self, path: str) -> bool:
         """Try one path; False when no guess is left."""
         address = parse_url(path, self._base.url)
         candidate = CrawlCandidate(address, DiscoveryMethod.COMMON_PATH)
-        if not self._rules.allows(path):
+        if not await self._allows_any([path]):
             await self._crawl.skip(candidate, ProblemCode.ROBOTS_DISALLOWED)
         elif not self._guesses.take_guess():
             return False

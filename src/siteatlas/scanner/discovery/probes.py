@@ -5,6 +5,7 @@ Owns single requests and their interpretation; `origin_search.py` owns the order
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 from dataclasses import dataclass, field
 
@@ -40,6 +41,8 @@ from siteatlas.scanner.reading.document import DocumentReader
 from siteatlas.scanner.reading.tally import Tally
 
 ROBOTS_WIRE_BYTES = 1024 * 1024
+# A longer robots.txt takes more than a few milliseconds.
+BYTES_READ_AT_ONCE = 8 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,14 +89,14 @@ async def _fetch_robots_once(
         _check_robots_status(response)
         error = response.error()
         content = b"" if error else await _robots_content(response)
-        robots = parse_robots(content)
+        robots, rules, text = await _read_robots(content, user_agent)
         return RobotsResult(
             response.address,
             response.status,
             robots,
-            robots.rules_for(user_agent),
+            rules,
             is_truncated=len(content) > MAX_BYTES,
-            text=None if error else robots_text(content),
+            text=None if error else text,
         )
 
 
@@ -107,6 +110,17 @@ def _check_robots_status(response: Response) -> None:
             f"robots.txt cannot be read (status {response.status}), "
             "so the site must not be scanned now."
         )
+
+
+async def _read_robots(content: bytes, user_agent: str) -> tuple[Robots, AgentRules, str]:
+    """Read a robots.txt; a long one in a thread, which lets the event loop continue."""
+
+    def read() -> tuple[Robots, AgentRules, str]:
+        """The file, its rules for our user agent, and its text."""
+        robots = parse_robots(content)
+        return robots, robots.rules_for(user_agent), robots_text(content)
+
+    return read() if len(content) <= BYTES_READ_AT_ONCE else await asyncio.to_thread(read)
 
 
 async def _robots_content(response: Response) -> bytes:

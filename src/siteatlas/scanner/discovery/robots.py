@@ -49,6 +49,11 @@ class AgentRules:
         self._rules = RuleSet(rules)
         self.crawl_delay = crawl_delay
 
+    @property
+    def is_cut(self) -> bool:
+        """Whether some rules do not count because too many are alike."""
+        return self._rules.is_cut
+
     def rule_for(self, path: str) -> Rule | None:
         """The rule that decides on a path (with its query); None when no rule covers it."""
         return self._rules.match(path)

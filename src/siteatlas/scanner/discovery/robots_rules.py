@@ -16,6 +16,8 @@ from itertools import chain
 ANY, END = "*", "$"
 STARS = re.compile(r"\*+")
 GRAM = 3
+# No honest robots.txt comes near it: the rarest three characters of a rule are seldom shared.
+MAX_RULES_PER_GRAM = 500
 # Everything but an escape, a reserved or an unreserved character of RFC 3986.
 _TO_ENCODE = re.compile(r"%[0-9A-Fa-f]{2}|[^!#$%&'*+,\-./0-9:;=?@A-Z()\[\]_a-z~]")
 _UNRESERVED = re.compile(r"[A-Za-z0-9._~-]")
@@ -114,10 +116,11 @@ def trigrams(text: str) -> Iterator[str]:
 
 
 class RuleSet:
-    """The rules of one group. A path costs about the same however many rules there are.
+    """The rules of one group. What a path costs depends on its length, not on their number.
 
     Prefixes are found by bisection; of the patterns with a star only those are tried that share
-    their rarest three characters with the path.
+    their rarest three characters with the path, or that have no three in a row. Of those with the
+    same three, and of those with none, only the first 500 count; `is_cut` if there are more.
     """
 
     def __init__(self, rules: Iterable[Rule]) -> None:
@@ -129,6 +132,7 @@ class RuleSet:
         self._parents = _parents(self._heads)
         self._by_gram: dict[str, list[_Pattern]] = defaultdict(list)
         self._without_gram: list[_Pattern] = []
+        self.is_cut = False
         self._index_wildcards([pattern for pattern in patterns if not pattern.is_literal])
 
     def match(self, path: str) -> Rule | None:
@@ -151,7 +155,10 @@ class RuleSet:
         for pattern in wildcards:
             rarest = min(pattern.grams(), key=lambda gram: (frequency[gram], gram), default=None)
             home = self._without_gram if rarest is None else self._by_gram[rarest]
-            home.append(pattern)
+            if len(home) < MAX_RULES_PER_GRAM:
+                home.append(pattern)
+            else:
+                self.is_cut = True
 
     def _wildcards_for(self, path: str) -> Iterator[_Pattern]:
         """The rules with a star that may match this path."""
