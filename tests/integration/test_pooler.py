@@ -36,7 +36,8 @@ pytestmark = pytest.mark.pgbouncer
 
 TASKS = 8
 ROUNDS = 6
-POOL_CEILING = 10
+# Of ten connections, two are for claims and leases.
+POOL_CEILING = 8
 LIMITS = select(*map(func.current_setting, (*BACKGROUND_LIMITS, "synchronous_commit")))
 NO_LIMITS = ("0", "0", "0", "on")
 PREPARED_STATEMENT_FAULTS = {"26000", "42P05"}
