@@ -18,8 +18,6 @@ from siteatlas.storage.session import (
     Database,
     create_database,
     get_background_session,
-    get_queue_session,
-    get_session,
 )
 from tests.fixtures.connections import CountedConnections, driver_connection
 from tests.fixtures.database import PostgresServer
@@ -126,14 +124,17 @@ async def test_the_connections_of_one_burst_serve_the_next_one(
 
 
 @pytest.mark.criterion("few-connections")
-@pytest.mark.usefixtures("database")
-async def test_claims_and_leases_do_not_wait_for_the_connections_of_jobs_and_requests() -> None:
+async def test_claims_and_leases_do_not_wait_for_the_connections_of_jobs_and_requests(
+    postgres_server: PostgresServer, database_name: str
+) -> None:
+    database = create_database(postgres_server.direct_url_of(database_name))
     async with AsyncExitStack() as stack:
         for _ in range(POOL_CEILING):
-            session = await stack.enter_async_context(get_session())
+            session = await stack.enter_async_context(database.session({}))
             await session.execute(ONE)
-        async with get_queue_session() as first, get_queue_session(durable=False) as second:
+        async with database.queue.session({}) as first, database.queue.session({}) as second:
             assert (await first.scalar(ONE), await second.scalar(ONE)) == (1, 1)
+    await database.close()
 
 
 @pytest.mark.parametrize(("size", "overflow"), [(1, 0), (1, 9), (2, 2), (5, 0), (5, 5), (10, 0)])
