@@ -9,15 +9,18 @@ from contextlib import asynccontextmanager, suppress
 
 import pytest
 from aiohttp import web
-from sqlalchemy import func
+from sqlalchemy import update
 
+from siteatlas.net.address import parse_site
 from siteatlas.net.egress import EgressPolicy
 from siteatlas.queue.new_job import SubmittedJob
+from siteatlas.queue.submission import submit_site
 from siteatlas.scheduler import isolation
 from siteatlas.scheduler.consumer import Consumer
 from siteatlas.scheduler.slots import RunningJob
 from siteatlas.settings import Settings
-from siteatlas.storage.models import Job
+from siteatlas.storage.models import LOCAL_USER_ID, Job
+from siteatlas.storage.session import get_background_session
 from tests.fixtures.pipeline import pages, rows_of, submit_server, urlset
 from tests.fixtures.queue import change, job_of, let_lease_expire, rescue_all, submit, take_one
 from tests.fixtures.site_server import SiteServer
@@ -64,8 +67,10 @@ async def working() -> AsyncIterator[Consumer]:
 
 
 async def submit_suspect(server: SiteServer) -> SubmittedJob:
-    job = await submit_server(server)
-    await change(job.id, rescues=2, run_at=func.now())
+    """Submit a site that is a suspect from the start: the consumer may claim it at once."""
+    async with get_background_session() as session, session.begin():
+        job = await submit_site(session, parse_site(server.base), created_by=LOCAL_USER_ID)
+        await session.execute(update(Job).where(Job.id == job.id).values(rescues=2))
     return job
 
 
