@@ -235,7 +235,8 @@ async def test_all_requests_that_may_wait_can_be_those_of_the_local_user(databas
         waiting = [asyncio.create_task(client.get(FEED, params={"wait": "20"})) for _ in range(8)]
         await wait_until(lambda: app.state.api.feed.waiting == 8)
         app.state.api.feed.close()
-        await asyncio.gather(*waiting)
+        answers = await asyncio.gather(*waiting)
+    assert [answer.status_code for answer in answers] == [200] * 8
 
 
 @pytest.mark.parametrize("path", ["/api/v3/domains/example.com/urls", "/api/v3/sitemaps/{}/urls"])

@@ -117,6 +117,8 @@ async def test_an_event_stream_with_a_key_ends_when_the_key_is_revoked(
     app = application(database)
     key = await make_key(Scope.READ)
     async with event_streams(app, 1, with_key(key)) as (stream,):
+        await asyncio.sleep(0.2)
+        assert not stream.has_ended
         await revoke(key)
         await wait_until(lambda: stream.has_ended, seconds=2)
 

@@ -89,10 +89,12 @@ async def test_a_batch_job_of_another_site_runs_beside_many_interactive_ones_of_
 
 async def test_another_worker_takes_jobs_that_were_put_back():
     async with (
-        flooded(60, Priority.BATCH) as (_, hosts),
+        flooded(60, Priority.BATCH) as (consumer, hosts),
         working(*hosts, concurrency=SLOTS) as other,
     ):
         await wait_until(lambda: other._slots.running == SLOTS_PER_SITE)
+        held = [{job.claim.id for job in one._slots.jobs()} for one in (consumer, other)]
+    assert held[0].isdisjoint(held[1])
 
 
 async def test_a_worker_polls_calmly_while_it_can_only_put_jobs_back():
