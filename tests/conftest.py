@@ -131,3 +131,9 @@ def pgbouncer_program() -> str:
 def chromium_program() -> str:
     """The path of Chromium."""
     return required_program("chromium")
+
+
+@pytest.fixture(scope="session")
+def faketime_program() -> str:
+    """The path of faketime."""
+    return required_program("faketime")

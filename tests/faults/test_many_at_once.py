@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
 from contextlib import AsyncExitStack
 
 import httpx
@@ -81,12 +80,14 @@ async def test_batches_in_opposite_order_do_not_stop_each_other(
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("shift", ["+1h", "-1h"])
 async def test_a_worker_whose_clock_is_an_hour_off_changes_nothing(
-    shift: str, url: str, inspector: DatabaseInspector, fleet: Fleet, undisturbed: Snapshot
+    shift: str,
+    url: str,
+    inspector: DatabaseInspector,
+    fleet: Fleet,
+    undisturbed: Snapshot,
+    faketime_program: str,
 ):
-    program = shutil.which("faketime")
-    if program is None:
-        pytest.skip("faketime is not installed")
-    command = ["env", "FAKETIME_DONT_FAKE_MONOTONIC=1", program, "-f", shift]
+    command = ["env", "FAKETIME_DONT_FAKE_MONOTONIC=1", faketime_program, "-f", shift]
     await fleet.processes[0].stop()
     wrong = fleet.launch(*command, COMMAND, "worker", concurrency=4)
     await inspector.wait_for("SELECT count(*) FROM workers WHERE slots = 4", expected=1, seconds=40)
