@@ -1,4 +1,4 @@
-"""Tuning of the Python process itself, once it has started, and its limit on connections."""
+"""The Python process itself: tuning of garbage collection, and its limit on client connections."""
 
 from __future__ import annotations
 

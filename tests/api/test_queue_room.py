@@ -1,4 +1,4 @@
-"""The limit on queued scans holds for every way to queue a scan, and for requests at once."""
+"""The limit on queued scans holds for every way to queue a scan, and for concurrent requests."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ async def test_a_page_without_hits_leads_to_older_publications(
             await add_published_scan(session, domain, change_counts=counts)
     page = WebPage(await client.get(f"{base}kinds=removed"))
     assert page.find(f"{LIST}//li") == []
-    assert "Older ones are on the next page" in page.words(LIST)
+    assert "The next page searches older scans" in page.words(LIST)
     (following,) = page.find(f"{LIST}//a[@rel='next']/@href")
     older = WebPage(await client.get(following))
     assert older.find(f"{LIST}//li/@id") == ["seq-1"]

@@ -1,1 +1,1 @@
-"""Who may do what: for now the local mode, in which only this machine's own user is served."""
+"""Access control: keys, browser sessions, local mode, ownership, limits and the audit trail."""

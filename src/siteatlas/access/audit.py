@@ -25,7 +25,7 @@ log = get_logger("access")
 def is_audited(scope: Scope) -> bool:
     """Whether a request is part of the trail: a known user who is not local changes something.
 
-    Strangers get nothing changed, and must not be able to fill the trail.
+    Requests without an identity change nothing, and must not be able to fill the trail.
     """
     identity = identity_of(scope)
     return scope["method"] not in SAFE_METHODS and identity is not None and not identity.is_local

@@ -127,7 +127,7 @@ async def identify_sender(scope: Scope, control: AccessControl, *, is_closed: bo
 
 
 async def is_still_admitted(identity: Identity, control: AccessControl) -> bool:
-    """Whether a sender who was identified earlier would be so again, for responses that last.
+    """Whether a sender who was identified earlier still has access; for long-lived responses.
 
     While the database is unavailable, the last answer holds.
     """

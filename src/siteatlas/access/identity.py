@@ -38,7 +38,7 @@ class Identity:
 
     @property
     def share_holder(self) -> UUID | None:
-        """The user whose share of something scarce is counted; None in local mode."""
+        """The user against whose limit a request counts; None in local mode, which has none."""
         return None if self.is_local else self.user_id
 
 

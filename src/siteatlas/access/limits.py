@@ -1,8 +1,8 @@
-"""How often and how much: requests per key, failed logins per address, streams and scans per user.
+"""Limits of access: requests per key, failed logins per address, streams and scans per user.
 
-What changes something, and what fails, is counted in PostgreSQL and holds over all processes; reads
-are counted per process, because a statement for each would double their cost. Local mode has no
-limits.
+Requests that change something and failed logins are counted in PostgreSQL, across all processes;
+reads are counted per process, because a statement for each would double their cost. In local mode,
+only the total number of event streams is limited.
 """
 
 from __future__ import annotations
@@ -114,9 +114,9 @@ class AccessLimits:
             yield
 
     async def require_queue_room(self, identity: Identity, sites: int = 1) -> None:
-        """Raise TooManyQueuedScans if the user cannot queue so many more scans now.
+        """Raise TooManyQueuedScans if the user cannot queue this many more scans.
 
-        Others may queue some before the caller does; `reserve_queue_room` excludes that.
+        Concurrent requests can still fill the queue first; `reserve_queue_room` prevents that.
         """
         if identity.is_local:
             return
@@ -131,9 +131,10 @@ class AccessLimits:
         *,
         owner: UUID | None = None,
     ) -> None:
-        """The same at the start of the transaction that queues them; others wait for its end.
+        """Like `require_queue_room`, but locks the queue of the user until the transaction ends.
 
-        `owner` is the user whose scans they are, if they are not those of the sender.
+        Call it first in the transaction that queues the scans. `owner` is the user whose scans they
+        are, if not the sender.
         """
         if identity.is_local:
             return
@@ -142,7 +143,7 @@ class AccessLimits:
         await self._require_room(session, user_id, sites)
 
     async def _require_room(self, session: Reader, user_id: UUID, sites: int) -> None:
-        """Raise TooManyQueuedScans if so many more scans of a user cannot be queued."""
+        """Raise TooManyQueuedScans if the user cannot queue this many more scans."""
         if await count_waiting(session, user_id, self._max_queued) + sites > self._max_queued:
             raise TooManyQueuedScans(
                 f"At most {self._max_queued:,} scans of a user may be queued. "

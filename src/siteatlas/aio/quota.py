@@ -1,4 +1,4 @@
-"""Quotas of something that requests hold while they last: a total, and a share per user."""
+"""Quotas of concurrent requests: a total per process, and a limit per user."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from uuid import UUID
 
 
 class Quota:
-    """The quota of one process. A holder of None is not limited to a share.
+    """The quota of one process. For a holder of None, only the total applies.
 
-    Nothing is awaited between `has_room` and `taken_by`, so that the total is never exceeded.
+    Callers must not await between `has_room` and `taken_by`; otherwise the total could be exceeded.
     """
 
     def __init__(self, total: int, share: int) -> None:

@@ -16,7 +16,7 @@ from siteatlas.insights.latest_changes import PublishedEvent
 MEDIA_TYPE = "application/atom+xml"
 # The time of a feed without entries, which must have one.
 NEVER = datetime(1970, 1, 1, tzinfo=UTC)
-INCOMPLETE = "Incomplete: changes are too many or too large. The change feed has all events."
+INCOMPLETE = "Incomplete: not all events could be read. The change feed contains all of them."
 MAX_VALUE_CHARS = 200
 URL_CHARS = "%/:?#[]@!$&'()*,;=+-._~"
 NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")

@@ -90,7 +90,7 @@ class TooManyQueuedScans(TooManyRequests):
 
 
 class TooManyStreams(TooManyRequests):
-    """Too many event streams are open. Close one of them first."""
+    """Too many event streams are open. Close one, or try again later."""
 
     code = "too_many_streams"
 

@@ -37,6 +37,6 @@ class JobCancelled(JobError):
 
 
 class JobPoison(JobError):
-    """The job crashed three workers in a row without finishing a document."""
+    """Workers repeatedly died while running this job, and it never finished a document."""
 
     code = "poison"

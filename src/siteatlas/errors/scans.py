@@ -182,7 +182,7 @@ class TooManyRedirects(ScanError):
 
 
 class ForeignHostLimit(ScanError):
-    """The site leads to over 20 documents on one foreign domain, or to over 200 in all."""
+    """The redirect exceeds the limit on documents on foreign hosts: 20 per domain, 200 per scan."""
 
     code = "foreign_host_limit"
 

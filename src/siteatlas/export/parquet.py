@@ -48,7 +48,7 @@ def require_parquet() -> None:
 def count_parquet_export(holder: UUID | None) -> Iterator[None]:
     """Count an export of a service while it lasts; TooManyExports while too many are running.
 
-    A service enters it before a response begins, which can then still be a refusal.
+    To be entered before the response begins, so that the request can still be refused.
     """
     quota = _quota.get()
     if not quota.has_room(holder):

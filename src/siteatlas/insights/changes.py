@@ -29,7 +29,7 @@ from siteatlas.insights.feed_windows import (
 from siteatlas.insights.page_reading import PageCapacity, stream_rows
 from siteatlas.insights.pages import page_size
 
-# A window has at most as many rows, and a page of the feed examines no more.
+# The maximum number of rows in a window, and that a page of the feed examines.
 MAX_EXAMINED = 10_000
 FIRST_STEP_OF_FILTER = 1_000
 # A page passes at most as many scans: those without changes cost a look each.
@@ -91,7 +91,7 @@ class PageInProgress:
 
     @property
     def is_over(self) -> bool:
-        """Whether the page is full, or enough was examined or passed for it."""
+        """Whether the page is full, or has reached its limit of rows or numbers."""
         examined = self._examined >= self._max_examined
         return self._room.is_full or examined or self._passed >= MAX_NUMBERS
 

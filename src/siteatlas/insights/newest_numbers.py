@@ -14,7 +14,7 @@ from sqlalchemy import ColumnElement, CompoundSelect, Select, desc, false, or_, 
 from siteatlas.insights.feed_windows import EVENT_KINDS, URL_KINDS
 from siteatlas.storage.tables import FEED_EVENTS, SCANS
 
-# So many published scans are looked at for one list.
+# The number of published scans that are examined for one list.
 MAX_SCANS = 5_000
 
 AnySelect = Select[*tuple[Any, ...]] | CompoundSelect[*tuple[Any, ...]]
@@ -29,9 +29,9 @@ def newest(rows: AnySelect, limit: int) -> Select[*tuple[Any, ...]]:
 
 
 def number_before_newest(domain_id: UUID | None = None, before: int | None = None) -> Select[Any]:
-    """The number of the scan that is the first not to be looked at; no row if there are fewer.
+    """The number of the newest scan that a list does not examine; no row if it examines all.
 
-    Of one site or of all, from the newest scan on or from the newest before a number.
+    Of one site or of all sites, counted from the newest scan, or from the newest before a number.
     """
     number = SCANS.c.published_seq
     numbers = select(number).where(number.is_not(None))

@@ -87,7 +87,7 @@ SAVE_TIMEOUT_SECONDS = 5.0
 OUTAGE_PAUSE_SECONDS = 3.0
 MAX_DOCUMENTS_PER_DOMAIN = 100_000
 MIN_DOCUMENTS = 100
-# Logged as the status of a job whose end could not be recorded: its lease will expire.
+# Logged as the status of a job whose end could not be recorded; it is released or rescued later.
 UNRECORDED = "unrecorded"
 # The database is reachable but busy, or has another schema version. Like an outage, this is not the
 # fault of the job.

@@ -196,7 +196,7 @@ class FinalTransaction:
         return status, result
 
     def _rescheduling(self) -> Rescheduling | None:
-        """How the scan moves the next one; None for a scheduled one, which has done so already."""
+        """How this scan moves the next scheduled one; None for a scheduled or a narrow scan."""
         claim = self.steps.claim
         if claim.is_narrow or claim.created_by == SYSTEM_USER_ID:
             return None

@@ -276,7 +276,7 @@ async def claim(
 async def claim_suspect(
     session: AsyncSession, worker_id: str, lease_seconds: float
 ) -> Claim | None:
-    """Claim one pending job that was running at two deaths; it must run alone in its process.
+    """Claim one suspect: a pending job whose worker died twice. It must run alone in its process.
 
     Only then does another death show that it was this job that killed the worker: the process
     calls `suspects.mark_alone` when the other jobs have ended.

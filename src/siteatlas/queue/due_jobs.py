@@ -13,7 +13,7 @@ from siteatlas.queue.fair_order import pending_lines, queue_literal
 
 
 def _due_line() -> Any:
-    """A line of pending jobs whose first is due, of any user but those at their limit."""
+    """A line of pending jobs whose first job is due, except those of users at their limit."""
     lines = pending_lines()
     full = bindparam("users_at_limit", type_=ARRAY(Uuid()))
     is_due = lines.c.run_at <= func.now()
@@ -25,6 +25,6 @@ DUE_LINE = _due_line()
 
 
 async def has_due_jobs(session: AsyncSession, *, users_at_limit: Collection[UUID] = ()) -> bool:
-    """Whether a pending job is due now that is not of one of these users."""
+    """Whether a pending job is due, not counting the jobs of these users."""
     values = {"users_at_limit": list(users_at_limit)}
     return await session.scalar(DUE_LINE, values) is not None

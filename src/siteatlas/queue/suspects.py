@@ -1,4 +1,4 @@
-"""What the queue knows of a suspect: whether it runs alone, and that it survived doing so.
+"""Records that a suspect runs alone in its process, and clears a suspect that survived.
 
 Both statements take effect only for the claim holder. `claims` selects the suspects and decides
 what a death means; `scheduler.isolation` runs them.

@@ -1,4 +1,4 @@
-"""How many jobs of a user are waiting, and the lock of those who count and add to them."""
+"""Counts the pending jobs of a user, and locks them for transactions that add to them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ async def count_waiting(session: Reader, user_id: UUID, enough: int) -> int:
 
 
 async def lock_waiting(session: AsyncSession, user_id: UUID) -> None:
-    """Let the transactions that count and add jobs of a user take turns, until this one ends.
+    """Serialize the transactions that count and add jobs of a user, until this one ends.
 
     To be taken before any row is locked, so that two transactions never wait for each other.
     """

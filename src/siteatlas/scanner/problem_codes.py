@@ -229,12 +229,12 @@ class ProblemCode(StrEnum):
     CROSS_HOST_CAP = (
         "cross_host_cap",
         ProblemGroup.SCAN,
-        "more than 20 documents on one foreign domain, or 200 on all of them",
+        "more than 20 documents on one foreign registrable domain, or 200 on all foreign hosts",
     )
     ROBOTS_TRUNCATED = (
         "robots_truncated",
         ProblemGroup.SCAN,
-        "robots.txt is longer than 500 KiB or has too many rules that are alike; not all was read",
+        "robots.txt is over 500 KiB or has too many similar wildcard rules; the rest is ignored",
     )
     SITEMAP_LINE_LIMIT = (
         "sitemap_line_limit",

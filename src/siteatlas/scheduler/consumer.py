@@ -130,7 +130,7 @@ class Consumer:
 
     async def run_once(self, limit: int) -> dict[str, str]:
         """Claim up to `limit` jobs and run them to their end. Return the outcomes by job UUID."""
-        # The next claim waits for these jobs, so nothing is hoarded; put back, it would miss some.
+        # A single run finishes all jobs that it claims. A job that is put back could be missed.
         self._surplus = None
         jobs: list[RunningJob] = []
         async with asyncio.TaskGroup() as group:

@@ -23,7 +23,7 @@ log = get_logger("scheduler")
 
 GRACE_SECONDS = 3.0
 STOP_SECONDS = 11.0
-# How long a suspect runs alone at most, and for how long after its start a series may go on.
+# The maximum time that a suspect runs alone, and that a series lasts before it is ended.
 ISOLATION_SECONDS = 60.0
 
 
@@ -49,7 +49,7 @@ class Isolation:
         return self._series_began is None and time.monotonic() < self._next_series_at
 
     def reserve(self, suspect: RunningJob) -> None:
-        """Let nothing be claimed from now on: this suspect was."""
+        """Stop claiming other jobs, because this suspect has been claimed."""
         self._suspect = suspect
         if self._series_began is None:
             self._series_began = time.monotonic()
@@ -66,7 +66,7 @@ class Isolation:
         self._watch = asyncio.create_task(self._watch_suspect(job))
 
     def end(self, job: RunningJob) -> None:
-        """If this job is the suspect, which has ended, let the next one or other jobs follow."""
+        """If the job that ended is the suspect, end its isolation."""
         if job is not self._suspect:
             return
         if self._watch is not None:
@@ -74,7 +74,7 @@ class Isolation:
         self._let_others_follow()
 
     def end_series(self) -> None:
-        """Let the other jobs run for at least as long before the next suspect is claimed."""
+        """Let the other jobs run for at least as long as the series before the next suspect."""
         if self._series_began is None:
             return
         now = time.monotonic()
@@ -94,13 +94,13 @@ class Isolation:
         return not running
 
     async def _watch_suspect(self, suspect: RunningJob) -> None:
-        """End the isolation with the first document, which clears the suspect, or after a while."""
+        """End the isolation after the first document, or clear the suspect after a minute."""
         try:
             async with asyncio.timeout(ISOLATION_SECONDS):
                 await suspect.activity.document_committed.wait()
         except TimeoutError:
             await _clear_when_possible(suspect.claim)
-        # It goes on, and the next suspect would stop it.
+        # The job keeps running; claiming another suspect now would stop it.
         self.end_series()
         self._let_others_follow()
 

@@ -67,7 +67,7 @@ class RunningJob:
 
     @property
     def lease_lost(self) -> bool:
-        """Whether another worker may have this job: by the lease, or because a write was fenced."""
+        """Whether another worker may hold this job: its lease expired, or a write was refused."""
         return self.stop_reason is StopReason.LEASE_LOST or self.activity.lease_lost
 
     def stop(self, reason: StopReason) -> None:
@@ -146,7 +146,7 @@ class Slots:
 
     @property
     def min_share(self) -> int:
-        """So many jobs may run whichever sites and users they belong to."""
+        """The number of jobs that may run regardless of their sites and users."""
         return min(self.max_per_site, self.max_per_user)
 
     @property
@@ -155,9 +155,9 @@ class Slots:
         return len(self._parked) - len(self._unstarted)
 
     def have_slots(self, shares: Iterable[tuple[str | None, UUID | None]]) -> list[bool]:
-        """Whether each of some new jobs, by site and user, has a slot within their limits.
+        """For each new job, given as (site, user): whether both have a slot left for it.
 
-        The jobs that have one use up the shares for those after them.
+        A job that gets a slot counts for the jobs after it.
         """
         sites = Counter(job.site for job in self._running)
         users = Counter(job.user for job in self._running)

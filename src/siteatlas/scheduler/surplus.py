@@ -1,7 +1,7 @@
-"""Which of the claimed jobs have no share of the slots left, and when they are due again.
+"""Decides which claimed jobs are put back, and when they become due again.
 
 The queue does not know the registrable domain of a job, so a claim can take more jobs of a site
-than may run. They are put back at once: held here, they would be out of reach of other workers.
+than may run. Jobs without a slot are put back immediately, so that other workers can claim them.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ MAX_PAUSE_SECONDS = 300.0
 class Surplus:
     """One per process.
 
-    The jobs of a site that are put back become due one after the other, each second as many as the
-    site has slots. However many there are, the next claims find jobs of other sites, also of lower
-    priority, and a claim hardly ever takes the same jobs again.
+    The jobs of a site that are put back become due one after another, as many per second as the
+    site has slots. However many there are, the next claims find jobs of other sites, even those of
+    lower priority, and rarely take the same jobs again.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
 """Engines: connection pools that work behind a transaction pooler.
 
-Owns the arguments of the driver and the checks of pooled connections. Sessions, and how many
-connections each kind of work may use, are `session.py`.
+Owns the driver arguments and the checks of pooled connections. `session.py` owns sessions, and
+decides how many connections each kind of work may use.
 """
 
 from __future__ import annotations

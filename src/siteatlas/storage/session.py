@@ -1,4 +1,4 @@
-"""The database and the sessions of one process; its connection pools are `engine.py`.
+"""The database and the sessions of one process; `engine.py` creates the connection pools.
 
 Every transaction is short and limited on the server's side. Callers own the transaction:
 `async with get_background_session() as session, session.begin(): …`. One database is bound to a

@@ -112,7 +112,7 @@ class Broadcaster:
 
 
 async def _stream_place(identity: CurrentIdentity, limits: CurrentLimits) -> AsyncIterator[None]:
-    """Dependency of a stream: its place, from before the response begins until it has ended."""
+    """Dependency: counts a stream from before its response begins until it has ended."""
     with limits.stream(identity):
         yield
 
@@ -130,7 +130,7 @@ async def _messages(
 ) -> AsyncIterator[str]:
     """Marks as messages; a comment keeps the connection open when nothing changed.
 
-    Ends after the key or the session of the reader has, within twice the time between comments.
+    Ends when the key or session of the reader has ended, at most two keep-alive intervals later.
     """
     yield f"event: hello\ndata: {__version__}\n\n"
     check_at = time.monotonic() + KEEP_ALIVE_SECONDS

@@ -1,4 +1,4 @@
-"""The newest events: all that are found within the bounds, and a word if there may be others."""
+"""The newest events: what is found within the limits, and whether others may be missing."""
 
 from __future__ import annotations
 

@@ -50,13 +50,13 @@ router = APIRouter(tags=["urls"])
 
 @dataclass(frozen=True, slots=True)
 class ExportPlace:
-    """Whose export it is, and what it holds until the response has ended."""
+    """The user of an export, and what it holds until its response has ended."""
 
     holder: UUID | None
     held: ExitStack
 
     def take(self) -> None:
-        """Take the place of a Parquet export; TooManyExports if none is left."""
+        """Count a Parquet export until its response has ended; TooManyExports at the limit."""
         self.held.enter_context(count_parquet_export(self.holder))
 
 

@@ -50,7 +50,7 @@ FOLLOW_SECONDS = 1.0
 OUTAGE_SECONDS = 5.0
 USUAL_SINCE = "7d"
 NO_CHANGES = "There are no such changes."
-INCOMPLETE = "Changes are too many or too large: some may be missing. Use --all or --since WHEN"
+INCOMPLETE = "Not all changes could be read: some may be missing. Use --all or --since WHEN"
 FIELDS = [field.name for field in fields(ChangeView)]
 
 

@@ -1,4 +1,4 @@
-"""`siteatlas webhooks`: whom to tell of what was published."""
+"""`siteatlas webhooks`: manage webhooks and their deliveries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Backs up and restores the database of a command; the contents are `storage.backup`'s business."""
+"""Backs up and restores the database of a command; `storage.backup` owns the contents."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 A site may name sitemaps on foreign hosts in robots.txt or in its home page: a few per registrable
 domain, and a limited number per scan. An index may not: its entries are followed on hosts of the
 site, on the host of the index itself and on hosts that the site named. A redirect counts like a
-document. So no site can direct a scan at third parties.
+document. So a site can direct only a limited number of requests at third parties.
 """
 
 from __future__ import annotations

@@ -51,7 +51,7 @@ class AgentRules:
 
     @property
     def is_cut(self) -> bool:
-        """Whether some rules do not count because too many are alike."""
+        """Whether some rules are ignored because too many wildcard rules are similar."""
         return self._rules.is_cut
 
     def rule_for(self, path: str) -> Rule | None:

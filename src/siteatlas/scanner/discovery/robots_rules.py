@@ -16,7 +16,7 @@ from itertools import chain
 ANY, END = "*", "$"
 STARS = re.compile(r"\*+")
 GRAM = 3
-# No honest robots.txt comes near it: the rarest three characters of a rule are seldom shared.
+# Far more than real files need: rules seldom share their rarest three characters.
 MAX_RULES_PER_GRAM = 500
 # Everything but an escape, a reserved or an unreserved character of RFC 3986.
 _TO_ENCODE = re.compile(r"%[0-9A-Fa-f]{2}|[^!#$%&'*+,\-./0-9:;=?@A-Z()\[\]_a-z~]")

@@ -47,7 +47,7 @@ SURROGATE_BYTES = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]|[\xc0\xc1][\x80-\xbf]
 NO_STARTS = re.compile(rb"[\x80-\xbf\xf5-\xff]+")
 AS_CP1252 = "".join(bytes([byte]).decode("cp1252", "ignore") or chr(byte) for byte in range(0x100))
 REPLACEMENT = "\ufffd"
-# Each invalid byte takes a call of Python.
+# Each invalid byte costs a call of a Python function.
 LENIENT_PART_BYTES = 8 * 1024
 
 
@@ -117,7 +117,7 @@ class TextDecoder:
             data, self._head = self._head, None
             data = data[self._choose(data) :]
         text = ""
-        # As much as possible decides whether it is UTF-8 instead of the declared encoding.
+        # Not split while it is open whether the text is UTF-8 instead of the declared encoding.
         is_whole = self._instead is not None or (data.isascii() and not self._is_lenient)
         size = len(data) or 1 if is_whole else LENIENT_PART_BYTES
         last = max(len(data) - 1, 0) // size * size

@@ -1,6 +1,6 @@
-"""Cuts text into parts that take little time each, so that the event loop is not held up.
+"""Splits text into parts that take little time to parse, so that no step blocks the event loop.
 
-What takes time is not the text but the marks in it: tags, references, entries of a few characters.
+Parsing time depends on the number of tags, references and tiny entries, not on the text length.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 PART_CHARS = 16 * 1024
 DENSE_PART_CHARS = 4 * 1024
-# Entries and references that are shorter than this on average are no honest ones.
+# In real documents, entries and references are longer than this on average.
 CHARS_PER_MARK = 10
 
 
@@ -39,7 +39,7 @@ def is_dense(text: str, mark: str) -> bool:
 
 
 def _parts(text: str, size: int) -> Iterator[tuple[str, bool]]:
-    """The parts of a text with so many characters each, at least one."""
+    """The parts of a text, each of this size except the last; at least one part."""
     if len(text) <= size:
         yield text, True
         return

@@ -1,4 +1,4 @@
-"""What SQLAlchemy has no words for: COPY of whole tables, TRUNCATE and ANALYZE."""
+"""Commands that SQLAlchemy does not support: COPY of whole tables, TRUNCATE and ANALYZE."""
 
 from __future__ import annotations
 

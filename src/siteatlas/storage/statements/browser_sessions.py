@@ -47,7 +47,7 @@ async def find_browser_session(
 
 
 def _has_not_ended(idle_seconds: float) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
-    """The conditions for a session that is neither over nor idle for too long."""
+    """The conditions for a session that has neither expired nor been idle for too long."""
     return (
         BrowserSession.expires_at > func.now(),
         BrowserSession.last_used_at > func.now() - seconds_interval(idle_seconds),
@@ -57,7 +57,7 @@ def _has_not_ended(idle_seconds: float) -> tuple[ColumnElement[bool], ColumnElem
 async def is_login_valid(
     session: Reader, key_id: str, ident: UUID | None, idle_seconds: float
 ) -> bool:
-    """Whether a key is valid and, if the id of a session is given, that has not ended either."""
+    """Whether a key is valid and, if a session id is given, that session has not ended."""
     valid = select(ApiKey.id).where(ApiKey.id == key_id, ApiKey.revoked_at.is_(None), ~IS_EXPIRED)
     if ident is not None:
         opened = select(BrowserSession.id).where(BrowserSession.id == ident)

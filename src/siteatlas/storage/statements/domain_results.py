@@ -51,7 +51,7 @@ _STOPPED_AT = bindparam("stopped_at", type_=DOMAINS.c.max_pages.type)
 _COUNTS_AS_SCHEDULED = (
     DOMAINS.c.watched
     & bindparam("reschedules", type_=Boolean())
-    # Unknown if the site has no limit, or the scan met none: only the latter counts.
+    # NULL if the site has no limit, or the scan reached none; only the latter moves the next scan.
     & func.coalesce(DOMAINS.c.max_pages <= _STOPPED_AT, _STOPPED_AT.is_(None))
 )
 _INTERVAL_HOURS = func.coalesce(
@@ -128,10 +128,10 @@ class Publication:
 
 @dataclass(frozen=True, slots=True)
 class Rescheduling:
-    """A scan that a user requested takes the place of the next scheduled one of its site.
+    """A scan requested by a user moves the next scheduled scan of its site one interval away.
 
-    Unless it stopped at a limit (`stopped_at`) below that of the site. `usual_hours` is the
-    interval of sites without one.
+    It does not if it stopped at a limit (`stopped_at`) below that of the site.
+    `default_interval_hours` applies to sites without an interval of their own.
     """
 
     stopped_at: int | None = None

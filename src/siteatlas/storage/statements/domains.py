@@ -22,7 +22,7 @@ SECONDS_AN_HOUR = 3600.0
 
 
 class Kept(Enum):
-    """A setting of a site that is not changed; None would set it to the default."""
+    """The sentinel for a setting that is not given; None sets it to the default."""
 
     KEPT = auto()
 

@@ -1,4 +1,4 @@
-"""The overview: is all well, what is running, what changed."""
+"""The overview page: the state of all sites, running jobs and the latest changes."""
 
 from __future__ import annotations
 

@@ -68,9 +68,9 @@ class ElementStream:
                 return
 
     def _checked(self, text: str) -> str:
-        """The text for the parser, with the root before the first; ends parsing if it is extreme.
+        """The text to parse, after the root tag if it is the first; ends parsing at an extreme tag.
 
-        Checked as a whole: names are counted in some of the texts only.
+        The text is checked before it is split, because names are counted only in a sample of texts.
         """
         if self._root_tag is not None:
             text, self._root_tag = self._root_tag + text, None
@@ -175,7 +175,7 @@ class ElementStream:
         return elements, nested
 
     def _is_part(self, element: etree._Element) -> bool:
-        """Whether it is no entry but a part of one in another namespace, such as `video:url`."""
+        """Whether an element is part of an entry, in another namespace, such as `video:url`."""
         if local_name(element.tag) not in self._entry_names:
             return True
         space = _namespace(element.tag)
@@ -227,7 +227,7 @@ def _parsed_prefixes(document: str) -> frozenset[str] | None:
 
 
 def has_extreme_tag(text: str) -> bool:
-    """Whether a tag has a name, a namespace or so many attributes that the parser must not see."""
+    """Whether a tag has a name or namespace too long, or too many attributes, for the parser."""
     return (
         LONG_NAME.search(text) is not None
         or ("xmlns" in text and LONG_NAMESPACE.search(text) is not None)
