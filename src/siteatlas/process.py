@@ -7,7 +7,7 @@ import resource
 
 COLLECT_AFTER = (2_000, 10, 100)
 # Sites, the database and files need the rest.
-FILES_SHARE = 2
+FILES_PER_CONNECTION = 2
 
 
 def freeze_startup_objects() -> None:
@@ -27,4 +27,4 @@ def connection_limit(wanted: int) -> int:
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if files == resource.RLIM_INFINITY:
         return wanted
-    return max(1, min(wanted, files // FILES_SHARE))
+    return max(1, min(wanted, files // FILES_PER_CONNECTION))

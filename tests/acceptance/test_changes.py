@@ -83,7 +83,7 @@ async def test_the_newest_changes_are_printed_unless_others_are_asked_for(
     assert whole.stderr == ""
 
 
-async def test_it_is_said_if_not_all_of_the_newest_changes_could_be_read(
+async def test_a_message_says_that_some_of_the_newest_changes_may_be_missing(
     database: Database, machine: Machine
 ):
     large = {"extras": {"images": [{"loc": "x" * 100_000}]}}

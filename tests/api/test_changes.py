@@ -205,7 +205,7 @@ async def test_waiting_ends_when_the_service_stops(client: httpx.AsyncClient, ap
     assert late.json()["items"] == []
 
 
-async def test_not_more_requests_wait_than_the_service_can_afford(database: Database):
+async def test_the_number_of_waiting_requests_is_limited(database: Database):
     app = application(database, max_connections=5)
     async with client_with(app) as client:
         first = asyncio.create_task(client.get(FEED, params={"wait": "20"}))

@@ -71,7 +71,7 @@ async def release(client: httpx.AsyncClient, _job: int) -> httpx.Response:
 
 
 @pytest.mark.parametrize("queue", [retry_with_api, retry_on_page, retry_all_on_page, release])
-async def test_what_queues_a_scan_again_needs_room_in_the_queue(
+async def test_retries_and_releases_are_refused_if_the_queue_is_full(
     app: FastAPI, queue: RetryOrRelease
 ):
     async with client_with(app, await make_key(Scope.READ, Scope.SCAN)) as client:

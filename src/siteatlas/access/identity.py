@@ -37,7 +37,7 @@ class Identity:
         return Scope.ADMIN in self.scopes
 
     @property
-    def share_holder(self) -> UUID | None:
+    def quota_user_id(self) -> UUID | None:
         """The user against whose limit a request counts; None in local mode, which has none."""
         return None if self.is_local else self.user_id
 

@@ -25,7 +25,7 @@ from siteatlas.errors import (
     TooManyStreams,
 )
 from siteatlas.process import connection_limit
-from siteatlas.queue.waiting_jobs import count_waiting, lock_waiting
+from siteatlas.queue.pending_jobs import count_pending, lock_pending
 from siteatlas.settings import Settings
 from siteatlas.storage.autocommit import Reader
 from siteatlas.storage.session import AsyncSession, execute_autocommit, get_autocommit_session
@@ -108,9 +108,9 @@ class AccessLimits:
 
         All keys and sessions of a user are counted together.
         """
-        if not self._streams.has_room(identity.share_holder):
+        if not self._streams.has_room(identity.quota_user_id):
             raise TooManyStreams(retry_after=STREAM_RETRY_SECONDS)
-        with self._streams.taken_by(identity.share_holder):
+        with self._streams.taken_by(identity.quota_user_id):
             yield
 
     async def require_queue_room(self, identity: Identity, sites: int = 1) -> None:
@@ -139,12 +139,12 @@ class AccessLimits:
         if identity.is_local:
             return
         user_id = owner or identity.user_id
-        await lock_waiting(session, user_id)
+        await lock_pending(session, user_id)
         await self._require_room(session, user_id, sites)
 
     async def _require_room(self, session: Reader, user_id: UUID, sites: int) -> None:
         """Raise TooManyQueuedScans if the user cannot queue this many more scans."""
-        if await count_waiting(session, user_id, self._max_queued) + sites > self._max_queued:
+        if await count_pending(session, user_id, self._max_queued) + sites > self._max_queued:
             raise TooManyQueuedScans(
                 f"At most {self._max_queued:,} scans of a user may be queued. "
                 "Wait until some have ended.",
@@ -155,7 +155,7 @@ class AccessLimits:
 def _stream_quota(connections: int) -> Quota:
     """The event streams of a service with so many connections; a user gets at most half of them."""
     total = max(1, connections // CONNECTIONS_PER_STREAM)
-    return Quota(total, share=max(1, min(STREAMS_PER_USER, total // 2)))
+    return Quota(total, per_user=max(1, min(STREAMS_PER_USER, total // 2)))
 
 
 async def current_limits(request: Request) -> AccessLimits:

@@ -14,16 +14,16 @@ class Quota:
     Callers must not await between `has_room` and `taken_by`; otherwise the total could be exceeded.
     """
 
-    def __init__(self, total: int, share: int) -> None:
+    def __init__(self, total: int, per_user: int) -> None:
         self.taken = 0
         self._total = total
-        self._share = share
+        self._per_user = per_user
         self._taken_by: Counter[UUID] = Counter()
 
     def has_room(self, holder: UUID | None) -> bool:
         """Whether this holder may take one more."""
-        has_share = holder is None or self._taken_by[holder] < self._share
-        return has_share and self.taken < self._total
+        is_below_limit = holder is None or self._taken_by[holder] < self._per_user
+        return is_below_limit and self.taken < self._total
 
     @contextmanager
     def taken_by(self, holder: UUID | None) -> Iterator[None]:

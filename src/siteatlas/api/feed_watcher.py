@@ -17,9 +17,9 @@ from siteatlas.storage.session import get_autocommit_session
 
 POLL_SECONDS = 0.5
 # Each of them occupies a connection of the service.
-CONNECTIONS_PER_WAITING = 5
+CONNECTIONS_PER_WAITING_REQUEST = 5
 MAX_WAITING = 100
-USERS_SHARE = 4
+USERS_TO_FILL_QUOTA = 4
 
 log = get_logger("api")
 
@@ -27,8 +27,8 @@ log = get_logger("api")
 def waiting_quota(max_connections: int) -> Quota:
     """The requests that may wait in a service with so many connections, and a user's share."""
     connections = connection_limit(max_connections)
-    total = max(1, min(MAX_WAITING, connections // CONNECTIONS_PER_WAITING))
-    return Quota(total, share=max(1, total // USERS_SHARE))
+    total = max(1, min(MAX_WAITING, connections // CONNECTIONS_PER_WAITING_REQUEST))
+    return Quota(total, per_user=max(1, total // USERS_TO_FILL_QUOTA))
 
 
 class FeedWatcher:

@@ -35,7 +35,7 @@ PROCESS = ("-P", "-m", "siteatlas.export.parquet_process")
 # Each takes about 100 MB.
 MAX_PROCESSES = 4
 PROCESSES_PER_USER = 2
-_quota = LoopLocal(lambda: Quota(MAX_PROCESSES, share=PROCESSES_PER_USER))
+_quota = LoopLocal(lambda: Quota(MAX_PROCESSES, per_user=PROCESSES_PER_USER))
 
 
 def require_parquet() -> None:

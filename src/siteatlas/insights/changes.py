@@ -90,7 +90,7 @@ class PageInProgress:
         self._passed = 0
 
     @property
-    def is_over(self) -> bool:
+    def is_finished(self) -> bool:
         """Whether the page is full, or has reached its limit of rows or numbers."""
         examined = self._examined >= self._max_examined
         return self._room.is_full or examined or self._passed >= MAX_NUMBERS
@@ -99,7 +99,7 @@ class PageInProgress:
         self, session: AsyncSession, head: FeedHeadView, position: FeedPosition
     ) -> FeedPosition:
         """Read until the page is over or the head is reached."""
-        while position.done < head.seq and not self.is_over:
+        while position.done < head.seq and not self.is_finished:
             upper = await self._upper_number(session, position, head)
             position = await self._read_window(session, position, upper)
         return position

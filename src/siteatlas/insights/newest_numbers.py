@@ -28,7 +28,9 @@ def newest(rows: AnySelect, limit: int) -> Select[*tuple[Any, ...]]:
     return select(rows.order_by(desc("seq")).limit(limit).subquery())
 
 
-def number_before_newest(domain_id: UUID | None = None, before: int | None = None) -> Select[Any]:
+def newest_unexamined_number(
+    domain_id: UUID | None = None, before: int | None = None
+) -> Select[Any]:
     """The number of the newest scan that a list does not examine; no row if it examines all.
 
     Of one site or of all sites, counted from the newest scan, or from the newest before a number.

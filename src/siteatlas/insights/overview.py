@@ -13,7 +13,7 @@ from typing import Any
 from sqlalchemy import Text, cast, false, func, literal_column, or_, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from siteatlas.insights.newest_numbers import number_before_newest
+from siteatlas.insights.newest_numbers import newest_unexamined_number
 from siteatlas.storage.models import Domain, LastScanStatus, Scan, ScanState
 
 ATTENTION_ROWS = 8
@@ -81,7 +81,7 @@ async def latest_scans_with_changes(
     session: AsyncSession, limit: int = LATEST_ROWS
 ) -> list[PublishedScan]:
     """The latest scans that changed something, among the newest."""
-    older = await session.scalar(number_before_newest())
+    older = await session.scalar(newest_unexamined_number())
     statement = (
         select(Scan.id, Domain.domain, Scan.finished_at, Scan.published_seq, Scan.change_counts)
         .join(Domain, Domain.id == Scan.domain_id)

@@ -32,7 +32,7 @@ from siteatlas.insights.newest_numbers import (
     has_counted,
     has_events,
     newest,
-    number_before_newest,
+    newest_unexamined_number,
 )
 from siteatlas.insights.page_reading import read_page
 from siteatlas.insights.pages import CursorScope, Page, bigint_key, page_size
@@ -69,7 +69,7 @@ async def list_publications(
     """
     scope = CursorScope("publications", (domain_id, tuple(sorted(kinds))))
     before = scope.read(cursor, bigint_key)
-    rest = await session.scalar(number_before_newest(domain_id, before)) if kinds else None
+    rest = await session.scalar(newest_unexamined_number(domain_id, before)) if kinds else None
     scans = _published_scans(domain_id, kinds, before, rest)
     statement: Select[*tuple[object, ...]] = scans
     if not kinds and domain_id is None:

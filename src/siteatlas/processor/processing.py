@@ -183,8 +183,8 @@ class Processor:
             steps = FencedSteps(claim, activity, lease_seconds=self._settings.lease_seconds)
             probe = partial(self._analyzer.probe_documents, address)
             end = end_of_scan(steps, scan, finished, self._removal_rules, probe, failure)
-            usual_hours = self._settings.scan_interval_hours
-            status, result = await publish(steps, finished, end, usual_hours)
+            default_interval_hours = self._settings.scan_interval_hours
+            status, result = await publish(steps, finished, end, default_interval_hours)
             log.info(
                 "scan_published",
                 scan_id=scan.id,

@@ -63,14 +63,14 @@ async def publish(
     steps: FencedSteps,
     finished: FinishedScan,
     end: ScanEnd,
-    usual_hours: float = DEFAULT_INTERVAL_HOURS,
+    default_interval_hours: float = DEFAULT_INTERVAL_HOURS,
 ) -> Result:
     """Write the last rows, settle what changed, and publish the scan.
 
-    If nothing is to be settled, all of that is one transaction. `usual_hours` is the interval of
-    sites without one. Return the status and the result of the job.
+    If nothing is to be settled, all of that is one transaction. `default_interval_hours` applies to
+    sites without an interval of their own. Return the status and the result of the job.
     """
-    final = FinalTransaction(steps, finished, end, usual_hours)
+    final = FinalTransaction(steps, finished, end, default_interval_hours)
     written = await final.write_last_rows()
     if not isinstance(written, ScanSummary):
         return written
@@ -99,7 +99,7 @@ class FinalTransaction:
     steps: FencedSteps
     finished: FinishedScan
     end: ScanEnd
-    usual_hours: float
+    default_interval_hours: float
 
     @retry_when_busy(before_retry=terminate_stalled_writers)
     async def write_last_rows(self) -> Result | ScanSummary:
@@ -201,7 +201,7 @@ class FinalTransaction:
         if claim.is_narrow or claim.created_by == SYSTEM_USER_ID:
             return None
         met_limit = ProblemCode.URL_LIMIT in self.finished.reasons
-        return Rescheduling(claim.max_pages if met_limit else None, self.usual_hours)
+        return Rescheduling(claim.max_pages if met_limit else None, self.default_interval_hours)
 
     async def _counts(
         self, session: AsyncSession, summary: ScanSummary, settled: Settled

@@ -63,7 +63,7 @@ class NewJob:
 class SubmittedJob:
     """The result of a submission; `deduplicated` if the site already had an active job.
 
-    `document` is the only document that such a job reads; None for the whole site. `by_schedule`
+    `document` is the only document that such a job reads; None for the whole site. `is_scheduled`
     if such a job was queued by the schedule, not by a user.
     """
 
@@ -75,7 +75,7 @@ class SubmittedJob:
     domain: str
     max_pages: int | None
     document: str | None = None
-    by_schedule: bool = False
+    is_scheduled: bool = False
 
     @classmethod
     def from_row(cls, job: Job | Row[Any], *, deduplicated: bool) -> Self:

@@ -219,7 +219,7 @@ def _joined(job: Job) -> SubmittedJob:
     return replace(
         SubmittedJob.from_row(job, deduplicated=True),
         document=(job.job_metadata or {}).get("document"),
-        by_schedule=job.created_by == SYSTEM_USER_ID,
+        is_scheduled=job.created_by == SYSTEM_USER_ID,
     )
 
 

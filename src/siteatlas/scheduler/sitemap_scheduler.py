@@ -300,7 +300,7 @@ async def _enqueue_due_site(session: AsyncSession, site: _DueSite, settings: Set
         )
         await record_domain_failure(session, site.id, own.code)
         return False
-    if submitted.deduplicated and not submitted.by_schedule:
+    if submitted.deduplicated and not submitted.is_scheduled:
         log.info("due_domain_postponed", domain=site.domain, reason=JobActive.code)
         await postpone_scan(session, site.id, RETRY_SECONDS)
         return False

@@ -51,9 +51,9 @@ log = get_logger("storage")
 
 CLOSE_SECONDS = 3
 # Of ten connections, two are for claims and leases, and at most six for the rows of jobs.
-QUEUE_SHARE = 5
+CONNECTIONS_PER_QUEUE_CONNECTION = 5
 MAX_QUEUE_CONNECTIONS = 2
-KEPT_CONNECTIONS = 2
+CONNECTIONS_FOR_REQUESTS = 2
 
 REQUEST_LIMITS = {
     "idle_in_transaction_session_timeout": "15s",
@@ -193,7 +193,7 @@ def create_database(
     Its connections then have the `usual_limits`, so that transactions do not set them again.
     """
     connections = pool_size + pool_overflow
-    for_queue = min(MAX_QUEUE_CONNECTIONS, connections // QUEUE_SHARE)
+    for_queue = min(MAX_QUEUE_CONNECTIONS, connections // CONNECTIONS_PER_QUEUE_CONNECTION)
     kept = max(1, pool_size - for_queue)
     open_pool = partial(_open_pool, url, behind_pooler=behind_pooler)
     queue = open_pool(for_queue, 0, BACKGROUND_LIMITS) if for_queue else None
@@ -226,7 +226,7 @@ def _pool_share_of_jobs(connections: int) -> int:
 
     The rest is for requests. One or two connections are shared by all.
     """
-    return max(1, connections - min(KEPT_CONNECTIONS, connections // 2))
+    return max(1, connections - min(CONNECTIONS_FOR_REQUESTS, connections // 2))
 
 
 _bound: list[Database] = []

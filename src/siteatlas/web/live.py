@@ -111,13 +111,13 @@ class Broadcaster:
         self._changed = asyncio.Event()
 
 
-async def _stream_place(identity: CurrentIdentity, limits: CurrentLimits) -> AsyncIterator[None]:
+async def _count_stream(identity: CurrentIdentity, limits: CurrentLimits) -> AsyncIterator[None]:
     """Dependency: counts a stream from before its response begins until it has ended."""
     with limits.stream(identity):
         yield
 
 
-@router.get("/events", dependencies=[READ, Depends(_stream_place, scope="request")])
+@router.get("/events", dependencies=[READ, Depends(_count_stream, scope="request")])
 async def stream_events(request: Request, identity: CurrentIdentity) -> StreamingResponse:
     """The stream of one tab."""
     is_admitted = partial(is_still_admitted, identity, request.app.state.access)

@@ -131,7 +131,7 @@ async def test_the_third_death_without_a_finished_document_is_poison() -> None:
     assert (job.status, job.error_code) == ("failed", "poison")
 
 
-async def test_the_third_death_is_no_poison_while_other_jobs_still_run() -> None:
+async def test_a_third_death_while_other_jobs_run_does_not_fail_the_job() -> None:
     submitted = await submit("example.com")
     await die(submitted.id, take_one)
     await die(submitted.id, take_one)
@@ -164,7 +164,7 @@ async def test_a_suspect_that_survived_alone_is_claimed_like_any_other_job() -> 
     assert not (await take_one()).is_suspect
 
 
-async def test_an_overtaken_holder_neither_isolates_nor_clears_a_job() -> None:
+async def test_a_worker_that_lost_its_claim_neither_isolates_nor_clears_the_job() -> None:
     submitted = await submit("example.com")
     await change(submitted.id, rescues=2)
     overtaken = await take_suspect("worker-a")

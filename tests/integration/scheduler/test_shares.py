@@ -97,7 +97,7 @@ async def test_another_worker_takes_jobs_that_were_put_back():
     assert held[0].isdisjoint(held[1])
 
 
-async def test_a_worker_polls_calmly_while_it_can_only_put_jobs_back():
+async def test_a_worker_does_not_poll_more_often_while_it_can_only_put_jobs_back():
     async with flooded(60, Priority.BATCH) as (consumer, _):
         polls = 0
         claim_jobs = consumer.claim_jobs

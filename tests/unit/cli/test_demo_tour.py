@@ -30,7 +30,7 @@ async def test_the_invitation_says_who_submits_the_repeated_scans():
     assert not any(line.startswith(own_scans) for line in await lines(changing=False))
 
 
-async def test_the_stories_of_the_sites_fit_eighty_columns():
+async def test_the_descriptions_of_the_sites_fit_eighty_columns():
     async with DemoServer() as server:
         assert max(len(site.description) for site in server.sites) <= 70
 

@@ -202,7 +202,7 @@ async def longest_block(work: Awaitable[object]) -> float:
 
 
 @pytest.mark.slow
-async def test_a_bomb_at_a_random_path_does_not_block_the_event_loop(site):
+async def test_a_decompression_bomb_at_a_random_path_does_not_block_the_event_loop(site):
     site.otherwise = gzip.compress(b" " * 32 * 1024 * 1024)
     policy = EgressPolicy.from_text(site.host_port)
     load_readers()

@@ -29,7 +29,7 @@ def test_elements_that_were_read_are_not_held_until_the_next_piece_comes():
 
 
 @pytest.mark.parametrize("start", ["<url>", "<url id='1'>"])
-def test_the_url_of_a_video_is_no_entry_wherever_the_text_is_split(start: str):
+def test_the_url_of_a_video_is_not_an_entry_wherever_the_text_is_split(start: str):
     entries = [f"{start}<loc>{url}</loc>{VIDEO}<priority>0.5</priority></url>" for url in URLS]
     text = "".join(entries) + "</urlset>"
     whole = columns_of(text, [], fast=False, root=ANNOUNCING)
@@ -54,7 +54,7 @@ def test_the_url_of_a_video_is_no_entry_wherever_the_text_is_split(start: str):
         ("atom", "x:entry"),
     ],
 )
-def test_an_element_of_another_namespace_inside_an_entry_is_no_entry(kind: str, foreign: str):
+def test_an_element_of_another_namespace_inside_an_entry_is_not_an_entry(kind: str, foreign: str):
     name = FORMATS[kind]
     inner = f'<x:more xmlns:x="urn:x"><{foreign}>v</{foreign}></x:more>'
     links = [f"<{name.link}>{url}</{name.link}>" for url in URLS]

@@ -276,12 +276,12 @@ def test_returns_the_rule_that_decides_and_its_line():
 
 
 @pytest.mark.parametrize("start", ["*", "*sit*"])
-def test_of_rules_with_a_star_that_are_alike_only_the_first_count(start: str):
+def test_only_the_first_of_many_similar_wildcard_rules_count(start: str):
     letters = "sitemap.xl"
     alike = [f"Disallow: {start}{a}*{b}*{c}\n" for a, b, c in product(letters, repeat=3)]
     few = rules("User-agent: *\n" + "".join(alike[:MAX_RULES_PER_GRAM]))
     many = rules("User-agent: *\n" + "".join([*alike, "Disallow: /private\n"]))
-    assert (few.is_cut, many.is_cut) == (False, True)
+    assert (few.is_truncated, many.is_truncated) == (False, True)
     assert not many.allows("/sitemap.xml")
     assert not many.allows("/private")
     assert many.allows("/about")

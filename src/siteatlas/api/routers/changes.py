@@ -93,7 +93,7 @@ async def _wait_for_events(
 ) -> FeedPage:
     """The requested page; if it is empty, wait as long as requested for one that is not."""
     page = await _read_page(domain, query, tag, after=query.after, cursor=query.cursor)
-    deadline, holder = time.monotonic() + query.wait, identity.share_holder
+    deadline, holder = time.monotonic() + query.wait, identity.quota_user_id
     while not page.items and page.at_head:
         left = deadline - time.monotonic()
         if left <= 0 or not await context.feed.wait_beyond(page.to_seq, left, holder):

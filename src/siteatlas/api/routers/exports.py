@@ -49,24 +49,24 @@ router = APIRouter(tags=["urls"])
 
 
 @dataclass(frozen=True, slots=True)
-class ExportPlace:
+class ExportPermit:
     """The user of an export, and what it holds until its response has ended."""
 
     holder: UUID | None
     held: ExitStack
 
-    def take(self) -> None:
+    def acquire(self) -> None:
         """Count a Parquet export until its response has ended; TooManyExports at the limit."""
         self.held.enter_context(count_parquet_export(self.holder))
 
 
-async def _export_place(identity: CurrentIdentity) -> AsyncIterator[ExportPlace]:
+async def _export_permit(identity: CurrentIdentity) -> AsyncIterator[ExportPermit]:
     """Dependency of exports."""
     with ExitStack() as held:
-        yield ExportPlace(identity.share_holder, held)
+        yield ExportPermit(identity.quota_user_id, held)
 
 
-CurrentPlace = Annotated[ExportPlace, Depends(_export_place, scope="request")]
+CurrentExportPermit = Annotated[ExportPermit, Depends(_export_permit, scope="request")]
 
 
 @router.get(
@@ -77,10 +77,10 @@ CurrentPlace = Annotated[ExportPlace, Depends(_export_place, scope="request")]
     dependencies=[READ],
 )
 async def export_all(
-    request: Request, query: Annotated[AllExportQuery, Query()], place: CurrentPlace
+    request: Request, query: Annotated[AllExportQuery, Query()], permit: CurrentExportPermit
 ) -> Response:
     """All matching rows in one response that is produced while it is sent."""
-    return await _export_response(request, place, None, "all-sites", query, query.wanted_tag)
+    return await _export_response(request, permit, None, "all-sites", query, query.wanted_tag)
 
 
 @router.get(
@@ -94,17 +94,17 @@ async def export_domain(
     request: Request,
     domain: DomainName,
     query: Annotated[ExportQuery, Query()],
-    place: CurrentPlace,
+    permit: CurrentExportPermit,
     session: ReadSession,
 ) -> Response:
     """All matching rows in one response that is produced while it is sent."""
     site = await find_domain_view(session, domain)
-    return await _export_response(request, place, site.id, site.domain.replace(":", "-"), query)
+    return await _export_response(request, permit, site.id, site.domain.replace(":", "-"), query)
 
 
 async def _export_response(
     request: Request,
-    place: ExportPlace,
+    permit: ExportPermit,
     domain_id: UUID | None,
     name: str,
     query: ExportQuery,
@@ -114,7 +114,7 @@ async def _export_response(
     _require_fitting_filters(query)
     is_head = bool(request.scope.get(HEAD_ONLY))
     if query.format is ExportFormat.PARQUET and not is_head:
-        place.take()
+        permit.acquire()
     export = await begin_export(
         ExportRequest(
             query.what,

@@ -185,7 +185,7 @@ class SiteScan:
                     truncated=result.is_truncated,
                 )
             )
-        if result.is_truncated or result.rules.is_cut:
+        if result.is_truncated or result.rules.is_truncated:
             await self._crawl.report_problem(ProblemCode.ROBOTS_TRUNCATED, url)
         if robots.sitemaps_truncated:
             await self._crawl.report_problem(ProblemCode.SITEMAP_LINE_LIMIT, url)

@@ -50,9 +50,9 @@ class AgentRules:
         self.crawl_delay = crawl_delay
 
     @property
-    def is_cut(self) -> bool:
+    def is_truncated(self) -> bool:
         """Whether some rules are ignored because too many wildcard rules are similar."""
-        return self._rules.is_cut
+        return self._rules.is_truncated
 
     def rule_for(self, path: str) -> Rule | None:
         """The rule that decides on a path (with its query); None when no rule covers it."""

@@ -120,7 +120,7 @@ class RuleSet:
 
     Prefixes are found by bisection; of the patterns with a star only those are tried that share
     their rarest three characters with the path, or that have no three in a row. Of those with the
-    same three, and of those with none, only the first 500 count; `is_cut` if there are more.
+    same three, and of those with none, only the first 500 count; `is_truncated` if there are more.
     """
 
     def __init__(self, rules: Iterable[Rule]) -> None:
@@ -132,7 +132,7 @@ class RuleSet:
         self._parents = _parents(self._heads)
         self._by_gram: dict[str, list[_Pattern]] = defaultdict(list)
         self._without_gram: list[_Pattern] = []
-        self.is_cut = False
+        self.is_truncated = False
         self._index_wildcards([pattern for pattern in patterns if not pattern.is_literal])
 
     def match(self, path: str) -> Rule | None:
@@ -158,7 +158,7 @@ class RuleSet:
             if len(home) < MAX_RULES_PER_GRAM:
                 home.append(pattern)
             else:
-                self.is_cut = True
+                self.is_truncated = True
 
     def _wildcards_for(self, path: str) -> Iterator[_Pattern]:
         """The rules with a star that may match this path."""

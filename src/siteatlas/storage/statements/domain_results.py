@@ -55,7 +55,7 @@ _COUNTS_AS_SCHEDULED = (
     & func.coalesce(DOMAINS.c.max_pages <= _STOPPED_AT, _STOPPED_AT.is_(None))
 )
 _INTERVAL_HOURS = func.coalesce(
-    DOMAINS.c.scan_interval_hours, bindparam("usual_hours", type_=Double())
+    DOMAINS.c.scan_interval_hours, bindparam("default_interval_hours", type_=Double())
 )
 RECORD_SUCCESS = RECORD_COUNTS.values(
     last_scan_at=func.now(),
@@ -135,7 +135,7 @@ class Rescheduling:
     """
 
     stopped_at: int | None = None
-    usual_hours: float = DEFAULT_INTERVAL_HOURS
+    default_interval_hours: float = DEFAULT_INTERVAL_HOURS
 
 
 async def record_first_origin(session: AsyncSession, domain_id: UUID, origin: str) -> None:

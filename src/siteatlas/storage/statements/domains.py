@@ -21,13 +21,13 @@ DEFAULT_INTERVAL_HOURS = 24.0
 SECONDS_AN_HOUR = 3600.0
 
 
-class Kept(Enum):
+class Unset(Enum):
     """The sentinel for a setting that is not given; None sets it to the default."""
 
-    KEPT = auto()
+    UNSET = auto()
 
 
-KEPT = Kept.KEPT
+UNSET = Unset.UNSET
 SCHEDULED = (Domain.watched, ~Domain.paused, Domain.deleted_at.is_(None))
 
 
@@ -200,8 +200,8 @@ async def change_domain(
     *,
     watched: bool | None = None,
     paused: bool | None = None,
-    scan_interval_hours: float | Kept | None = KEPT,
-    max_pages: int | Kept | None = KEPT,
+    scan_interval_hours: float | Unset | None = UNSET,
+    max_pages: int | Unset | None = UNSET,
     tags: Sequence[str] | None = None,
     default_interval_hours: float = DEFAULT_INTERVAL_HOURS,
 ) -> None:
@@ -213,13 +213,13 @@ async def change_domain(
     if watched is not None and watched is not domain.watched:
         domain.watched = watched
         domain.next_scan_at = func.now() if watched else None
-    elif domain.watched and scan_interval_hours not in (KEPT, domain.scan_interval_hours):
+    elif domain.watched and scan_interval_hours not in (UNSET, domain.scan_interval_hours):
         domain.next_scan_at = _after_last_scan(scan_interval_hours or default_interval_hours)
-    if scan_interval_hours is not KEPT:
+    if scan_interval_hours is not UNSET:
         domain.scan_interval_hours = scan_interval_hours
     if paused is not None:
         domain.paused = paused
-    if max_pages is not KEPT:
+    if max_pages is not UNSET:
         domain.max_pages = max_pages
     if tags is not None:
         domain.tags = list(tags)

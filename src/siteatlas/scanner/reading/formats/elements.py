@@ -18,8 +18,8 @@ from siteatlas.errors import ScanError, Truncated, XmlLimits, XmlMalformed
 from siteatlas.scanner.problem_codes import ProblemCode
 from siteatlas.scanner.reading.formats.name_limits import NameLimit
 from siteatlas.scanner.reading.name_dictionary import NameDictionary
-from siteatlas.scanner.reading.steps import parts_of
 from siteatlas.scanner.reading.tally import Tally
+from siteatlas.scanner.reading.text_parts import split_text
 
 MAX_BYTES_WITHOUT_ELEMENT = 1024 * 1024
 LONG_NAME = re.compile(r"<[^ \t\r\n<>/!?][^ \t\r\n<>/]{200}")
@@ -62,7 +62,7 @@ class ElementStream:
     def read_parts(self, text: str, *, final: bool = False) -> Iterator[list[etree._Element]]:
         """The same part by part, each of which takes little time; the text splits no tag."""
         text = self._checked(text)
-        for part, is_last in parts_of(text, "<"):
+        for part, is_last in split_text(text, "<"):
             yield self._read_checked(part, final=final and is_last)
             if self.error is not None:
                 return

@@ -9,8 +9,8 @@ from lxml import etree
 from siteatlas.scanner.reading.entries import build_columns
 from siteatlas.scanner.reading.formats.elements import ElementStream, local_name, text_of
 from siteatlas.scanner.reading.repair import XmlRepair
-from siteatlas.scanner.reading.steps import whole_unless_dense
 from siteatlas.scanner.reading.tally import RawEntries, ReadResult, Tally
+from siteatlas.scanner.reading.text_parts import split_if_dense
 from siteatlas.scanner.reading.white_space import WHITE_SPACE
 
 # The best date first: when the page changed, then when it appeared.
@@ -29,7 +29,7 @@ class Feed:
 
     def feed(self, text: str, *, final: bool = False) -> Iterator[ReadResult]:
         """The items completed by this text; `final` also checks that the document is complete."""
-        for part, is_last in whole_unless_dense(text, "&"):
+        for part, is_last in split_if_dense(text, "&"):
             is_end = final and is_last
             text = self._repair.feed(part, final=is_end)
             for elements in self._elements.read_parts(text, final=is_end):

@@ -33,8 +33,8 @@ from siteatlas.scanner.reading.formats.salvage import (
     Salvaged,
 )
 from siteatlas.scanner.reading.repair import XmlRepair
-from siteatlas.scanner.reading.steps import parts_of_tags, whole_unless_dense
 from siteatlas.scanner.reading.tally import Extras, RawEntries, ReadResult, Tally
+from siteatlas.scanner.reading.text_parts import split_between_tags, split_if_dense
 from siteatlas.scanner.reading.white_space import WHITE_SPACE
 
 ENTRIES = ("url", "sitemap")
@@ -111,7 +111,7 @@ class Urlset:
 
     def feed(self, text: str, *, final: bool = False) -> Iterator[ReadResult]:
         """The entries completed by this text; `final` also checks that the document is complete."""
-        for part, is_last in whole_unless_dense(text, "&"):
+        for part, is_last in split_if_dense(text, "&"):
             is_end = final and is_last
             yield from self._read(self._repair.feed(part, final=is_end), final=is_end)
 
@@ -188,7 +188,7 @@ class Urlset:
 
     def _salvage_text(self, salvage: Salvage, text: str, *, final: bool) -> Iterator[ReadResult]:
         """The entries and children that can be recovered from malformed XML of this format."""
-        for part, is_last in parts_of_tags(text):
+        for part, is_last in split_between_tags(text):
             yield self._salvage_part(salvage, part, final=final and is_last)
 
     def _salvage_part(self, salvage: Salvage, text: str, *, final: bool) -> ReadResult:

@@ -12,8 +12,8 @@ from siteatlas.scanner.reading.document import DocumentReader, load_readers
 from siteatlas.scanner.reading.encoding import LENIENT_BYTES, TextDecoder
 from siteatlas.scanner.reading.formats.urlset import Urlset
 from siteatlas.scanner.reading.repair import XmlRepair
-from siteatlas.scanner.reading.steps import DENSE_PART_CHARS, parts_of, parts_of_tags
 from siteatlas.scanner.reading.tally import Tally
+from siteatlas.scanner.reading.text_parts import DENSE_PART_CHARS, split_between_tags, split_text
 from tests.fixtures.documents import FORMATS
 
 CHUNK_BYTES = 64 * 1024
@@ -108,7 +108,7 @@ def test_parts_of_invalid_bytes_give_the_text_of_all_of_them(charset: str | None
 
 def test_parts_make_up_the_text_and_dense_ones_are_small():
     text = "<url/>" * 10_000
-    for parts in (list(parts_of(text, "<")), list(parts_of_tags(text))):
+    for parts in (list(split_text(text, "<")), list(split_between_tags(text))):
         assert "".join(part for part, _ in parts) == text
         assert max(len(part) for part, _ in parts) <= DENSE_PART_CHARS + len("<url/>")
         assert [is_last for _, is_last in parts] == [False] * (len(parts) - 1) + [True]

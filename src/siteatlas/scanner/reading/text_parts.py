@@ -13,18 +13,18 @@ DENSE_PART_CHARS = 4 * 1024
 CHARS_PER_MARK = 10
 
 
-def parts_of(text: str, mark: str) -> Iterator[tuple[str, bool]]:
+def split_text(text: str, mark: str) -> Iterator[tuple[str, bool]]:
     """The parts of a text, smaller ones if this mark is frequent, and whether each is the last."""
     return _parts(text, DENSE_PART_CHARS if is_dense(text, mark) else PART_CHARS)
 
 
-def whole_unless_dense(text: str, mark: str) -> Iterator[tuple[str, bool]]:
+def split_if_dense(text: str, mark: str) -> Iterator[tuple[str, bool]]:
     """The text in one part, or in several if this mark is frequent, and whether it is the last."""
     return _parts(text, DENSE_PART_CHARS if is_dense(text, mark) else len(text))
 
 
-def parts_of_tags(text: str) -> Iterator[tuple[str, bool]]:
-    """Like `parts_of`, but no part ends inside a tag."""
+def split_between_tags(text: str) -> Iterator[tuple[str, bool]]:
+    """Like `split_text`, but no part ends inside a tag."""
     size = DENSE_PART_CHARS if is_dense(text, "<") else PART_CHARS
     start = 0
     while (end := text.find(">", start + size) + 1) and end < len(text):

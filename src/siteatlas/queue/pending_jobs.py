@@ -15,7 +15,7 @@ from siteatlas.storage.models import Job
 LOCK_NAME = "waiting jobs"
 
 
-async def count_waiting(session: Reader, user_id: UUID, enough: int) -> int:
+async def count_pending(session: Reader, user_id: UUID, enough: int) -> int:
     """The pending jobs of a user, counted no further than `enough`; read from `ix_jobs_fair`."""
     priorities = [queue_literal(int(priority)) for priority in Priority]
     some = (
@@ -27,7 +27,7 @@ async def count_waiting(session: Reader, user_id: UUID, enough: int) -> int:
     return int(await session.scalar(select(func.count()).select_from(some)) or 0)
 
 
-async def lock_waiting(session: AsyncSession, user_id: UUID) -> None:
+async def lock_pending(session: AsyncSession, user_id: UUID) -> None:
     """Serialize the transactions that count and add jobs of a user, until this one ends.
 
     To be taken before any row is locked, so that two transactions never wait for each other.
