@@ -61,9 +61,15 @@ async def site_to_export() -> Domain:
         return domain
 
 
+async def begun(request: ExportRequest) -> Export:
+    """An export whose content has not been read yet."""
+    async with transaction() as session:
+        return await begin_export(session, request)
+
+
 async def exported(request: ExportRequest) -> bytes:
     """The whole content of an export."""
-    return await content_of(await begin_export(request))
+    return await content_of(await begun(request))
 
 
 async def content_of(export: Export) -> bytes:
@@ -176,7 +182,7 @@ async def test_changes_are_exported_after_a_number(
 
 async def test_changes_end_at_the_number_of_the_start(database: Database):
     domain = await add_changes(2)
-    export = await begin_export(ExportRequest(Exported.CHANGES, ExportFormat.JSONL, domain.id))
+    export = await begun(ExportRequest(Exported.CHANGES, ExportFormat.JSONL, domain.id))
     async with transaction() as session:
         (await session.get_one(FeedHead, 1)).seq = 3
         sitemap = await add_sitemap(session, domain, "later")
@@ -192,7 +198,7 @@ async def test_changes_that_are_removed_during_an_export_cut_it(
 ):
     monkeypatch.setattr(streaming, "MAX_LIMIT", 1)
     domain = await add_changes(3)
-    export = await begin_export(ExportRequest(Exported.CHANGES, ExportFormat.JSONL, domain.id))
+    export = await begun(ExportRequest(Exported.CHANGES, ExportFormat.JSONL, domain.id))
     parts: list[bytes] = []
 
     async def read_all() -> None:
@@ -230,7 +236,7 @@ def encoding_processes() -> list[int]:
 
 async def test_parquet_whose_process_is_killed_has_no_end(database: Database):
     domain = await site_to_export()
-    export = await begin_export(ExportRequest(Exported.URLS, ExportFormat.PARQUET, domain.id))
+    export = await begun(ExportRequest(Exported.URLS, ExportFormat.PARQUET, domain.id))
     assert await anext(export.content) == b"PAR1"
     (process,) = encoding_processes()
     os.kill(process, signal.SIGKILL)
@@ -240,7 +246,7 @@ async def test_parquet_whose_process_is_killed_has_no_end(database: Database):
 
 async def test_an_export_that_nobody_reads_to_its_end_leaves_no_process(database: Database):
     domain = await site_to_export()
-    export = await begin_export(ExportRequest(Exported.URLS, ExportFormat.PARQUET, domain.id))
+    export = await begun(ExportRequest(Exported.URLS, ExportFormat.PARQUET, domain.id))
     assert not encoding_processes()
     await anext(export.content)
     assert len(encoding_processes()) == 1

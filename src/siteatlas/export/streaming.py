@@ -61,11 +61,13 @@ class Export:
     content: AsyncGenerator[bytes, None]
 
 
-async def begin_export(request: ExportRequest) -> Export:
-    """Begin an export. What can be refused is refused here, before the first byte."""
-    async with get_session() as session, session.begin():
-        head = await read_head(session)
-        past = await _past_number(session, request)
+async def begin_export(session: AsyncSession, request: ExportRequest) -> Export:
+    """Begin an export. What can be refused is refused here, before the first byte.
+
+    The session is used only here; each batch of the content is read in a session of its own.
+    """
+    head = await read_head(session)
+    past = await _past_number(session, request)
     if request.what is Exported.CHANGES:
         start_position(head, after=request.after, cursor=None)
     schema = SCHEMAS[request.what]

@@ -20,7 +20,11 @@ AnswerT_co = TypeVar("AnswerT_co", covariant=True)
 
 
 class Probe(Protocol[AnswerT_co]):
-    """A check of the database that answers in time."""
+    """A check of the database that answers in time.
+
+    It uses a connection of its own, so a page runs it before the first statement of its session. A
+    request that waits for a second connection while it holds one can block all others.
+    """
 
     async def run(self) -> AnswerT_co:
         """The result; DatabaseTimeout if it takes too long."""

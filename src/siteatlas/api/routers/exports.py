@@ -25,6 +25,7 @@ from siteatlas.export.parquet import count_parquet_export
 from siteatlas.export.streaming import ExportRequest, begin_export
 from siteatlas.insights.domains import find_domain_view
 from siteatlas.insights.url_filters import UrlFilter
+from siteatlas.storage.session import AsyncSession
 
 FILE: dict[str, Any] = {"schema": {"type": "string", "format": "binary"}}
 DESCRIBED: dict[int | str, dict[str, Any]] = {
@@ -77,10 +78,14 @@ CurrentExportPermit = Annotated[ExportPermit, Depends(_export_permit, scope="req
     dependencies=[READ],
 )
 async def export_all(
-    request: Request, query: Annotated[AllExportQuery, Query()], permit: CurrentExportPermit
+    request: Request,
+    query: Annotated[AllExportQuery, Query()],
+    permit: CurrentExportPermit,
+    session: ReadSession,
 ) -> Response:
     """All matching rows in one response that is produced while it is sent."""
-    return await _export_response(request, permit, None, "all-sites", query, query.wanted_tag)
+    wanted = _export_request(query, None, query.wanted_tag)
+    return await _export_response(request, permit, session, wanted, "all-sites")
 
 
 @router.get(
@@ -99,35 +104,40 @@ async def export_domain(
 ) -> Response:
     """All matching rows in one response that is produced while it is sent."""
     site = await find_domain_view(session, domain)
-    return await _export_response(request, permit, site.id, site.domain.replace(":", "-"), query)
+    name = site.domain.replace(":", "-")
+    return await _export_response(request, permit, session, _export_request(query, site.id), name)
+
+
+def _export_request(
+    query: ExportQuery, domain_id: UUID | None, tag: str | None = None
+) -> ExportRequest:
+    """What a query asks to export; raises an error if its filters do not fit."""
+    _require_fitting_filters(query)
+    return ExportRequest(
+        query.what,
+        query.format,
+        domain_id,
+        query.wanted,
+        query.wanted_kinds,
+        query.after,
+        tag,
+        query.moment,
+    )
 
 
 async def _export_response(
     request: Request,
     permit: ExportPermit,
-    domain_id: UUID | None,
+    session: AsyncSession,
+    wanted: ExportRequest,
     name: str,
-    query: ExportQuery,
-    tag: str | None = None,
 ) -> Response:
     """The response that streams an export; a connection that is cut has no last chunk."""
-    _require_fitting_filters(query)
     is_head = bool(request.scope.get(HEAD_ONLY))
-    if query.format is ExportFormat.PARQUET and not is_head:
+    if wanted.format is ExportFormat.PARQUET and not is_head:
         permit.acquire()
-    export = await begin_export(
-        ExportRequest(
-            query.what,
-            query.format,
-            domain_id,
-            query.wanted,
-            query.wanted_kinds,
-            query.after,
-            tag,
-            query.moment,
-        )
-    )
-    file = f"{name}-{query.what.value}.{query.format.value}"
+    export = await begin_export(session, wanted)
+    file = f"{name}-{wanted.what.value}.{wanted.format.value}"
     headers = {
         "Content-Disposition": f'attachment; filename="{file}"',
         "Siteatlas-As-Of-Seq": str(export.metadata.as_of_seq),
@@ -135,8 +145,8 @@ async def _export_response(
         "Siteatlas-Feed-Id": export.metadata.feed_id,
     }
     if is_head:
-        return Response(headers=headers, media_type=query.format.media_type)
-    return StreamingResponse(export.content, headers=headers, media_type=query.format.media_type)
+        return Response(headers=headers, media_type=wanted.format.media_type)
+    return StreamingResponse(export.content, headers=headers, media_type=wanted.format.media_type)
 
 
 def _require_fitting_filters(query: ExportQuery) -> None:

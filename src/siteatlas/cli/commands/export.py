@@ -131,7 +131,7 @@ async def _export(
             if site is not None:
                 request = replace(request, domain_id=(await find_domain_view(session, site)).id)
             await require_sitemap(session, request.urls, request.domain_id)
-        export = await begin_export(request)
+            export = await begin_export(session, request)
         await _write_export(export, output)
     print_message(
         f"Complete as of feed number {export.metadata.as_of_seq} (schema {export.metadata.schema})."

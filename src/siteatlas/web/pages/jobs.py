@@ -58,6 +58,7 @@ async def show_jobs(
     left: Annotated[int, Query(ge=0)] = 0,
 ) -> HTMLResponse:
     """One page of jobs, newest first; after an action on many, what it changed and left."""
+    load = await context.queue_load.run()
     wanted = status if status in STATUSES else ""
     page = await list_jobs(
         session,
@@ -71,7 +72,7 @@ async def show_jobs(
         request,
         "jobs.html",
         jobs=page.items,
-        load=await context.queue_load.run(),
+        load=load,
         statuses=STATUSES,
         status=wanted,
         domain=domain,

@@ -45,6 +45,7 @@ async def show_overview(
     days: Annotated[str, Query(max_length=16)] = "",
 ) -> HTMLResponse:
     """Totals of all sites, changes over time, running jobs, latest changes, sites in trouble."""
+    load = await context.queue_load.run()
     chosen = days if days in RANGES else await _fitting_range(session)
     _, period, count = RANGES[chosen]
     changes = await context.changes_over_time.read(session, period, count)
@@ -52,7 +53,7 @@ async def show_overview(
         request,
         "overview.html",
         totals=await totals(session),
-        load=await context.queue_load.run(),
+        load=load,
         ranges={value: name for value, (name, _, _) in RANGES.items()},
         chosen=chosen,
         period=period.value,

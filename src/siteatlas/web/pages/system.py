@@ -18,12 +18,13 @@ router = APIRouter(include_in_schema=False)
 @router.get("/system", dependencies=[READ], response_class=HTMLResponse)
 async def show_system(request: Request, session: ReadSession, context: Context) -> HTMLResponse:
     """What runs where, and how it is set up."""
+    load, database = await context.queue_load.run(), await context.database_state.run()
     return render(
         request,
         "system.html",
         workers=await list_workers(session),
-        load=await context.queue_load.run(),
-        database=await context.database_state.run(),
+        load=load,
+        database=database,
         settings=_settings(context.settings),
     )
 
