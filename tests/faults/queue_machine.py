@@ -26,6 +26,7 @@ from sqlalchemy import func, select, text, update
 from siteatlas.errors import JobActive, JobCancelled, JobStateConflict, LeaseLost
 from siteatlas.net.address import parse_site
 from siteatlas.queue.claims import (
+    MAX_DEATHS,
     MAX_RESCUES,
     POISON_RESCUES,
     claim,
@@ -58,12 +59,21 @@ class Known:
     fence: int = 0
     attempt: int = 0
     rescues: int = 0
+    deaths: int = 0
     alone: bool = False
     begun: bool = False
     cancel_asked: bool = False
     expired: bool = False
     progress: float = 0.0
     ends: dict[int, str] = field(default_factory=dict)
+
+    def die(self) -> bool:
+        """Its worker died; whether that makes it poison."""
+        self.rescues += 1
+        self.deaths += 1
+        is_suspected_again = self.deaths >= MAX_DEATHS and self.rescues >= SUSPECT_RESCUES
+        fatal = POISON_RESCUES if self.alone else MAX_RESCUES
+        return self.rescues >= fatal or is_suspected_again
 
     def leave(self, outcome: str, status: str) -> None:
         """The current attempt ends."""
@@ -206,10 +216,9 @@ class QueueMachine(RuleBasedStateMachine):
         assert {job.id for job in taken} == silent
         for job_id in silent:
             job = self.jobs[job_id]
-            job.rescues += count_deaths and job.begun
             job.attempt = max(0, job.attempt - 1)
-            fatal = POISON_RESCUES if job.alone else MAX_RESCUES
-            job.leave("rescued", "failed" if job.rescues >= fatal else "pending")
+            is_poison = count_deaths and job.begun and job.die()
+            job.leave("rescued", "failed" if is_poison else "pending")
         self.time_comes()
 
     @rule(worker=st.sampled_from(("one", "two")))

@@ -41,13 +41,16 @@ from siteatlas.queue.fair_order import (
     queue_literal,
 )
 from siteatlas.queue.fence import CLAIM_COLUMNS, Claim, status_value
-from siteatlas.storage.models import SITEMAP_JOB, Domain, Job, JobStatus, Worker
+from siteatlas.storage.models import SITEMAP_JOB, Domain, Job, JobAttempt, JobStatus, Worker
 from siteatlas.storage.tables import JOBS
 
 # Deaths of its worker, without a finished document in between, after which a job fails as poison:
-# while it ran in isolation, and in total.
+# while it ran in isolation, and otherwise.
 POISON_RESCUES = 3
 MAX_RESCUES = 6
+# Deaths over all attempts after which the next suspicion is enough. Surviving in isolation clears a
+# job, so one that kills its workers late would otherwise do so forever.
+MAX_DEATHS = 12
 LEASE_EXPIRED = "lease_expired"
 RESCUE_BACKOFF_SECONDS = 5.0
 RESCUE_BATCH = 100
@@ -145,7 +148,14 @@ def _rescue(*, count_deaths: bool, only_listed: bool) -> Any:
     expired = _expired_jobs(is_death, only_listed=only_listed)
     cancelled = Job.cancel_requested_at.is_not(None)
     deaths = Job.rescues + case((expired.c.is_death, 1), else_=0)
-    poisoned = or_(and_(Job.alone, deaths >= POISON_RESCUES), deaths >= MAX_RESCUES)
+    poisoned = and_(
+        expired.c.is_death,
+        or_(
+            and_(Job.alone, deaths >= POISON_RESCUES),
+            and_(deaths >= SUSPECT_RESCUES, expired.c.earlier_deaths >= MAX_DEATHS - 1),
+            deaths >= MAX_RESCUES,
+        ),
+    )
     ended = or_(cancelled, poisoned)
     return (
         update(Job)
@@ -190,12 +200,22 @@ def _expired_jobs(is_death: Any, *, only_listed: bool) -> Any:
     )
     free = _rescue_array(select(sites.c.id), Domain.id)
     return (
-        select(Job.id, is_death.label("is_death"))
+        select(Job.id, is_death.label("is_death"), _earlier_deaths().label("earlier_deaths"))
         .where(expired, or_(Job.domain_id.is_(None), Job.domain_id == any_(free)))
         .order_by(Job.id)
         .limit(RESCUE_BATCH)
         .with_for_update(skip_locked=True, key_share=True, of=Job)
         .cte("expired_jobs")
+    )
+
+
+def _earlier_deaths() -> Any:
+    """The number of attempts at the job that ended with the death of their worker."""
+    return (
+        select(func.count())
+        .where(JobAttempt.job_id == Job.id, JobAttempt.error_code == LEASE_EXPIRED)
+        .correlate(Job)
+        .scalar_subquery()
     )
 
 
@@ -310,8 +330,9 @@ async def rescue(
     The attempt is refunded. Each job becomes
 
     - cancelled, if its cancellation was requested;
-    - failed as poison after `POISON_RESCUES` deaths if it ran alone, else after `MAX_RESCUES`,
-      counted without a finished document in between;
+    - failed as poison at its `POISON_RESCUES`th death if it ran alone, else at the `MAX_RESCUES`th,
+      counted without a finished document in between; and if it becomes a suspect again after
+      `MAX_DEATHS` deaths over all attempts;
     - pending otherwise, with a growing delay, and as a suspect after `SUSPECT_RESCUES` deaths.
 
     A death is counted unless the job had not begun, or the worker was seen after the lease had

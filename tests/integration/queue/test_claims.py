@@ -10,7 +10,13 @@ import pytest
 from sqlalchemy import func, select
 
 from siteatlas.errors import LeaseLost
-from siteatlas.queue.claims import MAX_RESCUES, POISON_RESCUES, release_orphans, rescue
+from siteatlas.queue.claims import (
+    MAX_DEATHS,
+    MAX_RESCUES,
+    POISON_RESCUES,
+    release_orphans,
+    rescue,
+)
 from siteatlas.queue.completion import release
 from siteatlas.queue.fair_order import SUSPECT_RESCUES
 from siteatlas.queue.fence import Claim
@@ -202,6 +208,53 @@ async def test_a_job_that_never_ran_alone_is_poison_after_six_deaths() -> None:
     assert (await job_of(submitted.id)).error_code == "poison"
 
 
+async def clear(claim: Claim) -> None:
+    """Let a suspect survive its time alone."""
+    async with get_background_session() as session, session.begin():
+        await clear_suspect(session, claim)
+
+
+async def test_a_job_that_kills_its_workers_after_its_time_alone_is_poison_in_the_end() -> None:
+    submitted = await submit("example.com")
+
+    async def take_cleared() -> Claim:
+        claim = await take_isolated()
+        await clear(claim)
+        return claim
+
+    await die(submitted.id, take_one)
+    for deaths in range(2, MAX_DEATHS):
+        await die(submitted.id, take_one if deaths % 2 == 0 else take_cleared)
+        assert (await job_of(submitted.id)).status == "pending", deaths
+    await die(submitted.id, take_one)
+    assert (await job_of(submitted.id)).error_code == "poison"
+
+
+async def test_many_deaths_with_a_finished_document_in_between_are_not_poison() -> None:
+    submitted = await submit("example.com")
+    for _ in range(2 * MAX_DEATHS):
+        await change(submitted.id, run_at=func.now())
+        claim = await take_one()
+        async with get_background_session() as session, session.begin():
+            await report_progress(
+                session, claim, lease_seconds=LEASE, progress=0.5, documents_finished=True
+            )
+        await let_lease_expire(submitted.id)
+        await rescue_all()
+    job = await job_of(submitted.id)
+    assert (job.status, job.rescues) == ("pending", 1)
+
+
+async def test_a_lease_that_expires_without_a_death_is_never_poison() -> None:
+    submitted = await submit("example.com")
+    await change(submitted.id, rescues=POISON_RESCUES)
+    await begin(await take_isolated())
+    await let_lease_expire(submitted.id)
+    async with get_background_session() as session, session.begin():
+        (rescued,) = await rescue(session, count_deaths=False)
+    assert (rescued.status, rescued.rescues) == ("pending", POISON_RESCUES)
+
+
 async def test_a_job_of_a_worker_that_was_seen_later_is_rescued_without_blame() -> None:
     submitted = await submit("example.com")
     await begin(await take_one("worker-a"))
@@ -254,20 +307,6 @@ async def test_a_job_that_its_worker_ended_itself_keeps_the_blame_for_earlier_de
     async with get_background_session() as session, session.begin():
         await forgive_rescues(session, [claim])
     assert (await job_of(submitted.id)).rescues == 1
-
-
-async def test_a_finished_document_clears_the_count_of_deaths() -> None:
-    submitted = await submit("example.com")
-    for _ in range(4):
-        await change(submitted.id, run_at=func.now())
-        claim = await take_one()
-        async with get_background_session() as session, session.begin():
-            await report_progress(
-                session, claim, lease_seconds=LEASE, progress=0.5, documents_finished=True
-            )
-        await let_lease_expire(submitted.id)
-        await rescue_all()
-    assert (await job_of(submitted.id)).status == "pending"
 
 
 async def test_a_rescued_job_that_was_asked_to_stop_is_cancelled() -> None:
