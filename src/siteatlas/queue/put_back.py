@@ -23,7 +23,7 @@ PUT_BACK = (
         status=queue_literal(JobStatus.PENDING),
         fence=JOBS.c.fence - queue_literal(1),
         attempt=JOBS.c.attempt - queue_literal(1),
-        run_at=func.now() + bindparam("pause", type_=Interval()),
+        run_at=func.coalesce(func.now() + bindparam("pause", type_=Interval()), JOBS.c.run_at),
         worker_id=null(),
         lease_until=null(),
         heartbeat_at=null(),
@@ -33,13 +33,14 @@ PUT_BACK = (
 )
 
 
-async def put_back(session: AsyncSession, pauses: Mapping[Claim, float]) -> None:
-    """Make these jobs pending again, each due after its pause in seconds.
+async def put_back(session: AsyncSession, pauses: Mapping[Claim, float | None]) -> None:
+    """Make these jobs pending again, each due after its pause in seconds; None: as before.
 
     Only in the transaction that claimed them: a fence that others may have seen never decreases.
     """
     if pauses:
         rows = [
-            {**claim.fenced, "pause": timedelta(seconds=pause)} for claim, pause in pauses.items()
+            {**claim.fenced, "pause": None if pause is None else timedelta(seconds=pause)}
+            for claim, pause in pauses.items()
         ]
         await session.execute(PUT_BACK, rows)

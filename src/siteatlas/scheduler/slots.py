@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from uuid import UUID
@@ -40,6 +40,13 @@ class StopReason(Enum):
     LEASE_LOST = auto()
     STALLED = auto()
     DISPLACED = auto()
+
+
+class Shortage(Enum):
+    """Whose slots are all in use; SITE if those of the user are too."""
+
+    SITE = auto()
+    USER = auto()
 
 
 @dataclass(slots=True, eq=False)
@@ -154,22 +161,24 @@ class Slots:
         """How many jobs are parked that had a slot before."""
         return len(self._parked) - len(self._unstarted)
 
-    def have_slots(self, shares: Iterable[tuple[str | None, UUID | None]]) -> list[bool]:
-        """For each new job, given as (site, user): whether both have a slot left for it.
+    def shortages(
+        self, shares: Iterable[tuple[str | None, UUID | None]]
+    ) -> Iterator[Shortage | None]:
+        """For each new job, given as (site, user): which of them has no slot left for it.
 
         A job that gets a slot counts for the jobs after it.
         """
         sites = Counter(job.site for job in self._running)
         users = Counter(job.user for job in self._running)
-        answers = []
         for site, user in shares:
-            answers.append(
-                (site is None or sites[site] < self.max_per_site)
-                and (user is None or users[user] < self.max_per_user)
-            )
-            sites[site] += answers[-1]
-            users[user] += answers[-1]
-        return answers
+            if site is not None and sites[site] >= self.max_per_site:
+                yield Shortage.SITE
+            elif user is not None and users[user] >= self.max_per_user:
+                yield Shortage.USER
+            else:
+                sites[site] += 1
+                users[user] += 1
+                yield None
 
     def users_at_limit(self) -> set[UUID]:
         """The users who occupy as many slots as one user may."""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 from siteatlas.net.egress import EgressPolicy
 from siteatlas.queue.fence import Claim
-from siteatlas.scheduler.slots import Slots, slot_shares
+from siteatlas.scheduler.slots import Shortage, Slots, slot_shares
 
 MIN_PAUSE_SECONDS = 1.0
 MAX_PAUSE_SECONDS = 300.0
@@ -23,6 +23,9 @@ class Surplus:
     The jobs of a site that are put back become due one after another, as many per second as the
     site has slots. However many there are, the next claims find jobs of other sites, even those of
     lower priority, and rarely take the same jobs again.
+
+    Jobs of a user without a slot keep their time and thereby their order: the next claims skip that
+    user until a slot is free.
     """
 
     def __init__(
@@ -33,20 +36,23 @@ class Surplus:
         self._clock = clock
         self._next_due: dict[str | None, float] = {}
 
-    def pauses(self, claims: Sequence[Claim]) -> dict[Claim, float]:
-        """The claims to be put back, each with the seconds until it is due again."""
+    def pauses(self, claims: Sequence[Claim]) -> dict[Claim, float | None]:
+        """The claims to be put back, each with the seconds until it is due again.
+
+        None if it is due at the same time as before.
+        """
         if len(claims) + self._slots.running <= self._slots.min_share:
             return {}
         shares = [slot_shares(claim, self._policy) for claim in claims]
         now = self._clock()
         self._next_due = {site: at for site, at in self._next_due.items() if at > now}
         return {
-            claim: self._pause(site, now)
-            for claim, (site, _), has_slot in zip(
-                claims, shares, self._slots.have_slots(shares), strict=True
+            claim: self._pause(site, now) if shortage is Shortage.SITE else None
+            for claim, (site, _), shortage in zip(
+                claims, shares, self._slots.shortages(shares), strict=True
             )
             # A suspect first waits for the other jobs to end.
-            if not has_slot and not claim.is_suspect
+            if shortage is not None and not claim.is_suspect
         }
 
     def _pause(self, site: str | None, now: float) -> float:

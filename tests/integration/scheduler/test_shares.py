@@ -147,8 +147,15 @@ async def test_a_job_that_is_put_back_is_as_before_but_due_later():
     assert [(one.fence, one.attempt) for one in await take()] == [(1, 1)]
 
 
-async def take_and_put_back(seconds: float) -> list[Claim]:
+async def test_jobs_that_are_put_back_without_a_pause_keep_their_place_in_the_queue():
+    for number in range(4):
+        await submit(f"https://h{number}.example")
+    put_back_first = await take_and_put_back(None, limit=2)
+    assert [one.id for one in (await take(4))[:2]] == [one.id for one in put_back_first]
+
+
+async def take_and_put_back(seconds: float | None, *, limit: int = 10) -> list[Claim]:
     async with get_background_session() as session, session.begin():
-        claims = await claim(session, "worker-a", 10, LEASE)
+        claims = await claim(session, "worker-a", limit, LEASE)
         await put_back(session, dict.fromkeys(claims, seconds))
     return claims

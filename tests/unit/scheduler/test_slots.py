@@ -14,6 +14,7 @@ from siteatlas.scheduler.slots import (
     MIN_STAY_SECONDS,
     PARKED_PER_SLOT,
     RunningJob,
+    Shortage,
     Slots,
     StopReason,
 )
@@ -238,8 +239,9 @@ async def test_new_jobs_have_slots_as_long_as_their_site_and_their_user_have_a_s
     slots, user = Slots(8), uuid4()
     slots.add(batch_job("example.com", user))
     shares = [("example.com", None)] * 2 + [(None, user)] * 6 + [(None, None)]
-    assert slots.have_slots(shares) == [True, False, *[True] * 5, False, True]
-    assert slots.have_slots([("example.com", user)]) == [True]
+    site, of_user = Shortage.SITE, Shortage.USER
+    assert list(slots.shortages(shares)) == [None, site, *[None] * 5, of_user, None]
+    assert list(slots.shortages([("example.com", user)])) == [None]
 
 
 def counted_slots(size: int) -> tuple[Slots, list[bool]]:

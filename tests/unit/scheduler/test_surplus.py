@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from uuid import uuid4
 
 import pytest
 
@@ -22,6 +23,11 @@ def claims_of(domain: str, count: int) -> list[Claim]:
 
 def surplus_with(slots: Slots, now: list[float], allowed: str = "") -> Surplus:
     return Surplus(slots, EgressPolicy.from_text(allowed), clock=lambda: now[0])
+
+
+def seconds(surplus: Surplus, claims: list[Claim]) -> list[float]:
+    """The pauses of the claims that are put back for their site."""
+    return [pause for pause in surplus.pauses(claims).values() if pause is not None]
 
 
 def full_slots() -> Slots:
@@ -56,7 +62,7 @@ async def test_jobs_that_are_put_back_become_due_as_many_a_second_as_their_site_
     surplus = surplus_with(full_slots(), now)
     due = []
     for _ in range(10):
-        due += [now[0] + pause for pause in surplus.pauses(claims_of("example.com", 24)).values()]
+        due += [now[0] + pause for pause in seconds(surplus, claims_of("example.com", 24))]
         now[0] += 0.05
     assert len(due) == 240
     assert min(due) == 101.0
@@ -73,6 +79,14 @@ async def test_jobs_of_one_site_do_not_delay_those_of_another():
     assert list(surplus.pauses(claims_of("other.example", 1)).values()) == [1.0]
 
 
+async def test_jobs_of_a_user_without_a_slot_keep_their_order():
+    slots, user = Slots(32), uuid4()
+    claims = [replace(claims_of(f"site{n}.example", 1)[0], id=n, created_by=user) for n in range(9)]
+    for one in claims_of("other.example", slots.max_per_user - 1):
+        slots.add(RunningJob(one, user=user))
+    assert surplus_with(slots, [0.0]).pauses(claims) == dict.fromkeys(claims[1:])
+
+
 async def test_no_job_is_put_back_for_more_than_some_minutes():
-    pauses = surplus_with(full_slots(), [0.0]).pauses(claims_of("example.com", 5_000))
-    assert max(pauses.values()) == pytest.approx(MAX_PAUSE_SECONDS)
+    pauses = seconds(surplus_with(full_slots(), [0.0]), claims_of("example.com", 5_000))
+    assert max(pauses) == pytest.approx(MAX_PAUSE_SECONDS)
