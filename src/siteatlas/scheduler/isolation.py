@@ -25,6 +25,8 @@ GRACE_SECONDS = 3.0
 STOP_SECONDS = 11.0
 # The maximum time that a suspect runs alone, and that a series lasts before it is ended.
 ISOLATION_SECONDS = 60.0
+# The last suspect of a series starts within the first minute, and first waits for other jobs.
+MAX_SERIES_SECONDS = 2 * ISOLATION_SECONDS + GRACE_SECONDS + STOP_SECONDS
 
 
 class Isolation:
@@ -78,7 +80,9 @@ class Isolation:
         if self._series_began is None:
             return
         now = time.monotonic()
-        self._next_series_at = now + max(ISOLATION_SECONDS, now - self._series_began)
+        # A series does not last while the process has nothing to do.
+        duration = min(now - self._series_began, MAX_SERIES_SECONDS)
+        self._next_series_at = now + max(ISOLATION_SECONDS, duration)
         self._series_began = None
 
     async def _stop_other_jobs(self, suspect: RunningJob) -> bool:

@@ -13,11 +13,12 @@ from sqlalchemy import update
 
 from siteatlas.net.address import parse_site
 from siteatlas.net.egress import EgressPolicy
+from siteatlas.queue.fence import Claim
 from siteatlas.queue.new_job import SubmittedJob
 from siteatlas.queue.submission import submit_site
 from siteatlas.scheduler import isolation
 from siteatlas.scheduler.consumer import Consumer
-from siteatlas.scheduler.slots import RunningJob
+from siteatlas.scheduler.slots import RunningJob, Slots
 from siteatlas.settings import Settings
 from siteatlas.storage.models import LOCAL_USER_ID, Job
 from siteatlas.storage.session import get_background_session
@@ -202,6 +203,20 @@ async def test_suspects_let_the_others_work_after_a_while(monkeypatch: pytest.Mo
             one.gate.set()
             await wait_until(lambda: has_ended(second.id))
     assert await started_in_order(first, other, second)
+
+
+async def test_an_idle_process_makes_the_next_suspects_wait_no_longer_than_a_busy_one():
+    ended = isolation.Isolation(Slots(4), lambda: None)
+    ended.reserve(RunningJob(await submit_and_take()))
+    ended._series_began = time.monotonic() - 7_200
+    ended.end_series()
+    assert ended.is_paused
+    assert ended._next_series_at - time.monotonic() < 180
+
+
+async def submit_and_take() -> Claim:
+    await submit("example.com")
+    return await take_one()
 
 
 async def test_a_suspect_does_not_wait_where_nobody_else_does():
