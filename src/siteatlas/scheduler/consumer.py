@@ -171,7 +171,7 @@ class Consumer:
             jobs = [self._start_job(claim) for claim in claims]
         if rescued:
             # A frozen worker may still hold locks on the rows of its job (decision 0024).
-            await terminate_stalled_writers()
+            await terminate_stalled_writers(get_queue_session)
         return jobs
 
     async def stop_claiming(self) -> None:
@@ -191,9 +191,9 @@ class Consumer:
         try:
             if may_have_orphans:
                 running = [job.claim.id for job in self._slots.jobs()]
-                self._may_have_orphans = not await self._rescuer.release_orphans(
-                    self.worker_id, running
-                )
+                # Jobs whose end was not recorded meanwhile have set it already.
+                if not await self._rescuer.release_orphans(self.worker_id, running):
+                    self._may_have_orphans = True
             work, claims = await self._claim(limit, skip_if_expired=True)
             if not work.expired:
                 return claims, 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -13,11 +14,14 @@ from siteatlas.net.egress import EgressPolicy
 from siteatlas.processor.recount import Recounts
 from siteatlas.scheduler import rescuer
 from siteatlas.scheduler.consumer import Consumer
+from siteatlas.scheduler.slots import RunningJob
 from siteatlas.storage.models import Domain, Job, JobAttempt
 from siteatlas.storage.session import Database, get_background_session
+from tests.fixtures.database import is_lock_awaited
 from tests.fixtures.pipeline import pages, settings_for, submit_server, urlset, work
 from tests.fixtures.queue import begin, job_of, let_lease_expire, submit, take, take_one
 from tests.fixtures.site_server import SiteServer
+from tests.fixtures.waiting import wait_until
 
 
 @contextmanager
@@ -136,3 +140,21 @@ async def test_rescued_attempts_are_recorded_once():
     assert await rescuer.Rescuer(Recounts()).rescue([lost.id], count_deaths=True) == 0
     async with get_background_session() as session, session.begin():
         assert await session.scalar(select(func.count()).select_from(JobAttempt)) == 1
+
+
+@pytest.mark.usefixtures("database")
+async def test_a_job_that_becomes_an_orphan_while_others_are_released_is_released_next():
+    await submit("https://first.example")
+    consumer = consumer_for()
+    orphan = await take_one(consumer.worker_id)
+    consumer._may_have_orphans = True
+    async with get_background_session() as session, session.begin():
+        await session.execute(select(Job).where(Job.id == orphan.id).with_for_update())
+        polling = asyncio.create_task(consumer.claim_jobs(1))
+        await wait_until(is_lock_awaited)
+        await submit("https://second.example")
+        second = await take_one(consumer.worker_id)
+        consumer._on_job_end(RunningJob(second), None)
+    await polling
+    await consumer.claim_jobs(0)
+    assert (await job_of(second.id)).status == "pending"
