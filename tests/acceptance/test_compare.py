@@ -6,15 +6,24 @@ import json
 import re
 import shlex
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 
+from siteatlas.insights import urls
 from siteatlas.storage.hashes import url_hash
 from siteatlas.storage.models import FeedHead, UrlChange
 from siteatlas.storage.session import Database
 from tests.fixtures.commands import COMMAND, Machine
 from tests.fixtures.database import transaction
-from tests.fixtures.records import add_domain, add_job, add_scan, add_sitemap, add_urls
+from tests.fixtures.records import (
+    add_domain,
+    add_job,
+    add_scan,
+    add_sitemap,
+    add_sitemaps,
+    add_urls,
+)
 
 pytestmark = pytest.mark.slow
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "compare-with-your-own-list.md"
@@ -89,6 +98,28 @@ async def test_a_url_without_a_history_is_not_found(
     path = machine.run(*history, "/a", *options)
     hint = f"{message} Write the full URL, such as https://example.com/a\n"
     assert (path.returncode, path.stdout, path.stderr) == (1, "", hint)
+
+
+async def test_a_url_is_not_called_unknown_before_all_sitemaps_were_examined(
+    database: Database, database_url: str, tmp_path: Path
+):
+    url = "https://example.com/a?b=1&c=2"
+    async with transaction() as session:
+        domain = await add_domain(session)
+        await add_sitemaps(session, domain, urls.MAX_EXAMINED)
+        last = await add_sitemap(session, domain, "last.xml", id=UUID(int=2**128 - 1))
+        await add_urls(session, last.id, [(url_hash(url), url)])
+    machine = Machine(tmp_path, {"DATABASE_URL": database_url})
+    history = ("urls", "example.com", "--history", url)
+    answer = machine.json(*history)
+    assert (answer["items"], answer["entries"]) == ([], [])
+    result = machine.run(*history)
+    assert (result.returncode, result.stdout) == (0, "")
+    message, command = result.stderr.strip().split("siteatlas ")
+    assert message.startswith("Not all sitemaps were examined")
+    assert answer["entries_cursor"] in command
+    (entry,) = machine.json(*shlex.split(command))["items"]
+    assert (entry["url"], entry["sitemap"]) == (url, "https://example.com/last.xml")
 
 
 async def test_two_scans_or_a_list_are_compared_but_not_both(

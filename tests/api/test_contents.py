@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from types import ModuleType
 from uuid import uuid4
 
 import httpx
 import pytest
 
+from siteatlas.insights import page_reading, url_history, urls
 from siteatlas.storage.hashes import url_hash
 from siteatlas.storage.models import RobotsFile, SitemapLink
 from tests.fixtures.database import transaction
@@ -234,7 +236,33 @@ async def test_the_history_of_a_url_has_its_entries(client: httpx.AsyncClient):
     answer = response.json()
     assert (answer["items"], answer["next_cursor"]) == ([], None)
     assert [entry["url"] for entry in answer["entries"]] == ["https://example.com/a"]
+    assert answer["entries_cursor"] is None
     assert (await client.get(f"{SITE}/urls/history")).status_code == 422
+
+
+@pytest.mark.parametrize(
+    ("module", "limit"),
+    [(urls, "MAX_EXAMINED"), (url_history, "MAX_LIMIT"), (page_reading, "MAX_PAGE_BYTES")],
+)
+async def test_entries_of_a_url_that_do_not_fit_its_history_are_in_the_list_of_urls(
+    client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch, module: ModuleType, limit: str
+):
+    monkeypatch.setattr(module, limit, 1)
+    wanted = {"url": "https://example.com/a"}
+    async with transaction() as session:
+        domain = await add_domain(session)
+        for name in "bcd":
+            sitemap = await add_sitemap(session, domain, name)
+            await add_urls(session, sitemap.id, [(url_hash(wanted["url"]), wanted["url"])])
+    answer = (await client.get(f"{SITE}/urls/history", params=wanted)).json()
+    found, cursor = [entry["sitemap"] for entry in answer["entries"]], answer["entries_cursor"]
+    while cursor is not None:
+        params = {**wanted, "state": "all", "cursor": cursor}
+        page = (await client.get(f"{SITE}/urls", params=params)).json()
+        found += [entry["sitemap"] for entry in page["items"]]
+        cursor = page["next_cursor"]
+    assert len(answer["entries"]) == 1
+    assert sorted(found) == [f"https://example.com/{name}" for name in "bcd"]
 
 
 async def test_sections_are_counted(client: httpx.AsyncClient):

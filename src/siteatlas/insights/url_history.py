@@ -39,9 +39,14 @@ CHANGE_COLUMNS = (
 
 @dataclass(frozen=True, slots=True)
 class UrlHistoryPage(Page[ChangeView]):
-    """The changes of one URL, newest first; on the first page also its entries in documents."""
+    """The changes of one URL, newest first; on the first page also its entries in documents.
+
+    `entries_cursor` is that of `list_domain_urls` with this URL and all states; None if no other
+    document can have an entry. Otherwise even a URL without entries may be listed.
+    """
 
     entries: Sequence[UrlView] = ()
+    entries_cursor: str | None = None
 
 
 async def list_url_history(
@@ -67,11 +72,13 @@ async def list_url_history(
         lambda *row: change_view(SimpleNamespace(**dict(zip(names, row, strict=True)))),
         lambda row: scope.write(row.number, row.sitemap_id),
     )
-    entries: Sequence[UrlView] = ()
-    if cursor is None:
-        wanted = UrlFilter(url=url, state=ListingState.ALL)
-        entries = (await list_domain_urls(session, domain_id, wanted, limit=MAX_LIMIT)).items
-    return UrlHistoryPage(page.items, page.next_cursor, entries=entries)
+    if cursor is not None:
+        return UrlHistoryPage(page.items, page.next_cursor)
+    wanted = UrlFilter(url=url, state=ListingState.ALL)
+    found = await list_domain_urls(session, domain_id, wanted, limit=MAX_LIMIT)
+    return UrlHistoryPage(
+        page.items, page.next_cursor, entries=found.items, entries_cursor=found.next_cursor
+    )
 
 
 def _select_changes(domain_id: UUID, url: str) -> Select[Any]:

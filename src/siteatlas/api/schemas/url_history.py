@@ -9,7 +9,7 @@ from pydantic import Field
 from siteatlas.api.schemas.base import MAX_ADDRESS_CHARS, NO_NUL, PageAnswer, QueryShape, declared
 from siteatlas.api.schemas.changes import ChangeAnswer
 from siteatlas.api.schemas.urls import UrlAnswer
-from siteatlas.insights.pages import MAX_LIMIT
+from siteatlas.insights.pages import MAX_CURSOR_CHARS, MAX_LIMIT
 
 
 class UrlHistoryAnswer(PageAnswer[ChangeAnswer]):
@@ -17,6 +17,10 @@ class UrlHistoryAnswer(PageAnswer[ChangeAnswer]):
 
     entries: Annotated[list[UrlAnswer], declared(maxItems=MAX_LIMIT)] = Field(
         description="Only on the first page: the URL in each sitemap that lists or listed it."
+    )
+    entries_cursor: Annotated[str, declared(maxLength=MAX_CURSOR_CHARS)] | None = Field(
+        description="Not null if further sitemaps may list the URL, even if `entries` is empty: "
+        "continue with `GET /api/v3/domains/{domain}/urls?url=…&state=all&cursor=…`."
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from operator import itemgetter
+from shlex import quote
 
 from siteatlas.cli.terminal.change_lines import UNKNOWN_SITEMAP, listed_value
 from siteatlas.cli.terminal.database import opened
@@ -23,12 +24,14 @@ async def print_history(settings: Settings, site: str, url: str, *, as_json: boo
     async with opened(settings), get_session() as session, session.begin():
         domain = await find_domain_view(session, site)
         page = await list_url_history(session, domain.id, url, limit=MAX_LIMIT)
-    if not page.items and not page.entries:
+    if not page.items and not page.entries and page.entries_cursor is None:
         raise NotFoundError(_not_stored(url, domain))
     if as_json:
-        write_json({"items": page.items, "next_cursor": page.next_cursor, "entries": page.entries})
+        _write_json(page)
         return
     _write_history(page)
+    if page.entries_cursor is not None:
+        print_message(_how_to_continue(url, domain, page.entries_cursor))
 
 
 def _not_stored(url: str, domain: DomainView) -> str:
@@ -37,6 +40,24 @@ def _not_stored(url: str, domain: DomainView) -> str:
     if "://" in url:
         return message
     return f"{message} Write the full URL, such as {domain.base_url}{url.lstrip('/')}"
+
+
+def _how_to_continue(url: str, domain: DomainView, cursor: str) -> str:
+    """What to say if not all sitemaps were examined, with the command that continues."""
+    command = f"siteatlas urls {domain.domain} --url {quote(url)} --state all --cursor {cursor}"
+    return f"Not all sitemaps were examined; others may list this URL too. Continue with: {command}"
+
+
+def _write_json(page: UrlHistoryPage) -> None:
+    """Print changes and entries for programs."""
+    write_json(
+        {
+            "items": page.items,
+            "next_cursor": page.next_cursor,
+            "entries": page.entries,
+            "entries_cursor": page.entries_cursor,
+        }
+    )
 
 
 def _write_history(page: UrlHistoryPage) -> None:

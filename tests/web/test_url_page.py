@@ -1,0 +1,76 @@
+"""The page of a URL on a site with more sitemaps than one request examines."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from uuid import UUID
+
+import httpx
+import pytest
+
+from siteatlas.insights import urls
+from siteatlas.storage.hashes import url_hash
+from tests.fixtures.database import transaction
+from tests.fixtures.records import add_domain, add_sitemap, add_urls
+from tests.fixtures.web_pages import WebPage
+
+pytestmark = pytest.mark.usefixtures("database")
+
+URL = "https://example.com/a?b=1&c=2"
+STATE = "//div[@class='figure'][span[.='State']]"
+NOTICE = "//section[@class='notice warn']"
+
+
+@pytest.fixture(autouse=True)
+def two_sitemaps_are_examined(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(urls, "MAX_EXAMINED", 2)
+
+
+async def add_site(*states: str) -> None:
+    """A site whose sitemaps, in the order of the list, list the URL, removed it or never did."""
+    async with transaction() as session:
+        domain = await add_domain(session)
+        for number, state in enumerate(states, 1):
+            sitemap = await add_sitemap(session, domain, f"{number}.xml", id=UUID(int=number))
+            removed_at = datetime(2026, 2, 1, tzinfo=UTC) if state == "removed" else None
+            if state != "never":
+                row = (url_hash(URL), URL)
+                await add_urls(session, sitemap.id, [row], removed_at=removed_at)
+
+
+async def url_page(client: httpx.AsyncClient) -> WebPage:
+    response = await client.get("/domains/example.com/url", params={"url": URL})
+    assert response.status_code == 200
+    return WebPage(response)
+
+
+async def test_a_url_is_not_called_unknown_before_all_sitemaps_were_examined(
+    client: httpx.AsyncClient,
+):
+    await add_site("never", "never", "listed")
+    page = await url_page(client)
+    assert "not stored" not in page.words()
+    assert "Others may list this URL too." in page.words(NOTICE)
+    (href,) = page.find(f"{NOTICE}//a/@href")
+    (entry,) = (await client.get(href)).json()["items"]
+    assert (entry["url"], entry["sitemap"]) == (URL, "https://example.com/3.xml")
+
+
+@pytest.mark.parametrize(
+    ("states", "state", "detail"),
+    [
+        (("removed", "never", "listed"), "unknown", "removed from the sitemaps examined"),
+        (("removed", "listed", "listed"), "listed", "in at least 1 sitemap"),
+        (("removed",), "removed", ""),
+        (("listed",), "listed", "in 1 sitemap"),
+    ],
+)
+async def test_the_state_of_a_url_is_that_of_all_sitemaps_or_called_unknown(
+    client: httpx.AsyncClient, states: Sequence[str], state: str, detail: str
+):
+    await add_site(*states)
+    page = await url_page(client)
+    assert page.find(f"{STATE}/span[@class='value']/text()") == [state]
+    assert page.words(f"{STATE}/span[@class='delta']") == detail
+    assert bool(page.find(NOTICE)) == (len(states) > 2)
