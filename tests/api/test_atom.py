@@ -105,6 +105,17 @@ async def test_a_feed_says_if_there_were_too_many_changes_to_examine(
     assert "Incomplete" in (subtitle(answer) or "")
 
 
+async def test_a_feed_says_if_there_were_too_many_scans_to_examine(
+    client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+):
+    await publish("example.com", 1, 0, 0)
+    assert subtitle(await client.get(FEED)) is None
+    monkeypatch.setattr(latest_changes, "MAX_SCANS", 2)
+    answer = await client.get(FEED)
+    assert titles(answer) == []
+    assert "Incomplete" in (subtitle(answer) or "")
+
+
 @pytest.mark.parametrize("sent", ["{tag}", "W/{tag}", '"other", W/{tag}', '"a,b" ,{tag}', "*"])
 async def test_a_tag_that_the_client_has_among_others_is_recognized(
     client: httpx.AsyncClient, sent: str

@@ -53,7 +53,7 @@ class PublishedEvent:
 
 @dataclass(frozen=True, slots=True)
 class LatestChanges:
-    """The newest events. `is_complete`: there are as many as asked for, or no others were found.
+    """The newest events. `is_complete`: they are as many as asked for, or all that there are.
 
     Otherwise reading ended at a bound before, and there may be others, also between these.
     """
@@ -76,7 +76,23 @@ async def latest_changes(
             all_read = False
             break
     events = [PublishedEvent(event, times[event.seq]) for event in page.items]
-    return LatestChanges(events, all_read or len(events) == limit)
+    is_full = len(events) == limit
+    if not is_full and not all_read:
+        return LatestChanges(events, is_complete=False)
+    start = events[-1].event.seq if is_full else head.retained_from
+    is_cut = await _has_unexamined_scans(session, wanted, replace(head, retained_from=start))
+    return LatestChanges(events, is_complete=not is_cut)
+
+
+async def _has_unexamined_scans(
+    session: AsyncSession, wanted: FeedFilter, head: FeedHeadView
+) -> bool:
+    """Whether more scans than are examined were published up to the head."""
+    # Each scan has its own number, so that most feeds need no statement.
+    if head.seq - head.retained_from <= MAX_SCANS:
+        return False
+    unexamined = _newest_scans(wanted, head).offset(MAX_SCANS).limit(1)
+    return (await session.execute(unexamined)).first() is not None
 
 
 def _newest_numbers(wanted: FeedFilter, head: FeedHeadView, limit: int) -> Select[Any]:
@@ -90,15 +106,21 @@ def _newest_numbers(wanted: FeedFilter, head: FeedHeadView, limit: int) -> Selec
 
 def _scans_with_events(wanted: FeedFilter, head: FeedHeadView) -> Select[Any]:
     """The numbers of scans with events of the kinds, among the newest scans."""
-    recent = select(SCANS.c.id, SCANS.c.published_seq, SCANS.c.change_counts, _ENDED).where(
-        SCANS.c.published_seq > head.retained_from, SCANS.c.published_seq <= head.seq
-    )
-    recent = recent.join(DOMAINS, DOMAINS.c.id == SCANS.c.domain_id)
-    recent = _of_sites(recent.where(DOMAINS.c.deleted_at.is_(None)), SCANS.c.domain_id, wanted)
-    scans = recent.order_by(SCANS.c.published_seq.desc()).limit(MAX_SCANS).subquery("scans")
+    scans = _newest_scans(wanted, head).limit(MAX_SCANS).subquery("scans")
     return select(scans.c.published_seq.label("seq"), scans.c.published_at).where(
         or_(_has_urls(scans, wanted), has_events(scans.c.id, wanted.kinds))
     )
+
+
+def _newest_scans(wanted: FeedFilter, head: FeedHeadView) -> Select[Any]:
+    """The published scans of the sites, newest first, with events of the kinds or without."""
+    recent = select(SCANS.c.id, SCANS.c.published_seq, SCANS.c.change_counts, _ENDED).where(
+        SCANS.c.published_seq > head.retained_from, SCANS.c.published_seq <= head.seq
+    )
+    stored = recent.join(DOMAINS, DOMAINS.c.id == SCANS.c.domain_id)
+    stored = stored.where(DOMAINS.c.deleted_at.is_(None))
+    ordered = stored.order_by(SCANS.c.published_seq.desc())
+    return _of_sites(ordered, SCANS.c.domain_id, wanted)
 
 
 def _has_urls(scans: Subquery, wanted: FeedFilter) -> ColumnElement[bool]:

@@ -6,14 +6,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
-from sqlalchemy import event, func
+from sqlalchemy import event, func, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from siteatlas.insights import changes, latest_changes, page_reading
 from siteatlas.insights.feed_positions import read_head
 from siteatlas.insights.feed_windows import FeedFilter
 from siteatlas.insights.latest_changes import LatestChanges
-from tests.fixtures.changes import add_changes, add_published_scan
+from siteatlas.storage.models import Domain
+from tests.fixtures.changes import add_changes, add_event, add_published_scan
 from tests.fixtures.records import add_domain, add_sitemap
 
 ALL = FeedFilter()
@@ -96,6 +97,47 @@ async def test_large_events_of_all_scans_together_end_at_the_size_of_a_page(
     found = await latest(session, ALL)
     assert 2 < len(found.events) < 20
     assert not found.is_complete
+
+
+async def test_scans_that_were_not_examined_make_the_events_incomplete(
+    session: AsyncSession, monkeypatch: pytest.MonkeyPatch
+):
+    await publish(session, scans=4, added=1, removed=0)
+    for examined, events, is_complete in [(3, 3, False), (4, 4, True)]:
+        monkeypatch.setattr(latest_changes, "MAX_SCANS", examined)
+        found = await latest(session, ALL)
+        assert (len(found.events), found.is_complete) == (events, is_complete)
+
+
+async def test_scans_beyond_the_newest_events_do_not_make_them_incomplete(
+    session: AsyncSession, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(latest_changes, "MAX_SCANS", 3)
+    await publish(session, scans=4, added=1, removed=0)
+    assert (await latest(session, ALL, 3)).is_complete
+
+
+async def test_events_behind_scans_that_were_not_examined_are_incomplete(
+    session: AsyncSession, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(latest_changes, "MAX_SCANS", 3)
+    await add_event(session, await add_domain(session, "other.example"), "scan_failed")
+    await publish(session, scans=4, added=1, removed=0)
+    found = await latest(session, ALL, 4)
+    assert [one.event.seq for one in found.events] == [5, 4, 3, 1]
+    assert not found.is_complete
+
+
+async def test_only_scans_of_the_wanted_sites_count_as_not_examined(
+    session: AsyncSession, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(latest_changes, "MAX_SCANS", 2)
+    await publish(session, scans=3, added=1, removed=0)
+    other = await add_domain(session, "other.example")
+    assert (await latest(session, FeedFilter(domain_id=other.id))).is_complete
+    assert (await latest(session, FeedFilter(tag="shop"))).is_complete
+    await session.execute(update(Domain).values(deleted_at=func.now()))
+    assert (await latest(session, ALL)).is_complete
 
 
 async def test_scans_of_a_deleted_site_do_not_take_the_place_of_others(session: AsyncSession):
