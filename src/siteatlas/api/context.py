@@ -18,7 +18,7 @@ from siteatlas.api.database_checks import DatabaseProbe
 from siteatlas.api.feed_watcher import FeedWatcher, waiting_quota
 from siteatlas.insights.changes_over_time import ChangesOverTime
 from siteatlas.insights.health import DatabaseState, database_state
-from siteatlas.insights.problem_totals import ProblemTotals
+from siteatlas.insights.problem_totals import ProblemTotal, ProblemTotals
 from siteatlas.insights.queue_load import EndedJobs, QueueLoad, queue_load
 from siteatlas.insights.workers import any_worker_alive
 from siteatlas.net.egress import EgressPolicy
@@ -28,6 +28,8 @@ from siteatlas.storage.autocommit import Reader
 NO_WORKER = "No worker has been seen for a minute. Start one with: siteatlas worker"
 STATUS_PATH = "/api/v3/sitemap/status/{job_id}"
 TRUSTED_SECONDS = 10.0
+# More than the server gives a statement of a request, so that its error comes first.
+TOTALS_SECONDS = 12.0
 
 
 @dataclass(slots=True)
@@ -43,7 +45,7 @@ class ApiContext:
     database_state: DatabaseProbe[DatabaseState] = field(init=False)
     queue_load: DatabaseProbe[QueueLoad] = field(init=False)
     changes_over_time: ChangesOverTime = field(init=False, default_factory=ChangesOverTime)
-    problem_totals: ProblemTotals = field(init=False, default_factory=ProblemTotals)
+    problem_totals: DatabaseProbe[list[ProblemTotal]] = field(init=False)
     feed: FeedWatcher = field(init=False)
     _worker_seen_until: float = field(init=False, default=0.0)
 
@@ -52,6 +54,7 @@ class ApiContext:
         ended_jobs = EndedJobs()
         self.database_state = DatabaseProbe(database_state)
         self.queue_load = DatabaseProbe(lambda session: queue_load(session, ended_jobs))
+        self.problem_totals = DatabaseProbe(ProblemTotals().read, TOTALS_SECONDS)
 
     @property
     def scheduler_has_ended(self) -> bool:

@@ -1,4 +1,4 @@
-"""Database checks of `/health/database` and `/metrics`, with a deadline."""
+"""Queries with a deadline that concurrent requests share: health, metrics, figures of pages."""
 
 from __future__ import annotations
 
@@ -37,6 +37,6 @@ class DatabaseProbe(Generic[AnswerT]):
             ) from error
 
     async def _run_query(self) -> AnswerT:
-        """Run the database check of a health or metrics request in its own transaction."""
+        """Run the query for all requests that wait for it, in its own transaction."""
         async with get_session() as session, session.begin():
             return await self._query(session)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from dataclasses import dataclass
 from datetime import datetime
@@ -32,19 +31,20 @@ class ProblemTotal:
 
 
 class ProblemTotals:
-    """Current problems by code, counted once a minute: it means reading all of them."""
+    """Current problems by code, counted once a minute: it means reading all of them.
+
+    The caller sees to it that `read` runs once at a time.
+    """
 
     def __init__(self) -> None:
         self._totals: list[ProblemTotal] = []
         self._good_until = 0.0
-        self._lock = asyncio.Lock()
 
     async def read(self, session: AsyncSession) -> list[ProblemTotal]:
         """The totals, at most a minute old."""
-        async with self._lock:
-            if time.monotonic() >= self._good_until:
-                self._totals = await _total_problems(session)
-                self._good_until = time.monotonic() + KEPT_SECONDS
+        if time.monotonic() >= self._good_until:
+            self._totals = await _total_problems(session)
+            self._good_until = time.monotonic() + KEPT_SECONDS
         return self._totals
 
 

@@ -10,7 +10,7 @@ from fastapi import Depends, Request
 from siteatlas.access.installation import Installation
 from siteatlas.insights.changes_over_time import ChangesOverTime
 from siteatlas.insights.health import DatabaseState
-from siteatlas.insights.problem_totals import ProblemTotals
+from siteatlas.insights.problem_totals import ProblemTotal
 from siteatlas.insights.queue_load import QueueLoad
 from siteatlas.net.egress import EgressPolicy
 from siteatlas.settings import Settings
@@ -37,7 +37,6 @@ class Services(Protocol):
     policy: EgressPolicy
     installation: Installation
     changes_over_time: ChangesOverTime
-    problem_totals: ProblemTotals
 
     @property
     def database_state(self) -> Probe[DatabaseState]:
@@ -46,6 +45,10 @@ class Services(Protocol):
     @property
     def queue_load(self) -> Probe[QueueLoad]:
         """Jobs by status, living workers, overdue domains."""
+
+    @property
+    def problem_totals(self) -> Probe[list[ProblemTotal]]:
+        """Problems of all sites by code, at most a minute old."""
 
     def wake_consumer(self) -> None:
         """Wake the consumer of this process after a job was committed."""
