@@ -11,7 +11,9 @@ from siteatlas.access.scopes import Scope
 from siteatlas.storage.models import Domain, Job, JobStatus
 from siteatlas.storage.session import get_session
 from tests.fixtures.access import client_with, make_key
+from tests.fixtures.database import transaction
 from tests.fixtures.pipeline import rows_of
+from tests.fixtures.records import add_unfinished_scan
 from tests.fixtures.web_pages import WebPage
 
 pytestmark = pytest.mark.usefixtures("database")
@@ -65,6 +67,18 @@ async def test_all_jobs_that_match_are_cancelled_at_once(client: httpx.AsyncClie
     await client.post("/scan", data={"sites": "a.example\nb.example\nc.example"})
     await client.post("/jobs", data={"status": "pending", "domain": "", "action": "cancel"})
     assert {job.status for job in await rows_of(Job)} == {"cancelled"}
+
+
+async def test_after_the_cancel_of_all_waiting_jobs_the_counters_of_sites_equal_the_rows(
+    client: httpx.AsyncClient,
+):
+    await client.post("/scan", data={"sites": "a.example\nb.example"})
+    for job in await rows_of(Job):
+        async with transaction() as session:
+            await add_unfinished_scan(session, job.id)
+    await client.post("/jobs", data={"status": "pending", "domain": "", "action": "cancel"})
+    counters = [(site.sitemap_count, site.url_count) for site in await rows_of(Domain)]
+    assert counters == [(1, 3), (1, 3)]
 
 
 async def test_the_settings_of_a_site_are_saved(client: httpx.AsyncClient):

@@ -133,8 +133,8 @@ async def act_on_job(
     afterwards: BackgroundTasks,
 ) -> Response:
     """Cancel or retry one job."""
-    number = await _act(job_id, action, identity, limits)
-    if action == "cancel":
+    number, is_cancelled = await _act(job_id, action, identity, limits)
+    if is_cancelled:
         afterwards.add_task(recount_site, number)
     context.wake_consumer()
     return redirect(f"/jobs/{number}")
@@ -142,7 +142,11 @@ async def act_on_job(
 
 @router.post("/jobs", dependencies=[SCAN])
 async def act_on_matching_jobs(
-    request: Request, context: Context, identity: CurrentIdentity, limits: CurrentLimits
+    request: Request,
+    context: Context,
+    identity: CurrentIdentity,
+    limits: CurrentLimits,
+    afterwards: BackgroundTasks,
 ) -> Response:
     """Cancel or retry the jobs that match the filters, at most `MAX_MATCHING` of them.
 
@@ -158,7 +162,9 @@ async def act_on_matching_jobs(
     own = [job for job in page.items if is_own(identity, job.created_by, job.shared)]
 
     async def act(job: JobView) -> None:
-        await _act(str(job.id), action, identity, limits)
+        number, is_cancelled = await _act(str(job.id), action, identity, limits)
+        if is_cancelled:
+            afterwards.add_task(recount_site, number)
 
     try:
         changed = await apply_to_each(_newest_of_sites(own), act)
@@ -174,8 +180,14 @@ def _newest_of_sites(jobs: Sequence[JobView]) -> Iterable[JobView]:
 
 
 @retry_when_busy
-async def _act(ident: str, action: str, identity: Identity, limits: AccessLimits) -> int:
-    """Cancel or retry a job in a separate transaction; return its number."""
+async def _act(
+    ident: str, action: str, identity: Identity, limits: AccessLimits
+) -> tuple[int, bool]:
+    """Cancel or retry a job in a separate transaction.
+
+    Return its number and whether it is cancelled. A running job is not until its worker stops it,
+    and then the worker counts the site.
+    """
     if action not in ACTIONS:
         raise InputError("A job can be cancelled or retried.")
     async with get_session() as session, session.begin():
@@ -183,5 +195,5 @@ async def _act(ident: str, action: str, identity: Identity, limits: AccessLimits
         require_owner(identity, job.created_by, job.shared)
         if action == "retry":
             await limits.reserve_queue_room(session, identity, owner=job.created_by)
-        await ACTIONS[action](session, job.id)
-        return job.id
+        outcome = await ACTIONS[action](session, job.id)
+        return job.id, outcome == JobStatus.CANCELLED
