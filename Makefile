@@ -68,9 +68,9 @@ test-versions: ## run the tests that need no database on several Pythons: PYTHON
 faults: $(READY_DEV) ## run the fault-injection tests (kills, freezes, restarts, cut connections) and print the figures
 	SITEATLAS_FAULTS=full $(BIN)/python -m pytest tests/faults $(ARGS)
 	@if PATH="$$PATH:/usr/sbin" command -v pgbouncer >/dev/null; then \
-		echo "Again through PgBouncer, with fewer kills and restarts:"; \
+		echo "Again through PgBouncer, with fewer kills, restarts and examples:"; \
 		SITEATLAS_FAULTS=full SITEATLAS_TEST_POOLED=1 SITEATLAS_FAULT_KILLS=40 \
-			SITEATLAS_FAULT_RESTARTS=10 $(BIN)/python -m pytest tests/faults \
+			SITEATLAS_FAULT_RESTARTS=10 SITEATLAS_FAULT_EXAMPLES=30 $(BIN)/python -m pytest tests/faults \
 			--ignore tests/faults/test_plans.py --ignore tests/faults/test_queue_machine.py \
 			--ignore tests/faults/test_broken_variants.py $(ARGS); \
 	fi

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -21,6 +22,7 @@ from tests.faults.oracle import POOLED
 from tests.fixtures.crashes import crash_simulation
 from tests.fixtures.pooler import running_pooler
 
+EXAMPLES = int(os.environ.get("SITEATLAS_FAULT_EXAMPLES", "150"))
 COMMON = settings(
     deadline=None,
     database=None,
@@ -29,7 +31,7 @@ COMMON = settings(
     suppress_health_check=list(HealthCheck),
 )
 SHORT = settings(COMMON, max_examples=6, stateful_step_count=15)
-LONG = settings(COMMON, max_examples=150, stateful_step_count=40)
+LONG = settings(COMMON, max_examples=EXAMPLES, stateful_step_count=40)
 KINDS = {"added", "back", "moved", "changed", "removed", "duplicate_added", "duplicate_removed"}
 INTERRUPTIONS = {"died", "stopped", "cancelled"}
 
