@@ -82,7 +82,7 @@ def openers(file: Path) -> set[str]:
 def transactions_of_writers(file: Path) -> dict[str, int]:
     """How many transactions each function begins that is given a session to write with."""
     return {
-        function.name: ast.unparse(function).count("async with session.begin():")
+        function.name: ast.unparse(function).count("session.begin():")
         for function in functions_of(file)
         if "session: WriteSession" in ast.unparse(function.args)
     }

@@ -308,7 +308,6 @@ MUTATIONS = (
             "api/routers/jobs.py",
             "    async with session.begin():\n",
             "    if session:\n",
-            times=2,
         ),
     ),
     mutation(

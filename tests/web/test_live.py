@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
-from typing import Any
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import httpx
 import pytest
 from fastapi import FastAPI
-from sqlalchemy import delete, event, insert, text
+from sqlalchemy import delete, insert, text
 from structlog.testing import capture_logs
 
 from siteatlas.main import end_waiting
@@ -18,6 +17,7 @@ from siteatlas.storage.models import FeedHead
 from siteatlas.storage.session import Database
 from siteatlas.web.live import POLL_SECONDS, Broadcaster
 from tests.fixtures.database import transaction
+from tests.fixtures.transactions import counted_statements
 from tests.fixtures.waiting import wait_until
 
 pytestmark = pytest.mark.usefixtures("database")
@@ -48,19 +48,6 @@ async def open_tabs(broadcaster: Broadcaster, count: int) -> AsyncIterator[list[
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-
-
-@contextmanager
-def counted_statements(database: Database) -> Iterator[list[str]]:
-    """The statements that are sent while the block runs."""
-    sent: list[str] = []
-
-    def note(*arguments: Any) -> None:
-        sent.append(arguments[2])
-
-    event.listen(database.engine.sync_engine, "before_cursor_execute", note)
-    yield sent
-    event.remove(database.engine.sync_engine, "before_cursor_execute", note)
 
 
 @pytest.mark.slow

@@ -10,7 +10,7 @@ import pytest
 from fastapi import FastAPI
 from sqlalchemy import func, update
 
-from siteatlas.access.limits import STREAMS_PER_USER
+from siteatlas.access.limits import WAITING_PER_USER
 from siteatlas.access.scopes import Scope
 from siteatlas.storage.models import BrowserSession
 from siteatlas.storage.session import Database
@@ -39,7 +39,7 @@ async def test_all_sessions_and_keys_of_a_user_share_their_event_streams(databas
     app = application(database)
     key, other = await make_key(Scope.READ), await make_key(Scope.READ)
     bob = await make_key(Scope.READ, user="bob")
-    per_session = STREAMS_PER_USER // 2
+    per_session = WAITING_PER_USER // 2
     async with (
         event_streams(app, per_session, with_cookie(await log_in(app, key))) as first,
         event_streams(app, per_session, with_cookie(await log_in(app, key))) as second,
@@ -70,7 +70,7 @@ async def test_event_streams_leave_most_connections_to_others(database: Database
 
 
 async def test_the_local_user_has_all_event_streams(app: FastAPI):
-    async with event_streams(app, STREAMS_PER_USER + 5) as streams:
+    async with event_streams(app, WAITING_PER_USER + 5) as streams:
         assert set(statuses(streams)) == {200}
 
 

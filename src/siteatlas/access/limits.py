@@ -1,8 +1,8 @@
-"""Limits of access: requests per key, failed logins per address, streams and scans per user.
+"""Limits of access: requests per key, failed logins per address, streams per user.
 
 Requests that change something and failed logins are counted in PostgreSQL, across all processes;
 reads are counted per process, because a statement for each would double their cost. In local mode,
-only the total number of event streams is limited.
+only the total number of event streams is limited. `queue_room` limits the scans of a user.
 """
 
 from __future__ import annotations
@@ -12,30 +12,26 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Annotated
-from uuid import UUID
 
 from fastapi import Depends, Request
 
 from siteatlas.access.identity import Identity
+from siteatlas.access.queue_room import QueueRoom
 from siteatlas.aio.quota import Quota
 from siteatlas.errors import (
     TooManyFailedLogins,
-    TooManyQueuedScans,
     TooManyRequests,
     TooManyStreams,
 )
 from siteatlas.process import connection_limit
-from siteatlas.queue.pending_jobs import count_pending, lock_pending
 from siteatlas.settings import Settings
-from siteatlas.storage.autocommit import Reader
-from siteatlas.storage.session import AsyncSession, execute_autocommit, get_autocommit_session
+from siteatlas.storage.session import execute_autocommit
 from siteatlas.storage.statements.rate_limits import TAKE, take_values
 
 MINUTE = 60.0
-QUEUE_RETRY_SECONDS = 60.0
-# A stream occupies a connection of the service, which cannot be closed for another one.
-CONNECTIONS_PER_STREAM = 5
-STREAMS_PER_USER = 20
+# A request that waits occupies a connection of the service, which cannot be closed for another one.
+CONNECTIONS_PER_WAITING_REQUEST = 5
+WAITING_PER_USER = 20
 STREAM_RETRY_SECONDS = 10.0
 MAX_SUBJECTS = 10_000
 
@@ -66,10 +62,11 @@ class AccessLimits:
     def __init__(self, settings: Settings) -> None:
         self._submits_per_minute = settings.submits_per_minute
         self._failures_per_minute = settings.failed_logins_per_minute
-        self._max_queued = settings.max_queued_scans
         self._reads = ProcessLimit(settings.reads_per_minute)
         self._refused_until: OrderedDict[str, float] = OrderedDict()
-        self._streams = _stream_quota(connection_limit(settings.max_connections))
+        connections = connection_limit(settings.max_connections)
+        self._streams = _waiting_quota(connections)
+        self.queue_room = QueueRoom(settings.max_queued_scans, _waiting_quota(connections))
 
     async def count_request(self, identity: Identity, *, is_read: bool) -> None:
         """Count a request; TooManyRequests if the key has made too many."""
@@ -113,49 +110,11 @@ class AccessLimits:
         with self._streams.taken_by(identity.quota_user_id):
             yield
 
-    async def require_queue_room(self, identity: Identity, sites: int = 1) -> None:
-        """Raise TooManyQueuedScans if the user cannot queue this many more scans.
 
-        Concurrent requests can still fill the queue first; `reserve_queue_room` prevents that.
-        """
-        if identity.is_local:
-            return
-        async with get_autocommit_session() as session:
-            await self._require_room(session, identity.user_id, sites)
-
-    async def reserve_queue_room(
-        self,
-        session: AsyncSession,
-        identity: Identity,
-        sites: int = 1,
-        *,
-        owner: UUID | None = None,
-    ) -> None:
-        """Like `require_queue_room`, but locks the queue of the user until the transaction ends.
-
-        Call it first in the transaction that queues the scans. `owner` is the user whose scans they
-        are, if not the sender.
-        """
-        if identity.is_local:
-            return
-        user_id = owner or identity.user_id
-        await lock_pending(session, user_id)
-        await self._require_room(session, user_id, sites)
-
-    async def _require_room(self, session: Reader, user_id: UUID, sites: int) -> None:
-        """Raise TooManyQueuedScans if the user cannot queue this many more scans."""
-        if await count_pending(session, user_id, self._max_queued) + sites > self._max_queued:
-            raise TooManyQueuedScans(
-                f"At most {self._max_queued:,} scans of a user may be queued. "
-                "Wait until some have ended.",
-                retry_after=QUEUE_RETRY_SECONDS,
-            )
-
-
-def _stream_quota(connections: int) -> Quota:
-    """The event streams of a service with so many connections; a user gets at most half of them."""
-    total = max(1, connections // CONNECTIONS_PER_STREAM)
-    return Quota(total, per_user=max(1, min(STREAMS_PER_USER, total // 2)))
+def _waiting_quota(connections: int) -> Quota:
+    """The quota of requests of one kind that wait; a user gets at most half of it."""
+    total = max(1, connections // CONNECTIONS_PER_WAITING_REQUEST)
+    return Quota(total, per_user=max(1, min(WAITING_PER_USER, total // 2)))
 
 
 async def current_limits(request: Request) -> AccessLimits:

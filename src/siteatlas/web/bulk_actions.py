@@ -10,7 +10,9 @@ from siteatlas.errors import ConflictError, NotFoundError, NotOwner
 ItemT = TypeVar("ItemT")
 
 
-async def apply_to_each(items: Iterable[ItemT], action: Callable[[ItemT], Awaitable[None]]) -> int:
+async def apply_to_each(
+    items: Iterable[ItemT], action: Callable[[ItemT], Awaitable[object]]
+) -> int:
     """Apply an action to the items one by one; return how many it changed.
 
     An item that is gone, belongs to another user or is in another state is left alone.

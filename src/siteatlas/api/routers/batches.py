@@ -59,8 +59,8 @@ async def create_site_batch(
     """Queue all sites that can be scanned and report the others. Fails only if none can be."""
     entries = _entries(body.domains, context.policy)
     sites = sum(entry.address is not None for entry in entries)
-    async with session.begin():
-        await limits.reserve_queue_room(session, identity, sites)
+    async with limits.queue_room.turn(identity) as turn, session.begin():
+        await turn.reserve(session, sites)
         batch_id = await create_batch(
             session,
             entries,

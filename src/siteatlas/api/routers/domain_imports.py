@@ -22,6 +22,7 @@ from siteatlas.net.address import parse_site
 from siteatlas.net.egress import EgressPolicy
 from siteatlas.queue.site_import import SITES_PER_STEP, ImportCounts, import_sites, without_repeats
 from siteatlas.storage.models import Domain
+from siteatlas.storage.session import AsyncSession
 from siteatlas.storage.statements.domain_imports import ImportedSite
 from siteatlas.storage.statements.domains import find_domains
 from siteatlas.tags import parse_tags
@@ -55,22 +56,18 @@ async def import_domains(
     """
     faults = ImportFaults(body)
     sites = without_repeats(faults.usable(body, context.policy))
-    await limits.require_queue_room(identity, len(sites))
-    counts, settings, worker_running = ImportCounts(), context.settings, True
-    for first in range(0, len(sites), SITES_PER_STEP):
-        step = sites[first : first + SITES_PER_STEP]
-        async with session.begin():
-            await limits.reserve_queue_room(session, identity, len(step))
-            known = await find_domains(session, [site.address.domain for site in step])
-            step_counts = await import_sites(
-                session,
-                faults.permitted(step, known, identity),
-                created_by=identity.user_id,
-                default_interval_hours=settings.scan_interval_hours,
-                max_attempts=settings.max_attempts,
-            )
-            worker_running = await context.has_live_worker(session)
-        counts = counts.plus(step_counts)
+    counts, worker_running = ImportCounts(), True
+    async with limits.queue_room.turn(identity) as turn:
+        await turn.require(len(sites))
+        async for first in turn.each(range(0, len(sites), SITES_PER_STEP)):
+            step = sites[first : first + SITES_PER_STEP]
+            async with session.begin():
+                await turn.reserve(session, len(step))
+                known = await find_domains(session, [site.address.domain for site in step])
+                permitted = faults.permitted(step, known, identity)
+                step_counts = await _import(session, permitted, context, identity)
+                worker_running = await context.has_live_worker(session)
+            counts = counts.plus(step_counts)
     faults.add_over_tagged(counts.over_tagged)
     context.wake_consumer()
     log.info("domains_imported", added=counts.added, known=counts.known, errors=len(faults.found))
@@ -79,6 +76,19 @@ async def import_domains(
         known=counts.known,
         errors=faults.in_order(),
         warning=None if worker_running else NO_WORKER,
+    )
+
+
+async def _import(
+    session: AsyncSession, sites: Sequence[ImportedSite], context: Context, identity: Identity
+) -> ImportCounts:
+    """Store some sites of a list, and queue their scans."""
+    return await import_sites(
+        session,
+        sites,
+        created_by=identity.user_id,
+        default_interval_hours=context.settings.scan_interval_hours,
+        max_attempts=context.settings.max_attempts,
     )
 
 

@@ -101,9 +101,10 @@ async def add_domain(
     """
     address = parse_site_field("#/domain", body.domain, context.policy)
     tags = parse_tags(body.tags)
-    async with session.begin():
+    queue_turn = limits.queue_room.turn(identity, is_needed=body.watch)
+    async with queue_turn as turn, session.begin():
         if body.watch:
-            await limits.reserve_queue_room(session, identity)
+            await turn.reserve(session)
         known = await find_domain(session, address.domain)
         require_right_to_watch(
             identity,
@@ -217,8 +218,8 @@ async def release_held_removals(
     session: WriteSession,
 ) -> ReleaseAnswer:
     """Queue a scan that removes all missing URLs of a site without further proof."""
-    async with session.begin():
-        await limits.reserve_queue_room(session, identity)
+    async with limits.queue_room.turn(identity) as turn, session.begin():
+        await turn.reserve(session)
         found, job = await release_removals(
             session,
             parse_site(domain).domain,

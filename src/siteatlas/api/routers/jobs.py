@@ -104,10 +104,10 @@ async def retry_job(
     session: WriteSession,
 ) -> JobView:
     """Queue a failed or cancelled job again."""
-    async with session.begin():
+    async with limits.queue_room.turn(identity) as turn, session.begin():
         job = await find_job(session, job_id)
         require_owner(identity, job.created_by, job.shared)
-        await limits.reserve_queue_room(session, identity, owner=job.created_by)
+        await turn.reserve(session, owner=job.created_by)
         await retry(session, job.id)
         job = await find_job(session, job_id)
     context.wake_consumer()

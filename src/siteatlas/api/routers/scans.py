@@ -64,8 +64,8 @@ async def scan_domain(
     child_filter = ChildFilter.of(body.sitemaps, body.skip_sitemaps, body.sitemaps_since)
     if body.only_document and child_filter is not None:
         raise FieldRefused(("#/only_document", InputError(NO_FILTER_OF_DOCUMENT)))
-    await limits.require_queue_room(identity)
-    job, worker_running = await _submit_scan(address, body, child_filter, context, identity)
+    async with limits.queue_room.single_scan(identity):
+        job, worker_running = await _submit_scan(address, body, child_filter, context, identity)
     context.wake_consumer()
     log.info("job_submitted", job_id=job.job_id, domain=job.domain, deduplicated=job.deduplicated)
     status_url = STATUS_PATH.format(job_id=job.job_id)

@@ -14,9 +14,10 @@ from fastapi import APIRouter, Path, Query, Request
 from fastapi.responses import HTMLResponse, Response
 
 from siteatlas.access.identity import CurrentIdentity, Identity
-from siteatlas.access.limits import AccessLimits, CurrentLimits
+from siteatlas.access.limits import CurrentLimits
 from siteatlas.access.marks import READ, SCAN
 from siteatlas.access.ownership import owner_check, require_owner
+from siteatlas.access.queue_room import QueueTurn
 from siteatlas.errors import DomainNotFound
 from siteatlas.insights.candidates import list_candidates
 from siteatlas.insights.domains import DomainView, find_domain_view
@@ -213,15 +214,16 @@ async def scan_domain_now(
     context: Context, identity: CurrentIdentity, limits: CurrentLimits, domain: DomainName
 ) -> Response:
     """Queue a scan of a site that is known, and show its job."""
-    number = await _scan(parse_site(domain).domain, context, identity, limits)
+    async with limits.queue_room.turn(identity) as turn:
+        number = await _scan(parse_site(domain).domain, context, identity, turn)
     context.wake_consumer()
     return redirect(f"/jobs/{number}")
 
 
 @retry_when_busy
-async def _scan(name: str, context: Services, identity: Identity, limits: AccessLimits) -> int:
+async def _scan(name: str, context: Services, identity: Identity, turn: QueueTurn) -> int:
     async with get_session() as session, session.begin():
-        await limits.reserve_queue_room(session, identity)
+        await turn.reserve(session)
         found = await find_domain(session, name)
         if found is None:
             raise DomainNotFound

@@ -13,6 +13,7 @@ from siteatlas.access.identity import CurrentIdentity, Identity
 from siteatlas.access.limits import AccessLimits, CurrentLimits
 from siteatlas.access.marks import READ, SCAN
 from siteatlas.access.ownership import is_own, require_owner
+from siteatlas.access.queue_room import QueueTurn
 from siteatlas.errors import InputError
 from siteatlas.insights.candidates import list_candidates
 from siteatlas.insights.jobs import JobView, find_job, list_attempts, list_jobs
@@ -38,7 +39,8 @@ STATUSES = {
     JobStatus.FAILED.value: "Failed",
     JobStatus.CANCELLED.value: "Cancelled",
 }
-ACTIONS = {"cancel": cancel, "retry": retry}
+RETRY = "retry"
+ACTIONS = {"cancel": cancel, RETRY: retry}
 PHASES = ("waiting", "reading", "comparing", "done")
 
 router = APIRouter(include_in_schema=False)
@@ -133,7 +135,7 @@ async def act_on_job(
     afterwards: BackgroundTasks,
 ) -> Response:
     """Cancel or retry one job."""
-    number, is_cancelled = await _act(job_id, action, identity, limits)
+    number, is_cancelled = await _act_in_turn(job_id, action, identity, limits)
     if is_cancelled:
         afterwards.add_task(recount_site, number)
     context.wake_consumer()
@@ -162,7 +164,7 @@ async def act_on_matching_jobs(
     own = [job for job in page.items if is_own(identity, job.created_by, job.shared)]
 
     async def act(job: JobView) -> None:
-        number, is_cancelled = await _act(str(job.id), action, identity, limits)
+        number, is_cancelled = await _act_in_turn(str(job.id), action, identity, limits)
         if is_cancelled:
             afterwards.add_task(recount_site, number)
 
@@ -179,10 +181,16 @@ def _newest_of_sites(jobs: Sequence[JobView]) -> Iterable[JobView]:
     return {job.domain or str(job.id): job for job in reversed(jobs)}.values()
 
 
-@retry_when_busy
-async def _act(
+async def _act_in_turn(
     ident: str, action: str, identity: Identity, limits: AccessLimits
 ) -> tuple[int, bool]:
+    """Cancel or retry a job; a retry waits until the user has the turn to queue a scan."""
+    async with limits.queue_room.turn(identity, is_needed=action == RETRY) as turn:
+        return await _act(ident, action, identity, turn)
+
+
+@retry_when_busy
+async def _act(ident: str, action: str, identity: Identity, turn: QueueTurn) -> tuple[int, bool]:
     """Cancel or retry a job in a separate transaction.
 
     Return its number and whether it is cancelled. A running job is not until its worker stops it,
@@ -193,7 +201,7 @@ async def _act(
     async with get_session() as session, session.begin():
         job = await find_job(session, ident)
         require_owner(identity, job.created_by, job.shared)
-        if action == "retry":
-            await limits.reserve_queue_room(session, identity, owner=job.created_by)
+        if action == RETRY:
+            await turn.reserve(session, owner=job.created_by)
         outcome = await ACTIONS[action](session, job.id)
         return job.id, outcome == JobStatus.CANCELLED

@@ -6,9 +6,10 @@ from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse, Response
 
 from siteatlas.access.identity import CurrentIdentity, Identity
-from siteatlas.access.limits import AccessLimits, CurrentLimits
+from siteatlas.access.limits import CurrentLimits
 from siteatlas.access.marks import READ, SCAN
 from siteatlas.access.ownership import require_right_to_watch
+from siteatlas.access.queue_room import QueueTurn
 from siteatlas.errors import AddressError, InputError, SiteatlasError
 from siteatlas.net.address import WebAddress
 from siteatlas.net.egress import EgressPolicy, parse_allowed_site
@@ -42,8 +43,12 @@ async def submit_scan_form(
     form = await read_form(request)
     try:
         addresses = _addresses(form, context.policy)
-        await limits.require_queue_room(identity, len(addresses))
-        numbers = [await _submit(address, form, context, identity, limits) for address in addresses]
+        async with limits.queue_room.turn(identity) as turn:
+            await turn.require(len(addresses))
+            numbers = [
+                await _submit(address, form, context, identity, turn)
+                async for address in turn.each(addresses)
+            ]
     except SiteatlasError as error:
         value = form.value("sites")
         return render(
@@ -76,11 +81,11 @@ async def _submit(
     form: Form,
     context: Services,
     identity: Identity,
-    limits: AccessLimits,
+    turn: QueueTurn,
 ) -> int:
     """Queue a scan of one site, or join its active one; return the number of the job."""
     async with get_session() as session, session.begin():
-        await limits.reserve_queue_room(session, identity)
+        await turn.reserve(session)
         if form.is_checked("watch"):
             require_right_to_watch(identity, await find_domain(session, address.domain))
         job = await submit_site(
