@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+from collections.abc import Awaitable, Callable
 from contextlib import ExitStack
 
 import httpx
@@ -10,16 +11,23 @@ import orjson
 import pytest
 from fastapi import FastAPI
 from sqlalchemy import select
+from starlette.types import Message, Receive, Send
+from starlette.types import Scope as AsgiScope
 
 from siteatlas.access.scopes import Scope
+from siteatlas.api.routers import exports
+from siteatlas.errors import KeyRequired
 from siteatlas.export import parquet
 from siteatlas.storage.models import User
 from siteatlas.storage.session import Database
-from tests.fixtures.access import application, client_with, make_key
+from tests.fixtures.access import application, client_with, make_key, revoke
 from tests.fixtures.database import transaction
+from tests.fixtures.parquet_processes import encoding_processes
 from tests.fixtures.records import add_domain, add_sitemap, add_urls
 
 SITE = "/api/v3/domains/example.com"
+BASE_URL = "http://localhost:8000"
+AfterPart = Callable[[Message], Awaitable[None]]
 
 
 async def add_site(name: str = "example.com", urls: int = 50) -> None:
@@ -148,3 +156,79 @@ async def test_one_user_has_at_most_half_of_the_parquet_processes(database: Data
         assert await parquet_status(app, ann) == 429
         assert await parquet_status(app, bob) == 200
     assert await parquet_status(app, ann) == 200
+
+
+def reader(app: FastAPI, after_part: AfterPart) -> httpx.AsyncClient:
+    """A client with which something happens after each part of a response that is not empty."""
+
+    async def watched(scope: AsgiScope, receive: Receive, send: Send) -> None:
+        async def send_part(message: Message) -> None:
+            await send(message)
+            if message.get("body"):
+                await after_part(message)
+
+        await app(scope, receive, send_part)
+
+    transport = httpx.ASGITransport(app=watched)
+    plain = {"Accept-Encoding": "identity"}
+    return httpx.AsyncClient(transport=transport, base_url=BASE_URL, headers=plain)
+
+
+async def log_out(browser: httpx.AsyncClient, _key: str) -> None:
+    await browser.post("/logout")
+
+
+async def revoke_key(_browser: httpx.AsyncClient, key: str) -> None:
+    await revoke(key)
+
+
+@pytest.mark.parametrize("end_access", [log_out, revoke_key])
+async def test_an_export_ends_with_the_access_of_its_reader(
+    database: Database,
+    monkeypatch: pytest.MonkeyPatch,
+    end_access: Callable[[httpx.AsyncClient, str], Awaitable[None]],
+):
+    monkeypatch.setattr(exports, "ADMISSION_CHECK_SECONDS", 0.0)
+    app, key, parts = application(database), await make_key(Scope.READ), list[bytes]()
+    await add_site()
+
+    async def note(message: Message) -> None:
+        parts.append(message["body"])
+        if len(parts) == 1:
+            await end_access(other_tab, key)
+
+    async with client_with(app) as other_tab, reader(app, note) as browser:
+        await other_tab.post("/login", data={"key": key})
+        browser.cookies = other_tab.cookies
+        with pytest.raises(RuntimeError, match="already started") as error:
+            await browser.get(f"{SITE}/export", params={"format": "csv"})
+    assert isinstance(error.value.__cause__, KeyRequired)
+    assert len(b"".join(parts).splitlines()) == 1
+
+
+async def test_an_export_goes_on_while_its_reader_has_access(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(exports, "ADMISSION_CHECK_SECONDS", 0.0)
+    app = application(database)
+    await add_site()
+    async with client_with(app, await make_key(Scope.READ)) as client:
+        response = await client.get(f"{SITE}/export", params={"format": "csv"})
+    assert len(response.text.splitlines()) == 51
+
+
+async def test_the_process_of_a_parquet_export_ends_with_its_response(app: FastAPI):
+    await add_site()
+    processes: list[int] = []
+
+    async def hang_up(_message: Message) -> None:
+        processes.extend(encoding_processes())
+        raise ConnectionResetError
+
+    async with reader(app, hang_up) as client:
+        with pytest.raises(ConnectionResetError) as error:
+            await client.get(f"{SITE}/export", params={"format": "parquet"})
+    # The error refers to the response, so that nothing was closed because it was forgotten.
+    assert error.tb is not None
+    assert len(processes) == 1
+    assert not encoding_processes()

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from siteatlas.errors import CursorExpired, ParquetFailed
-from siteatlas.export import parquet, streaming
+from siteatlas.export import streaming
 from siteatlas.export.columns import SCHEMAS, Exported
 from siteatlas.export.encoding import ExportFormat
 from siteatlas.export.streaming import Export, ExportRequest, begin_export
@@ -25,6 +25,7 @@ from siteatlas.storage.hashes import url_hash
 from siteatlas.storage.models import Domain, FeedHead, UrlChange
 from siteatlas.storage.session import Database
 from tests.fixtures.database import transaction
+from tests.fixtures.parquet_processes import encoding_processes
 from tests.fixtures.records import add_domain, add_job, add_scan, add_sitemap, add_urls
 
 LASTMOD = datetime(2026, 1, 31, 12, 30, 0, 250, tzinfo=UTC)
@@ -224,14 +225,6 @@ def test_the_columns_of_version_1_stay():
         "changes/1": "id seq kind domain url sitemap sitemap_id previous_sitemap "
         "previous_sitemap_id scan_id not_before not_after fields evidence before after data",
     }
-
-
-def encoding_processes() -> list[int]:
-    """The ids of the processes that encode Parquet for this one."""
-    children = Path(f"/proc/{os.getpid()}/task").glob("*/children")
-    ids = " ".join(path.read_text(encoding="ascii") for path in children).split()
-    commands = {int(pid): Path(f"/proc/{pid}/cmdline").read_bytes() for pid in ids}
-    return [pid for pid, command in commands.items() if parquet.PROCESS[-1].encode() in command]
 
 
 async def test_parquet_whose_process_is_killed_has_no_end(database: Database):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import ExitStack
+import time
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass
 from typing import Annotated, Any
 from uuid import UUID
@@ -11,14 +12,15 @@ from uuid import UUID
 from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi.responses import StreamingResponse
 
-from siteatlas.access.identity import CurrentIdentity
+from siteatlas.access.authentication import AccessControl, is_still_admitted
+from siteatlas.access.identity import CurrentIdentity, Identity
 from siteatlas.access.marks import READ
 from siteatlas.api.openapi import problems
 from siteatlas.api.problems import HEAD_ONLY
 from siteatlas.api.routers.domains import PREFIX, DomainName
 from siteatlas.api.schemas.exports import AllExportQuery, ExportQuery
 from siteatlas.api.sessions import ReadSession
-from siteatlas.errors import InputError
+from siteatlas.errors import InputError, KeyRequired
 from siteatlas.export.columns import Exported
 from siteatlas.export.encoding import MEDIA_TYPES, ExportFormat
 from siteatlas.export.parquet import count_parquet_export
@@ -27,6 +29,8 @@ from siteatlas.insights.domains import find_domain_view
 from siteatlas.insights.url_filters import UrlFilter
 from siteatlas.storage.session import AsyncSession
 
+ADMISSION_CHECK_SECONDS = 15.0
+ACCESS_ENDED = "The access key or session with which this export began is no longer valid."
 FILE: dict[str, Any] = {"schema": {"type": "string", "format": "binary"}}
 DESCRIBED: dict[int | str, dict[str, Any]] = {
     200: {
@@ -53,18 +57,44 @@ router = APIRouter(tags=["urls"])
 class ExportPermit:
     """The user of an export, and what it holds until its response has ended."""
 
-    holder: UUID | None
-    held: ExitStack
+    identity: Identity
+    control: AccessControl
+    held: AsyncExitStack
 
     def acquire(self) -> None:
         """Count a Parquet export until its response has ended; TooManyExports at the limit."""
-        self.held.enter_context(count_parquet_export(self.holder))
+        self.held.enter_context(count_parquet_export(self.identity.quota_user_id))
+
+    def supervised(self, content: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
+        """The bytes of an export while its user has access; closed when its response has ended.
+
+        A response that is cancelled does not close what it sends, and a Parquet export must not be
+        given back before its process has ended.
+        """
+        parts = self._while_admitted(content)
+        self.held.push_async_callback(parts.aclose)
+        return parts
+
+    async def _while_admitted(
+        self, content: AsyncGenerator[bytes, None]
+    ) -> AsyncGenerator[bytes, None]:
+        """The bytes of an export; KeyRequired between two parts when the access has ended."""
+        check_at = time.monotonic() + ADMISSION_CHECK_SECONDS
+        async with aclosing(content):
+            async for part in content:
+                if time.monotonic() >= check_at:
+                    if not await is_still_admitted(self.identity, self.control):
+                        raise KeyRequired(ACCESS_ENDED)
+                    check_at = time.monotonic() + ADMISSION_CHECK_SECONDS
+                yield part
 
 
-async def _export_permit(identity: CurrentIdentity) -> AsyncIterator[ExportPermit]:
+async def _export_permit(
+    request: Request, identity: CurrentIdentity
+) -> AsyncIterator[ExportPermit]:
     """Dependency of exports."""
-    with ExitStack() as held:
-        yield ExportPermit(identity.quota_user_id, held)
+    async with AsyncExitStack() as held:
+        yield ExportPermit(identity, request.app.state.access, held)
 
 
 CurrentExportPermit = Annotated[ExportPermit, Depends(_export_permit, scope="request")]
@@ -146,7 +176,8 @@ async def _export_response(
     }
     if is_head:
         return Response(headers=headers, media_type=wanted.format.media_type)
-    return StreamingResponse(export.content, headers=headers, media_type=wanted.format.media_type)
+    content = permit.supervised(export.content)
+    return StreamingResponse(content, headers=headers, media_type=wanted.format.media_type)
 
 
 def _require_fitting_filters(query: ExportQuery) -> None:
