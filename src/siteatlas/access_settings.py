@@ -106,8 +106,8 @@ class AccessSettings:
         10,
         env="SITEATLAS_FAILED_LOGINS_PER_MINUTE",
         description=(
-            "Maximum number of wrong access keys per minute and address, over all processes; more "
-            "of them are answered with 429."
+            "Maximum number of wrong access keys per minute and address (IPv6: /64 network), over "
+            "all processes; more of them are answered with 429."
         ),
     )
     max_queued_scans: int = setting(

@@ -6,11 +6,14 @@ import asyncio
 
 import pytest
 from fastapi import FastAPI
+from sqlalchemy import select
 
 from siteatlas.access.scopes import Scope
 from siteatlas.settings import Settings
+from siteatlas.storage.models import AuditEvent
 from siteatlas.storage.session import Database
 from tests.fixtures.access import application, client_with, make_key
+from tests.fixtures.database import transaction
 
 JOBS = "/api/v3/jobs"
 FAILED_LOGINS_PER_MINUTE = Settings().failed_logins_per_minute
@@ -100,6 +103,28 @@ async def test_wrong_keys_are_limited_by_address(app: FastAPI, path: str):
     elsewhere = client_with(app, "wrong", client=("192.0.2.9", 1))
     async with elsewhere:
         assert (await elsewhere.get(JOBS)).status_code == 401
+
+
+async def wrong_key_status(app: FastAPI, address: str) -> int:
+    async with client_with(app, "wrong", client=(address, 1)) as client:
+        return (await client.get(JOBS)).status_code
+
+
+async def test_wrong_keys_from_ipv6_are_limited_by_network(database: Database):
+    app = application(database, failed_logins_per_minute=2)
+    await make_key(Scope.READ)
+    addresses = ["2001:db8::1", "2001:db8::2:0:0:3", "2001:DB8:0:0:ffff::4", "2001:db8:0:1::5"]
+    assert [await wrong_key_status(app, one) for one in addresses] == [401, 401, 429, 401]
+    async with transaction() as session:
+        recorded = await session.scalars(select(AuditEvent.address).order_by(AuditEvent.id))
+    assert recorded.all() == ["2001:db8::1", "2001:db8::2:0:0:3", "2001:db8:0:1::5"]
+
+
+async def test_wrong_keys_from_mapped_addresses_are_limited_by_ipv4_address(database: Database):
+    app = application(database, failed_logins_per_minute=2)
+    await make_key(Scope.READ)
+    addresses = ["::ffff:192.0.2.1", "192.0.2.1", "::ffff:192.0.2.1", "::ffff:192.0.2.2"]
+    assert [await wrong_key_status(app, one) for one in addresses] == [401, 401, 429, 401]
 
 
 async def test_forwarded_addresses_count_only_behind_a_trusted_proxy(database: Database):

@@ -11,6 +11,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
+from ipaddress import IPv4Address, IPv6Network, ip_address
 from typing import Annotated
 
 from fastapi import Depends, Request
@@ -34,6 +35,7 @@ CONNECTIONS_PER_WAITING_REQUEST = 5
 WAITING_PER_USER = 20
 STREAM_RETRY_SECONDS = 10.0
 MAX_SUBJECTS = 10_000
+IPV6_PREFIX_LENGTH = 64
 
 
 class ProcessLimit:
@@ -80,22 +82,23 @@ class AccessLimits:
             raise TooManyRequests(retry_after=wait)
 
     async def count_failed_login(self, address: str) -> None:
-        """Count a wrong key; TooManyFailedLogins if too many came from this address.
+        """Count a wrong key; TooManyFailedLogins if too many came from this address or network.
 
-        While an address is refused, nothing more is written for it.
+        While it is refused, nothing more is written for it.
         """
-        wait = self._refused_until.get(address, 0.0) - time.monotonic()
+        source = _counted_address(address)
+        wait = self._refused_until.get(source, 0.0) - time.monotonic()
         if wait <= 0:
-            wait = await _take(f"failed:{address}", self._failures_per_minute)
+            wait = await _take(f"failed:{source}", self._failures_per_minute)
             if not wait:
                 return
-            self._remember_refusal(address, time.monotonic() + wait)
+            self._remember_refusal(source, time.monotonic() + wait)
         raise TooManyFailedLogins(retry_after=wait)
 
-    def _remember_refusal(self, address: str, until: float) -> None:
-        """Keep in mind until when an address is refused."""
-        self._refused_until[address] = until
-        self._refused_until.move_to_end(address)
+    def _remember_refusal(self, source: str, until: float) -> None:
+        """Keep in mind until when an address or network is refused."""
+        self._refused_until[source] = until
+        self._refused_until.move_to_end(source)
         if len(self._refused_until) > MAX_SUBJECTS:
             self._refused_until.popitem(last=False)
 
@@ -109,6 +112,22 @@ class AccessLimits:
             raise TooManyStreams(retry_after=STREAM_RETRY_SECONDS)
         with self._streams.taken_by(identity.quota_user_id):
             yield
+
+
+def _counted_address(address: str) -> str:
+    """What a client is counted by: its IPv4 address, or the /64 network of its IPv6 address.
+
+    A single machine usually has a whole network of that size.
+    """
+    try:
+        parsed = ip_address(address)
+    except ValueError:
+        return address
+    if isinstance(parsed, IPv4Address):
+        return str(parsed)
+    if parsed.ipv4_mapped is not None:
+        return str(parsed.ipv4_mapped)
+    return str(IPv6Network((int(parsed), IPV6_PREFIX_LENGTH), strict=False))
 
 
 def _waiting_quota(connections: int) -> Quota:
