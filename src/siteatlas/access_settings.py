@@ -28,8 +28,8 @@ def _origin(text: str) -> str:
 
 
 def web_origins(text: str) -> str:
-    """The value of a text setting, if it lists origins of web sites."""
-    return ",".join(web_origin(part) for part in map(str.strip, text.split(",")) if part)
+    """The value of a text setting, if it lists origins of web sites; as browsers write them."""
+    return ",".join(web_origin(part) for part in map(str.strip, text.lower().split(",")) if part)
 
 
 def network_list(text: str) -> str:

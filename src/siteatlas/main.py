@@ -13,11 +13,11 @@ from typing import Any
 
 from fastapi import FastAPI
 from starlette.middleware import Middleware
-from starlette.middleware.cors import CORSMiddleware
 
 from siteatlas import __version__
 from siteatlas.access import login
 from siteatlas.access.authentication import AccessControl, Authentication
+from siteatlas.access.cross_origin import cross_origin_headers, preflights
 from siteatlas.access.front import Front
 from siteatlas.access.headers import SecurityHeaders
 from siteatlas.access.installation import Installation
@@ -48,17 +48,6 @@ from siteatlas.web.pages.scan import LARGER_FORMS
 from siteatlas.web.routes import install_web
 from siteatlas.web.static_files import is_page
 
-# What pages of other origins may read of a response, besides what browsers always show them.
-EXPOSED_HEADERS = (
-    "Content-Disposition",
-    "ETag",
-    "Location",
-    "Retry-After",
-    "Siteatlas-As-Of-Seq",
-    "Siteatlas-Feed-Id",
-    "Siteatlas-Schema",
-    "X-Request-Id",
-)
 LARGER_BODIES = batches.LARGER_BODIES | domain_imports.LARGER_BODIES | LARGER_FORMS
 
 
@@ -118,27 +107,13 @@ def _middleware(settings: Settings, control: AccessControl) -> list[Middleware]:
         Middleware(RequestMetrics),
         Middleware(SecurityHeaders),
         # Around the boundary, so that pages of allowed origins can read its error responses.
-        *_cross_origin(settings),
+        *cross_origin_headers(settings.cors_origins),
         Middleware(RequestBoundary),
         Middleware(RequestHeadLimits),
+        *preflights(settings.cors_origins),
         Middleware(Authentication, control=control),
         Middleware(RequestBodyLimits, larger=LARGER_BODIES, takes_forms=is_page),
         Middleware(Compression),
-    ]
-
-
-def _cross_origin(settings: Settings) -> list[Middleware]:
-    """CORS for the origins in the settings, with access keys only; none without any."""
-    if not settings.cors_origins:
-        return []
-    return [
-        Middleware(
-            CORSMiddleware,
-            allow_origins=settings.cors_origins.split(","),
-            allow_methods=["GET", "POST", "PATCH", "DELETE"],
-            allow_headers=["Authorization", "Content-Type", "If-None-Match"],
-            expose_headers=EXPOSED_HEADERS,
-        )
     ]
 
 

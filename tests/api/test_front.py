@@ -7,6 +7,7 @@ import pytest
 from fastapi import FastAPI
 
 from siteatlas.access.scopes import Scope
+from siteatlas.settings_loading import load_settings
 from siteatlas.storage.session import Database
 from tests.fixtures.access import application, client_with, make_key
 
@@ -119,3 +120,46 @@ async def test_a_configured_origin_can_ask_whether_something_changed(database: D
     exposed = set(response.headers["access-control-expose-headers"].lower().split(", "))
     assert len(own) == 3
     assert own | {"etag", "x-request-id", "content-disposition"} <= exposed
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD", "POST", "PATCH", "DELETE"])
+async def test_a_configured_origin_may_use_every_method_of_the_api(database: Database, method: str):
+    app = application(database, cors_origins=APP)
+    preflight = {"Origin": APP, "Access-Control-Request-Method": method}
+    async with client_with(app) as client:
+        response = await client.options(JOBS, headers=preflight)
+    assert response.status_code == 200
+    assert response.headers["access-control-allow-origin"] == APP
+
+
+async def test_an_origin_may_be_configured_in_upper_case(database: Database):
+    loaded = load_settings({}, {"SITEATLAS_CORS_ORIGINS": "https://App.Example.NET/"})
+    app = application(database, cors_origins=loaded.settings.cors_origins)
+    read = await answer(app, await make_key(Scope.READ), "localhost:8000", Origin=APP)
+    assert (read.status_code, read.headers.get("access-control-allow-origin")) == (200, APP)
+
+
+async def test_the_head_of_a_preflight_is_limited_like_others(database: Database):
+    app = application(database, cors_origins=APP)
+    preflight = {"Origin": APP, "Access-Control-Request-Method": "GET"}
+    lengths = {"Content-Length": "5", "Transfer-Encoding": "chunked"}
+    async with client_with(app) as client:
+        ambiguous = await client.options(JOBS, headers=preflight | lengths)
+        too_long = await client.options(f"{JOBS}?{'x' * 8192}", headers=preflight)
+    assert (ambiguous.status_code, too_long.status_code) == (400, 414)
+    assert ambiguous.json()["code"] == "length_ambiguous"
+    assert ambiguous.headers["access-control-allow-origin"] == APP
+
+
+async def test_responses_name_the_origin_once_as_what_they_vary_by(database: Database):
+    app = application(database, cors_origins=APP)
+    preflight = {"Origin": APP, "Access-Control-Request-Method": "GET"}
+    async with client_with(app, await make_key(Scope.READ)) as client:
+        responses = [
+            await client.options(JOBS, headers=preflight),
+            await client.options(JOBS, headers=preflight | {"Origin": "https://evil.example"}),
+            await client.get(JOBS, headers={"Origin": APP}),
+            await client.get(JOBS),
+        ]
+    for response in responses:
+        assert response.headers["vary"].split(", ").count("Origin") == 1

@@ -77,7 +77,7 @@ class Front:
             pages,
             settings.public_url,
             TrustedProxies.parse(settings.trusted_proxies),
-            frozenset(part.encode() for part in settings.cors_origins.lower().split(",") if part),
+            frozenset(part.encode() for part in settings.cors_origins.split(",") if part),
         )
 
     def check(self, scope: Scope) -> None:
