@@ -17,7 +17,7 @@ from sqlalchemy import func, select
 from siteatlas.access import queue_room
 from siteatlas.access.scopes import Scope
 from siteatlas.queue.pending_jobs import lock_pending
-from siteatlas.storage.models import Job, User
+from siteatlas.storage.models import SYSTEM_USER_ID, Job, User
 from siteatlas.storage.session import Database
 from tests.fixtures.access import application, client_with, make_key
 from tests.fixtures.connections import CountedConnections
@@ -45,15 +45,18 @@ async def id_of_ann() -> UUID:
 
 
 async def jobs_of_ann(*statuses: str) -> list[int]:
-    """Jobs of the user, each of another site."""
-    user = await id_of_ann()
+    return await jobs_of(await id_of_ann(), *statuses)
+
+
+async def jobs_of(user: UUID, *statuses: str, name: str = "s") -> list[int]:
+    """Jobs of a user, each of another site."""
     async with transaction() as session:
         held = {"removals_held_since": datetime.now(UTC), "missing_count": 1, "created_by": user}
         return [
             (
                 await add_job(
                     session,
-                    await add_domain(session, f"s{number}.example.com", **held),
+                    await add_domain(session, f"{name}{number}.example.com", **held),
                     status=status,
                     created_by=user,
                 )
@@ -108,6 +111,15 @@ async def test_a_job_that_an_admin_retries_counts_for_its_owner(app: FastAPI):
     failed, *_ = await jobs_of_ann("failed", *["pending"] * MAX_QUEUED)
     async with client_with(app, await make_key(Scope.ADMIN, user="root")) as admin:
         assert (await retry_with_api(admin, failed)).status_code == 429
+
+
+async def test_a_job_of_the_schedule_that_an_admin_retries_counts_for_the_admin(app: FastAPI):
+    failed = await jobs_of(SYSTEM_USER_ID, "failed", *["pending"] * MAX_QUEUED)
+    async with client_with(app, await make_key(Scope.ADMIN)) as admin:
+        assert (await retry_with_api(admin, failed[0])).status_code == 202
+        await jobs_of(await id_of_ann(), *["pending"] * MAX_QUEUED, name="own")
+        more = await jobs_of(SYSTEM_USER_ID, "failed", name="more")
+        assert (await retry_with_api(admin, more[0])).status_code == 429
 
 
 async def submit_batch(client: httpx.AsyncClient, name: str) -> httpx.Response:

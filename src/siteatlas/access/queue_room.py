@@ -19,6 +19,7 @@ from siteatlas.aio.quota import Quota
 from siteatlas.errors import TooManyQueuedScans, TooManyRequests
 from siteatlas.queue.pending_jobs import count_pending, lock_pending
 from siteatlas.storage.autocommit import Reader
+from siteatlas.storage.models import SYSTEM_USER_ID
 from siteatlas.storage.session import AsyncSession, get_autocommit_session
 
 FULL_RETRY_SECONDS = 60.0
@@ -192,11 +193,11 @@ class QueueTurn:
         """Lock the queue of the user until the transaction ends; TooManyQueuedScans if it is full.
 
         Call it before the transaction locks rows. `owner` is the user whose scans they are, if not
-        the sender.
+        the sender; those of the schedule, which has no limit, count for the sender.
         """
         if self._identity.is_local:
             return
-        user_id = owner or self._identity.user_id
+        user_id = self._identity.user_id if owner in {None, SYSTEM_USER_ID} else owner
         queue = self._room.queue_of(user_id)
         self._reserved.close()
         self._reserved.enter_context(queue.storing(sites))
