@@ -180,7 +180,7 @@ class FinalTransaction:
             is_baseline=is_baseline,
             origin=origin,
         )
-        await publish_scan(
+        counts_as_scheduled = await publish_scan(
             session,
             publication,
             domain_id=scan.domain_id,
@@ -190,7 +190,7 @@ class FinalTransaction:
         result = _result(claim, scan, publication, summary.largest)
         if self.finished.skipped_sitemaps is not None:
             result["skipped_sitemaps"] = self.finished.skipped_sitemaps._asdict()
-        status = await complete(session, claim, result)
+        status = await complete(session, claim, result, counts_as_scheduled=counts_as_scheduled)
         _require_predicted_status(status, JobStatus.COMPLETED)
         await number_scan(session, scan.id)
         return status, result

@@ -27,7 +27,12 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from siteatlas.errors import JobCancelled, LeaseLost
 from siteatlas.queue.fence import IS_CLAIM_HOLDER, Claim, status_value
-from siteatlas.storage.models import Job, JobAttempt, JobStatus
+from siteatlas.queue.follow_ups import (
+    HAS_FOLLOW_UP,
+    queue_follow_up,
+    queue_follow_up_if_unpublished,
+)
+from siteatlas.storage.models import Domain, Job, JobAttempt, JobStatus
 from siteatlas.storage.tables import JOB_ATTEMPTS, JOBS
 
 BACKOFF_FIRST_SECONDS = 15
@@ -58,12 +63,14 @@ def _completion(condition: Any) -> Any:
             updated_at=func.clock_timestamp(),
             lease_until=None,
         )
-        .returning(jobs.c.id.label("job_id"), *kept)
+        .returning(jobs.c.id.label("job_id"), *kept, HAS_FOLLOW_UP.label("has_follow_up"))
         .cte("ended")
     )
-    record = select(*ended.c, literal("completed").label("outcome"))
+    recorded = (column for column in ended.c if column.name != "has_follow_up")
+    record = select(*recorded, literal("completed").label("outcome"))
     names = [column.name for column in record.selected_columns]
-    return insert(attempts).from_select(names, record).returning(attempts.c.job_id)
+    has_follow_up = select(ended.c.has_follow_up).scalar_subquery().label("has_follow_up")
+    return insert(attempts).from_select(names, record).returning(has_follow_up)
 
 
 # What `Claim.is_narrow` says, but of the job as it is now: a submission that requests the whole
@@ -88,14 +95,24 @@ def postpone_seconds(times_before: int, jitter: float) -> float:
     return pause * (1 + BACKOFF_JITTER * jitter)
 
 
-async def complete(session: AsyncSession, claim: Claim, result_data: dict[str, Any]) -> JobStatus:
+async def complete(
+    session: AsyncSession,
+    claim: Claim,
+    result_data: dict[str, Any],
+    *,
+    counts_as_scheduled: bool = False,
+) -> JobStatus:
     """Complete the job; a late cancellation request is ignored. LeaseLost if not the claim holder.
 
     A job that read a part of its site while the whole was requested becomes pending again.
+    `counts_as_scheduled`: the scheduled scan that waits for the job is not needed any more.
     """
     statement = COMPLETE_NARROW if claim.is_narrow else COMPLETE
     values = {**claim.fenced, "result": result_data}
-    if (await session.execute(statement, values)).first() is not None:
+    completed = (await session.execute(statement, values)).first()
+    if completed is not None:
+        if completed.has_follow_up and not counts_as_scheduled:
+            await queue_follow_up(session, claim.id)
         return JobStatus.COMPLETED
     if not claim.is_narrow:
         raise LeaseLost
@@ -121,13 +138,16 @@ def _requeue_values(claim: Claim) -> dict[str, Any]:
 
 
 async def predict_status(session: AsyncSession, claim: Claim, outcome: JobStatus) -> JobStatus:
-    """The status that the job will have when its attempt ends this way; locks nothing.
+    """The status that the job will have when its attempt ends this way.
 
     For rows that must be written before the job itself: its row is locked last and briefly, because
-    the heartbeat of all jobs of a process waits for it. LeaseLost if not the claim holder.
+    the heartbeat of all jobs of a process waits for it. Its site is locked, for a follow-up that
+    may be queued at the end. LeaseLost if not the claim holder.
     """
+    site = select(Domain.id).where(Domain.id == JOBS.c.domain_id)
+    lock = site.with_for_update(read=True, key_share=True).scalar_subquery()
     status: JobStatus | None = await session.scalar(
-        select(_status_after(claim, outcome)).where(IS_CLAIM_HOLDER), claim.fenced
+        select(_status_after(claim, outcome), lock).where(IS_CLAIM_HOLDER), claim.fenced
     )
     if status is None:
         raise LeaseLost
@@ -250,6 +270,7 @@ async def _end(session: AsyncSession, claim: Claim, values: dict[str, Any]) -> J
     job = (await session.execute(statement, claim.fenced)).scalar_one_or_none()
     if job is None:
         raise LeaseLost
+    await queue_follow_up_if_unpublished(session, job)
     return job
 
 

@@ -12,6 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from siteatlas.errors import DomainNotFound, JobActive, JobNotFound, JobStateConflict
 from siteatlas.queue.fence import status_value
+from siteatlas.queue.follow_ups import queue_follow_up_if_unpublished
 from siteatlas.queue.new_job import SubmittedJob
 from siteatlas.queue.statuses import ACTIVE_STATUSES
 from siteatlas.storage.models import SITEMAP_JOB, Domain, Job, JobStatus, ScanState
@@ -22,6 +23,7 @@ from siteatlas.storage.statements.scans import end_scan
 
 async def cancel(session: AsyncSession, job_id: int) -> str:
     """Cancel a pending job at once; a running one is stopped with the next heartbeat."""
+    await _lock_domain(session, job_id)
     is_pending = Job.status == JobStatus.PENDING
     statement = (
         update(Job)
@@ -32,14 +34,15 @@ async def cancel(session: AsyncSession, job_id: int) -> str:
             cancel_requested_at=func.coalesce(Job.cancel_requested_at, func.now()),
             updated_at=func.now(),
         )
-        .returning(Job.status)
-        .execution_options(synchronize_session=False)
+        .returning(Job)
+        .execution_options(synchronize_session=False, populate_existing=True)
     )
-    status = (await session.execute(statement)).scalar_one_or_none()
-    if status == JobStatus.CANCELLED:
+    job = (await session.execute(statement)).scalar_one_or_none()
+    if job is not None and job.status is JobStatus.CANCELLED:
         await end_scan(session, job_id, ScanState.CANCELLED, None)
-    if status is not None:
-        return str(status)
+        await queue_follow_up_if_unpublished(session, job)
+    if job is not None:
+        return str(job.status)
     current = await _load_status(session, job_id)
     if current == JobStatus.CANCELLED:
         return current
@@ -64,12 +67,15 @@ async def remove_domain_and_jobs(
     statement = select(Job.id, Job.status, Job.created_by, Job.shared).where(
         Job.domain_id == domain.id, Job.job_type == SITEMAP_JOB, Job.status.in_(ACTIVE_STATUSES)
     )
-    for job in (await session.execute(statement.with_for_update())).all():
+    jobs = (await session.execute(statement.with_for_update())).all()
+    for job in jobs:
         if job.status == JobStatus.PROCESSING:
             raise JobActive("A job of this site is running. Cancel it first.")
         check_owner(job.created_by, job.shared)
-        await cancel(session, job.id)
+    # First, so that its job has no follow-up.
     await delete_domain(session, domain)
+    for job in jobs:
+        await cancel(session, job.id)
     await announce_deletion(session, domain.id, name)
 
 
@@ -82,7 +88,7 @@ async def retry(session: AsyncSession, job_id: int) -> SubmittedJob:
 
     The job of a deleted site leaves it: the worker registers the site of its address again.
     """
-    deleted = await _lock_domain_for_retry(session, job_id)
+    deleted = await _lock_domain(session, job_id)
     statement = (
         update(Job)
         .where(
@@ -105,8 +111,8 @@ async def retry(session: AsyncSession, job_id: int) -> SubmittedJob:
     raise JobStateConflict(f"The job is {current}; only failed or cancelled jobs can be retried.")
 
 
-async def _lock_domain_for_retry(session: AsyncSession, job_id: int) -> bool:
-    """Lock the domain of a job that is to be retried; return whether it was deleted."""
+async def _lock_domain(session: AsyncSession, job_id: int) -> bool:
+    """Lock the domain of a job that is to be changed; return whether it was deleted."""
     owner = select(Job.domain_id).where(Job.id == job_id).scalar_subquery()
     statement = select(Domain.deleted_at).where(Domain.id == owner)
     lock = statement.with_for_update(read=True, key_share=True)

@@ -17,6 +17,7 @@ from siteatlas.meters import meters
 from siteatlas.processor.publication import announce_failed_job, end_scan_with_job
 from siteatlas.processor.recount import Recounts
 from siteatlas.queue.claims import release_orphans, rescue
+from siteatlas.queue.follow_ups import queue_follow_up_if_unpublished
 from siteatlas.queue.statuses import FINAL_STATUSES, UNPUBLISHED
 from siteatlas.storage.models import Job, JobStatus
 from siteatlas.storage.session import AsyncSession, get_queue_session
@@ -136,6 +137,7 @@ async def _end_scans(session: AsyncSession, jobs: Iterable[Job]) -> list[_Return
     ended = list(jobs)
     for job in ended:
         await end_scan_with_job(session, job.id, job.domain_id, job.status, job.error_code)
+        await queue_follow_up_if_unpublished(session, job)
     # Numbers of the feed come last, since everybody who publishes waits for them.
     for job in ended:
         await announce_failed_job(session, job.id, job.domain_id, job.status, job.error_code)

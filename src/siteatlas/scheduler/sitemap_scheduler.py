@@ -33,7 +33,8 @@ from siteatlas.net.egress import EgressPolicy
 from siteatlas.processor.stalled_writers import terminate_stalled_writers
 from siteatlas.queue.batches import close_batches
 from siteatlas.queue.feed_retention import prune_feed, prune_removed_urls, raise_retained_from
-from siteatlas.queue.new_job import Priority, SubmittedJob
+from siteatlas.queue.follow_ups import request_follow_up
+from siteatlas.queue.new_job import Priority
 from siteatlas.queue.retention import (
     Retention,
     prune_batches,
@@ -257,8 +258,8 @@ async def enqueue_due_domains(settings: Settings) -> int:
     """Queue a scan of each watched site that is due, a batch at a time until none is left.
 
     A site that cannot be queued is recorded as failed until its next scan. One whose rows are
-    locked, or that has a job of a user, is due again in a minute: that job may be cancelled, may
-    fail, or may read less than the whole site.
+    locked is due again in a minute. One that has a job of a user is queued when that job ends,
+    unless the job counts as the scheduled scan.
     """
     total = 0
     while results := await _enqueue_batch(settings):
@@ -281,7 +282,7 @@ async def _enqueue_due_site(session: AsyncSession, site: _DueSite, settings: Set
     try:
         with translated_faults():
             async with session.begin_nested():
-                submitted = await _submit_due_site(session, site, settings)
+                is_queued = await _submit_due_site(session, site, settings)
     except DatabaseBusy as error:
         log.warning("due_domain_postponed", domain=site.domain, reason=error.code)
         await postpone_scan(session, site.id, RETRY_SECONDS)
@@ -300,19 +301,19 @@ async def _enqueue_due_site(session: AsyncSession, site: _DueSite, settings: Set
         )
         await record_domain_failure(session, site.id, own.code)
         return False
-    if submitted.deduplicated and not submitted.is_scheduled:
+    if is_queued:
+        log.info("domain_due", domain=site.domain)
+    else:
         log.info("due_domain_postponed", domain=site.domain, reason=JobActive.code)
-        await postpone_scan(session, site.id, RETRY_SECONDS)
-        return False
-    log.info("domain_due", domain=site.domain)
-    return True
+    return is_queued
 
 
-async def _submit_due_site(
-    session: AsyncSession, site: _DueSite, settings: Settings
-) -> SubmittedJob:
-    """Submit a due site on behalf of the system user, with the priority of scheduled scans."""
-    return await submit_site(
+async def _submit_due_site(session: AsyncSession, site: _DueSite, settings: Settings) -> bool:
+    """Submit a due site on behalf of the system user, with the priority of scheduled scans.
+
+    False if it has to wait for a job of a user.
+    """
+    submitted = await submit_site(
         session,
         parse_site(site.base_url),
         created_by=SYSTEM_USER_ID,
@@ -321,6 +322,10 @@ async def _submit_due_site(
         priority=Priority.SCHEDULED,
         max_attempts=settings.max_attempts,
     )
+    if not submitted.deduplicated or submitted.is_scheduled:
+        return True
+    await request_follow_up(session, submitted.id)
+    return False
 
 
 async def process_pending_sitemaps(

@@ -7,18 +7,17 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from sqlalchemy import func, select, update
+from sqlalchemy import func, select
 
 from siteatlas.net.address import parse_site
 from siteatlas.net.egress import EgressPolicy
 from siteatlas.queue.batches import BatchEntry, create_batch
-from siteatlas.queue.operator_actions import cancel
 from siteatlas.scheduler.clocks import DueClock
 from siteatlas.scheduler.sitemap_scheduler import SitemapScheduler, enqueue_due_domains
 from siteatlas.settings import Settings
 from siteatlas.storage.models import LOCAL_USER_ID, Domain, Job
 from siteatlas.storage.session import get_background_session
-from siteatlas.storage.statements.domains import change_domain, find_domain, register_domain
+from siteatlas.storage.statements.domains import change_domain, find_domain
 from tests.fixtures.pipeline import (
     pages,
     rows_of,
@@ -31,29 +30,9 @@ from tests.fixtures.pipeline import (
 from tests.fixtures.queue import submit
 from tests.fixtures.site_server import SiteServer
 from tests.fixtures.waiting import wait_until
+from tests.fixtures.watched_sites import SITE, cancel_job, hours_until_next, watch
 
 pytestmark = pytest.mark.usefixtures("database")
-
-SITE = "example.com"
-
-
-async def watch(site: str = SITE, *, due_in: float, **columns: Any) -> None:
-    """A watched site that is due in so many seconds."""
-    due = func.now() + timedelta(seconds=due_in)
-    async with get_background_session() as session, session.begin():
-        domain = await register_domain(
-            session, parse_site(site), created_by=LOCAL_USER_ID, watch=True
-        )
-        await session.execute(
-            update(Domain).where(Domain.id == domain.id).values(next_scan_at=due, **columns)
-        )
-
-
-async def hours_until_next(site: str = SITE) -> float | None:
-    statement = select(Domain.next_scan_at, func.now()).where(Domain.domain == site)
-    async with get_background_session() as session, session.begin():
-        due, now = (await session.execute(statement)).one()
-    return (due - now) / timedelta(hours=1) if due is not None else None
 
 
 async def change(**changes: Any) -> None:
@@ -61,11 +40,6 @@ async def change(**changes: Any) -> None:
         domain = await find_domain(session, SITE, lock=True)
         assert domain is not None
         await change_domain(session, domain, **changes)
-
-
-async def cancel_job(job_id: int) -> None:
-    async with get_background_session() as session, session.begin():
-        await cancel(session, job_id)
 
 
 def completed(jobs: int) -> Any:
@@ -260,17 +234,6 @@ async def test_watching_a_site_again_does_not_delay_its_next_scan() -> None:
     await watch(due_in=3600)
     await submit(SITE, watch=True)
     assert await hours_until_next() == pytest.approx(1, abs=0.1)
-
-
-async def test_a_due_site_waits_for_a_job_of_a_user_and_is_queued_if_that_is_cancelled() -> None:
-    await watch(due_in=-1)
-    submitted = await submit(SITE)
-    assert await enqueue_due_domains(Settings()) == 0
-    assert await hours_until_next() == pytest.approx(0, abs=0.1)
-    await cancel_job(submitted.id)
-    await watch(due_in=-1)
-    assert await enqueue_due_domains(Settings()) == 1
-    assert await hours_until_next() == pytest.approx(24, abs=0.1)
 
 
 async def test_a_due_site_is_not_scanned_again_after_the_job_of_a_user() -> None:

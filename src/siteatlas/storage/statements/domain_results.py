@@ -82,7 +82,9 @@ _REMOVALS = {
 _PUBLISHED = PUBLISH.cte("published")
 _OF_PUBLISHED = DOMAINS.c.id == _PUBLISHED.c.domain_id
 PUBLISH_AND_RECORD_COUNTS = RECORD_COUNTS.where(_OF_PUBLISHED).values(**_REMOVALS)
-PUBLISH_AND_RECORD_SUCCESS = RECORD_SUCCESS.where(_OF_PUBLISHED).values(**_REMOVALS)
+PUBLISH_AND_RECORD_SUCCESS = (
+    RECORD_SUCCESS.where(_OF_PUBLISHED).values(**_REMOVALS).returning(_COUNTS_AS_SCHEDULED)
+)
 RECORD_FAILURE = _CHANGE.values(
     last_scan_at=func.now(),
     last_scan_status=LastScanStatus.FAILED,
@@ -156,21 +158,21 @@ async def publish_scan(
     domain_id: UUID,
     whole_site: bool = True,
     rescheduling: Rescheduling | None = None,
-) -> None:
+) -> bool:
     """Publish a scan but for its number: its site gets the new counters.
 
     The site also learns how the scan ended and which origin answered, if it was a scan of the
     whole site: one of a single document says nothing on that. Without `rescheduling` the time of
-    its next scan stays as it is.
+    its next scan stays as it is. Return whether it was moved.
     """
     values = publication.values() | {"of_domain": domain_id}
     if not whole_site:
         await session.execute(PUBLISH_AND_RECORD_COUNTS, values)
-        return
+        return False
     status = LastScanStatus.PARTIAL if publication.reasons else LastScanStatus.COMPLETED
     values |= {"ended": status, "answered_at": publication.origin}
     values |= asdict(rescheduling or Rescheduling()) | {"reschedules": rescheduling is not None}
-    await session.execute(PUBLISH_AND_RECORD_SUCCESS, values)
+    return bool(await session.scalar(PUBLISH_AND_RECORD_SUCCESS, values))
 
 
 async def recorded_domain_counts(session: AsyncSession, domain_id: UUID) -> ScanCounts:

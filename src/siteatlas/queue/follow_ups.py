@@ -1,0 +1,73 @@
+"""The follow-up of a job: the scheduled scan that became due while a job of a user was active.
+
+It is queued in the transaction that ends that job, so no other job of the site can come first.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import Update, bindparam, func, update
+from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from siteatlas.errors import DatabaseBusy
+from siteatlas.queue.new_job import NewJob, Priority
+from siteatlas.queue.statuses import ACTIVE_STATUSES, UNPUBLISHED
+from siteatlas.queue.submission import create
+from siteatlas.storage.models import SYSTEM_USER_ID, Job
+from siteatlas.storage.statements.domains import SCHEDULED
+from siteatlas.storage.tables import DOMAINS, JOBS
+
+FOLLOW_UP = "follow_up"
+HAS_FOLLOW_UP = func.coalesce(JOBS.c.job_metadata[FOLLOW_UP].as_boolean(), False)
+
+
+def _note(*, follow_up: bool) -> Update:
+    """The statement that notes on a job whether it has a follow-up."""
+    metadata = func.coalesce(JOBS.c.job_metadata, func.jsonb_build_object(), type_=JSONB())
+    noted = func.jsonb_build_object(FOLLOW_UP, follow_up, type_=JSONB())
+    job = update(JOBS).where(JOBS.c.id == bindparam("of_job"))
+    return job.values(job_metadata=metadata.op("||")(noted))
+
+
+REQUEST = _note(follow_up=True).where(JOBS.c.status.in_(ACTIVE_STATUSES)).returning(JOBS.c.id)
+# Each follow-up is queued once: the job may be retried and end again.
+TAKE = (
+    _note(follow_up=False)
+    .where(HAS_FOLLOW_UP, DOMAINS.c.domain == JOBS.c.dedup_key, *SCHEDULED)
+    .returning(JOBS.c.max_attempts, DOMAINS)
+)
+
+
+async def request_follow_up(session: AsyncSession, job_id: int) -> None:
+    """Have a scheduled scan queued when this job ends, unless the job counts as one.
+
+    DatabaseBusy if the job has just ended.
+    """
+    if (await session.execute(REQUEST, {"of_job": job_id})).first() is None:
+        raise DatabaseBusy
+
+
+async def queue_follow_up_if_unpublished(session: AsyncSession, job: Job) -> None:
+    """Queue the follow-up of a job, if it has one and has failed or was cancelled."""
+    if job.status in UNPUBLISHED and (job.job_metadata or {}).get(FOLLOW_UP):
+        await queue_follow_up(session, job.id)
+
+
+async def queue_follow_up(session: AsyncSession, job_id: int) -> None:
+    """Queue the follow-up of a job that has ended, if its site is still watched.
+
+    The row of the site must have been locked before that of the job.
+    """
+    site = (await session.execute(TAKE, {"of_job": job_id})).one_or_none()
+    if site is None:
+        return
+    new = NewJob(
+        domain=site.domain,
+        base_url=site.base_url,
+        created_by=SYSTEM_USER_ID,
+        domain_id=site.id,
+        max_pages=site.max_pages,
+        priority=Priority.SCHEDULED,
+        max_attempts=site.max_attempts,
+    )
+    await create(session, new)
