@@ -23,8 +23,11 @@ from siteatlas.scanner.reading.text_parts import split_text
 
 MAX_BYTES_WITHOUT_ELEMENT = 1024 * 1024
 LONG_NAME = re.compile(r"<[^ \t\r\n<>/!?][^ \t\r\n<>/]{200}")
-# The parser repeats the namespace in the tag of each element.
-LONG_NAMESPACE = re.compile(r"""xmlns[^\s=<>"']*+\s*+=\s*+(?:"[^"<]{1024}|'[^'<]{1024})""")
+# The parser repeats the namespace in the tag of each element. The blank in front, looked for last
+# because it is frequent, keeps a long word of `xmlns` from being searched to its end by each.
+LONG_NAMESPACE = re.compile(
+    r"""xmlns(?<=\sxmlns)[^\s=<>"']*+\s*+=\s*+(?:"[^"<]{1024}|'[^'<]{1024})"""
+)
 MAX_ATTRIBUTES = 256
 ATTRIBUTE = r"""\s++[^\s=<>/]++\s*+=\s*+(?:"[^"<]*+"|'[^'<]*+')"""
 TOO_MANY_ATTRIBUTES = re.compile(rf"<[^\s<>/]++(?:{ATTRIBUTE}){{{MAX_ATTRIBUTES + 1}}}")

@@ -17,7 +17,8 @@ from siteatlas.scanner.reading.white_space import ANY_XML_WHITE_SPACE
 
 GAP = r"[ \t\n]++"
 FIRST = re.compile(rf'<xhtml:link((?:{GAP}[a-z]++="[^"<]*+")+){ANY_XML_WHITE_SPACE}/?>')
-NAME = re.compile(r'([a-z]++)="')
+# With the value, in which a search for names would begin anew at each letter.
+NAME = re.compile(rf'{GAP}([a-z]++)="[^"]*+"')
 ATTRIBUTES = ["href", "hreflang", "rel"]
 # XML reads these inside an attribute as something else.
 NOT_IN_ATTRIBUTES = "<\t\n"

@@ -19,7 +19,10 @@ MAX_SKIPPED_CHARS = 2 * 1024 * 1024
 BLANK = r" \t\r\n"
 TAG_NAME = re.compile(rf"<([^{BLANK}<>/!][^{BLANK}<>/]*+)")
 ATTRIBUTE_NAME = re.compile(rf"""[{BLANK}]([^{BLANK}=<>/"']++)[{BLANK}]*+=[{BLANK}]*+["']""")
-NAMESPACE = re.compile(rf"""xmlns[^{BLANK}=<>"']*+[{BLANK}]*+=[{BLANK}]*+("[^"]*+"|'[^']*+')""")
+# The blank in front keeps a long word of `xmlns` from being searched to its end by each of them.
+NAMESPACE = re.compile(
+    rf"""xmlns(?<=[{BLANK}]xmlns)[^{BLANK}=<>"']*+[{BLANK}]*+=[{BLANK}]*+("[^"]*+"|'[^']*+')"""
+)
 BLANKS = re.compile(rf">([{BLANK}]{{16,59}}+)<")
 
 
