@@ -10,15 +10,18 @@ import pytest
 from siteatlas.errors import ScanError
 from siteatlas.scanner.reading.document import DocumentReader, load_readers
 from siteatlas.scanner.reading.encoding import LENIENT_BYTES, TextDecoder
+from siteatlas.scanner.reading.formats.salvage import MAX_LOCS
 from siteatlas.scanner.reading.formats.urlset import Urlset
 from siteatlas.scanner.reading.repair import XmlRepair
 from siteatlas.scanner.reading.tally import Tally
 from siteatlas.scanner.reading.text_parts import DENSE_PART_CHARS, split_between_tags, split_text
-from tests.fixtures.documents import FORMATS
+from tests.fixtures.documents import FORMATS, read
+from tests.fixtures.reading_paths import ANNOUNCING
 
 CHUNK_BYTES = 64 * 1024
 MAX_STEP_SECONDS = 0.03
 ROOT = FORMATS["urlset"].start.encode()
+INDEX, RSS = FORMATS["index"].start.encode(), FORMATS["rss"].start.encode()
 HOSTILE = {
     "ampersands": (ROOT + b"<url><loc>" + b"&" * 400_000 + b"</loc></url>", "bare_ampersand"),
     "names": (ROOT + b"<url><loc>" + b"&a" * 100_000 + b"</loc></url>", "bare_ampersand"),
@@ -28,9 +31,23 @@ HOSTILE = {
     "children": (ROOT + b"<sitemap/>" * 29_000, "loc_missing"),
     "malformed": (ROOT + b"<url x></url>" + b"<url>" * 60_000, "entry_malformed"),
     "lines": (b"https://a.example/\n" + b"/\n" * 60_000, "relative_url"),
+    "one entry": (ROOT + b"<url>" + b"<loc>a</loc>" * 60_000 + b"</url>", "extras_cut"),
+    "one child": (INDEX + b"<sitemap>" + b"<loc>a</loc>" * 60_000 + b"</sitemap>", "extras_cut"),
+    "one item": (RSS + b"<item>" + b"<guid/>" * 100_000 + b"</item>", "extras_cut"),
+    "one loc": (ROOT + b"<url><loc>" + b"<a/>" * 200_000 + b"</loc></url>", "extras_cut"),
+    "one image": (
+        ROOT + b"<url><image>" + (b"<a>" + b"<a/>" * 64 + b"</a>") * 3000 + b"</image></url>",
+        "extras_cut",
+    ),
+    "salvaged child": (
+        INDEX + b"<sitemap x></sitemap><sitemap>" + b"<loc>a</loc>" * 10_000 + b"</sitemap>",
+        "several_locs",
+    ),
 }
 COUNTS = {"ampersands": 400_000, "names": 100_000, "entries": 46_000, "children": 29_000}
 COUNTS |= {"bytes": 1, "some bytes": 1, "malformed": 60_001, "lines": 60_000}
+COUNTS |= {"one entry": 1, "one child": 1, "one item": 1, "one loc": 1, "one image": 1}
+COUNTS |= {"salvaged child": 9_999}
 
 
 def read_in_steps(content: bytes) -> tuple[float, Counter[str]]:
@@ -121,3 +138,28 @@ def test_entries_of_many_parts_are_read_once_when_the_document_turns_out_malform
     urls = [url for result in reader.feed(text, final=True) for url in result.columns.urls]
     assert urls == [f"https://a.example/{number}" for number in [*range(3000), 0]]
     assert len(list(Urlset(FORMATS["urlset"].start, Tally()).feed(text))) > 3
+
+
+@pytest.mark.parametrize("step", [1000, 5000, 1 << 20])
+def test_of_an_entry_with_too_many_elements_the_first_ones_are_read(step: int):
+    link = '<xhtml:link hreflang="de" href="/de"/>'
+    entry = f"<url id='1'><loc>https://a.example/</loc>{'<a><b/></a>' * 1900}{link}</url>"
+    long = f"<url><loc>https://a.example/</loc>{'<a><b/></a>' * 2100}{link}</url>"
+    content = f"{ANNOUNCING}{entry}{long}{entry}</urlset>".encode()
+    document = read(content[at : at + step] for at in range(0, len(content), step))
+    assert document.urls == ["https://a.example/"] * 3
+    assert [extra and extra.keys() for extra in document.columns.extras] == [
+        {"alternates"},
+        None,
+        {"alternates"},
+    ]
+    assert document.problems == {"extras_cut": 1}
+
+
+def test_an_entry_of_an_index_has_at_most_so_many_children():
+    locs = "".join(f"<loc>https://a.example/{number}.xml</loc>" for number in range(MAX_LOCS + 5))
+    content = INDEX + f"<sitemap>{locs}</sitemap><sitemap>{locs[:34]}".encode()
+    for end in ("</sitemap></sitemapindex>", "</x>"):
+        children = [child.url for child in read(content + end.encode()).children]
+        assert children[:MAX_LOCS] == [f"https://a.example/{n}.xml" for n in range(MAX_LOCS)]
+        assert children[MAX_LOCS:] == ["https://a.example/0.xml"]

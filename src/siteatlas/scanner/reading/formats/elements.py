@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property, lru_cache
-from itertools import takewhile
+from itertools import islice, takewhile
 from typing import Any
 
 from lxml import etree
@@ -22,6 +22,8 @@ from siteatlas.scanner.reading.tally import Tally
 from siteatlas.scanner.reading.text_parts import split_text
 
 MAX_BYTES_WITHOUT_ELEMENT = 1024 * 1024
+# Of an entry, which is interpreted in one step: as many as 1,000 images with three fields each.
+MAX_ELEMENTS = 4000
 LONG_NAME = re.compile(r"<[^ \t\r\n<>/!?][^ \t\r\n<>/]{200}")
 # The parser repeats the namespace in the tag of each element. The blank in front, looked for last
 # because it is frequent, keeps a long word of `xmlns` from being searched to its end by each.
@@ -63,10 +65,14 @@ class ElementStream:
         return self._read_checked(text, final=final)
 
     def read_parts(self, text: str, *, final: bool = False) -> Iterator[list[etree._Element]]:
-        """The same part by part, each of which takes little time; the text splits no tag."""
+        """The same part by part, each of which takes little time; the text splits no tag.
+
+        Of an entry with very many elements only the first are kept, which counts as a problem.
+        """
         text = self._checked(text)
         for part, is_last in split_text(text, "<"):
-            yield self._read_checked(part, final=final and is_last)
+            # No variable: it would keep the elements from being freed by `forget`.
+            yield self._limit_size(self._read_checked(part, final=final and is_last))
             if self.error is not None:
                 return
 
@@ -116,6 +122,18 @@ class ElementStream:
             too_much = self._bytes_since_element > MAX_BYTES_WITHOUT_ELEMENT
             self.error = failure or (XmlLimits() if too_much else None)
         return elements
+
+    def _limit_size(self, entries: list[etree._Element]) -> list[etree._Element]:
+        """Drop what the first entry of a part contains behind its first elements.
+
+        The others began in the same part, which has not so many elements.
+        """
+        node = next(islice(entries[0].iter(), MAX_ELEMENTS, None), None) if entries else None
+        if node is not None:
+            self._tally.note(ProblemCode.EXTRAS_CUT)
+            with self._dictionary:
+                _drop_after(node, entries[0])
+        return entries
 
     @cached_property
     def _parser(self) -> etree.XMLPullParser:
@@ -250,6 +268,14 @@ def _has_too_many_attributes(text: str) -> bool:
 def _is_nested(element: etree._Element) -> bool:
     """Whether an XML element is inside another one of the same name."""
     return any(True for _ in element.iterancestors(element.tag))
+
+
+def _drop_after(node: etree._Element, entry: etree._Element) -> None:
+    """Remove all that an XML element contains behind the start of one of its descendants."""
+    del node[:]
+    while node is not entry and (parent := node.getparent()) is not None:
+        del parent[parent.index(node) + 1 :]
+        node = parent
 
 
 def _tag_patterns(*names: str) -> list[str]:

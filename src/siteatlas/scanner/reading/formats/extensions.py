@@ -29,9 +29,10 @@ REPEATED_FIELDS = frozenset({"tag", "category", "price", "content_segment_loc"})
 
 
 def read_extension(tag: str, element: etree._Element, extras: Extras, tally: Tally) -> None:
-    """Add one extension element of an entry to its extras; unknown ones are left out."""
-    if not extras:
-        tally.extras_left = MAX_EXTRAS_CHARS
+    """Add one extension element of an entry to its extras; unknown ones are left out.
+
+    Before the first one of an entry, `extras_left` of the tally must be set.
+    """
     reader = READERS.get(local_name(tag))
     if reader is not None:
         reader(element, extras, tally)
@@ -149,7 +150,7 @@ def _fields(element: etree._Element, tally: Tally, depth: int = 1) -> Extras:
             value = _truncate(text.strip(WHITE_SPACE) if text else "", tally)
         if value and name not in fields:
             fields[name] = value
-        for key, attribute in child.items():
+        for key, attribute in child.items() if tally.extras_left > 0 else ():
             fields.setdefault(f"{name}_{local_name(str(key))}", _truncate(str(attribute), tally))
     if repeated is not None:
         for name, children in repeated.items():

@@ -16,6 +16,8 @@ from siteatlas.scanner.reading.white_space import WHITE_SPACE
 
 UNFINISHED_CHARS = 256 * 1024
 MAX_CDATA_CHARS = 16 * 1024
+# The children that one entry of an index may have, all of which are read in one step.
+MAX_LOCS = 1000
 
 PREFIX = r"(?:[\w.-]{1,40}:)?"
 # A part of an image or a video is not a part of its page.
@@ -91,7 +93,8 @@ class Salvage:
 
     def _parse_entry(self, kind: str, segment: str, found: Salvaged) -> None:
         """Recover the values of one entry of a malformed sitemap from its text."""
-        locs = [decode(loc) for loc in LOC.findall(segment)]
+        texts = LOC.findall(segment)
+        locs = [decode(text) for text in texts[:MAX_LOCS]]
         if not locs:
             self._tally.skip(ProblemCode.ENTRY_MALFORMED, value=segment)
             return
@@ -101,7 +104,8 @@ class Salvage:
         self._tally.note(ProblemCode.ENTRY_SALVAGED, url=locs[0])
         locs = [loc for loc in locs if loc.strip(WHITE_SPACE)] or locs[:1]
         if len(locs) > 1:
-            self._tally.note(ProblemCode.SEVERAL_LOCS, len(locs) - 1, url=locs[0], value=locs[1])
+            more = len(locs) - 1 + max(len(texts) - MAX_LOCS, 0)
+            self._tally.note(ProblemCode.SEVERAL_LOCS, more, url=locs[0], value=locs[1])
         matches = [pattern.search(segment) for pattern in FIELDS]
         values = [match[1] if match else "" for match in matches]
         if kind == "sitemap":

@@ -17,6 +17,7 @@ from siteatlas.scanner.problem_codes import ProblemCode
 from siteatlas.scanner.reading.entries import LASTMODS, Entries, build_columns, fault_of_url
 from siteatlas.scanner.reading.formats.elements import (
     MAX_CACHED_TAG_CHARS,
+    MAX_ELEMENTS,
     ElementStream,
     local_name,
     name_of_root,
@@ -24,10 +25,15 @@ from siteatlas.scanner.reading.formats.elements import (
     text_of,
 )
 from siteatlas.scanner.reading.formats.entry_digests import EntryDigests, storable_digests
-from siteatlas.scanner.reading.formats.extensions import read_extension, says_deleted
+from siteatlas.scanner.reading.formats.extensions import (
+    MAX_EXTRAS_CHARS,
+    read_extension,
+    says_deleted,
+)
 from siteatlas.scanner.reading.formats.fast_path import FastPath
 from siteatlas.scanner.reading.formats.salvage import (
     ENTRY_WITH_LOC,
+    MAX_LOCS,
     UNFINISHED_CHARS,
     Salvage,
     Salvaged,
@@ -245,7 +251,8 @@ def _read_entry(element: etree._Element, tally: Tally) -> tuple[list[str], Extra
         tag = child.tag
         field = numbers[tag]
         if field < 0:
-            extras = {} if extras is None else extras
+            if extras is None:
+                extras, tally.extras_left = {}, MAX_EXTRAS_CHARS
             read_extension(tag, child, extras, tally)
         elif not values[field]:
             values[field] = (text_of(child) if not field and len(child) else child.text) or ""
@@ -264,6 +271,8 @@ def _is_deleted(values: Sequence[str], extras: Extras | None, tally: Tally) -> b
 
 def read_samples(root_tag: str, text: str) -> list[tuple[list[str], Extras | None]] | None:
     """What `_read_entry` returns for each entry in a text; None if anything in it is odd."""
+    if text.count("<") > MAX_ELEMENTS:
+        return None
     tally = Tally()
     stream = ElementStream(root_tag, ENTRIES, tally)
     # To the end of the document: only there does the parser report undeclared prefixes.
@@ -282,7 +291,7 @@ def _is_usual_entry(element: etree._Element) -> bool:
 
 
 def _read_children(elements: Iterable[etree._Element], tally: Tally) -> list[ChildLink]:
-    """The children of `<sitemap>` elements, one for each `<loc>`."""
+    """The children of `<sitemap>` elements, one for each `<loc>`, up to a limit."""
     rows = []
     for element in elements:
         fields = [(local_name(child.tag), text_of(child)) for child in element]
@@ -290,7 +299,7 @@ def _read_children(elements: Iterable[etree._Element], tally: Tally) -> list[Chi
         lastmod = next((text for name, text in fields if name == "lastmod"), "")
         if len(locs) > 1:
             tally.note(ProblemCode.SEVERAL_LOCS, len(locs) - 1, url=locs[0], value=locs[1])
-        rows += [(loc, lastmod) for loc in locs or [""]]
+        rows += [(loc, lastmod) for loc in locs[:MAX_LOCS] or [""]]
     return _build_children(rows, tally)
 
 
