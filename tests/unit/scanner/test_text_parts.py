@@ -7,12 +7,17 @@ from collections import Counter
 
 import pytest
 
-from siteatlas.errors import ScanError
+from siteatlas.errors import ScanError, XmlTokenTooLong
 from siteatlas.scanner.reading.document import DocumentReader, load_readers
 from siteatlas.scanner.reading.encoding import LENIENT_BYTES, TextDecoder
-from siteatlas.scanner.reading.formats.salvage import MAX_LOCS
+from siteatlas.scanner.reading.entries import MAX_URL_CHARS
+from siteatlas.scanner.reading.formats.salvage import (
+    MAX_ENCODED_URL_CHARS,
+    MAX_LOCS,
+    decode_url,
+)
 from siteatlas.scanner.reading.formats.urlset import Urlset
-from siteatlas.scanner.reading.repair import XmlRepair
+from siteatlas.scanner.reading.repair import HELD_CHARS, XmlRepair
 from siteatlas.scanner.reading.tally import Tally
 from siteatlas.scanner.reading.text_parts import DENSE_PART_CHARS, split_between_tags, split_text
 from tests.fixtures.documents import FORMATS, read
@@ -23,13 +28,15 @@ MAX_STEP_SECONDS = 0.03
 ROOT = FORMATS["urlset"].start.encode()
 INDEX, RSS = FORMATS["index"].start.encode(), FORMATS["rss"].start.encode()
 HOSTILE = {
-    "ampersands": (ROOT + b"<url><loc>" + b"&" * 400_000 + b"</loc></url>", "bare_ampersand"),
+    "ampersands": (ROOT + b"<url><loc>" + b"&" * 200_000 + b"</loc></url>", "bare_ampersand"),
     "names": (ROOT + b"<url><loc>" + b"&a" * 100_000 + b"</loc></url>", "bare_ampersand"),
     "bytes": (ROOT + b"<url><loc>" + b"\xff" * 100_000 + b"</loc></url>", "url_too_long"),
     "some bytes": (ROOT + b"<url><loc>" + b"\xffa" * 100_000 + b"</loc></url>", "url_too_long"),
     "entries": (ROOT + b"<url/>" * 46_000, "loc_missing"),
     "children": (ROOT + b"<sitemap/>" * 29_000, "loc_missing"),
     "malformed": (ROOT + b"<url x></url>" + b"<url>" * 60_000, "entry_malformed"),
+    "references": (ROOT + b"<url><loc>" + b"&lt;" * 250_000 + b"</loc></url>", "url_too_long"),
+    "numbers": (ROOT + b"<url><loc>" + b"&#60;" * 200_000 + b"</loc></url>", "url_too_long"),
     "lines": (b"https://a.example/\n" + b"/\n" * 60_000, "relative_url"),
     "one entry": (ROOT + b"<url>" + b"<loc>a</loc>" * 60_000 + b"</url>", "extras_cut"),
     "one child": (INDEX + b"<sitemap>" + b"<loc>a</loc>" * 60_000 + b"</sitemap>", "extras_cut"),
@@ -44,10 +51,10 @@ HOSTILE = {
         "several_locs",
     ),
 }
-COUNTS = {"ampersands": 400_000, "names": 100_000, "entries": 46_000, "children": 29_000}
+COUNTS = {"ampersands": 200_000, "names": 100_000, "entries": 46_000, "children": 29_000}
 COUNTS |= {"bytes": 1, "some bytes": 1, "malformed": 60_001, "lines": 60_000}
 COUNTS |= {"one entry": 1, "one child": 1, "one item": 1, "one loc": 1, "one image": 1}
-COUNTS |= {"salvaged child": 9_999}
+COUNTS |= {"salvaged child": 9_999, "references": 1, "numbers": 1}
 
 
 def read_in_steps(content: bytes) -> tuple[float, Counter[str]]:
@@ -100,6 +107,21 @@ def test_a_text_of_brackets_is_held_no_longer_than_any_other():
     repair = XmlRepair(Tally())
     assert repair.feed("]" * 1000) == ""
     assert repair.feed(">") == "]" * 1000 + ">"
+
+
+def test_what_is_held_is_limited_after_its_repair_which_may_be_longer():
+    repair = XmlRepair(Tally())
+    assert repair.feed("&" * (HELD_CHARS // 5)) == ""
+    with pytest.raises(XmlTokenTooLong):
+        repair.feed("&" * 100)
+
+
+def test_references_in_a_url_are_replaced_however_many_blanks_are_around_it():
+    url = "https://a.example/?a&lt;b"
+    assert decode_url(url + " " * MAX_ENCODED_URL_CHARS) == "https://a.example/?a<b"
+    assert decode_url(url * MAX_ENCODED_URL_CHARS) == url * MAX_ENCODED_URL_CHARS
+    longest = "&#1114111;" * MAX_URL_CHARS
+    assert len(decode_url(longest)) == MAX_URL_CHARS
 
 
 def test_invalid_bytes_are_read_alike_alone_and_in_a_row():

@@ -58,8 +58,8 @@ class XmlRepair:
         # Mended before it is held: all that is held would take too long at once.
         cut = len(text) if final else _end_of_whole_tokens(text)
         self._unmended = text[cut:]
-        self._held_chars += cut
         text = self.mend(text[:cut] if self._unmended else text)
+        self._held_chars += len(text)
         if self._held:
             text = self._held + text
         cut = len(text) if final else text.rfind(">") + 1

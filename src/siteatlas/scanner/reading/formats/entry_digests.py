@@ -15,7 +15,7 @@ from itertools import compress, repeat
 from xxhash import xxh3_64_intdigest
 
 from siteatlas.scanner.events import RecognizedEntries
-from siteatlas.scanner.reading.formats.salvage import decode
+from siteatlas.scanner.reading.formats.salvage import decode_url
 from siteatlas.scanner.reading.tally import Extras
 from siteatlas.scanner.reading.white_space import WHITE_SPACE
 from siteatlas.scanner.scan_memory import KnownEntries
@@ -90,7 +90,7 @@ def _locs(text: str) -> list[str]:
     """The URLs of the entries of a chunk. A pattern would take as long as reading the entries."""
     urls = [part[: part.find("<")] for part in text.split(LOC)[1:]]
     if "&" in text:
-        urls = [decode(url) for url in urls]
+        urls = [decode_url(url) for url in urls]
     # One look at all of them: few documents have blanks around their URLs.
     if "".join(urls).split() == ["".join(urls)]:
         return urls

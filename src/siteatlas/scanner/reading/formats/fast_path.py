@@ -29,7 +29,7 @@ from siteatlas.scanner.reading.formats.fast_path_sections import (
 )
 from siteatlas.scanner.reading.formats.fast_path_templates import ReadSamples, Templates
 from siteatlas.scanner.reading.formats.fast_path_whole import ANY_LOC, MAX_MISSES, WholeEntries
-from siteatlas.scanner.reading.formats.salvage import decode
+from siteatlas.scanner.reading.formats.salvage import decode_url
 from siteatlas.scanner.reading.tally import RawEntries
 from siteatlas.scanner.reading.white_space import ANY_XML_WHITE_SPACE
 
@@ -131,7 +131,7 @@ class FastPath:
             return None
         locs, lastmods, changefreqs, priorities = (columns[name] for name in USUAL_ORDER)
         if "&" in chunk:
-            locs = [decode(loc) for loc in locs]
+            locs = [decode_url(loc) for loc in locs]
         return RawEntries(locs, lastmods, changefreqs, priorities, extras)
 
 

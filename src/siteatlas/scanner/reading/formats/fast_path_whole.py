@@ -21,7 +21,7 @@ from siteatlas.scanner.reading.formats.fast_path_extras import (
 from siteatlas.scanner.reading.formats.fast_path_layout import Layout, Slots, entry_pattern
 from siteatlas.scanner.reading.formats.fast_path_order import EXTRAS, order_of_first_entry
 from siteatlas.scanner.reading.formats.fast_path_sections import CDATA_START
-from siteatlas.scanner.reading.formats.salvage import decode
+from siteatlas.scanner.reading.formats.salvage import decode_url
 from siteatlas.scanner.reading.tally import Extras, RawEntries
 from siteatlas.scanner.reading.white_space import XML_WHITE_SPACE
 
@@ -133,7 +133,7 @@ class WholeEntries:
             if is_plain and locs.count("&") == locs.count("&amp;"):
                 entries.locs = locs.replace("&amp;", "&").split("\n")
             else:
-                entries.locs = [decode(loc) for loc in entries.locs]
+                entries.locs = [decode_url(loc) for loc in entries.locs]
                 is_plain = False
         return is_plain
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from itertools import islice, pairwise
 
 from siteatlas.scanner.problem_codes import ProblemCode
+from siteatlas.scanner.reading.entries import MAX_URL_CHARS
 from siteatlas.scanner.reading.tally import Tally
 from siteatlas.scanner.reading.white_space import WHITE_SPACE
 
@@ -25,6 +26,8 @@ OWN_PREFIX = r"(?!(?:image|video|news|mobile|xhtml):)" + PREFIX
 COMMENT_START, COMMENT_END = "<!--", "-->"
 CDATA_START, CDATA_END = "<![CDATA[", "]]>"
 MAX_CODE_POINT = 0x10FFFF
+# Repairs leave no reference that is longer than `&#1114111;`.
+MAX_ENCODED_URL_CHARS = 10 * MAX_URL_CHARS
 MAX_DIGITS = 12
 ENTRY_START = re.compile(rf"<{OWN_PREFIX}(url|sitemap)(?=[\s/>])", re.IGNORECASE)
 ENTRY_END = re.compile(
@@ -94,7 +97,7 @@ class Salvage:
     def _parse_entry(self, kind: str, segment: str, found: Salvaged) -> None:
         """Recover the values of one entry of a malformed sitemap from its text."""
         texts = LOC.findall(segment)
-        locs = [decode(text) for text in texts[:MAX_LOCS]]
+        locs = [decode_url(text) for text in texts[:MAX_LOCS]]
         if not locs:
             self._tally.skip(ProblemCode.ENTRY_MALFORMED, value=segment)
             return
@@ -172,6 +175,15 @@ def decode(text: str) -> str:
     if text.count("&") == text.count("&amp;"):
         return text.replace("&amp;", "&")
     return REFERENCE.sub(_decode_reference, text)
+
+
+def decode_url(text: str) -> str:
+    """Like `decode`, unless the URL is too long anyway, since many references take long."""
+    if len(text) > MAX_ENCODED_URL_CHARS:
+        text = text.strip(WHITE_SPACE)
+        if len(text) > MAX_ENCODED_URL_CHARS:
+            return text
+    return decode(text)
 
 
 def _decode_reference(match: re.Match[str]) -> str:
