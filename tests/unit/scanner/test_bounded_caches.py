@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
+from siteatlas.scanner.reading.formats.fast_path import FastPath
 from siteatlas.scanner.reading.lastmod_text import listed_texts
 from tests.fixtures.documents import NAMESPACE, ReadDocument, read, urlset
 
@@ -70,3 +71,24 @@ def test_a_long_namespace_ends_a_document():
     assert document.error_code == "xml_limits"
     assert read(urlset(f"{entry}<a xmlns:n = '{'n' * 2000}'/>")).error_code == "xml_limits"
     assert read(urlset(f"{entry}<a n='{'n' * 2000}'/>")).error_code is None
+
+
+def entry_with_section(number: int) -> str:
+    """An entry with CDATA in a tag that no other entry has, whose name has only letters."""
+    name = "".join(chr(ord("a") + int(digit)) for digit in str(number))
+    tag = name.ljust(200, "x")
+    return f"<url><loc>http://a.example/{number}</loc><{tag}><![CDATA[x]]></{tag}></url>"
+
+
+def test_an_open_document_does_not_keep_the_names_of_all_tags_with_cdata():
+    fast_path = FastPath()
+    plain = "<url><loc>http://a.example/</loc></url>"
+    fast_path.feed(plain)
+    tracemalloc.start()
+    for start in range(0, 2000, 20):
+        fast_path.feed("".join(map(entry_with_section, range(start, start + 20))) + plain)
+        fast_path.rest = ""
+    gc.collect()
+    taken, _peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert taken < 30 * KIB

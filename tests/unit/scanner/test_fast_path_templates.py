@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from siteatlas.scanner.reading.formats.fast_path_templates import Templates
+from siteatlas.scanner.reading.formats.fast_path_templates import MAX_SAMPLE_CHARS, Templates
 from siteatlas.scanner.reading.formats.urlset import read_samples
 from siteatlas.scanner.reading.tally import Extras
 from tests.fixtures.reading_paths import ANNOUNCING, DATE, PATH, URL, columns_of, escaped
@@ -146,3 +146,13 @@ def test_entries_that_all_differ_are_left_to_the_parser():
     assert found.read("".join(texts[:50])) is not None
     assert found.read("".join(texts)) is None
     assert sum(sample.count("</url>") for sample in samples) == 50
+
+
+def test_a_document_with_ever_new_markup_leaves_the_templates_at_a_megabyte():
+    found, samples = templates()
+    for number in range(40):
+        entry = f"<url>{LOC}<a b='{'x' * 60_000}{number}'/></url>".format(number)
+        if found.read(entry) is None:
+            break
+    assert MAX_SAMPLE_CHARS < sum(map(len, samples)) < MAX_SAMPLE_CHARS + 61_000
+    assert found.read(f"<url>{LOC}</url>") is None

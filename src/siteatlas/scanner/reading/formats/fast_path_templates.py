@@ -23,6 +23,8 @@ from siteatlas.scanner.reading.tally import Extras, RawEntries
 MAX_CHARS = 72 * 1024
 # A template costs more than reading an entry, so that there must be fewer of them than entries.
 FREE_TEMPLATES, ENTRIES_PER_TEMPLATE = 64, 8
+# Templates are kept as long as the document is read, with the markup that they are for.
+MAX_SAMPLE_CHARS = 1024 * 1024
 BETWEEN = "\x00"
 ENTRY_BETWEEN = f"{BETWEEN}url"
 INSTRUCTION = "<?"
@@ -74,10 +76,13 @@ class Templates:
         # By the markup of an entry, and by its markup and the indexes of empty values.
         self._templates: dict[str | tuple[str, tuple[int, ...]], Template | None] = {}
         self._entries = 0
+        self._sample_chars = 0
 
     def read(self, text: str) -> RawEntries | None:
         """The entries of a text; None if the strict parser must read it."""
-        parts = _take_apart(text) if len(text) <= MAX_CHARS else None
+        if len(text) > MAX_CHARS or self._sample_chars > MAX_SAMPLE_CHARS:
+            return None
+        parts = _take_apart(text)
         if parts is None:
             return None
         self._entries += len(parts.markups)
@@ -123,6 +128,7 @@ class Templates:
     def _learn(self, samples: Mapping[Any, str]) -> None:
         """Make the templates of these samples, with one run of the strict parser for all."""
         self._templates.update(dict.fromkeys(samples))
+        self._sample_chars += sum(map(len, samples.values()))
         limit = FREE_TEMPLATES + self._entries / ENTRIES_PER_TEMPLATE
         if not samples or len(self._templates) > limit:
             return

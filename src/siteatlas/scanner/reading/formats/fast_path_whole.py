@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import compress
+from itertools import compress, islice
 
 from siteatlas.scanner.reading.entries import PLAIN_URL
 from siteatlas.scanner.reading.formats.fast_path_columns import column_of, has_section_end
@@ -30,7 +30,9 @@ MAX_TIMES_LEARNED = 8
 MAX_MISSES = 2
 MAX_LEARNED_CHARS = 64 * 1024
 ANY_LOC = r"[^<]*+"
-SECTION_TAG = re.compile(r"<([a-z_:]++)[^<>]*+>\s*+<!\[CDATA\[")
+# No layout has more or longer ones.
+MAX_SECTIONS = 64
+SECTION_TAG = re.compile(r"<([a-z_:]{1,48}+)[^<>]*+>\s*+<!\[CDATA\[")
 
 
 class WholeEntries:
@@ -82,8 +84,10 @@ class WholeEntries:
 
     def learn_sections(self, text: str) -> None:
         """Learn which tags of a text have CDATA."""
-        if CDATA_START in text:
-            self._sections |= frozenset(SECTION_TAG.findall(text, 0, MAX_LEARNED_CHARS))
+        if CDATA_START in text and len(self._sections) < MAX_SECTIONS:
+            names = SECTION_TAG.findall(text, 0, MAX_LEARNED_CHARS)
+            known = dict.fromkeys([*self._sections, *names])
+            self._sections = frozenset(islice(known, MAX_SECTIONS))
 
     def _learn(self, text: str) -> Layout | None:
         """The layout of the entries in a text without sections; None if there is no pattern."""
