@@ -16,6 +16,7 @@ from siteatlas.net.client import HttpClient
 from siteatlas.net.egress import EgressPolicy
 from siteatlas.net.politeness import Politeness
 from siteatlas.scanner.analyzer import ScanOptions
+from siteatlas.scanner.crawl.crawl import Crawl
 from siteatlas.scanner.crawl.origin_search import MAX_GUESSES
 from siteatlas.scanner.discovery.origins import candidate_origins
 from siteatlas.scanner.discovery.probes import probe_random_path
@@ -28,6 +29,7 @@ from siteatlas.scanner.events import (
     SiteResolved,
 )
 from siteatlas.scanner.reading.document import load_readers
+from siteatlas.scanner.scan_memory import ScanMemory
 from tests.fixtures.documents import urlset_of
 from tests.fixtures.scans import record_scan
 
@@ -199,6 +201,19 @@ async def longest_block(work: Awaitable[object]) -> float:
     ticks.append(time.perf_counter())
     times: list[float] = list(map(sub, ticks[1:], ticks))
     return max(times) / sum(times)
+
+
+@pytest.mark.slow
+async def test_thousands_of_sitemap_lines_do_not_block_the_event_loop():
+    async def ignore(_event: object) -> None:
+        """Nothing is to be done with events."""
+
+    base = parse_site("https://a.example")
+    urls = [f"/{'a/' * 8}{number}.xml" for number in range(5000)]
+    crawl = Crawl(base, ScanOptions(max_documents=10_000), ScanMemory(), ignore)
+    work = crawl.add_all(urls, base, DiscoveryMethod.ROBOTS_TXT)
+    assert await longest_block(work) < 0.2
+    assert crawl.frontier.documents_left == 5000
 
 
 @pytest.mark.slow

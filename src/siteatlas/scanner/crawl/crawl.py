@@ -92,12 +92,28 @@ class Crawl:
         self, url: str, base: WebAddress, method: DiscoveryMethod, *, may_be_page: bool = False
     ) -> bool:
         """Queue an address given by the site or a user; False if it is invalid or not queued."""
-        try:
-            address = parse_url(url, base.url)
-        except AddressError as error:
-            await self._refuse(
-                CandidateJudged(storable(url, MAX_SHOWN_CHARS), method, Verdict.REJECTED), error
-            )
+        address = _parse_link(url, base.url)
+        return await self._add_parsed(url, address, method, may_be_page=may_be_page)
+
+    async def add_all(self, urls: Iterable[str], base: WebAddress, method: DiscoveryMethod) -> None:
+        """Queue addresses given by the site; a robots.txt may list thousands of them."""
+        links = _parse_links(map(ChildLink, urls), base.url)
+        async for chunk in fair_loop().time_slices(links):
+            for link, address in chunk:
+                await self._add_parsed(link.url, address, method)
+
+    async def _add_parsed(
+        self,
+        url: str,
+        address: WebAddress | AddressError,
+        method: DiscoveryMethod,
+        *,
+        may_be_page: bool = False,
+    ) -> bool:
+        """Queue a given address, or report that it is invalid; whether it was queued."""
+        if isinstance(address, AddressError):
+            judged = CandidateJudged(storable(url, MAX_SHOWN_CHARS), method, Verdict.REJECTED)
+            await self._refuse(judged, address)
             return False
         self.frontier.hosts.name(address.host)
         return await self.add_candidate(CrawlCandidate(address, method, may_be_page=may_be_page))
@@ -312,15 +328,15 @@ class Crawl:
 def _parse_links(
     children: Iterable[ChildLink], parent_url: str
 ) -> Iterator[Sequence[tuple[ChildLink, WebAddress | AddressError]]]:
-    """The children with their addresses, or the error of each, in chunks."""
+    """The links with their addresses, or the error of each, in chunks."""
     links = iter(children)
     while chunk := tuple(islice(links, LINKS_PER_CHUNK)):
-        yield [(child, _parse_link(child, parent_url)) for child in chunk]
+        yield [(child, _parse_link(child.url, parent_url)) for child in chunk]
 
 
-def _parse_link(child: ChildLink, parent_url: str) -> WebAddress | AddressError:
-    """The address of a child of a sitemap index, or the error if it is invalid."""
+def _parse_link(url: str, base_url: str) -> WebAddress | AddressError:
+    """The address of a listed URL, or the error if it is invalid."""
     try:
-        return parse_url(child.url, parent_url)
+        return parse_url(url, base_url)
     except AddressError as error:
         return error

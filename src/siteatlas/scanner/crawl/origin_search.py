@@ -93,7 +93,7 @@ class OriginSearch:
         if not self._is_done:
             await self._try_common_paths(home)
         if home is not None and not self._is_done:
-            await self._add_all(home.feeds, home.base, DiscoveryMethod.HTML_LINK)
+            await self._crawl.add_all(home.feeds, home.base, DiscoveryMethod.HTML_LINK)
             await self._crawl_queued()
 
     @property
@@ -120,17 +120,10 @@ class OriginSearch:
         if path is not None:
             may_be_page = not names_document(path)
             await self._crawl.add(path, self._base, method, may_be_page=may_be_page)
-        await self._add_all(self._options.manual_documents, self._base, method)
+        await self._crawl.add_all(self._options.manual_documents, self._base, method)
         if self._options.robots_sitemaps:
-            await self._add_all(self._sitemaps, self._base, DiscoveryMethod.ROBOTS_TXT)
+            await self._crawl.add_all(self._sitemaps, self._base, DiscoveryMethod.ROBOTS_TXT)
         await self._crawl_queued()
-
-    async def _add_all(
-        self, urls: Iterable[str], base: WebAddress, method: DiscoveryMethod
-    ) -> None:
-        """Queue these URLs of the site as candidates of the crawl."""
-        for url in urls:
-            await self._crawl.add(url, base, method)
 
     async def _fetch_home(self) -> HomePage | None:
         """The home page, if robots.txt allows it; raises if the site does not respond at all."""
@@ -155,8 +148,8 @@ class OriginSearch:
 
     async def _read_links(self, home: HomePage) -> None:
         """Read the sitemaps that the home page links to in its headers and tags."""
-        await self._add_all(home.header_links, home.base, DiscoveryMethod.HTTP_HEADER)
-        await self._add_all(home.page_links, home.base, DiscoveryMethod.HTML_LINK)
+        await self._crawl.add_all(home.header_links, home.base, DiscoveryMethod.HTTP_HEADER)
+        await self._crawl.add_all(home.page_links, home.base, DiscoveryMethod.HTML_LINK)
         await self._crawl_queued()
 
     async def _try_common_paths(self, home: HomePage | None) -> None:
