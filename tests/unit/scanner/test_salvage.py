@@ -66,6 +66,15 @@ def test_many_sections_without_an_end_take_little_time(token):
     assert time.process_time() - started < 2
 
 
+@pytest.mark.slow
+def test_what_is_kept_of_a_long_entry_is_searched_once():
+    long = "<url>" + "<![CDATA[<loc>]]>" * 14_000 + "</url>"
+    content = urlset(BROKEN + long * 4)
+    started = time.process_time()
+    read(content[at : at + 4096] for at in range(0, len(content), 4096))
+    assert time.process_time() - started < 0.8
+
+
 @pytest.mark.parametrize("chunk_bytes", [*CHUNKINGS, 29, 150])
 def test_the_urls_of_videos_neither_repeat_nor_lose_entries_of_a_malformed_document(chunk_bytes):
     video = "<video:video><video:url>https://v.example/</video:url></video:video>"

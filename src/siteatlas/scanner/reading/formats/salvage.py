@@ -77,9 +77,11 @@ class Salvage:
 
     def feed(self, text: str, *, final: bool = False) -> Salvaged:
         """The entries of this text, which splits no tag, but those that were read before."""
-        text = self._sections.feed(self._unfinished, text, final=final)
-        text = self._without_done(text) if self._done else text
-        starts = list(ENTRY_START.finditer(text))
+        searched = len(self._unfinished)
+        text = self._unfinished + self._sections.feed(text, final=final)
+        if self._done and (end := self._end_of_done(text, searched)):
+            text, searched = text[end:], 0
+        starts = _entry_starts(text, searched)
         end = len(text) if final or not starts else starts.pop().start()
         self._unfinished = "" if final else text[end:][-UNFINISHED_CHARS:]
         edges = [match.start() for match in starts] + [end]
@@ -88,11 +90,11 @@ class Salvage:
             self._parse_entry(match[1].lower(), text[start:stop], found)
         return found
 
-    def _without_done(self, text: str) -> str:
-        """The text after the entries that were read before, or after those that end in it."""
-        ends = [end.end() for end in islice(ENTRY_END.finditer(text), self._done)]
+    def _end_of_done(self, text: str, searched: int) -> int:
+        """The end of the last entry that was read before, of those that end in this text; or 0."""
+        ends = [end.end() for end in islice(ENTRY_END.finditer(text, searched), self._done)]
         self._done -= len(ends)
-        return text[ends[-1] :] if ends else text
+        return ends[-1] if ends else 0
 
     def _parse_entry(self, kind: str, segment: str, found: Salvaged) -> None:
         """Recover the values of one entry of a malformed sitemap from its text."""
@@ -117,6 +119,15 @@ class Salvage:
             found.pages.append((locs[0], *values))
 
 
+def _entry_starts(text: str, searched: int) -> list[re.Match[str]]:
+    """The starts of the entries in a text of which the first part was searched before.
+
+    In that part, only the first tag can be one.
+    """
+    known = ENTRY_START.match(text) if searched else None
+    return [*([known] if known else ()), *ENTRY_START.finditer(text, searched)]
+
+
 class _Sections:
     """Takes comments and CDATA sections out of the text of a broken document.
 
@@ -128,13 +139,10 @@ class _Sections:
         self._in_comment = False
         self._open_cdata = ""
 
-    def feed(self, before: str, text: str, *, final: bool) -> str:
-        """What is left over from earlier text and the new text, without sections."""
-        if self._in_comment:
-            kept = [before]
-        else:
-            text, kept = before + self._open_cdata + text, []
-        self._open_cdata = ""
+    def feed(self, text: str, *, final: bool) -> str:
+        """The text without sections, except for one that may go on in the next text."""
+        text, self._open_cdata = self._open_cdata + text, ""
+        kept: list[str] = []
         position = self._end_of_comment(text, 0) if self._in_comment else 0
         while start := SECTION_START.search(text, position):
             kept.append(text[position : start.start()])
