@@ -37,6 +37,10 @@ HOSTILE = {
     "malformed": (ROOT + b"<url x></url>" + b"<url>" * 60_000, "entry_malformed"),
     "references": (ROOT + b"<url><loc>" + b"&lt;" * 250_000 + b"</loc></url>", "url_too_long"),
     "numbers": (ROOT + b"<url><loc>" + b"&#60;" * 200_000 + b"</loc></url>", "url_too_long"),
+    "undefined bytes": (
+        b'<?xml version="1.0" encoding="windows-1252"?>' + ROOT + b"\x81" * 100_000 + b"<url/>",
+        "loc_missing",
+    ),
     "lines": (b"https://a.example/\n" + b"/\n" * 60_000, "relative_url"),
     "one entry": (ROOT + b"<url>" + b"<loc>a</loc>" * 60_000 + b"</url>", "extras_cut"),
     "one child": (INDEX + b"<sitemap>" + b"<loc>a</loc>" * 60_000 + b"</sitemap>", "extras_cut"),
@@ -54,7 +58,7 @@ HOSTILE = {
 COUNTS = {"ampersands": 200_000, "names": 100_000, "entries": 46_000, "children": 29_000}
 COUNTS |= {"bytes": 1, "some bytes": 1, "malformed": 60_001, "lines": 60_000}
 COUNTS |= {"one entry": 1, "one child": 1, "one item": 1, "one loc": 1, "one image": 1}
-COUNTS |= {"salvaged child": 9_999, "references": 1, "numbers": 1}
+COUNTS |= {"salvaged child": 9_999, "references": 1, "numbers": 1, "undefined bytes": 1}
 
 
 def read_in_steps(content: bytes) -> tuple[float, Counter[str]]:
@@ -136,7 +140,10 @@ def test_invalid_bytes_are_read_alike_alone_and_in_a_row():
     assert spaced[300::2][: len(expected)] == expected
 
 
-@pytest.mark.parametrize(("charset", "codec"), [(None, "utf-8"), ("shift_jis", "shift_jis")])
+@pytest.mark.parametrize(
+    ("charset", "codec"),
+    [(None, "utf-8"), ("shift_jis", "shift_jis"), ("windows-1252", "windows-1252")],
+)
 def test_parts_of_invalid_bytes_give_the_text_of_all_of_them(charset: str | None, codec: str):
     data = ("<a>" + "\u00e4\u65e5" * 9_000).encode() + b"\xe4 \x81" * 9_000
     whole = data.decode(codec, LENIENT_BYTES)

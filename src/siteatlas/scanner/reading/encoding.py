@@ -95,15 +95,6 @@ class TextDecoder:
         """The text of these bytes; with `final`, also of those still buffered."""
         return "".join(text for text, _ in self.decode_parts(data, final=final))
 
-    def _decode_after_head(self, data: bytes, *, final: bool) -> str:
-        """The text of bytes of a document whose encoding was chosen."""
-        if self._instead is not None and not data.isascii():
-            self._utf8_seen = True
-        text = self._decode(data, final)
-        if final and self._instead is not None and self._utf8_seen:
-            self._tally.note(ProblemCode.ENCODING_LIE)
-        return text
-
     def decode_parts(self, data: bytes, *, final: bool = False) -> Iterator[tuple[str, bool]]:
         """The text of these bytes in one part, or in several if invalid bytes are found.
 
@@ -116,17 +107,44 @@ class TextDecoder:
                 return
             data, self._head = self._head, None
             data = data[self._choose(data) :]
+        if self._instead is not None:
+            begun = self._decoder.getstate()[0]
+            try:
+                parts = iter([(self._decode_as_utf8(data, final), True)])
+            except UnicodeDecodeError:
+                self._use_declared(self._instead)
+                parts = self._decode_chosen(begun + data, final)
+        else:
+            parts = self._decode_chosen(data, final)
+        yield from parts
+
+    def _decode_chosen(self, data: bytes, final: bool) -> Iterator[tuple[str, bool]]:
+        """The parts of the text of bytes whose encoding is certain."""
         text = ""
-        # Not split while it is open whether the text is UTF-8 instead of the declared encoding.
-        is_whole = self._instead is not None or (data.isascii() and not self._is_lenient)
+        is_whole = data.isascii() and not self._is_lenient
         size = len(data) or 1 if is_whole else LENIENT_PART_BYTES
         last = max(len(data) - 1, 0) // size * size
         for start in range(0, last, size):
-            text += self._decode_after_head(data[start : start + size], final=False)
+            text += self._decode(data[start : start + size], final=False)
             if self._is_lenient:
                 yield text, False
                 text = ""
-        yield text + self._decode_after_head(data[last:], final=final), True
+        yield text + self._decode(data[last:], final), True
+
+    def _decode_as_utf8(self, data: bytes, final: bool) -> str:
+        """Decode bytes of a document that declares another encoding but may be UTF-8."""
+        self._utf8_seen = self._utf8_seen or not data.isascii()
+        text = self._decoder.decode(data, final)
+        if final and self._utf8_seen:
+            self._tally.note(ProblemCode.ENCODING_LIE)
+        return text
+
+    def _use_declared(self, codec: str) -> None:
+        """Decode the rest of the document as it declares, since it is not UTF-8."""
+        self._tally.note(ProblemCode.ENCODING_NOT_UTF8, value=codec)
+        self._decoder = _decoder(codec)
+        self._decoder.errors = LENIENT_BYTES
+        self._instead = None
 
     @property
     def _is_lenient(self) -> bool:
@@ -139,12 +157,6 @@ class TextDecoder:
         try:
             return self._decoder.decode(data, final)
         except UnicodeDecodeError:
-            if self._instead is not None:
-                self._tally.note(ProblemCode.ENCODING_NOT_UTF8, value=self._instead)
-                self._decoder = _decoder(self._instead)
-                self._decoder.errors = LENIENT_BYTES
-                self._instead = None
-                return self._decoder.decode(state[0] + data, final)
             self._tally.note(ProblemCode.ENCODING_LIE)
             self._decoder.errors = self._lenient
             # A decoder that fails keeps the escape sequences that it has read until then.
