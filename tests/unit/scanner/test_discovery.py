@@ -18,6 +18,7 @@ from siteatlas.net.politeness import Politeness
 from siteatlas.scanner.analyzer import ScanOptions
 from siteatlas.scanner.crawl.crawl import Crawl
 from siteatlas.scanner.crawl.origin_search import MAX_GUESSES
+from siteatlas.scanner.discovery.home_page import fetch_home_page
 from siteatlas.scanner.discovery.origins import candidate_origins
 from siteatlas.scanner.discovery.probes import probe_random_path
 from siteatlas.scanner.discovery.well_known import USUAL_PATHS, Cms, guessed_paths
@@ -201,6 +202,16 @@ async def longest_block(work: Awaitable[object]) -> float:
     ticks.append(time.perf_counter())
     times: list[float] = list(map(sub, ticks[1:], ticks))
     return max(times) / sum(times)
+
+
+@pytest.mark.slow
+async def test_a_long_home_page_does_not_block_the_event_loop(site):
+    site.pages["/"] = '<link rel="sitemap" href="/map.xml">' + "<b a=1 b=2>" * 23_000
+    policy = EgressPolicy.from_text(site.host_port)
+    async with HttpClient(policy, Politeness(0, 2), user_agent="tests") as client:
+        reading = asyncio.ensure_future(fetch_home_page(client, parse_site(site.base)))
+        assert await longest_block(reading) < 0.5
+    assert reading.result().page_links == ("/map.xml",)
 
 
 @pytest.mark.slow

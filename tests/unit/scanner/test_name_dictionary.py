@@ -13,7 +13,7 @@ from siteatlas.scanner.reading import name_dictionary
 from siteatlas.scanner.reading.document import DocumentReader
 from siteatlas.scanner.reading.formats.name_limits import MAX_SKIPPED_CHARS
 from siteatlas.scanner.reading.name_dictionary import NameDictionary
-from siteatlas.scanner.reading.web_page import tags_of, title_of
+from siteatlas.scanner.reading.web_page import read_page
 from tests.fixtures.documents import FORMATS, ReadDocument, read
 
 OUT_OF_MEMORY = 2
@@ -119,8 +119,8 @@ def test_a_full_dictionary_is_that_of_one_document_only():
 def test_a_web_page_leaves_no_names_in_the_dictionary_of_the_thread():
     page = "<html fresh=1><title>A shop</title><link rel=sitemap href=/x.xml><stranger></html>"
     with NameDictionary():
-        assert title_of(page) == "A shop"
-        assert [tag.attributes["href"] for tag in tags_of(page, "link")] == ["/x.xml"]
+        assert read_page(page).title == "A shop"
+        assert [tag.attributes["href"] for tag in read_page(page, "link").tags] == ["/x.xml"]
         assert read(page.encode()).error_code == "html_instead"
         # lxml makes one as soon as it parses anything.
         assert name_dictionary.LXML_KEY not in name_dictionary._thread_values()

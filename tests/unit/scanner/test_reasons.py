@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from aiohttp import web
 
-from siteatlas.scanner.reading.web_page import error_of_page, title_of
+from siteatlas.scanner.reading.web_page import error_of_page, read_page
 from tests.fixtures.raw_server import Connection, RawServer
 from tests.fixtures.scans import record_scan
 from tests.unit.scanner.conftest import QUICK
@@ -112,7 +112,7 @@ def test_a_page_is_named_by_its_title_made_safe():
     assert error.code == "html_instead"
     assert "“A <b> [31m shop xxxx" in error.message
     assert len(error.message) < 200
-    assert title_of("<title></title>") == ""
+    assert read_page("<title></title>").title == ""
 
 
 @pytest.mark.slow

@@ -5,6 +5,7 @@ Looks at the start of the page only. HTML and `Link` headers are read by lxml an
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,9 +17,11 @@ from siteatlas.net.response import Response
 from siteatlas.scanner.discovery.well_known import Cms, hints_in
 from siteatlas.scanner.reading.body import Body, BodyLimits
 from siteatlas.scanner.reading.tally import Tally
-from siteatlas.scanner.reading.web_page import Tag, is_challenge, tags_of
+from siteatlas.scanner.reading.web_page import Tag, read_page
 
 MAX_PAGE_BYTES = 256 * 1024
+# A longer page is read in a thread, since its tags may take tens of milliseconds.
+CHARS_READ_AT_ONCE = 8 * 1024
 MAX_LINKS = 20
 COMMENT = re.compile(r"<!--.*?(?:-->|\Z)", re.DOTALL)
 FEED_TYPES = frozenset({"application/rss+xml", "application/atom+xml"})
@@ -43,7 +46,10 @@ async def fetch_home_page(client: HttpClient, base: WebAddress) -> HomePage:
         error = response.error()
         if error is not None:
             raise error
-        return read_home_page(response, await _read_start(response))
+        text = await _read_start(response)
+        if len(text) <= CHARS_READ_AT_ONCE:
+            return read_home_page(response, text)
+        return await asyncio.to_thread(read_home_page, response, text)
 
 
 async def _read_start(response: Response) -> str:
@@ -61,7 +67,7 @@ async def _read_start(response: Response) -> str:
 
 def read_home_page(response: Response, text: str) -> HomePage:
     """Read the headers and the text of a home page."""
-    tags = tags_of(text, "link", "base")
+    tags, _title, is_challenge = read_page(text, "link", "base")
     headers = "\n".join(
         [*response.headers, *(v for h in TELLING_HEADERS for v in response.header_values(h))]
     )
@@ -71,7 +77,7 @@ def read_home_page(response: Response, text: str) -> HomePage:
         page_links=links_of_page(tags, "sitemap"),
         feeds=links_of_page(tags, "alternate")[:1],
         hints=hints_in(COMMENT.sub("", text)) | hints_in(headers),
-        is_challenge=is_challenge(text),
+        is_challenge=is_challenge,
     )
 
 

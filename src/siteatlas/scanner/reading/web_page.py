@@ -49,6 +49,18 @@ class Tag(NamedTuple):
         return sum(len(name) + len(value) for name, value in self.attributes.items())
 
 
+class WebPage(NamedTuple):
+    """Some tags of a page in their order, except those that are too long, and its title.
+
+    The title is empty if there is none. `is_challenge` if the page asks visitors to prove that they
+    are human.
+    """
+
+    tags: list[Tag]
+    title: str
+    is_challenge: bool
+
+
 class _PageTarget:
     """The parser target for a web page: collects some of its tags, and the first title.
 
@@ -108,32 +120,29 @@ def _feed_page(page: str, target: _PageTarget) -> None:
         del parser
 
 
-def tags_of(page: str, *names: str) -> list[Tag]:
-    """The tags of these names in a page, in their order, except those that are too long."""
-    return [tag for tag in _parse_page(page, names).tags if tag.attribute_chars <= MAX_TAG_CHARS]
+def read_page(page: str, *names: str) -> WebPage:
+    """Parse a page once; `names` are those of the tags to return."""
+    found = _parse_page(page, names)
+    tags = [tag for tag in found.tags if tag.attribute_chars <= MAX_TAG_CHARS]
+    title = _shown(found.title[:MAX_TITLE_LOOK_CHARS])
+    return WebPage(tags, title, _is_challenge(page, title))
 
 
-def title_of(page: str) -> str:
-    """The title of a page as one short line that is safe to show; empty if there is none."""
-    text = _parse_page(page).title[:MAX_TITLE_LOOK_CHARS]
-    text = " ".join(UNSHOWABLE.sub(" ", text).split())
+def _shown(title: str) -> str:
+    """The title of a web page as one short line that is safe to show."""
+    text = " ".join(UNSHOWABLE.sub(" ", title).split())
     return text if len(text) <= MAX_TITLE_CHARS else text[: MAX_TITLE_CHARS - 1] + "…"
-
-
-def is_challenge(page: str) -> bool:
-    """Whether a page asks the visitor to prove that they are human."""
-    return _is_challenge(page, title_of(page))
 
 
 def error_of_page(page: str) -> ScanError:
     """The error that a web page means where a sitemap was expected."""
-    title = title_of(page)
-    if _is_challenge(page, title):
+    found = read_page(page)
+    if found.is_challenge:
         return Blocked("The site shows a browser challenge instead of the document.")
-    if not title:
+    if not found.title:
         return HtmlInstead()
     return HtmlInstead(
-        f"The site answered with a web page, titled “{title}”, where a sitemap was expected."
+        f"The site answered with a web page, titled “{found.title}”, where a sitemap was expected."
     )
 
 
