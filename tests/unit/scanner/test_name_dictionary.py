@@ -11,7 +11,7 @@ from lxml import etree
 
 from siteatlas.scanner.reading import name_dictionary
 from siteatlas.scanner.reading.document import DocumentReader
-from siteatlas.scanner.reading.formats.name_limits import MAX_SKIPPED_CHARS
+from siteatlas.scanner.reading.formats.name_limits import MAX_SKIPPED_CHARS, NameLimit
 from siteatlas.scanner.reading.name_dictionary import NameDictionary
 from siteatlas.scanner.reading.web_page import read_page
 from tests.fixtures.documents import FORMATS, ReadDocument, read
@@ -59,6 +59,17 @@ def test_a_document_with_too_many_names_ends_at_the_limit(kind: str, junk: str):
     document = read(content[start : start + 65536] for start in range(0, len(content), 65536))
     assert document.error_code == "xml_limits"
     assert listed(document) == pages[: len(listed(document))]
+
+
+def test_names_in_small_pieces_of_text_are_limited_as_those_in_large_ones():
+    names = NameLimit()
+    allowed_chars = 0
+    for number in range(1000):
+        text = "".join(f"<name{number:07}x{place:05}/>" for place in range(200))
+        if not names.allows(text):
+            break
+        allowed_chars += len(text)
+    assert allowed_chars < MAX_SKIPPED_CHARS + 64 * 1024
 
 
 @pytest.mark.slow

@@ -15,6 +15,8 @@ MAX_NAMES_CHARS = 128 * 1024
 # Checking all of the text would take a quarter more CPU than reading it does. On average half of
 # this is skipped between two checks, at most all of it; which part is not predictable.
 MAX_SKIPPED_CHARS = 2 * 1024 * 1024
+# How much text each check looks at, in however small pieces it arrives; usual ones are larger.
+CHECKED_CHARS = 48 * 1024
 
 BLANK = r" \t\r\n"
 TAG_NAME = re.compile(rf"<([^{BLANK}<>/!][^{BLANK}<>/]*+)")
@@ -31,17 +33,28 @@ class NameLimit:
 
     def __init__(self) -> None:
         self._names: set[str] = set()
-        self._skip_chars = secrets.randbelow(MAX_SKIPPED_CHARS)
+        self._skip_chars = secrets.randbelow(MAX_SKIPPED_CHARS) + 1
+        self._check_chars = 0
 
     def allows(self, text: str) -> bool:
         """Whether the document may continue with this text, which splits no tag."""
-        self._skip_chars -= len(text)
-        if self._skip_chars > 0:
+        if not self._is_due(len(text)):
             return True
-        self._skip_chars = secrets.randbelow(MAX_SKIPPED_CHARS)
         known = len(self._names)
         self._names.update(*_names_in(text))
         return len(self._names) == known or self._is_within_limits()
+
+    def _is_due(self, chars: int) -> bool:
+        """Whether the next text, of so many characters, is to be checked."""
+        if self._skip_chars > 0:
+            self._skip_chars -= chars
+            if self._skip_chars > 0:
+                return False
+            self._check_chars = CHECKED_CHARS
+        self._check_chars -= chars
+        if self._check_chars <= 0:
+            self._skip_chars = secrets.randbelow(MAX_SKIPPED_CHARS) + 1
+        return True
 
     def _is_within_limits(self) -> bool:
         """Whether the XML names of the document are few and short enough for the parser."""
