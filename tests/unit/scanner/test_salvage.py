@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from tests.fixtures.documents import read, urlset
+from tests.fixtures.documents import NAMESPACE, read, urlset
 from tests.fixtures.reading_paths import ANNOUNCING
 
 BROKEN = "<url><loc>https://a.example/broken</loc></wrong></url>"
@@ -86,3 +86,18 @@ def test_the_urls_of_videos_neither_repeat_nor_lose_entries_of_a_malformed_docum
     strict = text.replace("<url>", "<url id='1'>")
     for content in (text, strict):
         assert urls_of(content.encode(), chunk_bytes) == names
+
+
+@pytest.mark.parametrize("chunk_bytes", [*CHUNKINGS, 29, 150])
+@pytest.mark.parametrize("prefix", ["", "s:"])
+def test_parts_named_like_entries_do_not_repeat_entries_of_a_malformed_document(
+    prefix, chunk_bytes
+):
+    part = "<x:img><x:url>https://i.example/</x:url></x:img>"
+    text = "".join(
+        f"<{prefix}url a='1'><{prefix}loc>https://a.example/{name}</{prefix}loc>{part}</{prefix}url>"
+        for name in (*range(6), "broken</x>", 7, 8)
+    )
+    content = f"<{prefix}urlset xmlns:x='x' xmlns:s='{NAMESPACE}'>{text}</{prefix}urlset>"
+    expected = ["0", "1", "2", "3", "4", "5", "7", "8"]
+    assert urls_of(content.encode(), chunk_bytes) == expected

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import islice, pairwise
+from typing import NamedTuple
 
 from siteatlas.scanner.problem_codes import ProblemCode
 from siteatlas.scanner.reading.entries import MAX_URL_CHARS
@@ -29,11 +31,6 @@ MAX_CODE_POINT = 0x10FFFF
 # Repairs leave no reference that is longer than `&#1114111;`.
 MAX_ENCODED_URL_CHARS = 10 * MAX_URL_CHARS
 MAX_DIGITS = 12
-ENTRY_START = re.compile(rf"<{OWN_PREFIX}(url|sitemap)(?=[\s/>])", re.IGNORECASE)
-ENTRY_END = re.compile(
-    rf"</{OWN_PREFIX}(?:url|sitemap)\s*>|<{OWN_PREFIX}(?:url|sitemap)(?:\s[^<>]*)?/>",
-    re.IGNORECASE,
-)
 ENTRY_WITH_LOC = re.compile(rf"<{PREFIX}(?:url|sitemap)>\s*<{PREFIX}loc>", re.IGNORECASE)
 SECTION_START = re.compile(r"<!(?:--|\[CDATA\[)")
 ADDRESS_TAG = re.compile(rf"</?{PREFIX}loc(?=[\s/>])", re.IGNORECASE)
@@ -57,6 +54,23 @@ PREDEFINED = {"amp": "&", "lt": "<", "gt": ">", "quot": '"', "apos": "'"}
 Entry = tuple[str, ...]
 
 
+class _EntryTags(NamedTuple):
+    """The patterns for the start and the end of an entry; an empty tag is an end too."""
+
+    start: re.Pattern[str]
+    end: re.Pattern[str]
+
+
+@lru_cache(maxsize=64)
+def _entry_tags(prefix: str) -> _EntryTags:
+    """The patterns of entries with the prefix of the root, or with none."""
+    name = (f"(?:{re.escape(prefix)}:)?" if prefix else "") + "(url|sitemap)"
+    return _EntryTags(
+        re.compile(rf"<{name}(?=[\s/>])", re.IGNORECASE),
+        re.compile(rf"</{name}\s*>|<{name}(?:\s[^<>]*)?/>", re.IGNORECASE),
+    )
+
+
 @dataclass(slots=True)
 class Salvaged:
     """Entries as text: loc, lastmod, changefreq, priority."""
@@ -68,10 +82,14 @@ class Salvaged:
 class Salvage:
     """The rest of one broken document, from the last entry that the parser did not finish."""
 
-    def __init__(self, tally: Tally, done: int = 0) -> None:
-        """`done` is the number of entries at the start that were read before."""
+    def __init__(self, tally: Tally, done: int = 0, *, prefix: str = "") -> None:
+        """`done` is the number of entries at the start that were read before.
+
+        `prefix` is that of the root; an element with any other is part of an entry, not an entry.
+        """
         self._tally = tally
         self._done = done
+        self._tags = _entry_tags(prefix)
         self._unfinished = ""
         self._sections = _Sections()
 
@@ -81,7 +99,7 @@ class Salvage:
         text = self._unfinished + self._sections.feed(text, final=final)
         if self._done and (end := self._end_of_done(text, searched)):
             text, searched = text[end:], 0
-        starts = _entry_starts(text, searched)
+        starts = self._starts(text, searched)
         end = len(text) if final or not starts else starts.pop().start()
         self._unfinished = "" if final else text[end:][-UNFINISHED_CHARS:]
         edges = [match.start() for match in starts] + [end]
@@ -92,9 +110,17 @@ class Salvage:
 
     def _end_of_done(self, text: str, searched: int) -> int:
         """The end of the last entry that was read before, of those that end in this text; or 0."""
-        ends = [end.end() for end in islice(ENTRY_END.finditer(text, searched), self._done)]
+        ends = [end.end() for end in islice(self._tags.end.finditer(text, searched), self._done)]
         self._done -= len(ends)
         return ends[-1] if ends else 0
+
+    def _starts(self, text: str, searched: int) -> list[re.Match[str]]:
+        """The starts of the entries in a text of which the first part was searched before.
+
+        In that part, only the first tag can be one.
+        """
+        known = self._tags.start.match(text) if searched else None
+        return [*([known] if known else ()), *self._tags.start.finditer(text, searched)]
 
     def _parse_entry(self, kind: str, segment: str, found: Salvaged) -> None:
         """Recover the values of one entry of a malformed sitemap from its text."""
@@ -117,15 +143,6 @@ class Salvage:
             found.children += [(loc, *values) for loc in locs]
         else:
             found.pages.append((locs[0], *values))
-
-
-def _entry_starts(text: str, searched: int) -> list[re.Match[str]]:
-    """The starts of the entries in a text of which the first part was searched before.
-
-    In that part, only the first tag can be one.
-    """
-    known = ENTRY_START.match(text) if searched else None
-    return [*([known] if known else ()), *ENTRY_START.finditer(text, searched)]
 
 
 class _Sections:

@@ -111,6 +111,7 @@ class Urlset:
         self._elements = ElementStream(mended, ENTRIES, tally)
         root = name_of_root(root_tag)
         self._root_end = "" if root_tag.endswith("/>") else f"</{root}"
+        self._prefix = root.rpartition(":")[0]
         self._entry_ends = [f"</{_like_root(name, root)}" for name in ENTRIES]
         self._unfinished = ""
         self._salvage: Salvage | None = None
@@ -164,12 +165,12 @@ class Urlset:
             # Not `recover=True` of lxml, which silently changes URLs (decision 0010). The text is
             # read again from the start of the unfinished entry; `done` is the number of entries
             # that the parser has already returned from it.
-            self._salvage = Salvage(self._tally, done)
+            self._salvage = Salvage(self._tally, done, prefix=self._prefix)
             rest = self._unfinished + text
         # Some generators append to a finished file: the parser stops at the end of the root, but
         # the entries after it are read too.
         elif self._elements.root_closed and (rest := self._after_root(self._unfinished + text)):
-            self._salvage = Salvage(self._tally)
+            self._salvage = Salvage(self._tally, prefix=self._prefix)
         else:
             rest = ""
             self._keep_unfinished(text)
