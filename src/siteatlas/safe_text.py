@@ -25,8 +25,10 @@ REPLACEMENT = "\ufffd"
 DISRUPTIVE = CONTROLS + LINE_SEPARATORS + BIDI_CONTROLS
 UNPRINTABLE = re.compile(f"[{DISRUPTIVE}{INVISIBLE}]")
 CONTROL_CHARACTERS = re.compile(f"[{DISRUPTIVE}]")
+# Looks ahead for the word, so that a name that repeats it is not searched again from each.
 SECRET_IN_QUERY = re.compile(
-    r"(?i)([?&](?:[a-z_-]*(?:token|secret|password|passwd|signature|api_?key|auth)[a-z_-]*)=)[^&\s\"']+"
+    r"(?i)([?&](?=[a-z_-]*(?:token|secret|password|passwd|signature|api_?key|auth))[a-z_-]*+=)"
+    r"[^&\s\"']+"
 )
 CREDENTIALS_IN_URL = re.compile(r"(://)[^/@\s]+@")
 # What all three of them need; most texts have none of it.
