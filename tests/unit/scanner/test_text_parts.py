@@ -184,8 +184,8 @@ def test_entries_of_many_parts_are_read_once_when_the_document_turns_out_malform
 @pytest.mark.parametrize("step", [1000, 5000, 1 << 20])
 def test_of_an_entry_with_too_many_elements_the_first_ones_are_read(step: int):
     link = '<xhtml:link hreflang="de" href="/de"/>'
-    entry = f"<url id='1'><loc>https://a.example/</loc>{'<a><b/></a>' * 1900}{link}</url>"
-    long = f"<url><loc>https://a.example/</loc>{'<a><b/></a>' * 2100}{link}</url>"
+    entry = f"<url id='1'><loc>https://a.example/</loc>{'<a><b/></a>' * 3900}{link}</url>"
+    long = f"<url><loc>https://a.example/</loc>{'<a><b/></a>' * 4100}{link}</url>"
     content = f"{ANNOUNCING}{entry}{long}{entry}</urlset>".encode()
     document = read(content[at : at + step] for at in range(0, len(content), step))
     assert document.urls == ["https://a.example/"] * 3

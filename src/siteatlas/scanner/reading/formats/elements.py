@@ -22,8 +22,8 @@ from siteatlas.scanner.reading.tally import Tally
 from siteatlas.scanner.reading.text_parts import split_text
 
 MAX_BYTES_WITHOUT_ELEMENT = 1024 * 1024
-# Of an entry, which is interpreted in one step: as many as 1,000 images with three fields each.
-MAX_ELEMENTS = 4000
+# Of an entry, which is interpreted in one step. Google allows 1,000 images, which have five fields.
+MAX_ELEMENTS = 8000
 LONG_NAME = re.compile(r"<[^ \t\r\n<>/!?][^ \t\r\n<>/]{200}")
 # The parser repeats the namespace in the tag of each element. The blank in front, looked for last
 # because it is frequent, keeps a long word of `xmlns` from being searched to its end by each.
