@@ -101,3 +101,24 @@ def test_parts_named_like_entries_do_not_repeat_entries_of_a_malformed_document(
     content = f"<{prefix}urlset xmlns:x='x' xmlns:s='{NAMESPACE}'>{text}</{prefix}urlset>"
     expected = ["0", "1", "2", "3", "4", "5", "7", "8"]
     assert urls_of(content.encode(), chunk_bytes) == expected
+
+
+def prefixed(name: object, prefix: str = "s:") -> str:
+    return f"<{prefix}url><{prefix}loc>https://a.example/{name}</{prefix}loc></{prefix}url>"
+
+
+@pytest.mark.parametrize("chunk_bytes", [*CHUNKINGS, 29, 150])
+@pytest.mark.parametrize("later_prefix", ["s:", ""], ids=["prefixed", "mixed"])
+def test_entries_with_another_prefix_than_the_root_are_salvaged(later_prefix, chunk_bytes):
+    before = "".join(map(prefixed, range(3)))
+    broken = f"<{later_prefix}url></x></{later_prefix}url>"
+    after = "".join(prefixed(number, later_prefix) for number in range(4, 8))
+    root = f"<urlset xmlns='{NAMESPACE}' xmlns:s='{NAMESPACE}'>"
+    content = f"{root}{before}{broken}{after}</urlset>".encode()
+    assert urls_of(content, chunk_bytes) == list("0124567")
+
+
+def test_entries_of_an_appended_document_with_a_prefix_are_read():
+    appended = f"<s:urlset xmlns:s='{NAMESPACE}'>{prefixed(1)}{prefixed(2)}</s:urlset>"
+    text = f"<urlset xmlns='{NAMESPACE}'>{prefixed(0, '')}</urlset>{appended}"
+    assert urls_of(text.encode(), len(text)) == ["0", "1", "2"]

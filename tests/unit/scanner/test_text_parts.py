@@ -9,10 +9,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from siteatlas.errors import ScanError, XmlTokenTooLong
+from siteatlas.errors import ScanError, XmlLimits, XmlTokenTooLong
 from siteatlas.scanner.reading.document import DocumentReader, load_readers
 from siteatlas.scanner.reading.encoding import LENIENT_BYTES, TextDecoder
 from siteatlas.scanner.reading.entries import MAX_URL_CHARS
+from siteatlas.scanner.reading.formats.elements import MAX_ELEMENTS
 from siteatlas.scanner.reading.formats.salvage import (
     MAX_ENCODED_URL_CHARS,
     MAX_LOCS,
@@ -44,9 +45,12 @@ HOSTILE = {
         "loc_missing",
     ),
     "lines": (b"https://a.example/\n" + b"/\n" * 60_000, "relative_url"),
-    "one entry": (ROOT + b"<url>" + b"<loc>a</loc>" * 60_000 + b"</url>", "extras_cut"),
-    "one child": (INDEX + b"<sitemap>" + b"<loc>a</loc>" * 60_000 + b"</sitemap>", "extras_cut"),
-    "one item": (RSS + b"<item>" + b"<guid/>" * 100_000 + b"</item>", "extras_cut"),
+    "one entry": (ROOT + b"<url>" + b"<loc>a</loc>" * 8_000 + b"</url>", "several_locs"),
+    "one child": (INDEX + b"<sitemap>" + b"<loc>a</loc>" * 8_000 + b"</sitemap>", "several_locs"),
+    "one item": (RSS + b"<item>" + b"<guid/>" * 8_000 + b"</item>", "loc_missing"),
+    "wide entry": (ROOT + b"<url>" + b"<loc>a</loc>" * 60_000 + b"</url>", "several_locs"),
+    "wide item": (RSS + b"<item>" + b"<guid/>" * 100_000 + b"</item>", "loc_missing"),
+    "deep item": (RSS + b"<item>" + b"<a><b><c/></b></a>" * 8_000 + b"</item>", "extras_cut"),
     "one loc": (ROOT + b"<url><loc>" + b"<a/>" * 200_000 + b"</loc></url>", "extras_cut"),
     "one image": (
         ROOT + b"<url><image>" + (b"<a>" + b"<a/>" * 64 + b"</a>") * 3000 + b"</image></url>",
@@ -59,7 +63,8 @@ HOSTILE = {
 }
 COUNTS = {"ampersands": 200_000, "names": 100_000, "entries": 46_000, "children": 29_000}
 COUNTS |= {"bytes": 1, "some bytes": 1, "malformed": 60_001, "lines": 60_000}
-COUNTS |= {"one entry": 1, "one child": 1, "one item": 1, "one loc": 1, "one image": 1}
+COUNTS |= {"one entry": 7_999, "one child": 7_999, "one item": 1, "one loc": 1, "one image": 1}
+COUNTS |= {"wide entry": 0, "wide item": 0, "deep item": 1}
 COUNTS |= {"salvaged child": 9_999, "references": 1, "numbers": 1, "undefined bytes": 1}
 
 
@@ -183,24 +188,56 @@ def test_entries_of_many_parts_are_read_once_when_the_document_turns_out_malform
 
 @pytest.mark.parametrize("step", [1000, 5000, 1 << 20])
 def test_of_an_entry_with_too_many_elements_the_first_ones_are_read(step: int):
-    link = '<xhtml:link hreflang="de" href="/de"/>'
-    entry = f"<url id='1'><loc>https://a.example/</loc>{'<a><b/></a>' * 3900}{link}</url>"
-    long = f"<url><loc>https://a.example/</loc>{'<a><b/></a>' * 4100}{link}</url>"
+    image = "<image:image><image:loc>/a.png</image:loc></image:image>"
+    entry = f"<url id='1'><loc>https://a.example/</loc>{'<a><b/></a>' * 3900}{image}</url>"
+    long = f"<url><loc>https://a.example/</loc>{'<a><b/></a>' * 4100}{image}</url>"
     content = f"{ANNOUNCING}{entry}{long}{entry}</urlset>".encode()
     document = read(content[at : at + step] for at in range(0, len(content), step))
     assert document.urls == ["https://a.example/"] * 3
     assert [extra and extra.keys() for extra in document.columns.extras] == [
-        {"alternates"},
+        {"images"},
         None,
-        {"alternates"},
+        {"images"},
     ]
     assert document.problems == {"extras_cut": 1}
 
 
-def test_an_entry_of_an_index_has_at_most_so_many_children():
+CONTENT = f"<content><div>{'<p>x<b>y</b></p>' * 4100}</div></content>"
+
+
+@pytest.mark.parametrize(
+    ("root", "entry"),
+    {
+        "page": (ANNOUNCING, f"<url>{CONTENT}<loc>https://a.example/</loc></url>"),
+        "feed": (
+            '<feed xmlns="http://www.w3.org/2005/Atom">',
+            f'<entry>{CONTENT}<link href="https://a.example/"/></entry>',
+        ),
+    }.values(),
+    ids=["page", "feed"],
+)
+def test_the_address_of_an_entry_is_read_behind_any_number_of_elements(root: str, entry: str):
+    document = read(f"{root}{entry}</{root[1:].split(maxsplit=1)[0]}>".encode())
+    assert (document.urls, document.error) == (["https://a.example/"], None)
+
+
+@pytest.mark.parametrize("tag", ["url", "sitemap"])
+def test_a_document_whose_entry_has_too_many_children_is_cut(tag: str):
+    start = INDEX.decode() if tag == "sitemap" else ANNOUNCING
+    locs = "<loc>https://a.example/</loc>" * (MAX_ELEMENTS + 1)
+    document = read(f"{start}<{tag}>{locs}</{tag}></{start[1:].split()[0]}>".encode())
+    assert isinstance(document.error, XmlLimits)
+
+
+def test_an_entry_of_an_index_can_have_thousands_of_children():
+    urls = [f"https://a.example/{number}.xml" for number in range(7000)]
+    locs = "".join(f"<loc>{url}</loc>" for url in urls)
+    document = read(INDEX + f"<sitemap>{locs}</sitemap></sitemapindex>".encode())
+    assert [child.url for child in document.children] == urls
+    assert document.error is None
+
+
+def test_of_an_entry_of_a_malformed_index_so_many_children_are_read():
     locs = "".join(f"<loc>https://a.example/{number}.xml</loc>" for number in range(MAX_LOCS + 5))
-    content = INDEX + f"<sitemap>{locs}</sitemap><sitemap>{locs[:34]}".encode()
-    for end in ("</sitemap></sitemapindex>", "</x>"):
-        children = [child.url for child in read(content + end.encode()).children]
-        assert children[:MAX_LOCS] == [f"https://a.example/{n}.xml" for n in range(MAX_LOCS)]
-        assert children[MAX_LOCS:] == ["https://a.example/0.xml"]
+    children = read(INDEX + f"<sitemap>{locs}</x>".encode()).children
+    assert len(children) == MAX_LOCS

@@ -67,7 +67,8 @@ class ElementStream:
     def read_parts(self, text: str, *, final: bool = False) -> Iterator[list[etree._Element]]:
         """The same part by part, each of which takes little time; the text splits no tag.
 
-        Of an entry with very many elements only the first are kept, which counts as a problem.
+        Of an entry with very many elements only the first are kept, which counts as a problem. One
+        with very many children ends parsing: its address may be any of them.
         """
         text = self._checked(text)
         for part, is_last in split_text(text, "<"):
@@ -124,15 +125,20 @@ class ElementStream:
         return elements
 
     def _limit_size(self, entries: list[etree._Element]) -> list[etree._Element]:
-        """Drop what the first entry of a part contains behind its first elements.
+        """Drop what the children of the first entry of a part contain behind its first elements.
 
         The others began in the same part, which has not so many elements.
         """
-        node = next(islice(entries[0].iter(), MAX_ELEMENTS, None), None) if entries else None
-        if node is not None:
+        if not entries:
+            return entries
+        if len(entries[0]) > MAX_ELEMENTS:
+            self._parsing_ended, self.error = True, XmlLimits()
+            return []
+        first_beyond = next(islice(entries[0].iter(), MAX_ELEMENTS, None), None)
+        if first_beyond is not None:
             self._tally.note(ProblemCode.EXTRAS_CUT)
             with self._dictionary:
-                _drop_after(node, entries[0])
+                _drop_after(first_beyond, entries[0])
         return entries
 
     @cached_property
@@ -271,11 +277,16 @@ def _is_nested(element: etree._Element) -> bool:
 
 
 def _drop_after(node: etree._Element, entry: etree._Element) -> None:
-    """Remove all that an XML element contains behind the start of one of its descendants."""
+    """Remove all that an entry contains behind the start of a descendant, but not its children.
+
+    Its address can be the last of them.
+    """
     del node[:]
-    while node is not entry and (parent := node.getparent()) is not None:
+    while (parent := node.getparent()) is not None and parent is not entry:
         del parent[parent.index(node) + 1 :]
         node = parent
+    for child in node.itersiblings():
+        del child[:]
 
 
 def _tag_patterns(*names: str) -> list[str]:

@@ -31,7 +31,8 @@ MAX_CODE_POINT = 0x10FFFF
 # Repairs leave no reference that is longer than `&#1114111;`.
 MAX_ENCODED_URL_CHARS = 10 * MAX_URL_CHARS
 MAX_DIGITS = 12
-ENTRY_WITH_LOC = re.compile(rf"<{PREFIX}(?:url|sitemap)>\s*<{PREFIX}loc>", re.IGNORECASE)
+ENTRY_WITH_LOC = re.compile(rf"<({PREFIX})(?:url|sitemap)>\s*<{PREFIX}loc>", re.IGNORECASE)
+MAX_PREFIXES, MAX_ENTRIES_SEARCHED = 8, 1000
 SECTION_START = re.compile(r"<!(?:--|\[CDATA\[)")
 ADDRESS_TAG = re.compile(rf"</?{PREFIX}loc(?=[\s/>])", re.IGNORECASE)
 ESCAPED = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
@@ -62,13 +63,19 @@ class _EntryTags(NamedTuple):
 
 
 @lru_cache(maxsize=64)
-def _entry_tags(prefix: str) -> _EntryTags:
-    """The patterns of entries with the prefix of the root, or with none."""
-    name = (f"(?:{re.escape(prefix)}:)?" if prefix else "") + "(url|sitemap)"
+def _entry_tags(prefixes: frozenset[str]) -> _EntryTags:
+    """The patterns of entries with one of these prefixes, or with none."""
+    name = f"(?:(?:{'|'.join(map(re.escape, sorted(prefixes)))}):)?(url|sitemap)"
     return _EntryTags(
         re.compile(rf"<{name}(?=[\s/>])", re.IGNORECASE),
         re.compile(rf"</{name}\s*>|<{name}(?:\s[^<>]*)?/>", re.IGNORECASE),
     )
+
+
+def entry_prefixes(text: str) -> frozenset[str]:
+    """The prefixes of the first entries in a text that begin with their address."""
+    entries = islice(ENTRY_WITH_LOC.finditer(text), MAX_ENTRIES_SEARCHED)
+    return frozenset(islice({entry[1].rstrip(":") for entry in entries}, MAX_PREFIXES))
 
 
 @dataclass(slots=True)
@@ -82,14 +89,17 @@ class Salvaged:
 class Salvage:
     """The rest of one broken document, from the last entry that the parser did not finish."""
 
-    def __init__(self, tally: Tally, done: int = 0, *, prefix: str = "") -> None:
+    def __init__(
+        self, tally: Tally, done: int = 0, *, prefixes: frozenset[str] = frozenset()
+    ) -> None:
         """`done` is the number of entries at the start that were read before.
 
-        `prefix` is that of the root; an element with any other is part of an entry, not an entry.
+        `prefixes` are those of the root and of entries; an element with any other is part of an
+        entry, not an entry.
         """
         self._tally = tally
         self._done = done
-        self._tags = _entry_tags(prefix)
+        self._tags = _entry_tags(prefixes)
         self._unfinished = ""
         self._sections = _Sections()
 

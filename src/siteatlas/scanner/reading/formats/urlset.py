@@ -33,10 +33,11 @@ from siteatlas.scanner.reading.formats.extensions import (
 from siteatlas.scanner.reading.formats.fast_path import FastPath
 from siteatlas.scanner.reading.formats.salvage import (
     ENTRY_WITH_LOC,
-    MAX_LOCS,
+    MAX_PREFIXES,
     UNFINISHED_CHARS,
     Salvage,
     Salvaged,
+    entry_prefixes,
 )
 from siteatlas.scanner.reading.repair import XmlRepair
 from siteatlas.scanner.reading.tally import Extras, RawEntries, ReadResult, Tally
@@ -111,7 +112,7 @@ class Urlset:
         self._elements = ElementStream(mended, ENTRIES, tally)
         root = name_of_root(root_tag)
         self._root_end = "" if root_tag.endswith("/>") else f"</{root}"
-        self._prefix = root.rpartition(":")[0]
+        self._prefixes = {root.rpartition(":")[0]}
         self._entry_ends = [f"</{_like_root(name, root)}" for name in ENTRIES]
         self._unfinished = ""
         self._salvage: Salvage | None = None
@@ -157,6 +158,7 @@ class Urlset:
         for elements in self._elements.read_parts(text, final=final):
             if result is not None:
                 yield result
+            self._note_prefix(elements)
             result = self._build_result(elements)
             done += len(elements)
             del elements
@@ -165,12 +167,12 @@ class Urlset:
             # Not `recover=True` of lxml, which silently changes URLs (decision 0010). The text is
             # read again from the start of the unfinished entry; `done` is the number of entries
             # that the parser has already returned from it.
-            self._salvage = Salvage(self._tally, done, prefix=self._prefix)
             rest = self._unfinished + text
+            self._salvage = self._begin_salvage(rest, done)
         # Some generators append to a finished file: the parser stops at the end of the root, but
         # the entries after it are read too.
         elif self._elements.root_closed and (rest := self._after_root(self._unfinished + text)):
-            self._salvage = Salvage(self._tally, prefix=self._prefix)
+            self._salvage = self._begin_salvage(rest)
         else:
             rest = ""
             self._keep_unfinished(text)
@@ -180,6 +182,16 @@ class Urlset:
         yield result
         if self._salvage is not None:
             yield from self._salvage_text(self._salvage, rest, final=final)
+
+    def _begin_salvage(self, text: str, done: int = 0) -> Salvage:
+        """The reader of the rest of a malformed document, which begins with this text."""
+        prefixes = self._prefixes | entry_prefixes(text)
+        return Salvage(self._tally, done, prefixes=frozenset(prefixes) - {""})
+
+    def _note_prefix(self, elements: Sequence[etree._Element]) -> None:
+        """Note the prefix of the last entry, in case the document turns out malformed."""
+        if elements and len(self._prefixes) < MAX_PREFIXES:
+            self._prefixes.add(elements[-1].prefix or "")
 
     def _build_result(self, elements: Sequence[etree._Element]) -> ReadResult:
         """The columns and children of `<url>` and `<sitemap>` elements."""
@@ -292,7 +304,7 @@ def _is_usual_entry(element: etree._Element) -> bool:
 
 
 def _read_children(elements: Iterable[etree._Element], tally: Tally) -> list[ChildLink]:
-    """The children of `<sitemap>` elements, one for each `<loc>`, up to a limit."""
+    """The children of `<sitemap>` elements, one for each `<loc>`."""
     rows = []
     for element in elements:
         fields = [(local_name(child.tag), text_of(child)) for child in element]
@@ -300,28 +312,27 @@ def _read_children(elements: Iterable[etree._Element], tally: Tally) -> list[Chi
         lastmod = next((text for name, text in fields if name == "lastmod"), "")
         if len(locs) > 1:
             tally.note(ProblemCode.SEVERAL_LOCS, len(locs) - 1, url=locs[0], value=locs[1])
-        rows += [(loc, lastmod) for loc in locs[:MAX_LOCS] or [""]]
+        rows += [(loc, lastmod) for loc in locs or [""]]
     return _build_children(rows, tally)
 
 
-def _build_children(rows: Iterable[Sequence[str]], tally: Tally) -> list[ChildLink]:
+def _build_children(rows: Sequence[Sequence[str]], tally: Tally) -> list[ChildLink]:
     """The valid children of a `<sitemapindex>` from loc and lastmod; may be relative URLs."""
-    children: list[ChildLink] = []
-    for url, lastmod, *_ in rows:
-        child = _build_child(url.strip(WHITE_SPACE), lastmod, tally)
-        tally.entries += 1
-        if child is not None:
-            children.append(child)
-    return children
+    urls = [row[0].strip(WHITE_SPACE) for row in rows]
+    places = [place for place, url in enumerate(urls) if _is_child(url, place, tally)]
+    kept = [urls[place] for place in places]
+    lastmods = [rows[place][1] for place in places]
+    moments = LASTMODS.column(lastmods, tally, Entries(kept, places)) if places else []
+    tally.entries += len(rows)
+    return [ChildLink(url, moment) for url, moment in zip(kept, moments, strict=True)]
 
 
-def _build_child(url: str, lastmod: str, tally: Tally) -> ChildLink | None:
-    """A child of a sitemap index; None, counted as skipped, if its URL is invalid."""
+def _is_child(url: str, place: int, tally: Tally) -> bool:
+    """Whether the URL of a child of a sitemap index is valid; if not, it is counted as skipped."""
     fault = fault_of_url(url)
     if fault is ProblemCode.RELATIVE_URL:
-        tally.note(fault, url=url, place=0)
+        tally.note(fault, url=url, place=place)
     elif fault is not None:
-        tally.skip(fault, url=url or None, place=0)
-        return None
-    moment = LASTMODS.column([lastmod], tally, Entries([url], [0]))[0]
-    return ChildLink(url, moment)
+        tally.skip(fault, url=url or None, place=place)
+        return False
+    return True
