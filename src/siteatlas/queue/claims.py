@@ -15,6 +15,7 @@ from uuid import UUID
 
 from sqlalchemy import (
     ARRAY,
+    ColumnElement,
     Interval,
     all_,
     and_,
@@ -41,6 +42,7 @@ from siteatlas.queue.fair_order import (
     queue_literal,
 )
 from siteatlas.queue.fence import CLAIM_COLUMNS, Claim, status_value
+from siteatlas.queue.follow_ups import HAS_FOLLOW_UP
 from siteatlas.storage.models import SITEMAP_JOB, Domain, Job, JobAttempt, JobStatus, Worker
 from siteatlas.storage.tables import JOBS
 
@@ -357,15 +359,17 @@ async def release_orphans(
     written. Their leases need not expire first, but there is a pause: an end that can never be
     written must not keep the job running in a loop.
     """
+    orphaned = and_(
+        Job.status == JobStatus.PROCESSING,
+        Job.job_type == SITEMAP_JOB,
+        Job.worker_id == worker_id,
+        Job.id.not_in(list(running)),
+    )
+    await _lock_domains(session, and_(orphaned, HAS_FOLLOW_UP))
     cancelled = Job.cancel_requested_at.is_not(None)
     statement = (
         update(Job)
-        .where(
-            Job.status == JobStatus.PROCESSING,
-            Job.job_type == SITEMAP_JOB,
-            Job.worker_id == worker_id,
-            Job.id.not_in(list(running)),
-        )
+        .where(orphaned)
         .values(
             status=case(
                 (cancelled, status_value(JobStatus.CANCELLED)),
@@ -383,3 +387,10 @@ async def release_orphans(
     jobs = (await session.execute(statement)).scalars().all()
     await record_attempts(session, jobs, outcome="released", error_code="disowned", refunded=True)
     return list(jobs)
+
+
+async def _lock_domains(session: AsyncSession, jobs: ColumnElement[bool]) -> None:
+    """Lock the domains of these jobs before the jobs themselves, for their follow-ups."""
+    domains = _rescue_array(select(Job.domain_id).where(jobs), Domain.id)
+    lock = select(Domain.id).where(Domain.id == any_(domains)).order_by(Domain.id)
+    await session.execute(lock.with_for_update(read=True, key_share=True))

@@ -141,10 +141,11 @@ async def predict_status(session: AsyncSession, claim: Claim, outcome: JobStatus
     """The status that the job will have when its attempt ends this way.
 
     For rows that must be written before the job itself: its row is locked last and briefly, because
-    the heartbeat of all jobs of a process waits for it. Its site is locked, for a follow-up that
-    may be queued at the end. LeaseLost if not the claim holder.
+    the heartbeat of all jobs of a process waits for it. If it has a follow-up, its site is
+    locked; otherwise nothing is, so that a locked site does not delay the end of a job.
+    LeaseLost if not the claim holder.
     """
-    site = select(Domain.id).where(Domain.id == JOBS.c.domain_id)
+    site = select(Domain.id).where(Domain.id == JOBS.c.domain_id, HAS_FOLLOW_UP)
     lock = site.with_for_update(read=True, key_share=True).scalar_subquery()
     status: JobStatus | None = await session.scalar(
         select(_status_after(claim, outcome), lock).where(IS_CLAIM_HOLDER), claim.fenced

@@ -6,13 +6,17 @@ from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import case, func, null, select, update
+from sqlalchemy import ColumnElement, case, func, null, select, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from siteatlas.errors import DomainNotFound, JobActive, JobNotFound, JobStateConflict
 from siteatlas.queue.fence import status_value
-from siteatlas.queue.follow_ups import queue_follow_up_if_unpublished
+from siteatlas.queue.follow_ups import (
+    HAS_FOLLOW_UP,
+    queue_follow_up_if_unpublished,
+    without_follow_up,
+)
 from siteatlas.queue.new_job import SubmittedJob
 from siteatlas.queue.statuses import ACTIVE_STATUSES
 from siteatlas.storage.models import SITEMAP_JOB, Domain, Job, JobStatus, ScanState
@@ -23,8 +27,9 @@ from siteatlas.storage.statements.scans import end_scan
 
 async def cancel(session: AsyncSession, job_id: int) -> str:
     """Cancel a pending job at once; a running one is stopped with the next heartbeat."""
-    await _lock_domain(session, job_id)
     is_pending = Job.status == JobStatus.PENDING
+    # A running job is ended by its worker; only the end of a job queues its follow-up.
+    await _lock_domain(session, Job.id == job_id, is_pending, HAS_FOLLOW_UP)
     statement = (
         update(Job)
         .where(Job.id == job_id, Job.job_type == SITEMAP_JOB, Job.status.in_(ACTIVE_STATUSES))
@@ -88,7 +93,7 @@ async def retry(session: AsyncSession, job_id: int) -> SubmittedJob:
 
     The job of a deleted site leaves it: the worker registers the site of its address again.
     """
-    deleted = await _lock_domain(session, job_id)
+    deleted = await _lock_domain(session, Job.id == job_id)
     statement = (
         update(Job)
         .where(
@@ -111,9 +116,9 @@ async def retry(session: AsyncSession, job_id: int) -> SubmittedJob:
     raise JobStateConflict(f"The job is {current}; only failed or cancelled jobs can be retried.")
 
 
-async def _lock_domain(session: AsyncSession, job_id: int) -> bool:
+async def _lock_domain(session: AsyncSession, *job: ColumnElement[bool]) -> bool:
     """Lock the domain of a job that is to be changed; return whether it was deleted."""
-    owner = select(Job.domain_id).where(Job.id == job_id).scalar_subquery()
+    owner = select(Job.domain_id).where(*job).scalar_subquery()
     statement = select(Domain.deleted_at).where(Domain.id == owner)
     lock = statement.with_for_update(read=True, key_share=True)
     return (await session.execute(lock)).scalar() is not None
@@ -147,6 +152,7 @@ def requeued_values() -> dict[str, Any]:
         "error": None,
         "error_code": None,
         "result_data": _requeued_request(),
+        "job_metadata": without_follow_up(),
         "updated_at": func.now(),
     }
 

@@ -14,27 +14,20 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
-from uuid import UUID
 
 from apscheduler.schedulers.asyncio import AsyncIOScheduler
 
 from siteatlas.errors import (
-    DatabaseBusy,
     DatabaseError,
     DatabaseUnavailable,
-    JobActive,
-    SiteatlasError,
 )
 from siteatlas.insights.queue_load import count_waiting
 from siteatlas.logs import get_logger
 from siteatlas.meters import meters
-from siteatlas.net.address import parse_site
 from siteatlas.net.egress import EgressPolicy
 from siteatlas.processor.stalled_writers import terminate_stalled_writers
 from siteatlas.queue.batches import close_batches
 from siteatlas.queue.feed_retention import prune_feed, prune_removed_urls, raise_retained_from
-from siteatlas.queue.follow_ups import request_follow_up
-from siteatlas.queue.new_job import Priority
 from siteatlas.queue.retention import (
     Retention,
     prune_batches,
@@ -42,21 +35,17 @@ from siteatlas.queue.retention import (
     prune_unrequested_documents,
     prune_workers,
 )
-from siteatlas.queue.submission import submit_site
 from siteatlas.scheduler.clocks import TICK, DueClock, TickTimes
 from siteatlas.scheduler.consumer import Consumer
 from siteatlas.scheduler.deliveries import DeliveryLoop
+from siteatlas.scheduler.due_sites import enqueue_due_domains
 from siteatlas.scheduler.liveness import Liveness, run_until
 from siteatlas.settings import Settings
 from siteatlas.settings_loading import load_settings
-from siteatlas.storage.faults import translated_faults
-from siteatlas.storage.models import SYSTEM_USER_ID
 from siteatlas.storage.session import AsyncSession, get_background_session
 from siteatlas.storage.statements.audit import prune_audit_events
 from siteatlas.storage.statements.browser_sessions import prune_browser_sessions
 from siteatlas.storage.statements.deleted_domains import prune_deleted_domains
-from siteatlas.storage.statements.domain_results import record_domain_failure
-from siteatlas.storage.statements.domains import postpone_scan, take_due_domains
 from siteatlas.storage.statements.rate_limits import prune_rate_limits
 from siteatlas.storage.statements.webhook_deliveries import prune_deliveries
 
@@ -66,7 +55,6 @@ MISFIRE_SECONDS = 60
 RETENTION_MINUTES = 10
 CLEARANCE_SECONDS = 30
 MAX_PRUNE_BATCHES = 50
-RETRY_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,90 +230,6 @@ async def _count_waiting_after_tick() -> int:
     """The number of jobs that still wait after a tick, for its log line."""
     async with get_background_session() as session, session.begin():
         return await count_waiting(session)
-
-
-@dataclass(frozen=True, slots=True)
-class _DueSite:
-    """A watched site that is due, copied from its row because that expires with a savepoint."""
-
-    id: UUID
-    domain: str
-    base_url: str
-    max_pages: int | None
-
-
-async def enqueue_due_domains(settings: Settings) -> int:
-    """Queue a scan of each watched site that is due, a batch at a time until none is left.
-
-    A site that cannot be queued is recorded as failed until its next scan. One whose rows are
-    locked is due again in a minute. One that has a job of a user is queued when that job ends,
-    unless the job counts as the scheduled scan.
-    """
-    total = 0
-    while results := await _enqueue_batch(settings):
-        total += sum(results)
-    return total
-
-
-async def _enqueue_batch(settings: Settings) -> list[bool]:
-    """Queue a batch of due sites in one transaction. Return for each whether it was queued."""
-    async with get_background_session() as session, session.begin():
-        domains = await take_due_domains(
-            session, settings.scheduler_batch_size, settings.scan_interval_hours
-        )
-        due = [_DueSite(d.id, d.domain, d.base_url, d.max_pages) for d in domains]
-        return [await _enqueue_due_site(session, site, settings) for site in due]
-
-
-async def _enqueue_due_site(session: AsyncSession, site: _DueSite, settings: Settings) -> bool:
-    """Queue a due site; if that fails, log it and go on with the others. True if queued."""
-    try:
-        with translated_faults():
-            async with session.begin_nested():
-                is_queued = await _submit_due_site(session, site, settings)
-    except DatabaseBusy as error:
-        log.warning("due_domain_postponed", domain=site.domain, reason=error.code)
-        await postpone_scan(session, site.id, RETRY_SECONDS)
-        return False
-    except DatabaseError:
-        raise
-    except Exception as error:
-        own = error if isinstance(error, SiteatlasError) else SiteatlasError()
-        log.warning(
-            "due_domain_failed",
-            domain=site.domain,
-            base_url=site.base_url,
-            error_code=own.code,
-            error=own.message,
-            exc_info=None if error is own else error,
-        )
-        await record_domain_failure(session, site.id, own.code)
-        return False
-    if is_queued:
-        log.info("domain_due", domain=site.domain)
-    else:
-        log.info("due_domain_postponed", domain=site.domain, reason=JobActive.code)
-    return is_queued
-
-
-async def _submit_due_site(session: AsyncSession, site: _DueSite, settings: Settings) -> bool:
-    """Submit a due site on behalf of the system user, with the priority of scheduled scans.
-
-    False if it has to wait for a job of a user.
-    """
-    submitted = await submit_site(
-        session,
-        parse_site(site.base_url),
-        created_by=SYSTEM_USER_ID,
-        max_pages=site.max_pages,
-        interval_hours=settings.scan_interval_hours,
-        priority=Priority.SCHEDULED,
-        max_attempts=settings.max_attempts,
-    )
-    if not submitted.deduplicated or submitted.is_scheduled:
-        return True
-    await request_follow_up(session, submitted.id)
-    return False
 
 
 async def process_pending_sitemaps(

@@ -10,7 +10,7 @@ from sqlalchemy import func, update
 
 from siteatlas.net.address import parse_site
 from siteatlas.queue.submission import watch_site
-from siteatlas.scheduler.sitemap_scheduler import enqueue_due_domains
+from siteatlas.scheduler.due_sites import enqueue_due_domains
 from siteatlas.storage.models import (
     LOCAL_USER_ID,
     Candidate,

@@ -19,7 +19,8 @@ from siteatlas.queue.leases import report_progress
 from siteatlas.queue.new_job import NewJob, Priority, SubmittedJob
 from siteatlas.queue.operator_actions import cancel
 from siteatlas.queue.submission import create_many
-from siteatlas.scheduler.sitemap_scheduler import TickReport, enqueue_due_domains
+from siteatlas.scheduler.due_sites import enqueue_due_domains
+from siteatlas.scheduler.sitemap_scheduler import TickReport
 from siteatlas.settings import Settings
 from siteatlas.storage.models import LOCAL_USER_ID, Domain, JobAttempt, JobStatus, Scan, Sitemap
 from siteatlas.storage.session import AsyncSession

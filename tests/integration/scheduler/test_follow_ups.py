@@ -16,8 +16,8 @@ from siteatlas.queue.fence import Claim
 from siteatlas.queue.new_job import Priority, SubmittedJob
 from siteatlas.queue.operator_actions import remove_domain_and_jobs, retry
 from siteatlas.scanner.child_filter import ChildFilter
+from siteatlas.scheduler.due_sites import enqueue_due_domains
 from siteatlas.scheduler.rescuer import Rescuer
-from siteatlas.scheduler.sitemap_scheduler import enqueue_due_domains
 from siteatlas.settings import Settings
 from siteatlas.storage.models import SYSTEM_USER_ID, Domain, Job
 from siteatlas.storage.session import get_background_session
@@ -30,7 +30,7 @@ from tests.fixtures.pipeline import (
     urlset,
     work,
 )
-from tests.fixtures.queue import change, job_of, let_lease_expire, submit, take_one
+from tests.fixtures.queue import change, job_of, let_lease_expire, submit, take, take_one
 from tests.fixtures.site_server import SiteServer
 from tests.fixtures.waiting import wait_until
 from tests.fixtures.watched_sites import SITE, cancel_job, hours_until_next, watch
@@ -200,7 +200,16 @@ async def test_a_site_that_is_deleted_gets_no_follow_up() -> None:
     assert await scheduled_jobs() == []
 
 
-@pytest.mark.parametrize("end", [record_cancellation, failure, cancelled_return])
+async def release_of_an_orphan(claim: Claim) -> None:
+    await change(claim.id, cancel_requested_at=claim.created_at)
+    recounts = Recounts()
+    assert await Rescuer(recounts).release_orphans("worker-a", [])
+    await recounts.finish()
+
+
+@pytest.mark.parametrize(
+    "end", [record_cancellation, failure, cancelled_return, release_of_an_orphan]
+)
 async def test_the_site_is_locked_before_the_running_job_that_ends(end: End) -> None:
     claim = await running_job_when_due(document="https://example.com/a.xml")
     await _require_lock_order(end(claim))
@@ -219,3 +228,32 @@ async def _require_lock_order(end: Coroutine[Any, Any, object]) -> None:
         await wait_until(is_lock_awaited)
         await other.execute(select(Job).with_for_update(nowait=True))
     assert len(await scheduled_jobs()) == 1
+
+
+@pytest.mark.parametrize("order", [1, -1])
+async def test_due_sites_lock_running_jobs_in_the_order_of_heartbeats(order: int) -> None:
+    sites = ["a.example.com", "b.example.com"]
+    for site in sites:
+        await submit(site)
+    first, second = await take(2)
+    for site, seconds in zip(sites[::order], (-20, -10), strict=True):
+        await watch(site, due_in=seconds)
+    async with asyncio.TaskGroup() as group, get_background_session() as other, other.begin():
+        await other.execute(select(Job).where(Job.id == first.id).with_for_update())
+        group.create_task(enqueue_due_domains(Settings()))
+        await wait_until(is_lock_awaited)
+        await other.execute(select(Job).where(Job.id == second.id).with_for_update(nowait=True))
+    for claim in (first, second):
+        assert ((await job_of(claim.id)).job_metadata or {})["follow_up"]
+
+
+async def test_a_job_that_is_retried_by_hand_has_no_follow_up_of_earlier() -> None:
+    submitted = await job_of_a_user_when_due()
+    async with transaction() as session:
+        await session.execute(update(Domain).values(paused=True))
+    await cancel_job(submitted.id)
+    async with transaction() as session:
+        await session.execute(update(Domain).values(paused=False))
+        await retry(session, submitted.id)
+    await cancel_job(submitted.id)
+    assert await scheduled_jobs() == []

@@ -13,7 +13,8 @@ from siteatlas.net.address import parse_site
 from siteatlas.net.egress import EgressPolicy
 from siteatlas.queue.batches import BatchEntry, create_batch
 from siteatlas.scheduler.clocks import DueClock
-from siteatlas.scheduler.sitemap_scheduler import SitemapScheduler, enqueue_due_domains
+from siteatlas.scheduler.due_sites import enqueue_due_domains
+from siteatlas.scheduler.sitemap_scheduler import SitemapScheduler
 from siteatlas.settings import Settings
 from siteatlas.storage.models import LOCAL_USER_ID, Domain, Job
 from siteatlas.storage.session import get_background_session

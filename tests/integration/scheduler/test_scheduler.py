@@ -12,9 +12,9 @@ from structlog.testing import capture_logs
 from siteatlas.insights.workers import any_worker_alive
 from siteatlas.net.address import parse_site
 from siteatlas.net.egress import EgressPolicy
+from siteatlas.scheduler.due_sites import enqueue_due_domains
 from siteatlas.scheduler.sitemap_scheduler import (
     SitemapScheduler,
-    enqueue_due_domains,
     process_pending_sitemaps,
     prune,
 )

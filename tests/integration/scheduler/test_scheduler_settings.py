@@ -14,9 +14,9 @@ from sqlalchemy import func, update
 from siteatlas.net.address import parse_site
 from siteatlas.net.egress import EgressPolicy
 from siteatlas.scheduler.clocks import TICK
+from siteatlas.scheduler.due_sites import enqueue_due_domains
 from siteatlas.scheduler.sitemap_scheduler import (
     SitemapScheduler,
-    enqueue_due_domains,
     process_pending_sitemaps,
 )
 from siteatlas.settings import Settings

@@ -13,7 +13,8 @@ from sqlalchemy import func, text, update
 from siteatlas.net.address import parse_site
 from siteatlas.net.egress import EgressPolicy
 from siteatlas.scanner.child_filter import ChildFilter
-from siteatlas.scheduler.sitemap_scheduler import SitemapScheduler, enqueue_due_domains
+from siteatlas.scheduler.due_sites import enqueue_due_domains
+from siteatlas.scheduler.sitemap_scheduler import SitemapScheduler
 from siteatlas.settings import Settings
 from siteatlas.storage.models import LOCAL_USER_ID, Domain, Job, Worker
 from siteatlas.storage.session import get_background_session
