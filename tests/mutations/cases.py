@@ -74,7 +74,7 @@ MUTATIONS = (
         "the batch size does not reach the query for due sites",
         f"{SETTINGS_TESTS}::test_due_sites_are_queued_in_batches_of_the_size_in_the_environment",
         Edit(
-            "scheduler/sitemap_scheduler.py",
+            "scheduler/due_sites.py",
             "session, settings.scheduler_batch_size, settings.scan_interval_hours",
             "session, 777, settings.scan_interval_hours",
         ),
