@@ -22,7 +22,8 @@ from tests.faults.oracle import POOLED
 from tests.fixtures.crashes import crash_simulation
 from tests.fixtures.pooler import running_pooler
 
-EXAMPLES = int(os.environ.get("SITEATLAS_FAULT_EXAMPLES", "150"))
+ALL_EXAMPLES = 150
+EXAMPLES = int(os.environ.get("SITEATLAS_FAULT_EXAMPLES", ALL_EXAMPLES))
 COMMON = settings(
     deadline=None,
     database=None,
@@ -72,4 +73,7 @@ def test_a_copy_kept_by_events_equals_the_stored_urls_in_very_many_orders(
     machine: type[FeedMachine],
 ):
     run_state_machine_as_test(machine, settings=LONG)
-    assert set(machine.seen) >= {*KINDS, *INTERRUPTIONS, "removals_held", "sitemap_gone"}
+    assert set(machine.seen) >= INTERRUPTIONS
+    # A few examples do not lead to each kind of change.
+    if EXAMPLES >= ALL_EXAMPLES:
+        assert set(machine.seen) >= {*KINDS, "removals_held", "sitemap_gone"}
