@@ -12,10 +12,12 @@ from pathlib import Path
 
 import pytest
 
+from siteatlas.scanner.analyzer import SitemapAnalyzer
 from siteatlas.scanner.events import DocumentClosed, ProblemSeen
 from tests.fixtures.documents import urlset_of
 from tests.fixtures.raw_server import Connection, RawServer, whole_answer
 from tests.fixtures.scans import ScanRecord, record_scan
+from tests.fixtures.site_server import SiteServer
 from tests.unit.scanner.conftest import QUICK
 
 MIB = 1024 * 1024
@@ -118,11 +120,17 @@ async def test_a_robots_txt_full_of_rules_does_not_hold_up_the_event_loop(site, 
     letters = "/sitemap.xl0123456789"
     lines = [f"disallow:*{a}*{b}*{c}*{d}\n" for a, b, c, d in product(letters, repeat=4)]
     site.pages["/robots.txt"] = ("User-agent: *\n" + "".join(lines))[: 500 * 1024]
-    scan = asyncio.create_task(record_scan(make_analyzer(site.host_port), site.base))
+    # On a busy machine, other processes hold it up too.
+    assert min([await longest_pause(make_analyzer(site.host_port), site) for _ in range(3)]) < 0.25
+
+
+async def longest_pause(analyzer: SitemapAnalyzer, site: SiteServer) -> float:
+    """The longest time for which a scan holds up the event loop, in seconds."""
+    scan = asyncio.create_task(record_scan(analyzer, site.base))
     longest, last = 0.0, time.perf_counter()
     while not scan.done():
         await asyncio.sleep(0.001)
         longest, last = max(longest, time.perf_counter() - last), time.perf_counter()
     codes = [problem.code for problem in (await scan).all(ProblemSeen)]
     assert codes == ["robots_truncated"]
-    assert longest < 0.25
+    return longest
