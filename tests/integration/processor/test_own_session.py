@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 from typing import Any
 from uuid import uuid4
 
 import pytest
 
+from siteatlas.processor import own_session
 from siteatlas.processor.own_session import process_domain_with_own_session
 from siteatlas.storage.models import LOCAL_USER_ID, Domain, Job
 from siteatlas.storage.session import get_background_session
 from tests.fixtures.log_lines import log_lines, logged
 from tests.fixtures.pipeline import pages, rows_of, submit_server, urlset
-from tests.fixtures.queue import job_of
+from tests.fixtures.queue import job_of, let_lease_expire, rescue_all
 from tests.fixtures.site_server import SiteServer
+from tests.fixtures.waiting import wait_until
 
 __all__ = ["log_lines"]
 pytestmark = pytest.mark.usefixtures("database")
@@ -103,3 +106,31 @@ async def test_options_may_name_the_limit(
     job = await job_of(submitted.id)
     assert job.result_data is not None
     assert job.result_data["url_count"] == urls
+
+
+async def test_the_lease_is_renewed_for_as_long_as_the_scan_takes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(own_session, "HEARTBEATS_PER_LEASE", 600)  # each 0.1 s
+    answer = asyncio.Event()
+
+    async def slow(_request: object) -> str:
+        await answer.wait()
+        return ""
+
+    async with site() as server, asyncio.TaskGroup() as group:
+        server.pages["/robots.txt"] = slow
+        allow(monkeypatch, server)
+        submitted = await submit_server(server)
+        running = group.create_task(process_domain_with_own_session(submitted.id))
+        await wait_until(lambda: server.paths == ["/robots.txt"])
+        await let_lease_expire(submitted.id)
+        expired = (await job_of(submitted.id)).lease_until
+
+        async def is_renewed() -> bool:
+            return (await job_of(submitted.id)).lease_until != expired
+
+        await wait_until(is_renewed, seconds=5)
+        assert await rescue_all() == []
+        answer.set()
+        assert await running == "completed"
