@@ -50,6 +50,11 @@ async def has_status(job_id: int, status: str) -> bool:
     return (await job_of(job_id)).status == status
 
 
+async def execute(statement: str) -> None:
+    async with get_background_session() as session, session.begin():
+        await session.execute(text(statement))
+
+
 async def any_worker() -> bool:
     return bool(await rows_of(Worker))
 
@@ -218,6 +223,25 @@ async def test_shutdown_releases_unfinished_jobs_at_once() -> None:
     assert (job.status, job.attempt, job.lease_until) == ("pending", 0, None)
 
 
+@pytest.mark.criterion("failures-isolated", "errors-logged")
+async def test_a_job_whose_end_the_database_refuses_does_not_end_the_worker() -> None:
+    async with SiteServer() as empty, SiteServer({"/sitemap.xml": urlset(pages("a", 3))}) as good:
+        refused = await submit_server(empty)
+        await execute(f"ALTER TABLE jobs ADD CHECK (id <> {refused.id} OR status <> 'failed')")
+        settings = settings_for(empty, good)
+        scheduler = SitemapScheduler(settings, EgressPolicy.from_text(settings.egress_allow))
+        with capture_logs() as lines:
+            await scheduler.start()
+            await wait_until(lambda: "job_end_not_recorded" in {line["event"] for line in lines})
+            submitted = await submit_server(good)
+            scheduler.wake()
+            await wait_until(lambda: has_status(submitted.id, "completed"), seconds=5)
+            assert scheduler.is_alive
+            await scheduler.shutdown()
+    (line,) = [line for line in lines if line["event"] == "job_end_not_recorded"]
+    assert (line["log_level"], line["job_id"]) == ("error", str(refused.job_id))
+
+
 async def test_a_step_of_pruning_that_fails_does_not_stop_the_others() -> None:
     async with get_background_session() as session, session.begin():
         domain = await add_domain(session, "example.com")
@@ -227,6 +251,22 @@ async def test_a_step_of_pruning_that_fails_does_not_stop_the_others() -> None:
         await prune()
     skipped = [line["what"] for line in lines if line["event"] == "prune_skipped"]
     assert "prune_batches" in skipped
+    assert await rows_of(Domain) == []
+
+
+async def test_an_unexpected_error_of_a_step_of_pruning_does_not_stop_the_others() -> None:
+    async with get_background_session() as session, session.begin():
+        await delete_domain(session, await add_domain(session, "example.com"))
+        long_ago = datetime.now(UTC) - timedelta(days=2)
+        session.add(
+            Worker(id="a", hostname="a", pid=1, version="1", slots=0, last_seen_at=long_ago)
+        )
+    await execute("CREATE TABLE badges AS SELECT id AS worker_id FROM workers")
+    await execute("ALTER TABLE badges ADD FOREIGN KEY (worker_id) REFERENCES workers")
+    with capture_logs() as lines:
+        await prune()
+    failed = [line["what"] for line in lines if line["event"] == "prune_failed"]
+    assert failed == ["prune_workers"]
     assert await rows_of(Domain) == []
 
 
