@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 import pytest
-from sqlalchemy import select
+from sqlalchemy import func, select
 
 from siteatlas.errors import JobCancelled, LeaseLost
 from siteatlas.queue.claims import release_orphans
@@ -19,6 +19,7 @@ from siteatlas.storage.models import JobAttempt
 from siteatlas.storage.session import AsyncSession, get_background_session
 from tests.fixtures.queue import (
     LEASE,
+    change,
     job_of,
     let_lease_expire,
     rescue_all,
@@ -135,6 +136,21 @@ async def test_a_transient_failure_waits_for_the_next_attempt_with_the_error_vis
     job = await job_of(submitted.id)
     assert (job.status, job.error_code, job.attempt) == ("pending", "timeout", 1)
     assert 10 < (job.run_at - job.updated_at).total_seconds() < 20
+
+
+@pytest.mark.criterion("status-life", "error-recorded")
+async def test_a_job_that_is_completed_shows_no_error_of_an_earlier_attempt() -> None:
+    submitted = await submit("example.com")
+    claim = await take_one()
+    async with get_background_session() as session, session.begin():
+        await fail(session, claim, code="timeout", message="Too late.", transient=True)
+    await change(submitted.id, run_at=func.now())
+    claim = await take_one()
+    async with get_background_session() as session, session.begin():
+        await complete(session, claim, {"url_count": 3})
+    job = await job_of(submitted.id)
+    assert (job.status, job.attempt) == ("completed", 2)
+    assert (job.error, job.error_code) == (None, None)
 
 
 @pytest.mark.criterion("status-life")
