@@ -149,6 +149,18 @@ async def test_a_process_opens_no_more_connections_than_its_settings_say(
     await database.close()
 
 
+@pytest.mark.criterion("sessions-closed")
+async def test_a_database_that_is_closed_leaves_no_connection_open(
+    postgres_server: PostgresServer, database_name: str
+) -> None:
+    database = create_database(postgres_server.url_of(database_name))
+    async with database.session({}) as session, database.queue.session({}) as of_queue:
+        connections = [await driver_connection(one) for one in (session, of_queue)]
+    assert [connection.is_closed() for connection in connections] == [False, False]
+    await database.close()
+    assert [connection.is_closed() for connection in connections] == [True, True]
+
+
 @pytest.mark.criterion("background-sessions", "sessions-closed")
 async def test_sessions_that_fail_or_are_cancelled_give_their_connection_back(
     database: Database,
