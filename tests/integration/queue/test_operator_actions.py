@@ -129,6 +129,17 @@ async def test_setting_a_status_by_hand_accepts_the_older_words() -> None:
     assert (await job_of(submitted.id)).status == "completed"
 
 
+@pytest.mark.criterion("status-life")
+@pytest.mark.parametrize("status", ["failed", "completed", "cancelled"])
+async def test_a_job_that_is_ended_by_hand_has_an_end_time(status: str) -> None:
+    submitted = await submit("example.com")
+    async with get_background_session() as session, session.begin():
+        await job_service.update_status(session, submitted.id, status)
+    job = await job_of(submitted.id)
+    assert job.status == status
+    assert job.finished_at is not None
+
+
 @pytest.mark.criterion("call-signatures")
 async def test_a_job_cannot_be_set_to_processing_by_hand() -> None:
     submitted = await submit("example.com")
