@@ -100,6 +100,18 @@ async def test_a_due_site_with_an_unusable_address_does_not_stop_the_others() ->
     assert await enqueue_due_domains(Settings()) == 0
 
 
+@pytest.mark.criterion("errors-logged")
+async def test_a_due_site_that_cannot_be_queued_is_a_warning_with_its_reason(
+    log_lines: io.StringIO,
+) -> None:
+    await watch("broken.example.com", "good.example.com")
+    await execute("UPDATE domains SET base_url = 'http://' WHERE domain = 'broken.example.com'")
+    await enqueue_due_domains(Settings())
+    (line,) = logged(log_lines, "due_domain_failed")
+    assert (line["level"], line["domain"]) == ("warning", "broken.example.com")
+    assert (line["base_url"], line["error_code"]) == ("http://", "address_invalid")
+
+
 async def test_a_due_site_that_the_database_refuses_does_not_stop_the_others() -> None:
     await watch("broken.example.com", "good.example.com")
     refusal = "ALTER TABLE jobs ADD CHECK (dedup_key IS DISTINCT FROM 'broken.example.com')"
