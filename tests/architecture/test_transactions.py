@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,12 +12,18 @@ import pytest
 STATEMENT_ROOMS = {"queue", "insights", "storage"}
 BACKGROUND_ROOMS = {"processor", "scheduler"}
 SESSION_MODULE = "storage/session.py"
-SESSIONS_OF_JOBS = {"get_background_session", "get_job_session", "get_job_autocommit_session"}
+SESSIONS_OF_JOBS = {
+    "get_background_session",
+    "get_job_session",
+    "get_job_autocommit_session",
+    "get_queue_session",
+}
 SESSIONS_OF_REQUESTS = {
     "get_session",
     "get_snapshot_session",
     "get_autocommit_session",
     "execute_autocommit",
+    "session_dependency",
 }
 SESSIONS = SESSIONS_OF_REQUESTS | SESSIONS_OF_JOBS
 SESSION_MAKERS = SESSIONS | {"AsyncSession", "async_sessionmaker", "Session", "sessionmaker"}
@@ -92,6 +99,21 @@ def transactions_of_writers(file: Path) -> dict[str, int]:
     }
 
 
+def public_functions_with_sessions(module: Path) -> set[str]:
+    """The functions of a module that give their caller a session, or run one for a statement."""
+    return {
+        function.name
+        for function in ast.parse(module.read_text(encoding="utf-8")).body
+        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef)
+        and not function.name.startswith("_")
+        and re.search(r"Session\b|\bRow\b", ast.unparse(function.returns or ast.Constant("")))
+    }
+
+
+def test_every_function_that_opens_a_session_is_known_here(package: Path) -> None:
+    assert public_functions_with_sessions(package / SESSION_MODULE) == SESSIONS
+
+
 @pytest.mark.criterion("transaction-boundaries")
 def test_statement_modules_and_services_never_commit(package: Path) -> None:
     services = [file for file in package.rglob("*_service.py") if "migrations" not in file.parts]
@@ -113,6 +135,18 @@ def test_statement_modules_are_given_their_session(package: Path) -> None:
     files = files_of(package, STATEMENT_ROOMS)
     assert len(files) > 40
     assert set(offenders(package, files, SESSION_MAKERS)) == {SESSION_MODULE}
+
+
+@pytest.mark.parametrize("opener", sorted(SESSIONS))
+def test_a_service_that_opens_a_session_is_seen(tmp_path: Path, opener: str) -> None:
+    module = tmp_path / "queue" / "careless_service.py"
+    module.parent.mkdir()
+    module.write_text(
+        f"async def read():\n    async with {opener}() as session:\n        pass\n",
+        encoding="utf-8",
+    )
+    found = offenders(tmp_path, files_of(tmp_path, STATEMENT_ROOMS), SESSION_MAKERS)
+    assert found == {"queue/careless_service.py": [opener]}
 
 
 @pytest.mark.criterion("transaction-boundaries")
