@@ -87,6 +87,14 @@ def test_every_variable_is_a_setting(ours):
     assert used <= known | READ_BY_THE_DRIVER
 
 
+@pytest.mark.criterion("scheduler-environment")
+def test_the_worker_is_given_every_variable_of_the_scheduler(ours):
+    names = {environment_name(field) for field in DECLARATIONS}
+    of_scheduler = {name for name in names if name.startswith("SITEMAP_SCHEDULER_")}
+    assert len(of_scheduler) == 3
+    assert of_scheduler <= set(ours["worker"]["environment"])
+
+
 def test_no_password_is_part_of_a_url(ours):
     urls = [service["environment"]["DATABASE_URL"] for service in ours.values()]
     assert [url for url in urls if "$" in url] == []
