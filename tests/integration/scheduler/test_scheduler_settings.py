@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from sqlalchemy import func, update
 
+from siteatlas.cli.scripts.records import run_scheduler
 from siteatlas.net.address import parse_site
 from siteatlas.net.egress import EgressPolicy
 from siteatlas.scheduler.clocks import TICK
@@ -149,6 +150,18 @@ async def test_a_poll_claims_no_more_jobs_than_the_batch_size_of_the_environment
         await wait_until(lambda: is_processing(5))
         claims = Counter(job.started_at for job in await rows_of(Job))
     assert sorted(claims.values()) == [1, 2, 2]
+
+
+@pytest.mark.criterion("scheduler-environment")
+async def test_the_scripts_run_as_many_jobs_as_the_batch_size_of_the_environment(
+    monkeypatch: pytest.MonkeyPatch, database_url: str
+) -> None:
+    monkeypatch.setenv("DATABASE_URL", database_url)
+    monkeypatch.setenv("SITEMAP_SCHEDULER_BATCH_SIZE", "2")
+    await add_jobs_that_fail_at_once(3)
+    report, jobs = await run_scheduler(load_settings().settings)
+    assert (report.looked_for, report.found) == (2, 2)
+    assert [job.status for job in jobs] == ["failed", "failed"]
 
 
 @pytest.mark.criterion("load-bounded")
