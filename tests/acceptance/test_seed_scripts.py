@@ -109,6 +109,17 @@ def test_the_job_of_a_site_is_set_back_and_the_monitor_sees_it(scripts: Scripts,
     assert [line for line in reset if line.startswith("Error")] == []
 
 
+@pytest.mark.criterion("script-reset")
+def test_a_site_is_added_anew_after_its_waiting_job_was_cancelled(scripts: Scripts, sites: Sites):
+    arguments = ("sitemap_scheduler/add_test_sitemap.py", "--domain", sites["papers"].base_url)
+    first = scripts.lines(*arguments)
+    second = scripts.lines(*arguments, "--reset")
+    assert second[0] == f"Added job for domain {sites['papers'].host_port}"
+    assert value_of("Job ID", second) != value_of("Job ID", first)
+    replaced = scripts.lines("sitemap_scheduler/check_job.py", "--id", value_of("Job ID", first))
+    assert value_of("Status", replaced) == "cancelled"
+
+
 def test_programs_refuse_unclear_arguments(scripts: Scripts):
     result = scripts.run("sitemap_scheduler/check_job.py")
     assert result.returncode == 2
