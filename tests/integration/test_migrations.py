@@ -98,7 +98,8 @@ async def test_every_row_of_the_first_version_outlives_all_migrations(old_databa
 
 async def test_the_migrations_make_exactly_the_tables_of_the_models(database: Database):
     def differences(connection: Connection) -> list[Any]:
-        context = MigrationContext.configure(connection, opts={"compare_type": True})
+        compared = {"compare_type": True, "compare_server_default": True}
+        context = MigrationContext.configure(connection, opts=compared)
         return list(compare_metadata(context, Base.metadata))
 
     assert await on(database, differences) == []

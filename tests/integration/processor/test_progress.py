@@ -6,10 +6,13 @@ import asyncio
 
 import pytest
 
+from siteatlas.net.egress import EgressPolicy
 from siteatlas.processor import recorder
+from siteatlas.processor.job_activity import JobActivity
+from siteatlas.processor.processing import Processor
 from siteatlas.storage.models import SitemapUrl
 from tests.fixtures.pipeline import index, pages, rows_of, settings_for, submit_server, urlset, work
-from tests.fixtures.queue import job_of
+from tests.fixtures.queue import job_of, let_lease_expire, rescue_all, take_one
 from tests.fixtures.site_server import SiteServer
 from tests.fixtures.waiting import wait_until
 
@@ -62,6 +65,41 @@ async def test_progress_grows_with_each_document_and_ends_at_one(
     assert (seen[0], len(seen)) == (0, 5)
     assert 0 < seen[1] < seen[-1] < 1
     assert (done.status, done.progress) == ("completed", 1.0)
+
+
+async def progress_at_first_request(server: SiteServer) -> float:
+    """Run the waiting job until it contacts its site, and stop it there as a dying worker does."""
+    server.requests.clear()
+    claim, settings = await take_one(), settings_for(server)
+    processor = Processor(settings, EgressPolicy.from_text(settings.egress_allow))
+    running = asyncio.create_task(processor.run(claim, JobActivity()))
+    await wait_until(lambda: bool(server.requests))
+    progress = (await job_of(claim.id)).progress
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    await let_lease_expire(claim.id)
+    await rescue_all()
+    return progress
+
+
+@pytest.mark.criterion("progress-tracked")
+async def test_a_job_begins_at_zero_and_has_hardly_any_progress_before_it_reads_a_document() -> (
+    None
+):
+    answer = asyncio.Event()
+
+    async def slow(_request: object) -> str:
+        await answer.wait()
+        return ""
+
+    async with SiteServer({"/robots.txt": slow}) as server:
+        job = await submit_server(server)
+        assert (await job_of(job.id)).progress == 0
+        opened = await progress_at_first_request(server)
+        continued = await progress_at_first_request(server)
+        answer.set()
+    assert 0 < opened <= 0.1
+    assert continued == opened
 
 
 async def test_what_was_read_is_written_while_the_job_waits_for_its_site() -> None:
